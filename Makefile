@@ -1,0 +1,69 @@
+# Plimsoll. Two commands are all a fresh clone needs: `make run` and `make test`.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.plimsoll
+NATIVE := native/sampler.c native/sampler.h native/build_sampler.py setup.py $(wildcard native/*.h native/*.c)
+ARGS ?=
+
+.PHONY: help run demo test unit lint format bench guest test-tools conformance clean
+
+help: ## List the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' Makefile
+
+run: $(STAMP)/run ## Watch this machine's containers (or services): live table and metrics; ARGS="--demo" for loads to look at
+	@$(BIN)/plimsoll run $(ARGS)
+
+demo: $(STAMP)/run ## The same with a kubelet-like tree of real cgroups and real loads, removed on exit
+	@$(BIN)/plimsoll run --demo $(ARGS)
+
+test: $(STAMP)/dev test-tools lint ## Everything CI runs: format, lint, types, layers, unit, C under sanitizers, fuzz, real kernel, guest
+	@$(BIN)/python -m pytest tests $(ARGS)
+
+unit: $(STAMP)/dev ## The fast tier: no root, no kernel objects, no network; under 60 s
+	@$(BIN)/python -m pytest tests/unit tests/conformance -m "not slow" -q $(ARGS)
+
+lint: $(STAMP)/dev ## ruff (lint and format), mypy strict, import-linter, clang-format
+	@$(BIN)/ruff check agent native tests setup.py
+	@$(BIN)/ruff format --check agent native tests setup.py
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+	@git ls-files 'native/*.[ch]' 'tests/*.[ch]' | xargs $(BIN)/clang-format --dry-run --Werror
+
+format: $(STAMP)/dev ## Put Python and C into the house's format
+	@$(BIN)/ruff format agent native tests setup.py
+	@$(BIN)/ruff check --fix agent native tests setup.py
+	@git ls-files 'native/*.[ch]' 'tests/*.[ch]' | xargs $(BIN)/clang-format -i
+
+bench: $(STAMP)/dev ## Measure on real cgroups (root, quiet machine, minutes); table and build/bench.json
+	@$(BIN)/python -m tests.bench $(ARGS)
+
+guest: $(STAMP)/dev test-tools ## The tests that need a whole cgroup v2 kernel, in qemu
+	@$(BIN)/python -m pytest tests/guest $(ARGS)
+
+conformance: $(STAMP)/dev ## Run the conformance vectors kept in tests/data/vectors
+	@$(BIN)/python -m tests.conformance tests/data/vectors/*.json $(ARGS)
+
+test-tools: $(STAMP)/dev
+	@.ci/tools
+
+# The virtual environment; python3-venv and python3-dev are put in place where they are missing and we may.
+$(BIN)/python:
+	@.ci/python $(PYTHON) $(VENV)
+
+$(STAMP)/run: $(BIN)/python pyproject.toml $(NATIVE)
+	@echo "plimsoll: installing into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@mkdir -p $(STAMP) && touch $@
+
+$(STAMP)/dev: $(BIN)/python pyproject.toml $(NATIVE)
+	@echo "plimsoll: installing into $(VENV), with the developers' tools"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@mkdir -p $(STAMP) && touch $@ $(STAMP)/run
+
+clean: ## Remove the virtual environment and everything built
+	@rm -rf $(VENV) build dist *.egg-info agent/sensing/_sampler*.so agent/sensing/_sampler.c

@@ -1,0 +1,30 @@
+"""``plimsoll agent``: the DaemonSet's process. Watches, serves metrics and the socket, draws nothing."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import threading
+
+from agent.cli.options import CGROUP_OPTIONS, SAMPLING_OPTIONS, SERVING_OPTIONS, add_options, settings_from
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    add_options(parser, CGROUP_OPTIONS, SAMPLING_OPTIONS, SERVING_OPTIONS)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run until SIGTERM or SIGINT."""
+    from agent.cli.starting import started
+    from agent.node import logs
+    from agent.node.daemon import Agent
+
+    settings = settings_from(arguments)
+    logs.setup(settings.logging.level, settings.logging.format)
+    stopping = threading.Event()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(name, lambda *_: stopping.set())
+    with started(lambda: Agent(settings, source="agent")):
+        stopping.wait()
+    return 0

@@ -1,0 +1,64 @@
+"""``plimsoll doctor``: is this machine fit for Plimsoll, what is missing, what that costs, and how to mend it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from typing import Final
+
+from agent.cli.options import CGROUP_OPTIONS, add_options, settings_from
+from agent.core.checkup import Check, Verdict, judge, worst
+
+EXIT_CODES: Final = {Verdict.OK: 0, Verdict.DEGRADED: 1, Verdict.BROKEN: 3}
+"""2 stays for bad input, as for every verb."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    add_options(parser, CGROUP_OPTIONS)
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
+    parser.epilog = "Exit code: 0 all OK, 1 something degraded, 3 something broken, 2 bad input."
+
+
+def format_checks(checks: tuple[Check, ...]) -> str:
+    """Lay the checks out for a person: one line each, the consequence and the mending line below it where needed."""
+    width = max(len(check.name) for check in checks)
+    lines = []
+    for check in checks:
+        lines.append(f"{check.verdict:<8}  {check.name:<{width}}  {check.found}")
+        indent = " " * (10 + width + 2)
+        if check.consequence:
+            lines.append(f"{indent}so:   {check.consequence}")
+        if check.mend:
+            lines.append(f"{indent}mend: {check.mend}")
+    counts = {verdict: sum(check.verdict is verdict for check in checks) for verdict in Verdict}
+    lines.append("")
+    lines.append(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+    return "\n".join(lines)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Check this machine."""
+    from agent.sensing.discovery import DiscoveryError
+    from agent.sensing.features import read_facts
+    from agent.sensing.machine import MachineError
+
+    settings = settings_from(arguments)
+    try:
+        facts = read_facts(
+            configured_mount=settings.cgroup.mount,
+            cgroup_root=settings.cgroup.root,
+            wanted_units=settings.sampling.max_containers,
+            state_directory=settings.state.directory,
+        )
+    except (MachineError, DiscoveryError) as error:
+        print(f"plimsoll doctor: {error}", file=sys.stderr)
+        return 2
+    checks = judge(facts)
+    if arguments.output == "json":
+        print(json.dumps({"worst": worst(checks), "checks": [asdict(check) for check in checks]}, indent=2))
+    else:
+        print(format_checks(checks))
+    return EXIT_CODES[worst(checks)]

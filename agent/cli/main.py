@@ -1,0 +1,90 @@
+"""The command ``plimsoll``: parses the command line and hands over to one verb, loaded only then."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, NoReturn, Protocol
+
+# numpy's BLAS starts a thread per CPU and reserves memory for each; Plimsoll multiplies no matrices. Set before any
+# verb imports numpy.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+class _VerbModule(Protocol):
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+
+    def run(self, arguments: argparse.Namespace) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One verb: where it lives and its line in the help."""
+
+    module: str
+    summary: str
+
+
+VERBS: Final[dict[str, Verb]] = {
+    "run": Verb("agent.cli.run", "watch this machine and show a live table; serve metrics"),
+    "agent": Verb("agent.cli.agent", "the DaemonSet's process: watch, serve metrics and the socket, draw nothing"),
+    "top": Verb("agent.cli.top", "live table of pods and containers: usage, pressure, throttling, memory"),
+    "doctor": Verb("agent.cli.doctor", "is this machine fit for it: what works, what does not, how to mend it"),
+    "audit": Verb("agent.cli.audit", "compare the kubelet's cgroup values with what they should be"),
+    "settings": Verb("agent.cli.settings", "every setting with its default, unit and reason"),
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    """Errors on one line: what, where, what is allowed; exit code 2."""
+
+    def error(self, message: str) -> NoReturn:
+        print(f"{self.prog}: {message} (see {self.prog} --help)", file=sys.stderr)
+        raise SystemExit(2)
+
+
+def build_parser(verb: str | None) -> argparse.ArgumentParser:
+    """Build the parser; only the verb that is asked for is imported and has its arguments filled in."""
+    parser = _Parser(
+        prog="plimsoll",
+        description="Plimsoll sizes Kubernetes pods from the node: it measures what each container really needs.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="store_true", help="print the version and leave")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs")
+    for name, entry in VERBS.items():
+        sub = verbs.add_parser(name, help=entry.summary, description=entry.summary, allow_abbrev=False)
+        if name == verb:
+            module: _VerbModule = importlib.import_module(entry.module)
+            module.add_arguments(sub)
+            sub.set_defaults(run=module.run)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb; give the exit code: 0 done, 1 the answer is no, 2 bad input, 130 interrupted."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    verb = next((word for word in words if not word.startswith("-")), None)
+    parser = build_parser(verb)
+    arguments = parser.parse_args(words)
+    if arguments.version:
+        from agent.version import installed_version
+
+        print(f"plimsoll {installed_version()}")
+        return 0
+    if arguments.verb is None:
+        parser.print_help()
+        return 2
+    run: Callable[[argparse.Namespace], int] = arguments.run
+    try:
+        return run(arguments)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader (head, less) left; closing stdout ourselves keeps Python from complaining at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0

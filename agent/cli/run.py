@@ -1,0 +1,92 @@
+"""``plimsoll run``: the whole agent on this machine, with a live table in front; ``--demo`` gives it loads to watch."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import threading
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from agent.cli.options import CGROUP_OPTIONS, SAMPLING_OPTIONS, SERVING_OPTIONS, add_options, fail, settings_from
+from agent.cli.top import LiveOptions, add_view_options, live_table, live_options_from
+
+if TYPE_CHECKING:
+    from agent.settings import Settings
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    parser.add_argument(
+        "--demo",
+        action="store_true",
+        help="make a kubelet-like tree of real cgroups with real loads, watch it, and remove it on exit (needs root)",
+    )
+    parser.add_argument("--for", dest="for_seconds", metavar="SECONDS", type=float, help="end after this long")
+    add_view_options(parser)
+    add_options(parser, CGROUP_OPTIONS, SAMPLING_OPTIONS, SERVING_OPTIONS)
+
+
+class _Terminated(Exception):  # noqa: N818
+    """SIGTERM or SIGHUP: leave through every ``finally``."""
+
+
+def _terminate(*_: object) -> None:
+    raise _Terminated
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Watch until the person quits, Ctrl-C, SIGTERM, or ``--for`` has passed."""
+    settings = settings_from(arguments)
+    if arguments.for_seconds is not None and not arguments.for_seconds > 0:
+        fail(f"--for {arguments.for_seconds:g}: not a time; allowed: seconds above 0")
+    for name in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(name, _terminate)
+    try:
+        return _run(settings, live_options_from(arguments), demo=arguments.demo, for_seconds=arguments.for_seconds)
+    except _Terminated:
+        return 128 + signal.SIGTERM
+    except KeyboardInterrupt:
+        return 130
+
+
+def _run(settings: Settings, options: LiveOptions, *, demo: bool, for_seconds: float | None) -> int:
+    from agent.cli.sources import CallSource
+    from agent.cli.starting import started
+    from agent.node import logs
+    from agent.node.daemon import Agent
+
+    logs.setup("warning", "text")  # the table is the output; what goes wrong still shows
+    with ExitStack() as stack:
+        if demo:
+            settings = _with_demo(settings, stack)
+        agent = stack.enter_context(started(lambda: Agent(settings, source="demo" if demo else "agent")))
+        print(f"plimsoll: metrics at {agent.metrics_url}", file=sys.stderr)
+        for note in agent.watch.notes():
+            print(f"plimsoll: {note}", file=sys.stderr)
+        if for_seconds is not None:
+            timer = threading.Timer(for_seconds, signal.raise_signal, (signal.SIGTERM,))
+            timer.daemon = True
+            timer.start()
+            stack.callback(timer.cancel)
+        source = CallSource(agent.watch.observer.snapshot, name=agent.metrics_url, close=lambda: None)
+        return live_table(source, options)
+
+
+def _with_demo(settings: Settings, stack: ExitStack) -> Settings:
+    from agent.cli.demo import DemoError, DemoTree
+    from agent.sensing.machine import MachineError, find_cgroup_mount
+
+    try:
+        tree = stack.enter_context(DemoTree(find_cgroup_mount(settings.cgroup.mount)))
+    except (DemoError, MachineError) as error:
+        fail(str(error))
+    return replace(
+        settings,
+        cgroup=replace(settings.cgroup, root=tree.cgroup_root),
+        pods_file=tree.pods_file,
+        # Its cgroups end with it: there is nothing to keep.
+        state=replace(settings.state, directory=None),
+    )

@@ -1,0 +1,1 @@
+"""From Kubernetes objects to values. ``convert`` is pure; files and, later, the API server come through here."""

@@ -1,0 +1,1 @@
+"""Prometheus names, units and text: the only place where millicores become cores."""

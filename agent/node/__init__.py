@@ -1,0 +1,1 @@
+"""The process on the node: threads, clock, order of start and stop; it calls core and holds no rule."""

@@ -1,0 +1,123 @@
+"""The composition root of the agent's process: what watches, and the thread ``serving`` that answers for it.
+
+Node. Order of start: watch, then serve; the reverse at the end. A scrape or a ``top`` never delays a sample.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Final, Self
+
+from agent.node.control import ControlEndpoint, ControlError, Verb, open_control_listener
+from agent.node.listening import Endpoint, ListeningLoop
+from agent.node.serving import Heartbeat, HttpEndpoint, HttpSources, open_listener
+from agent.node.snapshot import to_json
+from agent.node.watching import Watch
+from agent.settings import Settings
+from agent.version import installed_version
+
+log = logging.getLogger(__name__)
+
+OLDEST_AT_SECONDS: Final = 24 * 3600.0
+"""Minute rows reach back this far."""
+
+
+class Agent:
+    """Everything of the node's process: a context manager that serves between enter and exit."""
+
+    def __init__(self, settings: Settings, *, source: str) -> None:
+        """Build and bind; nothing runs yet.
+
+        Raises:
+            ServingError: The address or port cannot be had.
+            ControlError: The socket's path is taken, or may not be used.
+            MachineError, DiscoveryError, RingError, PodsFileError: As ``Watch`` says.
+        """
+        self._stack = ExitStack()
+        try:
+            self.watch = Watch(settings, source=source)
+            self._stack.callback(self.watch.stop)
+            self._http = HttpEndpoint(
+                open_listener(settings.serving.address, settings.serving.port),
+                HttpSources(
+                    page=self.watch.metrics.page,
+                    heartbeat=self._heartbeat,
+                    ready=self._ready,
+                    scrape_rejected=self.watch.metrics.count_rejected_scrape,
+                ),
+            )
+            self._stack.callback(self._http.close)
+            endpoints: list[Endpoint] = [self._http]
+            if settings.serving.socket is not None:
+                control = ControlEndpoint(open_control_listener(settings.serving.socket), self._verbs())
+                self._stack.callback(control.close)
+                endpoints.append(control)
+            self._serving = ListeningLoop(endpoints)
+        except BaseException:
+            self._stack.close()
+            raise
+        self._settings = settings
+
+    @property
+    def metrics_url(self) -> str:
+        """Where Prometheus finds this agent."""
+        return f"{self._http.url}/metrics"
+
+    def __enter__(self) -> Self:
+        try:
+            self.watch.start()
+            self._serving.start()
+        except BaseException:
+            self._stack.close()
+            raise
+        self._stack.callback(self._serving.close)
+        log.info(
+            "serving",
+            extra={
+                "version": installed_version(),
+                "metrics": self.metrics_url,
+                "socket": str(self._settings.serving.socket),
+                "settings": self._settings.to_dict(),
+            },
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+        log.info("stopped")
+
+    def _heartbeat(self) -> Heartbeat:
+        beat = self.watch.loop.heartbeat
+        newest_ns = beat.last_sweep_monotonic_ns
+        return Heartbeat(
+            age_seconds=None if newest_ns is None else (time.monotonic_ns() - newest_ns) / 1e9,
+            interval_seconds=beat.interval_seconds,
+        )
+
+    def _ready(self) -> tuple[bool, str]:
+        if self.watch.observer.has_full_rate_window():
+            return True, "the first rate window is full"
+        seconds = self._settings.windows.rate_window_seconds
+        return False, f"the sampler has not yet run for a whole rate window ({seconds:g} s)"
+
+    # -- verbs of the control socket -------------------------------------------------------------------------------
+
+    def _verbs(self) -> dict[str, Verb]:
+        return {"snapshot": self._snapshot, "ping": self._ping}
+
+    def _ping(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
+        if arguments:
+            raise ControlError(f"ping takes no arguments, not {', '.join(arguments)}")
+        return {"version": installed_version(), "metrics": self.metrics_url}
+
+    def _snapshot(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
+        unknown = set(arguments) - {"at_age_seconds"}
+        if unknown:
+            raise ControlError(f"snapshot: unknown argument {min(unknown)}; allowed: at_age_seconds")
+        age = arguments.get("at_age_seconds", 0.0)
+        if isinstance(age, bool) or not isinstance(age, (int, float)) or not 0 <= age <= OLDEST_AT_SECONDS:
+            raise ControlError(f"snapshot: at_age_seconds is {age!r}; allowed: 0 to {OLDEST_AT_SECONDS:g}")
+        return to_json(self.watch.observer.snapshot(float(age)))

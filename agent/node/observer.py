@@ -1,0 +1,217 @@
+"""What the node looks like at a moment: windows of all units from the rings, as one ``Snapshot``; minute roll-ups.
+
+Node. It calls core and holds no rule. Any thread may ask; the rings are read without a lock, and a view that the
+sampler has overtaken meanwhile is read again.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agent.core.history import minute_row, minutes_memory_window, minutes_window
+from agent.core.model import CpuWindow, MemoryWindow, SamplerStatus, Snapshot, UnitStatus
+from agent.core.rows import Status
+from agent.core.window import WindowPolicy, cpu_window, memory_window
+from agent.node.sampling import Heartbeat
+from agent.node.units import UnitTable, WatchedUnit
+from agent.sensing.machine import Machine
+from agent.sensing.rings import RingFile, RingView
+
+log = logging.getLogger(__name__)
+
+NS: Final = 1_000_000_000
+MINUTE_NS: Final = 60 * NS
+RINGS_BACKFILL_MINUTES: Final = 10
+"""Minutes rolled up late at most, after a restart: what the raw ring still holds in full."""
+STEPS_IN_A_RATE: Final = 3
+"""When sweeps have been slowed down, this many intervals may lie between two readings before it is a gap."""
+
+Rows = NDArray[np.void]
+Result = TypeVar("Result")
+
+
+class Observer:
+    """Reads the rings and tells; see the module's docstring."""
+
+    def __init__(
+        self,
+        *,
+        rings: RingFile,
+        units: UnitTable,
+        machine: Machine,
+        heartbeat: Heartbeat,
+        windows: WindowPolicy,
+        sampler_name: str,
+        source: str,
+        slow_interval_seconds: float,
+        notes: Callable[[], Sequence[str]],
+    ) -> None:
+        self._rings, self._units, self._machine, self._heartbeat = rings, units, machine, heartbeat
+        self._windows, self._sampler_name, self._source = windows, sampler_name, source
+        self._slow_interval_seconds, self._notes = slow_interval_seconds, notes
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def policy(self) -> WindowPolicy:
+        """Give the window policy in force: a slowed sampler widens what counts as one step."""
+        least_seconds = STEPS_IN_A_RATE * self._heartbeat.interval_seconds
+        if least_seconds <= self._windows.max_step_seconds:
+            return self._windows
+        return replace(self._windows, max_step_seconds=least_seconds)
+
+    def _raw_rows_wanted(self, policy: WindowPolicy) -> int:
+        seconds = policy.cpu_window_seconds + policy.rate_window_seconds
+        # Two rows beyond the window give its first rate a beginning; early sweeps on contention add a few.
+        return math.ceil(seconds / self._heartbeat.interval_seconds * 1.02) + 2
+
+    def cpu(self, slot: int, policy: WindowPolicy, end_ns: int, *, whole_ring: bool = False) -> CpuWindow:
+        """Give the CPU window of one slot that ends at this moment."""
+        rows = None if whole_ring else self._raw_rows_wanted(policy)
+        return _steady(
+            lambda: self._rings.raw(slot, rows), lambda pieces: cpu_window(pieces, policy, end_monotonic_ns=end_ns)
+        )
+
+    def memory(self, slot: int, policy: WindowPolicy, end_ns: int, *, whole_ring: bool = False) -> MemoryWindow:
+        """Give the memory window of one slot that ends at this moment."""
+        rows = None if whole_ring else math.ceil(policy.memory_window_seconds / self._slow_interval_seconds) + 2
+        return _steady(
+            lambda: self._rings.memory(slot, rows),
+            lambda pieces: memory_window(pieces, policy, end_monotonic_ns=end_ns),
+        )
+
+    def status_of(self, unit: WatchedUnit, *, now_ns: int, end_ns: int) -> UnitStatus:
+        """Give everything known of one unit at a moment, now or before."""
+        policy = self.policy()
+        is_past = end_ns < now_ns
+        has_minutes = is_past and len(self._rings.minutes(unit.slot, 1)) > 0
+        if has_minutes and end_ns < self._first_ns(self._rings.raw, unit.slot) + int(policy.min_rate_seconds * NS):
+            cpu = self._from_minutes(unit.slot, lambda rows: minutes_window(rows, policy, end_monotonic_ns=end_ns))
+        else:
+            cpu = self.cpu(unit.slot, policy, end_ns, whole_ring=is_past)
+        if has_minutes and end_ns < self._first_ns(self._rings.memory, unit.slot):
+            memory = self._from_minutes(
+                unit.slot, lambda rows: minutes_memory_window(rows, policy, end_monotonic_ns=end_ns)
+            )
+        else:
+            memory = self.memory(unit.slot, policy, end_ns, whole_ring=is_past)
+        return UnitStatus(
+            identity=unit.identity,
+            resources=unit.resources,
+            cpu=cpu,
+            memory=memory,
+            sample_age_seconds=self._sample_age_seconds(unit.slot, end_ns, is_past=is_past),
+            cpu_max_millicores=unit.cpu_max_millicores,
+            memory_max_bytes=unit.memory_max_bytes,
+        )
+
+    def _first_ns(self, ring: Callable[[int], RingView], slot: int) -> int:
+        """Give the moment of the oldest row that a ring still has; 0 = it has none."""
+        stamps = _steady(lambda: ring(slot), lambda pieces: [int(p["monotonic_ns"][0]) for p in pieces if len(p)])
+        return stamps[0] if stamps else 0
+
+    def _from_minutes(self, slot: int, use: Callable[[Sequence[Rows]], Result]) -> Result:
+        return _steady(lambda: self._rings.minutes(slot), use)
+
+    def _sample_age_seconds(self, slot: int, end_ns: int, *, is_past: bool) -> float | None:
+        if is_past:
+            stamps = _steady(lambda: self._rings.raw(slot), lambda pieces: _good_stamps(pieces, end_ns))
+            return max(0.0, (end_ns - stamps[-1]) / NS) if stamps else None
+        newest = self._rings.newest(slot)
+        if newest is None or newest["status"] != Status.OK:
+            return None
+        return max(0.0, (end_ns - int(newest["monotonic_ns"])) / NS)
+
+    def snapshot(self, at_age_seconds: float = 0.0) -> Snapshot:
+        """Give the whole node now, or as it was this many seconds ago.
+
+        Args:
+            at_age_seconds: 0 = now. Further back than the raw rings reach, figures come from minute rows; further
+                back than those, they are None with the reason ``out_of_ring``. The node's own figures are always
+                those of now.
+        """
+        now_ns = time.monotonic_ns()
+        end_ns = now_ns - int(at_age_seconds * NS)
+        return Snapshot(
+            taken_unix_seconds=time.time() - at_age_seconds,
+            at_age_seconds=at_age_seconds,
+            source=self._source,
+            node=self._machine.status(),
+            sampler=self.sampler_status(),
+            units=tuple(self.status_of(unit, now_ns=now_ns, end_ns=end_ns) for unit in self._units.all()),
+            notes=tuple(self._notes()),
+        )
+
+    def sampler_status(self) -> SamplerStatus:
+        """Tell how well the sampling goes."""
+        beat = self._heartbeat
+        return SamplerStatus(
+            name=self._sampler_name,
+            rate_hz=1.0 / beat.interval_seconds,
+            lateness_p99_seconds=beat.lateness_p99_seconds(),
+            sweep_seconds=beat.last_sweep_seconds,
+            sweeps=beat.sweeps,
+            overruns=beat.overruns,
+            units=len(self._units),
+        )
+
+    # -- minutes ---------------------------------------------------------------------------------------------------
+
+    def roll_minutes(self, *, now_ns: int) -> int:
+        """Append a minute row for each unit and each whole minute since its last; give how many were written.
+
+        After a restart the minutes the raw ring still holds are made up for.
+        """
+        policy = self.policy()
+        this_minute = now_ns // MINUTE_NS
+        written = 0
+        for unit in self._units.all():
+            generation = self._rings.generation(unit.slot)
+            last = self._rings.minutes(unit.slot, 1).joined()
+            first = this_minute - RINGS_BACKFILL_MINUTES
+            if len(last):
+                first = max(first, int(last["monotonic_minute"][-1]) + 1)
+            for minute in range(first, this_minute):
+                row = self._minute(unit.slot, policy, minute)
+                if row is not None and self._rings.generation(unit.slot) == generation:
+                    self._rings.append_minute(unit.slot, row)
+                    written += 1
+        return written
+
+    def _minute(self, slot: int, policy: WindowPolicy, minute: int) -> Rows | None:
+        def summed_up(raw_pieces: Sequence[Rows]) -> Rows | None:
+            memory = self._rings.memory(slot)
+            return minute_row(raw_pieces, memory.pieces, policy, monotonic_minute=minute)
+
+        return _steady(lambda: self._rings.raw(slot), summed_up)
+
+    def has_full_rate_window(self) -> bool:
+        """Tell whether the sampler has run for a whole rate window, so that rates are what they say."""
+        first = self._heartbeat.first_sweep_monotonic_ns
+        newest = self._heartbeat.last_sweep_monotonic_ns
+        return first is not None and newest is not None and newest - first >= self._windows.rate_window_seconds * NS
+
+
+def _good_stamps(pieces: Sequence[Rows], end_ns: int) -> list[int]:
+    """Give the newest good reading at or before a moment; at most one stamp."""
+    for piece in reversed(pieces):
+        fits = np.flatnonzero((piece["status"] == Status.OK) & (piece["monotonic_ns"] <= np.uint64(max(0, end_ns))))
+        if fits.size:
+            return [int(piece["monotonic_ns"][fits[-1]])]
+    return []
+
+
+def _steady(take: Callable[[], RingView], use: Callable[[Sequence[Rows]], Result]) -> Result:
+    """Use a view of a ring; when the sampler overtook it meanwhile, use a copy instead."""
+    view = take()
+    result = use(view.pieces)
+    if view.intact():
+        return result
+    return use((take().joined(),))

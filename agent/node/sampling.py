@@ -1,0 +1,396 @@
+"""The sampling thread: sweeps on absolute deadlines, follows cgroups that come and go, keeps the fast lane.
+
+Node. It owns the sampler, the discovery and the memory events; nobody else calls them. It decides nothing: when a sweep
+is due and what counts as rising contention are rules of ``core.pacing``.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, Protocol
+
+from agent.core.cpu_values import parse_cpu_max
+from agent.core.model import UnitIdentity, UnitResources
+from agent.core.pacing import ContentionPolicy, LaneWatch, Pace, Skipped, after_sweep, watch_lanes
+from agent.node.units import UnitTable, WatchedUnit
+from agent.sensing.contract import CgroupGone, FilesExhausted, Sampler, SamplerError, SweepResult
+from agent.sensing.discovery import Changes, Discovery, Found
+from agent.sensing.events import MemoryEvents, OomKill
+from agent.sensing.rings import RingFile, RingsFull
+
+log = logging.getLogger(__name__)
+
+LATENESS_REMEMBERED: Final = 600
+"""Sweeps whose lateness is kept for the p99: ten minutes at 1 Hz."""
+
+
+class SamplingListener(Protocol):
+    """Who hears what the sampling thread does; called on that thread, so it must be quick."""
+
+    def swept(self, result: SweepResult, *, lateness_seconds: float) -> None:
+        """A sweep is done."""
+
+    def skipped(self, reason: Skipped, count: int) -> None:
+        """Sweeps that were due did not happen."""
+
+    def changed(self, changes: Changes) -> None:
+        """Units appeared or vanished, or a re-list was made."""
+
+    def killed(self, kill: OomKill) -> None:
+        """The kernel killed for want of memory."""
+
+    def contention(self, lanes: tuple[str, ...]) -> None:
+        """Pressure rose on these lanes and a sweep was started early."""
+
+    def failed(self, error: Exception) -> None:
+        """A turn of the loop failed; the loop goes on."""
+
+
+class PodNames(Protocol):
+    """Who gives units their pod's name; see ``node.pods``."""
+
+    def name(self, identity: UnitIdentity) -> tuple[UnitIdentity, UnitResources]:
+        """Give the identity with names filled in where known, and the stated requests and limits."""
+
+    def refresh(self) -> bool:
+        """Look for news; True = names may have changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingPolicy:
+    """How often what is read; seconds."""
+
+    interval_seconds: float
+    slow_interval_seconds: float
+    fast_lane_hz: float
+    """0 = no fast lane."""
+    relist_seconds: float
+    retry_absent_seconds: float
+    sweep_budget_seconds: float
+    contention: ContentionPolicy = field(default_factory=ContentionPolicy)
+
+
+class Heartbeat:
+    """What other threads may ask of the sampling thread without waiting for it."""
+
+    def __init__(self, interval_seconds: float) -> None:
+        self.interval_seconds = interval_seconds
+        self.last_sweep_monotonic_ns: int | None = None
+        self.last_sweep_seconds: float | None = None
+        self.first_sweep_monotonic_ns: int | None = None
+        self.sweeps = 0
+        self.overruns = 0
+        self._lateness_seconds: deque[float] = deque(maxlen=LATENESS_REMEMBERED)
+
+    def beat(self, result: SweepResult, lateness_seconds: float, *, overran: bool, interval_seconds: float) -> None:
+        """Note a sweep; the sampling thread only."""
+        self.interval_seconds = interval_seconds
+        self.last_sweep_monotonic_ns = result.finished_ns
+        self.last_sweep_seconds = (result.finished_ns - result.started_ns) / 1e9
+        if self.first_sweep_monotonic_ns is None:
+            self.first_sweep_monotonic_ns = result.finished_ns
+        self.sweeps += 1
+        self.overruns += overran
+        self._lateness_seconds.append(lateness_seconds)
+
+    def lateness_p99_seconds(self) -> float | None:
+        """Lateness that 99 of 100 of the remembered sweeps kept below; None before the first."""
+        ordered = sorted(self._lateness_seconds)
+        if not ordered:
+            return None
+        return ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))]
+
+
+class SamplingLoop:
+    """The loop itself; ``run`` is the thread's target, or call ``turn`` from a test."""
+
+    def __init__(
+        self,
+        *,
+        mount: Path,
+        sampler: Sampler,
+        rings: RingFile,
+        discovery: Discovery,
+        units: UnitTable,
+        names: PodNames,
+        policy: SamplingPolicy,
+        listener: SamplingListener,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._mount, self._sampler, self._rings, self._discovery = mount, sampler, rings, discovery
+        self._units, self._names, self._policy, self._listener = units, names, policy, listener
+        self._clock_ns = clock_ns
+        self.heartbeat = Heartbeat(policy.interval_seconds)
+        self._stopping = threading.Event()
+        self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._epoll = select.epoll(flags=select.EPOLL_CLOEXEC)
+        self._epoll.register(self._wake_read, select.EPOLLIN)
+        self._events: MemoryEvents | None = None
+        self._lanes: dict[str, int] = {}
+        self._lane_watch = LaneWatch()
+        self._watched_pods: set[str] = set()
+        now_ns = clock_ns()
+        self._pace = Pace(
+            base_interval_ns=int(policy.interval_seconds * 1e9),
+            budget_ns=int(policy.sweep_budget_seconds * 1e9),
+            due_ns=now_ns,
+        )
+        self._slow_due_ns = self._lane_due_ns = now_ns
+        self._relist_due_ns = now_ns + int(policy.relist_seconds * 1e9)
+        self._retry_due_ns = now_ns + int(policy.retry_absent_seconds * 1e9)
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Find what is there and begin to watch it; then the loop may run."""
+        try:
+            self._events = MemoryEvents(self._mount)
+            self._epoll.register(self._events.fileno(), select.EPOLLIN)
+        except OSError as error:
+            log.warning("memory.events cannot be polled", extra={"cause": str(error)})
+        inotify = self._discovery.fileno()
+        if inotify is not None:
+            self._epoll.register(inotify, select.EPOLLIN)
+        self._forget_dead()
+        self._apply(self._discovery.relist("start"))
+        self._set_lanes()
+
+    def _forget_dead(self) -> None:
+        """Free the slots of cgroups that vanished while no agent ran."""
+        for path, slot in self._rings.retained().items():
+            if not (self._mount / path).is_dir():
+                self._rings.release(slot)
+
+    def run(self) -> None:
+        """Loop until ``stop``; the only broad except of this thread stands here."""
+        while not self._stopping.is_set():
+            try:
+                self.turn()
+            except Exception as error:  # noqa: BLE001 - top of a thread's loop: count it, say it, go on
+                self._listener.failed(error)
+                self._stopping.wait(0.1)  # a fault that repeats at once must not spin
+
+    def stop(self) -> None:
+        """Ask the loop to end; safe from any thread and from a signal handler."""
+        self._stopping.set()
+        try:
+            os.write(self._wake_write, b"x")
+        except OSError:
+            log.debug("the wake pipe is full or closed: the loop ends anyway")
+
+    def close(self) -> None:
+        """Give all descriptors back; after the loop has ended."""
+        if self._events is not None:
+            self._events.close()
+        self._epoll.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+        self._sampler.close()
+        self._discovery.close()
+
+    # -- one turn --------------------------------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        """Wait for the next thing due and do all that is due."""
+        now_ns = self._clock_ns()
+        due_ns = min(self._pace.due_ns, self._relist_due_ns)
+        if self._lanes:
+            due_ns = min(due_ns, self._lane_due_ns)
+        if due_ns > now_ns:
+            ready = self._epoll.poll((due_ns - now_ns) / 1e9)
+            if self._stopping.is_set():
+                return
+            if ready:
+                self._serve_descriptors({fd for fd, _ in ready})
+            now_ns = self._clock_ns()
+        if self._lanes and now_ns >= self._lane_due_ns:
+            self._read_lanes()
+        if now_ns >= self._relist_due_ns:
+            self._relist("periodic")
+        if now_ns >= self._pace.due_ns:
+            self._sweep_due()
+
+    def _serve_descriptors(self, ready: set[int]) -> None:
+        if self._events is not None and self._events.fileno() in ready:
+            self._tell_kills()
+        inotify = self._discovery.fileno()
+        if inotify is not None and inotify in ready:
+            self._apply(self._discovery.poll())
+
+    def _tell_kills(self) -> None:
+        if self._events is not None:
+            for kill in self._events.drain():
+                self._listener.killed(kill)
+
+    def _sweep_due(self) -> None:
+        started_ns = self._clock_ns()
+        lateness_seconds = max(0.0, (started_ns - self._pace.due_ns) / 1e9)
+        is_slow = started_ns >= self._slow_due_ns
+        is_retry = started_ns >= self._retry_due_ns
+        result = self._sweep(is_slow=is_slow, is_retry=is_retry)
+        slow_ns = int(self._policy.slow_interval_seconds * 1e9)
+        if is_slow:
+            # On the grid of the first one, so that rows lie at even distances.
+            self._slow_due_ns += slow_ns * max(1, (started_ns - self._slow_due_ns) // slow_ns + 1)
+            if self._events is not None:
+                for kill in self._events.poll_all():
+                    self._listener.killed(kill)
+        if is_retry:
+            self._retry_due_ns = started_ns + int(self._policy.retry_absent_seconds * 1e9)
+            self._read_limits()
+        sweep_ns = result.finished_ns - result.started_ns
+        self._pace, skipped = after_sweep(self._pace, now_ns=self._clock_ns(), sweep_ns=sweep_ns)
+        self.heartbeat.beat(
+            result,
+            lateness_seconds,
+            overran=sweep_ns > self._pace.budget_ns,
+            interval_seconds=self._pace.interval_ns / 1e9,
+        )
+        self._listener.swept(result, lateness_seconds=lateness_seconds)
+        for reason, count in skipped.items():
+            self._listener.skipped(reason, count)
+
+    def _sweep(self, *, is_slow: bool, is_retry: bool) -> SweepResult:
+        result = self._sampler.sweep(slow=is_slow, retry_absent=is_retry)
+        for slot in result.gone:
+            unit = self._units.in_slot(slot)
+            if unit is not None:
+                self._forget(unit.identity.cgroup_path)
+        if result.gone:
+            self._tell_kills()
+        return result
+
+    # -- what is watched -------------------------------------------------------------------------------------------
+
+    def _relist(self, trigger: str) -> None:
+        self._relist_due_ns = self._clock_ns() + int(self._policy.relist_seconds * 1e9)
+        if self._names.refresh():
+            for unit in self._units.all():
+                identity, resources = self._names.name(unit.identity)
+                self._units.put(replace(unit, identity=identity, resources=resources))
+        self._apply(self._discovery.relist(trigger))
+        self._set_lanes()
+
+    def _apply(self, changes: Changes) -> None:
+        for path in changes.vanished:
+            self._forget(path)
+        self._watch_pods()
+        for found in changes.appeared:
+            self._watch(found)
+        if changes.vanished:
+            self._tell_kills()  # a kill may be why they vanished
+        if changes.appeared or changes.vanished or changes.trigger:
+            self._listener.changed(changes)
+
+    def _watch(self, found: Found) -> None:
+        relative_path = found.path.lstrip("/")
+        try:
+            slot = self._rings.attach(relative_path, found.inode, now_monotonic_ns=self._clock_ns())
+        except RingsFull as error:
+            self._listener.failed(error)
+            return
+        try:
+            self._sampler.add(slot, relative_path, found.inode)
+        except CgroupGone:
+            self._rings.release(slot)
+            return
+        except FilesExhausted as error:
+            self._rings.release(slot)
+            self._listener.failed(error)
+            return
+        identity, resources = self._names.name(found.identity)
+        self._units.put(
+            self._with_limits(WatchedUnit(slot=slot, inode=found.inode, identity=identity, resources=resources))
+        )
+        if self._events is not None:
+            self._events.add(found.path)
+
+    def _forget(self, path: str) -> None:
+        unit = self._units.drop(path)
+        if unit is None:
+            return
+        self._sampler.remove(unit.slot)
+        self._rings.release(unit.slot)
+        if self._events is not None:
+            self._events.remove(path)
+
+    def _watch_pods(self) -> None:
+        """Follow the pods' own memory.events: after a kill the container's cgroup may be gone at once."""
+        if self._events is None:
+            return
+        pods = set(self._discovery.pod_paths().values())
+        for path in self._watched_pods - pods:
+            self._events.remove(path)
+        for path in pods - self._watched_pods:
+            self._events.add(path)
+        self._watched_pods = pods
+
+    def _with_limits(self, unit: WatchedUnit) -> WatchedUnit:
+        directory = self._mount / unit.identity.cgroup_path.lstrip("/")
+        return replace(
+            unit,
+            cpu_max_millicores=read_cpu_max_millicores(directory),
+            memory_max_bytes=read_memory_max_bytes(directory),
+        )
+
+    def _read_limits(self) -> None:
+        for unit in self._units.all():
+            read = self._with_limits(unit)
+            if read != unit and self._units.get(unit.identity.cgroup_path) is unit:
+                self._units.put(read)
+
+    # -- the fast lane ---------------------------------------------------------------------------------------------
+
+    def _set_lanes(self) -> None:
+        if self._policy.fast_lane_hz <= 0:
+            return
+        wanted = ["/proc/pressure/cpu"]
+        if self._discovery.kubepods_root:
+            wanted.append(self._discovery.kubepods_root.lstrip("/") + "/cpu.pressure")
+        for path in [lane for lane in self._lanes if lane not in wanted]:
+            self._sampler.remove_lane(self._lanes.pop(path))
+        for path in wanted:
+            if path in self._lanes:
+                continue
+            try:
+                self._lanes[path] = self._sampler.add_lane(path)
+            except SamplerError as error:
+                log.debug("no fast lane", extra={"path": path, "cause": str(error)})
+
+    def _read_lanes(self) -> None:
+        self._lane_due_ns = self._clock_ns() + int(1e9 / self._policy.fast_lane_hz)
+        readings = {
+            reading.lane: (reading.monotonic_ns, reading.some_usec)
+            for reading in self._sampler.read_lanes()
+            if reading.some_usec is not None
+        }
+        self._lane_watch, risen = watch_lanes(self._lane_watch, readings, self._policy.contention)
+        if risen:
+            self._sweep(is_slow=False, is_retry=False)
+            by_lane = {lane: path for path, lane in self._lanes.items()}
+            self._listener.contention(tuple(by_lane[lane] for lane in risen))
+
+
+def read_cpu_max_millicores(directory: Path) -> int | None:
+    """Read a cgroup's own cpu.max; None = no limit, no such file, or not understood."""
+    try:
+        return parse_cpu_max((directory / "cpu.max").read_text()).millicores
+    except (OSError, ValueError):
+        return None
+
+
+def read_memory_max_bytes(directory: Path) -> int | None:
+    """Read a cgroup's own memory.max; None = no limit, no such file, or not understood."""
+    try:
+        text = (directory / "memory.max").read_text().strip()
+        return None if text == "max" else int(text)
+    except (OSError, ValueError):
+        return None

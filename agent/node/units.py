@@ -1,0 +1,57 @@
+"""The table of watched cgroups: which unit sits in which slot, under which names. Shared by the node's threads."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from agent.core.model import UnitIdentity, UnitResources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedUnit:
+    """One cgroup being sampled."""
+
+    slot: int
+    inode: int
+    identity: UnitIdentity
+    resources: UnitResources
+    cpu_max_millicores: int | None = None
+    memory_max_bytes: int | None = None
+
+
+class UnitTable:
+    """Path -> unit. The sampling thread writes; the others take copies and never wait long."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_path: dict[str, WatchedUnit] = {}
+
+    def put(self, unit: WatchedUnit) -> None:
+        """Add or replace the unit at its path."""
+        with self._lock:
+            self._by_path[unit.identity.cgroup_path] = unit
+
+    def drop(self, path: str) -> WatchedUnit | None:
+        """Forget the unit at this path; None = there was none."""
+        with self._lock:
+            return self._by_path.pop(path, None)
+
+    def get(self, path: str) -> WatchedUnit | None:
+        """Give the unit at this path."""
+        with self._lock:
+            return self._by_path.get(path)
+
+    def in_slot(self, slot: int) -> WatchedUnit | None:
+        """Give the unit that is sampled into this slot."""
+        with self._lock:
+            return next((unit for unit in self._by_path.values() if unit.slot == slot), None)
+
+    def all(self) -> tuple[WatchedUnit, ...]:
+        """Give all units, in the order in which they were found."""
+        with self._lock:
+            return tuple(self._by_path.values())
+
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._by_path)

@@ -1,0 +1,1 @@
+"""From the kernel to values: cgroups, their counters, the machine. Nothing here decides."""

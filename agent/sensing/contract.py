@@ -1,0 +1,118 @@
+"""What every sampler promises: the seam between the C sampler, its plain-Python twin and the node's loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from agent.core.rows import Status
+
+FILES: Final = (
+    "directory",
+    "cpu.stat",
+    "cpu.pressure",
+    "memory.current",
+    "memory.stat",
+    "memory.peak",
+    "memory.pressure",
+    "io.pressure",
+    "memory.events",
+)
+"""What a slot may hold open, as the kernel names it; the index is ``PL_FILE_*``."""
+
+CAUSES: Final = ("gone", "absent", "io", "parse", "limit")
+"""Why a read failed; the index is ``PL_CAUSE_*``."""
+
+
+class SamplerError(Exception):
+    """A sampler could not do what was asked; the family of this boundary."""
+
+
+class CgroupGone(SamplerError):  # noqa: N818 - a state of the world, named as one
+    """The cgroup vanished, or another took its name, before it could be watched: normal."""
+
+
+class FilesExhausted(SamplerError):  # noqa: N818
+    """Not even a directory could be opened: the process is out of file descriptors."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepResult:
+    """What one sweep did. Times are CLOCK_MONOTONIC nanoseconds."""
+
+    started_ns: int
+    finished_ns: int
+    sampled: int
+    """Slots that got a good sample."""
+    failed: int
+    """Slots that got a row saying why there is none."""
+    memory_rows: int
+    gone: Sequence[int]
+    """Slots whose cgroup is gone; their files are closed, their rings as they were."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneReading:
+    """One pressure total of the fast lane."""
+
+    lane: int
+    monotonic_ns: int
+    some_usec: int | None
+    status: Status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplerStats:
+    """Since the sampler was opened."""
+
+    errors: Mapping[tuple[str, str], int]
+    """Read errors by (file, cause); file as the kernel names it, or ``directory``; cause gone|absent|io|parse|limit."""
+    open_files: int
+    slots: int
+
+
+class Sampler(Protocol):
+    """Reads counters of many cgroups into the rings of a ``RingFile``. One thread at a time; close it when done."""
+
+    @property
+    def name(self) -> str:
+        """``native`` or ``reference``."""
+
+    def add(self, slot: int, relative_path: str, inode: int) -> None:
+        """Sample this cgroup into this slot from the next sweep on.
+
+        Args:
+            slot: A slot that ``RingFile.attach`` gave.
+            relative_path: Below the cgroup root, no leading slash; empty is the root.
+            inode: Of the directory, as ``attach`` was told.
+
+        Raises:
+            CgroupGone: It is not there any more, or its inode differs.
+            FilesExhausted: No file descriptor to be had.
+        """
+
+    def remove(self, slot: int) -> None:
+        """Close the slot's files; its rings stay. A slot that is not sampled is fine."""
+
+    def sweep(self, *, slow: bool, retry_absent: bool) -> SweepResult:
+        """Read every slot once. ``slow`` writes a memory row too; ``retry_absent`` tries absent files again."""
+
+    def add_lane(self, path: str) -> int:
+        """Put a pressure file on the fast lane; relative to the root, or absolute.
+
+        Raises:
+            SamplerError: The file cannot be opened; the message says which and why.
+        """
+
+    def remove_lane(self, lane: int) -> None:
+        """Take it off again."""
+
+    def read_lanes(self) -> list[LaneReading]:
+        """Read every lane once."""
+
+    def stats(self) -> SamplerStats:
+        """Give counters since opening."""
+
+    def close(self) -> None:
+        """Close all files; a second call is fine. The rings belong to the ``RingFile`` and stay."""

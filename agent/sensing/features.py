@@ -1,0 +1,180 @@
+"""Reads what ``plimsoll doctor`` judges: mounts, controllers, PSI, limits, rights, clock. Changes nothing.
+
+Sensing. Each reader gives a value or the reason for its absence; none of them fails the others.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import resource
+import time
+from pathlib import Path
+from typing import Final
+
+from agent.core.checkup import MachineFacts
+from agent.sensing.discovery import Discovery
+from agent.sensing.machine import PROC, find_cgroup_mount, read_controllers, read_mounts
+
+_TIME_ERROR: Final = 5
+"""adjtimex(2) returns this while the wall clock is not synchronised."""
+_TIMEX_BYTES: Final = 512
+"""More than struct timex has on any architecture; zeroed, it asks and sets nothing."""
+_UNIT_FILES: Final = ("cpu.stat", "cpu.pressure", "memory.current", "memory.stat", "memory.events")
+_UNREADABLE_NAMED: Final = 3
+
+
+def read_pressure_support(proc: Path = PROC) -> dict[str, str | None]:
+    """Tell for each resource whether PSI works: None, or why it does not."""
+    return {name: _why_unreadable(proc / "pressure" / name) for name in ("cpu", "memory", "io")}
+
+
+def _why_unreadable(path: Path) -> str | None:
+    try:
+        path.read_bytes()
+    except OSError as error:
+        return f"{path}: {error.strerror}"
+    return None
+
+
+def read_trigger_refusal(proc: Path = PROC) -> str | None:
+    """Try a PSI trigger with a window of half a second: None when it is taken, else why not.
+
+    The trigger ends with the descriptor, so nothing stays behind.
+
+    Source:
+        Documentation/accounting/psi.rst: windows below 2 s need CAP_SYS_RESOURCE.
+    """
+    try:
+        fd = os.open(proc / "pressure/cpu", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        return error.strerror
+    try:
+        os.write(fd, b"some 100000 500000\0")
+    except OSError as error:
+        return error.strerror
+    finally:
+        os.close(fd)
+    return None
+
+
+def read_clock_nanoseconds(reads: int = 2000) -> float:
+    """Measure what one read of CLOCK_MONOTONIC costs from Python, nanoseconds; the best of five runs."""
+    best = float("inf")
+    for _ in range(5):
+        began = time.perf_counter_ns()
+        for _ in range(reads):
+            time.monotonic_ns()
+        best = min(best, (time.perf_counter_ns() - began) / reads)
+    return best
+
+
+def read_wall_clock_synchronised() -> bool | None:
+    """Ask the kernel whether its wall clock is kept in step; None = it does not tell."""
+    try:
+        answer = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
+    except (OSError, AttributeError):
+        return None
+    return None if answer < 0 else answer != _TIME_ERROR
+
+
+def read_facts(
+    *,
+    configured_mount: Path | None,
+    cgroup_root: str,
+    wanted_units: int,
+    state_directory: Path | None,
+    proc: Path = PROC,
+) -> MachineFacts:
+    """Read everything; a machine without cgroup v2 gives facts that say so.
+
+    Raises:
+        agent.sensing.machine.MachineError: The configured mount is no cgroup v2 mount.
+        agent.sensing.discovery.DiscoveryError: The configured cgroup root does not exist.
+    """
+    mounts = read_mounts(proc)
+    mount = find_cgroup_mount(configured_mount) if configured_mount is not None or mounts.v2 else None
+    kubepods_root = driver = None
+    scope = "none"
+    directories: list[Path] = []
+    if mount is not None:
+        discovery = Discovery(mount, cgroup_root=cgroup_root, max_units=wanted_units)
+        try:
+            found = discovery.relist("start").appeared
+            directories = [mount / unit.path.lstrip("/") for unit in found]
+            kubepods_root, driver = discovery.kubepods_root, discovery.driver
+            scope = str(discovery.scope_in_force)
+        finally:
+            discovery.close()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MachineFacts(
+        kernel_release=os.uname().release,
+        cgroup_layout=str(mounts.layout),
+        v2_mount=str(mount) if mount else None,
+        v1_controllers=mounts.v1_controllers,
+        controllers=read_controllers(mount) if mount else (),
+        pressure=read_pressure_support(proc),
+        trigger_refused=read_trigger_refusal(proc),
+        kubepods_root=kubepods_root,
+        cgroup_driver=str(driver) if driver else None,
+        unit_count=len(directories),
+        scope=scope,
+        open_files_soft=soft,
+        open_files_hard=hard,
+        wanted_units=wanted_units,
+        unreadable=_unreadable(directories),
+        is_root=os.geteuid() == 0,
+        clocksource=_read_line(Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")),
+        clock_read_nanoseconds=read_clock_nanoseconds(),
+        is_wall_clock_synchronised=read_wall_clock_synchronised(),
+        has_memory_peak=_has_memory_peak(directories),
+        inotify_watches=_read_int(proc / "sys/fs/inotify/max_user_watches"),
+        native_sampler=_native_sampler_absence(),
+        state_directory=str(state_directory) if state_directory else None,
+        state_unwritable=_why_unwritable(state_directory) if state_directory else None,
+    )
+
+
+def _unreadable(directories: list[Path]) -> tuple[str, ...]:
+    found = []
+    for directory in directories:
+        for name in _UNIT_FILES:
+            path = directory / name
+            if path.exists() and not os.access(path, os.R_OK):
+                found.append(str(path))
+                if len(found) == _UNREADABLE_NAMED:
+                    return tuple(found)
+    return tuple(found)
+
+
+def _has_memory_peak(directories: list[Path]) -> bool | None:
+    with_memory = [directory for directory in directories if (directory / "memory.current").exists()]
+    return (with_memory[0] / "memory.peak").exists() if with_memory else None
+
+
+def _native_sampler_absence() -> str | None:
+    if importlib.util.find_spec("agent.sensing._sampler") is None:
+        return "the C extension was not built"
+    return None
+
+
+def _why_unwritable(directory: Path) -> str | None:
+    nearest = directory
+    while not nearest.exists() and nearest != nearest.parent:
+        nearest = nearest.parent
+    if not nearest.is_dir():
+        return f"{nearest} is not a directory"
+    return None if os.access(nearest, os.W_OK | os.X_OK) else f"{nearest} is not writable"
+
+
+def _read_line(path: Path) -> str | None:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return None
+
+
+def _read_int(path: Path) -> int | None:
+    line = _read_line(path)
+    return int(line) if line is not None and line.isdigit() else None

@@ -1,0 +1,196 @@
+"""The machine itself: CPUs, memory, load, boot, where cgroups are mounted, what the kernel can do.
+
+Sensing. Reads /proc and /sys and asks psutil; parsing is apart (``parse_*``), nothing here judges.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from agent.core.model import NodeStatus
+from agent.core.pressure import parse_pressure, psi_waiting_rate
+
+PROC: Final = Path("/proc")
+
+
+class MachineError(Exception):
+    """The machine lacks what sensing cannot do without; the message says what and where."""
+
+
+class CgroupLayout(StrEnum):
+    """How control groups are mounted."""
+
+    PURE_V2 = "pure v2"
+    HYBRID = "hybrid"
+    V1 = "v1"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CgroupMounts:
+    """The cgroup file systems of this mount namespace."""
+
+    v2: Path | None
+    """Where cgroup v2 is mounted, the host's tree preferred; None = nowhere."""
+    v1_controllers: tuple[str, ...]
+    """Controllers bound to v1 hierarchies and so lost to v2, sorted."""
+
+    @property
+    def layout(self) -> CgroupLayout:
+        """Give the layout; hybrid = v2 is there, but some controllers are on v1."""
+        if self.v2 is None:
+            return CgroupLayout.V1 if self.v1_controllers else CgroupLayout.NONE
+        return CgroupLayout.HYBRID if self.v1_controllers else CgroupLayout.PURE_V2
+
+
+_NOT_CONTROLLERS: Final = frozenset({"rw", "ro", "xattr", "clone_children", "cpuset_v2_mode", "noprefix"})
+
+
+def parse_mounts(mountinfo: str) -> CgroupMounts:
+    """Find cgroup mounts in the text of /proc/self/mountinfo.
+
+    A mount below /host (the agent's own pod mounts the host's tree there) goes before the namespace's own; among the
+    rest the shortest path goes first. Octal escapes in paths are undone.
+
+    Source:
+        proc_pid_mountinfo(5): fields before `` - `` are the mount's, after it type, source and super options.
+    """
+    found: list[Path] = []
+    v1: set[str] = set()
+    for line in mountinfo.splitlines():
+        left, separator, right = line.partition(" - ")
+        fields, tail = left.split(), right.split()
+        if not separator or len(fields) < 5 or len(tail) < 3:
+            continue
+        if tail[0] == "cgroup2":
+            found.append(Path(fields[4].encode().decode("unicode_escape")))
+        elif tail[0] == "cgroup":
+            options = set(tail[2].split(",")) - _NOT_CONTROLLERS
+            v1 |= {option for option in options if "=" not in option}
+    found.sort(key=lambda path: (not path.is_relative_to("/host"), len(path.parts), str(path)))
+    return CgroupMounts(v2=found[0] if found else None, v1_controllers=tuple(sorted(v1)))
+
+
+def read_mounts(proc: Path = PROC) -> CgroupMounts:
+    """Read where cgroups are mounted in this process's mount namespace."""
+    return parse_mounts((proc / "self/mountinfo").read_text())
+
+
+def find_cgroup_mount(configured: Path | None) -> Path:
+    """Give the cgroup v2 mount to read: the configured one, else the one found.
+
+    Raises:
+        MachineError: The configured directory is no cgroup v2 mount, or none is mounted.
+    """
+    if configured is not None:
+        if not (configured / "cgroup.controllers").is_file():
+            raise MachineError(f"cgroup mount {configured}: no cgroup.controllers there; allowed: a cgroup v2 mount")
+        return configured
+    mounts = read_mounts()
+    if mounts.v2 is None:
+        raise MachineError(
+            "no cgroup v2 is mounted (mount -t cgroup2 none /sys/fs/cgroup/unified, or boot with "
+            "systemd.unified_cgroup_hierarchy=1)"
+        )
+    return mounts.v2
+
+
+def read_controllers(mount: Path) -> tuple[str, ...]:
+    """Give the controllers that this v2 hierarchy has, as its root lists them."""
+    return tuple((mount / "cgroup.controllers").read_text().split())
+
+
+
+def node_name() -> str:
+    """Give this node's name: NODE_NAME as the chart's downward API sets it, else the host's."""
+    return os.environ.get("NODE_NAME") or socket.gethostname()
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    monotonic_ns: int
+    cpu_busy_seconds: float
+    cpu_some_usec: int | None
+    memory_some_usec: int | None
+
+
+class Machine:
+    """Follows the node's own figures: each ``status`` tells what happened since the one before. Any thread may ask."""
+
+    def __init__(self, name: str, proc: Path = PROC) -> None:
+        self.name = name
+        self.cpus = psutil.cpu_count(logical=True) or os.cpu_count() or 1
+        self._proc = proc
+        self._boot_unix_seconds = psutil.boot_time()
+        self._before = self._read()
+        self._latest: NodeStatus | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def capacity_millicores(self) -> int:
+        """CPU of the whole machine; 1000 = one logical CPU."""
+        return self.cpus * 1000
+
+    def _pressure_total_usec(self, resource: str) -> int | None:
+        try:
+            text = (self._proc / "pressure" / resource).read_text()
+        except OSError:
+            return None
+        some = parse_pressure(text).some
+        return None if some is None else some.total_usec
+
+    def _read(self) -> _Moment:
+        times = psutil.cpu_times()
+        # Guest time is inside user time; iowait is idle. Steal is not ours: the hypervisor took it.
+        busy = times.user + times.nice + times.system + times.irq + times.softirq
+        return _Moment(time.monotonic_ns(), busy, self._pressure_total_usec("cpu"), self._pressure_total_usec("memory"))
+
+    def status(self, *, least_seconds: float = 0.5) -> NodeStatus:
+        """Give the node's figures now; rates are means since the call before.
+
+        Args:
+            least_seconds: A call sooner than this after the last gets the last answer again: rates over a moment
+                are noise.
+        """
+        with self._lock:
+            return self._status(least_seconds)
+
+    def _status(self, least_seconds: float) -> NodeStatus:
+        now = self._read()
+        elapsed_seconds = (now.monotonic_ns - self._before.monotonic_ns) / 1e9
+        if elapsed_seconds < least_seconds and self._latest is not None:
+            return self._latest
+        before, self._before = self._before, now
+        memory = psutil.virtual_memory()
+        usage = None
+        if elapsed_seconds > 0:
+            usage = max(0.0, now.cpu_busy_seconds - before.cpu_busy_seconds) / elapsed_seconds * 1000.0
+        self._latest = NodeStatus(
+            name=self.name,
+            cpus=self.cpus,
+            cpu_usage_millicores=usage,
+            memory_total_bytes=memory.total,
+            memory_available_bytes=memory.available,
+            load_1m=psutil.getloadavg()[0],
+            cpu_waiting_ratio=_waiting_ratio(before, now, lambda moment: moment.cpu_some_usec),
+            memory_waiting_ratio=_waiting_ratio(before, now, lambda moment: moment.memory_some_usec),
+            uptime_seconds=max(0.0, time.time() - self._boot_unix_seconds),
+        )
+        return self._latest
+
+
+def _waiting_ratio(before: _Moment, now: _Moment, total: Callable[[_Moment], int | None]) -> float | None:
+    before_usec, now_usec = total(before), total(now)
+    if before_usec is None or now_usec is None:
+        return None
+    return psi_waiting_rate(before.monotonic_ns / 1e9, before_usec, now.monotonic_ns / 1e9, now_usec)
