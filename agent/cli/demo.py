@@ -20,8 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Final, Self
 
-from agent.core.model import QosClass
-from agent.sensing.layout import Driver, container_cgroup_path, pod_cgroup_path
+from agent.core.model import Partition, QosClass
+from agent.sensing.layout import Driver, Runtime, container_cgroup_path, pod_cgroup_path
 
 MIB: Final = 1024 * 1024
 _LOAD_PROGRAM: Final = Path(__file__).with_name("demo_load.py")
@@ -158,15 +158,21 @@ class DemoTree:
         for number, load in enumerate(self._loads):
             uid, container_id = uids[load.pod], f"{number + 1:064x}"
             ids[load.pod, load.container] = (uid, container_id)
-            place = {"driver": Driver.CGROUPFS, "cgroup_root": self.cgroup_root}
-            pod_path = pod_cgroup_path(partition="default", qos=load.qos.lower(), pod_uid=uid, **place)
-            path = container_cgroup_path(
-                partition="default",
-                qos=load.qos.lower(),
+            pod_path = pod_cgroup_path(
+                driver=Driver.CGROUPFS,
+                cgroup_root=self.cgroup_root,
+                partition=Partition.DEFAULT,
+                qos=load.qos,
                 pod_uid=uid,
-                runtime="containerd",
+            )
+            path = container_cgroup_path(
+                driver=Driver.CGROUPFS,
+                runtime=Runtime.CONTAINERD,
+                cgroup_root=self.cgroup_root,
+                partition=Partition.DEFAULT,
+                qos=load.qos,
+                pod_uid=uid,
                 container_id=container_id,
-                **place,
             )
             self._make(path)
             _set_limits(self._mount / pod_path.lstrip("/"), load)

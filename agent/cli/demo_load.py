@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
 from typing import Final
 
 PERIOD_SECONDS: Final = 0.1
@@ -55,20 +54,23 @@ def growing(mib_a_second: float, most_mib: float) -> None:
             time.sleep(1.0 / mib_a_second)
 
 
-MODES: Final[dict[str, Callable[..., None]]] = {
-    "steady": steady,
-    "bursty": bursty,
-    "pinned": pinned,
-    "growing": growing,
-}
-
-
 def main(words: list[str]) -> None:
     """Enter the cgroup, then load it until killed."""
     directory, mode, *arguments = words
     with open(os.path.join(directory, "cgroup.procs"), "w") as procs:
         procs.write("0")
-    MODES[mode](*(float(argument) for argument in arguments))
+    numbers = [float(argument) for argument in arguments]
+    match mode:
+        case "steady":
+            steady(*numbers)
+        case "bursty":
+            bursty(*numbers)
+        case "pinned":
+            pinned(*numbers)
+        case "growing":
+            growing(*numbers)
+        case _:
+            sys.exit(f"demo_load: no mode {mode}; allowed: steady, bursty, pinned, growing")
 
 
 if __name__ == "__main__":

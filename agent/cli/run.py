@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agent.cli.options import CGROUP_OPTIONS, SAMPLING_OPTIONS, SERVING_OPTIONS, add_options, fail, settings_from
-from agent.cli.top import LiveOptions, add_view_options, live_table, live_options_from
+from agent.cli.top import LiveOptions, add_view_options, live_options_from, live_table
 
 if TYPE_CHECKING:
     from agent.settings import Settings

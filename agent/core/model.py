@@ -18,6 +18,13 @@ class QosClass(StrEnum):
     BEST_EFFORT = "BestEffort"
 
 
+class Partition(StrEnum):
+    """The part of ``kubepods`` a pod sits in, on nodes with a system partition (KEP-5894)."""
+
+    DEFAULT = "default"
+    SYSTEM = "system"
+
+
 class Gap(StrEnum):
     """Why two consecutive readings give no rate, or a reading gives no figure. Also a metric label."""
 

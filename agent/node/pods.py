@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from agent.core.model import UnitIdentity, UnitResources
-from agent.core.naming import PodIndex
+from agent.core.naming import PodIndex, join
 from agent.kube.podsfile import PodsFileError, load_pods
 
 log = logging.getLogger(__name__)
@@ -74,4 +74,4 @@ class PodsFile:
 
     def name(self, identity: UnitIdentity) -> tuple[UnitIdentity, UnitResources]:
         """Give the identity with pod and container names where the file knows them."""
-        return self._index.join(identity)
+        return join(identity, self._index)

@@ -136,6 +136,8 @@ class Watch:
         self.mount = find_cgroup_mount(settings.cgroup.mount)
         self._pods: PodsFile | NoPods = PodsFile(settings.pods_file) if settings.pods_file else NoPods()
         _, self._open_files_limit = raise_open_files_limit()
+        if settings.state.directory is not None:
+            settings.state.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.rings = RingFile.open(
             settings.state.directory / RING_FILE_NAME if settings.state.directory else None,
             _geometry(settings),

@@ -110,7 +110,6 @@ def read_controllers(mount: Path) -> tuple[str, ...]:
     return tuple((mount / "cgroup.controllers").read_text().split())
 
 
-
 def node_name() -> str:
     """Give this node's name: NODE_NAME as the chart's downward API sets it, else the host's."""
     return os.environ.get("NODE_NAME") or socket.gethostname()

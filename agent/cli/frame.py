@@ -1,0 +1,402 @@
+"""The page of ``top`` as lines: header, table, footer; the same for the live screen and for ``--once``.
+
+Face. Pure: everything that depends on the terminal comes in ``Look``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from agent.cli.table import (
+    Cell,
+    Column,
+    Glyphs,
+    Line,
+    Span,
+    TextTable,
+    Tone,
+    age_text,
+    bytes_text,
+    clip_line,
+    display_width,
+    harmless,
+    millicores_text,
+    milliseconds_text,
+    percent_text,
+    render_table,
+)
+from agent.cli.topview import (
+    DEFAULT_THRESHOLDS,
+    Alarm,
+    Bound,
+    Figure,
+    Row,
+    SortKey,
+    Thresholds,
+    ViewState,
+    Zoom,
+    pod_key,
+    unit_name,
+)
+from agent.core.model import Missing, Snapshot, UnitStatus
+
+_BAR_WIDTH = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What a terminal can show."""
+
+    width: int
+    glyphs: Glyphs
+    has_colour: bool
+    """Without colour, "!" stands before what would be red."""
+    thresholds: Thresholds = DEFAULT_THRESHOLDS
+
+
+# Header
+
+
+def place_text(snapshot: Snapshot, state: ViewState, glyphs: Glyphs) -> str:
+    """Give where one is: node » pod » container."""
+    crumbs = [harmless(snapshot.node.name)]
+    unit = find_unit(snapshot, state.unit_path) if state.zoom is Zoom.UNIT else None
+    if unit is not None and (unit.identity.pod or unit.identity.pod_uid):
+        crumbs.append(_pod_name(unit))
+    elif state.zoom is not Zoom.NODE and state.pod is not None:
+        named = next((unit for unit in snapshot.units if pod_key(unit.identity) == state.pod), None)
+        crumbs.append(harmless(state.pod.removeprefix("pod:")) if named is None else _pod_name(named))
+    if unit is not None:
+        crumbs.append(unit_name(unit.identity))
+    return f" {glyphs.crumb} ".join(crumbs)
+
+
+def _pod_name(unit: UnitStatus) -> str:
+    identity = unit.identity
+    if identity.pod is None:
+        return harmless(identity.pod_uid or "")
+    return harmless(f"{identity.namespace}/{identity.pod}" if identity.namespace else identity.pod)
+
+
+def find_unit(snapshot: Snapshot, path: str | None) -> UnitStatus | None:
+    """Give the unit of this cgroup path; None = it is not in the picture."""
+    return next((unit for unit in snapshot.units if unit.identity.cgroup_path == path), None)
+
+
+def title_line(snapshot: Snapshot, state: ViewState, look: Look, *, age_seconds: float) -> Line:
+    """Give the first line: where, which moment and how long ago that is by now, from which source."""
+    moment = datetime.fromtimestamp(snapshot.taken_unix_seconds, tz=UTC).astimezone()
+    clock = f"{moment:%H:%M:%S}" if age_seconds < 43200 else f"{moment:%Y-%m-%d %H:%M:%S}"
+    if state.is_paused:
+        when = Span(f"PAUSED {clock}, {age_text(age_seconds)} ago", Tone.NOTE)
+    elif age_seconds > 0:
+        when = Span(f"{clock}, {age_text(age_seconds)} ago", Tone.NOTE)
+    else:
+        when = Span(clock, Tone.TITLE)
+    source = {"agent": "from the agent", "self": "sampled here", "demo": "demo"}.get(snapshot.source, snapshot.source)
+    right = (when, Span(f"  {harmless(source)}", Tone.DIM))
+    room = look.width - sum(display_width(span.text) for span in right) - 1
+    left = clip_line(
+        (Span("plimsoll ", Tone.ACCENT), Span(place_text(snapshot, state, look.glyphs), Tone.TITLE)),
+        max(room, 9),
+        ellipsis=look.glyphs.ellipsis,
+    )
+    gap = room + 1 - sum(display_width(span.text) for span in left)
+    return (*left, Span(" " * max(1, gap)), *right)
+
+
+def cpu_line(snapshot: Snapshot, look: Look) -> Line:
+    """Give the node's CPU: use, share of all CPUs, waiting, load."""
+    node = snapshot.node
+    used = node.cpu_usage_millicores
+    ratio = None if used is None or node.cpus <= 0 else used / (node.cpus * 1000)
+    return (
+        Span("CPU ", Tone.TITLE),
+        *_bar(ratio, look.glyphs),
+        Span(f" {percent_text(ratio):>5}  "),
+        Span(f"{millicores_text(used)} of {node.cpus} CPUs"),
+        Span("   waiting ", Tone.DIM),
+        Span(percent_text(node.cpu_waiting_ratio)),
+        Span("   load ", Tone.DIM),
+        Span(f"{node.load_1m:.2f}"),
+        Span("   up ", Tone.DIM),
+        Span(age_text(node.uptime_seconds)),
+        *_of_now(snapshot),
+    )
+
+
+def memory_line(snapshot: Snapshot, look: Look) -> Line:
+    """Give the node's memory: what is not available, share of all, waiting."""
+    node = snapshot.node
+    used = node.memory_total_bytes - node.memory_available_bytes
+    ratio = used / node.memory_total_bytes if node.memory_total_bytes > 0 else None
+    return (
+        Span("MEM ", Tone.TITLE),
+        *_bar(ratio, look.glyphs),
+        Span(f" {percent_text(ratio):>5}  "),
+        Span(f"{bytes_text(used)} of {bytes_text(node.memory_total_bytes)}"),
+        Span("   waiting ", Tone.DIM),
+        Span(percent_text(node.memory_waiting_ratio)),
+        *_of_now(snapshot),
+    )
+
+
+def _of_now(snapshot: Snapshot) -> Line:
+    """Say that the machine's own figures are kept for no moment but the present one."""
+    return (Span("   (now)", Tone.NOTE),) if snapshot.at_age_seconds > 0 else ()
+
+
+def _bar(ratio: float | None, glyphs: Glyphs) -> Line:
+    filled = 0 if ratio is None else min(_BAR_WIDTH, round(ratio * _BAR_WIDTH))
+    return (Span(glyphs.filled * filled, Tone.ACCENT), Span(glyphs.empty * (_BAR_WIDTH - filled), Tone.DIM))
+
+
+def sampler_line(snapshot: Snapshot, look: Look) -> Line:
+    """Give how well the sampling goes, and how old the newest sample is."""
+    sampler = snapshot.sampler
+    newest = min(
+        (unit.sample_age_seconds for unit in snapshot.units if unit.sample_age_seconds is not None), default=None
+    )
+    stale = newest is not None and newest >= look.thresholds.sample_age_seconds
+    overruns: Line = (Span(f"   {sampler.overruns} overruns", Tone.NOTE),) if sampler.overruns else ()
+    mark = "!" if stale and not look.has_colour else ""
+    return (
+        Span("SMP ", Tone.TITLE),
+        Span(f"{harmless(sampler.name)} {sampler.rate_hz:g} Hz"),
+        Span("   units ", Tone.DIM),
+        Span(str(sampler.units)),
+        Span("   newest ", Tone.DIM),
+        Span("none yet" if newest is None else f"{mark}{age_text(newest)} old", Tone.HOT if stale else Tone.PLAIN),
+        Span("   late p99 ", Tone.DIM),
+        Span(milliseconds_text(sampler.lateness_p99_seconds)),
+        Span("   sweep ", Tone.DIM),
+        Span(milliseconds_text(sampler.sweep_seconds)),
+        *overruns,
+    )
+
+
+_CAUSES = {
+    Missing.NO_SIGNAL: "no signal from this kernel",
+    Missing.TOO_FEW_SAMPLES: "too few samples",
+    Missing.GAPS: "too many gaps",
+    Missing.OUT_OF_RING: "before the rings begin",
+}
+
+
+def absence_line(snapshot: Snapshot) -> Line:
+    """Give why figures of the table are ``-``; empty when none is."""
+    texts: list[str] = []
+    readers: tuple[tuple[str, Callable[[UnitStatus], float | None], Callable[[UnitStatus], Missing | None]], ...] = (
+        ("CPU", lambda u: u.cpu.last_usage_millicores, lambda u: u.cpu.missing.get("last_usage_millicores")),
+        ("P75", lambda u: u.cpu.usage_p75_millicores, lambda u: u.cpu.missing.get("usage_p75_millicores")),
+        ("waiting", lambda u: u.cpu.last_waiting_ratio, lambda u: u.cpu.missing.get("last_waiting_ratio")),
+        ("throttled", lambda u: u.cpu.last_throttled_ratio, lambda u: u.cpu.missing.get("last_throttled_ratio")),
+        ("memory", lambda u: u.memory.working_set_bytes, lambda u: u.memory.missing.get("working_set_bytes")),
+    )
+    by_cause: dict[tuple[str, int], list[str]] = {}
+    for name, value, reason in readers:
+        absent = [unit for unit in snapshot.units if value(unit) is None]
+        if not absent:
+            continue
+        reasons = [found for unit in absent if (found := reason(unit)) is not None]
+        commonest = max(sorted(set(reasons)), key=reasons.count) if reasons else None
+        cause = "no reason given" if commonest is None else _CAUSES[commonest]
+        by_cause.setdefault((cause, len(absent)), []).append(name)
+    for (cause, count), names in by_cause.items():
+        scope = "" if count == len(snapshot.units) else f" of {count}/{len(snapshot.units)}"
+        texts.append(f"{', '.join(names)}{scope}: {cause}")
+    return (Span("-   ", Tone.TITLE), Span("; ".join(texts), Tone.NOTE)) if texts else ()
+
+
+# Table
+
+
+def _figure_text(figure: Figure, text: Callable[[float | None], str], glyphs: Glyphs) -> str:
+    signs = {Bound.EXACT: "", Bound.ESTIMATE: "~", Bound.AT_MOST: glyphs.at_most, Bound.AT_LEAST: glyphs.at_least}
+    return f"{signs[figure.bound]}{text(figure.value)}"
+
+
+def _count_text(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f}"
+
+
+@dataclass(frozen=True, slots=True)
+class _FigureColumn:
+    column: Column
+    figure: Callable[[Row], Figure]
+    text: Callable[[float | None], str]
+    alarm: Alarm | None = None
+    sort: SortKey | None = None
+    is_optional: bool = False
+    """Left out when no row has it."""
+
+
+def _column(key: str, title: str, group: str, min_width: int, priority: int) -> Column:
+    return Column(key=key, title=title, group=group, min_width=min_width, priority=priority)
+
+
+_FIGURES: tuple[_FigureColumn, ...] = (
+    _FigureColumn(_column("cpu", "NOW", "CPU", 6, 1), lambda r: r.cpu_now, millicores_text, None, SortKey.CPU),
+    _FigureColumn(_column("p75", "P75", "CPU", 6, 20), lambda r: r.cpu_p75, millicores_text, None, SortKey.P75),
+    _FigureColumn(_column("peak", "PEAK", "CPU", 6, 25), lambda r: r.cpu_peak, millicores_text, None, SortKey.PEAK),
+    _FigureColumn(_column("request", "REQ", "CPU", 6, 50), lambda r: r.cpu_request, millicores_text, is_optional=True),
+    _FigureColumn(
+        _column("wait", "WAIT", "CPU", 5, 2), lambda r: r.waiting, percent_text, Alarm.WAITING, SortKey.WAITING
+    ),
+    _FigureColumn(
+        _column("throt", "THROT", "CPU", 5, 3), lambda r: r.throttled, percent_text, Alarm.THROTTLED, SortKey.THROTTLED
+    ),
+    _FigureColumn(_column("waitavg", "WAITavg", "CPU", 5, 80), lambda r: r.waiting_mean, percent_text),
+    _FigureColumn(_column("throtavg", "THROTavg", "CPU", 5, 81), lambda r: r.throttled_mean, percent_text),
+    _FigureColumn(
+        _column("wset", "WSET", "MEMORY", 7, 4), lambda r: r.working_set, bytes_text, Alarm.MEMORY, SortKey.MEMORY
+    ),
+    _FigureColumn(_column("mpeak", "PEAK", "MEMORY", 7, 30), lambda r: r.memory_peak, bytes_text),
+    _FigureColumn(_column("mlimit", "LIMIT", "MEMORY", 7, 35), lambda r: r.memory_limit, bytes_text),
+    _FigureColumn(
+        _column("mrequest", "REQ", "MEMORY", 7, 52), lambda r: r.memory_request, bytes_text, is_optional=True
+    ),
+    _FigureColumn(_column("oom", "OOM", "MEMORY", 3, 55), lambda r: r.oom_kills, _count_text, Alarm.OOM),
+    _FigureColumn(_column("age", "AGE", "", 4, 40), lambda r: r.age, age_text, Alarm.AGE, SortKey.AGE),
+)
+
+
+def table_of(rows: Sequence[Row], state: ViewState, look: Look, *, sized_by: Sequence[Row] | None = None) -> TextTable:
+    """Lay out the table for this width.
+
+    Args:
+        rows: Those to draw.
+        state: For the mark at the column sorted by.
+        look: The terminal.
+        sized_by: All rows, of which ``rows`` is the visible part: columns and widths do not change while scrolling.
+    """
+    everything = rows if sized_by is None else sized_by
+    arrow = look.glyphs.up if state.is_reversed else look.glyphs.down
+    texts: list[tuple[Column, Callable[[Row], Cell]]] = [
+        (
+            Column(
+                key="name",
+                title=f"NAME{arrow}" if state.sort is SortKey.NAME else "NAME",
+                min_width=12,
+                is_text=True,
+                is_accented=state.sort is SortKey.NAME,
+            ),
+            _name_cell,
+        )
+    ]
+    if any(row.namespace is not None for row in everything):
+        column = Column(key="namespace", title="NAMESPACE", min_width=11, priority=60, is_text=True)
+        texts.append((column, lambda row: Cell(row.namespace or "-")))
+    column = Column(key="kind", title="KIND", min_width=9, priority=90, is_text=True)
+    texts.append((column, lambda row: Cell(row.kind, Tone.DIM)))
+    if any(row.qos is not None for row in everything):
+        column = Column(key="qos", title="QOS", min_width=10, priority=91, is_text=True)
+        texts.append((column, lambda row: Cell(row.qos or "-", Tone.DIM)))
+    figures = [
+        entry
+        for entry in _FIGURES
+        if not entry.is_optional or any(entry.figure(row).value is not None for row in everything)
+    ]
+    columns = [column for column, _ in texts]
+    for entry in figures:
+        is_sorted_by = entry.sort is state.sort
+        columns.append(
+            Column(
+                key=entry.column.key,
+                title=f"{entry.column.title}{arrow}" if is_sorted_by else entry.column.title,
+                group=entry.column.group,
+                min_width=entry.column.min_width + (entry.alarm is not None and not look.has_colour),
+                # the column sorted by explains the order: it stays as long as NAME
+                priority=0 if is_sorted_by else entry.column.priority,
+                is_accented=is_sorted_by,
+            )
+        )
+    cells = [
+        [*(cell(row) for _, cell in texts), *(_figure_cell(entry, row, look.glyphs) for entry in figures)]
+        for row in everything
+    ]
+    table = render_table(columns, cells, width=look.width, glyphs=look.glyphs, marks=not look.has_colour)
+    if sized_by is None:
+        return table
+    keys = {row.key for row in rows}
+    visible = tuple(line for row, line in zip(everything, table.rows, strict=True) if row.key in keys)
+    return TextTable(groups=table.groups, titles=table.titles, rows=visible)
+
+
+def _name_cell(row: Row) -> Cell:
+    indent = "  " * row.depth
+    suffix = f" ({row.containers})" if row.kind == "pod" and row.containers > 1 else ""
+    tone = Tone.HOT if Alarm.OOM in row.alarms else Tone.PLAIN
+    # a path tells more by its end, a pod's name by its start
+    return Cell(f"{indent}{row.name}{suffix}", tone, keep_end="/" in row.name)
+
+
+def _figure_cell(entry: _FigureColumn, row: Row, glyphs: Glyphs) -> Cell:
+    figure = entry.figure(row)
+    if figure.value is None:
+        return Cell("-", Tone.DIM)
+    is_hot = entry.alarm is not None and entry.alarm in row.alarms
+    return Cell(_figure_text(figure, entry.text, glyphs), Tone.HOT if is_hot else Tone.PLAIN)
+
+
+# Footer
+
+
+def threshold_line(look: Look) -> Line:
+    """Give from where on figures are red."""
+    limits, sign = look.thresholds, look.glyphs.at_least
+    name = Span("red ", Tone.HOT) if look.has_colour else Span("! ", Tone.HOT)
+    return (
+        name,
+        Span(
+            f"waiting {sign}{percent_text(limits.waiting_ratio)}, "
+            f"throttled {sign}{percent_text(limits.throttled_ratio)}, "
+            f"wset {sign}{percent_text(limits.working_set_of_limit_ratio)} of limit, "
+            f"age {sign}{limits.sample_age_seconds:g}s, OOM kill",
+            Tone.DIM,
+        ),
+    )
+
+
+def note_lines(snapshot: Snapshot) -> list[Line]:
+    """Give what is degraded, a line each."""
+    return [(Span("note ", Tone.NOTE), Span(harmless(note))) for note in snapshot.notes]
+
+
+def empty_text(snapshot: Snapshot, state: ViewState) -> str:
+    """Say why the table has no rows."""
+    if state.filter_text:
+        return f"nothing passes the filter {harmless(state.filter_text)!r}: 0 of {len(snapshot.units)} units"
+    if state.zoom is Zoom.POD:
+        return "this pod is not in the picture at this moment; esc goes back"
+    return "no cgroup is watched yet"
+
+
+def page_lines(snapshot: Snapshot, rows: Sequence[Row], state: ViewState, look: Look, *, limit: int = 0) -> list[Line]:
+    """Give the whole page for ``--once``.
+
+    Args:
+        snapshot: The moment.
+        rows: What ``build_rows`` gave.
+        state: Sorting and filter, as in the screen.
+        look: The terminal.
+        limit: Rows at most; 0 = all. What is left out is said.
+    """
+    shown = rows[:limit] if limit else rows
+    title = title_line(snapshot, state, look, age_seconds=snapshot.at_age_seconds)
+    lines = [title, cpu_line(snapshot, look), memory_line(snapshot, look)]
+    lines.append(sampler_line(snapshot, look))
+    absence = absence_line(snapshot)
+    lines += [absence] if absence else []
+    lines.append(())
+    if shown:
+        table = table_of(shown, state, look)
+        lines += [table.groups, table.titles, *table.rows]
+    else:
+        lines.append((Span(empty_text(snapshot, state), Tone.NOTE),))
+    if len(shown) < len(rows):
+        lines.append((Span(f"{len(rows) - len(shown)} more rows (--limit 0 shows all)", Tone.DIM),))
+    lines += [(), threshold_line(look), *note_lines(snapshot)]
+    return [clip_line(line, look.width, ellipsis=look.glyphs.ellipsis) for line in lines]

@@ -1,0 +1,503 @@
+"""``top`` on a terminal: keys in, pages out, with curses; and the plain tables where there is no terminal.
+
+Face. What is drawn and what keys do is decided in ``screenpage`` and ``navigation``; here is only the terminal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import curses
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import FrameType
+from typing import Final, TextIO
+
+from agent.cli.frame import Look, page_lines
+from agent.cli.navigation import moved, next_sort, paused, sorted_by, stepped, zoomed_in, zoomed_out
+from agent.cli.screenpage import NO_TRAIL, ScreenPage, Trail, screen_page
+from agent.cli.sources import SnapshotSource, SourceError
+from agent.cli.table import ASCII, UNICODE, Glyphs, Line, Span, Tone, ansi_text, harmless, line_text
+from agent.cli.topview import FilterError, SortKey, ViewState, Zoom, build_rows, parse_filter
+from agent.core.model import Snapshot
+
+_PIPE_WIDTH = 160
+"""Columns where there is no terminal to ask."""
+_STOP_CHECK_SECONDS = 0.25
+"""How soon a stop event is seen while no key comes."""
+_TRAIL_LENGTH = 180
+_STEP_SECONDS: Final = {"arrow": 10.0, "shift": 60.0, "brace": 600.0}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveOptions:
+    """How a live table begins and goes on."""
+
+    state: ViewState = field(default_factory=ViewState)
+    interval_seconds: float = 1.0
+    """Between two pictures on a terminal."""
+    plain_interval_seconds: float = 10.0
+    """Between two tables where there is no terminal."""
+    use_colour: bool = True
+    """False = ``--no-color``; a pipe, TERM=dumb and NO_COLOR take colour away as well."""
+    width: int | None = None
+    """Columns; None = as the terminal has."""
+    limit: int = 0
+    """Rows of a plain table; 0 = all."""
+    banner: str = ""
+    """A line for people, shown with the notes: where metrics are served, for instance."""
+    stop: threading.Event | None = None
+    """When set, the table ends as on ``q``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terminal:
+    """What stdout is."""
+
+    is_interactive: bool
+    """Keys can be read and the cursor moved."""
+    has_colour: bool
+    glyphs: Glyphs
+
+
+def find_terminal(stream: TextIO, environment: Mapping[str, str], *, use_colour: bool) -> Terminal:
+    """Look at stdout and the environment."""
+    is_terminal = stream.isatty()
+    is_smart = is_terminal and environment.get("TERM", "dumb") not in ("", "dumb")
+    encoding = (stream.encoding or "ascii").lower().replace("-", "").replace("_", "")
+    return Terminal(
+        is_interactive=is_smart and sys.stdin.isatty(),
+        # no-color.org: present and not empty
+        has_colour=is_smart and use_colour and not environment.get("NO_COLOR"),
+        glyphs=UNICODE if encoding.startswith("utf8") else ASCII,
+    )
+
+
+def live_table(source: SnapshotSource, options: LiveOptions) -> int:
+    """Show the node until the person leaves or ``options.stop`` is set; the source stays open.
+
+    Returns:
+        The exit code: 0; 143 after SIGTERM.
+
+    Raises:
+        SourceError: No first snapshot could be had.
+    """
+    terminal = find_terminal(sys.stdout, os.environ, use_colour=options.use_colour)
+    if not terminal.is_interactive:
+        return _plain_tables(source, options, terminal)
+    first = source.snapshot(0.0)
+    with _ending_on_signals():
+        try:
+            with _curses_window(terminal) as window:
+                return _Screen(window, source, options, terminal, first).run()
+        except KeyboardInterrupt:
+            return 0  # Ctrl-C is a way of leaving
+        except curses.error as error:
+            print(
+                f"plimsoll: this terminal (TERM={os.environ.get('TERM', '')}) cannot be drawn on: {error}",
+                file=sys.stderr,
+            )
+    return _plain_tables(source, options, terminal)
+
+
+# Without a terminal
+
+
+def print_page(snapshot: Snapshot, state: ViewState, options: LiveOptions, terminal: Terminal) -> None:
+    """Print one table to stdout.
+
+    Raises:
+        FilterError: The filter in ``state`` cannot be understood.
+    """
+    width = options.width or shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns
+    look = Look(width=width, glyphs=terminal.glyphs, has_colour=terminal.has_colour)
+    shown = _with_banner(snapshot, options.banner)
+    write_lines(
+        page_lines(shown, build_rows(shown, state), state, look, limit=options.limit), has_colour=look.has_colour
+    )
+
+
+def write_lines(lines: Sequence[Line], *, has_colour: bool) -> None:
+    """Write lines to stdout; signs that its encoding does not have are spelt out."""
+    text = "".join((ansi_text(line) if has_colour else line_text(line)) + "\n" for line in lines)
+    write_text(text)
+
+
+def write_text(text: str) -> None:
+    """Write text to stdout; signs that its encoding does not have are spelt out."""
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    sys.stdout.flush()
+
+
+def _plain_tables(source: SnapshotSource, options: LiveOptions, terminal: Terminal) -> int:
+    stop = options.stop or threading.Event()
+    snapshot = source.snapshot(0.0)
+    try:
+        while True:
+            print_page(snapshot, options.state, options, terminal)
+            if stop.wait(options.plain_interval_seconds):
+                return 0
+            write_text("\n")
+            with contextlib.suppress(SourceError):  # the next one may come; this one repeats with its age
+                snapshot = source.snapshot(0.0)
+    except KeyboardInterrupt:
+        return 0
+
+
+def _with_banner(snapshot: Snapshot, banner: str) -> Snapshot:
+    return replace(snapshot, notes=(banner, *snapshot.notes)) if banner else snapshot
+
+
+# With a terminal
+
+
+@contextlib.contextmanager
+def _ending_on_signals() -> Iterator[None]:
+    """Turn SIGTERM and SIGHUP into SystemExit, so that the terminal is put back; leaves other handlers alone."""
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    taken: list[signal.Signals] = []
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, leave)
+                taken.append(number)
+    try:
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
+
+
+@contextlib.contextmanager
+def _curses_window(terminal: Terminal) -> Iterator[curses.window]:
+    window = curses.initscr()
+    try:
+        curses.noecho()
+        curses.cbreak()
+        window.keypad(True)
+        curses.set_escdelay(25)  # ms; a lone Esc must not wait a second for the rest of a sequence
+        with contextlib.suppress(curses.error):
+            curses.curs_set(0)
+        if terminal.has_colour and curses.has_colors():
+            curses.start_color()
+            curses.use_default_colors()
+            for pair, colour in ((1, curses.COLOR_RED), (2, curses.COLOR_CYAN), (3, curses.COLOR_YELLOW)):
+                curses.init_pair(pair, colour, -1)
+        yield window
+    finally:
+        with contextlib.suppress(curses.error):
+            curses.curs_set(1)
+        window.keypad(False)
+        curses.nocbreak()
+        curses.echo()
+        curses.endwin()
+
+
+@dataclass(slots=True)
+class _Seen:
+    """CPU of each unit over the live pictures so far."""
+
+    moments: deque[float] = field(default_factory=lambda: deque(maxlen=_TRAIL_LENGTH))
+    figures: dict[str, deque[float | None]] = field(default_factory=dict)
+
+    def add(self, snapshot: Snapshot, now: float) -> None:
+        self.moments.append(now)
+        kept: dict[str, deque[float | None]] = {}
+        for unit in snapshot.units:
+            path = unit.identity.cgroup_path
+            trail = self.figures.get(path) or deque(maxlen=_TRAIL_LENGTH)
+            trail.append(unit.cpu.last_usage_millicores)
+            kept[path] = trail
+        self.figures = kept
+
+    def trail(self, path: str | None) -> Trail:
+        figures = self.figures.get(path or "")
+        if not figures:
+            return NO_TRAIL
+        moments = list(self.moments)[-len(figures) :]
+        return Trail(millicores=tuple(figures), span_seconds=moments[-1] - moments[0])
+
+
+class _Screen:
+    """One run on a terminal. Times are seconds of ``time.monotonic``."""
+
+    def __init__(
+        self,
+        window: curses.window,
+        source: SnapshotSource,
+        options: LiveOptions,
+        terminal: Terminal,
+        first: Snapshot,
+    ) -> None:
+        self._window, self._source, self._options = window, source, options
+        self._glyphs = terminal.glyphs
+        self._has_colour = terminal.has_colour and curses.has_colors()
+        self._attributes = _attributes(self._has_colour)
+        self._state = options.state
+        self._snapshot = first
+        self._taken_at = time.monotonic()
+        self._seen = _Seen()
+        self._seen.add(first, self._taken_at)
+        self._message: Line = ()
+        self._typed: str | None = None
+        """The filter being typed; None = keys are commands."""
+        self._filter_before = ""
+        self._show_help = False
+        self._page: ScreenPage | None = None
+        self._is_leaving = False
+
+    def run(self) -> int:
+        next_picture = self._taken_at + self._options.interval_seconds
+        while not self._is_leaving:
+            self._draw()
+            now = time.monotonic()
+            if self._options.stop is not None and self._options.stop.is_set():
+                break
+            if now >= next_picture:
+                if not self._state.is_paused:
+                    self._fetch()
+                # a slow answer moves the rhythm instead of piling up requests
+                next_picture = max(next_picture + self._options.interval_seconds, time.monotonic())
+                continue
+            wait_seconds = next_picture - now
+            if self._options.stop is not None:
+                wait_seconds = min(wait_seconds, _STOP_CHECK_SECONDS)
+            self._window.timeout(max(1, int(wait_seconds * 1000)))
+            try:
+                key: int | str = self._window.get_wch()
+            except curses.error:
+                continue  # no key came in time
+            self._press(key)
+        return 0
+
+    def _fetch(self) -> None:
+        now = time.monotonic()
+        age_seconds = self._state.at_age_seconds(now)
+        try:
+            self._snapshot = self._source.snapshot(age_seconds)
+        except SourceError as error:
+            # the last picture stays, and its age tells that it does
+            self._message = (Span(harmless(str(error)), Tone.HOT),)
+            return
+        self._message = ()
+        self._taken_at = now
+        if not self._state.is_paused:
+            self._seen.add(self._snapshot, now)
+
+    # -- drawing
+
+    def _draw(self) -> None:
+        height, width = self._window.getmaxyx()
+        now = time.monotonic()
+        since = now - self._taken_at
+        late = since if since > 2 * self._options.interval_seconds + 1 else 0.0  # live, but no answer comes
+        age_seconds = self._state.at_age_seconds(now) if self._state.is_paused else late
+        status = self._message
+        if self._typed is not None:
+            prompt = (Span("filter: ", Tone.ACCENT), Span(harmless(self._typed)), Span("_  ", Tone.ACCENT))
+            status = (*prompt, *self._message)
+        self._page = screen_page(
+            _with_banner(self._snapshot, self._options.banner),
+            self._state,
+            Look(width=self._options.width or width, glyphs=self._glyphs, has_colour=self._has_colour),
+            height=height,
+            age_seconds=age_seconds,
+            status=status,
+            trail=self._seen.trail(self._state.unit_path),
+            show_help=self._show_help,
+        )
+        self._state = self._page.state
+        self._window.erase()
+        for y, line in enumerate(self._page.lines):
+            self._draw_line(y, line, width, is_selected=y == self._page.selected_line)
+        self._window.refresh()
+
+    def _draw_line(self, y: int, line: Line, width: int, *, is_selected: bool) -> None:
+        # the last cell of the last line cannot be written without scrolling; and a resize may come in between
+        with contextlib.suppress(curses.error):
+            self._window.move(y, 0)
+            for span in line:
+                attributes = self._attributes[span.tone]
+                self._window.addstr(span.text, attributes | curses.A_REVERSE if is_selected else attributes)
+            if is_selected:
+                x = self._window.getyx()[1]
+                self._window.addstr(" " * max(0, width - x - 1), curses.A_REVERSE)
+
+    # -- keys
+
+    def _press(self, key: int | str) -> None:
+        if key == curses.KEY_RESIZE:
+            return
+        if self._typed is not None:
+            self._type(self._typed, key)
+            return
+        self._message = ()
+        if self._show_help and key not in _SCROLL_KEYS:
+            self._show_help = False
+            self._state = replace(self._state, first_visible=0)
+            if key in ("h", "?", "\x1b", "q"):
+                return
+        command = _COMMANDS.get(key)
+        if command is not None:
+            command(self)
+
+    def _type(self, typed: str, key: int | str) -> None:
+        self._message = ()
+        if key in _ENTER:
+            try:
+                parse_filter(typed)
+            except FilterError as error:
+                self._message = (Span(str(error), Tone.NOTE),)
+                return
+            self._typed = None
+        elif key == "\x1b":
+            self._typed = None
+            self._state = replace(self._state, filter_text=self._filter_before)
+        elif key in _BACKSPACE:
+            self._typed = typed[:-1]
+            self._state = replace(self._state, filter_text=self._typed)
+        elif isinstance(key, str) and key.isprintable():
+            self._typed = typed + key
+            self._state = replace(self._state, filter_text=self._typed)
+
+    def _leave(self) -> None:
+        self._is_leaving = True
+
+    def _open_help(self) -> None:
+        self._show_help = True
+        self._state = replace(self._state, first_visible=0)
+
+    def _open_filter(self) -> None:
+        if self._state.zoom is not Zoom.UNIT:
+            self._filter_before = self._state.filter_text
+            self._typed = self._state.filter_text
+
+    def _pause(self) -> None:
+        self._state = paused(self._state, self._taken_at)
+        if not self._state.is_paused:
+            self._fetch()
+
+    def _step(self, seconds: float) -> None:
+        before = self._state
+        now = time.monotonic()
+        if not before.is_paused:
+            before = paused(before, self._taken_at)
+        self._state = stepped(before, seconds, now)
+        self._fetch()
+
+    def _move(self, by: int) -> None:
+        if self._show_help or self._state.zoom is Zoom.UNIT:
+            self._state = replace(self._state, first_visible=max(0, self._state.first_visible + by))
+        elif self._page is not None:
+            self._state = moved(self._state, self._page.rows, by)
+
+    def _move_pages(self, pages: int) -> None:
+        if self._page is not None:
+            self._move(pages * self._page.body_height)
+
+    def _sort(self, key: SortKey) -> None:
+        self._state = sorted_by(self._state, key)
+
+    def _sort_next(self) -> None:
+        self._state = next_sort(self._state)
+
+    def _reverse(self) -> None:
+        self._state = replace(self._state, is_reversed=not self._state.is_reversed)
+
+    def _expand(self) -> None:
+        self._state = replace(self._state, is_expanded=not self._state.is_expanded)
+
+    def _zoom_in(self) -> None:
+        if self._page is not None:
+            self._state = zoomed_in(self._state, self._page.rows)
+
+    def _zoom_out(self) -> None:
+        self._state = zoomed_out(self._state)
+
+
+_Command = Callable[[_Screen], None]
+_ENTER: tuple[int | str, ...] = ("\n", "\r", curses.KEY_ENTER)
+_BACKSPACE: tuple[int | str, ...] = ("\x7f", "\b", curses.KEY_BACKSPACE)
+_SCROLL_KEYS: tuple[int | str, ...] = (
+    curses.KEY_UP,
+    curses.KEY_DOWN,
+    curses.KEY_PPAGE,
+    curses.KEY_NPAGE,
+    curses.KEY_HOME,
+    curses.KEY_END,
+)
+_FAR = 1_000_000
+"""More rows than there are."""
+
+
+def _stepping(seconds: float) -> _Command:
+    return lambda screen: screen._step(seconds)
+
+
+def _moving(rows: int) -> _Command:
+    return lambda screen: screen._move(rows)
+
+
+def _paging(pages: int) -> _Command:
+    return lambda screen: screen._move_pages(pages)
+
+
+def _sorting(key: SortKey) -> _Command:
+    return lambda screen: screen._sort(key)
+
+
+_COMMANDS: dict[int | str, _Command] = {
+    "q": _Screen._leave,
+    "h": _Screen._open_help,
+    "?": _Screen._open_help,
+    "p": _Screen._pause,
+    " ": _Screen._pause,
+    curses.KEY_LEFT: _stepping(-_STEP_SECONDS["arrow"]),
+    curses.KEY_RIGHT: _stepping(_STEP_SECONDS["arrow"]),
+    curses.KEY_SLEFT: _stepping(-_STEP_SECONDS["shift"]),
+    curses.KEY_SRIGHT: _stepping(_STEP_SECONDS["shift"]),
+    "[": _stepping(-_STEP_SECONDS["shift"]),
+    "]": _stepping(_STEP_SECONDS["shift"]),
+    "{": _stepping(-_STEP_SECONDS["brace"]),
+    "}": _stepping(_STEP_SECONDS["brace"]),
+    curses.KEY_UP: _moving(-1),
+    curses.KEY_DOWN: _moving(1),
+    curses.KEY_PPAGE: _paging(-1),
+    curses.KEY_NPAGE: _paging(1),
+    curses.KEY_HOME: _moving(-_FAR),
+    curses.KEY_END: _moving(_FAR),
+    "c": _sorting(SortKey.CPU),
+    "m": _sorting(SortKey.MEMORY),
+    "w": _sorting(SortKey.WAITING),
+    "t": _sorting(SortKey.THROTTLED),
+    "n": _sorting(SortKey.NAME),
+    "s": _Screen._sort_next,
+    "S": _Screen._reverse,
+    "e": _Screen._expand,
+    "/": _Screen._open_filter,
+    "\x1b": _Screen._zoom_out,
+    **dict.fromkeys(_ENTER, _Screen._zoom_in),
+    **dict.fromkeys(_BACKSPACE, _Screen._zoom_out),
+}
+
+
+def _attributes(has_colour: bool) -> dict[Tone, int]:
+    red, cyan, yellow = (curses.color_pair(pair) if has_colour else 0 for pair in (1, 2, 3))
+    return {
+        Tone.PLAIN: curses.A_NORMAL,
+        Tone.DIM: curses.A_DIM,
+        Tone.TITLE: curses.A_BOLD,
+        Tone.ACCENT: cyan or curses.A_BOLD,
+        Tone.HOT: red | curses.A_BOLD,
+        Tone.NOTE: yellow,
+    }

@@ -1,0 +1,48 @@
+"""The words for a moment in the past, the same in every verb: ``--at "10m ago"``.
+
+Face. Pure: the present moment is an argument.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+ALLOWED = 'now, "90s ago", "10m ago", "1h30m ago", "2d ago", or an ISO time such as 2026-11-21T14:05:00Z'
+
+_UNIT_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d)", re.ASCII)
+_AGE = re.compile(r"((?:\d+(?:\.\d+)?\s*[smhd]\s*)+?)\s*(?:ago)?", re.ASCII)
+
+
+class TimeWordError(ValueError):
+    """Words that name no moment up to now; the message names them and what is allowed."""
+
+
+def parse_age_seconds(text: str, *, now_unix_seconds: float) -> float:
+    """Give how long ago a moment was.
+
+    Args:
+        text: See ``ALLOWED``; an ISO time without a zone is local time.
+        now_unix_seconds: Wall clock.
+
+    Returns:
+        Seconds, >= 0; 0 = now.
+
+    Raises:
+        TimeWordError: Not one of the forms, or a moment that is still to come.
+    """
+    words = text.strip().lower()
+    if words == "now":
+        return 0.0
+    if _AGE.fullmatch(words):
+        return sum(float(amount) * _UNIT_SECONDS[unit] for amount, unit in _AMOUNT.findall(words))
+    try:
+        moment = datetime.fromisoformat(text.strip())
+        # astimezone() takes a time without a zone as local, which is what a person at this machine means
+        age_seconds = now_unix_seconds - moment.astimezone().timestamp()
+    except (ValueError, OverflowError, OSError) as error:
+        raise TimeWordError(f"{text!r} is no moment; allowed: {ALLOWED}") from error
+    if age_seconds < 0:
+        raise TimeWordError(f"{text!r} is still to come; allowed: {ALLOWED}")
+    return age_seconds

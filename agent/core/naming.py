@@ -1,0 +1,84 @@
+"""Names for what the cgroup tree shows only as ids: joins watched cgroups with the pods of a pod source. Core, pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from agent.core.model import UnitIdentity, UnitKind, UnitResources
+from agent.core.pod import ContainerKind, Pod
+from agent.core.qos import pod_qos_class
+
+_IN_PODS = frozenset({UnitKind.CONTAINER, UnitKind.SANDBOX})
+
+
+class PodIndex:
+    """The pods of a source, found by what a cgroup path tells."""
+
+    def __init__(self, pods: Iterable[Pod] = ()) -> None:
+        self._by_uid: dict[str, Pod] = {}
+        self._by_container: dict[str, tuple[Pod, str]] = {}
+        for pod in pods:
+            # A static pod's cgroup carries the hash of its configuration, its mirror in the API a uid of its own.
+            self._by_uid[pod.uid] = pod
+            self._by_uid[pod.cgroup_uid] = pod
+            for status in (*pod.statuses, *pod.ephemeral_statuses):
+                if status.container_id is not None:
+                    self._by_container[status.container_id] = (pod, status.name)
+
+    def pod(self, pod_uid: str) -> Pod | None:
+        """Find a pod by its uid or, if it is static, by its configuration's hash; None = not in this source."""
+        return self._by_uid.get(pod_uid)
+
+    def container(self, container_id: str) -> tuple[Pod, str] | None:
+        """Find a container's pod and its name by its id; None = no status names it."""
+        return self._by_container.get(container_id)
+
+
+def join(identity: UnitIdentity, index: PodIndex) -> tuple[UnitIdentity, UnitResources]:
+    """Give a watched cgroup the names and the resources that its pod states for it.
+
+    A container that no status of its pod names is the pod's sandbox. So is, until the source is read again, one that
+    has started since: a source is only ever as fresh as its last reading.
+
+    Args:
+        identity: What the path alone tells.
+        index: The pods of the source.
+
+    Returns:
+        The identity with namespace, pod, container, kind and QoS class filled as far as known, and the resources of the
+        spec; all as they came, and no resources, for what belongs to no pod or to a pod the source does not have.
+    """
+    if identity.kind not in _IN_PODS:
+        return identity, UnitResources()
+    found = index.container(identity.container_id) if identity.container_id is not None else None
+    by_uid = index.pod(identity.pod_uid) if identity.pod_uid is not None else None
+    # The path's uid outranks the id: two pods of one source never share a container.
+    pod = by_uid if by_uid is not None else found[0] if found is not None and identity.pod_uid is None else None
+    if pod is None:
+        return identity, UnitResources()
+    named = replace(
+        identity,
+        pod_uid=identity.pod_uid if identity.pod_uid is not None else pod.cgroup_uid,
+        namespace=pod.namespace,
+        pod=pod.name,
+        qos=identity.qos if identity.qos is not None else pod_qos_class(pod),
+    )
+    if found is None or found[0].uid != pod.uid:
+        return replace(named, kind=UnitKind.SANDBOX, container=None), UnitResources()
+    name = found[1]
+    return replace(named, kind=UnitKind.CONTAINER, container=name), resources_of(pod, name)
+
+
+def resources_of(pod: Pod, container_name: str) -> UnitResources:
+    """Give what the spec states for one container; nothing for a debug container or an unknown name."""
+    container = pod.container(container_name)
+    if container is None or container.kind is ContainerKind.EPHEMERAL:
+        return UnitResources()
+    stated = container.resources
+    return UnitResources(
+        cpu_request_millicores=stated.cpu_request_millicores,
+        cpu_limit_millicores=stated.cpu_limit_millicores,
+        memory_request_bytes=stated.memory_request_bytes,
+        memory_limit_bytes=stated.memory_limit_bytes,
+    )

@@ -1,0 +1,257 @@
+"""A pod as the API tells of it, cut down to what sizing, auditing and naming need. Core, pure.
+
+Amounts are mappings from resource name to nanos (billionths of a core, byte or piece: see ``units``). A name that is
+absent is absent; 0 is an amount.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from agent.core.model import QosClass
+from agent.core.units import to_millis, to_units
+
+CPU = "cpu"
+MEMORY = "memory"
+HUGEPAGES_PREFIX = "hugepages-"
+
+CONFIG_SOURCE_ANNOTATION = "kubernetes.io/config.source"
+CONFIG_HASH_ANNOTATION = "kubernetes.io/config.hash"
+CONFIG_MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+_API_SOURCE = "api"
+
+SYSTEM_CRITICAL_PRIORITY = 2_000_000_000
+"""The least priority that Kubernetes keeps for itself (twice the highest a user may define)."""
+NODE_CRITICAL_CLASS = "system-node-critical"
+
+RESIZE_PENDING = "PodResizePending"
+INFEASIBLE = "Infeasible"
+
+
+class ContainerKind(StrEnum):
+    """What a container is within its pod."""
+
+    REGULAR = "regular"
+    INIT = "init"
+    SIDECAR = "sidecar"
+    """An init container with restartPolicy Always: it goes on running beside the regular ones."""
+    EPHEMERAL = "ephemeral"
+    """A debug container; it never has resources."""
+
+
+class ContainerState(StrEnum):
+    """What a container is doing."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    TERMINATED = "terminated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirements:
+    """Requests and limits as a spec states them; nanos."""
+
+    requests: Mapping[str, int] = field(default_factory=dict)
+    limits: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def cpu_request_millicores(self) -> int | None:
+        """Give the CPU request, rounded up; None = not stated."""
+        return _millis(self.requests, CPU)
+
+    @property
+    def cpu_limit_millicores(self) -> int | None:
+        """Give the CPU limit, rounded up; None = not stated."""
+        return _millis(self.limits, CPU)
+
+    @property
+    def memory_request_bytes(self) -> int | None:
+        """Give the memory request, rounded up; None = not stated."""
+        return _units(self.requests, MEMORY)
+
+    @property
+    def memory_limit_bytes(self) -> int | None:
+        """Give the memory limit, rounded up; None = not stated."""
+        return _units(self.limits, MEMORY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reported:
+    """Requests and limits as a status reports them in force; nanos. None = not reported, unlike an empty mapping."""
+
+    requests: Mapping[str, int] | None = None
+    limits: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """One container of a pod's spec."""
+
+    name: str
+    kind: ContainerKind
+    resources: Requirements = field(default_factory=Requirements)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerStatus:
+    """One container of a pod's status."""
+
+    name: str
+    container_id: str | None = None
+    """The bare id, without ``containerd://``; None = not made yet."""
+    runtime: str | None = None
+    """The scheme in front of the id, as the runtime calls itself."""
+    state: ContainerState | None = None
+    restart_count: int = 0
+    allocated: Mapping[str, int] | None = None
+    """Requests the kubelet has granted; nanos. None = not reported."""
+    actual: Reported | None = None
+    """What the runtime has in force; None = not reported."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerReference:
+    """Who made the pod."""
+
+    kind: str
+    name: str
+    uid: str
+    is_controller: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodCondition:
+    """One condition of a pod's status."""
+
+    type: str
+    status: str
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimOverhead:
+    """What a device claim costs besides what it maps; nanos. None = nothing of the kind."""
+
+    resource: str
+    per_pod: int | None = None
+    per_container: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeAllocatableClaim:
+    """A device claim that is paid out of the node's allocatable (gate DRANodeAllocatableResources)."""
+
+    containers: tuple[str, ...] = ()
+    """The containers that refer to it."""
+    mapping: tuple[tuple[str, int], ...] = ()
+    """Resource name and nanos."""
+    overhead: tuple[ClaimOverhead, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """One pod."""
+
+    uid: str
+    namespace: str
+    name: str
+    node_name: str | None = None
+    phase: str | None = None
+    is_terminating: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    owners: tuple[OwnerReference, ...] = ()
+    priority: int | None = None
+    priority_class: str | None = None
+
+    containers: tuple[Container, ...] = ()
+    """The regular ones."""
+    init_containers: tuple[Container, ...] = ()
+    """Init containers and sidecars in the order of the spec, which is the order of starting."""
+    ephemeral_containers: tuple[Container, ...] = ()
+    resources: Requirements | None = None
+    """Pod-level resources; None = the spec has no such section."""
+    overhead: Mapping[str, int] = field(default_factory=dict)
+    """What the RuntimeClass adds; nanos."""
+
+    recorded_qos: QosClass | None = None
+    """status.qosClass: frozen at creation, and what every component goes by."""
+    statuses: tuple[ContainerStatus, ...] = ()
+    """Of the regular containers, then of the init containers."""
+    ephemeral_statuses: tuple[ContainerStatus, ...] = ()
+    allocated: Mapping[str, int] | None = None
+    """status.allocatedResources of the pod; nanos. None = not reported."""
+    actual: Reported | None = None
+    """status.resources of the pod; None = not reported."""
+    conditions: tuple[PodCondition, ...] = ()
+    claims: tuple[NodeAllocatableClaim, ...] = ()
+
+    def sized_containers(self) -> Iterator[Container]:
+        """Give the containers that can have resources: init containers first, then the regular ones."""
+        yield from self.init_containers
+        yield from self.containers
+
+    def container(self, name: str) -> Container | None:
+        """Find a container of any kind by name; None = there is none."""
+        everyone = (*self.containers, *self.init_containers, *self.ephemeral_containers)
+        return next((container for container in everyone if container.name == name), None)
+
+    def status_of(self, name: str) -> ContainerStatus | None:
+        """Find the status of a regular or init container by name; None = there is none."""
+        return next((status for status in self.statuses if status.name == name), None)
+
+    @property
+    def has_pod_level_resources(self) -> bool:
+        """Say whether pod-level requests or limits name a resource that is supported there."""
+        return self.resources is not None and any(
+            is_pod_level_resource(name) for name in (*self.resources.requests, *self.resources.limits)
+        )
+
+    @property
+    def has_pod_level_requests(self) -> bool:
+        """Say whether pod-level requests name a resource that is supported there."""
+        return self.resources is not None and any(is_pod_level_resource(name) for name in self.resources.requests)
+
+    @property
+    def is_resize_infeasible(self) -> bool:
+        """Say whether the kubelet has answered the newest resize with "never"."""
+        pending = next((condition for condition in self.conditions if condition.type == RESIZE_PENDING), None)
+        return pending is not None and pending.reason == INFEASIBLE
+
+    @property
+    def is_static(self) -> bool:
+        """Say whether the pod comes from the kubelet's own files, or is the API's mirror of one that does."""
+        source = self.annotations.get(CONFIG_SOURCE_ANNOTATION, _API_SOURCE)
+        return source != _API_SOURCE or CONFIG_MIRROR_ANNOTATION in self.annotations
+
+    @property
+    def is_node_critical(self) -> bool:
+        """Say whether the node cannot do without it.
+
+        Source:
+            ``IsNodeCriticalPod`` of pkg/kubelet/types: a critical pod (static, mirror, or of a priority kept for the
+            system) of class system-node-critical.
+        """
+        has_critical_priority = self.priority is not None and self.priority >= SYSTEM_CRITICAL_PRIORITY
+        return (self.is_static or has_critical_priority) and self.priority_class == NODE_CRITICAL_CLASS
+
+    @property
+    def cgroup_uid(self) -> str:
+        """Give the id in the name of the pod's cgroup: of a static pod its configuration's hash, else the uid."""
+        config_hash = self.annotations.get(CONFIG_HASH_ANNOTATION)
+        return config_hash if config_hash and self.is_static else self.uid
+
+
+def is_pod_level_resource(name: str) -> bool:
+    """Say whether pod-level resources may name it: cpu, memory and huge pages may."""
+    return name in (CPU, MEMORY) or name.startswith(HUGEPAGES_PREFIX)
+
+
+def _millis(amounts: Mapping[str, int], name: str) -> int | None:
+    return to_millis(amounts[name]) if name in amounts else None
+
+
+def _units(amounts: Mapping[str, int], name: str) -> int | None:
+    return to_units(amounts[name]) if name in amounts else None

@@ -1,0 +1,409 @@
+"""The agent's own series and the page of /metrics; names and units are decided here and nowhere else.
+
+The sampler's thread counts through methods that touch one kept child each; the page is built by whoever asks for it.
+A closed label set stands at 0 from the start; a measured gauge is not there until it has been measured.
+"""
+
+from __future__ import annotations
+
+import platform
+import threading
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as CONTENT_TYPE_OPENMETRICS
+from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
+
+from agent.core.model import Gap
+from agent.core.pacing import Skipped
+from agent.metrics.containers import ContainerPage, ContainerSeries
+
+SWEEP_BUCKETS_SECONDS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+FILES: Final = (
+    "directory",
+    "cpu.stat",
+    "cpu.pressure",
+    "memory.current",
+    "memory.stat",
+    "memory.peak",
+    "memory.pressure",
+    "io.pressure",
+    "memory.events",
+)
+"""As the samplers name them (``PL_FILE_*`` in native/sampler.h)."""
+CAUSES: Final = ("gone", "absent", "io", "parse", "limit")
+COUNTER_FILES: Final = ("cpu.stat", "cpu.pressure", "memory.pressure", "io.pressure", "memory.events")
+"""The files whose numbers may only grow."""
+RELIST_TRIGGERS: Final = ("start", "periodic", "overflow", "no_watches")
+NO_COMPRESSION_BELOW_BYTES: Final = 1024
+
+
+class Feature(StrEnum):
+    """What may be on or off on a node."""
+
+    MEMORY = "memory"
+    PRESSURE = "pressure"
+    MEMORY_PEAK = "memory_peak"
+    INOTIFY = "inotify"
+    NATIVE_SAMPLER = "native_sampler"
+    RESIZE = "resize"
+
+
+class PodSource(StrEnum):
+    """Where names, requests and limits of pods come from."""
+
+    FILE = "file"
+    WATCH = "watch"
+    KUBELET = "kubelet"
+
+
+class PressureResource(StrEnum):
+    """What is waited for."""
+
+    CPU = "cpu"
+    MEMORY = "memory"
+    IO = "io"
+
+
+class PressureKind(StrEnum):
+    """Whether some tasks wait or all of them."""
+
+    SOME = "some"
+    FULL = "full"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """One answer to a scrape."""
+
+    content_type: str
+    content_encoding: str | None
+    """``gzip`` or None."""
+    body: bytes
+
+
+class _MeasuredGauges:
+    """Gauges that are on the page only while their value is known: a 0 would be a measurement."""
+
+    _ABOUT: Final = {
+        "plimsoll_ring_span_seconds": ("Time that the longest raw ring reaches back.", "seconds", ()),
+        "plimsoll_pod_source_age_seconds": ("Time since the list of pods was last read.", "seconds", ("source",)),
+        "plimsoll_node_pressure_ratio": ("Share of time lost to waiting (PSI).", "ratio", ("resource", "kind")),
+        "plimsoll_cpu_slack_cores": ("Sum of CPU requests less use at P75, where both are known.", "cores", ()),
+        "plimsoll_memory_slack_bytes": ("Sum of memory requests less working set, where both are known.", "bytes", ()),
+    }
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._values: dict[str, dict[tuple[str, ...], float]] = {name: {} for name in self._ABOUT}
+
+    def set(self, name: str, labels: tuple[str, ...], value: float | None) -> None:
+        with self._lock:
+            if value is None:
+                self._values[name].pop(labels, None)
+            else:
+                self._values[name][labels] = value
+
+    def collect(self) -> Iterable[Metric]:
+        with self._lock:
+            values = {name: dict(series) for name, series in self._values.items()}
+        for name, series in values.items():
+            text, unit, label_names = self._ABOUT[name]
+            family = GaugeMetricFamily(name, text, labels=label_names, unit=unit)
+            for labels, value in sorted(series.items()):
+                family.add_metric(labels, value)
+            yield family
+
+
+class _GrowingTotals:
+    """A counter fed with totals that someone else keeps, who may start again from 0."""
+
+    def __init__(self, counter: Counter, labels: Iterable[tuple[str, ...]]) -> None:
+        self._children = {values: counter.labels(*values) if values else counter for values in labels}
+        self._seen = dict.fromkeys(self._children, 0)
+
+    def take(self, labels: tuple[str, ...], total: int) -> None:
+        """Count what came on top since the last call; a smaller total is a fresh start and counts whole."""
+        seen = self._seen[labels]
+        more = total - seen if total >= seen else total
+        if more:
+            self._children[labels].inc(more)
+        self._seen[labels] = total
+
+
+class Metrics:
+    """All series of this process. Counting methods may be called from any thread; ``page`` from any other."""
+
+    def __init__(
+        self, *, version: str, commit: str, sampler: str, max_series: int = 20_000, per_container: bool = False
+    ) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a process-wide switch of the library; each counter would bring a series more
+        registry = self._registry = CollectorRegistry()
+        self._measured = _MeasuredGauges()
+        self._containers = ContainerPage(max_series=max_series)
+        self._per_container = per_container
+        self._rows: Sequence[ContainerSeries] = ()
+        self._render_lock = threading.Lock()
+
+        Gauge(
+            "plimsoll_build_info",
+            "Always 1; what is running.",
+            ("version", "commit", "python", "sampler"),
+            registry=registry,
+        ).labels(version, commit, platform.python_version(), sampler).set(1)
+        self._sweep_duration = Histogram(
+            "plimsoll_sweep_duration_seconds",
+            "Time that one sweep over all containers took.",
+            unit="seconds",
+            buckets=SWEEP_BUCKETS_SECONDS,
+            registry=registry,
+        )
+        self._sweep_lateness = Histogram(
+            "plimsoll_sweep_lateness_seconds",
+            "Time between a sweep's deadline and its start.",
+            unit="seconds",
+            buckets=SWEEP_BUCKETS_SECONDS,
+            registry=registry,
+        )
+        self._samples = Counter("plimsoll_samples_total", "Good samples of containers.", registry=registry)
+        self._sweeps = Counter("plimsoll_sweeps_total", "Sweeps over all containers.", registry=registry)
+        skipped = Counter(
+            "plimsoll_sweeps_skipped_total",
+            "Sweeps that were due and did not take place.",
+            ("reason",),
+            registry=registry,
+        )
+        self._skipped = {reason: skipped.labels(reason.value) for reason in Skipped}
+        dropped = Counter(
+            "plimsoll_samples_dropped_total",
+            "Readings, or pairs of readings, that gave no figure.",
+            ("reason",),
+            registry=registry,
+        )
+        self._dropped = {gap: dropped.labels(gap.value) for gap in Gap}
+        self._read_errors = _GrowingTotals(
+            Counter(
+                "plimsoll_read_errors_total",
+                "Reads of cgroup files that failed; gone is normal where containers come and go.",
+                ("file", "cause"),
+                registry=registry,
+            ),
+            [(file, cause) for file in FILES for cause in CAUSES],
+        )
+        resets = Counter(
+            "plimsoll_counter_resets_total",
+            "Kernel counters that fell within one cgroup's life.",
+            ("file",),
+            registry=registry,
+        )
+        self._resets = {file: resets.labels(file) for file in COUNTER_FILES}
+        containers = Gauge(
+            "plimsoll_containers",
+            "Containers by what is done with them.",
+            ("state",),
+            registry=registry,
+        )
+        self._tracked = containers.labels("tracked")
+        self._unmatched = containers.labels("unmatched")
+        self._excluded = containers.labels("excluded")
+        features = Gauge(
+            "plimsoll_feature_enabled",
+            "1 = works on this node, 0 = not there or off.",
+            ("feature",),
+            registry=registry,
+        )
+        self._features = {feature: features.labels(feature.value) for feature in Feature}
+        self._ring_bytes = Gauge(
+            "plimsoll_ring_bytes",
+            "Memory pages of the rings that have been written.",
+            unit="bytes",
+            registry=registry,
+        )
+        self._open_files = Gauge("plimsoll_open_files", "File descriptors held by the sampler.", registry=registry)
+        self._open_files_limit = Gauge(
+            "plimsoll_open_files_limit",
+            "RLIMIT_NOFILE in force.",
+            registry=registry,
+        )
+        self._overflows = _GrowingTotals(
+            Counter("plimsoll_inotify_overflows_total", "Event queues that ran over.", registry=registry), [()]
+        )
+        self._relists = _GrowingTotals(
+            Counter(
+                "plimsoll_relists_total",
+                "Full listings of the cgroup tree.",
+                ("trigger",),
+                registry=registry,
+            ),
+            [(trigger,) for trigger in RELIST_TRIGGERS],
+        )
+        oom_kills = Counter(
+            "plimsoll_oom_kills_total",
+            "Out-of-memory kills in containers; with resized_recently=true a resize may be to blame.",
+            ("resized_recently",),
+            registry=registry,
+        )
+        self._oom_kills = {recently: oom_kills.labels(str(recently).lower()) for recently in (False, True)}
+        self._scrapes_rejected = Counter(
+            "plimsoll_scrapes_rejected_total",
+            "Scrapes answered with 503 because others were under way.",
+            registry=registry,
+        )
+        self._series_dropped = Gauge(
+            "plimsoll_series_dropped",
+            "Container series left out of the page before: over the cap, or labels given twice.",
+            registry=registry,
+        )
+        registry.register(self._measured)
+
+    # What the sampler's thread tells.
+
+    def observe_sweep(self, *, duration_seconds: float, lateness_seconds: float, samples: int) -> None:
+        """Count one sweep and the good samples in it."""
+        self._sweep_duration.observe(duration_seconds)
+        self._sweep_lateness.observe(max(0.0, lateness_seconds))
+        self._sweeps.inc()
+        if samples:
+            self._samples.inc(samples)
+
+    def count_skipped_sweeps(self, reason: Skipped, count: int = 1) -> None:
+        """Count sweeps that did not take place."""
+        self._skipped[reason].inc(count)
+
+    def count_dropped_samples(self, reason: Gap, count: int = 1) -> None:
+        """Count readings that gave no figure."""
+        self._dropped[reason].inc(count)
+
+    def take_read_errors(self, totals: Mapping[tuple[str, str], int]) -> None:
+        """Take over ``SamplerStats.errors``: totals by (file, cause) since the sampler was opened.
+
+        Raises:
+            KeyError: A file or cause that is in neither ``FILES`` nor ``CAUSES``: a fault of the code.
+        """
+        for labels, total in totals.items():
+            self._read_errors.take(labels, total)
+
+    def count_counter_reset(self, file: str, count: int = 1) -> None:
+        """Count a kernel counter that fell; ``file`` is one of ``COUNTER_FILES``."""
+        self._resets[file].inc(count)
+
+    def set_containers(self, *, tracked: int, unmatched: int = 0, excluded: int = 0) -> None:
+        """Say how many are sampled, are sampled but in no pod list, are left out on purpose or over the cap."""
+        self._tracked.set(tracked)
+        self._unmatched.set(unmatched)
+        self._excluded.set(excluded)
+
+    def set_feature(self, feature: Feature, *, enabled: bool) -> None:
+        """Say whether something works here."""
+        self._features[feature].set(enabled)
+
+    def set_rings(self, *, touched_bytes: int, span_seconds: float | None) -> None:
+        """Say what the rings take and how far they reach back; None = nothing sampled yet."""
+        self._ring_bytes.set(touched_bytes)
+        self._measured.set("plimsoll_ring_span_seconds", (), span_seconds)
+
+    def set_open_files(self, *, held: int, limit: int) -> None:
+        """Say how many descriptors the sampler holds, and how many the process may."""
+        self._open_files.set(held)
+        self._open_files_limit.set(limit)
+
+    def take_inotify_overflows(self, total: int) -> None:
+        """Take over discovery's own total."""
+        self._overflows.take((), total)
+
+    def take_relists(self, totals: Mapping[str, int]) -> None:
+        """Take over discovery's own totals by trigger, each one of ``RELIST_TRIGGERS``."""
+        for trigger, total in totals.items():
+            self._relists.take((trigger,), total)
+
+    def set_pod_source_age(self, source: PodSource, age_seconds: float | None) -> None:
+        """Say how old the list of pods is; None = this source is not in use."""
+        self._measured.set("plimsoll_pod_source_age_seconds", (source.value,), age_seconds)
+
+    def count_oom_kills(self, count: int = 1, *, resized_recently: bool = False) -> None:
+        """Count out-of-memory kills."""
+        self._oom_kills[resized_recently].inc(count)
+
+    def set_node_pressure(self, resource: PressureResource, kind: PressureKind, ratio: float | None) -> None:
+        """Say how large a share of time was lost, 0..1; None = no PSI."""
+        self._measured.set("plimsoll_node_pressure_ratio", (resource.value, kind.value), ratio)
+
+    def set_slack(self, *, cpu_millicores: float | None, memory_bytes: int | None) -> None:
+        """Say what is requested and not used, in sum; None = no container has both a request and a figure."""
+        cores = None if cpu_millicores is None else cpu_millicores / 1000
+        self._measured.set("plimsoll_cpu_slack_cores", (), cores)
+        self._measured.set("plimsoll_memory_slack_bytes", (), memory_bytes)
+
+    def publish_containers(self, rows: Sequence[ContainerSeries]) -> None:
+        """Hand over the newest figures of all containers, to be written when asked for; the rows are not copied."""
+        self._rows = rows
+
+    # What the serving thread asks for.
+
+    def count_rejected_scrape(self) -> None:
+        """Count a scrape that got 503."""
+        self._scrapes_rejected.inc()
+
+    def page(self, accept: str = "", accept_encoding: str = "") -> Page:
+        """Build the page.
+
+        Args:
+            accept: The Accept header; OpenMetrics 1.0 if it is asked for, else the text format 0.0.4.
+            accept_encoding: The Accept-Encoding header; gzip at level 1 if it is taken.
+        """
+        openmetrics = wants_openmetrics(accept)
+        text = ""
+        if self._per_container:
+            with self._render_lock:  # two scrapes share the label cache
+                text, dropped = self._containers.render(self._rows, openmetrics=openmetrics)
+            self._series_dropped.set(dropped)
+        if openmetrics:
+            own: bytes = generate_openmetrics(self._registry)  # type: ignore[no-untyped-call]
+            body = own.removesuffix(b"# EOF\n") + text.encode() + b"# EOF\n"
+        else:
+            body = generate_latest(self._registry) + text.encode()
+        content_type = CONTENT_TYPE_OPENMETRICS if openmetrics else CONTENT_TYPE_PLAIN_0_0_4
+        if len(body) >= NO_COMPRESSION_BELOW_BYTES and accepts_gzip(accept_encoding):
+            packer = zlib.compressobj(1, zlib.DEFLATED, 31)  # 31 = a gzip header around the largest window
+            return Page(
+                content_type=content_type,
+                content_encoding="gzip",
+                body=packer.compress(body) + packer.flush(),
+            )
+        return Page(content_type=content_type, content_encoding=None, body=body)
+
+
+def _weights(header: str) -> dict[str, float]:
+    """Read ``name;q=0.5, other`` as names and weights; a weight that is no number counts as 0."""
+    weights: dict[str, float] = {}
+    for item in header.lower().split(","):
+        name, *parameters = (part.strip() for part in item.split(";"))
+        weight = 1.0
+        for parameter in parameters:
+            if parameter.startswith("q="):
+                try:
+                    weight = float(parameter[2:])
+                except ValueError:
+                    weight = 0.0
+        if name:
+            weights[name] = max(weight, weights.get(name, 0.0))
+    return weights
+
+
+def wants_openmetrics(accept: str) -> bool:
+    """Say whether OpenMetrics is wanted at least as much as plain text; ``*/*`` is plain text."""
+    weights = _weights(accept)
+    wish = weights.get("application/openmetrics-text", 0.0)
+    return wish > 0 and wish >= weights.get("text/plain", 0.0)
+
+
+def accepts_gzip(accept_encoding: str) -> bool:
+    """Say whether the client takes gzip."""
+    weights = _weights(accept_encoding)
+    return weights.get("gzip", weights.get("*", 0.0)) > 0

@@ -1,0 +1,231 @@
+"""The opt-in series of each container as exposition text, joined from cached label strings.
+
+A scrape of 1,000 containers through prometheus_client's collectors holds the GIL for 72 ms, joined text for a tenth of
+that (facts: node-agent-practice.md, section 7). Here millicores become cores and microseconds seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from agent.core.model import UnitStatus
+
+UNIT_NAMESPACE: Final = ""
+"""The namespace and pod of a unit outside Kubernetes. An empty label is no label to Prometheus; ``container`` is then
+the unit's name. The kubelet's pod slices have ``container=""`` and so never collide with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerSeries:
+    """What a page says of one container. None = not known, and then there is no series: never 0, never NaN."""
+
+    labels: tuple[str, str, str]
+    """Namespace, pod, container; the first two empty for a unit that is no pod's."""
+    usage_p75_millicores: float | None = None
+    usage_peak_millicores: float | None = None
+    working_set_p75_bytes: int | None = None
+    working_set_peak_bytes: int | None = None
+    waiting_usec_total: int | None = None
+    """PSI ``some`` of cpu.pressure as the kernel counts it, since the cgroup was made."""
+    throttled_usec_total: int | None = None
+    """``throttled_usec`` of cpu.stat, since the cgroup was made."""
+    cpu_request_millicores: int | None = None
+    cpu_limit_millicores: int | None = None
+    memory_request_bytes: int | None = None
+    memory_limit_bytes: int | None = None
+
+
+def to_container_series(
+    status: UnitStatus, *, waiting_usec_total: int | None, throttled_usec_total: int | None
+) -> ContainerSeries:
+    """Take a unit's status for the page; the two totals come from its newest raw row.
+
+    A container without names from a pod source goes by the last part of its cgroup's path, as a service does.
+    """
+    identity = status.identity
+    named = identity.pod is not None and identity.container is not None
+    return ContainerSeries(
+        labels=(
+            (identity.namespace or UNIT_NAMESPACE, identity.pod or "", identity.container or "")
+            if named
+            else (UNIT_NAMESPACE, "", identity.container or identity.cgroup_path.rsplit("/", 1)[-1] or "/")
+        ),
+        usage_p75_millicores=status.cpu.usage_p75_millicores,
+        usage_peak_millicores=status.cpu.usage_peak_millicores,
+        working_set_p75_bytes=status.memory.working_set_p75_bytes,
+        working_set_peak_bytes=status.memory.working_set_peak_bytes,
+        waiting_usec_total=waiting_usec_total,
+        throttled_usec_total=throttled_usec_total,
+        cpu_request_millicores=status.resources.cpu_request_millicores,
+        cpu_limit_millicores=status.resources.cpu_limit_millicores,
+        memory_request_bytes=status.resources.memory_request_bytes,
+        memory_limit_bytes=status.resources.memory_limit_bytes,
+    )
+
+
+def _cores(millicores: float) -> str:
+    # Six decimals are a millionth of a core: finer than any counter here, and a third of the time that repr takes.
+    return f"{millicores / 1000:.6f}"
+
+
+def _seconds(usec: int) -> str:
+    return f"{usec // 1_000_000}.{usec % 1_000_000:06d}"  # exact: a float would lose microseconds after 285 years
+
+
+@dataclass(frozen=True, slots=True)
+class _Family:
+    name: str
+    kind: str
+    unit: str
+    text: str
+    fields: tuple[tuple[str, str], ...]
+    """(quantile label or empty, field of ``ContainerSeries``)."""
+    write: Callable[[int], str] | Callable[[float], str]
+
+
+_QUANTILES: Final = "0.75 is the sustained use, 1 the peak; never add quantiles up"
+FAMILIES: Final = (
+    _Family(
+        "plimsoll_container_cpu_usage_cores",
+        "gauge",
+        "cores",
+        f"CPU use over the CPU window; {_QUANTILES}.",
+        ((',quantile="0.75"', "usage_p75_millicores"), (',quantile="1"', "usage_peak_millicores")),
+        _cores,
+    ),
+    _Family(
+        "plimsoll_container_memory_working_set_bytes",
+        "gauge",
+        "bytes",
+        f"memory.current less inactive_file over the memory window; {_QUANTILES}.",
+        ((',quantile="0.75"', "working_set_p75_bytes"), (',quantile="1"', "working_set_peak_bytes")),
+        str,
+    ),
+    _Family(
+        "plimsoll_container_cpu_waiting_seconds",
+        "counter",
+        "seconds",
+        "Time in which some task waited for a CPU (PSI some), its own cpu.max included.",
+        (("", "waiting_usec_total"),),
+        _seconds,
+    ),
+    _Family(
+        "plimsoll_container_cpu_throttled_seconds",
+        "counter",
+        "seconds",
+        "Time in which cpu.max held tasks back, over all CPUs.",
+        (("", "throttled_usec_total"),),
+        _seconds,
+    ),
+    _Family(
+        "plimsoll_current_cpu_request_cores",
+        "gauge",
+        "cores",
+        "CPU request as the pod states it.",
+        (("", "cpu_request_millicores"),),
+        _cores,
+    ),
+    _Family(
+        "plimsoll_current_cpu_limit_cores",
+        "gauge",
+        "cores",
+        "CPU limit as the pod states it.",
+        (("", "cpu_limit_millicores"),),
+        _cores,
+    ),
+    _Family(
+        "plimsoll_current_memory_request_bytes",
+        "gauge",
+        "bytes",
+        "Memory request as the pod states it.",
+        (("", "memory_request_bytes"),),
+        str,
+    ),
+    _Family(
+        "plimsoll_current_memory_limit_bytes",
+        "gauge",
+        "bytes",
+        "Memory limit as the pod states it.",
+        (("", "memory_limit_bytes"),),
+        str,
+    ),
+)
+SERIES_PER_CONTAINER: Final = sum(len(family.fields) for family in FAMILIES)
+
+
+class ContainerPage:
+    """Writes the container part of pages; keeps label strings between them. One thread at a time."""
+
+    def __init__(self, *, max_series: int) -> None:
+        self._max_series = max_series
+        self._labels: dict[tuple[str, str, str], str] = {}
+
+    def render(self, rows: Sequence[ContainerSeries], *, openmetrics: bool = False) -> tuple[str, int]:
+        """Write all families over all rows.
+
+        Args:
+            rows: One for each container. Of rows with the same labels (a container and the one that took its place)
+                the last counts, since Prometheus refuses a page that holds a series twice.
+            openmetrics: Write counters' families without ``_total`` and units as OpenMetrics wants them.
+
+        Returns:
+            The text, empty without rows; and how many series were left out because of the cap or equal labels.
+            The cap leaves out whole containers, the last in order of namespace, pod, container: always the same ones.
+        """
+        by_labels = {row.labels: row for row in rows}
+        dropped = sum(_series_of(row) for row in rows if by_labels[row.labels] is not row)
+        kept = list(by_labels.values())
+        # SERIES_PER_CONTAINER is the most that one can have, so the usual page need not be counted.
+        if len(kept) * SERIES_PER_CONTAINER > self._max_series:
+            kept, left_out = self._capped(kept)
+            dropped += left_out
+        cache = self._labels
+        self._labels = labels = {row.labels: cache.get(row.labels) or _label_text(row.labels) for row in kept}
+        texts = list(labels.values())
+        parts: list[str] = []
+        for family in FAMILIES:
+            sample = f"{family.name}_total" if family.kind == "counter" else family.name
+            lines: list[str] = []
+            write: Callable[[float], str] = family.write  # type: ignore[assignment]  # a field and its writer agree
+            for quantile, field_name in family.fields:
+                head, tail = f"{sample}{{", f"{quantile}}} "
+                values = [getattr(row, field_name) for row in kept]
+                lines += [
+                    f"{head}{text}{tail}{write(value)}\n"
+                    for text, value in zip(texts, values, strict=True)
+                    if value is not None
+                ]
+            if lines:
+                name = family.name if openmetrics else sample
+                unit = f"# UNIT {name} {family.unit}\n" if openmetrics else ""
+                parts.append(f"# HELP {name} {family.text}\n# TYPE {name} {family.kind}\n{unit}")
+                parts += lines
+        return "".join(parts), dropped
+
+    def _capped(self, rows: list[ContainerSeries]) -> tuple[list[ContainerSeries], int]:
+        kept: list[ContainerSeries] = []
+        room = self._max_series
+        dropped = 0
+        for row in sorted(rows, key=lambda row: row.labels):
+            size = _series_of(row)
+            if dropped or size > room:
+                dropped += size
+            else:
+                kept.append(row)
+                room -= size
+        return kept, dropped
+
+
+def _series_of(row: ContainerSeries) -> int:
+    return sum(getattr(row, name) is not None for family in FAMILIES for _, name in family.fields)
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _label_text(labels: tuple[str, str, str]) -> str:
+    namespace, pod, container = map(_escaped, labels)
+    return f'namespace="{namespace}",pod="{pod}",container="{container}"'

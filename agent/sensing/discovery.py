@@ -1,0 +1,445 @@
+"""Finds the cgroups worth sampling and keeps up with their coming and going.
+
+Sensing. Walks the cgroup2 mount, then lets inotify tell of directories made and removed; a full re-list beside it
+mends whatever was missed. Names are judged by ``layout``; here are only directories, watches and the difference
+between what was and what is. One thread at a time.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, TypeVar
+
+from agent.core.model import UnitIdentity, UnitKind
+from agent.sensing.inotify import IN_IGNORED, IN_ISDIR, IN_MODIFY, IN_Q_OVERFLOW, Inotify, Watcher
+from agent.sensing.layout import (
+    Driver,
+    PathKind,
+    cgroup_root_candidates,
+    driver_of,
+    identify,
+    is_monitor,
+    parse_cgroup_path,
+)
+
+SCAN_DEPTH: Final = 10
+"""Levels below the start that are looked at. KinD in rootless podman, the deepest known, has its kubepods at 7 and so
+its containers at 10."""
+
+
+_EVENTS_FILE: Final = "/cgroup.events"
+_Value = TypeVar("_Value")
+
+
+class DiscoveryError(Exception):
+    """The tree to be watched is not there: a wrong setting; one line that names it."""
+
+
+class Scope(StrEnum):
+    """Which cgroups are units."""
+
+    AUTO = "auto"
+    """KUBERNETES as soon as pods are found, else MACHINE."""
+    KUBERNETES = "kubernetes"
+    """Containers of pods."""
+    MACHINE = "machine"
+    """Services, sessions, containers; other cgroups with processes; without any of these the machine as one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A cgroup to be sampled."""
+
+    path: str
+    """Relative to the cgroup2 mount, with a leading slash."""
+    inode: int
+    """Tells it from an earlier or later cgroup of the same path."""
+    identity: UnitIdentity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What came and went since the last answer.
+
+    A path in both is a new cgroup under an old name: handle ``vanished`` first.
+    """
+
+    appeared: tuple[Found, ...] = ()
+    """In tree order: neighbours in the tree are read one after the other."""
+    vanished: tuple[str, ...] = ()
+    trigger: str | None = None
+    """Why everything was listed anew; None = only what inotify told."""
+    scope_changed: bool = False
+    """AUTO went over to Kubernetes with this answer."""
+
+    def __bool__(self) -> bool:
+        return bool(self.appeared or self.vanished or self.scope_changed)
+
+
+@dataclass(slots=True)
+class _Tree:
+    """What a walk of a directory and all below it found, by path."""
+
+    units: dict[str, Found] = field(default_factory=dict)
+    pods: dict[str, str] = field(default_factory=dict)
+    roots: dict[str, None] = field(default_factory=dict)
+    unreadable: dict[str, None] = field(default_factory=dict)
+    watched: dict[str, None] = field(default_factory=dict)
+    """Directories in which units can come and go, and events files of those that become units with a process."""
+
+    def replace_below(self, top: str, new: _Tree) -> None:
+        """Put what a new walk of ``top`` found in the place of what was known there."""
+        _replace_below(self.units, top, new.units)
+        _replace_below(self.pods, top, new.pods)
+        _replace_below(self.roots, top, new.roots)
+        _replace_below(self.unreadable, top, new.unreadable)
+        _replace_below(self.watched, top, new.watched)
+
+
+class Discovery:
+    """The units of one cgroup2 mount. Nothing is known before the first ``relist``."""
+
+    def __init__(
+        self,
+        mount: Path,
+        *,
+        cgroup_root: str = "/",
+        scope: Scope = Scope.AUTO,
+        max_units: int = 1000,
+        open_watcher: Callable[[], Watcher] = Inotify,
+    ) -> None:
+        """Look where to start and open inotify; without it discovery goes on by re-listing.
+
+        Args:
+            mount: The cgroup2 mount: /sys/fs/cgroup, or /sys/fs/cgroup/unified on a hybrid machine.
+            cgroup_root: Only what lies below counts. As the kubelet's ``--cgroup-root``: the directory itself, or
+                its name before systemd unfolds it.
+            scope: What to look for.
+            max_units: Units beyond are counted in ``dropped``; those known already keep their place.
+            open_watcher: Another source of events, for tests.
+
+        Raises:
+            DiscoveryError: The mount or the root below it is not there.
+        """
+        self._mount = str(mount).rstrip("/")
+        self._base = self._find_base(cgroup_root)
+        self._scope = scope
+        self._max_units = max_units
+        self.scope_in_force = Scope.MACHINE if scope is Scope.AUTO else scope
+        """Never AUTO."""
+        self.no_watches_reason: str | None = None
+        """Why inotify is not used (any more); None = it is."""
+        self.overflows = 0
+        self.relists: dict[str, int] = {}
+        """Full walks by trigger."""
+        self.dropped = 0
+        """Units that are there now but not watched, since there are more than ``max_units``."""
+        self._tree = _Tree()
+        self._chosen: dict[str, Found] = {}
+        self._watches: dict[int, str] = {}
+        self._watch_numbers: dict[str, int] = {}
+        self._watcher: Watcher | None = None
+        try:
+            self._watcher = open_watcher()
+        except OSError as error:
+            self.no_watches_reason = f"inotify: {error.strerror}"
+
+    @property
+    def kubepods_root(self) -> str | None:
+        """The first ``kubepods`` in tree order; None = none seen (all others are walked too)."""
+        return min(self._tree.roots, key=_tree_order, default=None)
+
+    @property
+    def driver(self) -> Driver | None:
+        """The kubelet's cgroup driver, told by the name of ``kubepods_root``."""
+        root = self.kubepods_root
+        return None if root is None else driver_of(root)
+
+    @property
+    def watches(self) -> int:
+        """Watches of inotify held now."""
+        return len(self._watches)
+
+    @property
+    def unreadable(self) -> int:
+        """Directories that may not be listed, at the last look."""
+        return len(self._tree.unreadable)
+
+    def units(self) -> tuple[Found, ...]:
+        """Give all units of now, in tree order."""
+        return tuple(self._chosen.values())
+
+    def pod_paths(self) -> dict[str, str]:
+        """Give the pods' cgroups: UID -> path.
+
+        A UID may be there twice for a moment after a change of partition; the first in tree order counts.
+        """
+        paths: dict[str, str] = {}
+        for path in sorted(self._tree.pods, key=_tree_order):
+            paths.setdefault(self._tree.pods[path], path)
+        return paths
+
+    def fileno(self) -> int | None:
+        """Give the inotify descriptor for the loop's epoll; None = re-list only.
+
+        Ask again after each answer: when the user's watches run out the descriptor is closed.
+        """
+        return None if self._watcher is None else self._watcher.fileno()
+
+    def poll(self) -> Changes:
+        """Handle what inotify has to tell; an overflow means that something was lost, so all is listed anew."""
+        if self._watcher is None:
+            return Changes()
+        dirty: dict[str, None] = {}
+        for event in self._watcher.read():
+            if event.mask & IN_Q_OVERFLOW:
+                self.overflows += 1
+                return self.relist("overflow")
+            path = self._watches.get(event.watch)
+            if path is None:
+                continue
+            if event.mask & IN_IGNORED:
+                self._forget_watch(event.watch)
+            elif event.mask & IN_MODIFY:
+                dirty[path.removesuffix(_EVENTS_FILE)] = None
+            elif event.mask & IN_ISDIR:
+                dirty[_join(path, event.name)] = None
+        if not dirty:
+            return Changes()
+        for top in _outermost(dirty):
+            self._tree.replace_below(top, self._walk(top))
+        self._drop_idle_watches()
+        return self._choose(None)
+
+    def relist(self, trigger: str) -> Changes:
+        """Walk everything and give the difference to what was known.
+
+        Args:
+            trigger: Why, for counters: ``start``, ``periodic``, ``overflow``, ``no_watches``.
+        """
+        self.relists[trigger] = self.relists.get(trigger, 0) + 1
+        scope_changed = False
+        # No way back: an empty answer in passing must not exchange all units and lose their history.
+        if self._scope is Scope.AUTO and self.scope_in_force is Scope.MACHINE and self._has_kubernetes(self._base):
+            self.scope_in_force = Scope.KUBERNETES
+            scope_changed = True
+        self._tree = self._walk(self._base)
+        self._drop_idle_watches()
+        return self._choose(trigger, scope_changed=scope_changed)
+
+    def close(self) -> None:
+        """Give the descriptor back; a second call is fine."""
+        if self._watcher is not None:
+            self._watcher.close()
+            self._watcher = None
+        self._watches.clear()
+        self._watch_numbers.clear()
+
+    def _find_base(self, cgroup_root: str) -> str:
+        if not Path(self._mount or "/").is_dir():
+            raise DiscoveryError(f"cgroup2 mount {self._mount or '/'}: no such directory")
+        candidates = cgroup_root_candidates(cgroup_root)
+        for candidate in candidates:
+            if Path(self._mount + candidate).is_dir():
+                return candidate
+        tried = " or ".join(f"{self._mount}{candidate}" for candidate in candidates)
+        raise DiscoveryError(f"cgroup root {cgroup_root!r}: no directory {tried}")
+
+    def _walk(self, top: str) -> _Tree:
+        tree = _Tree()
+        if self.scope_in_force is Scope.KUBERNETES:
+            self._walk_kubernetes(top, tree)
+        else:
+            self._walk_machine(top, tree)
+        return tree
+
+    def _walk_kubernetes(self, path: str, tree: _Tree) -> None:
+        parsed = parse_cgroup_path(path)
+        match parsed.kind:
+            case PathKind.CONTAINER:
+                identity = identify(path)
+                if identity is not None:
+                    self._add_unit(path, identity, tree)
+                return
+            case PathKind.CONMON | PathKind.UNKNOWN_CHILD:
+                return
+            case PathKind.OTHER:
+                if self._depth(path) >= SCAN_DEPTH:
+                    return
+            case PathKind.KUBEPODS | PathKind.PARTITION | PathKind.QOS | PathKind.POD:
+                # The watch comes before the listing: what is made in between is told, what was made before is listed.
+                self._watch(path, tree)
+        children = self._children(path, tree)
+        if children is None:
+            return
+        if parsed.kind is PathKind.KUBEPODS:
+            tree.roots[path] = None
+        elif parsed.pod_uid is not None:
+            tree.pods[path] = parsed.pod_uid
+        elif parsed.kind is PathKind.OTHER and any(_is_kubernetes(child) for child in children):
+            self._watch(path, tree)
+            children = self._children(path, tree)
+        for child in children or ():
+            self._walk_kubernetes(child, tree)
+
+    def _walk_machine(self, path: str, tree: _Tree) -> None:
+        name = path.rsplit("/", 1)[1]
+        is_base = path == self._base
+        if is_monitor(name):
+            return
+        identity = None if is_base else identify(path)
+        can_hold_processes = not is_base and not name.endswith(".slice")
+        if identity is None and can_hold_processes:
+            # The watch on its events file comes first, so that a process that moves in meanwhile is told.
+            self._watch(path + _EVENTS_FILE, tree)
+            if self._has_processes(path) or self._is_chosen(path):
+                identity = UnitIdentity(cgroup_path=path, kind=UnitKind.OTHER)
+        if identity is not None:
+            tree.watched.pop(path + _EVENTS_FILE, None)
+            self._add_unit(path, identity, tree)
+            return
+        if self._depth(path) >= SCAN_DEPTH:
+            return
+        self._watch(path, tree)
+        for child in self._children(path, tree) or ():
+            self._walk_machine(child, tree)
+
+    def _has_kubernetes(self, path: str) -> bool:
+        if _is_kubernetes(path):
+            return True
+        if self._depth(path) >= SCAN_DEPTH:
+            return False
+        return any(self._has_kubernetes(child) for child in self._children(path, _Tree()) or ())
+
+    def _add_unit(self, path: str, identity: UnitIdentity, tree: _Tree) -> None:
+        try:
+            inode = os.stat(self._mount + path).st_ino
+        except OSError:  # gone again: normal
+            return
+        tree.units[path] = Found(path=path, inode=inode, identity=identity)
+
+    def _children(self, path: str, tree: _Tree) -> list[str] | None:
+        """List the directories in one, sorted; None = it is gone. One that may not be read is taken for empty."""
+        try:
+            with os.scandir(self._mount + path) as entries:
+                return sorted(_join(path, entry.name) for entry in entries if entry.is_dir(follow_symlinks=False))
+        except PermissionError:
+            tree.unreadable[path] = None
+            return []
+        except OSError:  # ENOENT, ENODEV: gone between naming and listing
+            return None
+
+    def _has_processes(self, path: str) -> bool:
+        try:
+            with open(f"{self._mount}{path}/cgroup.procs", "rb", buffering=0) as procs:
+                return bool(procs.read(1))
+        except OSError as error:
+            return error.errno == errno.EOPNOTSUPP  # a threaded cgroup: its members are threads
+
+    def _is_chosen(self, path: str) -> bool:
+        """Tell whether it is a unit already: one that idles without a process keeps its history."""
+        known = self._chosen.get(path)
+        if known is None:
+            return False
+        try:
+            return os.stat(self._mount + path).st_ino == known.inode
+        except OSError:
+            return False
+
+    def _depth(self, path: str) -> int:
+        return path.rstrip("/").count("/") - self._base.rstrip("/").count("/")
+
+    def _choose(self, trigger: str | None, *, scope_changed: bool = False) -> Changes:
+        """Keep what is still there, fill up to the cap in tree order, and give the difference."""
+        units = self._tree.units
+        if not units and self.scope_in_force is Scope.MACHINE:
+            self._add_unit(self._base, UnitIdentity(cgroup_path=self._base, kind=UnitKind.OTHER), alone := _Tree())
+            units = alone.units
+        before = self._chosen
+        kept = {path for path, known in before.items() if path in units and units[path].inode == known.inode}
+        room = max(0, self._max_units - len(kept))
+        chosen: dict[str, Found] = {}
+        for path in sorted(units, key=_tree_order):
+            if path in kept:
+                chosen[path] = before[path]
+            elif room > 0:
+                chosen[path] = units[path]
+                room -= 1
+        self._chosen = chosen
+        self.dropped = len(units) - len(chosen)
+        return Changes(
+            appeared=tuple(found for path, found in chosen.items() if path not in kept),
+            vanished=tuple(path for path in before if path not in kept),
+            trigger=trigger,
+            scope_changed=scope_changed,
+        )
+
+    def _watch(self, path: str, tree: _Tree) -> None:
+        """Watch a directory, or an events file by its name."""
+        if self._watcher is None:
+            return
+        is_file = path.endswith(_EVENTS_FILE)
+        try:
+            add = self._watcher.watch_file if is_file else self._watcher.watch_directory
+            watch = add(self._mount + path)
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                # Half the tree watched would look like all of it, and what is held here others may need.
+                self.close()
+                self.no_watches_reason = "inotify: no watches left (fs.inotify.max_user_watches)"
+            return
+        tree.watched[path] = None
+        # The same directory has the same number; another number means that the old directory is gone.
+        old = self._watch_numbers.get(path)
+        if old is not None and old != watch:
+            self._watches.pop(old, None)
+        self._watches[watch] = path
+        self._watch_numbers[path] = watch
+
+    def _forget_watch(self, watch: int) -> None:
+        path = self._watches.pop(watch)
+        if self._watch_numbers.get(path) == watch:
+            del self._watch_numbers[path]
+
+    def _drop_idle_watches(self) -> None:
+        for path in [path for path in self._watch_numbers if path not in self._tree.watched]:
+            watch = self._watch_numbers.pop(path)
+            self._watches.pop(watch, None)
+            if self._watcher is not None:
+                self._watcher.unwatch(watch)
+
+
+def _is_kubernetes(path: str) -> bool:
+    return parse_cgroup_path(path).kind is not PathKind.OTHER
+
+
+def _join(directory: str, name: str) -> str:
+    return f"{directory.rstrip('/')}/{name}"
+
+
+def _tree_order(path: str) -> list[str]:
+    return path.split("/")
+
+
+def _is_below(path: str, top: str) -> bool:
+    return path == top or path.startswith(top.rstrip("/") + "/")
+
+
+def _outermost(paths: Iterable[str]) -> list[str]:
+    """Leave out what lies below another of them: the walk of that one sees it."""
+    kept: list[str] = []
+    for path in sorted(paths, key=_tree_order):
+        if not kept or not _is_below(path, kept[-1]):
+            kept.append(path)
+    return kept
+
+
+def _replace_below(known: dict[str, _Value], top: str, new: Mapping[str, _Value]) -> None:
+    for path in [path for path in known if _is_below(path, top)]:
+        del known[path]
+    known.update(new)

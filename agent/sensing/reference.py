@@ -1,0 +1,454 @@
+"""The sampler in plain Python: the fallback where no compiled one is, and the oracle for the tests of the C one.
+
+Sensing. Same contract as native/sampler.h, same rows for the same bytes; clear rather than fast. It reads, parses,
+stamps and stores; differences and policy are core's.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agent.core.rows import MEMORY_ROW, SAMPLE, Has, Status
+from agent.sensing.contract import (
+    CAUSES,
+    FILES,
+    CgroupGone,
+    FilesExhausted,
+    LaneReading,
+    SamplerError,
+    SamplerStats,
+    SweepResult,
+)
+from agent.sensing.parsing import (
+    CpuStat,
+    parse_cpu_stat,
+    parse_memory_events,
+    parse_memory_stat,
+    parse_number,
+    parse_pressure,
+)
+from agent.sensing.rings import RingFile
+
+Parsed = TypeVar("Parsed")
+
+BUFFER_BYTES: Final = 16384
+"""As in sampler.c: a read that fills it may be cut and counts as not understood."""
+PEAK_STEP_SHARE: Final = 64
+PEAK_STEP_BYTES: Final = 1 << 20
+"""As in sampler.c: memory.stat is read early when memory.current passes its peak by 1/64 of it and by 1 MiB."""
+EARLY_FILES: Final = ("cpu.stat", "cpu.pressure", "memory.current")
+"""As in sampler.c: opened when a cgroup is added; the slow ones when they are first read."""
+_U32_MASK: Final = 2**32 - 1
+_OUT_OF_FILES: Final = (errno.EMFILE, errno.ENFILE)
+
+
+def to_status(error: OSError) -> Status:
+    """Say what an errno means (facts/node-agent-practice.md section 2); ``GONE`` counts for cpu.stat only."""
+    if error.errno in (errno.ENODEV, errno.ENOENT):
+        return Status.GONE
+    if error.errno == errno.EOPNOTSUPP:
+        return Status.ABSENT
+    return Status.LIMIT if error.errno in _OUT_OF_FILES else Status.IO
+
+
+@dataclass(slots=True)
+class _Watched:
+    """One cgroup being sampled."""
+
+    directory: int
+    files: dict[str, int] = field(default_factory=dict)
+    """Descriptors kept, by file."""
+    given_up: set[str] = field(default_factory=set)
+    """Files not tried again before a sweep with `retry_absent`."""
+    was_given_up: set[str] = field(default_factory=set)
+    """The same before the last retry: refused again is no news and not counted."""
+
+
+class ReferenceSampler:
+    """Reads counters of many cgroups into the rings of a `RingFile`; see `contract.Sampler`."""
+
+    def __init__(self, root: Path, rings: RingFile, *, fd_budget: int, max_lanes: int) -> None:
+        """Open the root.
+
+        Args:
+            root: The cgroup v2 mount.
+            rings: Where rows go; outlives the sampler.
+            fd_budget: Descriptors kept at most; beyond it files are opened anew for each read.
+            max_lanes: Pressure files on the fast lane at most.
+
+        Raises:
+            SamplerError: The root cannot be opened.
+        """
+        self._rings = rings
+        self._fd_budget = fd_budget
+        self._fd_limit = fd_budget  # or less, since a descriptor was refused; restored by `retry_absent`
+        self._slots: dict[int, _Watched] = {}
+        self._lanes: list[int | None] = [None] * max_lanes
+        self._errors = {(file, cause): 0 for file in FILES for cause in CAUSES}
+        self._open_files = 1
+        try:
+            self._root: int | None = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            msg = f"cgroup root {root}: {error.strerror}"
+            raise SamplerError(msg) from error
+
+    @property
+    def name(self) -> str:
+        """``reference``."""
+        return "reference"
+
+    def add(self, slot: int, relative_path: str, inode: int) -> None:
+        """See `contract.Sampler.add`."""
+        if not 0 <= slot < self._rings.geometry.max_slots or relative_path.startswith("/") or slot in self._slots:
+            msg = f"slot {slot} for {relative_path!r}: out of range, sampled already, or a path with a leading slash"
+            raise ValueError(msg)
+        watched = _Watched(self._open_directory(relative_path, inode))
+        self._open_files += 1
+        self._slots[slot] = watched
+        for file in EARLY_FILES:
+            if not self._has_room():
+                break
+            try:
+                watched.files[file] = self._open_at(watched.directory, file, file)
+                self._open_files += 1
+            except OSError as error:
+                if file != "cpu.stat":
+                    self._note(watched, file, error)
+                elif to_status(error) is Status.GONE:
+                    self._errors["cpu.stat", "gone"] += 1
+                    self.remove(slot)
+                    msg = f"cgroup {relative_path}: gone before it was opened"
+                    raise CgroupGone(msg) from error
+                # Else cpu.stat cannot be opened now: each sweep tries, and writes the reason into its row.
+
+    def remove(self, slot: int) -> None:
+        """See `contract.Sampler.remove`."""
+        watched = self._slots.pop(slot, None)
+        if watched is not None:
+            for fd in (*watched.files.values(), watched.directory):
+                os.close(fd)
+                self._open_files -= 1
+
+    def sweep(self, *, slow: bool, retry_absent: bool) -> SweepResult:
+        """See `contract.Sampler.sweep`."""
+        started_ns = time.monotonic_ns()
+        statuses: list[Status] = []
+        memory_rows = 0
+        gone: list[int] = []
+        if retry_absent:
+            self._fd_limit = self._fd_budget
+        for slot in sorted(self._slots):
+            watched = self._slots[slot]
+            if retry_absent:
+                watched.was_given_up, watched.given_up = watched.given_up, set()
+            status, has_memory_row = self._sample(slot, watched, slow=slow)
+            if status is Status.GONE:
+                gone.append(slot)
+                self.remove(slot)
+                continue
+            statuses.append(status)
+            memory_rows += has_memory_row
+        return SweepResult(
+            started_ns=started_ns,
+            finished_ns=time.monotonic_ns(),
+            sampled=statuses.count(Status.OK),
+            failed=len(statuses) - statuses.count(Status.OK),
+            memory_rows=memory_rows,
+            gone=tuple(gone),
+        )
+
+    def add_lane(self, path: str) -> int:
+        """See `contract.Sampler.add_lane`."""
+        if None not in self._lanes:
+            msg = f"fast lane {path}: all {len(self._lanes)} lanes are taken"
+            raise SamplerError(msg)
+        lane = self._lanes.index(None)
+        try:
+            if not self._has_room():
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))  # noqa: TRY301 - the same as a refusal by the kernel
+            self._lanes[lane] = self._open_at(self._root, path, "cpu.pressure")
+        except OSError as error:
+            msg = f"fast lane {path}: {error.strerror}"
+            raise SamplerError(msg) from error
+        self._open_files += 1
+        return lane
+
+    def remove_lane(self, lane: int) -> None:
+        """See `contract.Sampler.remove_lane`."""
+        fd = self._lanes[lane]
+        if fd is not None:
+            os.close(fd)
+            self._lanes[lane] = None
+            self._open_files -= 1
+
+    def read_lanes(self) -> list[LaneReading]:
+        """See `contract.Sampler.read_lanes`."""
+        return [self._read_lane(lane, fd) for lane, fd in enumerate(self._lanes) if fd is not None]
+
+    def stats(self) -> SamplerStats:
+        """See `contract.Sampler.stats`."""
+        return SamplerStats(errors=dict(self._errors), open_files=self._open_files, slots=len(self._slots))
+
+    def close(self) -> None:
+        """See `contract.Sampler.close`."""
+        for slot in list(self._slots):
+            self.remove(slot)
+        for lane in range(len(self._lanes)):
+            self.remove_lane(lane)
+        if self._root is not None:
+            os.close(self._root)
+            self._root = None
+            self._open_files -= 1
+
+    def __enter__(self) -> ReferenceSampler:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- rows ----
+
+    def _sample(self, slot: int, watched: _Watched, *, slow: bool) -> tuple[Status, bool]:
+        """Write the rows of one cgroup; give the sample's status and whether a memory row was written."""
+        row = np.zeros((), SAMPLE)
+        memory_row = np.zeros((), MEMORY_ROW)
+        row["monotonic_ns"] = time.monotonic_ns()
+        cpu = self._read_cpu_stat(watched)
+        if cpu is Status.GONE:
+            return cpu, False
+        status = cpu if isinstance(cpu, Status) else Status.OK
+        has = Has(0)
+        if not isinstance(cpu, Status):
+            has = self._fill_cpu(row, cpu, watched)
+        memory_row["monotonic_ns"] = time.monotonic_ns()
+        current = self._fetch(watched, "memory.current", parse_number)
+        if not isinstance(current, Status):
+            memory_row["memory_current_bytes"] = current
+            if status is Status.OK:
+                row["memory_current_bytes"] = current
+                has |= Has.MEMORY
+            if not slow and self._is_new_peak(slot, current):
+                stat = self._fetch(watched, "memory.stat", parse_memory_stat)
+                if not isinstance(stat, Status):
+                    self._raise_peaks(slot, current, inactive_file_bytes=stat[1])
+        row["status"] = status
+        row["has"] = has
+        self._rings.append_raw(slot, row)
+        has_row = slow and self._sample_slow(
+            slot, watched, memory_row, None if isinstance(current, Status) else current
+        )
+        return status, has_row
+
+    def _fill_cpu(self, row: NDArray[np.void], cpu: CpuStat, watched: _Watched) -> Has:
+        """Put cpu.stat and cpu.pressure into the sample; give what it has now."""
+        has = Has(0)
+        row["usage_usec"] = cpu.usage_usec
+        if cpu.throttled_usec is not None and cpu.nr_periods is not None and cpu.nr_throttled is not None:
+            row["throttled_usec"] = cpu.throttled_usec
+            row["nr_periods"] = cpu.nr_periods & _U32_MASK
+            row["nr_throttled"] = cpu.nr_throttled & _U32_MASK
+            has |= Has.THROTTLED
+        pressure = self._fetch(watched, "cpu.pressure", parse_pressure)
+        if not isinstance(pressure, Status):
+            row["cpu_some_usec"] = pressure.some_usec
+            has |= Has.PRESSURE
+            if pressure.full_usec is not None:
+                row["cpu_full_usec"] = pressure.full_usec
+                has |= Has.FULL
+        return has
+
+    def _sample_slow(self, slot: int, watched: _Watched, row: NDArray[np.void], current_bytes: int | None) -> bool:
+        """Read the slow files into one memory row; nothing known, no row."""
+        has = Has(0)
+        if current_bytes is not None:  # without memory.current the controller is off and its files are not there
+            has |= Has.MEMORY
+            stat = self._fetch(watched, "memory.stat", parse_memory_stat)
+            if not isinstance(stat, Status):
+                self._raise_peaks(slot, current_bytes, inactive_file_bytes=stat[1])
+                row["anon_bytes"], row["inactive_file_bytes"] = stat
+                row["working_set_peak_bytes"] = self._rings.peaks(slot)[0]
+                has |= Has.MEMORY_STAT
+            peak = self._fetch(watched, "memory.peak", parse_number)
+            if not isinstance(peak, Status):
+                row["memory_peak_bytes"] = peak
+                has |= Has.MEMORY_PEAK
+            events = self._fetch(watched, "memory.events", parse_memory_events)
+            if not isinstance(events, Status):
+                row["oom_kill"], row["high_events"] = (count & _U32_MASK for count in events)
+                has |= Has.MEMORY_EVENTS
+        memory = self._fetch(watched, "memory.pressure", parse_pressure)
+        if not isinstance(memory, Status):
+            row["memory_some_usec"] = memory.some_usec
+            row["memory_full_usec"] = memory.full_usec or 0  # there with every kernel that has the file
+            has |= Has.MEMORY_PRESSURE
+        disk = self._fetch(watched, "io.pressure", parse_pressure)
+        if not isinstance(disk, Status):
+            row["io_some_usec"] = disk.some_usec
+            has |= Has.IO_PRESSURE
+        if not has:
+            return False
+        row["has"] = has
+        self._rings.append_memory(slot, row)
+        if Has.MEMORY_STAT in has:
+            self._rings.set_peaks(slot, working_set_pending_bytes=0, memory_peak_seen_bytes=self._rings.peaks(slot)[1])
+        return True
+
+    def _is_new_peak(self, slot: int, current_bytes: int) -> bool:
+        """Tell whether memory.current passed its peak by enough to be worth a memory.stat (see sampler.c)."""
+        seen_bytes = self._rings.peaks(slot)[1]
+        return current_bytes - seen_bytes >= max(seen_bytes // PEAK_STEP_SHARE, PEAK_STEP_BYTES)
+
+    def _raise_peaks(self, slot: int, current_bytes: int, *, inactive_file_bytes: int) -> None:
+        pending, seen = self._rings.peaks(slot)
+        self._rings.set_peaks(
+            slot,
+            working_set_pending_bytes=max(pending, current_bytes - inactive_file_bytes),
+            memory_peak_seen_bytes=max(seen, current_bytes),
+        )
+
+    def _read_cpu_stat(self, watched: _Watched) -> CpuStat | Status:
+        """Read the file that every cgroup has: its failure is the sample's, and its absence the cgroup's end."""
+        try:
+            text = self._read(watched, "cpu.stat")
+        except OSError as error:
+            status = to_status(error)
+            if status is Status.ABSENT:
+                status = Status.IO
+            if status is not Status.LIMIT:  # counted where the descriptor was refused
+                self._errors["cpu.stat", "gone" if status is Status.GONE else "io"] += 1
+            return status
+        cpu = parse_cpu_stat(text) if len(text) < BUFFER_BYTES else None
+        if cpu is None:
+            self._errors["cpu.stat", "parse"] += 1
+            return Status.PARSE
+        return cpu
+
+    def _read_lane(self, lane: int, fd: int) -> LaneReading:
+        now_ns = time.monotonic_ns()
+        try:
+            text = os.pread(fd, BUFFER_BYTES, 0)
+        except OSError as error:
+            status = to_status(error)
+            if status is Status.GONE:  # without cpu.stat one cannot tell gone from off
+                status = Status.ABSENT
+            return LaneReading(lane=lane, monotonic_ns=now_ns, some_usec=None, status=status)
+        pressure = parse_pressure(text) if len(text) < BUFFER_BYTES else None
+        if pressure is None:
+            return LaneReading(lane=lane, monotonic_ns=now_ns, some_usec=None, status=Status.PARSE)
+        return LaneReading(lane=lane, monotonic_ns=now_ns, some_usec=pressure.some_usec, status=Status.OK)
+
+    # ---- files ----
+
+    def _fetch(self, watched: _Watched, file: str, parse: Callable[[bytes], Parsed | None]) -> Parsed | Status:
+        """Read and parse a file other than cpu.stat; a failure is counted and given as its status."""
+        if file in watched.given_up:
+            return Status.ABSENT
+        try:
+            text = self._read(watched, file)
+        except OSError as error:
+            return self._note(watched, file, error)
+        watched.was_given_up.discard(file)
+        parsed = parse(text) if len(text) < BUFFER_BYTES else None
+        if parsed is None:
+            self._errors[file, "parse"] += 1
+            return Status.PARSE
+        return parsed
+
+    def _note(self, watched: _Watched, file: str, error: OSError) -> Status:
+        """Count a failure to open or read a file other than cpu.stat; stop trying where trying is no use."""
+        status = to_status(error)
+        if status in (Status.GONE, Status.ABSENT):
+            self._drop(watched, file)
+            watched.given_up.add(file)
+            if file not in watched.was_given_up:
+                self._errors[file, "absent"] += 1
+            return Status.ABSENT
+        if status is Status.IO:
+            is_refused = error.errno in (errno.EACCES, errno.EPERM)  # stays so: ask each minute, not each second
+            if is_refused:
+                watched.given_up.add(file)
+            if not (is_refused and file in watched.was_given_up):
+                self._errors[file, "io"] += 1
+        return status
+
+    def _read(self, watched: _Watched, file: str) -> bytes:
+        """Read one file of a slot. Its descriptor is kept if there is room, else closed again."""
+        fd = watched.files.get(file)
+        if fd is not None:
+            return os.pread(fd, BUFFER_BYTES, 0)
+        fd = self._open_at(watched.directory, file, file)
+        if self._has_room():
+            watched.files[file] = fd
+            self._open_files += 1
+            return os.pread(fd, BUFFER_BYTES, 0)
+        try:
+            return os.pread(fd, BUFFER_BYTES, 0)
+        finally:
+            os.close(fd)
+
+    def _has_room(self) -> bool:
+        return self._open_files < self._fd_limit
+
+    def _open_directory(self, relative_path: str, inode: int) -> int:
+        """Open a cgroup's directory, which is its identity; files make way for it."""
+        # The budget, not what is left of it since a refusal: then the kernel says whether there is one more.
+        if self._open_files >= self._fd_budget and not self._shed():
+            self._errors["directory", "limit"] += 1
+            msg = f"cgroup {relative_path}: {self._open_files} descriptors are kept, the budget is {self._fd_budget}"
+            raise FilesExhausted(msg)
+        try:
+            directory = self._open_at(self._root, relative_path or ".", "directory", os.O_PATH | os.O_DIRECTORY)
+        except OSError as error:
+            msg = f"cgroup {relative_path}: {error.strerror}"
+            match to_status(error):
+                case Status.GONE:
+                    self._errors["directory", "gone"] += 1
+                    raise CgroupGone(msg) from error
+                case Status.LIMIT:
+                    raise FilesExhausted(msg) from error
+                case _:
+                    self._errors["directory", "io"] += 1
+                    raise SamplerError(msg) from error
+        found = os.fstat(directory).st_ino
+        if found != inode:
+            os.close(directory)
+            self._errors["directory", "gone"] += 1
+            msg = f"cgroup {relative_path}: inode {found}, not {inode}: another took its name"
+            raise CgroupGone(msg)
+        return directory
+
+    def _open_at(self, directory: int | None, name: str, file: str, flags: int = os.O_RDONLY) -> int:
+        """Open below a directory; "no descriptors" is answered by closing kept files and trying once more."""
+        try:
+            return os.open(name, flags | os.O_CLOEXEC, dir_fd=directory)
+        except OSError as error:
+            if error.errno not in _OUT_OF_FILES:
+                raise
+            self._errors[file, "limit"] += 1
+            if not self._shed():
+                raise
+            self._fd_limit = self._open_files
+            return os.open(name, flags | os.O_CLOEXEC, dir_fd=directory)
+
+    def _shed(self) -> bool:
+        """Close every kept file, no directory. sampler.c chooses which; here simple counts more than fast."""
+        before = self._open_files
+        for watched in self._slots.values():
+            for file in list(watched.files):
+                self._drop(watched, file)
+        return self._open_files < before
+
+    def _drop(self, watched: _Watched, file: str) -> None:
+        fd = watched.files.pop(file, None)
+        if fd is not None:
+            os.close(fd)
+            self._open_files -= 1

@@ -1,0 +1,421 @@
+"""The rings on disk: one mapped file of fixed size, a slot per watched cgroup.
+
+Sensing. The samplers write samples and memory rows into slots; this module owns the file, its header, which cgroup
+stands behind which slot, and the views that readers take. Nothing here differences or judges.
+
+The file is a 4,096-byte header and `max_slots` slots; a slot is `pl_slot_header` of native/sampler.h and three rings:
+raw samples, memory rows, minute rows. A row is written first and its ring's head last, and a slot's state last of all,
+so a process that is killed anywhere loses at most the row it was writing.
+
+One process writes, by an exclusive flock. Within it one thread at a time may sweep, any thread may attach, release and
+append minutes, and any thread may read without a lock: a `RingView` remembers head and generation, and `intact` tells
+after use whether they still cover its rows. Heads are aligned 64-bit words, loaded and stored whole. On x86-64 loads
+keep the program's order; elsewhere the interpreter's own atomics between using the rows and asking `intact` do.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+import struct
+import threading
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple, Self
+
+import numpy as np
+
+from agent.core.rows import MEMORY_ROW, MINUTE_ROW, SAMPLE, SLOT_HEADER
+from agent.sensing.ringview import GENERATION_OFFSET, Ring, RingView, Rows, field_offset
+from agent.sensing.statefile import (
+    FILE_HEADER_BYTES,
+    OWNER_OFFSET,
+    RingError,
+    RingGeometry,
+    RingsFull,
+    StateInUse,
+    file_header,
+    open_locked,
+    owner_record,
+    read_boot_id,
+    read_header,
+)
+
+__all__ = ["RingError", "RingFile", "RingGeometry", "RingView", "RingsFull", "Rows", "StateInUse", "read_boot_id"]
+
+_SLOT_IDENTITY: Final = struct.Struct("<IIQQ768s")
+"""Generation, path length, inode, created, path: what the slot's CRC covers."""
+_IDENTITY_OFFSET: Final = 8
+_MAX_PATH_BYTES: Final = 768
+_FREE: Final = 0
+_IN_USE: Final = 1
+_STATE_OFFSET: Final = field_offset("state")
+_RAW_HEAD: Final = field_offset("raw_head")
+_MEMORY_HEAD: Final = field_offset("memory_head")
+_MINUTE_HEAD: Final = field_offset("minute_head")
+_PENDING: Final = field_offset("working_set_pending_bytes")
+_PEAK_SEEN: Final = field_offset("memory_peak_seen_bytes")
+
+
+class _Found(NamedTuple):
+    """A slot as the file has it."""
+
+    slot: int
+    is_in_use: bool
+    path: str | None
+    """None: it is free, or cannot be trusted."""
+    created_monotonic_ns: int
+
+
+class RingFile:
+    """The state file: slots, rings and who stands behind them. Close it, or use it as a context manager."""
+
+    def __init__(
+        self,
+        memory: mmap.mmap,
+        geometry: RingGeometry,
+        *,
+        boot_id: str,
+        path: Path | None,
+        fd: int | None,
+        writable: bool,
+    ) -> None:
+        """For `open` and `open_readonly`; the memory holds a valid file of this geometry."""
+        self.geometry: Final = geometry
+        self.boot_id: Final = boot_id
+        self.path: Final = path
+        self.set_aside: Path | None = None
+        """Where a file that could not be gone on with was renamed to; None when there was none."""
+        self.set_aside_reason: str | None = None
+        self.damaged_slots = 0
+        """Slots in use whose checksum was wrong when the file was opened; each was freed, the others go on."""
+        self._memory = memory
+        self._fd = fd
+        self._writable = writable
+        self._lock = threading.Lock()
+        self._words = memoryview(memory).cast("Q")
+        self._halves = memoryview(memory).cast("I")
+        self._raw = self._ring(_RAW_HEAD, geometry.raw_offset, geometry.raw_length, SAMPLE)
+        self._memory_rows = self._ring(_MEMORY_HEAD, geometry.memory_offset, geometry.memory_length, MEMORY_ROW)
+        self._minutes = self._ring(_MINUTE_HEAD, geometry.minute_offset, geometry.minute_length, MINUTE_ROW)
+        self._slots: dict[str, int] = {}
+        self._free: list[int] = []
+        self._used: set[int] = set()
+        self._closed = False
+        if writable:
+            self._adopt()
+
+    @classmethod
+    def open(cls, path: Path | None, geometry: RingGeometry, *, boot_id: str) -> Self:
+        """Open the state file for writing, or begin it; a file that cannot be gone on with is set aside, never deleted.
+
+        Args:
+            path: Of the file; None is anonymous memory, which nobody else sees.
+            geometry: A file of another geometry is set aside.
+            boot_id: Of this boot (`read_boot_id`): counters and the monotonic clock mean nothing after another one.
+
+        Raises:
+            StateInUse: Another process holds the file; the message names its pid and command.
+            RingError: The file cannot be opened, locked or written; the message says why.
+        """
+        if path is None:
+            memory = mmap.mmap(-1, geometry.file_bytes)
+            memory[:FILE_HEADER_BYTES] = file_header(geometry, boot_id)
+            return cls(memory, geometry, boot_id=boot_id, path=None, fd=None, writable=True)
+        try:
+            fd, aside, reason = open_locked(path, geometry, boot_id)
+        except OSError as error:
+            msg = f"state file {path}: {error.strerror}"
+            raise RingError(msg) from error
+        try:
+            memory = mmap.mmap(fd, geometry.file_bytes)
+        except (OSError, ValueError) as error:
+            os.close(fd)
+            msg = f"state file {path}: cannot be mapped: {error}"
+            raise RingError(msg) from error
+        owner = owner_record()
+        memory[OWNER_OFFSET : OWNER_OFFSET + len(owner)] = owner
+        rings = cls(memory, geometry, boot_id=boot_id, path=path, fd=fd, writable=True)
+        rings.set_aside = aside
+        rings.set_aside_reason = reason
+        return rings
+
+    @classmethod
+    def open_readonly(cls, path: Path) -> Self:
+        """Open a state file to look at it, without the lock: a live one, one set aside or one of an earlier boot.
+
+        Raises:
+            RingError: It is not there, not readable, or not a whole state file of this program's version.
+        """
+        try:
+            with path.open("rb") as file:
+                header = file.read(FILE_HEADER_BYTES)
+                found = read_header(header, os.fstat(file.fileno()).st_size)
+                if isinstance(found, str):
+                    msg = f"state file {path}: {found}"
+                    raise RingError(msg)
+                geometry, boot_id = found
+                memory = mmap.mmap(file.fileno(), geometry.file_bytes, access=mmap.ACCESS_READ)
+        except OSError as error:
+            msg = f"state file {path}: {error.strerror}"
+            raise RingError(msg) from error
+        return cls(memory, geometry, boot_id=boot_id, path=path, fd=None, writable=False)
+
+    def attach(self, relative_path: str, inode: int, *, now_monotonic_ns: int) -> int:
+        """Give the slot of a cgroup: the one it has, rings and all, or a free one with empty rings.
+
+        Args:
+            relative_path: Below the cgroup root, no leading slash; empty is the root.
+            inode: Of the directory. Another inode under the same path is another cgroup: it gets a new slot and the old
+                one is freed, so tell the sampler to remove that one first.
+            now_monotonic_ns: Kept as the time the slot was made.
+
+        Raises:
+            RingsFull: No slot is left, or the disk has no room for one.
+            RingError: The path is longer than a slot can hold, or the file is open for reading only.
+        """
+        encoded = os.fsencode(relative_path)
+        if len(encoded) > _MAX_PATH_BYTES:
+            msg = f"cgroup path of {len(encoded)} bytes, at most {_MAX_PATH_BYTES} can be kept: {relative_path[:80]}..."
+            raise RingError(msg)
+        with self._lock:
+            self._must_be_writable()
+            former = self._slots.get(relative_path)
+            if former is not None and self._identity(former)[2] == inode:
+                return former
+            if not self._free:
+                if former is None:
+                    msg = f"all {self.geometry.max_slots} slots are in use: {relative_path} is not watched"
+                    raise RingsFull(msg)
+                self._set_free(former)  # the newcomer takes over the slot of its namesake
+                former = None
+            slot = self._free[-1]
+            self._reserve(slot)
+            self._begin(slot, encoded, inode, now_monotonic_ns)
+            self._free.pop()
+            self._used.add(slot)
+            if former is not None:
+                self._set_free(former)
+            self._slots[relative_path] = slot
+            return slot
+
+    def release(self, slot: int) -> None:
+        """Free a slot; its rows stay readable until another cgroup gets it. Lately freed slots are handed out first."""
+        with self._lock:
+            self._must_be_writable()
+            if self._state(slot) == _IN_USE:
+                self._set_free(slot)
+
+    def retained(self) -> dict[str, int]:
+        """Give path -> slot of the slots in use; right after opening those are the ones found in the file."""
+        if not self._writable:
+            return {each.path: each.slot for each in self._found() if each.path is not None}
+        with self._lock:
+            return dict(self._slots)
+
+    def inode(self, slot: int) -> int:
+        """Give the inode of the cgroup behind a slot in use."""
+        return self._identity(slot)[2]
+
+    def generation(self, slot: int) -> int:
+        """Tell which cgroup stands behind the slot: one more at each reuse."""
+        return self._raw.generation(self._checked(slot))
+
+    def raw(self, slot: int, rows: int | None = None) -> RingView:
+        """View the newest samples (dtype `SAMPLE`); at most ring length - 1 of them, which is also the default."""
+        return self._raw.view(self._checked(slot), rows)
+
+    def memory(self, slot: int, rows: int | None = None) -> RingView:
+        """View the newest memory rows (dtype `MEMORY_ROW`)."""
+        return self._memory_rows.view(self._checked(slot), rows)
+
+    def minutes(self, slot: int, rows: int | None = None) -> RingView:
+        """View the newest minute rows (dtype `MINUTE_ROW`)."""
+        return self._minutes.view(self._checked(slot), rows)
+
+    def newest(self, slot: int) -> np.void | None:
+        """Give a copy of the newest sample; None when there is none yet."""
+        rows = self.raw(slot, 1).joined()
+        return rows[0] if len(rows) else None
+
+    def newest_memory(self, slot: int) -> np.void | None:
+        """Give a copy of the newest memory row; None when there is none yet."""
+        rows = self.memory(slot, 1).joined()
+        return rows[0] if len(rows) else None
+
+    def append_minute(self, slot: int, row: Rows | np.void) -> None:
+        """Append one `MINUTE_ROW`."""
+        with self._lock:
+            self._must_be_writable()
+            self._minutes.append(self._checked(slot), row)
+
+    def append_raw(self, slot: int, row: Rows | np.void) -> None:
+        """Append one `SAMPLE`: for the sampler in plain Python; the C sampler writes by itself."""
+        self._raw.append(slot, row)
+
+    def append_memory(self, slot: int, row: Rows | np.void) -> None:
+        """Append one `MEMORY_ROW`: for the sampler in plain Python."""
+        self._memory_rows.append(slot, row)
+
+    def peaks(self, slot: int) -> tuple[int, int]:
+        """Give the running working-set peak for the next memory row, and the largest memory.current so far; bytes."""
+        base = self._offset(slot)
+        return self._words[(base + _PENDING) >> 3], self._words[(base + _PEAK_SEEN) >> 3]
+
+    def set_peaks(self, slot: int, *, working_set_pending_bytes: int, memory_peak_seen_bytes: int) -> None:
+        """Store what `peaks` gives: for the sampler in plain Python."""
+        base = self._offset(slot)
+        self._words[(base + _PENDING) >> 3] = working_set_pending_bytes
+        self._words[(base + _PEAK_SEEN) >> 3] = memory_peak_seen_bytes
+
+    @property
+    def buffer(self) -> mmap.mmap:
+        """The memory that the C sampler writes to, laid out by `geometry`; valid until `close`."""
+        return self._memory
+
+    @property
+    def file_bytes(self) -> int:
+        """Size of the file, holes included."""
+        return self.geometry.file_bytes
+
+    @property
+    def touched_bytes(self) -> int:
+        """Estimate, from the heads, what of the memory was ever written; a slot's earlier lives are not counted."""
+        used = self._used if self._writable else {each.slot for each in self._found()}
+        rows_bytes = sum(
+            min(ring.head(slot), ring.length) * ring.dtype.itemsize
+            for ring in (self._raw, self._memory_rows, self._minutes)
+            for slot in used
+        )
+        return FILE_HEADER_BYTES + len(used) * SLOT_HEADER.itemsize + rows_bytes
+
+    def flush(self) -> None:
+        """Have the kernel write the file out now; without it a crash of the machine, not of the agent, loses rows."""
+        if self._writable and not self._closed:
+            self._memory.flush()
+
+    def close(self) -> None:
+        """Let go of file and lock; a second call is fine. Reading stays possible until the last user lets go."""
+        if self._closed:
+            return
+        self._closed = True
+        # Never mmap.close: numpy's views keep the mapping object, but do not keep it from being unmapped under them.
+        if self._fd is not None:
+            # Unlocked aloud, because the mapping holds a duplicate of the descriptor, and with it the lock.
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+            os.close(self._fd)
+            self._fd = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _ring(self, head: int, offset: int, length: int, dtype: np.dtype[np.void]) -> Ring:
+        return Ring(
+            self._memory, self._words, self._halves, self.geometry, head=head, offset=offset, length=length, dtype=dtype
+        )
+
+    def _checked(self, slot: int) -> int:
+        if not 0 <= slot < self.geometry.max_slots:
+            msg = f"slot {slot}, allowed are 0 to {self.geometry.max_slots - 1}"
+            raise ValueError(msg)
+        return slot
+
+    def _offset(self, slot: int) -> int:
+        return self.geometry.first_slot_offset + self._checked(slot) * self.geometry.slot_stride
+
+    def _must_be_writable(self) -> None:
+        if not self._writable or self._closed:
+            msg = f"state file {self.path}: {'closed' if self._closed else 'opened for reading only'}"
+            raise RingError(msg)
+
+    def _state(self, slot: int) -> int:
+        return self._halves[(self._offset(slot) + _STATE_OFFSET) >> 2]
+
+    def _set_state(self, slot: int, state: int) -> None:
+        self._halves[(self._offset(slot) + _STATE_OFFSET) >> 2] = state
+
+    def _identity(self, slot: int) -> tuple[int, int, int, int, bytes]:
+        """Generation, path length, inode, created, path (padded)."""
+        return _SLOT_IDENTITY.unpack_from(self._memory, self._offset(slot) + _IDENTITY_OFFSET)
+
+    def _identity_checksum(self, slot: int) -> int:
+        begin = self._offset(slot) + _IDENTITY_OFFSET
+        return zlib.crc32(self._memory[begin : begin + _SLOT_IDENTITY.size])
+
+    def _begin(self, slot: int, path: bytes, inode: int, now_monotonic_ns: int) -> None:
+        """Put a cgroup behind a free slot. The state comes last: killed before that, the slot is free."""
+        base = self._offset(slot)
+        generation = (self._raw.generation(slot) + 1) & 0xFFFF_FFFF
+        self._halves[(base + GENERATION_OFFSET) >> 2] = generation  # first: it voids the views that readers hold
+        for word in (_RAW_HEAD, _MEMORY_HEAD, _MINUTE_HEAD, _PENDING, _PEAK_SEEN):
+            self._words[(base + word) >> 3] = 0
+        _SLOT_IDENTITY.pack_into(
+            self._memory, base + _IDENTITY_OFFSET, generation, len(path), inode, now_monotonic_ns, path
+        )
+        self._halves[base >> 2] = self._identity_checksum(slot)
+        self._set_state(slot, _IN_USE)
+
+    def _reserve(self, slot: int) -> None:
+        """Give the slot's part of the file its disk blocks: a write into a hole of a full disk would be a SIGBUS."""
+        if self._fd is None:
+            return
+        try:
+            os.posix_fallocate(self._fd, self._offset(slot), self.geometry.slot_stride)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise
+            msg = f"state file {self.path}: no room for {self.geometry.slot_stride} bytes more: {error.strerror}"
+            raise RingsFull(msg) from error
+
+    def _set_free(self, slot: int) -> None:
+        _, length, _, _, encoded = self._identity(slot)
+        path = os.fsdecode(encoded[:length])
+        if self._slots.get(path) == slot:  # it may name the newcomer under the same path already
+            del self._slots[path]
+        self._set_state(slot, _FREE)
+        self._free.append(slot)
+
+    def _header_of(self, slot: int) -> bytes:
+        """Give the slot's header; read, not mapped, where possible: a look at 1,000 slots would make 4 MiB resident."""
+        begin = self._offset(slot)
+        if self._fd is not None:
+            return os.pread(self._fd, SLOT_HEADER.itemsize, begin)
+        return self._memory[begin : begin + SLOT_HEADER.itemsize]
+
+    def _found(self) -> Iterator[_Found]:
+        """Give every slot that was ever used, with its path if it is in use and its checksum is right."""
+        for slot in range(self.geometry.max_slots):
+            header = self._header_of(slot)
+            checksum, state, generation = struct.unpack_from("<III", header)
+            _, length, _, created_ns, path = _SLOT_IDENTITY.unpack_from(header, _IDENTITY_OFFSET)
+            if generation == 0 and state == _FREE:
+                continue
+            is_right = zlib.crc32(header[_IDENTITY_OFFSET : _IDENTITY_OFFSET + _SLOT_IDENTITY.size]) == checksum
+            is_good = state == _IN_USE and length <= _MAX_PATH_BYTES and is_right
+            yield _Found(slot, state != _FREE, os.fsdecode(path[:length]) if is_good else None, created_ns)
+
+    def _adopt(self) -> None:
+        """Take over what the file holds; free the slots that cannot be trusted."""
+        newest: dict[str, tuple[int, int]] = {}
+        found = list(self._found()) if self._fd is not None else []
+        for each in found:
+            if each.path is not None:
+                # Killed between giving a namesake its slot and freeing the old one: the younger counts.
+                newest[each.path] = max(newest.get(each.path, (-1, -1)), (each.created_monotonic_ns, each.slot))
+        self._slots = {path: slot for path, (_, slot) in newest.items()}
+        self._used = {each.slot for each in found}
+        kept = set(self._slots.values())
+        self.damaged_slots = sum(each.is_in_use and each.path is None for each in found)
+        for each in found:
+            if each.is_in_use and each.slot not in kept:
+                self._set_state(each.slot, _FREE)
+        free = [slot for slot in reversed(range(self.geometry.max_slots)) if slot not in kept]
+        # Slots used before come first, that is last in the list: their pages exist already.
+        free.sort(key=lambda slot: slot in self._used)
+        self._free = free

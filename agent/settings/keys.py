@@ -1,0 +1,208 @@
+"""The keys of the settings as data, read from the dataclasses: names, types, ranges, help."""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+from dataclasses import dataclass, fields, is_dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, get_args, get_type_hints
+
+from agent.settings import sections
+from agent.settings.sections import Between, Settings, Unset, camel
+
+PREFIX: Final = "PLIMSOLL_"
+SOCKET_PATH_MAX_BYTES: Final = 107
+"""``sun_path`` of unix(7) is 108 bytes with its NUL."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """What a field's annotation says of it."""
+
+    owner: type
+    section: str
+    name: str
+    kind: type
+    optional: bool
+    between: Between | None
+    unset: Unset | None
+
+    @property
+    def variable(self) -> str:
+        """Its name in the environment."""
+        return PREFIX + (f"{self.section}_" if self.section else "").upper() + self.name.upper()
+
+    def to_value(self, raw: object, *, is_text: bool) -> object:
+        """Turn what a source holds into the field's type, or raise ValueError (its text, if any, is the reason)."""
+        if self.unset and raw == "none" and self.unset.none_means:
+            return None
+        if issubclass(self.kind, StrEnum):
+            if raw not in list(self.kind):
+                raise ValueError
+            return self.kind(str(raw))
+        if self.kind is bool:
+            if is_text and isinstance(raw, str):
+                raw = {"true": True, "1": True, "false": False, "0": False}.get(raw.strip().lower(), raw)
+            if not isinstance(raw, bool):
+                raise ValueError
+            return raw
+        if self.kind in (int, float):
+            return self._to_number(raw, is_text=is_text)
+        if not isinstance(raw, str) or not raw or "\0" in raw:
+            raise ValueError
+        return self._to_path(raw) if self.kind is Path else self._to_text(raw)
+
+    def _to_number(self, raw: object, *, is_text: bool) -> int | float:
+        if is_text and isinstance(raw, str):
+            try:
+                raw = int(raw) if self.kind is int else float(raw)
+            except ValueError:
+                raise ValueError from None
+        if isinstance(raw, bool) or not isinstance(raw, (int, float)):
+            raise ValueError  # noqa: TRY004 - a wrong value of a setting, whatever its type
+        if not math.isfinite(raw) or (self.between and not self.between.low <= raw <= self.between.high):
+            raise ValueError
+        if self.kind is int:
+            if raw != int(raw):
+                raise ValueError
+            return int(raw)
+        return float(raw)
+
+    def _to_path(self, raw: str) -> Path:
+        if not raw.startswith("/"):
+            if self.name != "pods_file":  # a file that a person names may be relative to where they stand
+                raise ValueError("not absolute")
+            return Path(raw)
+        if self.name == "socket" and len(os.fsencode(raw)) > SOCKET_PATH_MAX_BYTES:
+            raise ValueError(f"longer than {SOCKET_PATH_MAX_BYTES} bytes")
+        return Path(raw)
+
+    def _to_text(self, raw: str) -> str:
+        if self.name == "root" and (not raw.startswith("/") or ".." in raw.split("/")):
+            raise ValueError
+        if any(character.isspace() for character in raw):
+            raise ValueError
+        return raw
+
+    def allowed(self) -> str:
+        """Say in words what may stand here."""
+        if issubclass(self.kind, StrEnum):
+            return ", ".join(self.kind)
+        if self.kind is bool:
+            return "true, false"
+        if self.between:
+            noun = "a whole number" if self.kind is int else "a number"
+            return f"{noun} from {shown(self.between.low)} to {shown(self.between.high)}"
+        noun = (
+            "a path" if self.name == "pods_file" else "an absolute path" if self.kind is Path else "text without spaces"
+        )
+        if self.name == "root":
+            noun = "an absolute path inside the tree, without .."
+        if self.unset:
+            noun += ", auto" + (f", none ({self.unset.none_means})" if self.unset.none_means else "")
+        return noun
+
+
+@functools.cache
+def keys() -> dict[str, Key]:
+    """Give every setting by its key in the file; read from the dataclasses once."""
+    specs: dict[str, Key] = {}
+    for section_name, kind in get_type_hints(Settings, include_extras=True).items():
+        if is_dataclass(kind) and isinstance(kind, type):
+            for name, annotation in get_type_hints(kind, include_extras=True).items():
+                specs[f"{camel(section_name)}.{camel(name)}"] = _key_of(kind, section_name, name, annotation)
+        else:
+            specs[camel(section_name)] = _key_of(Settings, "", section_name, kind)
+    return specs
+
+
+def _key_of(owner: type, section: str, name: str, annotation: object) -> Key:
+    marks: tuple[object, ...] = getattr(annotation, "__metadata__", ())
+    bare = getattr(annotation, "__origin__", annotation) if marks else annotation
+    kinds = [kind for kind in get_args(bare) if kind is not type(None)]
+    kind = kinds[0] if kinds else bare
+    if not isinstance(kind, type):
+        raise TypeError(f"{owner.__name__}.{name}: a setting of type {annotation!r} is not understood")
+    return Key(
+        owner=owner,
+        section=section,
+        name=name,
+        kind=kind,
+        optional=bool(kinds),
+        between=next((mark for mark in marks if isinstance(mark, Between)), None),
+        unset=next((mark for mark in marks if isinstance(mark, Unset)), None),
+    )
+
+
+def _default_of(spec: Key) -> object:
+    return next(field_.default for field_ in fields(spec.owner) if field_.name == spec.name)
+
+
+def shown(value: object) -> str:
+    """Write a value as the file would hold it, on one line and not endless."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and math.isfinite(value) and value == int(value):
+        return str(int(value))
+    if value is None:
+        return "nothing"
+    text = str(value) if isinstance(value, (StrEnum, Path, int, float)) else repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingDoc:
+    """One setting as help shows it."""
+
+    key: str
+    variable: str
+    default: str
+    allowed: str
+    text: str
+
+
+def describe_settings() -> tuple[SettingDoc, ...]:
+    """List every setting with its names, default, allowed values and reason, in the order of the file."""
+    texts = _field_docstrings()
+    return tuple(
+        SettingDoc(
+            key=key,
+            variable=spec.variable,
+            default=spec.unset.default if spec.unset else shown(_default_of(spec)),
+            allowed=spec.allowed(),
+            text=texts[spec.owner.__name__, spec.name],
+        )
+        for key, spec in keys().items()
+    )
+
+
+def settings_help() -> str:
+    """Write ``describe_settings`` as text for a terminal, two lines and a reason for each setting."""
+    return "\n".join(
+        f"{doc.key}  ({doc.variable})\n    default {doc.default}; allowed: {doc.allowed}\n    {doc.text}"
+        for doc in describe_settings()
+    )
+
+
+def _field_docstrings() -> dict[tuple[str, str], str]:
+    """Read the docstring under each field from the source of ``sections``; Python keeps none at run time."""
+    import ast  # for help texts only
+    import inspect
+
+    texts: dict[tuple[str, str], str] = {}
+    for statement in ast.parse(inspect.getsource(sections)).body:
+        if not isinstance(statement, ast.ClassDef):
+            continue
+        for member, following in zip(statement.body, statement.body[1:], strict=False):
+            if (
+                isinstance(member, ast.AnnAssign)
+                and isinstance(member.target, ast.Name)
+                and isinstance(following, ast.Expr)
+                and isinstance(following.value, ast.Constant)
+                and isinstance(following.value.value, str)
+            ):
+                texts[statement.name, member.target.id] = " ".join(following.value.value.split())
+    return texts

@@ -1,0 +1,211 @@
+"""What can be set: frozen dataclasses; the docstring under each field is its documentation, with unit and reason."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+
+def camel(snake: str) -> str:
+    """Give a field's name as the file spells it."""
+    head, *rest = snake.split("_")
+    return head + "".join(word.capitalize() for word in rest)
+
+
+class SamplerChoice(StrEnum):
+    """Which sampler reads the counters."""
+
+    AUTO = "auto"
+    NATIVE = "native"
+    REFERENCE = "reference"
+
+
+class ScopeChoice(StrEnum):
+    """Which cgroups are watched."""
+
+    AUTO = "auto"
+    KUBERNETES = "kubernetes"
+    MACHINE = "machine"
+
+
+class LogLevel(StrEnum):
+    """From which level on a log line is written."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class LogFormat(StrEnum):
+    """How a log line is written."""
+
+    AUTO = "auto"
+    JSON = "json"
+    TEXT = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """The range of a number, both ends allowed."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Unset:
+    """What a path is when nothing sets it, in words, and whether ``none`` switches it off."""
+
+    default: str
+    none_means: str | None = None
+
+
+def default_state_directory(environment: Mapping[str, str], *, uid: int) -> Path:
+    """Give where the rings live unless told: /var/lib for root, the XDG state directory for others."""
+    if uid == 0:
+        return Path("/var/lib/plimsoll")
+    return Path(environment.get("XDG_STATE_HOME") or Path(environment.get("HOME") or "/", ".local/state"), "plimsoll")
+
+
+def default_socket(environment: Mapping[str, str], *, uid: int) -> Path:
+    """Give where the control socket is unless told; without a runtime directory it stands beside the rings."""
+    if uid == 0:
+        return Path("/run/plimsoll/agent.sock")
+    runtime = environment.get("XDG_RUNTIME_DIR")
+    return (Path(runtime, "plimsoll") if runtime else default_state_directory(environment, uid=uid)) / "agent.sock"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingSettings:
+    """How often which files are read."""
+
+    interval_seconds: Annotated[float, Between(0.1, 60)] = 1.0
+    """Seconds between two sweeps over all containers; 1 s shows bursts that 15 s scrapes hide."""
+    slow_interval_seconds: Annotated[float, Between(1, 600)] = 10.0
+    """Seconds between two reads of memory.stat and the other dear files; the memory window lives in these rows."""
+    fast_lane_hz: Annotated[float, Between(0, 20)] = 8.0
+    """Reads a second of a few pressure totals, so that contention starts a sweep early; 0 = off."""
+    relist_seconds: Annotated[float, Between(1, 3600)] = 30.0
+    """Seconds between two full listings of the cgroup tree, for what inotify missed."""
+    retry_absent_seconds: Annotated[float, Between(1, 3600)] = 60.0
+    """Seconds until a file that was absent is tried again; a controller may be switched on later."""
+    sweep_budget_seconds: Annotated[float, Between(0.001, 10)] = 0.05
+    """Seconds a sweep may take; when it overruns, the rate is halved. 5 % of a core at 1 Hz."""
+    max_containers: Annotated[int, Between(1, 20_000)] = 1000
+    """Cgroups watched at most; the rings' file is sized for it. Kubernetes asks for 110 pods a node."""
+    open_files_reserve: Annotated[int, Between(16, 65_536)] = 256
+    """File descriptors kept free for everything but the sampler: scrapes, sockets, logs."""
+    sampler: SamplerChoice = SamplerChoice.AUTO
+    """auto takes the C sampler and falls back to plain Python; native insists; reference is plain Python."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowSettings:
+    """Over which time figures are taken, and when a window is believed."""
+
+    cpu_window_seconds: Annotated[float, Between(10, 3600)] = 600.0
+    """Seconds of CPU readings behind a figure."""
+    memory_window_seconds: Annotated[float, Between(60, 86_400)] = 1800.0
+    """Seconds of memory readings behind a figure."""
+    rate_window_seconds: Annotated[float, Between(1, 3600)] = 60.0
+    """Seconds over which one CPU rate is taken; it slides by the tick, so a window holds hundreds of rates."""
+    percentile: Annotated[float, Between(0.01, 1)] = 0.75
+    """The sustained demand, 0..1: 0.75 is P75."""
+    max_gap_ratio: Annotated[float, Between(0, 1)] = 0.2
+    """Share of a window that may be gap, 0..1; beyond it there is no figure."""
+    tolerance_ratio: Annotated[float, Between(0, 1)] = 0.05
+    """Excess over the node's CPUs put down to timestamp jitter, 0..1; beyond it a rate is implausible."""
+    max_step_seconds: Annotated[float, Between(0.2, 600)] = 5.0
+    """Seconds between two readings beyond which there is a gap and no rate; at least 2 x the interval."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CgroupSettings:
+    """Where the cgroup tree is and which part of it counts."""
+
+    mount: Annotated[Path | None, Unset("the cgroup v2 mount of this machine")] = None
+    """Mount point of cgroup v2, for instance /host/sys/fs/cgroup in a pod."""
+    root: str = "/"
+    """The kubelet's --cgroup-root, as a path inside the tree."""
+    scope: ScopeChoice = ScopeChoice.AUTO
+    """kubernetes watches pods, machine services and sessions, auto pods where there are any."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateSettings:
+    """What survives a restart."""
+
+    directory: Annotated[
+        Path | None,
+        Unset("/var/lib/plimsoll for root, else $XDG_STATE_HOME/plimsoll", none_means="rings in memory only"),
+    ] = field(default_factory=lambda: default_state_directory(os.environ, uid=os.geteuid()))
+    """Directory of the rings' file; a restarted agent goes on with the same windows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingSettings:
+    """Where the agent answers."""
+
+    address: str = "127.0.0.1"
+    """IPv4 or IPv6 address for /metrics, /healthz and /readyz; 0.0.0.0 or :: is every interface."""
+    port: Annotated[int, Between(0, 65_535)] = 9473
+    """TCP port of the same; 0 = any free one, told in the log."""
+    socket: Annotated[
+        Path | None,
+        Unset("/run/plimsoll/agent.sock for root, else $XDG_RUNTIME_DIR/plimsoll/agent.sock", none_means="no socket"),
+    ] = field(default_factory=lambda: default_socket(os.environ, uid=os.geteuid()))
+    """Unix socket that `plimsoll top` and the other verbs ask."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsSettings:
+    """What /metrics says."""
+
+    per_container: bool = False
+    """Series for each container too (up to 10 each); dear for Prometheus on large clusters, so off."""
+    max_series: Annotated[int, Between(0, 1_000_000)] = 20_000
+    """Per-container series on a page at most; what is left out is counted in plimsoll_series_dropped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggingSettings:
+    """What is logged and how."""
+
+    level: LogLevel = LogLevel.INFO
+    """Lowest level written."""
+    format: LogFormat = LogFormat.AUTO
+    """auto writes text to a terminal and JSON elsewhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All settings of the agent; each part is handed its own section and no more."""
+
+    sampling: SamplingSettings = field(default_factory=SamplingSettings)
+    windows: WindowSettings = field(default_factory=WindowSettings)
+    cgroup: CgroupSettings = field(default_factory=CgroupSettings)
+    state: StateSettings = field(default_factory=StateSettings)
+    serving: ServingSettings = field(default_factory=ServingSettings)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    logging: LoggingSettings = field(default_factory=LoggingSettings)
+    evaluate_interval_seconds: Annotated[float, Between(1, 3600)] = 60.0
+    """Seconds between two evaluations of all windows, for metrics and minute rows."""
+    pods_file: Annotated[Path | None, Unset("no names of pods, only what cgroups tell")] = None
+    """A PodList as JSON or YAML (kubectl get pods -o json): gives names, requests and limits."""
+    node_name: Annotated[str | None, Unset("the host name")] = None
+    """The node's name in Kubernetes."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Give all values under their keys in the file, as plain JSON values; for the log line at the start."""
+        return {camel(one.name): _plain(getattr(self, one.name)) for one in fields(self)}
+
+
+def _plain(value: object) -> object:
+    if is_dataclass(value):
+        return {camel(one.name): _plain(getattr(value, one.name)) for one in fields(value)}
+    return str(value) if isinstance(value, (Path, StrEnum)) else value

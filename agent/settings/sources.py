@@ -1,0 +1,214 @@
+"""Where settings come from: a YAML file, the environment, the command line; checked together, all faults at once."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from agent.settings.keys import PREFIX, keys, shown
+from agent.settings.sections import Settings, default_socket, default_state_directory
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    Section = TypeVar("Section", bound=DataclassInstance)
+
+FILE_VARIABLE: Final = "PLIMSOLL_SETTINGS_FILE"
+"""Names the settings file when the command line does not."""
+FILE_MAX_BYTES: Final = 1 << 20
+"""A settings file is a page; a larger one is another file."""
+
+# What Kubernetes puts into every pod's environment for each Service of the namespace: a Service named plimsoll-webhook
+# gives PLIMSOLL_WEBHOOK_PORT_443_TCP_ADDR. Such names are not a mistyped setting.
+_SERVICE_LINK: Final = re.compile(
+    r"_SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)$|_PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?$"
+)
+
+
+class SettingsError(Exception):
+    """The settings do not hold. ``errors`` has one line for each fault: where, key, value and what is allowed."""
+
+    def __init__(self, errors: tuple[str, ...]) -> None:
+        super().__init__("\n".join(errors))
+        self.errors = errors
+
+
+def load_settings(
+    path: Path | None,
+    *,
+    environment: Mapping[str, str],
+    overrides: Mapping[str, object] | None = None,
+) -> Settings:
+    """Read all sources and give the settings in force.
+
+    Args:
+        path: The YAML file; None = the one that ``PLIMSOLL_SETTINGS_FILE`` names, else none.
+        environment: ``os.environ``, or what stands for it.
+        overrides: From the command line: file keys (``sampling.intervalSeconds``) to values, text or typed.
+
+    Returns:
+        Settings in which every value lies in its range; paths left alone have their defaults for this user.
+
+    Raises:
+        SettingsError: With every fault found in any source.
+    """
+    errors: list[str] = []
+    uid = os.geteuid()
+    chosen: dict[str, tuple[str, object]] = {
+        "state.directory": ("default", default_state_directory(environment, uid=uid)),
+        "serving.socket": ("default", default_socket(environment, uid=uid)),
+    }
+    defaults = dict(chosen)
+    if path is None and environment.get(FILE_VARIABLE):
+        path = Path(environment[FILE_VARIABLE])
+    for source, shown_key, key, raw, is_text in _raw_values(path, environment, overrides or {}, errors):
+        spec = keys()[key]
+        if spec.unset and (raw is None or raw in ("", "auto")):
+            chosen.pop(key, None)
+            if key in defaults:
+                chosen[key] = defaults[key]
+            continue
+        try:
+            chosen[key] = (f"{source}: {shown_key}", spec.to_value(raw, is_text=is_text))
+        except ValueError as error:
+            why = f" ({error})" if str(error) else ""
+            errors.append(f"{source}: {shown_key}: {shown(raw)} is not allowed{why}; allowed: {spec.allowed()}")
+    settings = _assembled(chosen)
+    errors.extend(_contradictions(settings, chosen))
+    if errors:
+        raise SettingsError(tuple(errors))
+    return settings
+
+
+def _unknown(source: str, shown: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(shown, known, n=1, cutoff=0.6)
+    if not near:  # a wrong section is found by its last word
+        near = [name for name in known if name.rpartition(".")[2] == shown.rpartition(".")[2]][:1]
+    return f"{source}: {shown}: unknown key; " + (
+        f"did you mean {near[0]}?" if near else f"allowed: {', '.join(known)}"
+    )
+
+
+def _raw_values(
+    path: Path | None, environment: Mapping[str, str], overrides: Mapping[str, object], errors: list[str]
+) -> Iterator[tuple[str, str, str, object, bool]]:
+    """Give (source, key as written there, key in the file, value, is text), later ones winning; faults go to errors."""
+    if path is not None:
+        for key, value in _read_file(path, errors):
+            yield str(path), key, key, value, False
+    by_variable = {spec.variable: key for key, spec in keys().items()}
+    for name in sorted(name for name in environment if name.startswith(PREFIX) and name != FILE_VARIABLE):
+        if name in by_variable and not (name.endswith("_PORT") and environment[name].startswith("tcp://")):
+            yield "environment", name, by_variable[name], environment[name], True
+        elif not _SERVICE_LINK.search(name):
+            errors.append(_unknown("environment", name, list(by_variable)))
+    for key, value in overrides.items():
+        if key in keys():
+            yield "command line", key, key, value, True
+        else:
+            errors.append(_unknown("command line", key, list(keys())))
+
+
+def _read_file(path: Path, errors: list[str]) -> Iterator[tuple[str, object]]:
+    """Give (dotted key, value) of a YAML file; all that is wrong with its shape goes to errors."""
+    import yaml  # 3 MB that an agent without a settings file need not load
+
+    try:
+        with path.open("rb") as stream:
+            text = stream.read(FILE_MAX_BYTES + 1)
+        if len(text) > FILE_MAX_BYTES:
+            errors.append(f"{path}: more than {FILE_MAX_BYTES} bytes; a settings file is a YAML mapping")
+            return
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        content: object = yaml.safe_load(text)
+    except OSError as error:
+        errors.append(f"{path}: cannot be read: {error.strerror}")
+        return
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f":{mark.line + 1}" if mark else ""
+        errors.append(f"{path}{where}: not YAML: {getattr(error, 'problem', None) or str(error).splitlines()[0]}")
+        return
+    if content is None:
+        return
+    if not isinstance(content, dict):
+        errors.append(f"{path}: holds {shown(content)}; a settings file is a YAML mapping")
+        return
+    errors.extend(_repeated_keys(path, root, ""))
+    sections = list(dict.fromkeys(key.split(".")[0] for key in keys() if "." in key))
+    for name, value in content.items():
+        if name not in sections:
+            if name in keys():
+                yield name, value
+            else:
+                errors.append(_unknown(str(path), str(name), sections + [k for k in keys() if "." not in k]))
+            continue
+        known = [key for key in keys() if key.startswith(f"{name}.")]
+        if value is None:
+            continue
+        if not isinstance(value, dict):
+            names = ", ".join(key.rpartition(".")[2] for key in known)
+            errors.append(f"{path}: {name}: {shown(value)} is not allowed; allowed: a mapping with the keys {names}")
+            continue
+        for key, inner in value.items():
+            if f"{name}.{key}" in known:
+                yield f"{name}.{key}", inner
+            else:
+                errors.append(_unknown(str(path), f"{name}.{key}", known))
+
+
+def _repeated_keys(path: Path, node: object, prefix: str) -> Iterator[str]:
+    """Find keys given twice, of which YAML would silently keep the last."""
+    import yaml  # as above
+
+    if not isinstance(node, yaml.MappingNode):
+        return
+    seen: set[str] = set()
+    for key, value in node.value:
+        name = f"{prefix}{key.value}"
+        if name in seen:
+            yield f"{path}:{key.start_mark.line + 1}: {name}: given twice; allowed: once"
+        seen.add(name)
+        if not prefix:
+            yield from _repeated_keys(path, value, f"{name}.")
+
+
+def _assembled(chosen: Mapping[str, tuple[str, object]]) -> Settings:
+    sections: dict[str, dict[str, object]] = {}
+    for key, (_, value) in chosen.items():
+        spec = keys()[key]
+        sections.setdefault(spec.section, {})[spec.name] = value
+    settings = Settings()
+    whole = sections.pop("", {})
+    for section, values in sections.items():
+        whole[section] = _replaced(getattr(settings, section), values)
+    return _replaced(settings, whole)
+
+
+def _replaced(section: Section, values: Mapping[str, object]) -> Section:
+    return replace(section, **values)
+
+
+def _contradictions(settings: Settings, chosen: Mapping[str, tuple[str, object]]) -> Iterator[str]:
+    """Give one line for each pair of settings that cannot both hold."""
+    sampling, windows = settings.sampling, settings.windows
+    interval, slow, rate = sampling.interval_seconds, sampling.slow_interval_seconds, windows.rate_window_seconds
+    rules = (
+        ("sampling.slowIntervalSeconds", slow, "sampling.intervalSeconds", interval),
+        # a sweep that overruns halves the rate: two steps must still be a rate and not a gap
+        ("windows.maxStepSeconds", windows.max_step_seconds, "2 x sampling.intervalSeconds", 2 * interval),
+        ("windows.rateWindowSeconds", rate, "2 x sampling.intervalSeconds", 2 * interval),
+        ("windows.cpuWindowSeconds", windows.cpu_window_seconds, "windows.rateWindowSeconds", rate),
+        ("windows.memoryWindowSeconds", windows.memory_window_seconds, "2 x sampling.slowIntervalSeconds", 2 * slow),
+        ("sampling.intervalSeconds", interval, "sampling.sweepBudgetSeconds", sampling.sweep_budget_seconds),
+    )
+    for key, value, floor_name, floor in rules:
+        if value < floor:
+            source = chosen.get(key, ("", None))[0] or chosen.get(floor_name.rpartition(" ")[2], ("", None))[0]
+            where = source.split(": ", 1)[0]  # the file, "environment" or "command line"
+            yield f"{where}: {key}: {shown(value)} is not allowed; allowed: at least {floor_name} ({shown(floor)})"

@@ -1,0 +1,55 @@
+"""Tells cffi how to build agent.sensing._sampler from native/sampler.h and sampler.c; setup.py calls it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from pathlib import Path
+
+from cffi import FFI
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = ["native/sampler.c"]
+DEPENDS = sorted(f"native/{path.name}" for path in (ROOT / "native").glob("*.h"))
+"""Paths are relative to the root, from which setup.py runs: setuptools refuses absolute ones in an sdist."""
+
+
+def to_cdef(header: str) -> str:
+    """Give the part of the header that cffi reads.
+
+    Args:
+        header: The text of sampler.h.
+
+    Returns:
+        What stands between the two cffi marks; the values of macros are left to the compiler.
+
+    Raises:
+        ValueError: A mark is missing.
+    """
+    marked = re.search(r"/\* cffi:begin \*/(.*)/\* cffi:end \*/", header, re.DOTALL)
+    if marked is None:
+        msg = "native/sampler.h: the marks /* cffi:begin */ and /* cffi:end */ are missing"
+        raise ValueError(msg)
+    return re.sub(r"^(#define \w+) .*$", r"\1 ...", marked.group(1), flags=re.MULTILINE)
+
+
+def make_builder() -> FFI:
+    """Give the builder of the extension; PLIMSOLL_CFLAGS adds compiler flags."""
+    ffi = FFI()
+    ffi.cdef(to_cdef((ROOT / "native" / "sampler.h").read_text(encoding="utf-8")))
+    ffi.set_source(
+        "agent.sensing._sampler",
+        '#include "sampler.h"',
+        sources=SOURCES,
+        depends=DEPENDS,
+        include_dirs=["native"],
+        # No -Werror here: a warning of a compiler we have not met must not keep anyone from installing.
+        extra_compile_args=["-O2", "-std=c11", "-Wall", "-Wextra", *shlex.split(os.environ.get("PLIMSOLL_CFLAGS", ""))],
+        # Without a compiler the install goes on: agent/sensing/reference.py samples too, slower. setup.py says so.
+        optional=True,
+    )
+    return ffi
+
+
+ffibuilder = make_builder()

@@ -1,0 +1,83 @@
+"""What the whole agent costs: CPU, resident memory and lateness at N containers, 1 Hz and a scrape each 15 s."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+from agent.node.control import request
+from agent.node.snapshot import from_json
+from tests.bench.tree import make_containers
+from tests.kernel.cgroups import CgroupTree
+
+SECONDS = 180.0
+SCRAPE_SECONDS = 15.0
+START_SECONDS = 30.0
+MIB = 1024 * 1024
+
+
+def cpu_seconds(pid: int) -> float:
+    """Give user and system time of a process so far, all threads."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_mib(pid: int) -> dict[str, float]:
+    """Give resident memory of a process: all pages, and of them anonymous ones; MiB."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    kib = {key: int(rest.split()[0]) for key, _, rest in (line.partition(":") for line in lines) if "kB" in rest}
+    return {"all": kib["VmRSS"] / 1024, "anon": kib["RssAnon"] / 1024}
+
+
+def measure(count: int, *, seconds: float = SECONDS) -> dict[str, float]:
+    """Run ``plimsoll agent`` on a tree of this many containers; keys as in build/bench.json."""
+    with CgroupTree() as tree, tempfile.TemporaryDirectory() as scratch:
+        make_containers(tree, count)
+        socket_path = Path(scratch) / "agent.sock"
+        process = subprocess.Popen(
+            [
+                sys.executable, "-m", "agent", "agent", "--cgroup-root", f"/{tree.name}", "--state-dir", scratch,
+                "--socket", str(socket_path), "--port", "0", "--set", "logging.level=warning",
+            ]
+        )  # fmt: skip
+        try:
+            return _watch(process, socket_path, count, seconds)
+        finally:
+            process.terminate()
+            process.wait(10)
+
+
+def _watch(process: subprocess.Popen[bytes], socket_path: Path, count: int, seconds: float) -> dict[str, float]:
+    deadline = time.monotonic() + START_SECONDS
+    while not socket_path.exists():
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError(f"the agent did not start: exit code {process.poll()}")
+        time.sleep(0.05)
+    url = str(request(socket_path, "ping", {})["metrics"])
+    time.sleep(2.0)  # start-up is over: what is measured from here on is the steady state
+    began, before = time.monotonic(), cpu_seconds(process.pid)
+    scrapes = 0
+    while (elapsed := time.monotonic() - began) < seconds:
+        if elapsed >= scrapes * SCRAPE_SECONDS:
+            with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310 - our own loopback address
+                answer.read()
+            scrapes += 1
+        time.sleep(0.2)
+    used, spent = cpu_seconds(process.pid) - before, time.monotonic() - began
+    memory = resident_mib(process.pid)
+    snapshot = from_json(request(socket_path, "snapshot", {}, timeout_seconds=30))
+    lateness_seconds = snapshot.sampler.lateness_p99_seconds
+    if len(snapshot.units) != count or lateness_seconds is None:
+        raise RuntimeError(f"the agent watched {len(snapshot.units)} containers, not {count}")
+    return {
+        f"agent_cpu_percent_of_core_{count}": round(100 * used / spent, 3),
+        f"agent_rss_mib_{count}": round(memory["all"], 1),
+        f"agent_rss_anon_mib_{count}": round(memory["anon"], 1),
+        f"sweep_lateness_p99_ms_{count}": round(1e3 * lateness_seconds, 3),
+        f"agent_scrapes_{count}": float(scrapes),
+    }

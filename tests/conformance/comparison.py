@@ -1,0 +1,56 @@
+"""Compares what a case expects with what came out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+class ToleranceError(ValueError):
+    """A tolerance that is neither a number nor an object of ``abs`` and ``rel``."""
+
+
+class Tolerance:
+    """How far a number may be off: by the larger of an absolute and a relative amount; 0 = exact."""
+
+    def __init__(self, absolute: float = 0.0, relative: float = 0.0) -> None:
+        self.absolute = absolute
+        self.relative = relative
+
+    @classmethod
+    def of(cls, value: Any) -> Tolerance:
+        if _is_number(value) and value >= 0:
+            return cls(absolute=float(value))
+        if isinstance(value, Mapping) and set(value) <= {"abs", "rel"} and all(map(_is_number, value.values())):
+            return cls(absolute=float(value.get("abs", 0.0)), relative=float(value.get("rel", 0.0)))
+        raise ToleranceError(f"tolerance {value!r} is not allowed (0, a number, or an object of abs and rel)")
+
+    def accepts(self, expected: float, got: float) -> bool:
+        if expected == got:
+            return True
+        allowed = max(self.absolute, self.relative * abs(expected))
+        return allowed > 0 and abs(got - expected) <= allowed
+
+
+def is_as_expected(expected: Any, got: Any, tolerance: Tolerance) -> bool:
+    """Say whether all that ``expected`` lists is so in ``got``; what it does not list is not compared."""
+    if isinstance(expected, Mapping):
+        # An object that lists nothing asks for nothing, not even for an object.
+        if not expected and got is None:
+            return True
+        return isinstance(got, Mapping) and all(
+            key in got and is_as_expected(value, got[key], tolerance) for key, value in expected.items()
+        )
+    if isinstance(expected, list):
+        return (
+            isinstance(got, list | tuple)
+            and len(got) == len(expected)
+            and all(is_as_expected(one, other, tolerance) for one, other in zip(expected, got, strict=True))
+        )
+    if _is_number(expected):
+        return _is_number(got) and tolerance.accepts(expected, got)
+    return type(expected) is type(got) and bool(expected == got)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,78 @@
+"""A real out-of-memory kill in a container, as the agent's eye on memory.events sees it."""
+
+from __future__ import annotations
+
+import select
+import subprocess
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from agent.core.model import QosClass
+from agent.sensing.events import MemoryEvents, OomKill, WatchResult
+from agent.sensing.layout import Driver, Runtime, container_cgroup_path, kubepods_root_path, pod_cgroup_path
+from tests.guest.kubelet_tree import MOUNT, make, remove
+from tests.guest.waiting import DEADLINE_SECONDS
+
+pytestmark = pytest.mark.guest
+
+POD_UID = "44444444-dddd-4000-8000-000000000004"
+POD = pod_cgroup_path(driver=Driver.SYSTEMD, qos=QosClass.BURSTABLE, pod_uid=POD_UID)
+CONTAINER = container_cgroup_path(
+    driver=Driver.SYSTEMD,
+    runtime=Runtime.CONTAINERD,
+    qos=QosClass.BURSTABLE,
+    pod_uid=POD_UID,
+    container_id="4a" * 32,
+)
+PROMISED_SECONDS = 1.0
+"""The project's promise: a kill is seen within a second."""
+
+
+@pytest.fixture
+def container() -> Iterator[str]:
+    """A container with 32 MiB."""
+    make(CONTAINER)
+    (MOUNT / CONTAINER.lstrip("/") / "memory.max").write_text(str(32 << 20), encoding="ascii")
+    yield CONTAINER
+    remove(kubepods_root_path(driver=Driver.SYSTEMD))
+
+
+def take_too_much(container: str) -> subprocess.Popen[bytes]:
+    """Start a program in the container that wants 64 MiB at once."""
+    procs = MOUNT / container.lstrip("/") / "cgroup.procs"
+    script = f"echo $$ >{procs} && exec dd if=/dev/zero of=/dev/null bs=64M count=1"
+    return subprocess.Popen(["sh", "-c", script], stderr=subprocess.DEVNULL)
+
+
+def kernel_count(container: str) -> int:
+    """Read the kernel's own count of kills in the container."""
+    text = (MOUNT / container.lstrip("/") / "memory.events").read_text(encoding="ascii")
+    return int(dict(line.split() for line in text.splitlines())["oom_kill"])
+
+
+def test_kill_is_seen_within_a_second_of_the_kernels_own_count(container: str) -> None:
+    events = MemoryEvents(MOUNT)
+    try:
+        assert events.add(POD) is WatchResult.WATCHED
+        assert events.add(container) is WatchResult.WATCHED
+        counted_ns: int | None = None
+        seen: list[OomKill] = []
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        with take_too_much(container) as hog:
+            while not (seen and counted_ns):
+                assert time.monotonic() < deadline, f"counted {counted_ns}, seen {seen}, exit code {hog.poll()}"
+                # The kernel's timeline, looked at every few milliseconds beside the eye under test.
+                if counted_ns is None and kernel_count(container) > 0:
+                    counted_ns = time.monotonic_ns()
+                if select.select([events.fileno()], [], [], 0.005)[0]:
+                    seen += events.drain()
+    finally:
+        events.close()
+
+    assert hog.returncode == -9
+    assert [(kill.path, kill.kills) for kill in seen] == [(container, 1)]
+    delay_seconds = (seen[0].monotonic_ns - counted_ns) / 1e9
+    print(f"seen {delay_seconds * 1000:.1f} ms after the kernel's own count")
+    assert delay_seconds < PROMISED_SECONDS

@@ -1,0 +1,51 @@
+"""A group slowed down by its own cpu.max, told apart from one that waits because the CPUs are taken."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.guest.full_tree import FullTree
+from tests.guest.watching import watching
+
+pytestmark = pytest.mark.guest
+
+SECONDS = 5.0
+
+
+def test_group_held_by_its_own_cpu_max_is_throttled_and_does_not_wait(tree: FullTree) -> None:
+    tree.make("c")
+    tree.write("c", "cpu.max", "20000 100000")  # 20 of each 100 ms: 200 millicores
+    tree.spawn("c", "busy")
+
+    with watching(tree, "c") as watched:
+        window = watched.cpu(seconds=SECONDS)
+        rows = watched.rings.raw(watched.slot).joined()
+
+    waited_usec = int(rows[-1]["cpu_some_usec"] - rows[0]["cpu_some_usec"])
+    stalled_ratio = waited_usec * 1000 / int(rows[-1]["monotonic_ns"] - rows[0]["monotonic_ns"])
+    print(stalled_ratio, window)
+    assert stalled_ratio > 0.6  # so there was something to take out
+    assert window.throttled_ratio is not None
+    assert window.waiting_ratio is not None
+    assert window.usage_peak_millicores is not None
+    # One loop that may run 20 % of the time is held for 80 %; the waiting that PSI sees meanwhile is just that.
+    assert window.throttled_ratio > 0.6
+    assert window.waiting_ratio < 0.2
+    assert window.throttled_periods_ratio is not None
+    assert window.throttled_periods_ratio > 0.8
+    assert 100 < window.usage_peak_millicores < 400
+
+
+def test_group_that_contends_for_the_cpus_waits_and_is_not_throttled(tree: FullTree) -> None:
+    for _ in range(4):  # two loops for each of the guest's two CPUs: one always waits
+        tree.spawn("c", "busy")
+
+    with watching(tree, "c") as watched:
+        window = watched.cpu(seconds=SECONDS)
+
+    print(window)
+    assert window.waiting_ratio is not None
+    assert window.usage_peak_millicores is not None
+    assert window.throttled_ratio == 0
+    assert window.waiting_ratio > 0.7
+    assert window.usage_peak_millicores > 1000

@@ -1,0 +1,24 @@
+"""Waiting inside the guest: for a condition, never for a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+DEADLINE_SECONDS: Final = 60.0
+"""For conditions that come within a second on real hardware; emulation on a busy machine is slow."""
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    """Wait until a condition holds.
+
+    Raises:
+        TimeoutError: It did not within ``DEADLINE_SECONDS``.
+    """
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            msg = f"not within {DEADLINE_SECONDS:.0f} s: {what}"
+            raise TimeoutError(msg)
+        time.sleep(0.02)

@@ -1,0 +1,43 @@
+"""Pods for tests, built the way real ones are: from Kubernetes JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from agent.core.pod import Pod
+from agent.kube.convert import pod_from_json
+
+Amounts = Mapping[str, str]
+
+
+def container(
+    name: str = "app", requests: Amounts | None = None, limits: Amounts | None = None, **fields: Any
+) -> dict[str, Any]:
+    """Give the JSON of a container; absent requests and limits are left out."""
+    resources = {key: dict(value) for key, value in (("requests", requests), ("limits", limits)) if value is not None}
+    return {"name": name, "resources": resources, **fields}
+
+
+def sidecar(name: str, requests: Amounts | None = None, limits: Amounts | None = None) -> dict[str, Any]:
+    """Give the JSON of an init container that goes on running."""
+    return container(name, requests, limits, restartPolicy="Always")
+
+
+def pod_json(
+    *containers: object, metadata: Mapping[str, Any] | None = None, status: Any = None, **spec: Any
+) -> dict[str, Any]:
+    """Give the JSON of a pod named ``web`` in ``shop`` with uid ``uid-web``."""
+    return {
+        "kind": "Pod",
+        "metadata": {"name": "web", "namespace": "shop", "uid": "uid-web", **(metadata or {})},
+        "spec": {"containers": list(containers), **spec},
+        "status": status or {},
+    }
+
+
+def make_pod(
+    *containers: Mapping[str, Any], metadata: Mapping[str, Any] | None = None, status: Any = None, **spec: Any
+) -> Pod:
+    """Give a pod named ``web`` in ``shop`` with uid ``uid-web``."""
+    return pod_from_json(pod_json(*containers, metadata=metadata, status=status, **spec))

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import pytest
+
+from agent.core.pod import Container, ContainerKind, Requirements, is_pod_level_resource
+from tests.pods import container, make_pod, sidecar
+
+HASH = "9d7115b42254d59b82440ebe8084927f"
+
+
+def test_requirements_in_units_are_rounded_up_and_absent_is_none() -> None:
+    stated = Requirements(requests={"cpu": 1, "memory": 1}, limits={})
+    assert (stated.cpu_request_millicores, stated.memory_request_bytes) == (1, 1)
+    assert (stated.cpu_limit_millicores, stated.memory_limit_bytes) == (None, None)
+
+
+def test_pod_finds_containers_of_any_kind_and_statuses_by_name() -> None:
+    pod = make_pod(
+        container("app"),
+        initContainers=[sidecar("proxy"), container("setup")],
+        ephemeralContainers=[{"name": "debug"}],
+        status={"containerStatuses": [{"name": "app"}], "initContainerStatuses": [{"name": "setup"}]},
+    )
+    assert [one.name for one in pod.sized_containers()] == ["proxy", "setup", "app"]
+    assert pod.container("debug") == Container(name="debug", kind=ContainerKind.EPHEMERAL)
+    assert pod.container("nobody") is None
+    assert pod.status_of("setup") is not None
+    assert pod.status_of("proxy") is None
+
+
+@pytest.mark.parametrize(
+    ("annotations", "is_static", "cgroup_uid"),
+    [
+        ({}, False, "uid-web"),
+        ({"kubernetes.io/config.source": "api", "kubernetes.io/config.hash": HASH}, False, "uid-web"),
+        ({"kubernetes.io/config.source": "file", "kubernetes.io/config.hash": HASH}, True, HASH),
+        ({"kubernetes.io/config.mirror": HASH, "kubernetes.io/config.hash": HASH}, True, HASH),
+        ({"kubernetes.io/config.source": "file"}, True, "uid-web"),
+    ],
+)
+def test_cgroup_uid_of_a_static_pod_is_its_hash(annotations: dict[str, str], is_static: bool, cgroup_uid: str) -> None:
+    pod = make_pod(container(), metadata={"annotations": annotations})
+    assert (pod.is_static, pod.cgroup_uid) == (is_static, cgroup_uid)
+
+
+@pytest.mark.parametrize(
+    ("priority", "priority_class", "annotations", "is_critical"),
+    [
+        (2_000_001_000, "system-node-critical", {}, True),
+        (2_000_000_000, "system-node-critical", {}, True),
+        (1_999_999_999, "system-node-critical", {}, False),
+        (None, "system-node-critical", {}, False),
+        (None, "system-node-critical", {"kubernetes.io/config.mirror": HASH}, True),
+        (2_000_000_000, "system-cluster-critical", {}, False),
+    ],
+)
+def test_is_node_critical_needs_the_class_and_a_critical_pod(
+    priority: int | None, priority_class: str, annotations: dict[str, str], is_critical: bool
+) -> None:
+    pod = make_pod(
+        container(), metadata={"annotations": annotations}, priority=priority, priorityClassName=priority_class
+    )
+    assert pod.is_node_critical is is_critical
+
+
+@pytest.mark.parametrize(
+    ("resources", "has_resources", "has_requests"),
+    [
+        (None, False, False),
+        ({}, False, False),
+        ({"requests": {"storage": "1Gi"}}, False, False),
+        ({"limits": {"cpu": "1"}}, True, False),
+        ({"requests": {"hugepages-2Mi": "2Mi"}}, True, True),
+    ],
+)
+def test_pod_level_resources_are_set_by_supported_names_only(
+    resources: object, has_resources: bool, has_requests: bool
+) -> None:
+    pod = make_pod(container(), resources=resources)
+    assert (pod.has_pod_level_resources, pod.has_pod_level_requests) == (has_resources, has_requests)
+
+
+def test_is_pod_level_resource_is_cpu_memory_and_huge_pages() -> None:
+    names = ["cpu", "memory", "hugepages-1Gi", "ephemeral-storage"]
+    assert [is_pod_level_resource(name) for name in names] == [True, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "infeasible"),
+    [
+        ([], False),
+        ([{"type": "Ready", "status": "True", "reason": "Infeasible"}], False),
+        ([{"type": "PodResizePending", "status": "True", "reason": "Deferred"}], False),
+        ([{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}], True),
+    ],
+)
+def test_is_resize_infeasible_reads_the_pending_condition(conditions: list[object], infeasible: bool) -> None:
+    assert make_pod(container(), status={"conditions": conditions}).is_resize_infeasible is infeasible

@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.core.model import QosClass
+from agent.core.pod import (
+    ContainerKind,
+    ContainerState,
+    ContainerStatus,
+    OwnerReference,
+    PodCondition,
+    Reported,
+    Requirements,
+)
+from agent.kube.convert import ConvertError, pod_from_json, pods_from_json
+from tests.pods import container, pod_json, sidecar
+
+FULL = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {
+        "name": "web-7f9",
+        "uid": "0b1c",
+        "labels": {"app": "web", "empty": None},
+        "annotations": {"note": "x"},
+        "deletionTimestamp": "2026-11-21T02:00:00Z",
+        "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-7f", "uid": "9a", "controller": True}
+        ],
+    },
+    "spec": {
+        "nodeName": "node-1",
+        "priority": 100,
+        "priorityClassName": "high",
+        "containers": [container("app", {"cpu": "250m", "memory": "64Mi"}, {"memory": "128Mi"})],
+        "initContainers": [container("setup"), sidecar("proxy", {"cpu": "0.1"})],
+        "ephemeralContainers": [{"name": "debug"}],
+        "resources": {"requests": {"cpu": 1}},
+        "overhead": {"cpu": 0.25},
+    },
+    "status": {
+        "phase": "Running",
+        "qosClass": "Burstable",
+        "conditions": [{"type": "PodResizePending", "status": "True", "reason": "Deferred"}, {"type": "Odd"}],
+        "containerStatuses": [
+            {
+                "name": "app",
+                "containerID": "containerd://abc",
+                "restartCount": 2,
+                "state": {"running": {"startedAt": "2026-11-21T01:00:00Z"}},
+                "allocatedResources": {"cpu": "250m"},
+                "resources": {"requests": {"cpu": "200m"}},
+            }
+        ],
+        "initContainerStatuses": [{"name": "proxy", "containerID": "bare", "state": {"waiting": {}}}],
+        "ephemeralContainerStatuses": [{"name": "debug", "containerID": "cri-o://def", "state": {"terminated": {}}}],
+        "allocatedResources": {},
+        "resources": {"limits": {"cpu": "2"}},
+    },
+}
+
+
+def test_pod_from_json_reads_all_that_sizing_needs() -> None:
+    pod = pod_from_json(FULL)
+    assert (pod.uid, pod.namespace, pod.name, pod.node_name) == ("0b1c", "default", "web-7f9", "node-1")
+    assert (pod.phase, pod.is_terminating, pod.recorded_qos) == ("Running", True, QosClass.BURSTABLE)
+    assert (pod.labels, pod.annotations) == ({"app": "web", "empty": ""}, {"note": "x"})
+    assert (pod.priority, pod.priority_class) == (100, "high")
+    assert pod.owners == (OwnerReference(kind="ReplicaSet", name="web-7f", uid="9a", is_controller=True),)
+    assert pod.resources == Requirements(requests={"cpu": 10**9})
+    assert pod.overhead == {"cpu": 25 * 10**7}
+    assert pod.allocated == {}
+    assert pod.actual == Reported(limits={"cpu": 2 * 10**9})
+    assert pod.conditions == (
+        PodCondition(type="PodResizePending", status="True", reason="Deferred"),
+        PodCondition(type="Odd", status="Unknown"),
+    )
+
+
+def test_pod_from_json_tells_container_kinds_apart() -> None:
+    pod = pod_from_json(FULL)
+    kinds = [(one.name, one.kind) for one in (*pod.sized_containers(), *pod.ephemeral_containers)]
+    assert kinds == [
+        ("setup", ContainerKind.INIT),
+        ("proxy", ContainerKind.SIDECAR),
+        ("app", ContainerKind.REGULAR),
+        ("debug", ContainerKind.EPHEMERAL),
+    ]
+    assert pod.containers[0].resources.memory_limit_bytes == 128 * 2**20
+
+
+def test_pod_from_json_reads_statuses_and_keeps_absent_from_empty() -> None:
+    pod = pod_from_json(FULL)
+    assert pod.statuses == (
+        ContainerStatus(
+            name="app",
+            container_id="abc",
+            runtime="containerd",
+            state=ContainerState.RUNNING,
+            restart_count=2,
+            allocated={"cpu": 25 * 10**7},
+            actual=Reported(requests={"cpu": 2 * 10**8}),
+        ),
+        ContainerStatus(name="proxy", container_id="bare", state=ContainerState.WAITING),
+    )
+    assert pod.ephemeral_statuses[0].state is ContainerState.TERMINATED
+    bare = pod_from_json({"metadata": {"name": "a", "uid": "b"}, "status": {"containerStatuses": [{"name": "c"}]}})
+    assert (bare.resources, bare.allocated, bare.actual) == (None, None, None)
+    assert bare.statuses == (ContainerStatus(name="c"),)
+
+
+@pytest.mark.parametrize("kind", ["PodList", "List", None])
+def test_pods_from_json_reads_lists(kind: str | None) -> None:
+    item = {key: value for key, value in FULL.items() if key != "kind"}
+    assert [pod.uid for pod in pods_from_json({"kind": kind, "items": [item, FULL]})] == ["0b1c", "0b1c"]
+    assert pods_from_json({"kind": "PodList"}) == ()
+    assert len(pods_from_json(FULL)) == 1
+
+
+def resources_of(cpu: object) -> dict[str, Any]:
+    return pod_json({"name": "app", "resources": {"requests": {"cpu": cpu}}})
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ([], "document: [] is not an object"),
+        ({"kind": "Service"}, "kind: 'Service' is not allowed (Pod, PodList or List)"),
+        ({}, "kind: missing (Pod, PodList or List)"),
+        ({"kind": "Pod"}, "metadata.uid: missing (a text that is not empty)"),
+        ({"kind": "List", "items": {}}, "items: {} is not allowed (a list)"),
+        ({"kind": "List", "items": [{"kind": "Node"}]}, "items[0].kind: 'Node' is not allowed (Pod)"),
+        ({"kind": "List", "items": [FULL, 7]}, "items[1]: 7 is not an object"),
+        (resources_of("1x"), "spec.containers[0].resources.requests.cpu: '1x' is not a quantity (a number with"),
+        (resources_of(None), "spec.containers[0].resources.requests.cpu: missing (a number with"),
+        (resources_of(True), "spec.containers[0].resources.requests.cpu: True is not allowed (a number with"),
+        (resources_of(float("nan")), "spec.containers[0].resources.requests.cpu: 'nan' is not a quantity"),
+        (pod_json({}), "spec.containers[0].name: missing"),
+        (pod_json({"name": 5}), "spec.containers[0].name: 5 is not allowed (a text)"),
+        (pod_json(priority="high"), "spec.priority: 'high' is not allowed (a whole number)"),
+        (pod_json(priority=True), "spec.priority: True is not allowed (a whole number)"),
+        (pod_json(metadata={"labels": {1: "x"}}), "metadata.labels: key 1 is not allowed (a text)"),
+        (pod_json(status={"qosClass": "Best"}), "status.qosClass: 'Best' is not allowed (Guaranteed, Burstable, BestE"),
+        (
+            pod_json(metadata={"ownerReferences": [{"kind": "a", "name": "b", "uid": "c", "controller": 1}]}),
+            "metadata.ownerReferences[0].controller: 1 is not allowed (true or false)",
+        ),
+        (
+            pod_json(status={"nodeAllocatableResourceClaimStatuses": [{"containers": [1]}]}),
+            "status.nodeAllocatableResourceClaimStatuses[0].containers: [1] is not allowed (a list of texts)",
+        ),
+        (pod_json("x" * 200), "spec.containers[0]: 'xxx"),
+    ],
+)
+def test_pods_from_json_names_path_value_and_what_is_allowed(document: Any, message: str) -> None:
+    with pytest.raises(ConvertError) as raised:
+        pods_from_json(document)
+    assert str(raised.value).startswith(message)
+    assert "\n" not in str(raised.value)
+    assert len(str(raised.value)) < 300
+
+
+def test_pods_from_json_puts_the_place_in_front() -> None:
+    with pytest.raises(ConvertError, match=r"^pods\.spec\.containers"):
+        pods_from_json(resources_of("1x"), "pods")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(
+        st.sampled_from(["kind", "items", "metadata", "spec", "status", "name", "uid", "containers", "resources"]),
+        inner,
+        max_size=4,
+    ),
+    max_leaves=12,
+)
+
+
+@given(JSON)
+def test_pods_from_json_of_any_document_gives_pods_or_the_error(document: object) -> None:
+    with contextlib.suppress(ConvertError):
+        assert isinstance(pods_from_json(document), tuple)

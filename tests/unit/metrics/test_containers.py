@@ -1,0 +1,170 @@
+"""The per-container series: right text, right units, nothing for what is not known."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from agent.core.model import CpuWindow, MemoryWindow, Missing, UnitIdentity, UnitKind, UnitResources, UnitStatus
+from agent.metrics.containers import SERIES_PER_CONTAINER, ContainerPage, ContainerSeries, to_container_series
+
+LABELS = ("shop", "web-1", "server")
+
+
+def samples_of(text: str) -> dict[tuple[str, ...], float]:
+    return {
+        (s.name, *(f"{k}={v}" for k, v in sorted(s.labels.items()) if k == "quantile")): s.value
+        for family in text_string_to_metric_families(text)
+        for s in family.samples
+    }
+
+
+def full_row(labels: tuple[str, str, str] = LABELS) -> ContainerSeries:
+    return ContainerSeries(
+        labels=labels,
+        usage_p75_millicores=250.0,
+        usage_peak_millicores=1500.0,
+        working_set_p75_bytes=1 << 20,
+        working_set_peak_bytes=1 << 40,
+        waiting_usec_total=1_500_000,
+        throttled_usec_total=7,
+        cpu_request_millicores=100,
+        cpu_limit_millicores=2000,
+        memory_request_bytes=64 << 20,
+        memory_limit_bytes=128 << 20,
+    )
+
+
+def test_render_full_row_gives_each_figure_in_base_units() -> None:
+    text, dropped = ContainerPage(max_series=100).render([full_row()])
+    assert dropped == 0
+    # 250 millicores are a quarter of a core; 1.5e6 us are 1.5 s; 7 us are 7e-6 s
+    assert samples_of(text) == {
+        ("plimsoll_container_cpu_usage_cores", "quantile=0.75"): 0.25,
+        ("plimsoll_container_cpu_usage_cores", "quantile=1"): 1.5,
+        ("plimsoll_container_memory_working_set_bytes", "quantile=0.75"): float(1 << 20),
+        ("plimsoll_container_memory_working_set_bytes", "quantile=1"): float(1 << 40),
+        ("plimsoll_container_cpu_waiting_seconds_total",): 1.5,
+        ("plimsoll_container_cpu_throttled_seconds_total",): 7e-6,
+        ("plimsoll_current_cpu_request_cores",): 0.1,
+        ("plimsoll_current_cpu_limit_cores",): 2.0,
+        ("plimsoll_current_memory_request_bytes",): float(64 << 20),
+        ("plimsoll_current_memory_limit_bytes",): float(128 << 20),
+    }
+    assert len(samples_of(text)) == SERIES_PER_CONTAINER
+
+
+def test_render_what_is_not_known_is_not_there() -> None:
+    text, _ = ContainerPage(max_series=100).render([ContainerSeries(labels=LABELS, waiting_usec_total=0)])
+    assert samples_of(text) == {("plimsoll_container_cpu_waiting_seconds_total",): 0.0}
+    assert text.count("# TYPE") == 1  # no heading without series either
+
+
+def test_render_no_rows_is_empty() -> None:
+    assert ContainerPage(max_series=100).render([]) == ("", 0)
+
+
+@given(st.text(), st.text(), st.text())
+def test_render_any_names_come_back_from_a_parser_as_they_were(namespace: str, pod: str, container: str) -> None:
+    row = ContainerSeries(labels=(namespace, pod, container), cpu_request_millicores=1)
+    text, _ = ContainerPage(max_series=10).render([row])
+    (family,) = text_string_to_metric_families(text)
+    assert family.samples[0].labels == {"namespace": namespace, "pod": pod, "container": container}
+
+
+def test_render_over_the_cap_leaves_out_whole_containers_and_always_the_same() -> None:
+    rows = [full_row(("ns", "pod", name)) for name in "cabd"]
+    page = ContainerPage(max_series=2 * SERIES_PER_CONTAINER + 3)
+    text, dropped = page.render(rows)
+    assert dropped == 2 * SERIES_PER_CONTAINER
+    assert {name for name in "abcd" if f'container="{name}"' in text} == {"a", "b"}
+    assert page.render(rows[::-1])[1] == dropped
+    assert page.render(rows[2:])[1] == 0
+
+
+def test_render_cap_counts_only_series_that_there_are() -> None:
+    rows = [ContainerSeries(labels=("", "", str(n)), cpu_request_millicores=1) for n in range(10)]
+    text, dropped = ContainerPage(max_series=10).render(rows)
+    assert dropped == 0
+    assert len(samples_of(text)) == 1  # same key without its labels
+    assert text.count("plimsoll_current_cpu_request_cores{") == 10
+
+
+def test_render_equal_labels_keep_the_last_and_count_the_other() -> None:
+    older = ContainerSeries(labels=LABELS, cpu_request_millicores=1)
+    newer = ContainerSeries(labels=LABELS, cpu_request_millicores=2)
+    text, dropped = ContainerPage(max_series=10).render([older, newer])
+    assert dropped == 1
+    assert samples_of(text) == {("plimsoll_current_cpu_request_cores",): 0.002}
+
+
+def test_render_label_cache_holds_no_more_than_the_newest_page() -> None:
+    page = ContainerPage(max_series=1000)
+    for turn in range(5):
+        page.render([full_row(("ns", f"pod-{turn}", "c"))])
+    assert list(page._labels) == [("ns", "pod-4", "c")]
+
+
+def unit(kind: UnitKind, *, pod: str | None, container: str | None) -> UnitStatus:
+    nothing = Missing.TOO_FEW_SAMPLES
+    return UnitStatus(
+        identity=UnitIdentity(
+            cgroup_path="/system.slice/nginx.service",
+            kind=kind,
+            namespace="shop" if pod else None,
+            pod=pod,
+            container=container,
+        ),
+        resources=UnitResources(cpu_request_millicores=100),
+        cpu=CpuWindow(
+            readings=0,
+            gaps={},
+            span_seconds=0.0,
+            coverage_ratio=0.0,
+            last_usage_millicores=None,
+            usage_p75_millicores=None,
+            usage_peak_millicores=None,
+            burst_millicores=None,
+            adjusted_p75_millicores=None,
+            adjusted_peak_millicores=None,
+            last_waiting_ratio=None,
+            waiting_ratio=None,
+            last_throttled_ratio=None,
+            throttled_ratio=None,
+            throttled_periods_ratio=None,
+            missing={"usage_p75_millicores": nothing},
+        ),
+        memory=MemoryWindow(
+            readings=1,
+            span_seconds=0.0,
+            current_bytes=10,
+            working_set_bytes=5,
+            working_set_p75_bytes=5,
+            working_set_peak_bytes=6,
+            lifetime_peak_bytes=None,
+            pressure_some_ratio=None,
+            oom_kills=None,
+        ),
+        sample_age_seconds=None,
+    )
+
+
+def test_to_container_series_pod_has_the_kubelets_labels() -> None:
+    row = to_container_series(
+        unit(UnitKind.CONTAINER, pod="web-1", container="server"), waiting_usec_total=3, throttled_usec_total=None
+    )
+    assert row == ContainerSeries(
+        labels=("shop", "web-1", "server"),
+        working_set_p75_bytes=5,
+        working_set_peak_bytes=6,
+        waiting_usec_total=3,
+        cpu_request_millicores=100,
+    )
+
+
+def test_to_container_series_service_is_named_by_its_unit() -> None:
+    row = to_container_series(
+        unit(UnitKind.SERVICE, pod=None, container=None), waiting_usec_total=None, throttled_usec_total=None
+    )
+    assert row.labels == ("", "", "nginx.service")
