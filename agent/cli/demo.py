@@ -133,23 +133,22 @@ class DemoTree:
         self._janitor: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        try:
-            self._directory.mkdir()
-        except OSError as error:
-            shutil.rmtree(self._scratch, ignore_errors=True)
-            raise DemoError(
-                f"the demo makes cgroups below {self._mount}: {error.strerror}; run it as root (sudo make demo)"
-            ) from error
+        # First the janitor: from the first directory on there is someone who removes it.
         self._janitor = subprocess.Popen(
             [sys.executable, "-m", "agent.cli.demo", str(self._directory), str(self._scratch)],
             stdin=subprocess.PIPE,
             start_new_session=True,
         )
         try:
+            self._directory.mkdir()
             self._build()
         except OSError as error:
             self.close()
-            raise DemoError(f"the demo's cgroups below {self._directory}: {error}") from error
+            where = error.filename or self._directory
+            raise DemoError(f"the demo makes cgroups, {where}: {error.strerror}; run it as root") from error
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def _build(self) -> None:
@@ -175,7 +174,8 @@ class DemoTree:
                 container_id=container_id,
             )
             self._make(path)
-            _set_limits(self._mount / pod_path.lstrip("/"), load)
+            for limited in (pod_path, path):  # as kubelet and runtime do; the kernel counts throttling where cpu.max is
+                set_limits(self._mount / limited.lstrip("/"), load)
             self._spawn(self._mount / path.lstrip("/"), load)
         self.pods_file.write_text(json.dumps(demo_pods(self._loads, ids), indent=2))
 
@@ -203,6 +203,7 @@ class DemoTree:
             self._janitor.wait()
         self._janitor = None
         for process in self._processes:
+            process.kill()  # also one that had not yet entered its cgroup
             process.wait()
         self._processes.clear()
 
@@ -225,12 +226,13 @@ def _enable_controllers(directory: Path) -> None:
                 (directory / "cgroup.subtree_control").write_text(f"+{controller}")
 
 
-def _set_limits(pod_directory: Path, load: DemoLoad) -> None:
-    if load.cpu_limit is not None and (pod_directory / "cpu.max").exists():
+def set_limits(directory: Path, load: DemoLoad) -> None:
+    """Write a load's limits into a cgroup, as far as its controllers are there."""
+    if load.cpu_limit is not None and (directory / "cpu.max").exists():
         millicores = int(load.cpu_limit.removesuffix("m"))
-        (pod_directory / "cpu.max").write_text(f"{millicores * 100} 100000")
-    if load.memory_limit is not None and (pod_directory / "memory.max").exists():
-        (pod_directory / "memory.max").write_text(str(int(load.memory_limit.removesuffix("Mi")) * MIB))
+        (directory / "cpu.max").write_text(f"{millicores * 100} 100000")
+    if load.memory_limit is not None and (directory / "memory.max").exists():
+        (directory / "memory.max").write_text(str(int(load.memory_limit.removesuffix("Mi")) * MIB))
 
 
 # -- the janitor's side ------------------------------------------------------------------------------------------------
@@ -269,6 +271,8 @@ def wait_and_remove(held: IO[bytes], directory: Path, scratch: Path) -> int:
         signal.signal(name, signal.SIG_IGN)  # its one task is to outlive whoever gets these
     held.read()
     done = remove_tree(directory)
+    if not done:
+        print(f"plimsoll: {directory} could not be removed: something still runs in it", file=sys.stderr)
     shutil.rmtree(scratch, ignore_errors=True)
     return 0 if done else 1
 

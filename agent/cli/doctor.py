@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from dataclasses import asdict
 from typing import Final
 
-from agent.cli.options import CGROUP_OPTIONS, add_options, settings_from
+from agent.cli.options import CGROUP_OPTIONS, add_options, fail, settings_from
 from agent.core.checkup import Check, Verdict, judge, worst
 
 EXIT_CODES: Final = {Verdict.OK: 0, Verdict.DEGRADED: 1, Verdict.BROKEN: 3}
@@ -41,7 +40,7 @@ def format_checks(checks: tuple[Check, ...]) -> str:
 
 def run(arguments: argparse.Namespace) -> int:
     """Check this machine."""
-    from agent.sensing.discovery import DiscoveryError
+    from agent.sensing.discovery import DiscoveryError, Scope
     from agent.sensing.features import read_facts
     from agent.sensing.machine import MachineError
 
@@ -52,10 +51,10 @@ def run(arguments: argparse.Namespace) -> int:
             cgroup_root=settings.cgroup.root,
             wanted_units=settings.sampling.max_containers,
             state_directory=settings.state.directory,
+            scope=Scope(settings.cgroup.scope),
         )
     except (MachineError, DiscoveryError) as error:
-        print(f"plimsoll doctor: {error}", file=sys.stderr)
-        return 2
+        fail(str(error))
     checks = judge(facts)
     if arguments.output == "json":
         print(json.dumps({"worst": worst(checks), "checks": [asdict(check) for check in checks]}, indent=2))

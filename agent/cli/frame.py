@@ -19,6 +19,7 @@ from agent.cli.table import (
     Tone,
     age_text,
     bytes_text,
+    clip,
     clip_line,
     display_width,
     harmless,
@@ -98,11 +99,12 @@ def title_line(snapshot: Snapshot, state: ViewState, look: Look, *, age_seconds:
     source = {"agent": "from the agent", "self": "sampled here", "demo": "demo"}.get(snapshot.source, snapshot.source)
     right = (when, Span(f"  {harmless(source)}", Tone.DIM))
     room = look.width - sum(display_width(span.text) for span in right) - 1
-    left = clip_line(
-        (Span("plimsoll ", Tone.ACCENT), Span(place_text(snapshot, state, look.glyphs), Tone.TITLE)),
-        max(room, 9),
-        ellipsis=look.glyphs.ellipsis,
+    brand = "plimsoll "
+    # the end of the place tells most: which container
+    place = clip(
+        place_text(snapshot, state, look.glyphs), room - len(brand), ellipsis=look.glyphs.ellipsis, keep_end=True
     )
+    left = (Span(brand, Tone.ACCENT), Span(place, Tone.TITLE))
     gap = room + 1 - sum(display_width(span.text) for span in left)
     return (*left, Span(" " * max(1, gap)), *right)
 
@@ -263,16 +265,15 @@ _FIGURES: tuple[_FigureColumn, ...] = (
 )
 
 
-def table_of(rows: Sequence[Row], state: ViewState, look: Look, *, sized_by: Sequence[Row] | None = None) -> TextTable:
+def table_of(rows: Sequence[Row], state: ViewState, look: Look, *, visible: range | None = None) -> TextTable:
     """Lay out the table for this width.
 
     Args:
-        rows: Those to draw.
+        rows: All rows: columns and widths suit them all.
         state: For the mark at the column sorted by.
         look: The terminal.
-        sized_by: All rows, of which ``rows`` is the visible part: columns and widths do not change while scrolling.
+        visible: The rows to draw; None = all.
     """
-    everything = rows if sized_by is None else sized_by
     arrow = look.glyphs.up if state.is_reversed else look.glyphs.down
     texts: list[tuple[Column, Callable[[Row], Cell]]] = [
         (
@@ -280,24 +281,23 @@ def table_of(rows: Sequence[Row], state: ViewState, look: Look, *, sized_by: Seq
                 key="name",
                 title=f"NAME{arrow}" if state.sort is SortKey.NAME else "NAME",
                 min_width=12,
+                good_width=32,
                 is_text=True,
                 is_accented=state.sort is SortKey.NAME,
             ),
             _name_cell,
         )
     ]
-    if any(row.namespace is not None for row in everything):
+    if any(row.namespace is not None for row in rows):
         column = Column(key="namespace", title="NAMESPACE", min_width=11, priority=60, is_text=True)
         texts.append((column, lambda row: Cell(row.namespace or "-")))
     column = Column(key="kind", title="KIND", min_width=9, priority=90, is_text=True)
     texts.append((column, lambda row: Cell(row.kind, Tone.DIM)))
-    if any(row.qos is not None for row in everything):
+    if any(row.qos is not None for row in rows):
         column = Column(key="qos", title="QOS", min_width=10, priority=91, is_text=True)
         texts.append((column, lambda row: Cell(row.qos or "-", Tone.DIM)))
     figures = [
-        entry
-        for entry in _FIGURES
-        if not entry.is_optional or any(entry.figure(row).value is not None for row in everything)
+        entry for entry in _FIGURES if not entry.is_optional or any(entry.figure(row).value is not None for row in rows)
     ]
     columns = [column for column, _ in texts]
     for entry in figures:
@@ -315,14 +315,11 @@ def table_of(rows: Sequence[Row], state: ViewState, look: Look, *, sized_by: Seq
         )
     cells = [
         [*(cell(row) for _, cell in texts), *(_figure_cell(entry, row, look.glyphs) for entry in figures)]
-        for row in everything
+        for row in rows
     ]
-    table = render_table(columns, cells, width=look.width, glyphs=look.glyphs, marks=not look.has_colour)
-    if sized_by is None:
-        return table
-    keys = {row.key for row in rows}
-    visible = tuple(line for row, line in zip(everything, table.rows, strict=True) if row.key in keys)
-    return TextTable(groups=table.groups, titles=table.titles, rows=visible)
+    return render_table(
+        columns, cells, width=look.width, glyphs=look.glyphs, marks=not look.has_colour, visible=visible
+    )
 
 
 def _name_cell(row: Row) -> Cell:

@@ -43,7 +43,7 @@ class _Parser(argparse.ArgumentParser):
     """Errors on one line: what, where, what is allowed; exit code 2."""
 
     def error(self, message: str) -> NoReturn:
-        print(f"{self.prog}: {message} (see {self.prog} --help)", file=sys.stderr)
+        print(f"{self.prog}: {' '.join(message.split())} (see {self.prog} --help)", file=sys.stderr)
         raise SystemExit(2)
 
 
@@ -81,10 +81,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     run: Callable[[argparse.Namespace], int] = arguments.run
     try:
-        return run(arguments)
+        code = run(arguments)
+        sys.stdout.flush()  # here, where a reader that left is no fault, and not at exit
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
         # The reader (head, less) left; closing stdout ourselves keeps Python from complaining at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    return code

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import io
+import os
 import signal
 import sys
 import threading
@@ -11,7 +13,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agent.cli.options import CGROUP_OPTIONS, SAMPLING_OPTIONS, SERVING_OPTIONS, add_options, fail, settings_from
-from agent.cli.top import LiveOptions, add_view_options, live_options_from, live_table
+from agent.cli.terminal import find_terminal
+from agent.cli.top import LiveOptions, add_view_options, live_options_from, live_table, wait_for_first_figures
 
 if TYPE_CHECKING:
     from agent.settings import Settings
@@ -38,28 +41,42 @@ def _terminate(*_: object) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Watch until the person quits, Ctrl-C, SIGTERM, or ``--for`` has passed."""
+    """Watch until the person quits, Ctrl-C, SIGTERM, or ``--for`` has passed; the last is a normal end, code 0."""
     settings = settings_from(arguments)
     if arguments.for_seconds is not None and not arguments.for_seconds > 0:
         fail(f"--for {arguments.for_seconds:g}: not a time; allowed: seconds above 0")
     for name in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, _terminate)
+    has_passed = threading.Event()
     try:
-        return _run(settings, live_options_from(arguments), demo=arguments.demo, for_seconds=arguments.for_seconds)
+        return _run(
+            settings,
+            live_options_from(arguments),
+            demo=arguments.demo,
+            for_seconds=arguments.for_seconds,
+            has_passed=has_passed,
+        )
     except _Terminated:
-        return 128 + signal.SIGTERM
+        return 0 if has_passed.is_set() else 128 + signal.SIGTERM
     except KeyboardInterrupt:
         return 130
 
 
-def _run(settings: Settings, options: LiveOptions, *, demo: bool, for_seconds: float | None) -> int:
+def _run(
+    settings: Settings, options: LiveOptions, *, demo: bool, for_seconds: float | None, has_passed: threading.Event
+) -> int:
     from agent.cli.sources import CallSource
     from agent.cli.starting import started
     from agent.node import logs
     from agent.node.daemon import Agent
 
-    logs.setup("warning", "text")  # the table is the output; what goes wrong still shows
+    is_screen = find_terminal(sys.stdout, os.environ, use_colour=options.use_colour).is_interactive
+    held = io.StringIO()
     with ExitStack() as stack:
+        if is_screen:
+            # A line on stderr would be drawn over the screen: what goes wrong is told when the screen is gone.
+            stack.callback(lambda: print(held.getvalue(), end="", file=sys.stderr))
+        logs.setup("warning", "text", held if is_screen else None)
         if demo:
             settings = _with_demo(settings, stack)
         agent = stack.enter_context(started(lambda: Agent(settings, source="demo" if demo else "agent")))
@@ -67,12 +84,20 @@ def _run(settings: Settings, options: LiveOptions, *, demo: bool, for_seconds: f
         for note in agent.watch.notes():
             print(f"plimsoll: {note}", file=sys.stderr)
         if for_seconds is not None:
-            timer = threading.Timer(for_seconds, signal.raise_signal, (signal.SIGTERM,))
+            timer = threading.Timer(for_seconds, _end, (has_passed,))
             timer.daemon = True
             timer.start()
             stack.callback(timer.cancel)
         source = CallSource(agent.watch.observer.snapshot, name=agent.metrics_url, close=lambda: None)
+        if not is_screen:
+            wait_for_first_figures(source)  # a first table full of dashes tells nothing
         return live_table(source, options)
+
+
+def _end(has_passed: threading.Event) -> None:
+    has_passed.set()
+    # To the process, not to this thread: only then is the main thread's wait for a key interrupted.
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _with_demo(settings: Settings, stack: ExitStack) -> Settings:

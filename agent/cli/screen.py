@@ -1,4 +1,4 @@
-"""``top`` on a terminal: keys in, pages out, with curses; and the plain tables where there is no terminal.
+"""``top`` on a terminal: keys in, pages out, with curses.
 
 Face. What is drawn and what keys do is decided in ``screenpage`` and ``navigation``; here is only the terminal.
 """
@@ -8,75 +8,29 @@ from __future__ import annotations
 import contextlib
 import curses
 import os
-import shutil
 import signal
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from types import FrameType
-from typing import Final, TextIO
+from typing import Final
 
-from agent.cli.frame import Look, page_lines
+from agent.cli.frame import Look
 from agent.cli.navigation import moved, next_sort, paused, sorted_by, stepped, zoomed_in, zoomed_out
 from agent.cli.screenpage import NO_TRAIL, ScreenPage, Trail, screen_page
 from agent.cli.sources import SnapshotSource, SourceError
-from agent.cli.table import ASCII, UNICODE, Glyphs, Line, Span, Tone, ansi_text, harmless, line_text
-from agent.cli.topview import FilterError, SortKey, ViewState, Zoom, build_rows, parse_filter
+from agent.cli.table import Line, Span, Tone, harmless
+from agent.cli.terminal import LiveOptions, Terminal, find_terminal, plain_tables, with_banner
+from agent.cli.topview import FilterError, SortKey, Zoom, parse_filter
 from agent.core.model import Snapshot
 
-_PIPE_WIDTH = 160
-"""Columns where there is no terminal to ask."""
 _STOP_CHECK_SECONDS = 0.25
 """How soon a stop event is seen while no key comes."""
 _TRAIL_LENGTH = 180
 _STEP_SECONDS: Final = {"arrow": 10.0, "shift": 60.0, "brace": 600.0}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveOptions:
-    """How a live table begins and goes on."""
-
-    state: ViewState = field(default_factory=ViewState)
-    interval_seconds: float = 1.0
-    """Between two pictures on a terminal."""
-    plain_interval_seconds: float = 10.0
-    """Between two tables where there is no terminal."""
-    use_colour: bool = True
-    """False = ``--no-color``; a pipe, TERM=dumb and NO_COLOR take colour away as well."""
-    width: int | None = None
-    """Columns; None = as the terminal has."""
-    limit: int = 0
-    """Rows of a plain table; 0 = all."""
-    banner: str = ""
-    """A line for people, shown with the notes: where metrics are served, for instance."""
-    stop: threading.Event | None = None
-    """When set, the table ends as on ``q``."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terminal:
-    """What stdout is."""
-
-    is_interactive: bool
-    """Keys can be read and the cursor moved."""
-    has_colour: bool
-    glyphs: Glyphs
-
-
-def find_terminal(stream: TextIO, environment: Mapping[str, str], *, use_colour: bool) -> Terminal:
-    """Look at stdout and the environment."""
-    is_terminal = stream.isatty()
-    is_smart = is_terminal and environment.get("TERM", "dumb") not in ("", "dumb")
-    encoding = (stream.encoding or "ascii").lower().replace("-", "").replace("_", "")
-    return Terminal(
-        is_interactive=is_smart and sys.stdin.isatty(),
-        # no-color.org: present and not empty
-        has_colour=is_smart and use_colour and not environment.get("NO_COLOR"),
-        glyphs=UNICODE if encoding.startswith("utf8") else ASCII,
-    )
 
 
 def live_table(source: SnapshotSource, options: LiveOptions) -> int:
@@ -90,7 +44,7 @@ def live_table(source: SnapshotSource, options: LiveOptions) -> int:
     """
     terminal = find_terminal(sys.stdout, os.environ, use_colour=options.use_colour)
     if not terminal.is_interactive:
-        return _plain_tables(source, options, terminal)
+        return plain_tables(source, options, terminal)
     first = source.snapshot(0.0)
     with _ending_on_signals():
         try:
@@ -103,59 +57,7 @@ def live_table(source: SnapshotSource, options: LiveOptions) -> int:
                 f"plimsoll: this terminal (TERM={os.environ.get('TERM', '')}) cannot be drawn on: {error}",
                 file=sys.stderr,
             )
-    return _plain_tables(source, options, terminal)
-
-
-# Without a terminal
-
-
-def print_page(snapshot: Snapshot, state: ViewState, options: LiveOptions, terminal: Terminal) -> None:
-    """Print one table to stdout.
-
-    Raises:
-        FilterError: The filter in ``state`` cannot be understood.
-    """
-    width = options.width or shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns
-    look = Look(width=width, glyphs=terminal.glyphs, has_colour=terminal.has_colour)
-    shown = _with_banner(snapshot, options.banner)
-    write_lines(
-        page_lines(shown, build_rows(shown, state), state, look, limit=options.limit), has_colour=look.has_colour
-    )
-
-
-def write_lines(lines: Sequence[Line], *, has_colour: bool) -> None:
-    """Write lines to stdout; signs that its encoding does not have are spelt out."""
-    text = "".join((ansi_text(line) if has_colour else line_text(line)) + "\n" for line in lines)
-    write_text(text)
-
-
-def write_text(text: str) -> None:
-    """Write text to stdout; signs that its encoding does not have are spelt out."""
-    encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
-    sys.stdout.flush()
-
-
-def _plain_tables(source: SnapshotSource, options: LiveOptions, terminal: Terminal) -> int:
-    stop = options.stop or threading.Event()
-    snapshot = source.snapshot(0.0)
-    try:
-        while True:
-            print_page(snapshot, options.state, options, terminal)
-            if stop.wait(options.plain_interval_seconds):
-                return 0
-            write_text("\n")
-            with contextlib.suppress(SourceError):  # the next one may come; this one repeats with its age
-                snapshot = source.snapshot(0.0)
-    except KeyboardInterrupt:
-        return 0
-
-
-def _with_banner(snapshot: Snapshot, banner: str) -> Snapshot:
-    return replace(snapshot, notes=(banner, *snapshot.notes)) if banner else snapshot
-
-
-# With a terminal
+    return plain_tables(source, options, terminal)
 
 
 @contextlib.contextmanager
@@ -180,6 +82,10 @@ def _ending_on_signals() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _curses_window(terminal: Terminal) -> Iterator[curses.window]:
+    # LINES and COLUMNS are what the terminal once measured (readline exports them) and would forbid resizing;
+    # use_env(False) is no way out, as it makes ncurses ask nobody but terminfo
+    for name in ("LINES", "COLUMNS"):
+        os.unsetenv(name)
     window = curses.initscr()
     try:
         curses.noecho()
@@ -307,7 +213,7 @@ class _Screen:
             prompt = (Span("filter: ", Tone.ACCENT), Span(harmless(self._typed)), Span("_  ", Tone.ACCENT))
             status = (*prompt, *self._message)
         self._page = screen_page(
-            _with_banner(self._snapshot, self._options.banner),
+            with_banner(self._snapshot, self._options.banner),
             self._state,
             Look(width=self._options.width or width, glyphs=self._glyphs, has_colour=self._has_colour),
             height=height,

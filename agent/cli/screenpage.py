@@ -98,8 +98,8 @@ def screen_page(
         headings = 2 if room > 4 else 1 if room > 1 else 0
         body_height = max(0, room - headings)
         state = scrolled(state, rows, max(1, body_height))
-        visible = rows[state.first_visible : state.first_visible + body_height]
-        table = table_of(visible, state, look, sized_by=rows)
+        visible = range(state.first_visible, min(len(rows), state.first_visible + body_height))
+        table = table_of(rows, state, look, visible=visible)
         body = [*[table.groups, table.titles][2 - headings :], *table.rows]
         chosen = selected_index(state, rows) - state.first_visible
         selected_line = len(top) + headings + chosen if chosen < len(visible) else None
@@ -196,11 +196,10 @@ def key_line(state: ViewState, look: Look) -> Line:
     else:
         keys += [("s", f"sort:{state.sort.value}"), ("/", "filter"), ("enter", "zoom")]
         keys.append(("e", "pods" if state.is_expanded else "expand") if state.zoom is Zoom.NODE else ("esc", "back"))
-    spans: list[Span] = []
+    # in front: a filter that is forgotten makes the table lie
+    spans: list[Span] = [Span(f"filter {harmless(state.filter_text)}  ", Tone.NOTE)] if state.filter_text else []
     for key, word in keys:
         spans += (Span(key, Tone.ACCENT), Span(f" {word}  ", Tone.DIM))
-    if state.filter_text:
-        spans += (Span("filter ", Tone.NOTE), Span(harmless(state.filter_text), Tone.NOTE))
     return tuple(spans)
 
 

@@ -257,6 +257,10 @@ def ansi_text(line: Line) -> str:
 # Tables
 
 
+NICE_PRIORITY = 50
+"""Columns from this priority on are nice to have: names are not cut short for them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
     """One column: its heading, its room, and how soon it goes when there is not enough."""
@@ -266,6 +270,8 @@ class Column:
     group: str = ""
     min_width: int = 1
     """Kept even if all cells are shorter, so that a live table does not tremble."""
+    good_width: int = 0
+    """For a text: the room that columns from ``NICE_PRIORITY`` on may not take from it, if it needs it."""
     priority: int = 0
     """The highest number goes first; 0 stays."""
     is_text: bool = False
@@ -293,7 +299,13 @@ class TextTable:
 
 
 def render_table(
-    columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, width: int, glyphs: Glyphs, marks: bool
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[Cell]],
+    *,
+    width: int,
+    glyphs: Glyphs,
+    marks: bool,
+    visible: range | None = None,
 ) -> TextTable:
     """Lay a table out within a width.
 
@@ -306,6 +318,7 @@ def render_table(
         width: Cells of the terminal.
         glyphs: Signs of this terminal.
         marks: Put "!" before hot cells: for output without colour.
+        visible: The rows to draw, None = all; columns and widths suit all, so that they do not change while scrolling.
     """
     texts = [[_cell_text(cell, marks) for cell in row] for row in rows]
     needed = [
@@ -314,9 +327,11 @@ def render_table(
     ]
     smallest = [column.min_width if column.is_text else needed[index] for index, column in enumerate(columns)]
     shown = list(range(len(columns)))
-    while len(shown) > 1 and sum(smallest[index] + 1 for index in shown) - 1 > width:
+    good = [max(least, min(needed[index], columns[index].good_width)) for index, least in enumerate(smallest)]
+    while len(shown) > 1:
         victim = max(shown, key=lambda index: (columns[index].priority, index))
-        if columns[victim].priority == 0:
+        asked = good if columns[victim].priority >= NICE_PRIORITY else smallest
+        if columns[victim].priority == 0 or sum(asked[index] + 1 for index in shown) - 1 <= width:
             break
         shown.remove(victim)
     widths = dict(zip(shown, (smallest[index] for index in shown), strict=True))
@@ -328,7 +343,7 @@ def render_table(
             spare -= given
     body = tuple(
         _row_line([(texts[row][index], cells[index], columns[index], widths[index]) for index in shown], glyphs)
-        for row, cells in enumerate(rows)
+        for row, cells in ((row, rows[row]) for row in (range(len(rows)) if visible is None else visible))
     )
     titles = tuple(
         span

@@ -11,13 +11,22 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from agent.cli.options import CGROUP_OPTIONS, SERVING_OPTIONS, add_options, fail, settings_from
-from agent.cli.screen import LiveOptions, find_terminal, live_table, print_page, write_text
+from agent.cli.screen import live_table
 from agent.cli.sources import CallSource, SnapshotSource, SocketSource, SourceError
+from agent.cli.terminal import LiveOptions, find_terminal, print_page, write_text
 from agent.cli.timewords import ALLOWED, TimeWordError, parse_age_seconds
 from agent.cli.topview import FilterError, SortKey, ViewState, parse_filter, select_units, sort_rows, unit_row
 from agent.core.model import Snapshot, UnitStatus
 
-__all__ = ["LiveOptions", "add_arguments", "add_view_options", "live_options_from", "live_table", "run"]
+__all__ = [
+    "LiveOptions",
+    "add_arguments",
+    "add_view_options",
+    "live_options_from",
+    "live_table",
+    "run",
+    "wait_for_first_figures",
+]
 
 _FIRST_FIGURES_SECONDS = 3.0
 """How long ``--once`` waits for the first rates when it samples by itself: three ticks."""
@@ -168,14 +177,19 @@ def _open_source(arguments: argparse.Namespace) -> Iterator[SnapshotSource]:
         except NoAgent as error:
             if socket_was_named:
                 raise SourceError(str(error)) from error
+            _refuse_past(arguments)
             print(f"plimsoll top: no agent at {socket_path}; sampling here", file=sys.stderr)
         else:
             yield source
             return
-    if arguments.at > 0:
-        raise SourceError("--at needs a running agent: sampling begins only now, there is no past; start plimsoll run")
+    _refuse_past(arguments)
     with self_source(arguments) as source_here:
         yield source_here
+
+
+def _refuse_past(arguments: argparse.Namespace) -> None:
+    if arguments.at > 0:
+        raise SourceError("--at needs a running agent: sampling here begins only now; start one with plimsoll run")
 
 
 @contextlib.contextmanager
@@ -188,11 +202,11 @@ def self_source(arguments: argparse.Namespace) -> Iterator[SnapshotSource]:
     settings = replace(settings, state=replace(settings.state, directory=None))
     with started(lambda: Watch(settings, source="self")) as watch:
         source = CallSource(watch.observer.snapshot, name="sampled here", close=lambda: None)
-        _wait_for_first_figures(source)
+        wait_for_first_figures(source)
         yield source
 
 
-def _wait_for_first_figures(source: SnapshotSource) -> None:
+def wait_for_first_figures(source: SnapshotSource) -> None:
     """Wait until some unit has a rate, which takes two readings; not for ever, as there may be no unit."""
     deadline = time.monotonic() + _FIRST_FIGURES_SECONDS
     while time.monotonic() < deadline:

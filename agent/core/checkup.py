@@ -115,11 +115,13 @@ def _cgroups(facts: MachineFacts) -> Check:
             mend=f"{boot_v2}, or: mount -t cgroup2 none /sys/fs/cgroup/unified",
         )
     if facts.v1_controllers:
+        found = f"{found}; on v1: {' '.join(facts.v1_controllers)}"
+    if {"cpu", "memory"} & set(facts.v1_controllers):
         return Check(
             name="cgroups",
             verdict=Verdict.DEGRADED,
-            found=f"{found}; on v1: {' '.join(facts.v1_controllers)}",
-            consequence="controllers bound to v1 give no figures: CPU usage and pressure only",
+            found=found,
+            consequence="controllers bound to v1 give no figures here: of those, usage and pressure of CPU only",
             mend=boot_v2,
         )
     return Check(name="cgroups", verdict=Verdict.OK, found=found)
@@ -136,7 +138,7 @@ def _controllers(facts: MachineFacts) -> tuple[Check, ...]:
         if controller in facts.controllers:
             checks.append(Check(name=name, verdict=Verdict.OK, found="on v2"))
             continue
-        where = "on v1" if controller in facts.v1_controllers or facts.cgroup_layout == "hybrid" else "not there"
+        where = "on v1" if controller in facts.v1_controllers else "not there"
         mend = (
             "boot with systemd.unified_cgroup_hierarchy=1 (kernel command line)"
             if where == "on v1"

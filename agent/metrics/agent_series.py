@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 import threading
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -22,7 +22,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 
 from agent.core.model import Gap
 from agent.core.pacing import Skipped
-from agent.metrics.containers import ContainerPage, ContainerSeries
+from agent.metrics.containers import ContainerPage, ContainerSeries, Totals
 
 SWEEP_BUCKETS_SECONDS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 FILES: Final = (
@@ -149,6 +149,7 @@ class Metrics:
         self._containers = ContainerPage(max_series=max_series)
         self._per_container = per_container
         self._rows: Sequence[ContainerSeries] = ()
+        self._totals: Callable[[], Totals] | None = None
         self._render_lock = threading.Lock()
 
         Gauge(
@@ -340,9 +341,15 @@ class Metrics:
         self._measured.set("plimsoll_cpu_slack_cores", (), cores)
         self._measured.set("plimsoll_memory_slack_bytes", (), memory_bytes)
 
-    def publish_containers(self, rows: Sequence[ContainerSeries]) -> None:
-        """Hand over the newest figures of all containers, to be written when asked for; the rows are not copied."""
-        self._rows = rows
+    def publish_containers(self, rows: Sequence[ContainerSeries], totals: Callable[[], Totals] | None = None) -> None:
+        """Hand over the newest figures of all containers, to be written when asked for; the rows are not copied.
+
+        Args:
+            rows: One for each container.
+            totals: Reads the counters at each scrape: a rate over scrapes needs the counter of that moment, while
+                quantiles may be as old as the last evaluation.
+        """
+        self._rows, self._totals = rows, totals
 
     # What the serving thread asks for.
 
@@ -361,7 +368,10 @@ class Metrics:
         text = ""
         if self._per_container:
             with self._render_lock:  # two scrapes share the label cache
-                text, dropped = self._containers.render(self._rows, openmetrics=openmetrics)
+                totals = self._totals
+                text, dropped = self._containers.render(
+                    self._rows, totals=None if totals is None else totals(), openmetrics=openmetrics
+                )
             self._series_dropped.set(dropped)
         if openmetrics:
             own: bytes = generate_openmetrics(self._registry)  # type: ignore[no-untyped-call]

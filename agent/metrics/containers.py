@@ -6,7 +6,7 @@ that (facts: node-agent-practice.md, section 7). Here millicores become cores an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -152,6 +152,10 @@ FAMILIES: Final = (
         str,
     ),
 )
+Labels = tuple[str, str, str]
+Totals = Mapping[Labels, tuple[int | None, int | None]]
+"""Of the moment of a scrape: labels -> (waiting_usec_total, throttled_usec_total)."""
+_TOTALS: Final = {"waiting_usec_total": 0, "throttled_usec_total": 1}
 SERIES_PER_CONTAINER: Final = sum(len(family.fields) for family in FAMILIES)
 
 
@@ -160,14 +164,17 @@ class ContainerPage:
 
     def __init__(self, *, max_series: int) -> None:
         self._max_series = max_series
-        self._labels: dict[tuple[str, str, str], str] = {}
+        self._labels: dict[Labels, str] = {}
 
-    def render(self, rows: Sequence[ContainerSeries], *, openmetrics: bool = False) -> tuple[str, int]:
+    def render(
+        self, rows: Sequence[ContainerSeries], *, totals: Totals | None = None, openmetrics: bool = False
+    ) -> tuple[str, int]:
         """Write all families over all rows.
 
         Args:
             rows: One for each container. Of rows with the same labels (a container and the one that took its place)
                 the last counts, since Prometheus refuses a page that holds a series twice.
+            totals: Counters read at this moment; they stand in for those of the rows, which are as old as the rows.
             openmetrics: Write counters' families without ``_total`` and units as OpenMetrics wants them.
 
         Returns:
@@ -191,7 +198,11 @@ class ContainerPage:
             write: Callable[[float], str] = family.write  # type: ignore[assignment]  # a field and its writer agree
             for quantile, field_name in family.fields:
                 head, tail = f"{sample}{{", f"{quantile}}} "
-                values = [getattr(row, field_name) for row in kept]
+                if totals is not None and field_name in _TOTALS:
+                    column = _TOTALS[field_name]
+                    values = [totals[row.labels][column] if row.labels in totals else None for row in kept]
+                else:
+                    values = [getattr(row, field_name) for row in kept]
                 lines += [
                     f"{head}{text}{tail}{write(value)}\n"
                     for text, value in zip(texts, values, strict=True)
@@ -226,6 +237,6 @@ def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def _label_text(labels: tuple[str, str, str]) -> str:
+def _label_text(labels: Labels) -> str:
     namespace, pod, container = map(_escaped, labels)
     return f'namespace="{namespace}",pod="{pod}",container="{container}"'

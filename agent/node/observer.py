@@ -53,28 +53,30 @@ class Observer:
         source: str,
         slow_interval_seconds: float,
         notes: Callable[[], Sequence[str]],
+        clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self._rings, self._units, self._machine, self._heartbeat = rings, units, machine, heartbeat
         self._windows, self._sampler_name, self._source = windows, sampler_name, source
-        self._slow_interval_seconds, self._notes = slow_interval_seconds, notes
+        self._slow_interval_seconds, self._notes, self._clock_ns = slow_interval_seconds, notes, clock_ns
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def policy(self) -> WindowPolicy:
         """Give the window policy in force: a slowed sampler widens what counts as one step."""
-        least_seconds = STEPS_IN_A_RATE * self._heartbeat.interval_seconds
+        least_seconds = STEPS_IN_A_RATE * self._heartbeat.widest_interval_seconds
         if least_seconds <= self._windows.max_step_seconds:
             return self._windows
         return replace(self._windows, max_step_seconds=least_seconds)
 
-    def _raw_rows_wanted(self, policy: WindowPolicy) -> int:
-        seconds = policy.cpu_window_seconds + policy.rate_window_seconds
-        # Two rows beyond the window give its first rate a beginning; early sweeps on contention add a few.
-        return math.ceil(seconds / self._heartbeat.interval_seconds * 1.02) + 2
+    def _raw_rows_over(self, seconds: float) -> int:
+        """Give how many of the newest rows surely reach back this far."""
+        # Two rows beyond give the first rate a beginning; early sweeps on contention add a few. The base interval
+        # counts, not the one in force: before a slow-down rows lay closer.
+        return math.ceil(seconds / self._heartbeat.base_interval_seconds * 1.1) + 2
 
     def cpu(self, slot: int, policy: WindowPolicy, end_ns: int, *, whole_ring: bool = False) -> CpuWindow:
         """Give the CPU window of one slot that ends at this moment."""
-        rows = None if whole_ring else self._raw_rows_wanted(policy)
+        rows = None if whole_ring else self._raw_rows_over(policy.cpu_window_seconds + policy.rate_window_seconds)
         return _steady(
             lambda: self._rings.raw(slot, rows), lambda pieces: cpu_window(pieces, policy, end_monotonic_ns=end_ns)
         )
@@ -121,13 +123,12 @@ class Observer:
         return _steady(lambda: self._rings.minutes(slot), use)
 
     def _sample_age_seconds(self, slot: int, end_ns: int, *, is_past: bool) -> float | None:
-        if is_past:
-            stamps = _steady(lambda: self._rings.raw(slot), lambda pieces: _good_stamps(pieces, end_ns))
-            return max(0.0, (end_ns - stamps[-1]) / NS) if stamps else None
-        newest = self._rings.newest(slot)
-        if newest is None or newest["status"] != Status.OK:
-            return None
-        return max(0.0, (end_ns - int(newest["monotonic_ns"])) / NS)
+        if not is_past:
+            newest = self._rings.newest(slot)
+            if newest is not None and newest["status"] == Status.OK:
+                return max(0.0, (end_ns - int(newest["monotonic_ns"])) / NS)
+        stamps = _steady(lambda: self._rings.raw(slot), lambda pieces: _good_stamps(pieces, end_ns))
+        return max(0.0, (end_ns - stamps[-1]) / NS) if stamps else None
 
     def snapshot(self, at_age_seconds: float = 0.0) -> Snapshot:
         """Give the whole node now, or as it was this many seconds ago.
@@ -137,7 +138,7 @@ class Observer:
                 back than those, they are None with the reason ``out_of_ring``. The node's own figures are always
                 those of now.
         """
-        now_ns = time.monotonic_ns()
+        now_ns = self._clock_ns()
         end_ns = now_ns - int(at_age_seconds * NS)
         return Snapshot(
             taken_unix_seconds=time.time() - at_age_seconds,
@@ -175,22 +176,29 @@ class Observer:
         for unit in self._units.all():
             generation = self._rings.generation(unit.slot)
             last = self._rings.minutes(unit.slot, 1).joined()
-            first = this_minute - RINGS_BACKFILL_MINUTES
+            first = max(0, this_minute - RINGS_BACKFILL_MINUTES)
             if len(last):
                 first = max(first, int(last["monotonic_minute"][-1]) + 1)
+            else:
+                # A unit just found has nothing to make up for before its oldest reading.
+                first = max(first, self._first_ns(self._rings.raw, unit.slot) // MINUTE_NS)
             for minute in range(first, this_minute):
-                row = self._minute(unit.slot, policy, minute)
+                row = self._minute(unit.slot, policy, minute, now_ns)
                 if row is not None and self._rings.generation(unit.slot) == generation:
                     self._rings.append_minute(unit.slot, row)
                     written += 1
         return written
 
-    def _minute(self, slot: int, policy: WindowPolicy, minute: int) -> Rows | None:
+    def _minute(self, slot: int, policy: WindowPolicy, minute: int, now_ns: int) -> Rows | None:
+        since_minute_seconds = (now_ns - minute * MINUTE_NS) / NS
+        raw_rows = self._raw_rows_over(since_minute_seconds + policy.rate_window_seconds + policy.max_step_seconds)
+        memory_rows = math.ceil(since_minute_seconds / self._slow_interval_seconds) + 2
+
         def summed_up(raw_pieces: Sequence[Rows]) -> Rows | None:
-            memory = self._rings.memory(slot)
+            memory = self._rings.memory(slot, memory_rows)
             return minute_row(raw_pieces, memory.pieces, policy, monotonic_minute=minute)
 
-        return _steady(lambda: self._rings.raw(slot), summed_up)
+        return _steady(lambda: self._rings.raw(slot, raw_rows), summed_up)
 
     def has_full_rate_window(self) -> bool:
         """Tell whether the sampler has run for a whole rate window, so that rates are what they say."""

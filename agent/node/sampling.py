@@ -21,10 +21,10 @@ from agent.core.cpu_values import parse_cpu_max
 from agent.core.model import UnitIdentity, UnitResources
 from agent.core.pacing import ContentionPolicy, LaneWatch, Pace, Skipped, after_sweep, watch_lanes
 from agent.node.units import UnitTable, WatchedUnit
-from agent.sensing.contract import CgroupGone, FilesExhausted, Sampler, SamplerError, SweepResult
+from agent.sensing.contract import CgroupGone, Sampler, SamplerError, SweepResult
 from agent.sensing.discovery import Changes, Discovery, Found
 from agent.sensing.events import MemoryEvents, OomKill
-from agent.sensing.rings import RingFile, RingsFull
+from agent.sensing.rings import RingError, RingFile, RingsFull
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +49,9 @@ class SamplingListener(Protocol):
 
     def contention(self, lanes: tuple[str, ...]) -> None:
         """Pressure rose on these lanes and a sweep was started early."""
+
+    def refused(self, path: str, error: Exception) -> None:
+        """A cgroup cannot be watched for now, told once; it is tried again at each re-list."""
 
     def failed(self, error: Exception) -> None:
         """A turn of the loop failed; the loop goes on."""
@@ -82,7 +85,14 @@ class Heartbeat:
     """What other threads may ask of the sampling thread without waiting for it."""
 
     def __init__(self, interval_seconds: float) -> None:
+        self.base_interval_seconds: Final = interval_seconds
+        """As configured."""
         self.interval_seconds = interval_seconds
+        """In force."""
+        self.widest_interval_seconds = interval_seconds
+        """The widest that was in force during the last ``LATENESS_REMEMBERED`` sweeps: rows in the rings may lie this
+        far apart although the rate has come back."""
+        self._sweeps_since_widest = 0
         self.last_sweep_monotonic_ns: int | None = None
         self.last_sweep_seconds: float | None = None
         self.first_sweep_monotonic_ns: int | None = None
@@ -93,6 +103,9 @@ class Heartbeat:
     def beat(self, result: SweepResult, lateness_seconds: float, *, overran: bool, interval_seconds: float) -> None:
         """Note a sweep; the sampling thread only."""
         self.interval_seconds = interval_seconds
+        self._sweeps_since_widest += 1
+        if interval_seconds >= self.widest_interval_seconds or self._sweeps_since_widest > LATENESS_REMEMBERED:
+            self.widest_interval_seconds, self._sweeps_since_widest = interval_seconds, 0
         self.last_sweep_monotonic_ns = result.finished_ns
         self.last_sweep_seconds = (result.finished_ns - result.started_ns) / 1e9
         if self.first_sweep_monotonic_ns is None:
@@ -124,10 +137,25 @@ class SamplingLoop:
         policy: SamplingPolicy,
         listener: SamplingListener,
         clock_ns: Callable[[], int] = time.monotonic_ns,
+        wait: Callable[[select.epoll, float], list[tuple[int, int]]] = select.epoll.poll,
     ) -> None:
+        """Take the parts over: from now on they are this thread's, and ``close`` closes sampler and discovery.
+
+        Args:
+            mount: The cgroup v2 mount.
+            sampler: Writes into ``rings``.
+            rings: Closed by whoever opened it, after this.
+            discovery: Says what there is.
+            units: Filled here for the other threads.
+            names: Gives pods' names.
+            policy: How often what is read.
+            listener: Hears what happens.
+            clock_ns: CLOCK_MONOTONIC; with ``wait`` the seam for tests.
+            wait: Waits for descriptors, for this many seconds at most.
+        """
         self._mount, self._sampler, self._rings, self._discovery = mount, sampler, rings, discovery
         self._units, self._names, self._policy, self._listener = units, names, policy, listener
-        self._clock_ns = clock_ns
+        self._clock_ns, self._wait = clock_ns, wait
         self.heartbeat = Heartbeat(policy.interval_seconds)
         self._stopping = threading.Event()
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -137,6 +165,8 @@ class SamplingLoop:
         self._lanes: dict[str, int] = {}
         self._lane_watch = LaneWatch()
         self._watched_pods: set[str] = set()
+        self._refused: dict[str, Found] = {}
+        self._is_closed = False
         now_ns = clock_ns()
         self._pace = Pace(
             base_interval_ns=int(policy.interval_seconds * 1e9),
@@ -149,6 +179,11 @@ class SamplingLoop:
 
     # -- life ------------------------------------------------------------------------------------------------------
 
+    @property
+    def refused(self) -> int:
+        """How many cgroups should be watched and cannot be for now; any thread may ask."""
+        return len(self._refused)
+
     def start(self) -> None:
         """Find what is there and begin to watch it; then the loop may run."""
         try:
@@ -159,15 +194,22 @@ class SamplingLoop:
         inotify = self._discovery.fileno()
         if inotify is not None:
             self._epoll.register(inotify, select.EPOLLIN)
-        self._forget_dead()
-        self._apply(self._discovery.relist("start"))
-        self._set_lanes()
+        changes = self._discovery.relist("start")
+        self._free_unwatched(lambda path, slot: not self._is_there(path, slot))
+        self._apply(changes)
 
-    def _forget_dead(self) -> None:
-        """Free the slots of cgroups that vanished while no agent ran."""
+    def _free_unwatched(self, is_free: Callable[[str, int], bool]) -> None:
+        """Free slots that an earlier run left and no unit of now wants, where this holds for path and slot."""
+        wanted = {found.path.lstrip("/") for found in self._discovery.units()}
         for path, slot in self._rings.retained().items():
-            if not (self._mount / path).is_dir():
+            if path not in wanted and is_free(path, slot):
                 self._rings.release(slot)
+
+    def _is_there(self, path: str, slot: int) -> bool:
+        try:
+            return (self._mount / path).stat().st_ino == self._rings.inode(slot)
+        except OSError:
+            return False
 
     def run(self) -> None:
         """Loop until ``stop``; the only broad except of this thread stands here."""
@@ -181,13 +223,18 @@ class SamplingLoop:
     def stop(self) -> None:
         """Ask the loop to end; safe from any thread and from a signal handler."""
         self._stopping.set()
+        if self._is_closed:  # the pipe's number may be another file's by now
+            return
         try:
             os.write(self._wake_write, b"x")
         except OSError:
-            log.debug("the wake pipe is full or closed: the loop ends anyway")
+            log.debug("the wake pipe is full: the loop ends anyway")
 
     def close(self) -> None:
-        """Give all descriptors back; after the loop has ended."""
+        """Give all descriptors back; after the loop has ended. A second call is fine."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         if self._events is not None:
             self._events.close()
         self._epoll.close()
@@ -205,7 +252,7 @@ class SamplingLoop:
         if self._lanes:
             due_ns = min(due_ns, self._lane_due_ns)
         if due_ns > now_ns:
-            ready = self._epoll.poll((due_ns - now_ns) / 1e9)
+            ready = self._wait(self._epoll, (due_ns - now_ns) / 1e9)
             if self._stopping.is_set():
                 return
             if ready:
@@ -277,7 +324,9 @@ class SamplingLoop:
                 identity, resources = self._names.name(unit.identity)
                 self._units.put(replace(unit, identity=identity, resources=resources))
         self._apply(self._discovery.relist(trigger))
-        self._set_lanes()
+        self._free_unwatched(lambda path, slot: not self._is_there(path, slot))
+        for found in tuple(self._refused.values()):
+            self._watch(found)
 
     def _apply(self, changes: Changes) -> None:
         for path in changes.vanished:
@@ -287,25 +336,29 @@ class SamplingLoop:
             self._watch(found)
         if changes.vanished:
             self._tell_kills()  # a kill may be why they vanished
+        if changes or changes.trigger:
+            self._set_lanes()
         if changes.appeared or changes.vanished or changes.trigger:
             self._listener.changed(changes)
 
     def _watch(self, found: Found) -> None:
         relative_path = found.path.lstrip("/")
         try:
-            slot = self._rings.attach(relative_path, found.inode, now_monotonic_ns=self._clock_ns())
-        except RingsFull as error:
-            self._listener.failed(error)
+            slot = self._attach(relative_path, found.inode)
+        except RingError as error:  # no room, or a path longer than a slot can hold
+            self._refuse(found, error)
             return
         try:
             self._sampler.add(slot, relative_path, found.inode)
         except CgroupGone:
+            self._refused.pop(found.path, None)
             self._rings.release(slot)
             return
-        except FilesExhausted as error:
+        except SamplerError as error:  # out of files, or not ours to open
             self._rings.release(slot)
-            self._listener.failed(error)
+            self._refuse(found, error)
             return
+        self._refused.pop(found.path, None)
         identity, resources = self._names.name(found.identity)
         self._units.put(
             self._with_limits(WatchedUnit(slot=slot, inode=found.inode, identity=identity, resources=resources))
@@ -313,7 +366,22 @@ class SamplingLoop:
         if self._events is not None:
             self._events.add(found.path)
 
+    def _attach(self, relative_path: str, inode: int) -> int:
+        """Give a slot; when there is none, cgroups that are not watched any more give up theirs and their history."""
+        try:
+            return self._rings.attach(relative_path, inode, now_monotonic_ns=self._clock_ns())
+        except RingsFull:
+            self._free_unwatched(lambda _path, _slot: True)
+            return self._rings.attach(relative_path, inode, now_monotonic_ns=self._clock_ns())
+
+    def _refuse(self, found: Found, error: Exception) -> None:
+        is_news = found.path not in self._refused
+        self._refused[found.path] = found
+        if is_news:
+            self._listener.refused(found.path, error)
+
     def _forget(self, path: str) -> None:
+        self._refused.pop(path, None)
         unit = self._units.drop(path)
         if unit is None:
             return
@@ -355,8 +423,13 @@ class SamplingLoop:
         wanted = ["/proc/pressure/cpu"]
         if self._discovery.kubepods_root:
             wanted.append(self._discovery.kubepods_root.lstrip("/") + "/cpu.pressure")
-        for path in [lane for lane in self._lanes if lane not in wanted]:
-            self._sampler.remove_lane(self._lanes.pop(path))
+        # A file that cannot be read any more is a dead cgroup's: its namesake's is opened anew.
+        dead = {reading.lane for reading in self._sampler.read_lanes() if reading.some_usec is None}
+        for path in [path for path, lane in self._lanes.items() if path not in wanted or lane in dead]:
+            lane = self._lanes.pop(path)
+            self._sampler.remove_lane(lane)
+            kept = {number: state for number, state in self._lane_watch.lanes.items() if number != lane}
+            self._lane_watch = replace(self._lane_watch, lanes=kept)  # its number may be given to another file
         for path in wanted:
             if path in self._lanes:
                 continue

@@ -11,16 +11,19 @@ import os
 import resource
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final, Literal, Self
+
+import numpy as np
 
 from agent.core.model import Gap, UnitKind, UnitStatus
 from agent.core.pacing import Skipped
 from agent.core.rows import Has, Status
 from agent.core.window import WindowPolicy
-from agent.metrics.agent_series import Feature, Metrics, PodSource, PressureKind, PressureResource
-from agent.metrics.containers import to_container_series
+from agent.metrics.agent_series import Feature, Metrics, Page, PodSource, PressureKind, PressureResource
+from agent.metrics.containers import Labels, Totals, to_container_series
 from agent.node.observer import MINUTE_NS, Observer
 from agent.node.pods import NoPods, PodsFile
 from agent.node.sampling import SamplingLoop, SamplingPolicy
@@ -42,6 +45,11 @@ FILES_PER_UNIT: Final = 11
 MAX_LANES: Final = 512
 STOP_SECONDS: Final = 1.0
 """SIGTERM ends cleanly within a second (terminationGracePeriod is ten)."""
+LEAST_RAW_SECONDS: Final = 120.0
+"""A minute row needs its minute and the rate window before it, however short the windows are set."""
+MINUTE_DELAY_NS: Final = 5_000_000_000
+"""How long after its end a minute is summed up: the reading after the end, which its last pair needs, is there by then
+unless sweeps come more than a gap apart."""
 RAW_MARGIN_ROWS: Final = 44
 """Rows beyond the window: early sweeps on contention, and time for a reader before its rows are overwritten."""
 
@@ -60,7 +68,9 @@ class Tally:
     oom_kills: int = 0
     early_sweeps: int = 0
     loop_failures: int = 0
-    units_refused: str | None = None
+    newest_failure: str | None = None
+    newest_refusal: str | None = None
+    """Why the cgroup that was refused last cannot be watched."""
 
 
 class _Listener:
@@ -98,12 +108,17 @@ class _Listener:
         self._tally.early_sweeps += 1
         log.info("contention: swept early", extra={"lanes": ", ".join(lanes)})
 
+    def refused(self, path: str, error: Exception) -> None:
+        if str(error) != self._tally.newest_refusal:
+            log.warning("a cgroup cannot be watched for now", extra={"cgroup": path, "cause": str(error)})
+        self._tally.newest_refusal = str(error)
+
     def failed(self, error: Exception) -> None:
         self._tally.loop_failures += 1
         text = f"{type(error).__name__}: {error}"
-        if text != self._tally.units_refused:  # once per change of state, not once a turn
+        if text != self._tally.newest_failure:  # once per change of state, not once a turn
             log.error("sampling failed", extra={"cause": text}, exc_info=error)
-        self._tally.units_refused = text
+        self._tally.newest_failure = text
 
 
 class Watch:
@@ -167,6 +182,8 @@ class Watch:
         self.machine = Machine(settings.node_name or node_name())
         self.units = UnitTable()
         self.tally = Tally()
+        self._span_seconds: float | None = None
+        self._gauges_lock = threading.Lock()
         self.metrics = Metrics(
             version=installed_version(),
             commit=os.environ.get("PLIMSOLL_COMMIT", "unknown"),
@@ -251,7 +268,11 @@ class Watch:
         self._stack.close()
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -281,31 +302,44 @@ class Watch:
         units = self.units.all()
         statuses = [self.observer.status_of(unit, now_ns=now_ns, end_ns=now_ns) for unit in units]
         self.metrics.set_slack(cpu_millicores=_cpu_slack(statuses), memory_bytes=_memory_slack(statuses))
+        self._span_seconds = max((status.cpu.span_seconds for status in statuses), default=None)
         if self.settings.metrics.per_container:
-            rows = [self.rings.newest(unit.slot) for unit in units]
-            self.metrics.publish_containers(
-                [
-                    to_container_series(
-                        status,
-                        waiting_usec_total=_total(row, "cpu_some_usec", Has.PRESSURE),
-                        throttled_usec_total=_total(row, "throttled_usec", Has.THROTTLED),
-                    )
-                    for status, row in zip(statuses, rows, strict=True)
-                ]
-            )
-        self._set_gauges(statuses)
+            series = [
+                to_container_series(status, waiting_usec_total=None, throttled_usec_total=None) for status in statuses
+            ]
+            labels = {unit.slot: row.labels for unit, row in zip(units, series, strict=True)}
+            self.metrics.publish_containers(series, lambda: self._totals(labels))
 
-    def _set_gauges(self, statuses: list[UnitStatus]) -> None:
+    def _totals(self, labels: Mapping[int, Labels]) -> Totals:
+        """Read the counters of all units at once, for a scrape."""
+        rows = self.rings.newest_rows(list(labels))
+        is_good = rows["status"] == Status.OK
+        waiting, throttled = (
+            [value if known else None for value, known in zip(rows[name].tolist(), known.tolist(), strict=True)]
+            for name, known in (
+                ("cpu_some_usec", is_good & (rows["has"] & Has.PRESSURE > 0)),
+                ("throttled_usec", is_good & (rows["has"] & Has.THROTTLED > 0)),
+            )
+        )
+        return dict(zip(labels.values(), zip(waiting, throttled, strict=True), strict=True))
+
+    def page(self, accept: str, accept_encoding: str) -> Page:
+        """Give the page of a scrape; the agent's own gauges are those of this moment."""
+        with self._gauges_lock:
+            self._set_gauges()
+        return self.metrics.page(accept, accept_encoding)
+
+    def _set_gauges(self) -> None:
         stats = self.sampler.stats()
         metrics = self.metrics
         metrics.take_read_errors(stats.errors)
         metrics.set_open_files(held=stats.open_files, limit=self._open_files_limit)
         metrics.take_inotify_overflows(self.discovery.overflows)
         metrics.take_relists(dict(self.discovery.relists))
-        unmatched = sum(1 for s in statuses if s.identity.kind is UnitKind.CONTAINER and s.identity.pod is None)
-        metrics.set_containers(tracked=len(statuses), unmatched=unmatched, excluded=self.discovery.dropped)
-        span = max((s.cpu.span_seconds for s in statuses), default=None)
-        metrics.set_rings(touched_bytes=self.rings.touched_bytes, span_seconds=span)
+        identities = [unit.identity for unit in self.units.all()]
+        unmatched = sum(1 for one in identities if one.kind is UnitKind.CONTAINER and one.pod is None)
+        metrics.set_containers(tracked=len(identities), unmatched=unmatched, excluded=self._excluded())
+        metrics.set_rings(touched_bytes=self.rings.touched_bytes, span_seconds=self._span_seconds)
         if isinstance(self._pods, PodsFile):
             metrics.set_pod_source_age(PodSource.FILE, self._pods.age_seconds)
         node = self.machine.status()
@@ -318,13 +352,16 @@ class Watch:
         metrics.set_feature(Feature.INOTIFY, enabled=self.discovery.fileno() is not None)
         metrics.set_feature(Feature.NATIVE_SAMPLER, enabled=self.sampler.name == "native")
 
+    def _excluded(self) -> int:
+        """Count the cgroups that are there and not watched: over the limit, or no room for them."""
+        return self.discovery.dropped + self.loop.refused
+
     def _signals(self) -> Has:
         """Give the signals that any watched cgroup has."""
+        slots = [unit.slot for unit in self.units.all()]
         has = 0
-        for unit in self.units.all():
-            for row in (self.rings.newest(unit.slot), self.rings.newest_memory(unit.slot)):
-                if row is not None and row["status"] == Status.OK:
-                    has |= int(row["has"])
+        for rows in (self.rings.newest_rows(slots), self.rings.newest_memory_rows(slots)):
+            has |= int(np.bitwise_or.reduce(rows["has"][rows["status"] == Status.OK], initial=0))
         return Has(has)
 
     def notes(self) -> list[str]:
@@ -344,6 +381,8 @@ class Watch:
             notes.append(f"new containers are seen late: {self.discovery.no_watches_reason}")
         if self.discovery.dropped:
             notes.append(f"{self.discovery.dropped} cgroups over sampling.maxContainers are not watched")
+        if self.loop.refused:
+            notes.append(f"{self.loop.refused} cgroups cannot be watched for now: {self.tally.newest_refusal}")
         if self.sampler.name != "native":
             notes.append("the plain-Python sampler is in use: more CPU, same figures")
         if self.loop.heartbeat.interval_seconds > self.settings.sampling.interval_seconds:
@@ -357,7 +396,7 @@ def _geometry(settings: Settings) -> RingGeometry:
     """Size the rings for the windows that are configured."""
     sampling, windows = settings.sampling, settings.windows
     defaults = RingGeometry()
-    raw_seconds = windows.cpu_window_seconds + windows.rate_window_seconds
+    raw_seconds = max(windows.cpu_window_seconds + windows.rate_window_seconds, LEAST_RAW_SECONDS)
     return RingGeometry(
         max_slots=sampling.max_containers,
         raw_length=int(raw_seconds / sampling.interval_seconds) + RAW_MARGIN_ROWS,
@@ -368,16 +407,7 @@ def _geometry(settings: Settings) -> RingGeometry:
 
 
 def _next_minute_ns(now_ns: int) -> int:
-    # A second after the minute: its last sample is in the ring by then.
-    return (now_ns // MINUTE_NS + 1) * MINUTE_NS + 1_000_000_000
-
-
-def _total(row: object, field: str, bit: Has) -> int | None:
-    import numpy as np
-
-    if not isinstance(row, np.void) or row["status"] != Status.OK or not int(row["has"]) & bit:
-        return None
-    return int(row[field])
+    return (now_ns // MINUTE_NS + 1) * MINUTE_NS + MINUTE_DELAY_NS
 
 
 def _cpu_slack(statuses: list[UnitStatus]) -> float | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from agent.core.checkup import MachineFacts
-from agent.sensing.discovery import Discovery
+from agent.sensing.discovery import Discovery, Scope
 from agent.sensing.machine import PROC, find_cgroup_mount, read_controllers, read_mounts
 
 _TIME_ERROR: Final = 5
@@ -85,6 +85,7 @@ def read_facts(
     cgroup_root: str,
     wanted_units: int,
     state_directory: Path | None,
+    scope: Scope = Scope.AUTO,
     proc: Path = PROC,
 ) -> MachineFacts:
     """Read everything; a machine without cgroup v2 gives facts that say so.
@@ -94,17 +95,17 @@ def read_facts(
         agent.sensing.discovery.DiscoveryError: The configured cgroup root does not exist.
     """
     mounts = read_mounts(proc)
-    mount = find_cgroup_mount(configured_mount) if configured_mount is not None or mounts.v2 else None
+    mount = mounts.v2 if configured_mount is None else find_cgroup_mount(configured_mount)
     kubepods_root = driver = None
-    scope = "none"
+    scope_in_force = "none"
     directories: list[Path] = []
     if mount is not None:
-        discovery = Discovery(mount, cgroup_root=cgroup_root, max_units=wanted_units)
+        discovery = Discovery(mount, cgroup_root=cgroup_root, scope=scope, max_units=wanted_units)
         try:
             found = discovery.relist("start").appeared
             directories = [mount / unit.path.lstrip("/") for unit in found]
             kubepods_root, driver = discovery.kubepods_root, discovery.driver
-            scope = str(discovery.scope_in_force)
+            scope_in_force = str(discovery.scope_in_force)
         finally:
             discovery.close()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -119,7 +120,7 @@ def read_facts(
         kubepods_root=kubepods_root,
         cgroup_driver=str(driver) if driver else None,
         unit_count=len(directories),
-        scope=scope,
+        scope=scope_in_force,
         open_files_soft=soft,
         open_files_hard=hard,
         wanted_units=wanted_units,
@@ -139,18 +140,22 @@ def read_facts(
 def _unreadable(directories: list[Path]) -> tuple[str, ...]:
     found = []
     for directory in directories:
-        for name in _UNIT_FILES:
-            path = directory / name
-            if path.exists() and not os.access(path, os.R_OK):
-                found.append(str(path))
-                if len(found) == _UNREADABLE_NAMED:
-                    return tuple(found)
-    return tuple(found)
+        # In a directory that may not be searched nothing can even be seen to be there.
+        if not os.access(directory, os.X_OK) and directory.is_dir():
+            found.append(str(directory))
+        found += [
+            str(path)
+            for path in (directory / name for name in _UNIT_FILES)
+            if os.access(path, os.F_OK) and not os.access(path, os.R_OK)
+        ]
+        if len(found) >= _UNREADABLE_NAMED:
+            break
+    return tuple(found[:_UNREADABLE_NAMED])
 
 
 def _has_memory_peak(directories: list[Path]) -> bool | None:
-    with_memory = [directory for directory in directories if (directory / "memory.current").exists()]
-    return (with_memory[0] / "memory.peak").exists() if with_memory else None
+    with_memory = next((each for each in directories if os.path.exists(each / "memory.current")), None)
+    return None if with_memory is None else os.path.exists(with_memory / "memory.peak")
 
 
 def _native_sampler_absence() -> str | None:
@@ -161,7 +166,8 @@ def _native_sampler_absence() -> str | None:
 
 def _why_unwritable(directory: Path) -> str | None:
     nearest = directory
-    while not nearest.exists() and nearest != nearest.parent:
+    # os.path.exists: what lies below a directory that may not be searched counts as not there.
+    while not os.path.exists(nearest) and nearest != nearest.parent:
         nearest = nearest.parent
     if not nearest.is_dir():
         return f"{nearest} is not a directory"

@@ -6,6 +6,7 @@ Sensing. Reads /proc and /sys and asks psutil; parsing is apart (``parse_*``), n
 from __future__ import annotations
 
 import os
+import re
 import socket
 import threading
 import time
@@ -18,7 +19,7 @@ from typing import Final
 import psutil
 
 from agent.core.model import NodeStatus
-from agent.core.pressure import parse_pressure, psi_waiting_rate
+from agent.core.pressure import PressureFormatError, parse_pressure, psi_waiting_rate
 
 PROC: Final = Path("/proc")
 
@@ -53,7 +54,12 @@ class CgroupMounts:
         return CgroupLayout.HYBRID if self.v1_controllers else CgroupLayout.PURE_V2
 
 
-_NOT_CONTROLLERS: Final = frozenset({"rw", "ro", "xattr", "clone_children", "cpuset_v2_mode", "noprefix"})
+_V1_CONTROLLERS: Final = frozenset({
+    "blkio", "cpu", "cpuacct", "cpuset", "debug", "devices", "freezer", "hugetlb", "memory", "misc", "net_cls",
+    "net_prio", "perf_event", "pids", "rdma",
+})  # fmt: skip
+"""All that the kernel's cgroup v1 has; mount options stand in the same list."""
+_OCTAL: Final = re.compile(rb"\\([0-7]{3})")
 
 
 def parse_mounts(mountinfo: str) -> CgroupMounts:
@@ -73,17 +79,21 @@ def parse_mounts(mountinfo: str) -> CgroupMounts:
         if not separator or len(fields) < 5 or len(tail) < 3:
             continue
         if tail[0] == "cgroup2":
-            found.append(Path(fields[4].encode().decode("unicode_escape")))
+            found.append(Path(_unescaped(fields[4])))
         elif tail[0] == "cgroup":
-            options = set(tail[2].split(",")) - _NOT_CONTROLLERS
-            v1 |= {option for option in options if "=" not in option}
+            v1 |= _V1_CONTROLLERS.intersection(tail[2].split(","))
     found.sort(key=lambda path: (not path.is_relative_to("/host"), len(path.parts), str(path)))
     return CgroupMounts(v2=found[0] if found else None, v1_controllers=tuple(sorted(v1)))
 
 
+def _unescaped(path: str) -> str:
+    """Undo the octal escapes of mountinfo, which stand for bytes, not characters."""
+    return os.fsdecode(_OCTAL.sub(lambda match: bytes([int(match[1], 8) & 0xFF]), os.fsencode(path)))
+
+
 def read_mounts(proc: Path = PROC) -> CgroupMounts:
     """Read where cgroups are mounted in this process's mount namespace."""
-    return parse_mounts((proc / "self/mountinfo").read_text())
+    return parse_mounts(os.fsdecode((proc / "self/mountinfo").read_bytes()))
 
 
 def find_cgroup_mount(configured: Path | None) -> Path:
@@ -130,7 +140,6 @@ class Machine:
         self.name = name
         self.cpus = psutil.cpu_count(logical=True) or os.cpu_count() or 1
         self._proc = proc
-        self._boot_unix_seconds = psutil.boot_time()
         self._before = self._read()
         self._latest: NodeStatus | None = None
         self._lock = threading.Lock()
@@ -143,9 +152,9 @@ class Machine:
     def _pressure_total_usec(self, resource: str) -> int | None:
         try:
             text = (self._proc / "pressure" / resource).read_text()
-        except OSError:
+            some = parse_pressure(text).some
+        except (OSError, PressureFormatError):
             return None
-        some = parse_pressure(text).some
         return None if some is None else some.total_usec
 
     def _read(self) -> _Moment:
@@ -158,34 +167,42 @@ class Machine:
         """Give the node's figures now; rates are means since the call before.
 
         Args:
-            least_seconds: A call sooner than this after the last gets the last answer again: rates over a moment
-                are noise.
+            least_seconds: A call sooner than this after the last gets the last answer again, and the first one no
+                rates: rates over a moment are noise.
         """
         with self._lock:
             return self._status(least_seconds)
 
     def _status(self, least_seconds: float) -> NodeStatus:
         now = self._read()
-        elapsed_seconds = (now.monotonic_ns - self._before.monotonic_ns) / 1e9
-        if elapsed_seconds < least_seconds and self._latest is not None:
-            return self._latest
-        before, self._before = self._before, now
+        before = self._before
+        elapsed_seconds = (now.monotonic_ns - before.monotonic_ns) / 1e9
+        if elapsed_seconds < least_seconds:
+            return self._latest or self._status_between(None, now)
+        self._before = now
+        self._latest = self._status_between(before, now)
+        return self._latest
+
+    def _status_between(self, before: _Moment | None, now: _Moment) -> NodeStatus:
+        """Give the figures of now, with rates since an earlier moment if there is one."""
         memory = psutil.virtual_memory()
-        usage = None
-        if elapsed_seconds > 0:
+        usage = cpu_waiting = memory_waiting = None
+        if before is not None and now.monotonic_ns > before.monotonic_ns:
+            elapsed_seconds = (now.monotonic_ns - before.monotonic_ns) / 1e9
             usage = max(0.0, now.cpu_busy_seconds - before.cpu_busy_seconds) / elapsed_seconds * 1000.0
-        self._latest = NodeStatus(
+            cpu_waiting = _waiting_ratio(before, now, lambda moment: moment.cpu_some_usec)
+            memory_waiting = _waiting_ratio(before, now, lambda moment: moment.memory_some_usec)
+        return NodeStatus(
             name=self.name,
             cpus=self.cpus,
             cpu_usage_millicores=usage,
             memory_total_bytes=memory.total,
             memory_available_bytes=memory.available,
             load_1m=psutil.getloadavg()[0],
-            cpu_waiting_ratio=_waiting_ratio(before, now, lambda moment: moment.cpu_some_usec),
-            memory_waiting_ratio=_waiting_ratio(before, now, lambda moment: moment.memory_some_usec),
-            uptime_seconds=max(0.0, time.time() - self._boot_unix_seconds),
+            cpu_waiting_ratio=cpu_waiting,
+            memory_waiting_ratio=memory_waiting,
+            uptime_seconds=time.clock_gettime(time.CLOCK_BOOTTIME),
         )
-        return self._latest
 
 
 def _waiting_ratio(before: _Moment, now: _Moment, total: Callable[[_Moment], int | None]) -> float | None:

@@ -22,13 +22,13 @@ import os
 import struct
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 import numpy as np
 
-from agent.core.rows import MEMORY_ROW, MINUTE_ROW, SAMPLE, SLOT_HEADER
+from agent.core.rows import MEMORY_ROW, MINUTE_ROW, SAMPLE, SLOT_HEADER, Status
 from agent.sensing.ringview import GENERATION_OFFSET, Ring, RingView, Rows, field_offset
 from agent.sensing.statefile import (
     FILE_HEADER_BYTES,
@@ -240,6 +240,23 @@ class RingFile:
         """Give a copy of the newest sample; None when there is none yet."""
         rows = self.raw(slot, 1).joined()
         return rows[0] if len(rows) else None
+
+    def newest_rows(self, slots: Sequence[int]) -> Rows:
+        """Give a copy of the newest sample of each of these slots, shape ``(len(slots),)``, in one step.
+
+        A slot without a sample has the status `ABSENT` and its counters mean nothing.
+        """
+        return self._newest_of(self._raw, slots)
+
+    def newest_memory_rows(self, slots: Sequence[int]) -> Rows:
+        """Give a copy of the newest memory row of each of these slots, as `newest_rows`."""
+        return self._newest_of(self._memory_rows, slots)
+
+    def _newest_of(self, ring: Ring, slots: Sequence[int]) -> Rows:
+        heads = np.array([ring.head(self._checked(slot)) for slot in slots], dtype=np.int64)
+        rows = ring.rows[np.array(slots, dtype=np.int64), (heads - 1) % ring.length]
+        rows["status"][heads == 0] = Status.ABSENT
+        return rows
 
     def newest_memory(self, slot: int) -> np.void | None:
         """Give a copy of the newest memory row; None when there is none yet."""

@@ -88,7 +88,7 @@ class SamplingSettings:
     """Seconds between two sweeps over all containers; 1 s shows bursts that 15 s scrapes hide."""
     slow_interval_seconds: Annotated[float, Between(1, 600)] = 10.0
     """Seconds between two reads of memory.stat and the other dear files; the memory window lives in these rows."""
-    fast_lane_hz: Annotated[float, Between(0, 20)] = 8.0
+    fast_lane_hz: Annotated[float, Between(0, 20)] = 4.0
     """Reads a second of a few pressure totals, so that contention starts a sweep early; 0 = off."""
     relist_seconds: Annotated[float, Between(1, 3600)] = 30.0
     """Seconds between two full listings of the cgroup tree, for what inotify missed."""

@@ -10,8 +10,9 @@ import sys
 import time
 from dataclasses import replace
 
-from agent.cli.screen import LiveOptions, live_table
+from agent.cli.screen import live_table
 from agent.cli.sources import SourceError
+from agent.cli.terminal import LiveOptions
 from agent.core.model import Snapshot
 from tests.snapshots import busy_node, container, cpu_window
 

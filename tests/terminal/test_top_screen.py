@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -75,7 +77,7 @@ def pane() -> Iterator[Pane]:
 def rows(text: str) -> list[str]:
     """The names in the table, in order."""
     lines = text.splitlines()
-    first = next(index for index, line in enumerate(lines) if line.startswith("NAME")) + 1
+    first = next((index for index, line in enumerate(lines) if line.startswith("NAME")), len(lines)) + 1
     names: list[str] = []
     for line in lines[first:]:
         if not line.strip() or line.startswith("red "):
@@ -113,7 +115,7 @@ def test_live_table_moves_sorts_filters_and_leaves(pane: Pane) -> None:
     pane.send("Enter")
     pane.see("filter ns=data")
     pane.send("Escape")
-    pane.see("ticking")
+    pane.wait(lambda text: "filter ns=" not in text and len(rows(text)) > 5)
     pane.send("q")
     pane.see("left with 0")
 
@@ -233,6 +235,15 @@ def test_ctrl_c_puts_the_terminal_back(pane: Pane) -> None:
     pane.send("C-c")
     text = pane.see("left with 0")
     assert "ticking" not in text  # the alternate screen is gone
+
+
+def test_sigterm_puts_the_terminal_back(pane: Pane) -> None:
+    pane.start()
+    pane.see("ticking")
+    shell = pane.tmux("list-panes", "-F", "#{pane_pid}").strip()
+    child = subprocess.run(["pgrep", "-P", shell], check=True, capture_output=True, text=True).stdout.split()[0]
+    os.kill(int(child), signal.SIGTERM)
+    pane.miss("ticking")
 
 
 def test_a_terminal_that_cannot_move_its_cursor_gets_plain_tables(pane: Pane) -> None:

@@ -54,7 +54,8 @@ def test_agent_tells_of_throttling_of_memory_and_of_a_kill_in_a_container_made_l
 ) -> None:
     late = container(2)
     log = tmp_path / "agent.log"
-    with running_agent(log, "--scope", "kubernetes", "--set", "metrics.perContainer=true") as agent:
+    settings = ("--set", "metrics.perContainer=true", "--set", "evaluateIntervalSeconds=1")
+    with running_agent(log, "--scope", "kubernetes", *settings) as agent:
         make(late)
         (MOUNT / late.lstrip("/") / "memory.max").write_text(str(32 << 20), encoding="ascii")
 

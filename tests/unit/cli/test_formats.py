@@ -18,7 +18,7 @@ def csv_rows(node: Snapshot) -> list[dict[str, str]]:
 
 
 def samples(node: Snapshot) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    families = list(text_string_to_metric_families(openmetrics_text(node)))
+    families = list(text_string_to_metric_families(openmetrics_text(node)))  # type: ignore[no-untyped-call]
     found = [
         (sample.name, tuple(sorted(sample.labels.items())), sample.value) for f in families for sample in f.samples
     ]

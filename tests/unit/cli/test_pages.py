@@ -85,7 +85,7 @@ def test_hot_figures_are_those_that_need_action() -> None:
     node = busy_node()
     state = ViewState()
     found = hot_texts(page_lines(node, build_rows(node, state), state, WIDE))
-    # 34 % waiting; 61 % throttled; redis: OOM kills mark name and count, 245 of 256 MiB is over 90 %; "red" is the legend
+    # 34 % waiting; 61 % throttled; redis: OOM kills mark name and count, 245 of 256 MiB; "red" is the legend
     assert sorted(found) == sorted(["34%", "61%", "cache-0", "245MiB", "2", "red"])
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -21,8 +22,8 @@ from agent.cli.table import (
     display_width,
     harmless,
     line_text,
-    milliseconds_text,
     millicores_text,
+    milliseconds_text,
     pad,
     percent_text,
     render_table,
@@ -192,6 +193,18 @@ def test_table_cuts_names_before_it_drops_columns() -> None:
 
 def test_table_drops_columns_by_priority() -> None:
     assert drawn(18) == ["          ─ CP", "NAME       NOW AGE", "alpha-be…   5m  1s", "b          12m  2s"]
+
+
+def test_nice_columns_go_before_a_name_is_cut_below_its_good_width() -> None:
+    name, now, p75, age = COLUMNS
+    columns = (replace(name, good_width=10), now, replace(p75, priority=90), replace(age, priority=91))
+    table = render_table(columns, ROWS, width=22, glyphs=UNICODE, marks=False)
+    assert [line_text(line) for line in table.rows] == ["alpha-beta   5m ~1000m", "b           12m      -"]
+
+
+def test_widths_suit_all_rows_though_few_are_drawn() -> None:
+    table = render_table(COLUMNS, ROWS, width=80, glyphs=UNICODE, marks=False, visible=range(1, 2))
+    assert [line_text(line) for line in table.rows] == ["b           12m      -  2s"]
 
 
 def test_table_narrower_than_its_last_column_still_fits() -> None:

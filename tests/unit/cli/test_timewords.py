@@ -32,7 +32,7 @@ def test_words_give_an_age(text: str, age_seconds: float) -> None:
     assert parse_age_seconds(text, now_unix_seconds=NOW) == age_seconds
 
 
-@pytest.mark.parametrize("zone, age_seconds", [("UTC", 3600.0), ("CET-1", 7200.0)])
+@pytest.mark.parametrize(("zone", "age_seconds"), [("UTC", 3600.0), ("CET-1", 7200.0)])
 def test_a_time_without_zone_is_local(monkeypatch: pytest.MonkeyPatch, zone: str, age_seconds: float) -> None:
     import time
 

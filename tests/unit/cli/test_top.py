@@ -8,9 +8,10 @@ from typing import NoReturn
 import pytest
 
 from agent.cli import top
-from agent.cli.screen import LiveOptions, find_terminal, live_table, print_page, write_text
+from agent.cli.screen import live_table
 from agent.cli.sources import CallSource, SourceError
 from agent.cli.table import ASCII, UNICODE
+from agent.cli.terminal import LiveOptions, find_terminal, print_page, write_text
 from agent.cli.topview import SortKey, ViewState, unit_name
 from agent.core.model import Snapshot
 from tests.snapshots import busy_node, container, cpu_window, service, snapshot

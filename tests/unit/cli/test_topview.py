@@ -176,7 +176,7 @@ def test_filter_words_must_all_hold(text: str, names: set[str]) -> None:
 
 @pytest.mark.parametrize("text", ["color=red", "ns=", "=x", "pod=a nam=b"])
 def test_a_filter_with_an_unknown_key_or_no_value_is_refused_on_one_line(text: str) -> None:
-    with pytest.raises(FilterError, match="allowed: .*ns=.*path=") as caught:
+    with pytest.raises(FilterError, match=r"allowed: .*ns=.*path=") as caught:
         select_units(snapshot(), text)
     assert "\n" not in str(caught.value)
 

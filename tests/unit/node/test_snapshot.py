@@ -79,7 +79,11 @@ def unit_of(document: dict[str, Any]) -> dict[str, Any]:
 
 REFUSALS: list[tuple[str, Callable[[dict[str, Any]], object], str]] = [
     ("other format", lambda d: d.update(format="x"), "snapshot.format: 'x' is not 'plimsoll-snapshot'"),
-    ("newer version", lambda d: d.update(version=2), "snapshot.version: 2 is not 1 (are the agent and this command of one release?)"),
+    (
+        "newer version",
+        lambda d: d.update(version=2),
+        "snapshot.version: 2 is not 1 (are the agent",
+    ),
     ("no version", lambda d: d.pop("version"), "snapshot.version: None is not 1"),
     ("unknown field", lambda d: unit_of(d).update(zz=1), "snapshot.units[0]: unknown fields ['zz'], absent fields []"),
     ("absent field", lambda d: unit_of(d)["cpu"].pop("readings"), "snapshot.units[0].cpu: unknown fields [], absent"),

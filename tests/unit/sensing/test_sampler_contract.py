@@ -1,0 +1,114 @@
+"""What every sampler promises, asked of all three: C, plain Python and the fake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.core.rows import Status
+from agent.sensing.contract import CgroupGone, Sampler, SamplerError
+from agent.sensing.reference import ReferenceSampler
+from agent.sensing.rings import RingFile, RingGeometry
+from agent.sensing.sampler import open_sampler
+from tests.cgroup_files import CgroupFiles, container_path
+from tests.fakes import FakeClock, FakeSampler
+
+PATH = container_path(1)
+LANE = "kubepods/cpu.pressure"
+
+
+class World:
+    """A sampler of one kind over a tree of plain files."""
+
+    def __init__(self, root: Path, kind: str) -> None:
+        self.files = CgroupFiles(root)
+        self.inode = self.files.make(PATH)
+        self.rings = RingFile.open(None, RingGeometry(max_slots=4), boot_id="boot")
+        self.fake: FakeSampler | None = None
+        makers: dict[str, Callable[[], Sampler]] = {
+            "native": lambda: open_sampler(root, self.rings, fd_budget=100, max_lanes=4, force="native"),
+            "reference": lambda: ReferenceSampler(root, self.rings, fd_budget=100, max_lanes=4),
+            "fake": lambda: FakeSampler(root, self.rings, FakeClock()),
+        }
+        self.sampler = makers[kind]()
+        if isinstance(self.sampler, FakeSampler):
+            self.fake = self.sampler
+        self.set_pressure(7)
+
+    def set_pressure(self, usec: int) -> None:
+        self.files.set_pressure_in(self.files.root / "kubepods", usec)
+        if self.fake is not None:
+            self.fake.totals[LANE] = usec
+
+    def attach(self) -> int:
+        return self.rings.attach(PATH, self.inode, now_monotonic_ns=1)
+
+    def sweep(self, *, slow: bool = False) -> tuple[int, int, tuple[int, ...]]:
+        result = self.sampler.sweep(slow=slow, retry_absent=False)
+        assert result.started_ns <= result.finished_ns
+        return result.sampled, result.failed, tuple(result.gone)
+
+
+@pytest.fixture(params=["native", "reference", "fake"])
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path / "cgroup", request.param)
+    yield made
+    made.sampler.close()
+    made.sampler.close()  # a second call is fine
+    made.rings.close()
+
+
+def test_a_sweep_writes_one_row_for_each_slot(world: World) -> None:
+    slot = world.attach()
+    world.sampler.add(slot, PATH, world.inode)
+    assert world.sweep() == (1, 0, ())
+    assert world.sweep() == (1, 0, ())
+    assert len(world.rings.raw(slot)) == 2
+    newest = world.rings.newest(slot)
+    assert newest is not None
+    assert newest["status"] == Status.OK
+    assert newest["monotonic_ns"] > 0
+    assert world.sampler.stats().slots == 1
+
+
+def test_a_cgroup_that_is_not_there_or_another_one_is_gone(world: World) -> None:
+    slot = world.attach()
+    with pytest.raises(CgroupGone):
+        world.sampler.add(slot, container_path(2), world.inode)
+    with pytest.raises(CgroupGone):
+        world.sampler.add(slot, PATH, world.inode + 1)
+    assert world.sampler.stats().slots == 0
+
+
+def test_a_slot_that_is_sampled_already_is_a_fault_of_the_caller(world: World) -> None:
+    slot = world.attach()
+    world.sampler.add(slot, PATH, world.inode)
+    with pytest.raises(ValueError, match="slot"):
+        world.sampler.add(slot, PATH, world.inode)
+
+
+def test_a_removed_slot_is_left_alone_and_can_be_added_again(world: World) -> None:
+    slot = world.attach()
+    world.sampler.add(slot, PATH, world.inode)
+    world.sampler.remove(slot)
+    world.sampler.remove(slot)
+    assert world.sweep() == (0, 0, ())
+    assert len(world.rings.raw(slot)) == 0
+    world.sampler.add(slot, PATH, world.inode)
+    assert world.sweep() == (1, 0, ())
+
+
+def test_a_lane_gives_its_total_until_it_is_removed(world: World) -> None:
+    lane = world.sampler.add_lane(LANE)
+    world.set_pressure(42)
+    (reading,) = world.sampler.read_lanes()
+    assert (reading.lane, reading.some_usec, reading.status) == (lane, 42, Status.OK)
+    world.sampler.remove_lane(lane)
+    assert world.sampler.read_lanes() == []
+
+
+def test_a_lane_that_cannot_be_opened_is_refused_by_name(world: World) -> None:
+    with pytest.raises(SamplerError, match=r"nowhere/cpu\.pressure"):
+        world.sampler.add_lane("nowhere/cpu.pressure")
