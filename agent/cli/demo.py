@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -124,7 +125,8 @@ class DemoTree:
     """The tree, its loads and its janitor; a context manager that leaves nothing behind."""
 
     def __init__(self, mount: Path, loads: tuple[DemoLoad, ...] = LOADS) -> None:
-        self.cgroup_root = f"/plimsoll-demo-{os.getpid()}"
+        # Not the pid alone: another container with the same mount may have the same, and would lose its tree to us.
+        self.cgroup_root = f"/plimsoll-demo-{os.getpid()}-{secrets.token_hex(4)}"
         self._mount, self._loads = mount, loads
         self._directory = mount / self.cgroup_root.lstrip("/")
         self._scratch = Path(tempfile.mkdtemp(prefix="plimsoll-demo-"))
@@ -133,13 +135,13 @@ class DemoTree:
         self._janitor: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        # First the janitor: from the first directory on there is someone who removes it.
-        self._janitor = subprocess.Popen(
-            [sys.executable, "-m", "agent.cli.demo", str(self._directory), str(self._scratch)],
-            stdin=subprocess.PIPE,
-            start_new_session=True,
-        )
         try:
+            # First the janitor: from the first directory on there is someone who removes it.
+            self._janitor = subprocess.Popen(
+                [sys.executable, "-m", "agent.cli.demo", str(self._directory), str(self._scratch)],
+                stdin=subprocess.PIPE,
+                start_new_session=True,
+            )
             self._directory.mkdir()
             self._build()
         except OSError as error:
@@ -201,7 +203,8 @@ class DemoTree:
         if self._janitor is not None and self._janitor.stdin is not None:
             self._janitor.stdin.close()
             self._janitor.wait()
-        self._janitor = None
+            self._janitor = None
+        shutil.rmtree(self._scratch, ignore_errors=True)
         for process in self._processes:
             process.kill()  # also one that had not yet entered its cgroup
             process.wait()

@@ -57,8 +57,11 @@ def growing(mib_a_second: float, most_mib: float) -> None:
 def main(words: list[str]) -> None:
     """Enter the cgroup, then load it until killed."""
     directory, mode, *arguments = words
-    with open(os.path.join(directory, "cgroup.procs"), "w") as procs:
-        procs.write("0")
+    try:
+        with open(os.path.join(directory, "cgroup.procs"), "w") as procs:
+            procs.write("0")
+    except OSError:  # removed again already: the demo ended as it began
+        return
     numbers = [float(argument) for argument in arguments]
     match mode:
         case "steady":

@@ -35,9 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 class _Terminated(Exception):  # noqa: N818
     """SIGTERM or SIGHUP: leave through every ``finally``."""
 
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
 
-def _terminate(*_: object) -> None:
-    raise _Terminated
+
+def _terminate(number: int, _: object) -> None:
+    raise _Terminated(number)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -56,8 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
             for_seconds=arguments.for_seconds,
             has_passed=has_passed,
         )
-    except _Terminated:
-        return 0 if has_passed.is_set() else 128 + signal.SIGTERM
+    except _Terminated as ended:
+        return 0 if has_passed.is_set() else 128 + ended.number
     except KeyboardInterrupt:
         return 130
 

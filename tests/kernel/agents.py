@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -36,11 +36,11 @@ def wait_for(ask: Callable[[], Answer], what: str, *, seconds: float = PATIENCE_
         time.sleep(0.02)
 
 
-def start_plimsoll(*words: str, stderr: Path, **more: Any) -> subprocess.Popen[bytes]:
-    """Start the command from this checkout, deaf and mute but for stderr."""
+def start_plimsoll(*words: str, stderr: Path, prefix: Sequence[str] = (), **more: Any) -> subprocess.Popen[bytes]:
+    """Start the command from this checkout, deaf and mute but for stderr; a prefix is a program that runs it."""
     with stderr.open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", "agent", *words],
+            [*prefix, sys.executable, "-m", "agent", *words],
             cwd=REPOSITORY,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

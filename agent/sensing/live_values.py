@@ -1,0 +1,225 @@
+"""The kubelet's cgroups of this machine as values: walks the tree, reads the files an audit compares.
+
+Sensing. ``parse_*`` takes text, ``read_*`` does I/O. A file that is missing is a value with a reason; a cgroup that
+goes away between listing and reading is normal, and left out.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from agent.core.cgroup_tree import (
+    CPU_MAX,
+    CPU_WEIGHT,
+    HUGETLB_PREFIX,
+    MEMORY_HIGH,
+    MEMORY_LOW,
+    MEMORY_MAX,
+    MEMORY_MIN,
+    MEMORY_OOM_GROUP,
+    PIDS_MAX,
+    Amount,
+    Level,
+    LiveCgroup,
+    LiveTree,
+    Reading,
+    Unlimited,
+    Unread,
+    hugetlb_page_size_bytes,
+)
+from agent.core.cpu_values import CpuMaxError, parse_cpu_max
+from agent.sensing.discovery import SCAN_DEPTH
+from agent.sensing.layout import CgroupPath, Driver, PathKind, cgroup_root_candidates, driver_of, parse_cgroup_path
+from agent.sensing.parsing import parse_u64
+
+FILES: Final = (
+    CPU_WEIGHT,
+    CPU_MAX,
+    MEMORY_MAX,
+    MEMORY_MIN,
+    MEMORY_LOW,
+    MEMORY_HIGH,
+    MEMORY_OOM_GROUP,
+    PIDS_MAX,
+)
+"""Read in every cgroup; the hugetlb limits besides, as far as they are there."""
+
+_LEVELS: Final = {
+    PathKind.KUBEPODS: Level.KUBEPODS,
+    PathKind.PARTITION: Level.PARTITION,
+    PathKind.QOS: Level.TIER,
+    PathKind.POD: Level.POD,
+    PathKind.CONTAINER: Level.CONTAINER,
+}
+_MOST_BYTES: Final = 4096
+"""More than any of the files can hold."""
+_GONE: Final = (errno.ENODEV, errno.ESRCH)
+
+
+class LiveTreeError(Exception):
+    """The tree cannot be told for one node's: a wrong or missing option; one line that names it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubeletTree:
+    """A node's cgroups and where they were found."""
+
+    tree: LiveTree
+    kubepods_path: str | None
+    """None = there is no ``kubepods``."""
+    driver: Driver | None
+    """By the name of ``kubepods``."""
+    passed_over: tuple[str, ...] = ()
+    """Other ``kubepods`` without pods: left from another driver or node."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    path: str
+    parsed: CgroupPath
+    kubepods: str | None
+    """The ``kubepods`` it lies below."""
+
+
+def parse_amount(file: str, text: str) -> Amount | None:
+    """Read the content of one of ``FILES`` or of a hugetlb limit.
+
+    Args:
+        file: Its name: ``cpu.max`` has two fields, all others have one.
+        text: Its content, with the newline at its end: a number cut short would be a smaller number.
+
+    Returns:
+        The value; None = not understood.
+    """
+    if not text.endswith("\n"):
+        return None
+    if file == CPU_MAX:
+        try:
+            return parse_cpu_max(text)
+        except CpuMaxError:
+            return None
+    word = text.removesuffix("\n")
+    if word == Unlimited.MAX:
+        return Unlimited.MAX
+    return parse_u64(word.encode(errors="replace"))
+
+
+def read_cgroup_file(directory: Path, file: str, controllers: frozenset[str] | None) -> Reading:
+    """Read one file of a cgroup.
+
+    Args:
+        directory: The cgroup.
+        file: The file's name.
+        controllers: What ``cgroup.controllers`` lists there; None = it could not be read.
+    """
+    try:
+        with (directory / file).open("rb", buffering=0) as opened:
+            content = opened.read(_MOST_BYTES)
+    except FileNotFoundError:
+        is_off = controllers is not None and file.partition(".")[0] not in controllers
+        return Reading(unread=Unread.NO_CONTROLLER if is_off else Unread.NO_FILE)
+    except OSError as error:
+        return Reading(unread=Unread.GONE if error.errno in _GONE else Unread.UNREADABLE)
+    amount = parse_amount(file, content.decode("ascii", errors="replace"))
+    return Reading(unread=Unread.NOT_UNDERSTOOD) if amount is None else Reading(amount=amount)
+
+
+def read_values(directory: Path) -> dict[str, Reading]:
+    """Read all that an audit compares of one cgroup: reading by file name."""
+    try:
+        controllers = frozenset((directory / "cgroup.controllers").read_text(encoding="ascii").split())
+    except (OSError, UnicodeDecodeError):
+        controllers = None
+    try:
+        hugetlb = [
+            name
+            for name in sorted(os.listdir(directory))
+            if name.startswith(HUGETLB_PREFIX) and hugetlb_page_size_bytes(name) is not None
+        ]
+    except OSError:
+        return {file: Reading(unread=Unread.GONE) for file in FILES}
+    return {file: read_cgroup_file(directory, file, controllers) for file in (*FILES, *hugetlb)}
+
+
+def read_kubelet_tree(mount: Path, *, cgroup_root: str = "/", driver: Driver | None = None) -> KubeletTree:
+    """Find the kubelet's cgroups of one node and read them.
+
+    Args:
+        mount: The cgroup v2 mount.
+        cgroup_root: Only what lies below counts; as the kubelet's ``--cgroup-root``.
+        driver: Only a ``kubepods`` of this driver counts; None = any.
+
+    Raises:
+        LiveTreeError: The root is not there, or several ``kubepods`` with pods are, as on a host of KinD nodes.
+    """
+    base = _base(mount, cgroup_root)
+    places = [place for place in _walk(mount, base, None, 0) if driver is None or _is_of(place, driver)]
+    roots = list(dict.fromkeys(place.kubepods for place in places if place.kubepods is not None))
+    inhabited = [
+        root for root in roots if any(place.kubepods == root and place.parsed.pod_uid is not None for place in places)
+    ]
+    if len(inhabited) > 1:
+        msg = f"several kubepods with pods: {', '.join(inhabited)}; choose one with --cgroup-root or --driver"
+        raise LiveTreeError(msg)
+    chosen = next(iter(inhabited or roots), None)
+    live = (_live_cgroup(mount, place) for place in places if place.kubepods in (chosen, None))
+    return KubeletTree(
+        tree=LiveTree(cgroups=tuple(cgroup for cgroup in live if cgroup is not None)),
+        kubepods_path=chosen,
+        driver=None if chosen is None else driver_of(chosen),
+        passed_over=tuple(root for root in roots if root != chosen),
+    )
+
+
+def _base(mount: Path, cgroup_root: str) -> str:
+    candidates = cgroup_root_candidates(cgroup_root)
+    for candidate in candidates:
+        if Path(f"{mount}{candidate}").is_dir():
+            return candidate.rstrip("/")
+    tried = " or ".join(f"{mount}{candidate}" for candidate in candidates)
+    msg = f"--cgroup-root {cgroup_root}: no directory {tried}; allowed: a cgroup below the mount"
+    raise LiveTreeError(msg)
+
+
+def _walk(mount: Path, path: str, kubepods: str | None, depth: int) -> Iterator[_Place]:
+    """Give the kubelet's cgroups at and below a path, in tree order, without what lies inside containers."""
+    parsed = parse_cgroup_path(path)
+    if parsed.kind is PathKind.KUBEPODS:
+        kubepods = path
+    if parsed.kind in _LEVELS:
+        yield _Place(path, parsed, kubepods)
+    if parsed.kind in (PathKind.CONTAINER, PathKind.CONMON, PathKind.UNKNOWN_CHILD) or depth >= SCAN_DEPTH:
+        return
+    try:
+        with os.scandir(f"{mount}{path}") as entries:
+            children = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+    except OSError:  # gone meanwhile, or not ours to list
+        return
+    for child in children:
+        yield from _walk(mount, f"{path}/{child}", kubepods, depth + 1)
+
+
+def _is_of(place: _Place, driver: Driver) -> bool:
+    return place.kubepods is None or driver_of(place.kubepods) is driver
+
+
+def _live_cgroup(mount: Path, place: _Place) -> LiveCgroup | None:
+    parsed = place.parsed
+    directory = Path(f"{mount}{place.path}")
+    readings = read_values(directory)
+    if not directory.is_dir():  # went away while it was read: half of it would look like missing files
+        return None
+    return LiveCgroup(
+        path=place.path,
+        level=_LEVELS[parsed.kind],
+        partition=parsed.partition,
+        qos=parsed.qos,
+        pod_uid=parsed.pod_uid,
+        container_id=parsed.container_id,
+        readings=readings,
+    )
