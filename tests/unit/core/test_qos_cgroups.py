@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.model import Partition
 from agent.core.cgroup_values import ReservationPolicy
+from agent.core.model import Partition
 from agent.core.pod import Pod
 from agent.core.qos_cgroups import (
     NodeAmounts,
