@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from typing import Literal, NamedTuple
 
 import numpy as np
-from agent.sensing.sampler import open_sampler
 
 from agent.core.model import CpuWindow
 from agent.core.window import WindowPolicy, cpu_window
 from agent.sensing.contract import Sampler
 from agent.sensing.rings import RingFile, RingGeometry, read_boot_id
+from agent.sensing.sampler import open_sampler
 from tests.guest.full_tree import FullTree
 
 SamplerName = Literal["native", "reference"]
