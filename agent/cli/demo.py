@@ -259,7 +259,11 @@ def remove_tree(directory: Path, *, seconds: float = REMOVAL_SECONDS) -> bool:
 
 def _kill_all(directory: Path) -> None:
     try:
-        (directory / "cgroup.kill").write_text("1")
+        switch = os.open(directory / "cgroup.kill", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(switch, b"1")
+        finally:
+            os.close(switch)
     except OSError:
         # Kernels before 5.14 have no cgroup.kill.
         for procs in directory.rglob("cgroup.procs"):

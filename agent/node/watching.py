@@ -78,6 +78,7 @@ class _Listener:
 
     def __init__(self, metrics: Metrics, tally: Tally) -> None:
         self._metrics, self._tally = metrics, tally
+        self._refusal_kind: str | None = None
 
     def swept(self, result: SweepResult, *, lateness_seconds: float) -> None:
         self._metrics.observe_sweep(
@@ -109,8 +110,10 @@ class _Listener:
         log.info("contention: swept early", extra={"lanes": ", ".join(lanes)})
 
     def refused(self, path: str, error: Exception) -> None:
-        if str(error) != self._tally.newest_refusal:
+        kind = type(error).__name__
+        if kind != self._refusal_kind:  # each names its cgroup: hundreds of them are one news, and a note with a number
             log.warning("a cgroup cannot be watched for now", extra={"cgroup": path, "cause": str(error)})
+        self._refusal_kind = kind
         self._tally.newest_refusal = str(error)
 
     def failed(self, error: Exception) -> None:

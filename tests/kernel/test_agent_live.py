@@ -87,10 +87,11 @@ def test_agent_serves_metrics_health_readiness_and_snapshots(
     assert busy["identity"]["container_id"] == container_id(1)
     assert busy["identity"]["pod"] is None
 
-    # The containers gauge is set by the evaluation, which comes once a minute: the counters are there at once.
     samples = metrics_of(agent)
     assert samples["plimsoll_sweeps_total"] >= 8
     assert samples["plimsoll_samples_total"] >= 16
+    assert samples["plimsoll_containers{state=tracked}"] == 2
+    assert samples["plimsoll_containers{state=unmatched}"] == 2  # no pods file
     assert samples["plimsoll_sweep_duration_seconds_count"] == samples["plimsoll_sweeps_total"]
     assert agent.get("/nowhere")[0] == 404
 
