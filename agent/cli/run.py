@@ -85,7 +85,7 @@ def _run(
             settings = _with_demo(settings, stack)
         agent = stack.enter_context(started(lambda: Agent(settings, source="demo" if demo else "agent")))
         print(f"plimsoll: metrics at {agent.metrics_url}", file=sys.stderr)
-        for note in agent.watch.notes():
+        for note in agent.watch.teller.notes():
             print(f"plimsoll: {note}", file=sys.stderr)
         if for_seconds is not None:
             timer = threading.Timer(for_seconds, _end, (has_passed,))

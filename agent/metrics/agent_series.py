@@ -265,10 +265,11 @@ class Metrics:
 
     # What the sampler's thread tells.
 
-    def observe_sweep(self, *, duration_seconds: float, lateness_seconds: float, samples: int) -> None:
-        """Count one sweep and the good samples in it."""
+    def observe_sweep(self, *, duration_seconds: float, lateness_seconds: float | None, samples: int) -> None:
+        """Count one sweep and the good samples in it; None = it had no deadline to be late for."""
         self._sweep_duration.observe(duration_seconds)
-        self._sweep_lateness.observe(max(0.0, lateness_seconds))
+        if lateness_seconds is not None:
+            self._sweep_lateness.observe(max(0.0, lateness_seconds))
         self._sweeps.inc()
         if samples:
             self._samples.inc(samples)

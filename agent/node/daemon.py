@@ -43,7 +43,7 @@ class Agent:
             self._http = HttpEndpoint(
                 open_listener(settings.serving.address, settings.serving.port),
                 HttpSources(
-                    page=self.watch.page,
+                    page=self.watch.teller.page,
                     heartbeat=self._heartbeat,
                     ready=self._ready,
                     scrape_rejected=self.watch.metrics.count_rejected_scrape,

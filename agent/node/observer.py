@@ -9,18 +9,19 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from agent.core.history import minute_row, minutes_memory_window, minutes_window
-from agent.core.model import CpuWindow, MemoryWindow, SamplerStatus, Snapshot, UnitStatus
+from agent.core.model import CpuWindow, Gap, MemoryWindow, SamplerStatus, Snapshot, UnitStatus
 from agent.core.rows import Status
 from agent.core.window import WindowPolicy, cpu_window, memory_window
-from agent.node.sampling import Heartbeat
+from agent.node.heartbeat import Heartbeat
 from agent.node.units import UnitTable, WatchedUnit
 from agent.sensing.machine import Machine
 from agent.sensing.rings import RingFile, RingView
@@ -34,8 +35,21 @@ RINGS_BACKFILL_MINUTES: Final = 10
 STEPS_IN_A_RATE: Final = 3
 """When sweeps have been slowed down, this many intervals may lie between two readings before it is a gap."""
 
+FULL_COVERAGE: Final = 255
+"""``coverage_255`` of a minute without a gap."""
+
 Rows = NDArray[np.void]
 Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollUp:
+    """What summing up minutes did."""
+
+    rows: int
+    """Minute rows written."""
+    gaps: Mapping[Gap, int]
+    """Readings and pairs of the newest minute that gave no figure, over all units, by reason."""
 
 
 class Observer:
@@ -165,15 +179,22 @@ class Observer:
 
     # -- minutes ---------------------------------------------------------------------------------------------------
 
-    def roll_minutes(self, *, now_ns: int) -> int:
-        """Append a minute row for each unit and each whole minute since its last; give how many were written.
+    def roll_minutes(self, *, now_ns: int, is_stopping: Callable[[], bool] = lambda: False) -> RollUp:
+        """Append a minute row for each unit and each whole minute since its last.
 
         After a restart the minutes the raw ring still holds are made up for.
+
+        Args:
+            now_ns: CLOCK_MONOTONIC.
+            is_stopping: Asked between two units: a full node takes longer than the end may.
         """
         policy = self.policy()
         this_minute = now_ns // MINUTE_NS
         written = 0
+        gaps: Counter[Gap] = Counter()
         for unit in self._units.all():
+            if is_stopping():
+                break
             generation = self._rings.generation(unit.slot)
             last = self._rings.minutes(unit.slot, 1).joined()
             first = max(0, this_minute - RINGS_BACKFILL_MINUTES)
@@ -184,10 +205,21 @@ class Observer:
                 first = max(first, self._first_ns(self._rings.raw, unit.slot) // MINUTE_NS)
             for minute in range(first, this_minute):
                 row = self._minute(unit.slot, policy, minute, now_ns)
-                if row is not None and self._rings.generation(unit.slot) == generation:
-                    self._rings.append_minute(unit.slot, row)
+                if row is not None and self._rings.append_minute(unit.slot, row, generation=generation):
                     written += 1
-        return written
+                    if minute == this_minute - 1 and row["coverage_255"][0] < FULL_COVERAGE:
+                        gaps.update(self._gaps(unit.slot, policy, minute, now_ns))
+        return RollUp(rows=written, gaps=dict(gaps))
+
+    def _gaps(self, slot: int, policy: WindowPolicy, minute: int, now_ns: int) -> Mapping[Gap, int]:
+        """Give why readings of one minute gave no figure; asked only when something of it is missing."""
+        one_minute = replace(policy, cpu_window_seconds=MINUTE_NS / NS)
+        rows = self._raw_rows_over((now_ns - minute * MINUTE_NS) / NS)
+        end_ns = (minute + 1) * MINUTE_NS
+        return _steady(
+            lambda: self._rings.raw(slot, rows),
+            lambda pieces: cpu_window(pieces, one_minute, end_monotonic_ns=end_ns).gaps,
+        )
 
     def _minute(self, slot: int, policy: WindowPolicy, minute: int, now_ns: int) -> Rows | None:
         since_minute_seconds = (now_ns - minute * MINUTE_NS) / NS

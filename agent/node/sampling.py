@@ -11,15 +11,16 @@ import os
 import select
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Protocol
 
 from agent.core.cpu_values import parse_cpu_max
 from agent.core.model import UnitIdentity, UnitResources
-from agent.core.pacing import ContentionPolicy, LaneWatch, Pace, Skipped, after_sweep, watch_lanes
+from agent.core.pacing import ContentionPolicy, Pace, Skipped, after_sweep
+from agent.node.fast_lane import FastLane
+from agent.node.heartbeat import Heartbeat
 from agent.node.units import UnitTable, WatchedUnit
 from agent.sensing.contract import CgroupGone, Sampler, SamplerError, SweepResult
 from agent.sensing.discovery import Changes, Discovery, Found
@@ -28,15 +29,12 @@ from agent.sensing.rings import RingError, RingFile, RingsFull
 
 log = logging.getLogger(__name__)
 
-LATENESS_REMEMBERED: Final = 600
-"""Sweeps whose lateness is kept for the p99: ten minutes at 1 Hz."""
-
 
 class SamplingListener(Protocol):
     """Who hears what the sampling thread does; called on that thread, so it must be quick."""
 
-    def swept(self, result: SweepResult, *, lateness_seconds: float) -> None:
-        """A sweep is done."""
+    def swept(self, result: SweepResult, *, lateness_seconds: float | None) -> None:
+        """A sweep is done; None = it was an early one, which no deadline asked for."""
 
     def skipped(self, reason: Skipped, count: int) -> None:
         """Sweeps that were due did not happen."""
@@ -81,47 +79,6 @@ class SamplingPolicy:
     contention: ContentionPolicy = field(default_factory=ContentionPolicy)
 
 
-class Heartbeat:
-    """What other threads may ask of the sampling thread without waiting for it."""
-
-    def __init__(self, interval_seconds: float) -> None:
-        self.base_interval_seconds: Final = interval_seconds
-        """As configured."""
-        self.interval_seconds = interval_seconds
-        """In force."""
-        self.widest_interval_seconds = interval_seconds
-        """The widest that was in force during the last ``LATENESS_REMEMBERED`` sweeps: rows in the rings may lie this
-        far apart although the rate has come back."""
-        self._sweeps_since_widest = 0
-        self.last_sweep_monotonic_ns: int | None = None
-        self.last_sweep_seconds: float | None = None
-        self.first_sweep_monotonic_ns: int | None = None
-        self.sweeps = 0
-        self.overruns = 0
-        self._lateness_seconds: deque[float] = deque(maxlen=LATENESS_REMEMBERED)
-
-    def beat(self, result: SweepResult, lateness_seconds: float, *, overran: bool, interval_seconds: float) -> None:
-        """Note a sweep; the sampling thread only."""
-        self.interval_seconds = interval_seconds
-        self._sweeps_since_widest += 1
-        if interval_seconds >= self.widest_interval_seconds or self._sweeps_since_widest > LATENESS_REMEMBERED:
-            self.widest_interval_seconds, self._sweeps_since_widest = interval_seconds, 0
-        self.last_sweep_monotonic_ns = result.finished_ns
-        self.last_sweep_seconds = (result.finished_ns - result.started_ns) / 1e9
-        if self.first_sweep_monotonic_ns is None:
-            self.first_sweep_monotonic_ns = result.finished_ns
-        self.sweeps += 1
-        self.overruns += overran
-        self._lateness_seconds.append(lateness_seconds)
-
-    def lateness_p99_seconds(self) -> float | None:
-        """Lateness that 99 of 100 of the remembered sweeps kept below; None before the first."""
-        ordered = sorted(self._lateness_seconds)
-        if not ordered:
-            return None
-        return ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))]
-
-
 class SamplingLoop:
     """The loop itself; ``run`` is the thread's target, or call ``turn`` from a test."""
 
@@ -162,8 +119,7 @@ class SamplingLoop:
         self._epoll = select.epoll(flags=select.EPOLL_CLOEXEC)
         self._epoll.register(self._wake_read, select.EPOLLIN)
         self._events: MemoryEvents | None = None
-        self._lanes: dict[str, int] = {}
-        self._lane_watch = LaneWatch()
+        self._lane = FastLane(sampler, hz=policy.fast_lane_hz, policy=policy.contention)
         self._watched_pods: set[str] = set()
         self._refused: dict[str, Found] = {}
         self._is_closed = False
@@ -173,7 +129,7 @@ class SamplingLoop:
             budget_ns=int(policy.sweep_budget_seconds * 1e9),
             due_ns=now_ns,
         )
-        self._slow_due_ns = self._lane_due_ns = now_ns
+        self._slow_due_ns = now_ns
         self._relist_due_ns = now_ns + int(policy.relist_seconds * 1e9)
         self._retry_due_ns = now_ns + int(policy.retry_absent_seconds * 1e9)
 
@@ -248,9 +204,7 @@ class SamplingLoop:
     def turn(self) -> None:
         """Wait for the next thing due and do all that is due."""
         now_ns = self._clock_ns()
-        due_ns = min(self._pace.due_ns, self._relist_due_ns)
-        if self._lanes:
-            due_ns = min(due_ns, self._lane_due_ns)
+        due_ns = min(self._pace.due_ns, self._lane.due_ns(now_ns))
         if due_ns > now_ns:
             ready = self._wait(self._epoll, (due_ns - now_ns) / 1e9)
             if self._stopping.is_set():
@@ -258,12 +212,20 @@ class SamplingLoop:
             if ready:
                 self._serve_descriptors({fd for fd, _ in ready})
             now_ns = self._clock_ns()
-        if self._lanes and now_ns >= self._lane_due_ns:
-            self._read_lanes()
-        if now_ns >= self._relist_due_ns:
-            self._relist("periodic")
+        if now_ns >= self._lane.due_ns(now_ns):
+            self._read_lane(now_ns)
         if now_ns >= self._pace.due_ns:
             self._sweep_due()
+            # A re-list takes tens of milliseconds on a full node. Right after a sweep it makes none late.
+            if now_ns >= self._relist_due_ns:
+                self._relist("periodic")
+
+    def _read_lane(self, now_ns: int) -> None:
+        risen = self._lane.read(now_ns)
+        if risen:
+            result = self._sweep(is_slow=False, is_retry=False)
+            self._listener.swept(result, lateness_seconds=None)
+            self._listener.contention(risen)
 
     def _serve_descriptors(self, ready: set[int]) -> None:
         if self._events is not None and self._events.fileno() in ready:
@@ -285,8 +247,7 @@ class SamplingLoop:
         result = self._sweep(is_slow=is_slow, is_retry=is_retry)
         slow_ns = int(self._policy.slow_interval_seconds * 1e9)
         if is_slow:
-            # On the grid of the first one, so that rows lie at even distances.
-            self._slow_due_ns += slow_ns * max(1, (started_ns - self._slow_due_ns) // slow_ns + 1)
+            self._slow_due_ns = _next_on_grid(self._slow_due_ns, slow_ns, started_ns)
             if self._events is not None:
                 for kill in self._events.poll_all():
                     self._listener.killed(kill)
@@ -318,7 +279,8 @@ class SamplingLoop:
     # -- what is watched -------------------------------------------------------------------------------------------
 
     def _relist(self, trigger: str) -> None:
-        self._relist_due_ns = self._clock_ns() + int(self._policy.relist_seconds * 1e9)
+        relist_ns = int(self._policy.relist_seconds * 1e9)
+        self._relist_due_ns = _next_on_grid(self._relist_due_ns, relist_ns, self._clock_ns())
         if self._names.refresh():
             for unit in self._units.all():
                 identity, resources = self._names.name(unit.identity)
@@ -337,7 +299,7 @@ class SamplingLoop:
         if changes.vanished:
             self._tell_kills()  # a kill may be why they vanished
         if changes or changes.trigger:
-            self._set_lanes()
+            self._lane.follow(self._discovery.kubepods_root)
         if changes.appeared or changes.vanished or changes.trigger:
             self._listener.changed(changes)
 
@@ -415,41 +377,10 @@ class SamplingLoop:
             if read != unit and self._units.get(unit.identity.cgroup_path) is unit:
                 self._units.put(read)
 
-    # -- the fast lane ---------------------------------------------------------------------------------------------
 
-    def _set_lanes(self) -> None:
-        if self._policy.fast_lane_hz <= 0:
-            return
-        wanted = ["/proc/pressure/cpu"]
-        if self._discovery.kubepods_root:
-            wanted.append(self._discovery.kubepods_root.lstrip("/") + "/cpu.pressure")
-        # A file that cannot be read any more is a dead cgroup's: its namesake's is opened anew.
-        dead = {reading.lane for reading in self._sampler.read_lanes() if reading.some_usec is None}
-        for path in [path for path, lane in self._lanes.items() if path not in wanted or lane in dead]:
-            lane = self._lanes.pop(path)
-            self._sampler.remove_lane(lane)
-            kept = {number: state for number, state in self._lane_watch.lanes.items() if number != lane}
-            self._lane_watch = replace(self._lane_watch, lanes=kept)  # its number may be given to another file
-        for path in wanted:
-            if path in self._lanes:
-                continue
-            try:
-                self._lanes[path] = self._sampler.add_lane(path)
-            except SamplerError as error:
-                log.debug("no fast lane", extra={"path": path, "cause": str(error)})
-
-    def _read_lanes(self) -> None:
-        self._lane_due_ns = self._clock_ns() + int(1e9 / self._policy.fast_lane_hz)
-        readings = {
-            reading.lane: (reading.monotonic_ns, reading.some_usec)
-            for reading in self._sampler.read_lanes()
-            if reading.some_usec is not None
-        }
-        self._lane_watch, risen = watch_lanes(self._lane_watch, readings, self._policy.contention)
-        if risen:
-            self._sweep(is_slow=False, is_retry=False)
-            by_lane = {lane: path for path, lane in self._lanes.items()}
-            self._listener.contention(tuple(by_lane[lane] for lane in risen))
+def _next_on_grid(due_ns: int, step_ns: int, now_ns: int) -> int:
+    """Give the first moment after now on the grid of the deadlines so far, so that lateness never adds up."""
+    return due_ns + step_ns * max(1, (now_ns - due_ns) // step_ns + 1)
 
 
 def read_cpu_max_millicores(directory: Path) -> int | None:

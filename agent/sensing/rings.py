@@ -244,7 +244,7 @@ class RingFile:
     def newest_rows(self, slots: Sequence[int]) -> Rows:
         """Give a copy of the newest sample of each of these slots, shape ``(len(slots),)``, in one step.
 
-        A slot without a sample has the status `ABSENT` and its counters mean nothing.
+        A slot without a sample has the status `ABSENT`; all else of its row is 0 and means nothing.
         """
         return self._newest_of(self._raw, slots)
 
@@ -254,8 +254,11 @@ class RingFile:
 
     def _newest_of(self, ring: Ring, slots: Sequence[int]) -> Rows:
         heads = np.array([ring.head(self._checked(slot)) for slot in slots], dtype=np.int64)
-        rows = ring.rows[np.array(slots, dtype=np.int64), (heads - 1) % ring.length]
-        rows["status"][heads == 0] = Status.ABSENT
+        rows = np.zeros(heads.size, dtype=ring.dtype)
+        rows["status"] = Status.ABSENT
+        # Empty rings are not looked at: a read of a page never written makes it resident, and its neighbours with it.
+        there = heads > 0
+        rows[there] = ring.rows[np.array(slots, dtype=np.int64)[there], (heads[there] - 1) % ring.length]
         return rows
 
     def newest_memory(self, slot: int) -> np.void | None:
@@ -263,11 +266,18 @@ class RingFile:
         rows = self.memory(slot, 1).joined()
         return rows[0] if len(rows) else None
 
-    def append_minute(self, slot: int, row: Rows | np.void) -> None:
-        """Append one `MINUTE_ROW`."""
+    def append_minute(self, slot: int, row: Rows | np.void, *, generation: int | None = None) -> bool:
+        """Append one `MINUTE_ROW`; with a generation only while that cgroup still stands behind the slot.
+
+        Returns:
+            Whether it was appended.
+        """
         with self._lock:
             self._must_be_writable()
+            if generation is not None and self.generation(slot) != generation:
+                return False
             self._minutes.append(self._checked(slot), row)
+            return True
 
     def append_raw(self, slot: int, row: Rows | np.void) -> None:
         """Append one `SAMPLE`: for the sampler in plain Python; the C sampler writes by itself."""
@@ -301,7 +311,11 @@ class RingFile:
     @property
     def touched_bytes(self) -> int:
         """Estimate, from the heads, what of the memory was ever written; a slot's earlier lives are not counted."""
-        used = self._used if self._writable else {each.slot for each in self._found()}
+        if self._writable:
+            with self._lock:  # the sampling thread adds to it
+                used = tuple(self._used)
+        else:
+            used = tuple(each.slot for each in self._found())
         rows_bytes = sum(
             min(ring.head(slot), ring.length) * ring.dtype.itemsize
             for ring in (self._raw, self._memory_rows, self._minutes)

@@ -50,7 +50,7 @@ class Stamps:
         """Early sweeps: when they were done, and which lanes started them."""
         self.failures: list[Exception] = []
 
-    def swept(self, result: SweepResult, *, lateness_seconds: float) -> None:
+    def swept(self, result: SweepResult, *, lateness_seconds: float | None) -> None:
         self.sweeps.release()
 
     def skipped(self, reason: Skipped, count: int) -> None: ...

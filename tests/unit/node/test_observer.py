@@ -10,8 +10,8 @@ import pytest
 from agent.core.model import Missing, UnitIdentity, UnitKind, UnitResources
 from agent.core.rows import Status
 from agent.core.window import WindowPolicy
+from agent.node.heartbeat import Heartbeat
 from agent.node.observer import MINUTE_NS, RINGS_BACKFILL_MINUTES, Observer
-from agent.node.sampling import Heartbeat
 from agent.node.units import UnitTable, WatchedUnit
 from agent.sensing.contract import SweepResult
 from agent.sensing.machine import Machine
@@ -239,12 +239,12 @@ def fill_minutes(world: World, first: int, last: int) -> None:
 
 def test_minutes_are_rolled_up_once_each(world: World) -> None:
     fill_minutes(world, 100, 101)
-    assert world.observer.roll_minutes(now_ns=102 * MINUTE_NS + 5 * NS) == 2
+    assert world.observer.roll_minutes(now_ns=102 * MINUTE_NS + 5 * NS).rows == 2
     assert minutes_of(world) == [100, 101]
     row = world.rings.minutes(world.slot).joined()[-1]
     assert row["cpu_mean_millicores"] == pytest.approx(300, rel=1e-3)
     assert row["coverage_255"] == 255
-    assert world.observer.roll_minutes(now_ns=102 * MINUTE_NS + 50 * NS) == 0
+    assert world.observer.roll_minutes(now_ns=102 * MINUTE_NS + 50 * NS).rows == 0
     assert minutes_of(world) == [100, 101]
 
 
@@ -264,7 +264,7 @@ def test_minutes_older_than_the_ring_are_not_made_up(world: World) -> None:
 
 def test_minutes_of_a_machine_just_booted_begin_with_the_first(world: World) -> None:
     fill_minutes(world, 0, 1)
-    assert world.observer.roll_minutes(now_ns=2 * MINUTE_NS + 5 * NS) == 2
+    assert world.observer.roll_minutes(now_ns=2 * MINUTE_NS + 5 * NS).rows == 2
     assert minutes_of(world) == [0, 1]
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agent.core.rows import MEMORY_ROW, MINUTE_ROW, SAMPLE, SLOT_HEADER
+from agent.core.rows import MEMORY_ROW, MINUTE_ROW, SAMPLE, SLOT_HEADER, Status
 from agent.sensing.rings import RingError, RingFile, RingGeometry, RingsFull, RingView, StateInUse, read_boot_id
+from agent.sensing.ringview import Ring
 
 BOOT = "0f6d2a1e-1111-4222-8333-444455556666"
 OTHER_BOOT = "aaaaaaaa-1111-4222-8333-444455556666"
@@ -503,3 +504,29 @@ def test_full_disk_is_refused_at_attach_not_met_in_the_mapping(tmp_path: Path, m
 def test_boot_id_is_the_file_s_content_without_its_newline(tmp_path: Path) -> None:
     (tmp_path / "boot_id").write_text(f"{BOOT}\n", encoding="ascii")
     assert read_boot_id(tmp_path / "boot_id") == BOOT
+
+
+def test_touched_bytes_while_another_thread_attaches_does_not_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_rings(None) as rings:
+        rings.attach("a", 1, now_monotonic_ns=1)
+        head = Ring.head
+
+        def head_while_another_attaches(ring: Ring, slot: int) -> int:
+            rings.attach("b", 2, now_monotonic_ns=1)  # the moment at which the sampling thread finds a container
+            return head(ring, slot)
+
+        monkeypatch.setattr(Ring, "head", head_while_another_attaches)
+        assert rings.touched_bytes == 4096 + 1024
+
+
+def test_newest_rows_of_a_slot_without_a_sample_hold_nothing_of_its_earlier_life() -> None:
+    with open_rings(None) as rings:
+        slot = rings.attach("a", 1, now_monotonic_ns=1)
+        fill_raw(rings, slot, 8, start=5)  # the ring is full: usages 5 to 12
+        rings.release(slot)
+        assert rings.attach("b", 2, now_monotonic_ns=1) == slot
+        full = rings.attach("c", 3, now_monotonic_ns=1)
+        fill_raw(rings, full, 3)
+        rows = rings.newest_rows([slot, full])
+        assert rows["status"].tolist() == [Status.ABSENT, Status.OK]
+        assert rows["usage_usec"].tolist() == [0, 2]

@@ -1,0 +1,77 @@
+"""The fast lane: a few pressure totals read several times a second, so that contention starts a sweep early.
+
+Node. What counts as rising is a rule of ``core.pacing``; here are the files, their numbers and when they are due.
+The kernel weighs stalls in whole jiffies at each read: below some 20 ms between two reads of one file its total loses
+time. That is why the rate is bounded and why nobody else reads these files.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Final
+
+from agent.core.pacing import ContentionPolicy, LaneWatch, watch_lanes
+from agent.sensing.contract import Sampler, SamplerError
+
+log = logging.getLogger(__name__)
+
+NODE_PRESSURE: Final = "/proc/pressure/cpu"
+NEVER_NS: Final = 2**63 - 1
+
+
+class FastLane:
+    """The lanes of one sampler; the sampling thread only."""
+
+    def __init__(self, sampler: Sampler, *, hz: float, policy: ContentionPolicy) -> None:
+        """Watch nothing yet.
+
+        Args:
+            sampler: Holds the files.
+            hz: Reads a second; 0 = no fast lane.
+            policy: What counts as rising.
+        """
+        self._sampler, self._hz, self._policy = sampler, hz, policy
+        self._lanes: dict[str, int] = {}
+        self._watch = LaneWatch()
+        self._due_ns: int | None = None
+
+    def due_ns(self, now_ns: int) -> int:
+        """Give when the lanes are to be read next; far away while there are none."""
+        if not self._lanes:
+            return NEVER_NS
+        return now_ns if self._due_ns is None else self._due_ns
+
+    def follow(self, kubepods_root: str | None) -> None:
+        """Watch the node and, where there are pods, the root of them all; what died is opened anew."""
+        if self._hz <= 0:
+            return
+        wanted = [NODE_PRESSURE]
+        if kubepods_root:
+            wanted.append(kubepods_root.lstrip("/") + "/cpu.pressure")
+        # A file that cannot be read any more is a dead cgroup's: its namesake's is opened anew.
+        dead = {reading.lane for reading in self._sampler.read_lanes() if reading.some_usec is None}
+        for path in [path for path, lane in self._lanes.items() if path not in wanted or lane in dead]:
+            lane = self._lanes.pop(path)
+            self._sampler.remove_lane(lane)
+            kept = {number: state for number, state in self._watch.lanes.items() if number != lane}
+            self._watch = replace(self._watch, lanes=kept)  # its number may be given to another file
+        for path in wanted:
+            if path in self._lanes:
+                continue
+            try:
+                self._lanes[path] = self._sampler.add_lane(path)
+            except SamplerError as error:
+                log.debug("no fast lane", extra={"path": path, "cause": str(error)})
+
+    def read(self, now_ns: int) -> tuple[str, ...]:
+        """Read all lanes; give the paths on which contention rose, if a sweep may start early for it."""
+        self._due_ns = now_ns + int(1e9 / self._hz)
+        readings = {
+            reading.lane: (reading.monotonic_ns, reading.some_usec)
+            for reading in self._sampler.read_lanes()
+            if reading.some_usec is not None
+        }
+        self._watch, risen = watch_lanes(self._watch, readings, self._policy)
+        by_lane = {lane: path for path, lane in self._lanes.items()}
+        return tuple(by_lane[lane] for lane in risen)

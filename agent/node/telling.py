@@ -1,0 +1,263 @@
+"""What the node tells of itself: metrics, gauges at the moment of a scrape, notes on what is degraded.
+
+Node. Hears the sampling thread, is driven by the control thread, is asked by the serving thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from agent.core.model import Gap, UnitKind, UnitStatus
+from agent.core.pacing import Skipped
+from agent.core.rows import Has, Status
+from agent.metrics.agent_series import Feature, Metrics, Page, PodSource, PressureKind, PressureResource
+from agent.metrics.containers import Labels, Totals, to_container_series
+from agent.node.observer import Observer
+from agent.node.pods import NoPods, PodsFile
+from agent.node.sampling import SamplingLoop
+from agent.node.units import UnitTable
+from agent.sensing.contract import Sampler, SweepResult
+from agent.sensing.discovery import Changes, Discovery, Scope
+from agent.sensing.events import OomKill
+from agent.sensing.machine import Machine
+from agent.sensing.rings import RingFile
+from agent.settings import Settings
+
+log = logging.getLogger(__name__)
+
+_MACHINE_NOTES: Final = {
+    False: "nothing runs in a pod here: these are the machine's own services, sessions and containers",
+    True: "no cgroups with processes here: the machine is watched as one",
+}
+"""By whether the root is all there is to watch."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the sampling thread has seen, for notes and gauges."""
+
+    oom_kills: int = 0
+    early_sweeps: int = 0
+    loop_failures: int = 0
+    newest_failure: str | None = None
+    newest_refusal: str | None = None
+    """Why the cgroup that was refused last cannot be watched."""
+
+
+class Listener:
+    """Turns what the sampling thread tells into metrics and log lines; quick, and never raises."""
+
+    def __init__(self, metrics: Metrics, tally: Tally) -> None:
+        self._metrics, self._tally = metrics, tally
+        self._refusal_kind: str | None = None
+
+    def swept(self, result: SweepResult, *, lateness_seconds: float | None) -> None:
+        """Count it."""
+        self._metrics.observe_sweep(
+            duration_seconds=(result.finished_ns - result.started_ns) / 1e9,
+            lateness_seconds=lateness_seconds,
+            samples=result.sampled,
+        )
+
+    def skipped(self, reason: Skipped, count: int) -> None:
+        """Count them."""
+        self._metrics.count_skipped_sweeps(reason, count)
+
+    def changed(self, changes: Changes) -> None:
+        """Log it; a change of scope for people, the rest for debugging."""
+        if changes.scope_changed:
+            log.info("kubepods found: watching pods from now on")
+        log.debug(
+            "cgroups changed",
+            extra={"appeared": len(changes.appeared), "vanished": len(changes.vanished), "trigger": changes.trigger},
+        )
+
+    def killed(self, kill: OomKill) -> None:
+        """Count and log it."""
+        self._tally.oom_kills += kill.kills
+        self._metrics.count_oom_kills(kill.kills)
+        log.warning("out-of-memory kill", extra={"cgroup": kill.path, "kills": kill.kills})
+
+    def contention(self, lanes: tuple[str, ...]) -> None:
+        """Count it."""
+        self._tally.early_sweeps += 1
+        log.debug("contention: swept early", extra={"lanes": ", ".join(lanes)})
+
+    def refused(self, path: str, error: Exception) -> None:
+        """Log the first of its kind; the note has the number."""
+        kind = type(error).__name__
+        if kind != self._refusal_kind:  # each names its cgroup: hundreds of them are one news, and a note with a number
+            log.warning("a cgroup cannot be watched for now", extra={"cgroup": path, "cause": str(error)})
+        self._refusal_kind = kind
+        self._tally.newest_refusal = str(error)
+
+    def failed(self, error: Exception) -> None:
+        """Log it when it is another than the one before."""
+        self._tally.loop_failures += 1
+        text = f"{type(error).__name__}: {error}"
+        if text != self._tally.newest_failure:  # once per change of state, not once a turn
+            log.error("sampling failed", extra={"cause": text}, exc_info=error)
+        self._tally.newest_failure = text
+
+
+class Teller:
+    """Tells; see the module's docstring."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        metrics: Metrics,
+        rings: RingFile,
+        units: UnitTable,
+        observer: Observer,
+        loop: SamplingLoop,
+        discovery: Discovery,
+        sampler: Sampler,
+        machine: Machine,
+        pods: PodsFile | NoPods,
+        tally: Tally,
+        open_files_limit: int,
+    ) -> None:
+        self._settings, self._metrics, self._rings, self._units = settings, metrics, rings, units
+        self._observer, self._loop, self._discovery, self._sampler = observer, loop, discovery, sampler
+        self._machine, self._pods, self._tally = machine, pods, tally
+        self._open_files_limit = open_files_limit
+        self._span_seconds: float | None = None
+        self._gauges_lock = threading.Lock()
+
+    def evaluate(self, is_stopping: Callable[[], bool]) -> None:
+        """Take all windows once: the per-container series and the slack.
+
+        Args:
+            is_stopping: Asked between two containers: a full node takes longer than the end may.
+        """
+        now_ns = time.monotonic_ns()
+        units = self._units.all()
+        statuses = []
+        for unit in units:
+            if is_stopping():
+                return
+            statuses.append(self._observer.status_of(unit, now_ns=now_ns, end_ns=now_ns))
+        self._metrics.set_slack(cpu_millicores=_cpu_slack(statuses), memory_bytes=_memory_slack(statuses))
+        self._span_seconds = max((status.cpu.span_seconds for status in statuses), default=None)
+        if self._settings.metrics.per_container:
+            series = [
+                to_container_series(status, waiting_usec_total=None, throttled_usec_total=None) for status in statuses
+            ]
+            labels = {unit.slot: row.labels for unit, row in zip(units, series, strict=True)}
+            self._metrics.publish_containers(series, lambda: self._totals(labels))
+
+    def roll_minutes(self, now_ns: int, is_stopping: Callable[[], bool]) -> None:
+        """Sum up the minute that ended, and count the readings in it that gave no figure."""
+        gaps = self._observer.roll_minutes(now_ns=now_ns, is_stopping=is_stopping).gaps
+        for reason, count in gaps.items():
+            self._metrics.count_dropped_samples(reason, count)
+        if gaps.get(Gap.COUNTER_RESET):
+            self._metrics.count_counter_reset("cpu.stat", gaps[Gap.COUNTER_RESET])
+
+    def _totals(self, labels: Mapping[int, Labels]) -> Totals:
+        """Read the counters of all units at once, for a scrape."""
+        rows = self._rings.newest_rows(list(labels))
+        is_good = rows["status"] == Status.OK
+        waiting, throttled = (
+            [value if known else None for value, known in zip(rows[name].tolist(), known.tolist(), strict=True)]
+            for name, known in (
+                ("cpu_some_usec", is_good & (rows["has"] & Has.PRESSURE > 0)),
+                ("throttled_usec", is_good & (rows["has"] & Has.THROTTLED > 0)),
+            )
+        )
+        return dict(zip(labels.values(), zip(waiting, throttled, strict=True), strict=True))
+
+    def page(self, accept: str, accept_encoding: str) -> Page:
+        """Give the page of a scrape; the agent's own gauges are those of this moment."""
+        with self._gauges_lock:
+            self._set_gauges()
+        return self._metrics.page(accept, accept_encoding)
+
+    def _set_gauges(self) -> None:
+        stats = self._sampler.stats()
+        metrics = self._metrics
+        metrics.take_read_errors(stats.errors)
+        metrics.set_open_files(held=stats.open_files, limit=self._open_files_limit)
+        metrics.take_inotify_overflows(self._discovery.overflows)
+        metrics.take_relists(dict(self._discovery.relists))
+        identities = [unit.identity for unit in self._units.all()]
+        unmatched = sum(1 for one in identities if one.kind is UnitKind.CONTAINER and one.pod is None)
+        metrics.set_containers(tracked=len(identities), unmatched=unmatched, excluded=self._excluded())
+        metrics.set_rings(touched_bytes=self._rings.touched_bytes, span_seconds=self._span_seconds)
+        if isinstance(self._pods, PodsFile):
+            metrics.set_pod_source_age(PodSource.FILE, self._pods.age_seconds)
+        node = self._machine.status()
+        metrics.set_node_pressure(PressureResource.CPU, PressureKind.SOME, node.cpu_waiting_ratio)
+        metrics.set_node_pressure(PressureResource.MEMORY, PressureKind.SOME, node.memory_waiting_ratio)
+        has = self._signals()
+        metrics.set_feature(Feature.MEMORY, enabled=bool(has & Has.MEMORY))
+        metrics.set_feature(Feature.PRESSURE, enabled=bool(has & Has.PRESSURE))
+        metrics.set_feature(Feature.MEMORY_PEAK, enabled=bool(has & Has.MEMORY_PEAK))
+        metrics.set_feature(Feature.INOTIFY, enabled=self._discovery.fileno() is not None)
+        metrics.set_feature(Feature.NATIVE_SAMPLER, enabled=self._sampler.name == "native")
+
+    def _excluded(self) -> int:
+        """Count the cgroups that are there and not watched: over the limit, or no room for them."""
+        return self._discovery.dropped + self._loop.refused
+
+    def _signals(self) -> Has:
+        """Give the signals that any watched cgroup has."""
+        slots = [unit.slot for unit in self._units.all()]
+        has = 0
+        for rows in (self._rings.newest_rows(slots), self._rings.newest_memory_rows(slots)):
+            has |= int(np.bitwise_or.reduce(rows["has"][rows["status"] == Status.OK], initial=0))
+        return Has(has)
+
+    def notes(self) -> list[str]:
+        """Say what is degraded, one sentence each; ``plimsoll doctor`` tells how to mend it."""
+        notes = []
+        has = self._signals() if self._loop.heartbeat.sweeps else None
+        if has is not None and len(self._units):
+            if not has & Has.PRESSURE:
+                notes.append("no PSI here: waiting is not known")
+            if not has & Has.MEMORY:
+                notes.append("no memory controller on cgroup v2 here: no memory figures")
+            if not has & Has.THROTTLED:
+                notes.append("no cpu controller on cgroup v2 here: no throttling figures")
+        if self._discovery.scope_in_force is Scope.MACHINE:
+            notes.append(_MACHINE_NOTES[len(self._units) == 1 and self._units.get("/") is not None])
+        if self._discovery.no_watches_reason is not None:
+            notes.append(f"new containers are seen late: {self._discovery.no_watches_reason}")
+        if self._discovery.dropped:
+            notes.append(f"{self._discovery.dropped} cgroups over sampling.maxContainers are not watched")
+        if self._loop.refused:
+            notes.append(f"{self._loop.refused} cgroups cannot be watched for now: {self._tally.newest_refusal}")
+        if self._sampler.name != "native":
+            notes.append("the plain-Python sampler is in use: more CPU, same figures")
+        if self._loop.heartbeat.interval_seconds > self._settings.sampling.interval_seconds:
+            notes.append(f"sweeps overrun: one each {self._loop.heartbeat.interval_seconds:g} s for now")
+        if self._rings.set_aside_reason is not None:
+            notes.append(f"the state file was set aside ({self._rings.set_aside_reason}): {self._rings.set_aside}")
+        return notes
+
+
+def _cpu_slack(statuses: list[UnitStatus]) -> float | None:
+    known = [
+        s.resources.cpu_request_millicores - s.cpu.usage_p75_millicores
+        for s in statuses
+        if s.resources.cpu_request_millicores is not None and s.cpu.usage_p75_millicores is not None
+    ]
+    return sum(known) if known else None
+
+
+def _memory_slack(statuses: list[UnitStatus]) -> int | None:
+    known = [
+        s.resources.memory_request_bytes - s.memory.working_set_bytes
+        for s in statuses
+        if s.resources.memory_request_bytes is not None and s.memory.working_set_bytes is not None
+    ]
+    return sum(known) if known else None
