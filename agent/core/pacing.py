@@ -82,6 +82,17 @@ def after_sweep(pace: Pace, *, now_ns: int, sweep_ns: int) -> tuple[Pace, dict[S
     return following, {reason: count for reason, count in skipped.items() if count}
 
 
+def next_on_grid(due_ns: int, step_ns: int, now_ns: int) -> int:
+    """Give the first moment after now on the grid of the deadlines so far, so that lateness never adds up.
+
+    Args:
+        due_ns: The deadline just met; it may lie in the future still.
+        step_ns: From one deadline to the next, above 0.
+        now_ns: CLOCK_MONOTONIC.
+    """
+    return due_ns + step_ns * max(1, (now_ns - due_ns) // step_ns + 1)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContentionPolicy:
     """When rising pressure starts a sweep early."""

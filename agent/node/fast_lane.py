@@ -11,7 +11,7 @@ import logging
 from dataclasses import replace
 from typing import Final
 
-from agent.core.pacing import ContentionPolicy, LaneWatch, watch_lanes
+from agent.core.pacing import ContentionPolicy, LaneWatch, next_on_grid, watch_lanes
 from agent.sensing.contract import Sampler, SamplerError
 
 log = logging.getLogger(__name__)
@@ -34,13 +34,16 @@ class FastLane:
         self._sampler, self._hz, self._policy = sampler, hz, policy
         self._lanes: dict[str, int] = {}
         self._watch = LaneWatch()
-        self._due_ns: int | None = None
+        self._due_ns = 0
 
-    def due_ns(self, now_ns: int) -> int:
-        """Give when the lanes are to be read next; far away while there are none."""
-        if not self._lanes:
-            return NEVER_NS
-        return now_ns if self._due_ns is None else self._due_ns
+    @property
+    def due_ns(self) -> int:
+        """When the lanes are to be read next; never while there are none."""
+        return self._due_ns if self._lanes else NEVER_NS
+
+    def begin(self, now_ns: int) -> None:
+        """Begin the grid of readings now: with the sweeps, so that one waking serves both."""
+        self._due_ns = now_ns
 
     def follow(self, kubepods_root: str | None) -> None:
         """Watch the node and, where there are pods, the root of them all; what died is opened anew."""
@@ -66,7 +69,7 @@ class FastLane:
 
     def read(self, now_ns: int) -> tuple[str, ...]:
         """Read all lanes; give the paths on which contention rose, if a sweep may start early for it."""
-        self._due_ns = now_ns + int(1e9 / self._hz)
+        self._due_ns = next_on_grid(self._due_ns, int(1e9 / self._hz), now_ns)
         readings = {
             reading.lane: (reading.monotonic_ns, reading.some_usec)
             for reading in self._sampler.read_lanes()

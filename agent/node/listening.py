@@ -28,7 +28,7 @@ DRAIN_SECONDS: Final = 0.5
 """For the client to close after its answer: a close over unread bytes resets the connection and loses the answer."""
 MAX_CONNECTIONS: Final = 64
 """Open at once over all endpoints; the oldest that is still reading makes way for a new one."""
-CLOSE_SECONDS: Final = 0.8
+CLOSE_SECONDS: Final = 0.4
 """For workers to end when the loop is closed; they are daemons, so what overstays does not hold the process."""
 
 

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from agent.core.cpu_values import parse_cpu_max
 from agent.core.model import UnitIdentity, UnitResources
-from agent.core.pacing import ContentionPolicy, Pace, Skipped, after_sweep
+from agent.core.pacing import ContentionPolicy, Pace, Skipped, after_sweep, next_on_grid
 from agent.node.fast_lane import FastLane
 from agent.node.heartbeat import Heartbeat
 from agent.node.units import UnitTable, WatchedUnit
@@ -123,15 +123,21 @@ class SamplingLoop:
         self._watched_pods: set[str] = set()
         self._refused: dict[str, Found] = {}
         self._is_closed = False
-        now_ns = clock_ns()
         self._pace = Pace(
             base_interval_ns=int(policy.interval_seconds * 1e9),
             budget_ns=int(policy.sweep_budget_seconds * 1e9),
-            due_ns=now_ns,
+            due_ns=0,
         )
+        self._set_deadlines()
+
+    def _set_deadlines(self) -> None:
+        """Begin all grids now: the first sweep, a slow one, is due at once."""
+        now_ns = self._clock_ns()
+        self._pace = replace(self._pace, due_ns=now_ns)
         self._slow_due_ns = now_ns
-        self._relist_due_ns = now_ns + int(policy.relist_seconds * 1e9)
-        self._retry_due_ns = now_ns + int(policy.retry_absent_seconds * 1e9)
+        self._lane.begin(now_ns)
+        self._relist_due_ns = now_ns + int(self._policy.relist_seconds * 1e9)
+        self._retry_due_ns = now_ns + int(self._policy.retry_absent_seconds * 1e9)
 
     # -- life ------------------------------------------------------------------------------------------------------
 
@@ -153,6 +159,7 @@ class SamplingLoop:
         changes = self._discovery.relist("start")
         self._free_unwatched(lambda path, slot: not self._is_there(path, slot))
         self._apply(changes)
+        self._set_deadlines()  # opening hundreds of cgroups took a while: the first sweep is not late for that
 
     def _free_unwatched(self, is_free: Callable[[str, int], bool]) -> None:
         """Free slots that an earlier run left and no unit of now wants, where this holds for path and slot."""
@@ -204,7 +211,7 @@ class SamplingLoop:
     def turn(self) -> None:
         """Wait for the next thing due and do all that is due."""
         now_ns = self._clock_ns()
-        due_ns = min(self._pace.due_ns, self._lane.due_ns(now_ns))
+        due_ns = min(self._pace.due_ns, self._lane.due_ns)
         if due_ns > now_ns:
             ready = self._wait(self._epoll, (due_ns - now_ns) / 1e9)
             if self._stopping.is_set():
@@ -212,19 +219,21 @@ class SamplingLoop:
             if ready:
                 self._serve_descriptors({fd for fd, _ in ready})
             now_ns = self._clock_ns()
-        if now_ns >= self._lane.due_ns(now_ns):
-            self._read_lane(now_ns)
-        if now_ns >= self._pace.due_ns:
+        is_due = now_ns >= self._pace.due_ns
+        if is_due:
             self._sweep_due()
             # A re-list takes tens of milliseconds on a full node. Right after a sweep it makes none late.
             if now_ns >= self._relist_due_ns:
                 self._relist("periodic")
+        if now_ns >= self._lane.due_ns:
+            self._read_lane(now_ns, has_just_swept=is_due)
 
-    def _read_lane(self, now_ns: int) -> None:
+    def _read_lane(self, now_ns: int, *, has_just_swept: bool) -> None:
         risen = self._lane.read(now_ns)
-        if risen:
+        if risen and not has_just_swept:
             result = self._sweep(is_slow=False, is_retry=False)
             self._listener.swept(result, lateness_seconds=None)
+        if risen:
             self._listener.contention(risen)
 
     def _serve_descriptors(self, ready: set[int]) -> None:
@@ -247,7 +256,7 @@ class SamplingLoop:
         result = self._sweep(is_slow=is_slow, is_retry=is_retry)
         slow_ns = int(self._policy.slow_interval_seconds * 1e9)
         if is_slow:
-            self._slow_due_ns = _next_on_grid(self._slow_due_ns, slow_ns, started_ns)
+            self._slow_due_ns = next_on_grid(self._slow_due_ns, slow_ns, started_ns)
             if self._events is not None:
                 for kill in self._events.poll_all():
                     self._listener.killed(kill)
@@ -280,7 +289,7 @@ class SamplingLoop:
 
     def _relist(self, trigger: str) -> None:
         relist_ns = int(self._policy.relist_seconds * 1e9)
-        self._relist_due_ns = _next_on_grid(self._relist_due_ns, relist_ns, self._clock_ns())
+        self._relist_due_ns = next_on_grid(self._relist_due_ns, relist_ns, self._clock_ns())
         if self._names.refresh():
             for unit in self._units.all():
                 identity, resources = self._names.name(unit.identity)
@@ -376,11 +385,6 @@ class SamplingLoop:
             read = self._with_limits(unit)
             if read != unit and self._units.get(unit.identity.cgroup_path) is unit:
                 self._units.put(read)
-
-
-def _next_on_grid(due_ns: int, step_ns: int, now_ns: int) -> int:
-    """Give the first moment after now on the grid of the deadlines so far, so that lateness never adds up."""
-    return due_ns + step_ns * max(1, (now_ns - due_ns) // step_ns + 1)
 
 
 def read_cpu_max_millicores(directory: Path) -> int | None:

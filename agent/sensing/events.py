@@ -56,7 +56,7 @@ class WatchResult(StrEnum):
     ABSENT = "absent"
     """No memory controller in this cgroup."""
     LIMIT = "limit"
-    """Out of file descriptors or epoll watches."""
+    """Out of file descriptors, of those allowed here, or of epoll watches."""
     UNREADABLE = "unreadable"
     """Not permitted, or not understood."""
 
@@ -182,14 +182,19 @@ class MemoryEvents:
     What is a pod, and which containers are its own, the paths tell. One thread at a time.
     """
 
-    def __init__(self, mount: Path, *, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
+    def __init__(
+        self, mount: Path, *, max_files: int | None = None, clock_ns: Callable[[], int] = time.monotonic_ns
+    ) -> None:
         """Open the epoll.
 
         Args:
             mount: The cgroup2 mount.
+            max_files: Descriptors held at most; what comes on top is answered with ``LIMIT``. None = no bound. The
+                sampler's budget does not know of these, and whoever comes last, such as a scrape, would find none.
             clock_ns: CLOCK_MONOTONIC in nanoseconds.
         """
         self._mount = str(mount).rstrip("/")
+        self._max_files = max_files
         self._clock_ns = clock_ns
         self._epoll = select.epoll()
         self._files: dict[str, _File] = {}
@@ -214,6 +219,8 @@ class MemoryEvents:
         """
         if path in self._files:
             return WatchResult.WATCHED
+        if self._max_files is not None and len(self._files) >= self._max_files:
+            return WatchResult.LIMIT
         kind = parse_cgroup_path(path).kind
         is_pod = kind is PathKind.POD
         group = path.rsplit("/", 1)[0] if kind is PathKind.CONTAINER else path

@@ -56,6 +56,9 @@ _STATE_OFFSET: Final = field_offset("state")
 _RAW_HEAD: Final = field_offset("raw_head")
 _MEMORY_HEAD: Final = field_offset("memory_head")
 _MINUTE_HEAD: Final = field_offset("minute_head")
+_HEADS: Final = (_RAW_HEAD, _MEMORY_HEAD, _MINUTE_HEAD)
+_HIGHEST_HEAD: Final = 2**48
+"""More rows than anything has written since boot: 450,000 years at 20 Hz. Heads change too often for a checksum."""
 _PENDING: Final = field_offset("working_set_pending_bytes")
 _PEAK_SEEN: Final = field_offset("memory_peak_seen_bytes")
 
@@ -91,7 +94,7 @@ class RingFile:
         """Where a file that could not be gone on with was renamed to; None when there was none."""
         self.set_aside_reason: str | None = None
         self.damaged_slots = 0
-        """Slots in use whose checksum was wrong when the file was opened; each was freed, the others go on."""
+        """Slots in use whose checksum or heads were wrong at the opening; each was freed, the others go on."""
         self._memory = memory
         self._fd = fd
         self._writable = writable
@@ -175,7 +178,7 @@ class RingFile:
 
         Raises:
             RingsFull: No slot is left, or the disk has no room for one.
-            RingError: The path is longer than a slot can hold, or the file is open for reading only.
+            RingError: The path is longer than a slot can hold, the disk fails, or the file is open for reading only.
         """
         encoded = os.fsencode(relative_path)
         if len(encoded) > _MAX_PATH_BYTES:
@@ -251,6 +254,18 @@ class RingFile:
     def newest_memory_rows(self, slots: Sequence[int]) -> Rows:
         """Give a copy of the newest memory row of each of these slots, as `newest_rows`."""
         return self._newest_of(self._memory_rows, slots)
+
+    def span_seconds(self, slots: Sequence[int]) -> float | None:
+        """Tell how far the raw ring of these slots that reaches furthest back does so; None without two samples."""
+        heads = np.array([self._raw.head(self._checked(slot)) for slot in slots], dtype=np.int64)
+        numbers = np.array(slots, dtype=np.int64)[heads > 1]
+        heads = heads[heads > 1]
+        if not heads.size:
+            return None
+        length = self._raw.length
+        stamps = self._raw.rows["monotonic_ns"].view(np.int64)
+        oldest = heads - np.minimum(heads, length - 1)
+        return float((stamps[numbers, (heads - 1) % length] - stamps[numbers, oldest % length]).max()) / 1e9
 
     def _newest_of(self, ring: Ring, slots: Sequence[int]) -> Rows:
         heads = np.array([ring.head(self._checked(slot)) for slot in slots], dtype=np.int64)
@@ -384,7 +399,7 @@ class RingFile:
         base = self._offset(slot)
         generation = (self._raw.generation(slot) + 1) & 0xFFFF_FFFF
         self._halves[(base + GENERATION_OFFSET) >> 2] = generation  # first: it voids the views that readers hold
-        for word in (_RAW_HEAD, _MEMORY_HEAD, _MINUTE_HEAD, _PENDING, _PEAK_SEEN):
+        for word in (*_HEADS, _PENDING, _PEAK_SEEN):
             self._words[(base + word) >> 3] = 0
         _SLOT_IDENTITY.pack_into(
             self._memory, base + _IDENTITY_OFFSET, generation, len(path), inode, now_monotonic_ns, path
@@ -400,7 +415,8 @@ class RingFile:
             os.posix_fallocate(self._fd, self._offset(slot), self.geometry.slot_stride)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-                raise
+                msg = f"state file {self.path}: its disk gives no blocks: {error.strerror}"
+                raise RingError(msg) from error
             msg = f"state file {self.path}: no room for {self.geometry.slot_stride} bytes more: {error.strerror}"
             raise RingsFull(msg) from error
 
@@ -420,7 +436,7 @@ class RingFile:
         return self._memory[begin : begin + SLOT_HEADER.itemsize]
 
     def _found(self) -> Iterator[_Found]:
-        """Give every slot that was ever used, with its path if it is in use and its checksum is right."""
+        """Give every slot that was ever used; with its path if it is in use and its checksum and heads are right."""
         for slot in range(self.geometry.max_slots):
             header = self._header_of(slot)
             checksum, state, generation = struct.unpack_from("<III", header)
@@ -428,6 +444,7 @@ class RingFile:
             if generation == 0 and state == _FREE:
                 continue
             is_right = zlib.crc32(header[_IDENTITY_OFFSET : _IDENTITY_OFFSET + _SLOT_IDENTITY.size]) == checksum
+            is_right &= all(struct.unpack_from("<Q", header, head)[0] < _HIGHEST_HEAD for head in _HEADS)
             is_good = state == _IN_USE and length <= _MAX_PATH_BYTES and is_right
             yield _Found(slot, state != _FREE, os.fsdecode(path[:length]) if is_good else None, created_ns)
 

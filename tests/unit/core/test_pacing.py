@@ -17,6 +17,7 @@ from agent.core.pacing import (
     Pace,
     Skipped,
     after_sweep,
+    next_on_grid,
     watch_lanes,
 )
 
@@ -118,3 +119,17 @@ def test_a_total_that_falls_or_a_clock_that_stands_is_a_new_baseline() -> None:
     assert risen == ()
     _, risen = watch_lanes(watch, readings(11, 9_000_000), POLICY)
     assert risen == ()
+
+
+@pytest.mark.parametrize(
+    ("now", "following"),
+    [
+        (10, 13),  # on time
+        (12, 13),
+        (13, 16),  # the next one is due now: the one after it
+        (21, 22),  # 13, 16 and 19 have passed
+        (9, 13),  # early: one step on, never the same again
+    ],
+)
+def test_the_next_deadline_lies_on_the_grid_and_after_now(now: int, following: int) -> None:
+    assert next_on_grid(10, 3, now) == following

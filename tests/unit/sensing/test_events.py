@@ -217,6 +217,19 @@ def test_memory_events_says_why_a_cgroup_cannot_be_watched(events: MemoryEvents,
     assert len(events) == 0
 
 
+def test_memory_events_holds_no_more_files_than_allowed(tmp_path: Path) -> None:
+    for path in (POD, A, B):
+        write(tmp_path, path, 0)
+    watched = MemoryEvents(tmp_path, max_files=2)
+    try:
+        assert [watched.add(path) for path in (POD, A, B, A)] == ["watched", "watched", "limit", "watched"]
+        watched.remove(A)
+        assert watched.add(B) is WatchResult.WATCHED
+        assert len(watched) == 2
+    finally:
+        watched.close()
+
+
 def test_memory_events_add_and_remove_twice_are_fine(events: MemoryEvents) -> None:
     assert events.add(A) is WatchResult.WATCHED
     assert events.add(A) is WatchResult.WATCHED

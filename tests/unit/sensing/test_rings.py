@@ -15,7 +15,7 @@ import pytest
 
 from agent.core.rows import MEMORY_ROW, MINUTE_ROW, SAMPLE, SLOT_HEADER, Status
 from agent.sensing.rings import RingError, RingFile, RingGeometry, RingsFull, RingView, StateInUse, read_boot_id
-from agent.sensing.ringview import Ring
+from agent.sensing.ringview import Ring, field_offset
 
 BOOT = "0f6d2a1e-1111-4222-8333-444455556666"
 OTHER_BOOT = "aaaaaaaa-1111-4222-8333-444455556666"
@@ -501,6 +501,19 @@ def test_full_disk_is_refused_at_attach_not_met_in_the_mapping(tmp_path: Path, m
         assert rings.attach("a", 1, now_monotonic_ns=1) == 0
 
 
+def test_failing_disk_is_refused_at_attach_as_an_error_of_the_state_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(fd: int, offset: int, length: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    with open_rings(tmp_path / "rings") as rings:
+        monkeypatch.setattr(os, "posix_fallocate", failing)
+        with pytest.raises(RingError, match=r"state file .*/rings: its disk gives no blocks: Input/output error"):
+            rings.attach("a", 1, now_monotonic_ns=1)
+        assert rings.retained() == {}
+
+
 def test_boot_id_is_the_file_s_content_without_its_newline(tmp_path: Path) -> None:
     (tmp_path / "boot_id").write_text(f"{BOOT}\n", encoding="ascii")
     assert read_boot_id(tmp_path / "boot_id") == BOOT
@@ -530,3 +543,19 @@ def test_newest_rows_of_a_slot_without_a_sample_hold_nothing_of_its_earlier_life
         rows = rings.newest_rows([slot, full])
         assert rows["status"].tolist() == [Status.ABSENT, Status.OK]
         assert rows["usage_usec"].tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("field", ["raw_head", "memory_head", "minute_head"])
+def test_slot_with_a_head_no_sampler_can_have_reached_is_damaged_and_freed(tmp_path: Path, field: str) -> None:
+    path = tmp_path / "rings"
+    with open_rings(path) as rings:
+        for number, name in enumerate(("a", "b")):
+            fill_raw(rings, rings.attach(name, number, now_monotonic_ns=1), 3)
+    offset = 4096 + field_offset(field)  # of slot 0, which is a's
+    content = bytearray(path.read_bytes())
+    struct.pack_into("<Q", content, offset, 2**63 + 5)
+    path.write_bytes(content)
+    with open_rings(path) as rings:
+        assert rings.retained() == {"b": 1}
+        assert rings.damaged_slots == 1
+        assert usages(rings.raw(rings.attach("a", 0, now_monotonic_ns=1))) == []
