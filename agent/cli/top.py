@@ -207,10 +207,12 @@ def self_source(arguments: argparse.Namespace) -> Iterator[SnapshotSource]:
 
 
 def wait_for_first_figures(source: SnapshotSource) -> None:
-    """Wait until some unit has a rate, which takes two readings; not for ever, as there may be no unit."""
+    """Wait until some unit and the node have a rate, which takes two readings; not for ever: there may be no unit."""
     deadline = time.monotonic() + _FIRST_FIGURES_SECONDS
     while time.monotonic() < deadline:
-        if any(unit.cpu.last_usage_millicores is not None for unit in source.snapshot(0.0).units):
+        snapshot = source.snapshot(0.0)
+        has_rate = any(unit.cpu.last_usage_millicores is not None for unit in snapshot.units)
+        if has_rate and snapshot.node.cpu_usage_millicores is not None:
             return
         time.sleep(_FIRST_FIGURES_STEP_SECONDS)
 

@@ -281,23 +281,34 @@ def _clock(facts: MachineFacts) -> tuple[Check, ...]:
 
 
 def _memory_peak(facts: MachineFacts) -> Check:
+    name = "memory.peak"
     if facts.has_memory_peak:
-        return Check(name="memory.peak", verdict=Verdict.OK, found=f"kernel {facts.kernel_release}")
-    found = "no cgroup with the memory controller" if facts.has_memory_peak is None else facts.kernel_release
+        return Check(name=name, verdict=Verdict.OK, found=f"kernel {facts.kernel_release}")
+    consequence = "a memory peak between two samples is missed"
+    if facts.has_memory_peak is False:
+        return Check(
+            name=name,
+            verdict=Verdict.DEGRADED,
+            found=f"not in kernel {facts.kernel_release}",
+            consequence=consequence,
+            mend="kernel 5.19 or newer",
+        )
+    if "memory" in facts.controllers:
+        return Check(name=name, verdict=Verdict.OK, found="cannot be told yet: no watched cgroup has memory figures")
     return Check(
-        name="memory.peak",
+        name=name,
         verdict=Verdict.DEGRADED,
-        found=found,
-        consequence="a memory peak between two samples is missed",
-        mend="kernel 5.19 or newer with the memory controller on v2",
+        found="no memory controller on v2",
+        consequence=consequence,
+        mend="as for the memory controller above",
     )
 
 
 def _trigger(facts: MachineFacts) -> Check:
+    name = "PSI triggers"
     if facts.trigger_refused is None:
-        return Check(name="PSI triggers", verdict=Verdict.OK, found="windows below 2 s are taken")
-    return Check(
-        name="PSI triggers",
-        verdict=Verdict.OK,
-        found=f"not below 2 s ({facts.trigger_refused}); not needed: the fast lane polls",
-    )
+        return Check(name=name, verdict=Verdict.OK, found="windows below 2 s are taken")
+    if facts.pressure.get("cpu") is not None:
+        return Check(name=name, verdict=Verdict.OK, found="none without PSI; never needed")
+    found = f"not below 2 s ({facts.trigger_refused}); not needed: the fast lane polls"
+    return Check(name=name, verdict=Verdict.OK, found=found)
