@@ -103,8 +103,17 @@ class Observer:
             lambda pieces: memory_window(pieces, policy, end_monotonic_ns=end_ns),
         )
 
-    def status_of(self, unit: WatchedUnit, *, now_ns: int, end_ns: int) -> UnitStatus:
-        """Give everything known of one unit at a moment, now or before."""
+    def status_of(self, unit: WatchedUnit, *, now_ns: int, end_ns: int) -> UnitStatus | None:
+        """Give everything known of one unit at a moment, now or before.
+
+        Returns:
+            None when its slot went to another cgroup meanwhile: the figures would be that one's under this name.
+        """
+        status = self._status_of(unit, now_ns=now_ns, end_ns=end_ns)
+        # After use: a newcomer's inode stands in the slot before its first row does.
+        return status if self._rings.inode(unit.slot) == unit.inode else None
+
+    def _status_of(self, unit: WatchedUnit, *, now_ns: int, end_ns: int) -> UnitStatus:
         policy = self.policy()
         is_past = end_ns < now_ns
         has_minutes = is_past and len(self._rings.minutes(unit.slot, 1)) > 0
@@ -154,13 +163,14 @@ class Observer:
         """
         now_ns = self._clock_ns()
         end_ns = now_ns - int(at_age_seconds * NS)
+        statuses = (self.status_of(unit, now_ns=now_ns, end_ns=end_ns) for unit in self._units.all())
         return Snapshot(
             taken_unix_seconds=time.time() - at_age_seconds,
             at_age_seconds=at_age_seconds,
             source=self._source,
             node=self._machine.status(),
             sampler=self.sampler_status(),
-            units=tuple(self.status_of(unit, now_ns=now_ns, end_ns=end_ns) for unit in self._units.all()),
+            units=tuple(status for status in statuses if status is not None),
             notes=tuple(self._notes()),
         )
 

@@ -6,6 +6,7 @@ is due and what counts as rising contention are rules of ``core.pacing``.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import select
@@ -76,6 +77,8 @@ class SamplingPolicy:
     relist_seconds: float
     retry_absent_seconds: float
     sweep_budget_seconds: float
+    max_event_files: int | None = None
+    """Descriptors for memory.events at most, which the sampler's budget does not know of; None = no bound."""
     contention: ContentionPolicy = field(default_factory=ContentionPolicy)
 
 
@@ -149,17 +152,22 @@ class SamplingLoop:
     def start(self) -> None:
         """Find what is there and begin to watch it; then the loop may run."""
         try:
-            self._events = MemoryEvents(self._mount)
+            self._events = MemoryEvents(self._mount, max_files=self._policy.max_event_files)
             self._epoll.register(self._events.fileno(), select.EPOLLIN)
         except OSError as error:
             log.warning("memory.events cannot be polled", extra={"cause": str(error)})
-        inotify = self._discovery.fileno()
-        if inotify is not None:
-            self._epoll.register(inotify, select.EPOLLIN)
         changes = self._discovery.relist("start")
         self._free_unwatched(lambda path, slot: not self._is_there(path, slot))
         self._apply(changes)
+        self._follow_inotify()
         self._set_deadlines()  # opening hundreds of cgroups took a while: the first sweep is not late for that
+
+    def _follow_inotify(self) -> None:
+        """Wait on discovery's descriptor; it closes it when watches run out and opens another when they are back."""
+        inotify = self._discovery.fileno()
+        if inotify is not None:
+            with contextlib.suppress(FileExistsError):  # registered already; a closed one left the epoll by itself
+                self._epoll.register(inotify, select.EPOLLIN)
 
     def _free_unwatched(self, is_free: Callable[[str, int], bool]) -> None:
         """Free slots that an earlier run left and no unit of now wants, where this holds for path and slot."""
@@ -263,6 +271,7 @@ class SamplingLoop:
         if is_retry:
             self._retry_due_ns = started_ns + int(self._policy.retry_absent_seconds * 1e9)
             self._read_limits()
+            self._watch_events()
         sweep_ns = result.finished_ns - result.started_ns
         self._pace, skipped = after_sweep(self._pace, now_ns=self._clock_ns(), sweep_ns=sweep_ns)
         self.heartbeat.beat(
@@ -295,9 +304,12 @@ class SamplingLoop:
                 identity, resources = self._names.name(unit.identity)
                 self._units.put(replace(unit, identity=identity, resources=resources))
         self._apply(self._discovery.relist(trigger))
+        self._follow_inotify()
         self._free_unwatched(lambda path, slot: not self._is_there(path, slot))
-        for found in tuple(self._refused.values()):
-            self._watch(found)
+        # Those refused, and those that a failure in the midst of an earlier change left behind.
+        for found in self._discovery.units():
+            if self._units.get(found.path) is None:
+                self._watch(found)
 
     def _apply(self, changes: Changes) -> None:
         for path in changes.vanished:
@@ -371,6 +383,12 @@ class SamplingLoop:
         for path in pods - self._watched_pods:
             self._events.add(path)
         self._watched_pods = pods
+
+    def _watch_events(self) -> None:
+        """Watch what could not be before: a controller may have been switched on, a descriptor have come free."""
+        if self._events is not None:
+            for path in (*self._watched_pods, *(unit.identity.cgroup_path for unit in self._units.all())):
+                self._events.add(path)
 
     def _with_limits(self, unit: WatchedUnit) -> WatchedUnit:
         directory = self._mount / unit.identity.cgroup_path.lstrip("/")

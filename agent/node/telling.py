@@ -22,7 +22,7 @@ from agent.metrics.containers import Labels, Totals, to_container_series
 from agent.node.observer import Observer
 from agent.node.pods import NoPods, PodsFile
 from agent.node.sampling import SamplingLoop
-from agent.node.units import UnitTable
+from agent.node.units import UnitTable, WatchedUnit
 from agent.sensing.contract import Sampler, SweepResult
 from agent.sensing.discovery import Changes, Discovery, Scope
 from agent.sensing.events import OomKill
@@ -142,17 +142,20 @@ class Teller:
         # A window costs some 150 us: those that nobody will look at are not taken.
         units = [unit for unit in self._units.all() if per_container or unit.resources != UnitResources()]
         now_ns = time.monotonic_ns()
-        statuses = []
+        found: list[tuple[WatchedUnit, UnitStatus]] = []
         for unit in units:
             if is_stopping():
                 return
-            statuses.append(self._observer.status_of(unit, now_ns=now_ns, end_ns=now_ns))
+            status = self._observer.status_of(unit, now_ns=now_ns, end_ns=now_ns)
+            if status is not None:
+                found.append((unit, status))
+        statuses = [status for _, status in found]
         self._metrics.set_slack(cpu_millicores=_cpu_slack(statuses), memory_bytes=_memory_slack(statuses))
         if per_container:
             series = [
                 to_container_series(status, waiting_usec_total=None, throttled_usec_total=None) for status in statuses
             ]
-            labels = {unit.slot: row.labels for unit, row in zip(units, series, strict=True)}
+            labels = {unit.slot: (unit.inode, row.labels) for (unit, _), row in zip(found, series, strict=True)}
             self._metrics.publish_containers(series, lambda: self._totals(labels))
 
     def roll_minutes(self, now_ns: int, is_stopping: Callable[[], bool]) -> None:
@@ -163,10 +166,16 @@ class Teller:
         if gaps.get(Gap.COUNTER_RESET):
             self._metrics.count_counter_reset("cpu.stat", gaps[Gap.COUNTER_RESET])
 
-    def _totals(self, labels: Mapping[int, Labels]) -> Totals:
-        """Read the counters of all units at once, for a scrape."""
+    def _totals(self, labels: Mapping[int, tuple[int, Labels]]) -> Totals:
+        """Read the counters of all units at once, for a scrape.
+
+        Args:
+            labels: Slot -> the inode of the unit whose slot it was when it was evaluated, and its labels. A slot that
+                went to another cgroup since has no counter of that unit.
+        """
         rows = self._rings.newest_rows(list(labels))
-        is_good = rows["status"] == Status.OK
+        is_same = [self._rings.inode(slot) == inode for slot, (inode, _) in labels.items()]  # after the reading
+        is_good = (rows["status"] == Status.OK) & np.array(is_same, dtype=np.bool_)
         waiting, throttled = (
             [value if known else None for value, known in zip(rows[name].tolist(), known.tolist(), strict=True)]
             for name, known in (
@@ -174,7 +183,8 @@ class Teller:
                 ("throttled_usec", is_good & (rows["has"] & Has.THROTTLED > 0)),
             )
         )
-        return dict(zip(labels.values(), zip(waiting, throttled, strict=True), strict=True))
+        names = (its_labels for _, its_labels in labels.values())
+        return dict(zip(names, zip(waiting, throttled, strict=True), strict=True))
 
     def page(self, accept: str, accept_encoding: str) -> Page:
         """Give the page of a scrape; the agent's own gauges are those of this moment."""

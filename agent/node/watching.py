@@ -12,6 +12,7 @@ import resource
 import threading
 import time
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Final, Literal, Self
 
 from agent.core.window import WindowPolicy
@@ -23,7 +24,7 @@ from agent.node.telling import Listener, Tally, Teller
 from agent.node.units import UnitTable
 from agent.sensing.discovery import Discovery, Scope
 from agent.sensing.machine import Machine, find_cgroup_mount, node_name
-from agent.sensing.rings import RingFile, RingGeometry
+from agent.sensing.rings import RingError, RingFile, RingGeometry
 from agent.sensing.sampler import open_sampler, raise_open_files_limit
 from agent.sensing.statefile import read_boot_id
 from agent.settings import SamplerChoice, Settings
@@ -33,8 +34,10 @@ log = logging.getLogger(__name__)
 
 RING_FILE_NAME: Final = "rings"
 MAX_LANES: Final = 512
-STOP_SECONDS: Final = 1.0
-"""SIGTERM ends cleanly within a second (terminationGracePeriod is ten)."""
+EVENT_FILES_SHARE: Final = 4
+"""One in so many descriptors may go to memory.events: of a unit's eleven it is one, and one more of its pod."""
+STOP_SECONDS: Final = 0.5
+"""SIGTERM ends cleanly within a second (terminationGracePeriod is ten), of which serving takes up to 0.4 before."""
 LEAST_RAW_SECONDS: Final = 120.0
 """A minute row needs its minute and the rate window before it, however short the windows are set."""
 MINUTE_DELAY_NS: Final = 5_000_000_000
@@ -82,7 +85,7 @@ class Watch:
         self._pods: PodsFile | NoPods = PodsFile(settings.pods_file) if settings.pods_file else NoPods()
         _, self._open_files_limit = raise_open_files_limit()
         if settings.state.directory is not None:
-            settings.state.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _make_state_directory(settings.state.directory)
         self.rings = RingFile.open(
             settings.state.directory / RING_FILE_NAME if settings.state.directory else None,
             _geometry(settings),
@@ -94,6 +97,10 @@ class Watch:
                 "state file set aside, beginning anew",
                 extra={"reason": self.rings.set_aside_reason, "kept_as": str(self.rings.set_aside)},
             )
+        if self.rings.damaged_slots:
+            log.warning("slots of the state file are damaged: begun anew", extra={"slots": self.rings.damaged_slots})
+        files = max(64, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - sampling.open_files_reserve)
+        event_files = files // EVENT_FILES_SHARE
         self.discovery = Discovery(
             self.mount,
             cgroup_root=settings.cgroup.root,
@@ -104,7 +111,7 @@ class Watch:
         self.sampler = open_sampler(
             self.mount,
             self.rings,
-            fd_budget=max(64, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - sampling.open_files_reserve),
+            fd_budget=files - event_files,
             max_lanes=MAX_LANES,
             force=_FORCED_SAMPLER[sampling.sampler],
         )
@@ -133,6 +140,7 @@ class Watch:
                 relist_seconds=sampling.relist_seconds,
                 retry_absent_seconds=sampling.retry_absent_seconds,
                 sweep_budget_seconds=sampling.sweep_budget_seconds,
+                max_event_files=event_files,
             ),
             listener=Listener(self.metrics, self.tally),
         )
@@ -206,7 +214,7 @@ class Watch:
             )
             return
         self._threads.clear()
-        self.rings.flush()
+        # No msync: the page cache keeps the rings for the next agent, and they mean nothing after a reboot.
         self._stack.close()
 
     def __enter__(self) -> Self:
@@ -237,6 +245,14 @@ class Watch:
             except Exception:  # top of a thread's loop: say it, go on
                 self.tally.loop_failures += 1
                 log.exception("an evaluation failed")
+
+
+def _make_state_directory(directory: Path) -> None:
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        msg = f"state directory {directory}: {error.strerror}; allowed: one that can be written, or none (--state-dir)"
+        raise RingError(msg) from error
 
 
 def _geometry(settings: Settings) -> RingGeometry:

@@ -143,11 +143,17 @@ class Discovery:
         self._chosen: dict[str, Found] = {}
         self._watches: dict[int, str] = {}
         self._watch_numbers: dict[str, int] = {}
+        self._open_watcher = open_watcher
         self._watcher: Watcher | None = None
+        self._begin_watching()
+
+    def _begin_watching(self) -> None:
         try:
-            self._watcher = open_watcher()
+            self._watcher = self._open_watcher()
         except OSError as error:
             self.no_watches_reason = f"inotify: {error.strerror}"
+        else:
+            self.no_watches_reason = None
 
     @property
     def kubepods_root(self) -> str | None:
@@ -219,9 +225,13 @@ class Discovery:
     def relist(self, trigger: str) -> Changes:
         """Walk everything and give the difference to what was known.
 
+        A periodic walk tries inotify again where it had failed: watches may have come free. ``fileno`` is another then.
+
         Args:
             trigger: Why, for counters: ``start``, ``periodic``, ``overflow``, ``no_watches``.
         """
+        if self._watcher is None and trigger == "periodic":
+            self._begin_watching()
         self.relists[trigger] = self.relists.get(trigger, 0) + 1
         scope_changed = False
         # No way back: an empty answer in passing must not exchange all units and lose their history.

@@ -325,6 +325,20 @@ def test_no_watches_left_means_re_listing_and_says_so(tmp_path: Path) -> None:
     assert [found.path for found in discovery.relist("no_watches").appeared] == [f"/{POD_A}/{C}"]
 
 
+def test_a_periodic_re_list_tries_inotify_again_and_goes_on_with_it(tmp_path: Path) -> None:
+    make(tmp_path, f"{POD_A}/{A}", f"{POD_B}/{B}")
+    watchers = [FakeWatcher(room=2), FakeWatcher(room=1000)]
+    discovery = Discovery(tmp_path, open_watcher=lambda: watchers.pop(0))
+    discovery.relist("start")
+    assert discovery.fileno() is None
+    roomy = watchers[0]
+
+    assert not discovery.relist("periodic")  # nothing came or went
+    assert discovery.fileno() == roomy.fileno()
+    assert discovery.no_watches_reason is None
+    assert discovery.watches > 0
+
+
 def test_no_inotify_instance_left_means_re_listing_and_says_so(tmp_path: Path) -> None:
     def refuse() -> FakeWatcher:
         raise OSError(errno.EMFILE, "Too many open files")
