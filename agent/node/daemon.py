@@ -5,6 +5,7 @@ Node. Order of start: watch, then serve; the reverse at the end. A scrape or a `
 
 from __future__ import annotations
 
+import gc
 import logging
 import time
 from collections.abc import Mapping
@@ -74,6 +75,9 @@ class Agent:
             self._stack.close()
             raise
         self._stack.callback(self._serving.close)
+        # What is loaded by now stays for good: the collector need not walk it again and again.
+        gc.collect()
+        gc.freeze()
         log.info(
             "serving",
             extra={
