@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +21,6 @@ from agent.sensing.features import (
 )
 from agent.sensing.machine import MachineError
 from tests.cgroup_files import CgroupFiles, container_path
-
-is_root = os.geteuid() == 0
 
 
 @pytest.fixture
@@ -116,7 +116,24 @@ def test_state_directory_is_judged_by_its_nearest_parent(
     assert f"{tmp_path} is not writable" == facts(proc, state_directory=tmp_path / "a/b").state_unwritable
 
 
-@pytest.mark.skipif(is_root, reason="root may search and read everything")
+@contextmanager
+def nobody(tmp_path: Path) -> Iterator[None]:
+    """Be a user whom file modes bind: root becomes nobody for a moment, others are such a user already."""
+    if os.geteuid() != 0:
+        yield
+        return
+    modes = {path: path.stat().st_mode for path in (tmp_path, *tmp_path.parents)}
+    for path, mode in modes.items():
+        path.chmod(mode | 0o011)
+    os.setresuid(65534, 65534, 0)
+    try:
+        yield
+    finally:
+        os.setresuid(0, 0, 0)
+        for path, mode in modes.items():
+            path.chmod(mode)
+
+
 def test_directories_that_may_not_be_searched_are_facts_and_no_fault(
     files: CgroupFiles, proc: Path, tmp_path: Path
 ) -> None:
@@ -124,8 +141,9 @@ def test_directories_that_may_not_be_searched_are_facts_and_no_fault(
     closed = files.root / container_path(1)
     closed.chmod(0)
     try:
-        assert str(closed) in facts(proc).unreadable
-        assert "not writable" in str(facts(proc, state_directory=closed / "x").state_unwritable)
+        with nobody(tmp_path):
+            assert str(closed) in facts(proc).unreadable
+            assert "not writable" in str(facts(proc, state_directory=closed / "x").state_unwritable)
     finally:
         closed.chmod(0o755)
 
