@@ -38,6 +38,22 @@ class Has(IntFlag):
     MEMORY_EVENTS = 256
 
 
+FILES: Final = (
+    "directory",
+    "cpu.stat",
+    "cpu.pressure",
+    "memory.current",
+    "memory.stat",
+    "memory.peak",
+    "memory.pressure",
+    "io.pressure",
+    "memory.events",
+)
+"""What a slot may hold open, as the kernel names it; the index is ``PL_FILE_*``."""
+
+CAUSES: Final = ("gone", "absent", "io", "parse", "limit")
+"""Why a read failed; the index is ``PL_CAUSE_*``."""
+
 SAMPLE: Final = np.dtype(
     [
         ("monotonic_ns", "<u8"),

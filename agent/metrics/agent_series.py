@@ -22,22 +22,10 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 
 from agent.core.model import Gap
 from agent.core.pacing import Skipped
+from agent.core.rows import CAUSES, FILES
 from agent.metrics.containers import ContainerPage, ContainerSeries, Totals
 
 SWEEP_BUCKETS_SECONDS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-FILES: Final = (
-    "directory",
-    "cpu.stat",
-    "cpu.pressure",
-    "memory.current",
-    "memory.stat",
-    "memory.peak",
-    "memory.pressure",
-    "io.pressure",
-    "memory.events",
-)
-"""As the samplers name them (``PL_FILE_*`` in native/sampler.h)."""
-CAUSES: Final = ("gone", "absent", "io", "parse", "limit")
 COUNTER_FILES: Final = ("cpu.stat", "cpu.pressure", "memory.pressure", "io.pressure", "memory.events")
 """The files whose numbers may only grow."""
 RELIST_TRIGGERS: Final = ("start", "periodic", "overflow", "no_watches")

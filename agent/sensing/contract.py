@@ -4,25 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol
 
 from agent.core.rows import Status
-
-FILES: Final = (
-    "directory",
-    "cpu.stat",
-    "cpu.pressure",
-    "memory.current",
-    "memory.stat",
-    "memory.peak",
-    "memory.pressure",
-    "io.pressure",
-    "memory.events",
-)
-"""What a slot may hold open, as the kernel names it; the index is ``PL_FILE_*``."""
-
-CAUSES: Final = ("gone", "absent", "io", "parse", "limit")
-"""Why a read failed; the index is ``PL_CAUSE_*``."""
 
 
 class SamplerError(Exception):

@@ -14,10 +14,8 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
-from agent.core.rows import Status
+from agent.core.rows import CAUSES, FILES, Status
 from agent.sensing.contract import (
-    CAUSES,
-    FILES,
     CgroupGone,
     FilesExhausted,
     LaneReading,

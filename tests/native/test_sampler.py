@@ -18,8 +18,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent.core.rows import Has, Status
-from agent.sensing.contract import CAUSES, FILES, CgroupGone, FilesExhausted, Sampler, SamplerError
+from agent.core.rows import CAUSES, FILES, Has, Status
+from agent.sensing.contract import CgroupGone, FilesExhausted, Sampler, SamplerError
 from agent.sensing.reference import BUFFER_BYTES, ReferenceSampler
 from agent.sensing.rings import RingFile, RingGeometry, Rows
 from agent.sensing.sampler import NativeSampler, open_sampler, raise_open_files_limit
