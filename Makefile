@@ -21,8 +21,10 @@ run: $(STAMP)/run ## Watch this machine's containers (or services): live table a
 demo: $(STAMP)/run ## The same with a kubelet-like tree of real cgroups and real loads, removed on exit
 	@$(BIN)/plimsoll run --demo $(ARGS)
 
-test: $(STAMP)/dev test-tools lint ## Everything CI runs: format, lint, types, layers, unit, C under sanitizers, fuzz, real kernel, guest
-	@$(BIN)/python -m pytest tests $(ARGS)
+test: $(STAMP)/dev test-tools lint ## Everything CI runs: lint, types, layers, unit (core covered to the last branch), C under sanitizers, fuzz, real kernel, guest
+	@$(BIN)/python -m pytest tests/unit tests/conformance -q --cov=agent.core --cov-branch --cov-fail-under=100 \
+		--cov-report=term-missing:skip-covered $(ARGS)
+	@$(BIN)/python -m pytest tests --ignore=tests/unit --ignore=tests/conformance $(ARGS)
 
 unit: $(STAMP)/dev ## The fast tier: no root, no kernel objects, no network; under 60 s
 	@$(BIN)/python -m pytest tests/unit tests/conformance -m "not slow" -q $(ARGS)

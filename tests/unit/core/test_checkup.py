@@ -110,6 +110,7 @@ def test_a_good_machine_is_ok_throughout() -> None:
         ("memory.peak", {"has_memory_peak": None, "controllers": ("cpu",)}, Verdict.DEGRADED, "no memory", "above"),
         ("PSI triggers", {}, Verdict.OK, "are taken", ""),
         ("PSI triggers", {"trigger_refused": "Operation not permitted"}, Verdict.OK, "not permitted", ""),
+        ("PSI triggers", {"trigger_refused": "No such file", "pressure": OFF}, Verdict.OK, "none without PSI", ""),
     ],
 )
 def test_check(name: str, changes: dict[str, object], verdict: Verdict, found: str, mend: str) -> None:
