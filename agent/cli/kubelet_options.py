@@ -48,7 +48,8 @@ def add_kubelet_options(parser: argparse.ArgumentParser) -> None:
         help="cpuCFSQuotaPeriod (default: 100ms)",
     )  # fmt: skip
     group.add_argument(
-        "--memory-reservation-policy", choices=[*ReservationPolicy], default=ReservationPolicy.NONE,
+        "--memory-reservation-policy", choices=[str(policy) for policy in ReservationPolicy],
+        default=str(ReservationPolicy.NONE),
         help="memoryReservationPolicy (default: None)",
     )  # fmt: skip
     group.add_argument(

@@ -61,16 +61,24 @@ def build_parser(verb: str | None) -> argparse.ArgumentParser:
         if name == verb:
             module: _VerbModule = importlib.import_module(entry.module)
             module.add_arguments(sub)
-            sub.set_defaults(run=module.run)
+            sub.set_defaults(run=module.run, refuse=sub.error)
     return parser
 
 
+def _give_up_stdout() -> None:
+    """Point stdout to nowhere, so that Python does not complain at exit about what it still holds."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one verb; give the exit code: 0 done, 1 the answer is no, 2 bad input, 130 interrupted."""
+    """Run one verb; give the exit code: 0 done, 1 the answer is no, 2 bad input, 3 failed, 130 interrupted."""
     words = list(sys.argv[1:] if argv is None else argv)
     verb = next((word for word in words if not word.startswith("-")), None)
     parser = build_parser(verb)
-    arguments = parser.parse_args(words)
+    arguments, unknown = parser.parse_known_args(words)
+    if unknown:
+        refuse: Callable[[str], NoReturn] = getattr(arguments, "refuse", parser.error)  # the verb's own help is named
+        refuse(f"unrecognized arguments: {' '.join(unknown)}")
     if arguments.version:
         from agent.version import installed_version
 
@@ -79,6 +87,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.verb is None:
         parser.print_help()
         return 2
+    if sys.stdout is None:  # started with it closed
+        print("plimsoll: standard output is closed: there is nowhere to answer", file=sys.stderr)
+        return 3
     run: Callable[[argparse.Namespace], int] = arguments.run
     try:
         code = run(arguments)
@@ -86,7 +97,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader (head, less) left; closing stdout ourselves keeps Python from complaining at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_stdout()  # the reader (head, less) left
         return 0
+    except OSError as error:
+        # Verbs answer for the files they name themselves; what comes here is mostly a full disk below stdout.
+        _give_up_stdout()
+        print(f"plimsoll {arguments.verb}: {error}", file=sys.stderr)
+        return 3
     return code

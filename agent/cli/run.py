@@ -27,9 +27,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="make a kubelet-like tree of real cgroups with real loads, watch it, and remove it on exit (needs root)",
     )
-    parser.add_argument("--for", dest="for_seconds", metavar="SECONDS", type=float, help="end after this long")
+    parser.add_argument("--for", dest="for_seconds", metavar="SECONDS", type=_seconds, help="end after this long")
     add_view_options(parser)
     add_options(parser, CGROUP_OPTIONS, SAMPLING_OPTIONS, SERVING_OPTIONS)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= threading.TIMEOUT_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time; allowed: seconds above 0, such as 30")
+    return seconds
+
+
+def _demo_settings(arguments: argparse.Namespace) -> Settings:
+    """Give the settings of a demo: it has a tree and pods of its own, and makes way for an agent that runs here.
+
+    Raises:
+        SystemExit: An option that a demo cannot honour; one line, code 2.
+    """
+    from agent.node.control import ControlError, NoAgent, request
+
+    own = ("cgroup.root", "podsFile", "state.directory")
+    given = [one.flag for one in CGROUP_OPTIONS if one.key in own and getattr(arguments, f"setting {one.key}", None)]
+    if given:
+        fail(f"{', '.join(given)} with --demo: it watches the tree it makes; allowed: one without the other")
+    settings = settings_from(arguments, serving__port="0")
+    if settings.serving.socket is not None and getattr(arguments, "setting serving.socket", None) is None:
+        try:
+            request(settings.serving.socket, "ping", {})
+        except NoAgent:
+            return settings
+        except ControlError:
+            pass  # somebody is there, and in no mood to answer
+        settings = replace(settings, serving=replace(settings.serving, socket=None))
+    return settings
 
 
 class _Terminated(Exception):  # noqa: N818
@@ -46,9 +80,7 @@ def _terminate(number: int, _: object) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Watch until the person quits, Ctrl-C, SIGTERM, or ``--for`` has passed; the last is a normal end, code 0."""
-    settings = settings_from(arguments)
-    if arguments.for_seconds is not None and not arguments.for_seconds > 0:
-        fail(f"--for {arguments.for_seconds:g}: not a time; allowed: seconds above 0")
+    settings = _demo_settings(arguments) if arguments.demo else settings_from(arguments)
     for name in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, _terminate)
     has_passed = threading.Event()

@@ -163,7 +163,7 @@ def chosen_units(snapshot: Snapshot, state: ViewState, *, limit: int) -> tuple[U
 @contextlib.contextmanager
 def _open_source(arguments: argparse.Namespace) -> Iterator[SnapshotSource]:
     """Open the agent's socket, or this process's own sampling where no agent answers or ``--self`` was said."""
-    from agent.node.control import NoAgent, request
+    from agent.node.control import ControlError, NoAgent, request
 
     settings = settings_from(arguments)
     socket_path = settings.serving.socket
@@ -179,7 +179,10 @@ def _open_source(arguments: argparse.Namespace) -> Iterator[SnapshotSource]:
                 raise SourceError(str(error)) from error
             _refuse_past(arguments)
             print(f"plimsoll top: no agent at {socket_path}; sampling here", file=sys.stderr)
+        except ControlError as error:
+            raise SourceError(str(error)) from error
         else:
+            _refuse_own_sampling_options(arguments)
             yield source
             return
     _refuse_past(arguments)
@@ -190,6 +193,17 @@ def _open_source(arguments: argparse.Namespace) -> Iterator[SnapshotSource]:
 def _refuse_past(arguments: argparse.Namespace) -> None:
     if arguments.at > 0:
         raise SourceError("--at needs a running agent: sampling here begins only now; start one with plimsoll run")
+
+
+def _refuse_own_sampling_options(arguments: argparse.Namespace) -> None:
+    """Say so when options are given that only sampling in this process can honour: an agent has its own.
+
+    Raises:
+        SystemExit: There is such an option; one line, code 2.
+    """
+    given = [one.flag for one in CGROUP_OPTIONS if getattr(arguments, f"setting {one.key}", None) is not None]
+    if given:
+        fail(f"{', '.join(given)}: the running agent answers, and has its own; add --self, or give them to the agent")
 
 
 @contextlib.contextmanager

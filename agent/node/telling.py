@@ -131,6 +131,7 @@ class Teller:
         self._machine, self._pods, self._tally = machine, pods, tally
         self._open_files_limit = open_files_limit
         self._gauges_lock = threading.Lock()
+        self._was_root_gone = False
 
     def evaluate(self, is_stopping: Callable[[], bool]) -> None:
         """Take all windows once: the per-container series and the slack.
@@ -138,6 +139,10 @@ class Teller:
         Args:
             is_stopping: Asked between two containers: a full node takes longer than the end may.
         """
+        is_gone = self._discovery.is_root_gone
+        if is_gone and not self._was_root_gone:
+            log.warning("the cgroup root is gone: nothing is watched until it is back")
+        self._was_root_gone = is_gone
         per_container = self._settings.metrics.per_container
         # A window costs some 150 us: those that nobody will look at are not taken.
         units = [unit for unit in self._units.all() if per_container or unit.resources != UnitResources()]
@@ -241,7 +246,9 @@ class Teller:
                 notes.append("no memory controller on cgroup v2 here: no memory figures")
             if not has & Has.THROTTLED:
                 notes.append("no cpu controller on cgroup v2 here: no throttling figures")
-        if self._discovery.scope_in_force is Scope.MACHINE:
+        if self._discovery.is_root_gone:
+            notes.append("the cgroup root is gone: nothing is watched until it is back")
+        elif self._discovery.scope_in_force is Scope.MACHINE:
             notes.append(_MACHINE_NOTES[len(self._units) == 1 and self._units.get("/") is not None])
         if self._discovery.no_watches_reason is not None:
             notes.append(f"new containers are seen late: {self._discovery.no_watches_reason}")

@@ -161,6 +161,11 @@ class Discovery:
         return min(self._tree.roots, key=_tree_order, default=None)
 
     @property
+    def is_root_gone(self) -> bool:
+        """Whether the directory below which all is looked for has vanished; any thread may ask."""
+        return not Path(self._mount + self._base).is_dir()
+
+    @property
     def driver(self) -> Driver | None:
         """The kubelet's cgroup driver, told by the name of ``kubepods_root``."""
         root = self.kubepods_root

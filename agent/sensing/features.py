@@ -1,4 +1,4 @@
-"""Reads what ``plimsoll doctor`` judges: mounts, controllers, PSI, limits, rights, clock. Changes nothing.
+"""Reads what ``plimsoll doctor`` judges: mounts, controllers, PSI, limits, rights, clock. Leaves nothing behind.
 
 Sensing. Each reader gives a value or the reason for its absence; none of them fails the others.
 """
@@ -171,7 +171,14 @@ def _why_unwritable(directory: Path) -> str | None:
         nearest = nearest.parent
     if not nearest.is_dir():
         return f"{nearest} is not a directory"
-    return None if os.access(nearest, os.W_OK | os.X_OK) else f"{nearest} is not writable"
+    # Tried, not asked: root may write anywhere by its rights, and yet not in /proc or on a read-only mount.
+    probe = nearest / f".plimsoll-doctor-{os.getpid()}"
+    try:
+        probe.mkdir()
+        probe.rmdir()
+    except OSError as error:
+        return f"{nearest} is not writable: {error.strerror}"
+    return None
 
 
 def _read_line(path: Path) -> str | None:

@@ -123,3 +123,43 @@ def test_reader_that_left_is_no_fault() -> None:
     finally:
         os.close(write_end)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_unknown_flag_of_a_verb_points_to_the_verbs_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "see plimsoll agent --help" in refused(capsys, "agent", "--for", "3")
+
+
+@pytest.mark.parametrize("text", ["inf", "abc", "0", "-1", "nan"])
+def test_a_wrong_span_is_told_with_what_is_allowed(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    line = refused(capsys, "run", f"--for={text}")
+    assert text in line
+    assert "seconds above 0" in line
+
+
+def test_a_demo_refuses_what_it_cannot_honour(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--cgroup-root, --pods with --demo" in refused(
+        capsys, "run", "--demo", "--pods", "x", "--cgroup-root", "/kubelet"
+    )
+
+
+def test_a_disk_that_is_full_below_stdout_is_one_line_and_exit_3() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "agent", "settings"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            cwd=REPOSITORY,
+        )
+    assert done.returncode == 3
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("plimsoll settings: ")
+    assert "No space left" in line
+
+
+def test_a_closed_stdout_is_one_line_and_exit_3() -> None:
+    shell = ["sh", "-c", f"exec {sys.executable} -m agent settings >&-"]
+    done = subprocess.run(shell, stderr=subprocess.PIPE, text=True, check=False, cwd=REPOSITORY)
+    assert done.returncode == 3
+    assert len(done.stderr.splitlines()) == 1

@@ -2,12 +2,16 @@ from __future__ import annotations
 
 import argparse
 import io
+import socket
 import sys
+import threading
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
 from agent.cli import top
+from agent.cli.main import main
 from agent.cli.screen import live_table
 from agent.cli.sources import CallSource, SourceError
 from agent.cli.table import ASCII, UNICODE
@@ -179,3 +183,27 @@ def test_a_printed_page_has_the_asked_for_width(capsys: pytest.CaptureFixture[st
         terminal = find_terminal(stdout, {}, use_colour=True)
     print_page(busy_node(), ViewState(), LiveOptions(width=60), terminal)
     assert max(len(line) for line in capsys.readouterr().out.splitlines()) <= 60
+
+
+def test_an_agent_that_refuses_is_one_line_and_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "agent.sock"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(path))
+        listener.listen(1)
+        answering = threading.Thread(target=lambda: listener.accept()[0].close())  # says nothing and goes
+        answering.start()
+        code = main(["top", "--once", "--socket", str(path)])
+        answering.join()
+    assert code == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert str(path) in line
+
+
+def test_options_that_only_own_sampling_can_honour_are_refused_when_an_agent_answers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("agent.node.control.request", lambda *_: {"version": "1"})
+    with pytest.raises(SystemExit) as ended:
+        main(["top", "--once", "--socket", "/run/x.sock", "--pods", "pods.json"])
+    assert ended.value.code == 2
+    assert "--pods: the running agent answers" in capsys.readouterr().err
