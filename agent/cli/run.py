@@ -50,7 +50,7 @@ def _demo_settings(arguments: argparse.Namespace) -> Settings:
     """
     from agent.node.control import ControlError, NoAgent, request
 
-    own = ("cgroup.root", "podsFile", "state.directory")
+    own = ("cgroup.root", "podsFile")
     given = [one.flag for one in CGROUP_OPTIONS if one.key in own and getattr(arguments, f"setting {one.key}", None)]
     if given:
         fail(f"{', '.join(given)} with --demo: it watches the tree it makes; allowed: one without the other")

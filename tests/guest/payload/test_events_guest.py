@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import select
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -42,11 +43,20 @@ class Eyes:
         pytest.fail("no kill was told")
 
     def is_quiet(self) -> bool:
-        """Nothing more to tell, and no descriptor that keeps the loop awake."""
-        told = [*self.events.drain(), *self.events.poll_all()]
+        """Nothing more to tell, and no descriptor that keeps the loop awake.
+
+        The kernel bundles notices and may hand in a late one of the same kill (`max`, `oom`): that wakes once more and
+        tells nothing. A descriptor that stays awake fails at the deadline.
+        """
+        deadline = time.monotonic() + DEADLINE_SECONDS
         with select.epoll() as loop:
             loop.register(self.events.fileno(), select.EPOLLIN)
-            return not told and not loop.poll(0)
+            while time.monotonic() < deadline:
+                if self.events.drain() or self.events.poll_all():
+                    return False
+                if not loop.poll(0):
+                    return True
+        return False
 
 
 @pytest.fixture

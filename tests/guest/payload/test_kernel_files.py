@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.guest.full_tree import FullTree
+from tests.guest.waiting import wait_for
 
 pytestmark = pytest.mark.guest
 
@@ -21,6 +22,8 @@ def test_root_has_the_controllers_a_kubelet_needs() -> None:
 
 def test_memory_files_are_there_and_agree_with_each_other(tree: FullTree) -> None:
     tree.spawn("c", "sleep")
+    # A member from its first instruction, it is charged once its program has touched pages.
+    wait_for(lambda: int(tree.read("c", "memory.current")) > 0, "the first page charged")
 
     current = int(tree.read("c", "memory.current"))
     peak = int(tree.read("c", "memory.peak"))
