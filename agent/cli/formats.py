@@ -18,11 +18,6 @@ from agent.metrics.containers import SERIES_PER_CONTAINER, ContainerPage, to_con
 from agent.node.snapshot import to_json
 
 
-def with_units(snapshot: Snapshot, units: Sequence[UnitStatus]) -> Snapshot:
-    """Give the snapshot with only these units, in this order: what a filter and a sort leave of it."""
-    return replace(snapshot, units=tuple(units))
-
-
 def json_text(snapshot: Snapshot) -> str:
     """Give the snapshot as the socket gives it, indented; ASCII, so no name can steer a terminal."""
     return json.dumps(to_json(snapshot), indent=2, allow_nan=False) + "\n"

@@ -43,8 +43,6 @@ _MACHINE_NOTES: Final = {
 class Tally:
     """What the sampling thread has seen, for notes and gauges."""
 
-    oom_kills: int = 0
-    early_sweeps: int = 0
     loop_failures: int = 0
     newest_failure: str | None = None
     newest_refusal: str | None = None
@@ -81,13 +79,11 @@ class Listener:
 
     def killed(self, kill: OomKill) -> None:
         """Count and log it."""
-        self._tally.oom_kills += kill.kills
         self._metrics.count_oom_kills(kill.kills)
         log.warning("out-of-memory kill", extra={"cgroup": kill.path, "kills": kill.kills})
 
     def contention(self, lanes: tuple[str, ...]) -> None:
-        """Count it."""
-        self._tally.early_sweeps += 1
+        """Log it for debugging; the sweep it starts is counted as every other."""
         log.debug("contention: swept early", extra={"lanes": ", ".join(lanes)})
 
     def refused(self, path: str, error: Exception) -> None:
@@ -256,6 +252,8 @@ class Teller:
             notes.append(f"{self._discovery.dropped} cgroups over sampling.maxContainers are not watched")
         if self._loop.refused:
             notes.append(f"{self._loop.refused} cgroups cannot be watched for now: {self._tally.newest_refusal}")
+        if self._tally.loop_failures:
+            notes.append(f"{self._tally.loop_failures} turns failed and were left out: {self._tally.newest_failure}")
         if self._sampler.name != "native":
             notes.append("the plain-Python sampler is in use: more CPU, same figures")
         if self._loop.heartbeat.interval_seconds > self._settings.sampling.interval_seconds:

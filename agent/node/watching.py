@@ -242,8 +242,9 @@ class Watch:
                 if time.monotonic_ns() >= minute_due_ns:
                     minute_due_ns = _next_minute_ns(time.monotonic_ns())
                     self.teller.roll_minutes(time.monotonic_ns(), self._stop.is_set)
-            except Exception:  # top of a thread's loop: say it, go on
+            except Exception as error:  # top of a thread's loop: say it, go on
                 self.tally.loop_failures += 1
+                self.tally.newest_failure = f"{type(error).__name__}: {error}"
                 log.exception("an evaluation failed")
 
 
