@@ -10,8 +10,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, get_args, get_type_hints
 
+from agent.core.policies import options
+from agent.core.ranges import Between, Unset
 from agent.settings import sections
-from agent.settings.sections import Between, Settings, Unset, camel
+from agent.settings.sections import Settings, camel
 
 PREFIX: Final = "PLIMSOLL_"
 SOCKET_PATH_MAX_BYTES: Final = 107
@@ -95,7 +97,8 @@ class Key:
             return "true, false"
         if self.between:
             noun = "a whole number" if self.kind is int else "a number"
-            return f"{noun} from {shown(self.between.low)} to {shown(self.between.high)}"
+            noun += f" from {shown(self.between.low)} to {shown(self.between.high)}"
+            return noun + (f", none ({self.unset.none_means})" if self.unset and self.unset.none_means else "")
         noun = (
             "a path" if self.name == "pods_file" else "an absolute path" if self.kind is Path else "text without spaces"
         )
@@ -188,12 +191,13 @@ def settings_help() -> str:
 
 
 def _field_docstrings() -> dict[tuple[str, str], str]:
-    """Read the docstring under each field from the source of ``sections``; Python keeps none at run time."""
+    """Read the docstring under each field from the sources of the dataclasses; Python keeps none at run time."""
     import ast  # for help texts only
     import inspect
 
     texts: dict[tuple[str, str], str] = {}
-    for statement in ast.parse(inspect.getsource(sections)).body:
+    modules = (sections, options)
+    for statement in (one for module in modules for one in ast.parse(inspect.getsource(module)).body):
         if not isinstance(statement, ast.ClassDef):
             continue
         for member, following in zip(statement.body, statement.body[1:], strict=False):

@@ -9,6 +9,16 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
+from agent.core.policies.options import (
+    BoundsOptions,
+    CraneOptions,
+    CruiseOptions,
+    ForecastOptions,
+    PolicyName,
+    VpaOptions,
+)
+from agent.core.ranges import Between, Unset
+
 
 def camel(snake: str) -> str:
     """Give a field's name as the file spells it."""
@@ -47,22 +57,6 @@ class LogFormat(StrEnum):
     AUTO = "auto"
     JSON = "json"
     TEXT = "text"
-
-
-@dataclass(frozen=True, slots=True)
-class Between:
-    """The range of a number, both ends allowed."""
-
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
-class Unset:
-    """What a path is when nothing sets it, in words, and whether ``none`` switches it off."""
-
-    default: str
-    none_means: str | None = None
 
 
 def default_state_directory(environment: Mapping[str, str], *, uid: int) -> Path:
@@ -183,6 +177,18 @@ class LoggingSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecommendSettings:
+    """What is recommended, and when an answer is believed."""
+
+    policy: PolicyName = PolicyName.CRUISE
+    """The policy that sizes; plimsoll simulate tells on recordings which would have been best."""
+    min_span_seconds: Annotated[float, Between(0, 86_400)] = 600.0
+    """Seconds a container must have been measured before anything is recommended for it."""
+    max_age_seconds: Annotated[float, Between(5, 3600)] = 60.0
+    """Age of the newest reading beyond which nothing is recommended: the container is gone, or cannot be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All settings of the agent; each part is handed its own section and no more."""
 
@@ -193,6 +199,12 @@ class Settings:
     serving: ServingSettings = field(default_factory=ServingSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
     logging: LoggingSettings = field(default_factory=LoggingSettings)
+    recommend: RecommendSettings = field(default_factory=RecommendSettings)
+    bounds: BoundsOptions = field(default_factory=BoundsOptions)
+    cruise: CruiseOptions = field(default_factory=CruiseOptions)
+    vpa: VpaOptions = field(default_factory=VpaOptions)
+    crane: CraneOptions = field(default_factory=CraneOptions)
+    forecast: ForecastOptions = field(default_factory=ForecastOptions)
     evaluate_interval_seconds: Annotated[float, Between(1, 3600)] = 60.0
     """Seconds between two evaluations of all windows, for metrics and minute rows."""
     pods_file: Annotated[Path | None, Unset("no names of pods, only what cgroups tell")] = None

@@ -1,0 +1,191 @@
+"""What a policy is given and what it answers: many containers at once, one row each.
+
+Core, pure. Everything is a struct of arrays of shape ``(n,)``. Where something is not known, its mask is False and the
+value beside it means nothing (0 is stored); NaN and infinity never stand in an array. Time is an argument, in UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Rows = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Minutes:
+    """One minute of all rows of a policy's state: what a policy learns from. Shape ``(n,)`` each."""
+
+    unix_minute: int
+    """UTC seconds // 60 of the minute's start. The minute covers (60 m, 60 m + 60]; a sample of it counts at 60 m."""
+    cpu_usage_millicores: Floats
+    """Mean over the minute, as measured."""
+    cpu_peak_millicores: Floats
+    """Largest rate that ended in the minute, PSI-adjusted where PSI is there; at least the mean."""
+    has_cpu: Bools
+    working_set_bytes: Floats
+    """Peak of the working set in the minute; whole bytes."""
+    has_memory: Bools
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Present:
+    """The rows asked for as they are at the moment of deciding. Shape ``(len(rows),)`` each.
+
+    Live the windows come from the rings (hundreds of overlapping rates); in a simulation from the trace's samples.
+    """
+
+    cpu_base_millicores: Floats
+    """The percentile (P75) over the CPU window, PSI-adjusted where PSI is there."""
+    has_cpu: Bools
+    memory_base_bytes: Floats
+    """The percentile (P75) of the working set over the memory window."""
+    has_memory: Bools
+    pod_containers: Ints
+    """How many containers the row's pod has, itself included; at least 1."""
+    wants_whole_cores: Bools
+    """The pod asks by annotation for whole CPU cores for this container (VPA's integer post-processor)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stated:
+    """What the rows' containers request and may use now. Shape ``(len(rows),)`` each; whole numbers."""
+
+    cpu_request_millicores: Floats
+    has_cpu_request: Bools
+    cpu_limit_millicores: Floats
+    has_cpu_limit: Bools
+    memory_request_bytes: Floats
+    has_memory_request: Bools
+    memory_limit_bytes: Floats
+    has_memory_limit: Bools
+    working_set_bytes: Floats
+    """Newest."""
+    has_working_set: Bools
+    memory_current_bytes: Floats
+    """Newest; page cache included, which a limit counts too."""
+    has_memory_current: Bools
+    is_guaranteed: Bools
+    """The pod's QoS class is Guaranteed: requests and limits move together or not at all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutOfMemory:
+    """One out-of-memory kill of one row's container."""
+
+    unix_seconds: float
+    usage_bytes: int | None = None
+    """Memory in use at the kill; None = not known."""
+    limit_bytes: int | None = None
+    """The limit in force; None = none, or not known."""
+    request_bytes: int | None = None
+    """The memory request in force; None = none, or not known."""
+
+
+class LimitRule(StrEnum):
+    """What becomes of a limit when the request changes and the policy names no limit of its own."""
+
+    KEEP = "keep"
+    """It stays as it is (the request is capped by it)."""
+    PROPORTIONAL = "proportional"
+    """It keeps its ratio to the request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposals:
+    """What a policy would have the rows request, before bounds. Shape ``(len(rows),)`` each."""
+
+    cpu_request_millicores: Floats
+    has_cpu: Bools
+    """False: the policy cannot say yet."""
+    memory_request_bytes: Floats
+    has_memory: Bools
+    memory_limit_bytes: Floats
+    has_memory_limit: Bools
+    """False: the policy names no limit; ``limit_rule`` holds."""
+    cpu_base_millicores: Floats
+    cpu_peak_millicores: Floats
+    """Base and peak of section 3 of design.md where the policy knows such (``has_cpu``); else both are the request."""
+    memory_base_bytes: Floats
+    memory_peak_bytes: Floats
+    cpu_upward_only: Bools
+    """There is no prediction yet: the answer may raise the request, never lower it."""
+    memory_upward_only: Bools
+    limit_rule: LimitRule
+    extra: Mapping[str, Floats] = field(default_factory=dict)
+    """More figures of this policy, named with their unit: ``cpu_lower_bound_millicores`` and the like."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One line of an explanation: what was computed, from what, and what came out."""
+
+    resource: str
+    """``cpu`` or ``memory``."""
+    what: str
+    """Short and in the field's terms: ``P75 of 10 min, PSI-adjusted``."""
+    value: float | None
+    """None = not known; then the note says why."""
+    unit: str
+    """``millicores``, ``bytes``, ``ratio``, ``samples``, ``seconds`` or empty."""
+    note: str = ""
+    """Where it comes from, or what it changed."""
+
+
+class Steps:
+    """Collects the steps of one row while a policy answers for it; a policy is handed None when nobody asks."""
+
+    def __init__(self) -> None:
+        self.taken: list[Step] = []
+
+    def say(self, resource: str, what: str, value: float | None, unit: str, note: str = "") -> None:
+        """Keep one step, in order."""
+        self.taken.append(Step(resource=resource, what=what, value=value, unit=unit, note=note))
+
+
+class Policy(Protocol):
+    """A way of sizing. Holds what it has learnt of ``n`` rows; the rest comes as arguments."""
+
+    name: Final[str]  # type: ignore[misc]  # a Protocol's Final: implementations assign it in the class body
+
+    @property
+    def rows(self) -> int:
+        """How many rows it holds."""
+        ...
+
+    def grow(self, rows: int) -> None:
+        """Hold at least so many rows; the new ones know nothing."""
+        ...
+
+    def forget(self, rows: Rows) -> None:
+        """Make these rows know nothing again: they will stand for other containers."""
+        ...
+
+    def fold(self, minutes: Minutes) -> None:
+        """Learn one minute of all rows. Minutes come in rising order; a minute that is skipped is a gap."""
+        ...
+
+    def record_oom(self, row: int, kill: OutOfMemory) -> None:
+        """Learn of a kill; at equal times usage comes first."""
+        ...
+
+    def recommend(
+        self, rows: Rows, present: Present, *, now_unix_seconds: float, steps: Steps | None = None
+    ) -> Proposals:
+        """Answer for some rows; changes nothing.
+
+        Args:
+            rows: Which, shape ``(k,)``.
+            present: Of these rows, in this order.
+            now_unix_seconds: The moment of the answer.
+            steps: Where the intermediate values go; only with one row.
+        """
+        ...

@@ -1,0 +1,21 @@
+"""What may stand in a setting, as marks in a type's annotation: ``Annotated[float, Between(0, 1)]``. Core, pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """The range of a number, both ends allowed."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Unset:
+    """What a setting is when nothing sets it, in words, and whether ``none`` switches it off."""
+
+    default: str
+    none_means: str | None = None
