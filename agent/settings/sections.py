@@ -185,7 +185,7 @@ class RecommendSettings:
     min_span_seconds: Annotated[float, Between(0, 86_400)] = 600.0
     """Seconds a container must have been measured before anything is recommended for it."""
     max_age_seconds: Annotated[float, Between(5, 3600)] = 60.0
-    """Age of the newest reading beyond which nothing is recommended: the container is gone, or cannot be read."""
+    """Seconds since the newest reading beyond which nothing is recommended: the container may be gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
