@@ -15,12 +15,12 @@ from dataclasses import dataclass, fields, replace
 from agent.cli.table import harmless
 from agent.core.model import CpuWindow, MemoryWindow, Snapshot, UnitIdentity, UnitResources, UnitStatus
 from agent.metrics.containers import SERIES_PER_CONTAINER, ContainerPage, to_container_series
-from agent.node.snapshot import to_json
+from agent.node.documents import SNAPSHOT
 
 
 def json_text(snapshot: Snapshot) -> str:
     """Give the snapshot as the socket gives it, indented; ASCII, so no name can steer a terminal."""
-    return json.dumps(to_json(snapshot), indent=2, allow_nan=False) + "\n"
+    return json.dumps(SNAPSHOT.to_json(snapshot), indent=2, allow_nan=False) + "\n"
 
 
 # CSV

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from agent.core.model import Snapshot
-from agent.node.snapshot import SnapshotFormatError, from_json
+from agent.node.documents import SNAPSHOT, DocumentFormatError
 
 
 class SourceError(Exception):
@@ -53,10 +53,10 @@ class SocketSource:
 
         try:
             answer = request(self._socket_path, "snapshot", {"at_age_seconds": at_age_seconds})
-            return from_json(answer)
+            return SNAPSHOT.from_json(answer)
         except ControlError as error:  # it names the socket
             raise SourceError(str(error)) from error
-        except SnapshotFormatError as error:
+        except DocumentFormatError as error:
             raise SourceError(f"agent at {self._socket_path} gave no snapshot: {error}") from error
 
     def describe(self) -> str:

@@ -1,7 +1,7 @@
-"""What remains of readings when the rings have moved on: minutes, and hours made of minutes.
+"""What remains of readings when the rings have moved on: minutes.
 
-Core, pure. A minute is counted on CLOCK_MONOTONIC, so that a step of the wall clock moves nothing; the offset to the
-wall clock is an argument, used only where hours of the day are formed.
+Core, pure. A minute is counted on CLOCK_MONOTONIC, so that a step of the wall clock moves nothing; hours of the day are
+formed by those who need them (``hours``).
 """
 
 from __future__ import annotations
@@ -22,30 +22,11 @@ from agent.core.window import absent_cpu_window
 from agent.core.window_policy import WindowPolicy
 
 MINUTE_NS: Final = 60 * NS
-HOUR_SECONDS: Final = 3600
 KIB: Final = 1024
 _FULL: Final = 255
 """A ratio of 1 in the rows of minutes."""
 _EMPTY_MINUTES: Final = np.zeros(0, dtype=MINUTE_ROW)
 _EMPTY_MEMORY: Final = np.zeros(0, dtype=MEMORY_ROW)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HourSummary:
-    """One UTC clock hour of one cgroup, merged from its minutes; None = not measured in that hour."""
-
-    hour_unix_seconds: int
-    """Start of the hour; a multiple of 3600."""
-    cpu_mean_millicores: float | None
-    cpu_peak_millicores: float | None
-    """Largest rate over the rate window, PSI-adjusted where PSI is there."""
-    cpu_burst_millicores: float | None
-    """Largest rate between two readings, not adjusted."""
-    working_set_peak_bytes: int | None
-    waiting_ratio: float | None
-    throttled_ratio: float | None
-    coverage_ratio: float
-    """Share of the hour that readings of CPU without gaps cover, 0..1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,46 +263,3 @@ def _mean_ratio(rows: NDArray[np.void], name: str, bit: Has) -> float | None:
     weight = known["coverage_255"].astype(np.int64)
     total = int(weight.sum())
     return int((known[name] * weight).sum()) / (total * _FULL) if total else None
-
-
-def to_hours(pieces: Sequence[NDArray[np.void]], *, wall_offset_ns: int) -> tuple[HourSummary, ...]:
-    """Merge minutes into UTC clock hours: means weighted by coverage, peaks by maximum.
-
-    A minute belongs to the hour in which its middle lies, since minutes since boot do not begin with those of the
-    clock: at most half a minute is told under the neighbouring hour.
-
-    Args:
-        pieces: MINUTE_ROW rows, oldest first; they are not changed.
-        wall_offset_ns: Wall clock minus CLOCK_MONOTONIC, as it is now. One offset for all rows, so that a step of the
-            clock between two minutes neither tears nor doubles an hour.
-
-    Returns:
-        Oldest first; hours in which nothing was measured are absent.
-    """
-    rows = np.concatenate(pieces) if pieces else _EMPTY_MINUTES
-    # A u32 of minutes is 8,000 years: monotonic_minute is never near the 2**63 / 60e9 at which this would overflow.
-    middle_ns = rows["monotonic_minute"].astype(np.int64) * MINUTE_NS + MINUTE_NS // 2 + wall_offset_ns
-    hours = middle_ns // (HOUR_SECONDS * NS)
-    measured = (rows["coverage_255"] > 0) | ((rows["has"] & Has.MEMORY_STAT) > 0)
-    return tuple(
-        _hour(rows[measured & (hours == hour)], int(hour) * HOUR_SECONDS) for hour in np.unique(hours[measured])
-    )
-
-
-def _hour(rows: NDArray[np.void], hour_unix_seconds: int) -> HourSummary:
-    """Merge the minutes of one hour; there is at least one."""
-    cpu = rows[rows["coverage_255"] > 0]
-    weight = cpu["coverage_255"].astype(np.int64)
-    total = int(weight.sum())
-    sized = rows[(rows["has"] & Has.MEMORY_STAT) > 0]
-    mean = float((cpu["cpu_mean_millicores"].astype(np.float64) * weight).sum()) / total if total else None
-    return HourSummary(
-        hour_unix_seconds=hour_unix_seconds,
-        cpu_mean_millicores=mean,
-        cpu_peak_millicores=float(cpu["cpu_peak_millicores"].max()) if total else None,
-        cpu_burst_millicores=float(cpu["cpu_burst_millicores"].max()) if total else None,
-        working_set_peak_bytes=int(sized["working_set_peak_kib"].max()) * KIB if sized.size else None,
-        waiting_ratio=_mean_ratio(cpu, "waiting_255", Has.PRESSURE),
-        throttled_ratio=_mean_ratio(cpu, "throttled_255", Has.THROTTLED),
-        coverage_ratio=min(total / _FULL / 60, 1.0),
-    )

@@ -152,6 +152,18 @@ class MemoryWindow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnitAdvice:
+    """What a unit should request, in short; ``core.recommendation`` has all of it."""
+
+    policy: str
+    cpu_request_millicores: int | None
+    cpu_withheld: str | None
+    """A ``recommendation.Withheld``, when there is no CPU request to recommend."""
+    memory_request_bytes: int | None
+    memory_withheld: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnitStatus:
     """One watched cgroup as ``top``, ``/metrics`` and the socket tell of it."""
 
@@ -165,6 +177,8 @@ class UnitStatus:
     """The cgroup's own cpu.max as read; None = no limit or not known."""
     memory_max_bytes: int | None = None
     """The cgroup's own memory.max as read; None = no limit or not known."""
+    advice: UnitAdvice | None = None
+    """As of the newest evaluation; None = there was none yet, or this moment lies in the past."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Final
 
 from agent.core.model import UnitIdentity, UnitKind, UnitResources
 from agent.core.pod import ContainerKind, Pod
 from agent.core.qos import pod_qos_class
+from agent.core.recommendation import Workload
+from agent.core.workload import workload_of
+
+WHOLE_CORES_ANNOTATION: Final = "vpa-post-processor.kubernetes.io/{container}_integerCPU"
+"""The Vertical Pod Autoscaler's own: ``true`` asks for whole CPU cores."""
 
 _IN_PODS = frozenset({UnitKind.CONTAINER, UnitKind.SANDBOX})
 
@@ -33,6 +39,35 @@ class PodIndex:
     def container(self, container_id: str) -> tuple[Pod, str] | None:
         """Find a container's pod and its name by its id; None = no status names it."""
         return self._by_container.get(container_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Belonging:
+    """Where a container belongs, as far as sizing asks."""
+
+    workload: Workload | None = None
+    """None = not known, or it has no pod."""
+    pod_containers: int = 1
+    """Containers that run side by side in its pod, itself included."""
+    wants_whole_cores: bool = False
+    container_kind: ContainerKind | None = None
+    """None = not known, or it has no pod."""
+
+
+def belonging(identity: UnitIdentity, index: PodIndex) -> Belonging:
+    """Find what a joined container belongs to; an own workload of one container for what no pod is known of."""
+    pod = index.pod(identity.pod_uid) if identity.pod_uid is not None else None
+    if pod is None or identity.container is None:
+        return Belonging()
+    beside = sum(one.kind is ContainerKind.SIDECAR for one in pod.init_containers)
+    container = pod.container(identity.container)
+    annotation = WHOLE_CORES_ANNOTATION.format(container=identity.container)
+    return Belonging(
+        workload=workload_of(pod),
+        pod_containers=max(len(pod.containers) + beside, 1),
+        wants_whole_cores=pod.annotations.get(annotation) == "true",
+        container_kind=None if container is None else container.kind,
+    )
 
 
 def join(identity: UnitIdentity, index: PodIndex) -> tuple[UnitIdentity, UnitResources]:

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from agent.core.model import UnitIdentity, UnitResources
+from agent.core.pod import ContainerKind
 
 
 class Withheld(StrEnum):
     """Why a recommendation is not made. Also a metric label."""
 
     NO_DATA = "no_data"
-    """Nothing was measured yet."""
+    """Nothing was measured yet from which the policy could answer."""
     TOO_YOUNG = "too_young"
     """Measured for less than ``recommend.minSpanSeconds``."""
     GAPS = "gaps"
@@ -35,21 +36,21 @@ class Bound(StrEnum):
     MIN = "min"
     """Raised to the least allowed."""
     MAX = "max"
-    """Lowered to the most allowed."""
+    """Lowered to the most allowed, which wins over the least."""
     IN_USE = "in_use"
-    """Raised to the memory in use now."""
-    UPWARD_ONLY = "upward_only"
-    """Kept at the present request: there is no prediction yet that could lower it."""
+    """Raised to the memory in use now; a limit is lowered no further than that."""
     ROUNDED = "rounded"
-    """Rounded up."""
+    """Rounded up, though never past the most allowed."""
+    UPWARD_ONLY = "upward_only"
+    """Kept at the present request or limit: there is no prediction yet that could lower it."""
     LIMIT = "limit"
     """Lowered to the limit, which stays."""
-    LIMIT_RAISED = "limit_raised"
-    """The limit is raised to the request."""
     QOS = "qos"
-    """Changed so that the pod keeps its QoS class."""
+    """Changed so that the pod keeps its QoS class, or the limit moves with the request for that reason."""
     SMALL_CHANGE = "small_change"
     """Kept at the present request: the difference is not worth a change."""
+    LIMIT_RAISED = "limit_raised"
+    """The limit is raised to the request."""
 
 
 class Severity(StrEnum):
@@ -105,7 +106,7 @@ class Advice:
     request: int | None
     """None = withheld."""
     limit: int | None
-    """The limit that goes with it; None = it stays as it is, or there is none."""
+    """The limit that it needs to change to; None = it stays as it is, or there is none."""
     withheld: Withheld | None
     severity: Severity
     base: float | None
@@ -133,6 +134,8 @@ class Recommendation:
     cpu_millicores: Advice
     memory_bytes: Advice
     basis: Basis
+    container_kind: ContainerKind | None = None
+    """What it is within its pod, which says where a resize names it; None = not known, or it has no pod."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

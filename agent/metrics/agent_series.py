@@ -22,6 +22,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 
 from agent.core.model import Gap
 from agent.core.pacing import Skipped
+from agent.core.recommendation import Withheld
 from agent.core.rows import CAUSES, FILES
 from agent.metrics.containers import ContainerPage, ContainerSeries, Totals
 
@@ -249,6 +250,17 @@ class Metrics:
             "Container series left out of the page before: over the cap, or labels given twice.",
             registry=registry,
         )
+        withheld = Gauge(
+            "plimsoll_withheld",
+            "Recommendations that are not made, by resource and reason.",
+            ("resource", "reason"),
+            registry=registry,
+        )
+        self._withheld = {
+            (resource, reason): withheld.labels(resource, reason.value)
+            for resource in ("cpu", "memory")
+            for reason in Withheld
+        }
         registry.register(self._measured)
 
     # What the sampler's thread tells.
@@ -329,6 +341,11 @@ class Metrics:
         cores = None if cpu_millicores is None else cpu_millicores / 1000
         self._measured.set("plimsoll_cpu_slack_cores", (), cores)
         self._measured.set("plimsoll_memory_slack_bytes", (), memory_bytes)
+
+    def set_withheld(self, counts: Mapping[tuple[str, Withheld], int]) -> None:
+        """Say how many recommendations are withheld; (``cpu`` or ``memory``, reason) that is not there counts 0."""
+        for key, gauge in self._withheld.items():
+            gauge.set(counts.get(key, 0))
 
     def publish_containers(self, rows: Sequence[ContainerSeries], totals: Callable[[], Totals] | None = None) -> None:
         """Hand over the newest figures of all containers, to be written when asked for; the rows are not copied.

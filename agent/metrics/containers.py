@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.core.model import UnitStatus
+from agent.core.recommendation import Recommendation
 
 UNIT_NAMESPACE: Final = ""
 """The namespace and pod of a unit outside Kubernetes. An empty label is no label to Prometheus; ``container`` is then
@@ -35,17 +36,28 @@ class ContainerSeries:
     cpu_limit_millicores: int | None = None
     memory_request_bytes: int | None = None
     memory_limit_bytes: int | None = None
+    recommended_cpu_request_millicores: int | None = None
+    recommended_memory_request_bytes: int | None = None
+    confidence_ratio: float | None = None
+    """Of the policy ``vpa``, which alone knows one."""
 
 
 def to_container_series(
-    status: UnitStatus, *, waiting_usec_total: int | None, throttled_usec_total: int | None
+    status: UnitStatus,
+    *,
+    waiting_usec_total: int | None,
+    throttled_usec_total: int | None,
+    recommendation: Recommendation | None = None,
 ) -> ContainerSeries:
-    """Take a unit's status for the page; the two totals come from its newest raw row.
+    """Take a unit's status and its recommendation for the page; the two totals come from its newest raw row.
 
     A container without names from a pod source goes by the last part of its cgroup's path, as a service does.
     """
     identity = status.identity
     named = identity.pod is not None and identity.container is not None
+    cpu, memory = (
+        (None, None) if recommendation is None else (recommendation.cpu_millicores, recommendation.memory_bytes)
+    )
     return ContainerSeries(
         labels=(
             (identity.namespace or UNIT_NAMESPACE, identity.pod or "", identity.container or "")
@@ -62,12 +74,19 @@ def to_container_series(
         cpu_limit_millicores=status.resources.cpu_limit_millicores,
         memory_request_bytes=status.resources.memory_request_bytes,
         memory_limit_bytes=status.resources.memory_limit_bytes,
+        recommended_cpu_request_millicores=None if cpu is None else cpu.request,
+        recommended_memory_request_bytes=None if memory is None else memory.request,
+        confidence_ratio=None if cpu is None else cpu.extra.get("cpu_confidence_ratio"),
     )
 
 
 def _cores(millicores: float) -> str:
     # Six decimals are a millionth of a core: finer than any counter here, and a third of the time that repr takes.
     return f"{millicores / 1000:.6f}"
+
+
+def _ratio(ratio: float) -> str:
+    return f"{ratio:.4f}"
 
 
 def _seconds(usec: int) -> str:
@@ -150,6 +169,30 @@ FAMILIES: Final = (
         "Memory limit as the pod states it.",
         (("", "memory_limit_bytes"),),
         str,
+    ),
+    _Family(
+        "plimsoll_recommended_cpu_request_cores",
+        "gauge",
+        "cores",
+        "CPU request that the policy in force recommends, bounds applied; absent while it is withheld.",
+        (("", "recommended_cpu_request_millicores"),),
+        _cores,
+    ),
+    _Family(
+        "plimsoll_recommended_memory_request_bytes",
+        "gauge",
+        "bytes",
+        "Memory request that the policy in force recommends, bounds applied; absent while it is withheld.",
+        (("", "recommended_memory_request_bytes"),),
+        str,
+    ),
+    _Family(
+        "plimsoll_recommendation_confidence_ratio",
+        "gauge",
+        "ratio",
+        "How far the samples cover the confidence interval; of the policy vpa only.",
+        (("", "confidence_ratio"),),
+        _ratio,
     ),
 )
 Labels = tuple[str, str, str]

@@ -12,10 +12,12 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Final, Self
 
+from agent.core.choosing import NoSuchUnit, chosen_by
 from agent.node.control import ControlEndpoint, ControlError, Verb, open_control_listener
+from agent.node.documents import EXPLANATIONS, RECOMMENDATIONS, SNAPSHOT
+from agent.node.learning import is_sized
 from agent.node.listening import Endpoint, ListeningLoop
 from agent.node.serving import Heartbeat, HttpEndpoint, HttpSources, open_listener
-from agent.node.snapshot import to_json
 from agent.node.watching import Watch
 from agent.settings import Settings
 from agent.version import installed_version
@@ -24,6 +26,8 @@ log = logging.getLogger(__name__)
 
 OLDEST_AT_SECONDS: Final = 24 * 3600.0
 """Minute rows reach back this far."""
+LONGEST_TRAIL: Final = 7 * 24 * 3600.0
+"""The history reaches back this far."""
 
 
 class Agent:
@@ -110,7 +114,7 @@ class Agent:
     # -- verbs of the control socket -------------------------------------------------------------------------------
 
     def _verbs(self) -> dict[str, Verb]:
-        return {"snapshot": self._snapshot, "ping": self._ping}
+        return {"snapshot": self._snapshot, "recommend": self._recommend, "why": self._why, "ping": self._ping}
 
     def _ping(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
         if arguments:
@@ -124,4 +128,35 @@ class Agent:
         age = arguments.get("at_age_seconds", 0.0)
         if isinstance(age, bool) or not isinstance(age, (int, float)) or not 0 <= age <= OLDEST_AT_SECONDS:
             raise ControlError(f"snapshot: at_age_seconds is {age!r}; allowed: 0 to {OLDEST_AT_SECONDS:g}")
-        return to_json(self.watch.observer.snapshot(float(age)))
+        return SNAPSHOT.to_json(self.watch.observer.snapshot(float(age)))
+
+    def _recommend(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
+        if arguments:
+            raise ControlError(f"recommend takes no arguments, not {', '.join(arguments)}")
+        watch = self.watch
+        statuses = watch.observer.statuses(watch.units.all())
+        return RECOMMENDATIONS.to_json(watch.decider.decide(statuses, watch.teller.notes()))
+
+    def _why(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
+        unknown = set(arguments) - {"name", "trail_seconds"}
+        if unknown:
+            raise ControlError(f"why: unknown argument {min(unknown)}; allowed: name, trail_seconds")
+        name, seconds = arguments.get("name"), arguments.get("trail_seconds", 0.0)
+        if not isinstance(name, str):
+            raise ControlError(f"why: name is {name!r}; allowed: a pod, pod/container, namespace/pod[/container]")
+        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds <= LONGEST_TRAIL:
+            raise ControlError(f"why: trail_seconds is {seconds!r}; allowed: 0 to {LONGEST_TRAIL:g}")
+        watch = self.watch
+        units = [unit for unit in watch.units.all() if is_sized(unit.identity)]
+        try:
+            chosen = {identity.cgroup_path for identity in chosen_by(name, (unit.identity for unit in units))}
+        except NoSuchUnit as error:
+            raise ControlError(f"why: {error}") from error
+        statuses = watch.observer.statuses(unit for unit in units if unit.identity.cgroup_path in chosen)
+        found = watch.decider.explain(
+            statuses,
+            trail_seconds=float(seconds),
+            minutes_of=watch.observer.minutes_of,
+            notes=watch.teller.notes(),
+        )
+        return EXPLANATIONS.to_json(found)

@@ -10,7 +10,7 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.core.history import minute_row, minutes_memory_window, minutes_window
-from agent.core.model import CpuWindow, Gap, MemoryWindow, SamplerStatus, Snapshot, UnitStatus
-from agent.core.rows import Status
+from agent.core.model import CpuWindow, Gap, MemoryWindow, SamplerStatus, Snapshot, UnitAdvice, UnitStatus
+from agent.core.rows import MINUTE_ROW, Has, Status
 from agent.core.window import WindowPolicy, cpu_window, memory_window
 from agent.node.heartbeat import Heartbeat
 from agent.node.units import UnitTable, WatchedUnit
@@ -35,6 +35,10 @@ RINGS_BACKFILL_MINUTES: Final = 10
 STEPS_IN_A_RATE: Final = 3
 """When sweeps have been slowed down, this many intervals may lie between two readings before it is a gap."""
 
+READINGS_BEFORE_KILL: Final = 5
+"""Of memory.current: the newest one may come after the kill, when the memory is free again."""
+NEAR_LIMIT_RATIO: Final = 0.8
+"""From this share of the limit on, a kill is put down to the limit."""
 FULL_COVERAGE: Final = 255
 """``coverage_255`` of a minute without a gap."""
 
@@ -67,11 +71,13 @@ class Observer:
         source: str,
         slow_interval_seconds: float,
         notes: Callable[[], Sequence[str]],
+        advice_of: Callable[[str], UnitAdvice | None] = lambda path: None,
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self._rings, self._units, self._machine, self._heartbeat = rings, units, machine, heartbeat
         self._windows, self._sampler_name, self._source = windows, sampler_name, source
         self._slow_interval_seconds, self._notes, self._clock_ns = slow_interval_seconds, notes, clock_ns
+        self._advice_of = advice_of
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -135,7 +141,28 @@ class Observer:
             sample_age_seconds=self._sample_age_seconds(unit.slot, end_ns, is_past=is_past),
             cpu_max_millicores=unit.cpu_max_millicores,
             memory_max_bytes=unit.memory_max_bytes,
+            advice=None if is_past else self._advice_of(unit.identity.cgroup_path),
         )
+
+    def memory_at_kill(self, unit: WatchedUnit) -> int | None:
+        """Give how much memory a unit used when the kernel killed in it; None = it is not known.
+
+        That is what was last read before the kill, or the limit where little was missing to it: a container that the
+        kernel kills at its limit was there, however quickly it grew since the last reading.
+        """
+        rows = self._rings.raw(unit.slot, READINGS_BEFORE_KILL).joined()
+        known = rows[(rows["status"] == Status.OK) & ((rows["has"] & Has.MEMORY) > 0)]
+        slow = self._rings.newest_memory(unit.slot)
+        amounts = [int(known["memory_current_bytes"].max())] if known.size else []
+        if slow is not None and slow["status"] == Status.OK and int(slow["has"]) & Has.MEMORY_PEAK:
+            amounts.append(int(slow["memory_peak_bytes"]))
+        if not amounts:
+            return None
+        limit_bytes = unit.memory_max_bytes
+        usage_bytes = max(amounts)
+        if limit_bytes is not None and usage_bytes >= NEAR_LIMIT_RATIO * limit_bytes:
+            return limit_bytes
+        return usage_bytes
 
     def _first_ns(self, ring: Callable[[int], RingView], slot: int) -> int:
         """Give the moment of the oldest row that a ring still has; 0 = it has none."""
@@ -163,16 +190,31 @@ class Observer:
         """
         now_ns = self._clock_ns()
         end_ns = now_ns - int(at_age_seconds * NS)
-        statuses = (self.status_of(unit, now_ns=now_ns, end_ns=end_ns) for unit in self._units.all())
         return Snapshot(
             taken_unix_seconds=time.time() - at_age_seconds,
             at_age_seconds=at_age_seconds,
             source=self._source,
             node=self._machine.status(),
             sampler=self.sampler_status(),
-            units=tuple(status for status in statuses if status is not None),
+            units=tuple(self._statuses(self._units.all(), now_ns=now_ns, end_ns=end_ns)),
             notes=tuple(self._notes()),
         )
+
+    def statuses(self, units: Iterable[WatchedUnit]) -> list[UnitStatus]:
+        """Give everything known of units now; those that have gone meanwhile are left out."""
+        now_ns = self._clock_ns()
+        return list(self._statuses(units, now_ns=now_ns, end_ns=now_ns))
+
+    def _statuses(self, units: Iterable[WatchedUnit], *, now_ns: int, end_ns: int) -> Iterator[UnitStatus]:
+        for unit in units:
+            status = self.status_of(unit, now_ns=now_ns, end_ns=end_ns)
+            if status is not None:
+                yield status
+
+    def minutes_of(self, status: UnitStatus) -> Rows:
+        """Give a copy of the minute rows of a unit that is watched; none for one that has gone."""
+        unit = self._units.get(status.identity.cgroup_path)
+        return np.zeros(0, dtype=MINUTE_ROW) if unit is None else self._rings.minutes(unit.slot).joined()
 
     def sampler_status(self) -> SamplerStatus:
         """Tell how well the sampling goes."""
@@ -189,7 +231,13 @@ class Observer:
 
     # -- minutes ---------------------------------------------------------------------------------------------------
 
-    def roll_minutes(self, *, now_ns: int, is_stopping: Callable[[], bool] = lambda: False) -> RollUp:
+    def roll_minutes(
+        self,
+        *,
+        now_ns: int,
+        is_stopping: Callable[[], bool] = lambda: False,
+        on_row: Callable[[WatchedUnit, Rows], None] = lambda unit, row: None,
+    ) -> RollUp:
         """Append a minute row for each unit and each whole minute since its last.
 
         After a restart the minutes the raw ring still holds are made up for.
@@ -197,6 +245,7 @@ class Observer:
         Args:
             now_ns: CLOCK_MONOTONIC.
             is_stopping: Asked between two units: a full node takes longer than the end may.
+            on_row: Is handed each row that was written, unit by unit, a unit's rows oldest first.
         """
         policy = self.policy()
         this_minute = now_ns // MINUTE_NS
@@ -217,6 +266,7 @@ class Observer:
                 row = self._minute(unit.slot, policy, minute, now_ns)
                 if row is not None and self._rings.append_minute(unit.slot, row, generation=generation):
                     written += 1
+                    on_row(unit, row)
                     if minute == this_minute - 1 and row["coverage_255"][0] < FULL_COVERAGE:
                         gaps.update(self._gaps(unit.slot, policy, minute, now_ns))
         return RollUp(rows=written, gaps=dict(gaps))

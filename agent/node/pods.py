@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from agent.core.model import UnitIdentity, UnitResources
-from agent.core.naming import PodIndex, join
+from agent.core.naming import Belonging, PodIndex, belonging, join
 from agent.kube.podsfile import PodsFileError, load_pods
 
 log = logging.getLogger(__name__)
@@ -19,6 +19,10 @@ class NoPods:
     def name(self, identity: UnitIdentity) -> tuple[UnitIdentity, UnitResources]:
         """Give the identity as it is."""
         return identity, UnitResources()
+
+    def belonging(self, identity: UnitIdentity) -> Belonging:
+        """Know nothing."""
+        return belonging(identity, PodIndex())
 
     def refresh(self) -> bool:
         """There is never news."""
@@ -75,3 +79,7 @@ class PodsFile:
     def name(self, identity: UnitIdentity) -> tuple[UnitIdentity, UnitResources]:
         """Give the identity with pod and container names where the file knows them."""
         return join(identity, self._index)
+
+    def belonging(self, identity: UnitIdentity) -> Belonging:
+        """Find the workload of a named container, and what its pod says of sizing."""
+        return belonging(identity, self._index)

@@ -8,18 +8,22 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from agent.core.model import Gap, UnitKind, UnitResources, UnitStatus
+from agent.core.model import Gap, UnitAdvice, UnitIdentity, UnitKind, UnitStatus
 from agent.core.pacing import Skipped
+from agent.core.recommendation import Recommendation, Withheld
 from agent.core.rows import Has, Status
 from agent.metrics.agent_series import Feature, Metrics, Page, PodSource, PressureKind, PressureResource
 from agent.metrics.containers import Labels, Totals, to_container_series
-from agent.node.observer import Observer
+from agent.node.decide import Decider, in_short
+from agent.node.learning import Learner, is_sized
+from agent.node.observer import Observer, Rows
 from agent.node.pods import NoPods, PodsFile
 from agent.node.sampling import SamplingLoop
 from agent.node.units import UnitTable, WatchedUnit
@@ -52,8 +56,8 @@ class Tally:
 class Listener:
     """Turns what the sampling thread tells into metrics and log lines; quick, and never raises."""
 
-    def __init__(self, metrics: Metrics, tally: Tally) -> None:
-        self._metrics, self._tally = metrics, tally
+    def __init__(self, metrics: Metrics, tally: Tally, on_kill: Callable[[OomKill], None]) -> None:
+        self._metrics, self._tally, self._on_kill = metrics, tally, on_kill
         self._refusal_kind: str | None = None
 
     def swept(self, result: SweepResult, *, lateness_seconds: float | None) -> None:
@@ -78,8 +82,9 @@ class Listener:
         )
 
     def killed(self, kill: OomKill) -> None:
-        """Count and log it."""
+        """Count it, log it, and hand it on to those who size."""
         self._metrics.count_oom_kills(kill.kills)
+        self._on_kill(kill)
         log.warning("out-of-memory kill", extra={"cgroup": kill.path, "kills": kill.kills})
 
     def contention(self, lanes: tuple[str, ...]) -> None:
@@ -121,16 +126,20 @@ class Teller:
         pods: PodsFile | NoPods,
         tally: Tally,
         open_files_limit: int,
+        learner: Learner,
+        decider: Decider,
     ) -> None:
         self._settings, self._metrics, self._rings, self._units = settings, metrics, rings, units
         self._observer, self._loop, self._discovery, self._sampler = observer, loop, discovery, sampler
         self._machine, self._pods, self._tally = machine, pods, tally
         self._open_files_limit = open_files_limit
+        self._learner, self._decider = learner, decider
+        self._advice: Mapping[str, UnitAdvice] = {}
         self._gauges_lock = threading.Lock()
         self._was_root_gone = False
 
     def evaluate(self, is_stopping: Callable[[], bool]) -> None:
-        """Take all windows once: the per-container series and the slack.
+        """Take all windows once: recommendations, the per-container series and the slack.
 
         Args:
             is_stopping: Asked between two containers: a full node takes longer than the end may.
@@ -139,9 +148,7 @@ class Teller:
         if is_gone and not self._was_root_gone:
             log.warning("the cgroup root is gone: nothing is watched until it is back")
         self._was_root_gone = is_gone
-        per_container = self._settings.metrics.per_container
-        # A window costs some 150 us: those that nobody will look at are not taken.
-        units = [unit for unit in self._units.all() if per_container or unit.resources != UnitResources()]
+        units = [unit for unit in self._units.all() if is_sized(unit.identity)]
         now_ns = time.monotonic_ns()
         found: list[tuple[WatchedUnit, UnitStatus]] = []
         for unit in units:
@@ -152,16 +159,28 @@ class Teller:
                 found.append((unit, status))
         statuses = [status for _, status in found]
         self._metrics.set_slack(cpu_millicores=_cpu_slack(statuses), memory_bytes=_memory_slack(statuses))
-        if per_container:
+        items = self._decider.decide(statuses).items
+        self._advice = {item.identity.cgroup_path: in_short(item) for item in items}
+        self._metrics.set_withheld(withheld_counts(items))
+        if self._settings.metrics.per_container:
             series = [
-                to_container_series(status, waiting_usec_total=None, throttled_usec_total=None) for status in statuses
+                to_container_series(status, waiting_usec_total=None, throttled_usec_total=None, recommendation=item)
+                for status, item in zip(statuses, items, strict=True)
             ]
             labels = {unit.slot: (unit.inode, row.labels) for (unit, _), row in zip(found, series, strict=True)}
             self._metrics.publish_containers(series, lambda: self._totals(labels))
 
+    def advice_of(self, path: str) -> UnitAdvice | None:
+        """Give what the unit at this path should request, as of the newest evaluation."""
+        return self._advice.get(path)
+
     def roll_minutes(self, now_ns: int, is_stopping: Callable[[], bool]) -> None:
-        """Sum up the minute that ended, and count the readings in it that gave no figure."""
-        gaps = self._observer.roll_minutes(now_ns=now_ns, is_stopping=is_stopping).gaps
+        """Sum up the minute that ended, learn it, and count the readings in it that gave no figure."""
+        written: list[tuple[UnitIdentity, Rows]] = []
+        gaps = self._observer.roll_minutes(
+            now_ns=now_ns, is_stopping=is_stopping, on_row=lambda unit, row: written.append((unit.identity, row))
+        ).gaps
+        self._learner.learn(written)
         for reason, count in gaps.items():
             self._metrics.count_dropped_samples(reason, count)
         if gaps.get(Gap.COUNTER_RESET):
@@ -258,9 +277,24 @@ class Teller:
             notes.append("the plain-Python sampler is in use: more CPU, same figures")
         if self._loop.heartbeat.interval_seconds > self._settings.sampling.interval_seconds:
             notes.append(f"sweeps overrun: one each {self._loop.heartbeat.interval_seconds:g} s for now")
+        history = self._learner.history
+        if history.trouble is not None:
+            notes.append(history.trouble)
+        if history.set_aside_reason is not None:
+            notes.append(f"the history was set aside ({history.set_aside_reason}): {history.set_aside}")
         if self._rings.set_aside_reason is not None:
             notes.append(f"the state file was set aside ({self._rings.set_aside_reason}): {self._rings.set_aside}")
         return notes
+
+
+def withheld_counts(items: Iterable[Recommendation]) -> Counter[tuple[str, Withheld]]:
+    """Count what is not recommended, by resource and reason."""
+    counts: Counter[tuple[str, Withheld]] = Counter()
+    for item in items:
+        for resource, advice in (("cpu", item.cpu_millicores), ("memory", item.memory_bytes)):
+            if advice.withheld is not None:
+                counts[resource, advice.withheld] += 1
+    return counts
 
 
 def _cpu_slack(statuses: list[UnitStatus]) -> float | None:

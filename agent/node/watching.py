@@ -15,14 +15,19 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, Literal, Self
 
+from agent.core.policies.contract import OutOfMemory
 from agent.core.window import WindowPolicy
 from agent.metrics.agent_series import Metrics
+from agent.node.decide import Decider
+from agent.node.histories import HistoryFile
+from agent.node.learning import HistoryClock, Learner
 from agent.node.observer import MINUTE_NS, Observer
 from agent.node.pods import NoPods, PodsFile
 from agent.node.sampling import SamplingLoop, SamplingPolicy
 from agent.node.telling import Listener, Tally, Teller
 from agent.node.units import UnitTable
 from agent.sensing.discovery import Discovery, Scope
+from agent.sensing.events import OomKill
 from agent.sensing.machine import Machine, find_cgroup_mount, node_name
 from agent.sensing.rings import RingError, RingFile, RingGeometry
 from agent.sensing.sampler import open_sampler, raise_open_files_limit
@@ -33,6 +38,7 @@ from agent.version import installed_version
 log = logging.getLogger(__name__)
 
 RING_FILE_NAME: Final = "rings"
+HISTORY_FILE_NAME: Final = "history"
 MAX_LANES: Final = 512
 EVENT_FILES_SHARE: Final = 4
 """One in so many descriptors may go to memory.events: of a unit's eleven it is one, and one more of its pod."""
@@ -119,6 +125,19 @@ class Watch:
         self.machine = Machine(settings.node_name or node_name())
         self.units = UnitTable()
         self.tally = Tally()
+        history = HistoryFile.open(
+            settings.state.directory / HISTORY_FILE_NAME if settings.state.directory else None,
+            max_rows=sampling.max_containers,
+        )
+        self._stack.callback(history.close)
+        self.learner = Learner(
+            history=history,
+            policy=settings.recommend.policy,
+            options=settings,
+            pods=self._pods,
+            clock=HistoryClock(),
+        )
+        self.decider = Decider(settings=settings, learner=self.learner, node=self.machine.name, source=source)
         self.metrics = Metrics(
             version=installed_version(),
             commit=os.environ.get("PLIMSOLL_COMMIT", "unknown"),
@@ -142,7 +161,7 @@ class Watch:
                 sweep_budget_seconds=sampling.sweep_budget_seconds,
                 max_event_files=event_files,
             ),
-            listener=Listener(self.metrics, self.tally),
+            listener=Listener(self.metrics, self.tally, self._killed),
         )
         self._stack.callback(self.loop.close)
         self.observer = Observer(
@@ -165,6 +184,7 @@ class Watch:
             source=source,
             slow_interval_seconds=sampling.slow_interval_seconds,
             notes=lambda: self.teller.notes(),
+            advice_of=lambda path: self.teller.advice_of(path),
         )
         self.teller = Teller(
             settings=settings,
@@ -179,6 +199,23 @@ class Watch:
             pods=self._pods,
             tally=self.tally,
             open_files_limit=self._open_files_limit,
+            learner=self.learner,
+            decider=self.decider,
+        )
+
+    def _killed(self, kill: OomKill) -> None:
+        """Tell those who size of an out-of-memory kill; on the sampling thread."""
+        unit = self.units.get(kill.path)
+        if unit is None:
+            return  # of a pod, or of a container that went with its processes: nobody can be sized by it
+        self.learner.killed(
+            unit.identity,
+            OutOfMemory(
+                unix_seconds=self.learner.clock.unix_seconds(kill.monotonic_ns),
+                usage_bytes=self.observer.memory_at_kill(unit),
+                limit_bytes=unit.memory_max_bytes,
+                request_bytes=unit.resources.memory_request_bytes,
+            ),
         )
 
     # -- life ------------------------------------------------------------------------------------------------------
@@ -231,6 +268,11 @@ class Watch:
     # -- the control thread ----------------------------------------------------------------------------------------
 
     def _control(self) -> None:
+        try:
+            self.learner.restore(self._stop.is_set)
+        except Exception as error:  # top of a thread: what was kept is lost, what comes is learnt
+            self._note(error)
+            log.exception("the history cannot be learnt from")
         evaluate_ns = int(self.settings.evaluate_interval_seconds * 1e9)
         evaluate_due_ns = time.monotonic_ns()
         minute_due_ns = _next_minute_ns(time.monotonic_ns())
@@ -243,9 +285,13 @@ class Watch:
                     minute_due_ns = _next_minute_ns(time.monotonic_ns())
                     self.teller.roll_minutes(time.monotonic_ns(), self._stop.is_set)
             except Exception as error:  # top of a thread's loop: say it, go on
-                self.tally.loop_failures += 1
-                self.tally.newest_failure = f"{type(error).__name__}: {error}"
+                self._note(error)
                 log.exception("an evaluation failed")
+        self.learner.save()
+
+    def _note(self, error: Exception) -> None:
+        self.tally.loop_failures += 1
+        self.tally.newest_failure = f"{type(error).__name__}: {error}"
 
 
 def _make_state_directory(directory: Path) -> None:

@@ -2,6 +2,7 @@
 
 Sensing. `RingGeometry` says where everything lies; `open_locked` gives a descriptor of a file that is valid for this
 program, this geometry and this boot, and holds its lock. What is inside the slots is the business of rings.py.
+`hold_file` does the same for any other file of the state directory.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import fcntl
 import os
 import struct
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -148,8 +150,55 @@ def read_header(header: bytes, size: int) -> tuple[RingGeometry, str] | str:
     return geometry, text
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unfit:
+    """Why a file in the state directory cannot be gone on with."""
+
+    reason: str
+    is_previous_boot: bool = False
+    """Whole, but of an earlier boot: only the last such file is kept."""
+
+
 def open_locked(path: Path, geometry: RingGeometry, boot_id: str) -> tuple[int, Path | None, str | None]:
     """Open and lock a file that is valid for us, setting aside what is not; give it with what was set aside and why."""
+
+    def begin(fd: int) -> None:
+        os.ftruncate(fd, geometry.file_bytes)
+        os.pwrite(fd, file_header(geometry, boot_id), 0)
+
+    def judge(header: bytes, size: int) -> Unfit | None:
+        found = read_header(header, size)
+        if isinstance(found, str):
+            return Unfit(reason=found)
+        if found[0] != geometry:
+            had, wanted = _lengths(found[0]), _lengths(geometry)
+            return Unfit(reason=f"geometry {had} (slots, raw, memory, minute rows), this program is set to {wanted}")
+        if found[1] != boot_id:
+            reason = f"written in boot {found[1]}, this is boot {boot_id}: its counters and times mean nothing any more"
+            return Unfit(reason=reason, is_previous_boot=True)
+        return None
+
+    return hold_file(path, what="state file", begin=begin, judge=judge)
+
+
+def hold_file(
+    path: Path, *, what: str, begin: Callable[[int], None], judge: Callable[[bytes, int], Unfit | None]
+) -> tuple[int, Path | None, str | None]:
+    """Open and lock a file of the state directory, or begin it; one that cannot be gone on with is set aside.
+
+    Args:
+        path: Of the file.
+        what: It is called in messages.
+        begin: Writes length and header of a new file, the header last and whole.
+        judge: Tells from the first `FILE_HEADER_BYTES` and the size whether a file can be gone on with.
+
+    Returns:
+        The descriptor, locked; what was set aside, and why.
+
+    Raises:
+        StateInUse: Another process holds it, by the owner it wrote at `OWNER_OFFSET`.
+        OSError: It cannot be opened, locked, written or renamed.
+    """
     aside: Path | None = None
     reason: str | None = None
     while True:
@@ -158,7 +207,7 @@ def open_locked(path: Path, geometry: RingGeometry, boot_id: str) -> tuple[int, 
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                msg = f"state file {path} is in use by {_owner(fd)}: stop that agent, or give this one another file"
+                msg = f"{what} {path} is in use by {_owner(fd)}: stop that agent, or give this one another file"
                 raise StateInUse(msg) from error
             status = os.fstat(fd)
             if not _is_at(path, status):
@@ -167,25 +216,15 @@ def open_locked(path: Path, geometry: RingGeometry, boot_id: str) -> tuple[int, 
             header = os.pread(fd, FILE_HEADER_BYTES, 0)
             if status.st_blocks == 0 and not header.strip(b"\0"):
                 # Nothing was ever written: new, or its maker was killed before the header, which comes last and whole.
-                os.ftruncate(fd, geometry.file_bytes)
-                os.pwrite(fd, file_header(geometry, boot_id), 0)
+                begin(fd)
                 os.fsync(fd)
                 return fd, aside, reason
-            found = read_header(header, status.st_size)
-            name = path.name + ".set-aside-" + datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-            if isinstance(found, str):
-                reason = found
-            elif found[0] != geometry:
-                had, wanted = _lengths(found[0]), _lengths(geometry)
-                reason = f"geometry {had} (slots, raw, memory, minute rows), this program is set to {wanted}"
-            elif found[1] != boot_id:
-                reason = (
-                    f"written in boot {found[1]}, this is boot {boot_id}: its counters and times mean nothing any more"
-                )
-                name = path.name + ".previous-boot"
-            else:
+            unfit = judge(header, status.st_size)
+            if unfit is None:
                 return fd, aside, reason
-            aside = _rename(path, name, replace=name.endswith(".previous-boot"))
+            reason = unfit.reason
+            suffix = "previous-boot" if unfit.is_previous_boot else f"set-aside-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+            aside = _rename(path, f"{path.name}.{suffix}", replace=unfit.is_previous_boot)
         except BaseException:
             os.close(fd)
             raise

@@ -11,7 +11,7 @@ import urllib.request
 from pathlib import Path
 
 from agent.node.control import request
-from agent.node.snapshot import from_json
+from agent.node.documents import SNAPSHOT
 from tests.bench.tree import make_containers
 from tests.kernel.cgroups import CgroupTree
 
@@ -70,7 +70,7 @@ def _watch(process: subprocess.Popen[bytes], socket_path: Path, count: int, seco
         time.sleep(0.2)
     used, spent = cpu_seconds(process.pid) - before, time.monotonic() - began
     memory = resident_mib(process.pid)
-    snapshot = from_json(request(socket_path, "snapshot", {}, timeout_seconds=30))
+    snapshot = SNAPSHOT.from_json(request(socket_path, "snapshot", {}, timeout_seconds=30))
     lateness_seconds = snapshot.sampler.lateness_p99_seconds
     if len(snapshot.units) != count or lateness_seconds is None:
         raise RuntimeError(f"the agent watched {len(snapshot.units)} containers, not {count}")

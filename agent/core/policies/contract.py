@@ -95,6 +95,8 @@ class LimitRule(StrEnum):
 
     KEEP = "keep"
     """It stays as it is (the request is capped by it)."""
+    RAISE = "raise"
+    """It stays as it is, but is raised to the request where that passes it."""
     PROPORTIONAL = "proportional"
     """It keeps its ratio to the request."""
 

@@ -9,7 +9,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from agent.cli.formats import CSV_HEADER, csv_text, json_text, openmetrics_text
 from agent.core.model import Gap, Snapshot, UnitResources
-from agent.node.snapshot import from_json
+from agent.node.documents import SNAPSHOT
 from tests.snapshots import MIB, busy_node, container, cpu_window, memory_window, service, snapshot
 
 
@@ -28,7 +28,7 @@ def samples(node: Snapshot) -> dict[tuple[str, tuple[tuple[str, str], ...]], flo
 
 def test_json_is_the_snapshot_and_ascii() -> None:
     assert json_text(busy_node()).isascii()
-    assert from_json(json.loads(json_text(busy_node()))) == busy_node()
+    assert SNAPSHOT.from_json(json.loads(json_text(busy_node()))) == busy_node()
 
 
 def test_csv_has_a_row_per_unit_and_units_in_its_names() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from agent.cli.sources import CallSource, SocketSource, SourceError
 from agent.node import control
-from agent.node.snapshot import to_json
+from agent.node.documents import SNAPSHOT
 from tests.snapshots import busy_node
 
 
@@ -15,7 +15,7 @@ def test_socket_source_asks_for_a_moment_and_gives_the_agents_snapshot(monkeypat
 
     def request(*arguments: object) -> dict[str, object]:
         asked.append(arguments)
-        return to_json(busy_node())
+        return SNAPSHOT.to_json(busy_node())
 
     monkeypatch.setattr(control, "request", request)
     source = SocketSource(Path("/run/x.sock"))
@@ -32,7 +32,7 @@ def test_socket_source_without_an_agent_says_so_on_one_line(tmp_path: Path) -> N
 
 
 def test_socket_source_names_an_agent_of_another_release(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control, "request", lambda *_: {**to_json(busy_node()), "version": 2})
+    monkeypatch.setattr(control, "request", lambda *_: {**SNAPSHOT.to_json(busy_node()), "version": 2})
     with pytest.raises(SourceError, match=r"x.sock gave no snapshot: snapshot.version: 2 is not 1"):
         SocketSource(Path("/run/x.sock")).snapshot(0.0)
 

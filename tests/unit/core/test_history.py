@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import numpy as np
@@ -8,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.history import HourSummary, minute_row, minutes_memory_window, minutes_window, to_hours
+from agent.core.history import minute_row, minutes_memory_window, minutes_window
 from agent.core.memory_window import MEMORY_FIGURES
 from agent.core.model import Missing
 from agent.core.rows import Has, Status
@@ -264,76 +263,3 @@ def test_minutes_memory_window_without_working_set_says_why() -> None:
     assert none.missing == dict.fromkeys(MEMORY_FIGURES, Missing.OUT_OF_RING)
     blind = minutes_memory_window((minute(1, 100, has=0),), POLICY, end_monotonic_ns=120 * NS)
     assert blind.missing == {**none.missing, "working_set_peak_bytes": Missing.NO_SIGNAL}
-
-
-# --- hours
-
-HOUR_13 = 1_700_000_000 // 3600 * 3600
-OFFSET = (HOUR_13 - 60 * 60) * NS
-"""Minute 60 since boot begins with the hour."""
-
-
-def test_hour_merges_means_by_coverage_and_peaks_by_maximum() -> None:
-    rows = np.concatenate(
-        [
-            minute(60, 100, peak=500, burst=600, set_peak_kib=7, waiting=255, throttled=51, coverage=255),
-            minute(61, 400, peak=450, burst=900, set_peak_kib=5, waiting=0, throttled=51, coverage=51),
-        ]
-    )
-    # Weights 255 and 51 are 5 to 1: mean (5 x 100 + 400) / 6 = 150; waiting 5 / 6; covered 1.2 of 60 minutes.
-    (hour,) = to_hours((rows[:1], rows[1:]), wall_offset_ns=OFFSET)
-    assert hour == HourSummary(
-        hour_unix_seconds=HOUR_13,
-        cpu_mean_millicores=150.0,
-        cpu_peak_millicores=500.0,
-        cpu_burst_millicores=900.0,
-        working_set_peak_bytes=7 * KIB,
-        waiting_ratio=5 / 6,
-        throttled_ratio=0.2,
-        coverage_ratio=0.02,
-    )
-
-
-def test_hours_without_minutes_are_absent_and_the_others_in_order() -> None:
-    rows = np.concatenate([minute(59, 1), minute(60, 2), minute(119, 3), minute(240, 4)])
-    hours = to_hours((rows,), wall_offset_ns=OFFSET)
-    assert [hour.hour_unix_seconds - HOUR_13 for hour in hours] == [-3600, 0, 3 * 3600]
-    assert [hour.cpu_mean_millicores for hour in hours] == [1.0, 2.5, 4.0]
-
-
-def test_minute_across_the_hour_belongs_where_its_middle_lies() -> None:
-    # With 29 s more a minute begins 31 s before the hour ends; with 30 s its middle is the hour itself.
-    for seconds, expected in ((-31, HOUR_13 - 3600), (-30, HOUR_13), (29, HOUR_13)):
-        (hour,) = to_hours((minute(60, 1),), wall_offset_ns=OFFSET + seconds * NS)
-        assert hour.hour_unix_seconds == expected
-
-
-def test_step_of_the_wall_clock_moves_all_minutes_alike() -> None:
-    rows = np.concatenate([minute(n, n) for n in range(60, 180)])
-    plain = to_hours((rows,), wall_offset_ns=OFFSET)
-    moved = to_hours((rows,), wall_offset_ns=OFFSET + 3600 * NS)
-    assert [dataclasses.replace(h, hour_unix_seconds=h.hour_unix_seconds + 3600) for h in plain] == list(moved)
-
-
-def test_hour_of_memory_alone_has_no_cpu() -> None:
-    (hour,) = to_hours((minute(60, set_peak_kib=3, coverage=0),), wall_offset_ns=OFFSET)
-    assert hour.cpu_mean_millicores is hour.cpu_peak_millicores is hour.cpu_burst_millicores is None
-    assert hour.waiting_ratio is hour.throttled_ratio is None
-    assert (hour.working_set_peak_bytes, hour.coverage_ratio) == (3 * KIB, 0.0)
-
-
-def test_hour_without_signals_has_none() -> None:
-    (hour,) = to_hours((minute(60, 100, has=0),), wall_offset_ns=OFFSET)
-    assert hour.waiting_ratio is hour.throttled_ratio is hour.working_set_peak_bytes is None
-    assert hour.cpu_mean_millicores == 100.0
-
-
-def test_minutes_in_which_nothing_was_measured_make_no_hour() -> None:
-    assert to_hours((minute(60, coverage=0, has=0),), wall_offset_ns=OFFSET) == ()
-    assert to_hours((), wall_offset_ns=OFFSET) == ()
-
-
-def test_minute_written_twice_covers_no_more_than_the_hour() -> None:
-    rows = np.concatenate([minute(n, 1) for n in [*range(60, 120), *range(60, 120)]])
-    (hour,) = to_hours((rows,), wall_offset_ns=OFFSET)
-    assert (hour.coverage_ratio, hour.cpu_mean_millicores) == (1.0, 1.0)

@@ -23,7 +23,7 @@ from agent.metrics.agent_series import (
 )
 from agent.metrics.containers import ContainerSeries
 
-DEFAULT_SERIES = 110
+DEFAULT_SERIES = 122
 """What every scrape of every node costs Prometheus; the measured gauges add at most 12."""
 MEASURED_SERIES = 12
 FORBIDDEN_LABELS = {"node", "id", "image", "pod_uid", "container_id"}
@@ -90,7 +90,7 @@ def test_page_every_name_and_label_keeps_the_rules(metrics: Metrics) -> None:
         "plimsoll_samples", "plimsoll_sweeps", "plimsoll_sweeps_skipped", "plimsoll_samples_dropped",
         "plimsoll_read_errors", "plimsoll_counter_resets", "plimsoll_containers", "plimsoll_feature_enabled",
         "plimsoll_open_files", "plimsoll_open_files_limit", "plimsoll_inotify_overflows", "plimsoll_relists",
-        "plimsoll_oom_kills", "plimsoll_scrapes_rejected", "plimsoll_series_dropped",
+        "plimsoll_oom_kills", "plimsoll_scrapes_rejected", "plimsoll_series_dropped", "plimsoll_withheld",
     }  # fmt: skip
     names = set()
     for family in parse_text(metrics.page().body.decode()):

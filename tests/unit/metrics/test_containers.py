@@ -33,6 +33,9 @@ def full_row(labels: tuple[str, str, str] = LABELS) -> ContainerSeries:
         cpu_limit_millicores=2000,
         memory_request_bytes=64 << 20,
         memory_limit_bytes=128 << 20,
+        recommended_cpu_request_millicores=300,
+        recommended_memory_request_bytes=96 << 20,
+        confidence_ratio=0.5,
     )
 
 
@@ -51,6 +54,9 @@ def test_render_full_row_gives_each_figure_in_base_units() -> None:
         ("plimsoll_current_cpu_limit_cores",): 2.0,
         ("plimsoll_current_memory_request_bytes",): float(64 << 20),
         ("plimsoll_current_memory_limit_bytes",): float(128 << 20),
+        ("plimsoll_recommended_cpu_request_cores",): 0.3,
+        ("plimsoll_recommended_memory_request_bytes",): float(96 << 20),
+        ("plimsoll_recommendation_confidence_ratio",): 0.5,
     }
     assert len(samples_of(text)) == SERIES_PER_CONTAINER
 

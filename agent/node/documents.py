@@ -1,94 +1,89 @@
-"""The one written form of a Snapshot: what the socket answers, ``top -o json`` prints and a client reads back.
+"""The written form of what the node tells: frozen dataclasses to JSON and back, with a format's name and version.
 
-Node. Values in, values out: no socket, no file, no clock. The shape follows the dataclasses of core.model, so that a
-field added there travels without a word here; ``VERSION`` rises when a field changes its meaning or goes away.
+Node. Values in, values out: no socket, no file, no clock. The shape follows the dataclasses, so that a field added
+there travels without a word here; a format's version rises when a field changes its meaning or goes away.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from functools import cache
 from types import UnionType
-from typing import NoReturn, Union, get_args, get_origin, get_type_hints
+from typing import Final, Generic, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from agent.core.explanation import Explanations
 from agent.core.model import Snapshot
-
-FORMAT = "plimsoll-snapshot"
-VERSION = 1
+from agent.core.recommendation import Recommendations
 
 _Decoder = Callable[[object, str], object]
+Kind = TypeVar("Kind")
 
 
-class SnapshotFormatError(ValueError):
-    """A document that is not a snapshot of this version; the message names the place, the value and what belongs."""
+class DocumentFormatError(ValueError):
+    """A document of another format or version; the message names the place, the value and what belongs."""
 
 
-def to_json(snapshot: Snapshot) -> dict[str, object]:
-    """Give the document: plain dicts, lists, numbers and strings, with ``format`` and ``version`` in front."""
-    document: dict[str, object] = {"format": FORMAT, "version": VERSION}
-    for name in _names(Snapshot):
-        document[name] = _encode(getattr(snapshot, name))
-    return document
+@dataclass(frozen=True, slots=True)
+class Document(Generic[Kind]):
+    """One kind of document: a dataclass with a name and a version in front."""
+
+    kind: type[Kind]
+    name: str
+    """The last word of ``format``, and where a fault is told to be."""
+    version: int
+
+    @property
+    def format(self) -> str:
+        """Give what stands under ``format``."""
+        return f"plimsoll-{self.name}"
+
+    def to_json(self, value: Kind) -> dict[str, object]:
+        """Give the document: plain dicts, lists, numbers and strings."""
+        kind: type = self.kind
+        document: dict[str, object] = {"format": self.format, "version": self.version}
+        for name in _names(kind):
+            document[name] = _encode(getattr(value, name))
+        return document
+
+    def from_json(self, document: object) -> Kind:
+        """Give the value back; ``from_json(to_json(value)) == value`` for every field.
+
+        Args:
+            document: What ``json.loads`` made of the text.
+
+        Raises:
+            DocumentFormatError: Another format or version, a field too many or too few, a value of a wrong type.
+        """
+        if not isinstance(document, Mapping):
+            _refuse(self.name, document, "a JSON object")
+        if document.get("format") != self.format:
+            _refuse(f"{self.name}.format", document.get("format"), repr(self.format))
+        if document.get("version") != self.version:
+            wanted = f"{self.version} (are the agent and this command of one release?)"
+            _refuse(f"{self.name}.version", document.get("version"), wanted)
+        body = {key: value for key, value in document.items() if key not in ("format", "version")}
+        kind: type = self.kind
+        value = _decoder(kind)(body, self.name)
+        if not isinstance(value, self.kind):  # for the type checker: _decoder(T) builds a T
+            _refuse(self.name, document, f"a {self.name}")
+        return value
 
 
-def to_bytes(snapshot: Snapshot) -> bytes:
-    """Give the document as one line of ASCII JSON without a newline.
-
-    Raises:
-        ValueError: A figure is NaN or infinite: a fault of whoever made the snapshot.
-    """
-    return json.dumps(to_json(snapshot), allow_nan=False, separators=(",", ":")).encode("ascii")
-
-
-def from_json(document: object) -> Snapshot:
-    """Give the snapshot back; ``from_json(to_json(s)) == s`` for every field.
-
-    Args:
-        document: What ``json.loads`` made of the text.
-
-    Raises:
-        SnapshotFormatError: Another format or version, a field too many or too few, a value of a wrong type.
-    """
-    if not isinstance(document, Mapping):
-        _refuse("snapshot", document, "a JSON object")
-    if document.get("format") != FORMAT:
-        _refuse("snapshot.format", document.get("format"), repr(FORMAT))
-    if document.get("version") != VERSION:
-        _refuse(
-            "snapshot.version", document.get("version"), f"{VERSION} (are the agent and this command of one release?)"
-        )
-    body = {key: value for key, value in document.items() if key not in ("format", "version")}
-    snapshot = _decoder(Snapshot)(body, "snapshot")
-    if not isinstance(snapshot, Snapshot):  # for the type checker: _decoder(T) builds a T
-        _refuse("snapshot", document, "a snapshot")
-    return snapshot
-
-
-def from_bytes(text: bytes) -> Snapshot:
-    """Give the snapshot written by ``to_bytes``.
-
-    Raises:
-        SnapshotFormatError: Not JSON, or not a snapshot of this version.
-    """
-    try:
-        document: object = json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        raise SnapshotFormatError(f"snapshot: not JSON: {error}") from error
-    return from_json(document)
+SNAPSHOT: Final = Document(Snapshot, "snapshot", 1)
+"""What the socket answers to ``snapshot`` and ``top -o json`` prints."""
+RECOMMENDATIONS: Final = Document(Recommendations, "recommendations", 1)
+"""What the socket answers to ``recommend`` and ``recommend -o json`` prints."""
+EXPLANATIONS: Final = Document(Explanations, "explanations", 1)
+"""What the socket answers to ``why`` and ``why -o json`` prints."""
 
 
 def _refuse(place: str, value: object, wanted: str) -> NoReturn:
     shown = repr(value)
     shown = shown if len(shown) <= 60 else shown[:57] + "..."
-    raise SnapshotFormatError(f"{place}: {shown} is not {wanted}")
-
-
-def _refuse_constant(word: str) -> NoReturn:
-    raise SnapshotFormatError(f"snapshot: {word} is no figure; a missing one is null")
+    raise DocumentFormatError(f"{place}: {shown} is not {wanted}")
 
 
 @cache
@@ -107,12 +102,12 @@ def _encode(value: object) -> object:
         return [_encode(item) for item in value]
     if is_dataclass(value) and not isinstance(value, type):
         return {name: _encode(getattr(value, name)) for name in _names(type(value))}
-    raise TypeError(f"a snapshot holds a {type(value).__name__}, which has no written form")
+    raise TypeError(f"a {type(value).__name__} has no written form")
 
 
 @cache
 def _decoder(annotation: object) -> _Decoder:
-    """Build the reader of one type of core.model; made once per type, kept."""
+    """Build the reader of one type; made once per type, kept."""
     origin = get_origin(annotation)
     arguments = get_args(annotation)
     if origin in (UnionType, Union):
@@ -127,11 +122,13 @@ def _decoder(annotation: object) -> _Decoder:
         return _read_int
     if annotation is str:
         return _read_str
+    if annotation is bool:
+        return _read_bool
     if isinstance(annotation, type) and issubclass(annotation, StrEnum):
         return _member_of(annotation)
     if isinstance(annotation, type) and is_dataclass(annotation):
         return _record_of(annotation)
-    raise TypeError(f"core.model has a field of type {annotation!r}, which has no written form")
+    raise TypeError(f"a document has a field of type {annotation!r}, which has no written form")
 
 
 def _read_float(value: object, place: str) -> float:
@@ -149,6 +146,12 @@ def _read_int(value: object, place: str) -> int:
 def _read_str(value: object, place: str) -> str:
     if not isinstance(value, str):
         _refuse(place, value, "a string")
+    return value
+
+
+def _read_bool(value: object, place: str) -> bool:
+    if not isinstance(value, bool):
+        _refuse(place, value, "true or false")
     return value
 
 
@@ -202,7 +205,7 @@ def _record_of(kind: type) -> _Decoder:
         if value.keys() != known:
             unknown = sorted(str(key) for key in value.keys() - known)
             absent = sorted(known - value.keys())
-            raise SnapshotFormatError(f"{place}: unknown fields {unknown}, absent fields {absent}")
+            raise DocumentFormatError(f"{place}: unknown fields {unknown}, absent fields {absent}")
         built: object = kind(**{name: read_field(value[name], f"{place}.{name}") for name, read_field in readers})
         return built
 

@@ -1,0 +1,247 @@
+"""From what is known of the containers of a node to recommendations: policy, bounds, and what is withheld and why.
+
+Core, pure. Arrays go through policy and bounds once for all containers; objects are made at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from agent.core.model import Missing
+from agent.core.outlook import Outlook
+from agent.core.policies.bounds import Bounded, Resource, apply, bounds_of
+from agent.core.policies.contract import Bools, Floats, Ints, Policy, Proposals, Step, Steps
+from agent.core.policies.options import BoundsOptions, ControlledResources
+from agent.core.recommendation import Advice, Basis, Recommendation, Severity, Withheld
+from agent.core.severity import cpu_severity, memory_severity
+from agent.core.subject import Conditions, Subject, present_of, rows_of, stated_of
+
+_Judge = Callable[[int | None, int | None], Severity]
+_NOT_CONTROLLED: Final = Withheld.NOT_CONTROLLED
+_NOTHING_EXTRA: Final[Mapping[str, float]] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reasoned:
+    """A recommendation with what led to it."""
+
+    recommendation: Recommendation
+    steps: tuple[Step, ...]
+    """Of the policy and of the bounds after it, in order."""
+    changes: tuple[str, ...]
+    """What would change the answer, one sentence each."""
+
+
+def recommend(
+    subjects: Sequence[Subject],
+    policy: Policy,
+    *,
+    now_unix_seconds: float,
+    conditions: Conditions,
+    options: BoundsOptions,
+) -> list[Recommendation]:
+    """Recommend for containers, in their order; nothing for none.
+
+    Args:
+        subjects: The containers.
+        policy: Which sizes them; it holds their rows.
+        now_unix_seconds: The moment of the answer.
+        conditions: When an answer is believed.
+        options: Of the bounds.
+    """
+    if not subjects:
+        return []
+    proposals = policy.recommend(rows_of(subjects), present_of(subjects), now_unix_seconds=now_unix_seconds)
+    bounded = apply(proposals, stated_of(subjects), options)
+    return _recommendations(subjects, policy.name, proposals, bounded, conditions, options)
+
+
+def explain(
+    subject: Subject,
+    policy: Policy,
+    *,
+    now_unix_seconds: float,
+    conditions: Conditions,
+    options: BoundsOptions,
+) -> Reasoned:
+    """Recommend for one container by the same code, telling each step and what would change the answer."""
+    subjects, steps = (subject,), Steps()
+    stated = stated_of(subjects)
+    proposals = policy.recommend(
+        rows_of(subjects), present_of(subjects), now_unix_seconds=now_unix_seconds, steps=steps
+    )
+    bounded = apply(proposals, stated, options, steps=steps)
+    (answer,) = _recommendations(subjects, policy.name, proposals, bounded, conditions, options)
+    _conclude(steps, Resource.CPU, answer.cpu_millicores, answer.resources.cpu_request_millicores)
+    _conclude(steps, Resource.MEMORY, answer.memory_bytes, answer.resources.memory_request_bytes)
+    outlook = Outlook(subject, proposals, stated, options, conditions)
+    return Reasoned(recommendation=answer, steps=tuple(steps.taken), changes=outlook.sentences(answer))
+
+
+def _conclude(steps: Steps, resource: Resource, advice: Advice, stated: int | None) -> None:
+    """Tell what comes out for one resource."""
+    now = "no request now" if stated is None else f"{stated} {resource.unit} now"
+    if advice.withheld is not None:
+        steps.say(resource.value, "recommended request", None, resource.unit, f"withheld: {advice.withheld}; {now}")
+        return
+    steps.say(resource.value, "recommended request", advice.request, resource.unit, now)
+    if advice.limit is not None:
+        steps.say(resource.value, "recommended limit", advice.limit, resource.unit)
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One resource of all subjects as plain lists: reading an array number by number is slow."""
+
+    request: list[int]
+    has: list[bool]
+    limit: list[int]
+    has_limit: list[bool]
+    bits: list[int]
+    has_proposal: list[bool]
+    base: list[float]
+    peak: list[float]
+    proposed: list[float]
+    upward_only: list[bool]
+    extra: list[Mapping[str, float]]
+
+    def advice(self, index: int, withheld: Withheld | None, stated: int | None, judge: _Judge) -> Advice:
+        """Make the advice about one container."""
+        request = self.request[index] if withheld is None else None
+        has = self.has_proposal[index]
+        return Advice(
+            request=request,
+            limit=self.limit[index] if withheld is None and self.has_limit[index] else None,
+            withheld=withheld,
+            severity=judge(stated, request),
+            base=self.base[index] if has else None,
+            peak=self.peak[index] if has else None,
+            proposed=self.proposed[index] if has else None,
+            bounds=bounds_of(self.bits[index]) if withheld is None else (),
+            is_upward_only=has and self.upward_only[index],
+            extra=self.extra[index] if has else _NOTHING_EXTRA,
+        )
+
+
+def _recommendations(
+    subjects: Sequence[Subject],
+    policy: str,
+    proposals: Proposals,
+    bounded: Bounded,
+    conditions: Conditions,
+    options: BoundsOptions,
+) -> list[Recommendation]:
+    cpu = _side(
+        bounded.cpu_request_millicores,
+        bounded.has_cpu,
+        bounded.cpu_limit_millicores,
+        bounded.has_cpu_limit,
+        bounded.cpu_bounds,
+        proposals.has_cpu,
+        (proposals.cpu_base_millicores, proposals.cpu_peak_millicores, proposals.cpu_request_millicores),
+        proposals.cpu_upward_only,
+        _extra(proposals, Resource.CPU),
+    )
+    memory = _side(
+        bounded.memory_request_bytes,
+        bounded.has_memory,
+        bounded.memory_limit_bytes,
+        bounded.has_memory_limit,
+        bounded.memory_bounds,
+        proposals.has_memory,
+        (proposals.memory_base_bytes, proposals.memory_peak_bytes, proposals.memory_request_bytes),
+        proposals.memory_upward_only,
+        _extra(proposals, Resource.MEMORY),
+    )
+    cpu_barred = _NOT_CONTROLLED if options.controlled_resources is ControlledResources.MEMORY else None
+    memory_barred = _NOT_CONTROLLED if options.controlled_resources is ControlledResources.CPU else None
+    answers: list[Recommendation] = []
+    for index, subject in enumerate(subjects):
+        resources, cpu_window, memory_window = subject.resources, subject.cpu, subject.memory
+        cpu_withheld = cpu_barred or _withheld(
+            subject, subject.cpu_missing, cpu_window.span_seconds, conditions, has=cpu.has[index]
+        )
+        memory_withheld = memory_barred or _withheld(
+            subject, subject.memory_missing, memory_window.span_seconds, conditions, has=memory.has[index]
+        )
+        answers.append(
+            Recommendation(
+                identity=subject.identity,
+                workload=subject.workload,
+                policy=policy,
+                resources=resources,
+                cpu_millicores=cpu.advice(index, cpu_withheld, resources.cpu_request_millicores, cpu_severity),
+                memory_bytes=memory.advice(index, memory_withheld, resources.memory_request_bytes, memory_severity),
+                basis=Basis(
+                    cpu_readings=cpu_window.readings,
+                    cpu_span_seconds=cpu_window.span_seconds,
+                    memory_readings=memory_window.readings,
+                    memory_span_seconds=memory_window.span_seconds,
+                    sample_age_seconds=subject.sample_age_seconds,
+                    history_minutes=subject.history_minutes,
+                    history_span_seconds=subject.history_span_seconds,
+                    oom_kills=subject.oom_kills,
+                ),
+                container_kind=subject.container_kind,
+            )
+        )
+    return answers
+
+
+def _withheld(
+    subject: Subject, missing: Missing | None, window_seconds: float, conditions: Conditions, *, has: bool
+) -> Withheld | None:
+    """Say why one resource of a container gets no recommendation; None = it gets one.
+
+    A window with gaps is no reason by itself: a policy that answers from days of history need not mind them.
+    """
+    if subject.sample_age_seconds is None:
+        return Withheld.NO_DATA
+    if missing is Missing.NO_SIGNAL:
+        return Withheld.NO_SIGNAL
+    if subject.sample_age_seconds > conditions.max_age_seconds:
+        return Withheld.STALE
+    if max(subject.history_span_seconds, window_seconds) < conditions.min_span_seconds:
+        return Withheld.TOO_YOUNG
+    if has:
+        return None
+    return Withheld.GAPS if missing is Missing.GAPS else Withheld.NO_DATA
+
+
+def _side(
+    request: Floats,
+    has: Bools,
+    limit: Floats,
+    has_limit: Bools,
+    bits: Ints,
+    has_proposal: Bools,
+    figures: tuple[Floats, Floats, Floats],
+    upward_only: Bools,
+    extra: Mapping[str, Floats],
+) -> _Side:
+    base, peak, proposed = (values.tolist() for values in figures)
+    named = {name: values.tolist() for name, values in extra.items()}
+    return _Side(
+        request=request.astype(np.int64).tolist(),
+        has=has.tolist(),
+        limit=limit.astype(np.int64).tolist(),
+        has_limit=has_limit.tolist(),
+        bits=bits.tolist(),
+        has_proposal=(has_proposal & np.isfinite(figures[-1])).tolist(),
+        base=base,
+        peak=peak,
+        proposed=proposed,
+        upward_only=upward_only.tolist(),
+        extra=[dict(zip(named, values, strict=True)) for values in zip(*named.values(), strict=True)]
+        if named
+        else [_NOTHING_EXTRA] * request.size,
+    )
+
+
+def _extra(proposals: Proposals, resource: Resource) -> dict[str, Floats]:
+    """Give the policy's further figures of one resource; the name says of which."""
+    return {name: values for name, values in proposals.extra.items() if name.startswith(f"{resource}_")}

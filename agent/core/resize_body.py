@@ -1,0 +1,102 @@
+"""Recommendations as patches of the ``resize`` subresource, ready for kubectl. Core, pure.
+
+One patch per pod, as the kubelet decides about all its containers together. It names only what is stated today and
+differs: a resize can neither add a first request to a BestEffort pod nor take anything away.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, TypedDict
+
+from agent.core.pod import ContainerKind
+from agent.core.recommendation import Advice, Recommendation
+
+_CONFIG_HASH: Final = re.compile(r"[0-9a-f]{32}\Z")
+"""The cgroup of a static pod is named by this hash; its mirror in the API is one that the API refuses to resize."""
+_LISTS: Final = {None: "containers", ContainerKind.REGULAR: "containers", ContainerKind.SIDECAR: "initContainers"}
+"""Where a spec lists what can be resized. Init containers that end are not, before 1.37; debug containers never."""
+
+
+class _Amounts(TypedDict, total=False):
+    cpu: str
+    memory: str
+
+
+class _Resources(TypedDict, total=False):
+    requests: _Amounts
+    limits: _Amounts
+
+
+class ContainerPatch(TypedDict):
+    """One container: the strategic merge finds it by its name."""
+
+    name: str
+    resources: _Resources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResizePatch:
+    """The resize of one pod."""
+
+    namespace: str
+    pod: str
+    body: dict[str, dict[str, list[ContainerPatch]]]
+    """A strategic merge patch, as JSON would have it. Memory in plain bytes: exact, and the same text both ways."""
+
+    @property
+    def command(self) -> str:
+        """Give the command line, quoted for a shell; kubectl 1.32 or newer knows the subresource."""
+        patch = json.dumps(self.body, separators=(",", ":"))
+        words = ("kubectl", "patch", "pod", self.pod, "--namespace", self.namespace, "--subresource", "resize")
+        return shlex.join((*words, "--type", "strategic", "--patch", patch))
+
+
+def resize_patches(items: Iterable[Recommendation]) -> tuple[ResizePatch, ...]:
+    """Give the patches that bring pods to their recommendations, in the order of the pods' first containers.
+
+    Left out: what has no pod or no name, static pods, containers whose recommendation is withheld or equals what they
+    state.
+    """
+    bodies: dict[tuple[str, str], dict[str, list[ContainerPatch]]] = {}
+    for item in items:
+        identity = item.identity
+        where = _LISTS.get(item.container_kind)
+        if identity.namespace is None or identity.pod is None or identity.container is None or where is None:
+            continue
+        if identity.pod_uid is not None and _CONFIG_HASH.match(identity.pod_uid):
+            continue
+        resources = _resources(item)
+        if resources:
+            spec = bodies.setdefault((identity.namespace, identity.pod), {})
+            spec.setdefault(where, []).append(ContainerPatch(name=identity.container, resources=resources))
+    return tuple(
+        ResizePatch(namespace=namespace, pod=pod, body={"spec": spec}) for (namespace, pod), spec in bodies.items()
+    )
+
+
+def _resources(item: Recommendation) -> _Resources:
+    stated, cpu, memory = item.resources, item.cpu_millicores, item.memory_bytes
+    requests, limits = _Amounts(), _Amounts()
+    if stated.cpu_request_millicores and _differs(cpu, stated.cpu_request_millicores):
+        requests["cpu"] = f"{cpu.request}m"
+    if stated.memory_request_bytes and _differs(memory, stated.memory_request_bytes):
+        requests["memory"] = f"{memory.request}"
+    if stated.cpu_limit_millicores and cpu.limit is not None:
+        limits["cpu"] = f"{cpu.limit}m"
+    if stated.memory_limit_bytes and memory.limit is not None:
+        limits["memory"] = f"{memory.limit}"
+    resources = _Resources()
+    if requests:
+        resources["requests"] = requests
+    if limits:
+        resources["limits"] = limits
+    return resources
+
+
+def _differs(advice: Advice, stated: int) -> bool:
+    return advice.request is not None and advice.request != stated

@@ -1,0 +1,331 @@
+"""What the node remembers for sizing: each minute goes into the history of seven days and into the policy's state.
+
+Node. The control thread teaches; any thread may ask for answers, under the same short lock. It calls core and holds no
+rule.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agent.core.history import KIB
+from agent.core.keys import HistoryKey, history_key
+from agent.core.model import UnitIdentity, UnitKind
+from agent.core.naming import Belonging
+from agent.core.policies.contract import Floats, Ints, Minutes, OutOfMemory, Policy, Rows
+from agent.core.policies.options import PolicyName
+from agent.core.policies.registry import PolicyOptions, make
+from agent.core.rows import Has
+from agent.node.histories import HistoryError, HistoryFile, HistoryFull
+from agent.node.saved_state import Array
+
+log = logging.getLogger(__name__)
+
+STEP_SECONDS: Final = 600.0
+"""The wall clock is believed again when it lies this far from the history's own: less moves no hour of the day by much,
+and following every small correction would tear minutes."""
+SAVE_SECONDS: Final = 3600.0
+"""Between two savings of a state that minutes alone do not give back."""
+MINUTE_SECONDS: Final = 60
+MAX_KILLS: Final = 1000
+"""Out-of-memory kills that wait for the next minute at most; the oldest go first."""
+_OPTIONS: Final = "options"
+_NO_OPTIONS: Final = np.zeros(0, dtype=np.uint8)
+
+Row = NDArray[np.void]
+
+
+class PodFacts(Protocol):
+    """A pod source, as far as sizing asks."""
+
+    def belonging(self, identity: UnitIdentity) -> Belonging:
+        """Find the workload of a named container."""
+        ...
+
+
+class HistoryClock:
+    """UTC for the minutes of the history: CLOCK_MONOTONIC plus an offset that small steps of the clock do not move."""
+
+    def __init__(
+        self, *, wall: Callable[[], float] = time.time, monotonic_ns: Callable[[], int] = time.monotonic_ns
+    ) -> None:
+        self._wall, self._monotonic_ns = wall, monotonic_ns
+        self._offset_seconds = self._difference()
+
+    def _difference(self) -> float:
+        return self._wall() - self._monotonic_ns() / 1e9
+
+    def follow(self) -> float:
+        """Take the wall clock over if it has been set; give by how many seconds, 0 = it has not."""
+        step_seconds = self._difference() - self._offset_seconds
+        if abs(step_seconds) < STEP_SECONDS:
+            return 0.0
+        self._offset_seconds += step_seconds
+        return step_seconds
+
+    def now(self) -> float:
+        """Give UTC seconds."""
+        return self._monotonic_ns() / 1e9 + self._offset_seconds
+
+    def unix_seconds(self, monotonic_ns: int) -> float:
+        """Give the UTC of a moment of this boot."""
+        return monotonic_ns / 1e9 + self._offset_seconds
+
+    def unix_minute(self, monotonic_minute: int) -> int:
+        """Give the UTC minute of a minute since boot; half a minute off at most, so that minutes stay whole."""
+        return monotonic_minute + round(self._offset_seconds / MINUTE_SECONDS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a unit stands in the history and in its workload."""
+
+    identity: UnitIdentity
+    belonging: Belonging
+    row: int
+
+
+def is_sized(identity: UnitIdentity) -> bool:
+    """Tell whether a unit is worth a recommendation: all but a pod's pause container."""
+    return identity.kind is not UnitKind.SANDBOX
+
+
+class Learner:
+    """Keeps one policy and its history together; see the module's docstring.
+
+    A history that is open for reading only is learnt from, not written.
+    """
+
+    def __init__(
+        self, *, history: HistoryFile, policy: PolicyName, options: PolicyOptions, pods: PodFacts, clock: HistoryClock
+    ) -> None:
+        self.history: Final = history
+        self.clock: Final = clock
+        self.lock: Final = threading.Lock()
+        """Held while the policy learns or answers: a millisecond or two for a full node."""
+        self._options, self._pods = options, pods
+        self._name: Final = policy
+        self.policy: Policy = make(policy, options, history.rows + 1)
+        """Hold ``lock`` while using it. The last row is nobody's and knows nothing."""
+        self._places: dict[str, Place] = {}
+        self._rows: dict[HistoryKey, int] = dict(history.keys())
+        self._kills: deque[tuple[UnitIdentity, OutOfMemory]] = deque(maxlen=MAX_KILLS)
+        self._saved_monotonic = time.monotonic()
+        self.is_restored = False
+
+    # -- asking ----------------------------------------------------------------------------------------------------
+
+    def place_of(self, identity: UnitIdentity) -> Place:
+        """Give a unit's place; a unit that is new gets a row, if the history has one to give and may be written."""
+        known = self._places.get(identity.cgroup_path)
+        if known is not None and known.identity == identity:
+            return known
+        belonging = self._pods.belonging(identity)
+        place = Place(identity=identity, belonging=belonging, row=self._row_of(identity, belonging))
+        if place.row < self.history.rows:  # nobody's row is asked for again: there may be one by then
+            self._places[identity.cgroup_path] = place
+        return place
+
+    def _row_of(self, identity: UnitIdentity, belonging: Belonging) -> int:
+        key = history_key(identity, belonging.workload)
+        row = self._rows.get(key)
+        if row is None and self.history.is_writable:
+            try:
+                row = self.history.row_of(key)
+            except HistoryFull as error:
+                log.debug("no row in the history", extra={"cause": str(error)})
+            else:
+                self._take_over(key, row)
+        return self.history.rows if row is None else row
+
+    def _take_over(self, key: HistoryKey, row: int) -> None:
+        reused = self.history.take_reused()
+        lost = set(reused.tolist())
+        if lost:
+            self._rows = {other: its for other, its in self._rows.items() if its not in lost}
+            self._places = {path: place for path, place in self._places.items() if place.row not in lost}
+        self._rows[key] = row
+        with self.lock:
+            self.policy.grow(self.history.rows + 1)
+            if lost:
+                self.policy.forget(reused)
+
+    # -- learning --------------------------------------------------------------------------------------------------
+
+    def restore(self, is_stopping: Callable[[], bool]) -> None:
+        """Let the policy learn what was kept: its own state where there is one, then the minutes since.
+
+        Takes about a second for a full node.
+
+        Args:
+            is_stopping: Asked between two minutes.
+        """
+        newest = self._load()
+        kills = deque(kill for kill in self.history.kills() if newest is None or kill[1].unix_seconds >= newest * 60)
+        for minutes in self.history.stream(0 if newest is None else newest + 1):
+            if is_stopping():
+                return
+            with self.lock:
+                while kills and kills[0][1].unix_seconds < minutes.unix_minute * MINUTE_SECONDS:
+                    self.policy.record_oom(*kills.popleft())
+                self.policy.fold(self._whole(minutes))
+        with self.lock:
+            for row, kill in kills:
+                self.policy.record_oom(row, kill)
+        self.is_restored = True
+
+    def learn(self, written: Sequence[tuple[UnitIdentity, Row]]) -> None:
+        """Take minute rows over, whichever minutes they are of; then what was killed.
+
+        Args:
+            written: Units with MINUTE_ROW rows of shape ``(1,)``, a unit's oldest first.
+        """
+        step_seconds = self.clock.follow()
+        if step_seconds:
+            log.warning("the wall clock was set: hours of the day follow it", extra={"step_seconds": step_seconds})
+        by_minute: dict[int, list[tuple[int, Row]]] = defaultdict(list)
+        for identity, row in written:
+            if is_sized(identity):
+                by_minute[int(row["monotonic_minute"][0])].append((self.place_of(identity).row, row))
+        nobody = self.history.rows
+        for minute in sorted(by_minute):
+            found = [(row, figures) for row, figures in by_minute[minute] if row != nobody]
+            minutes = to_minutes(self.clock.unix_minute(minute), found, rows=nobody)
+            if self.history.append(minutes):  # what the history refuses came before: it is not learnt twice
+                with self.lock:
+                    self.policy.fold(self._whole(minutes))
+        while self._kills:
+            self._learn_kill(*self._kills.popleft())
+        if time.monotonic() - self._saved_monotonic >= SAVE_SECONDS:
+            self.save()
+
+    def killed(self, identity: UnitIdentity, kill: OutOfMemory) -> None:
+        """Take an out-of-memory kill over at the next minute; called by the sampling thread, never waits."""
+        self._kills.append((identity, kill))
+
+    def _learn_kill(self, identity: UnitIdentity, kill: OutOfMemory) -> None:
+        row = self.place_of(identity).row
+        if row == self.history.rows:
+            return
+        self.history.record_oom(row, kill)
+        with self.lock:
+            self.policy.record_oom(row, kill)
+
+    def _whole(self, minutes: Minutes) -> Minutes:
+        """Fit the minutes to the policy's rows."""
+        return widened(minutes, self.policy.rows)
+
+    # -- state that minutes alone do not give back -----------------------------------------------------------------
+
+    def save(self) -> None:
+        """Keep the state of a policy that remembers for longer than the history does."""
+        self._saved_monotonic = time.monotonic()
+        if self._name is not PolicyName.VPA or not self.is_restored or not self.history.is_writable:
+            return
+        from agent.core.policies.vpa import VpaPolicy
+
+        with self.lock:
+            arrays = self.policy.to_arrays() if isinstance(self.policy, VpaPolicy) else {}
+        try:
+            self.history.save_state(self._name, {**arrays, _OPTIONS: self._options_code()})
+        except HistoryError as error:
+            log.warning("the policy's state is not kept", extra={"cause": str(error)})
+
+    def _load(self) -> int | None:
+        """Take the saved state over; give the newest minute that it has learnt, None = there is no such state."""
+        if self._name is not PolicyName.VPA:
+            return None
+        from agent.core.policies.vpa import VpaPolicy
+
+        saved = self.history.load_state(self._name)
+        if isinstance(saved, str):
+            log.info("the policy learns from the history alone", extra={"cause": saved})
+            return None
+        if not np.array_equal(saved.arrays.get(_OPTIONS, _NO_OPTIONS), self._options_code()):
+            log.info("the policy learns from the history alone", extra={"cause": "its options have changed"})
+            return None
+        rows = self.policy.rows
+        blank = VpaPolicy(self._options.vpa, rows).to_arrays()
+        arrays = {
+            name: moved(saved.arrays[name], empty, saved.saved_rows, saved.rows)
+            if empty.shape[:1] == (rows,)
+            else empty
+            for name, empty in blank.items()
+        }
+        with self.lock:
+            self.policy = VpaPolicy.from_arrays(self._options.vpa, arrays)
+        return saved.newest_unix_minute
+
+    def _options_code(self) -> NDArray[np.uint8]:
+        return np.frombuffer(repr(self._options.vpa).encode(), dtype=np.uint8)
+
+
+def moved(saved: Array, empty: Floats | Ints, saved_rows: Rows, rows: Rows) -> Floats | Ints:
+    """Give an array by row whose rows have come to stand elsewhere; what nobody saved is as ``empty`` has it."""
+    whole = empty.copy()
+    whole[rows] = saved[saved_rows]
+    return whole
+
+
+def widened(minutes: Minutes, rows: int) -> Minutes:
+    """Give the minute with so many rows; what is added is not known."""
+    missing = rows - minutes.has_cpu.size
+    if missing <= 0:
+        return minutes
+    amounts: Mapping[str, NDArray[np.float64]] = {
+        name: np.concatenate((values, np.zeros(missing)))
+        for name, values in (
+            ("usage", minutes.cpu_usage_millicores),
+            ("peak", minutes.cpu_peak_millicores),
+            ("memory", minutes.working_set_bytes),
+        )
+    }
+    nothing = np.zeros(missing, dtype=np.bool_)
+    return Minutes(
+        unix_minute=minutes.unix_minute,
+        cpu_usage_millicores=amounts["usage"],
+        cpu_peak_millicores=amounts["peak"],
+        has_cpu=np.concatenate((minutes.has_cpu, nothing)),
+        working_set_bytes=amounts["memory"],
+        has_memory=np.concatenate((minutes.has_memory, nothing)),
+    )
+
+
+def to_minutes(unix_minute: int, found: Sequence[tuple[int, Row]], *, rows: int) -> Minutes:
+    """Bring the minute rows of one minute into arrays; cgroups of one row count by their maximum.
+
+    Args:
+        unix_minute: Of all of them.
+        found: History row and MINUTE_ROW of shape ``(1,)``.
+        rows: How many rows the arrays have.
+    """
+    index = np.array([row for row, _ in found], dtype=np.intp)
+    table = np.concatenate([row for _, row in found]) if found else np.zeros(0, dtype=np.intp)
+    arrays = {name: np.zeros(rows) for name in ("usage", "peak", "memory")}
+    masks = {name: np.zeros(rows, dtype=np.bool_) for name in ("cpu", "memory")}
+    if found:
+        has_cpu = table["coverage_255"] > 0
+        has_memory = (table["has"] & int(Has.MEMORY_STAT)) > 0
+        np.maximum.at(arrays["usage"], index[has_cpu], table["cpu_mean_millicores"][has_cpu].astype(np.float64))
+        np.maximum.at(arrays["peak"], index[has_cpu], table["cpu_peak_millicores"][has_cpu].astype(np.float64))
+        sizes = table["working_set_peak_kib"][has_memory].astype(np.float64) * KIB
+        np.maximum.at(arrays["memory"], index[has_memory], sizes)
+        masks["cpu"][index[has_cpu]] = True
+        masks["memory"][index[has_memory]] = True
+    return Minutes(
+        unix_minute=unix_minute,
+        cpu_usage_millicores=arrays["usage"],
+        cpu_peak_millicores=np.maximum(arrays["peak"], arrays["usage"]),
+        has_cpu=masks["cpu"],
+        working_set_bytes=arrays["memory"],
+        has_memory=masks["memory"],
+    )

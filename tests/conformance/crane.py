@@ -1,0 +1,203 @@
+"""Adapters from cases of crane.json to the real functions. They translate names and units and hold no rule.
+
+A record of a kill names a workload's container; here, as in the agent, each such name has a row of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from agent.core.histogram import Histograms, LinearScheme
+from agent.core.policies import crane_estimate
+from agent.core.policies.contract import Floats, Minutes, OutOfMemory, Present
+from agent.core.policies.crane import CranePolicy
+from agent.core.policies.crane_kills import Kills, protect
+from agent.core.policies.crane_specification import (
+    DEFAULT_SPECIFICATIONS,
+    SpecificationError,
+    Specifications,
+    parse_specifications,
+)
+from agent.core.policies.options import CraneOptions
+
+LATER = frozenset(
+    {
+        "accuracy",
+        "autocorrelation",
+        "signal",
+        "find_period",
+        "preprocess",
+        "outliers",
+        "max_value_estimate",
+        "estimator_rank",
+        "combine_by_value",
+        "combine_by_priority",
+        "tolerance",
+        "scaling_gate",
+        "halve",
+        "history_complete",
+        "duration",
+        "fluctuation",
+        "max_replicas",
+        "min_replicas",
+        "metric_key",
+        "watermark",
+    }
+)
+"""All of them optional: acting (dead band, gates, watermarks), and what serves Plimsoll nowhere (replicas, DSP)."""
+
+_ERROR = {"error": True}
+_MILLICORES = 1000.0
+_NOW_UNIX_SECONDS = 1.0e9
+
+
+class _Rows:
+    """A row for each workload's container."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, str, str], int] = {}
+
+    def of(self, namespace: str, workload: str, container: str) -> int:
+        return self._rows.setdefault((namespace, workload, container), len(self._rows))
+
+    def of_records(self, records: Iterable[Mapping[str, Any]]) -> list[int]:
+        return [self.of(record["namespace"], record["workload"], record["container"]) for record in records]
+
+    @property
+    def count(self) -> int:
+        return len(self._rows)
+
+
+def _percentile_estimate(case: dict[str, Any]) -> dict[str, Any]:
+    given = {name: case[name] for name in ("percentile", "margin_fraction", "target_utilization") if name in case}
+    least = {"least_weight": case["min_sample_weight"]} if "min_sample_weight" in case else {}
+    estimation = crane_estimate.Estimation(**given)
+    samples = np.array(case["samples"], dtype=np.float64)
+    scheme = LinearScheme(case["histogram"]["max"], case["histogram"]["size"])
+    histograms = Histograms(scheme, epsilon=crane_estimate.EPSILON, rows=1)
+    histograms.add_series(0, samples, crane_estimate.weigh(samples, **least))
+    percentile_values = histograms.percentile(estimation.percentile)
+    estimates = estimation.of_percentile(percentile_values)
+    to_amounts = {"cpu": crane_estimate.to_millicores, "memory": crane_estimate.to_bytes}[case["resource"]]
+    return {
+        "percentile_value": float(percentile_values[0]),
+        "estimate": float(estimates[0]),
+        "amount": int(to_amounts(estimates)[0]),
+    }
+
+
+def _specification_parse(case: dict[str, Any]) -> dict[str, Any]:
+    try:
+        parsed = parse_specifications(case["text"])
+    except SpecificationError:
+        return _ERROR
+    return {"specifications": [[one.cpu_cores, one.memory_gib] for one in parsed]}
+
+
+def _specification_normalise(case: dict[str, Any]) -> dict[str, Any]:
+    text = case.get("specifications")
+    try:
+        specifications = Specifications(DEFAULT_SPECIFICATIONS if text is None else parse_specifications(text))
+    except SpecificationError:
+        return _ERROR
+    millicores, byte_counts, has_fit = specifications.normalise(_one(case["cpu_milli"]), _one(case["memory_bytes"]))
+    return {"cpu_milli": int(millicores[0]), "memory_bytes": int(byte_counts[0]), "matched": bool(has_fit[0])}
+
+
+def _oom_protection(case: dict[str, Any]) -> dict[str, Any]:
+    options = CraneOptions(**_options(case))
+    rows = _Rows()
+    asked = rows.of(case["namespace"], case["workload"], case["container"])
+    places = rows.of_records(case["records"])
+    kills = Kills(history_seconds=options.oom_history_seconds, bump_ratio=options.oom_bump_ratio, rows=rows.count)
+    for place, record in zip(places, case["records"], strict=True):
+        kills.record(
+            place, unix_seconds=_NOW_UNIX_SECONDS - record["age_s"], requested_bytes=int(record["memory_bytes"])
+        )
+    needed, has_kill = kills.needed(np.array([asked]), _NOW_UNIX_SECONDS)
+    memory = protect(_one(case["recommended_bytes"]), needed, has_kill)
+    return {"protected_bytes": int(needed[0]) if has_kill[0] else None, "memory_bytes": int(memory[0])}
+
+
+def _recommend(case: dict[str, Any]) -> dict[str, Any]:
+    containers = case["containers"]
+    records = case.get("oom_records") or case.get("records") or case.get("oom") or []
+    rows = _Rows()
+    asked = [rows.of(case["namespace"], case["workload"], container["name"]) for container in containers]
+    places = rows.of_records(records)
+    policy = CranePolicy(CraneOptions(**_options(case)), len(asked))
+    policy.grow(rows.count)
+    cpu = [np.array(container.get("cpu_cores") or (), dtype=np.float64) * _MILLICORES for container in containers]
+    memory = [np.array(container.get("memory_bytes") or (), dtype=np.float64) for container in containers]
+    length = max((series.size for series in (*cpu, *memory)), default=0)
+    last_minute = int(_NOW_UNIX_SECONDS) // 60
+    for minute in range(length):
+        cpu_values, has_cpu = _minute(cpu, minute, rows.count)
+        memory_values, has_memory = _minute(memory, minute, rows.count)
+        policy.fold(
+            Minutes(
+                unix_minute=last_minute - length + minute,
+                cpu_usage_millicores=cpu_values,
+                cpu_peak_millicores=cpu_values,
+                has_cpu=has_cpu,
+                working_set_bytes=memory_values,
+                has_memory=has_memory,
+            )
+        )
+    for place, record in zip(places, records, strict=True):
+        at, request = _NOW_UNIX_SECONDS - record["age_s"], int(record["memory_bytes"])
+        policy.record_oom(place, OutOfMemory(unix_seconds=at, request_bytes=request))
+    nothing = np.zeros(len(asked))
+    answer = policy.recommend(
+        np.array(asked, dtype=np.intp),
+        Present(
+            cpu_base_millicores=nothing,
+            has_cpu=nothing != 0,
+            memory_base_bytes=nothing,
+            has_memory=nothing != 0,
+            pod_containers=np.full(len(asked), max(1, len(asked))),
+            wants_whole_cores=nothing != 0,
+        ),
+        now_unix_seconds=_NOW_UNIX_SECONDS,
+    )
+    return {
+        "containers": {
+            container["name"]: {
+                "cpu_milli": int(answer.cpu_request_millicores[index]),
+                "memory_bytes": int(answer.memory_request_bytes[index]),
+            }
+            if answer.has_cpu[index] and answer.has_memory[index]
+            else None
+            for index, container in enumerate(containers)
+        }
+    }
+
+
+def _minute(series: list[Floats], minute: int, rows: int) -> tuple[Floats, Any]:
+    values, has = np.zeros(rows), np.zeros(rows, dtype=np.bool_)
+    for row, one in enumerate(series):
+        if minute < one.size:
+            values[row], has[row] = one[minute], True
+    return values, has
+
+
+def _options(case: Mapping[str, Any]) -> dict[str, Any]:
+    """Give what a case says of the options, by their own names."""
+    return {one.name: case[one.name] for one in fields(CraneOptions) if one.name in case}
+
+
+def _one(amount: float) -> Floats:
+    return np.array([amount], dtype=np.float64)
+
+
+ADAPTERS = {
+    "percentile_estimate": _percentile_estimate,
+    "specification_parse": _specification_parse,
+    "specification_normalise": _specification_normalise,
+    "oom_protection": _oom_protection,
+    "recommend": _recommend,
+}

@@ -1,0 +1,50 @@
+"""What policies are given, for tests: short lists of figures, None = not known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from agent.core.policies.contract import Bools, Floats, Minutes, Present, Rows
+
+Figures = Sequence[float | None]
+
+
+def masked(figures: Figures) -> tuple[Floats, Bools]:
+    """Give the figures and where they are known, shape ``(n,)``; what stands beside False is deliberately not 0."""
+    values = np.array([777.0 if figure is None else figure for figure in figures], dtype=np.float64)
+    return values, np.array([figure is not None for figure in figures], dtype=np.bool_)
+
+
+def all_rows(count: int) -> Rows:
+    """Give all rows in order."""
+    return np.arange(count, dtype=np.intp)
+
+
+def make_minutes(unix_minute: int, cpu: Figures, memory: Figures | None = None) -> Minutes:
+    """Give a minute; CPU peaks in millicores (the mean is the same), working sets in bytes (all unknown by default)."""
+    cpu_millicores, has_cpu = masked(cpu)
+    working_set_bytes, has_memory = masked(memory if memory is not None else [None] * len(cpu))
+    return Minutes(
+        unix_minute=unix_minute,
+        cpu_usage_millicores=cpu_millicores,
+        cpu_peak_millicores=cpu_millicores,
+        has_cpu=has_cpu,
+        working_set_bytes=working_set_bytes,
+        has_memory=has_memory,
+    )
+
+
+def make_present(cpu: Figures, memory: Figures | None = None) -> Present:
+    """Give the present bases of some rows, in millicores and bytes; each is the only container of its pod."""
+    cpu_base_millicores, has_cpu = masked(cpu)
+    memory_base_bytes, has_memory = masked(memory if memory is not None else [None] * len(cpu))
+    return Present(
+        cpu_base_millicores=cpu_base_millicores,
+        has_cpu=has_cpu,
+        memory_base_bytes=memory_base_bytes,
+        has_memory=has_memory,
+        pod_containers=np.ones(len(cpu), dtype=np.int64),
+        wants_whole_cores=np.zeros(len(cpu), dtype=np.bool_),
+    )
