@@ -86,6 +86,7 @@ class HistoryFile:
         self.trouble: str | None = None
         """Why minutes are lost at present; None = they are kept."""
         self.newest_unix_minute: int | None = None
+        """Newest minute that was added; at the opening the newest of which anything is known. None = there is none."""
         self._file: BlockFile | None = BlockFile(fd)
         self.is_writable: Final = max_rows is not None
         self._lock = threading.Lock()
@@ -182,7 +183,7 @@ class HistoryFile:
                 row = self._table.adopt(key, self.newest_unix_minute, max_rows=self._max_rows)
                 if row is None:
                     msg = (
-                        f"history {_name(self.path)}: all {self.rows} rows had data in the last minute, none for {key}"
+                        f"history {_name(self.path)}: all {self.rows} rows have data of the last minute, none for {key}"
                     )
                     raise HistoryFull(msg)
                 self._save_rows(file)

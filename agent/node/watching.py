@@ -86,7 +86,7 @@ class Watch:
         self._threads: list[threading.Thread] = []
 
     def _build(self, settings: Settings, source: str) -> None:
-        sampling, windows = settings.sampling, settings.windows
+        sampling = settings.sampling
         self.mount = find_cgroup_mount(settings.cgroup.mount)
         self._pods: PodsFile | NoPods = PodsFile(settings.pods_file) if settings.pods_file else NoPods()
         _, self._open_files_limit = raise_open_files_limit()
@@ -169,17 +169,7 @@ class Watch:
             units=self.units,
             machine=self.machine,
             heartbeat=self.loop.heartbeat,
-            windows=WindowPolicy(
-                capacity_millicores=self.machine.capacity_millicores,
-                cpu_window_seconds=windows.cpu_window_seconds,
-                memory_window_seconds=windows.memory_window_seconds,
-                rate_window_seconds=windows.rate_window_seconds,
-                tolerance_ratio=windows.tolerance_ratio,
-                max_step_seconds=windows.max_step_seconds,
-                memory_max_step_seconds=5 * sampling.slow_interval_seconds,
-                percentile=windows.percentile,
-                max_gap_ratio=windows.max_gap_ratio,
-            ),
+            windows=window_policy(settings, capacity_millicores=self.machine.capacity_millicores),
             sampler_name=self.sampler.name,
             source=source,
             slow_interval_seconds=sampling.slow_interval_seconds,
@@ -300,6 +290,22 @@ def _make_state_directory(directory: Path) -> None:
     except OSError as error:
         msg = f"state directory {directory}: {error.strerror}; allowed: one that can be written, or none (--state-dir)"
         raise RingError(msg) from error
+
+
+def window_policy(settings: Settings, *, capacity_millicores: int) -> WindowPolicy:
+    """Give the windows that are configured."""
+    windows = settings.windows
+    return WindowPolicy(
+        capacity_millicores=capacity_millicores,
+        cpu_window_seconds=windows.cpu_window_seconds,
+        memory_window_seconds=windows.memory_window_seconds,
+        rate_window_seconds=windows.rate_window_seconds,
+        tolerance_ratio=windows.tolerance_ratio,
+        max_step_seconds=windows.max_step_seconds,
+        memory_max_step_seconds=5 * settings.sampling.slow_interval_seconds,
+        percentile=windows.percentile,
+        max_gap_ratio=windows.max_gap_ratio,
+    )
 
 
 def _geometry(settings: Settings) -> RingGeometry:

@@ -13,7 +13,7 @@ import numpy as np
 
 from agent.core.histogram import Histograms, LinearScheme
 from agent.core.policies import crane_estimate
-from agent.core.policies.contract import Floats, Minutes, OutOfMemory, Present
+from agent.core.policies.contract import Floats, OutOfMemory
 from agent.core.policies.crane import CranePolicy
 from agent.core.policies.crane_kills import Kills, protect
 from agent.core.policies.crane_specification import (
@@ -23,6 +23,7 @@ from agent.core.policies.crane_specification import (
     parse_specifications,
 )
 from agent.core.policies.options import CraneOptions
+from tests.policy_rows import make_minutes, make_present
 
 LATER = frozenset(
     {
@@ -52,7 +53,8 @@ LATER = frozenset(
 
 _ERROR = {"error": True}
 _MILLICORES = 1000.0
-_NOW_UNIX_SECONDS = 1.0e9
+_NOW_MINUTE = 28_000_000
+_NOW_UNIX_SECONDS = _NOW_MINUTE * 60.0
 
 
 class _Rows:
@@ -131,38 +133,18 @@ def _recommend(case: dict[str, Any]) -> dict[str, Any]:
     places = rows.of_records(records)
     policy = CranePolicy(CraneOptions(**_options(case)), len(asked))
     policy.grow(rows.count)
-    cpu = [np.array(container.get("cpu_cores") or (), dtype=np.float64) * _MILLICORES for container in containers]
-    memory = [np.array(container.get("memory_bytes") or (), dtype=np.float64) for container in containers]
-    length = max((series.size for series in (*cpu, *memory)), default=0)
-    last_minute = int(_NOW_UNIX_SECONDS) // 60
-    for minute in range(length):
-        cpu_values, has_cpu = _minute(cpu, minute, rows.count)
-        memory_values, has_memory = _minute(memory, minute, rows.count)
-        policy.fold(
-            Minutes(
-                unix_minute=last_minute - length + minute,
-                cpu_usage_millicores=cpu_values,
-                cpu_peak_millicores=cpu_values,
-                has_cpu=has_cpu,
-                working_set_bytes=memory_values,
-                has_memory=has_memory,
-            )
-        )
+    cpu = [[cores * _MILLICORES for cores in container.get("cpu_cores") or ()] for container in containers]
+    memory = [list(container.get("memory_bytes") or ()) for container in containers]
+    unknown = [None] * (rows.count - len(asked))
+    length = max(map(len, (*cpu, *memory)), default=0)
+    for index in range(length):
+        now = ([series[index] if index < len(series) else None for series in one] + unknown for one in (cpu, memory))
+        policy.fold(make_minutes(_NOW_MINUTE - length + index, *now))
     for place, record in zip(places, records, strict=True):
         at, request = _NOW_UNIX_SECONDS - record["age_s"], int(record["memory_bytes"])
         policy.record_oom(place, OutOfMemory(unix_seconds=at, request_bytes=request))
-    nothing = np.zeros(len(asked))
     answer = policy.recommend(
-        np.array(asked, dtype=np.intp),
-        Present(
-            cpu_base_millicores=nothing,
-            has_cpu=nothing != 0,
-            memory_base_bytes=nothing,
-            has_memory=nothing != 0,
-            pod_containers=np.full(len(asked), max(1, len(asked))),
-            wants_whole_cores=nothing != 0,
-        ),
-        now_unix_seconds=_NOW_UNIX_SECONDS,
+        np.array(asked, dtype=np.intp), make_present([None] * len(asked)), now_unix_seconds=_NOW_UNIX_SECONDS
     )
     return {
         "containers": {
@@ -175,14 +157,6 @@ def _recommend(case: dict[str, Any]) -> dict[str, Any]:
             for index, container in enumerate(containers)
         }
     }
-
-
-def _minute(series: list[Floats], minute: int, rows: int) -> tuple[Floats, Any]:
-    values, has = np.zeros(rows), np.zeros(rows, dtype=np.bool_)
-    for row, one in enumerate(series):
-        if minute < one.size:
-            values[row], has[row] = one[minute], True
-    return values, has
 
 
 def _options(case: Mapping[str, Any]) -> dict[str, Any]:

@@ -213,6 +213,12 @@ class _Marks:
             was = f"from {before[0]:.15g} {unit}"
             self._steps.say(self._resource.value, f"{of} {_WORDS[bound]}", float(after[0]), unit, was)
 
+    def hold(self, floor: Floats, before: Floats, after: Floats) -> Floats:
+        """Note the rows whose limit memory in use keeps from being lowered; infinite = that is not known."""
+        is_unknown = self._steps is not None and bool(np.isinf(floor[0]))
+        of = "limit, with memory in use not known, not" if is_unknown else "limit"
+        return self.take(Bound.IN_USE, before, after, of=of)
+
 
 def _bounded(
     side: _Side, has: Bools, edges: _Edges, rule: LimitRule, is_guaranteed: Bools, marks: _Marks

@@ -1,0 +1,165 @@
+"""Where ``recommend`` and ``why`` get their answers: from the running agent, or computed here from its state files.
+
+Face. The agent answers for its own policy. Another policy, or other options of it, are tried out here, so that asking
+costs the agent nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from agent.cli.options import Option, fail, settings_from
+
+if TYPE_CHECKING:
+    from agent.core.explanation import Explanations
+    from agent.core.recommendation import Recommendations
+    from agent.settings import Settings
+
+TRIED_SECTIONS: Final = ("recommend", "bounds", "cruise", "vpa", "crane", "forecast", "windows")
+"""Settings that make the answer another one than the agent's."""
+STATE_OPTIONS: Final = (
+    Option("--state-dir", "state.directory", "DIR", "state directory of the agent, for what it is not asked"),
+    Option("--pods", "podsFile", "FILE", "a PodList as kubectl get pods -o json prints it: names, requests, limits"),
+    Option("--socket", "serving.socket", "PATH", "unix socket of the agent"),
+)
+
+
+class SizingError(Exception):
+    """No answer came; one line."""
+
+
+class SizingSource(Protocol):
+    """Something that recommends."""
+
+    def recommendations(self) -> Recommendations:
+        """Recommend for all units.
+
+        Raises:
+            SizingError: It cannot.
+        """
+        ...
+
+    def explanations(self, name: str, trail_seconds: float) -> Explanations:
+        """Tell everything behind the recommendation of what goes by a name.
+
+        Raises:
+            SizingError: Nothing goes by it, or it cannot be told.
+        """
+        ...
+
+
+class AgentSizing:
+    """The running agent, one request each."""
+
+    def __init__(self, socket_path: Path) -> None:
+        self._socket_path = socket_path
+
+    def recommendations(self) -> Recommendations:
+        """Ask the agent."""
+        from agent.node.documents import RECOMMENDATIONS, DocumentFormatError
+
+        try:
+            return RECOMMENDATIONS.from_json(self._ask("recommend", {}))
+        except DocumentFormatError as error:
+            raise SizingError(f"agent at {self._socket_path}: {error}") from error
+
+    def explanations(self, name: str, trail_seconds: float) -> Explanations:
+        """Ask the agent."""
+        from agent.node.documents import EXPLANATIONS, DocumentFormatError
+
+        try:
+            return EXPLANATIONS.from_json(self._ask("why", {"name": name, "trail_seconds": trail_seconds}))
+        except DocumentFormatError as error:
+            raise SizingError(f"agent at {self._socket_path}: {error}") from error
+
+    def _ask(self, verb: str, arguments: dict[str, object]) -> dict[str, object]:
+        from agent.node.control import ControlError, request
+
+        try:
+            return request(self._socket_path, verb, arguments)
+        except ControlError as error:
+            raise SizingError(str(error)) from error
+
+
+class StateSizing:
+    """The state files, with whichever policy the settings name."""
+
+    def __init__(self, settings: Settings) -> None:
+        from agent.kube.podsfile import PodsFileError
+        from agent.node.resting import RestingNode, StateError
+
+        try:
+            self._node = RestingNode(settings)
+        except (StateError, PodsFileError) as error:
+            raise SizingError(str(error)) from error
+
+    def recommendations(self) -> Recommendations:
+        """Compute them."""
+        return self._node.recommendations()
+
+    def explanations(self, name: str, trail_seconds: float) -> Explanations:
+        """Compute them."""
+        from agent.core.choosing import NoSuchUnit
+
+        try:
+            return self._node.explanations(name, trail_seconds)
+        except NoSuchUnit as error:
+            raise SizingError(str(error)) from error
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self._node.close()
+
+
+@contextmanager
+def sizing_source(arguments: argparse.Namespace, verb: str) -> Iterator[SizingSource]:
+    """Open what answers; says on stderr when that is not the agent.
+
+    Args:
+        arguments: Parsed by a parser with ``STATE_OPTIONS`` and the policies' options.
+        verb: For messages.
+
+    Raises:
+        SizingError: Nothing does.
+    """
+    from agent.node.control import ControlError, NoAgent, request
+
+    settings = settings_from(arguments)
+    given = _given(arguments)
+    tried = sorted(key for key in given if key.partition(".")[0] in TRIED_SECTIONS)
+    wants_state = bool(tried) or "state.directory" in given or "podsFile" in given
+    if wants_state and "serving.socket" in given:
+        other = ", ".join(key for key in sorted(given) if key != "serving.socket")
+        fail(f"{verb}: the agent is not asked about {other}; allowed: --socket without them, or --state-dir")
+    if not wants_state and settings.serving.socket is not None:
+        try:
+            request(settings.serving.socket, "ping", {})
+        except NoAgent as error:
+            if "serving.socket" in given:
+                raise SizingError(str(error)) from error
+            print(f"plimsoll {verb}: no agent at {settings.serving.socket}; reading its state", file=sys.stderr)
+        except ControlError as error:
+            raise SizingError(str(error)) from error
+        else:
+            yield AgentSizing(settings.serving.socket)
+            return
+    source = StateSizing(settings)
+    try:
+        yield source
+    finally:
+        source.close()
+
+
+def _given(arguments: argparse.Namespace) -> set[str]:
+    """Give the keys of the settings that the command line names."""
+    named = {
+        name.removeprefix("setting ")
+        for name, value in vars(arguments).items()
+        if name.startswith("setting ") and value is not None
+    }
+    return named | {str(text).partition("=")[0] for text in arguments.assignments}

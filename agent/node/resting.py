@@ -1,0 +1,140 @@
+"""A node as its state files have it: for commands that ask while no agent runs, or for another policy than the agent's.
+
+Node. Reads only, and without locks: an agent may be writing meanwhile. "Now" is the moment of the newest reading.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from typing import Final, Self
+
+from agent.core.choosing import chosen_by
+from agent.core.explanation import Explanations
+from agent.core.recommendation import Recommendations
+from agent.node.decide import Decider
+from agent.node.heartbeat import Heartbeat
+from agent.node.histories import HistoryError, HistoryFile
+from agent.node.learning import MINUTE_SECONDS, HistoryClock, Learner, is_sized
+from agent.node.observer import Observer
+from agent.node.pods import NoPods, PodsFile
+from agent.node.units import UnitTable, WatchedUnit
+from agent.node.watching import HISTORY_FILE_NAME, RING_FILE_NAME, window_policy
+from agent.sensing.layout import identify
+from agent.sensing.machine import Machine, node_name
+from agent.sensing.rings import RingError, RingFile, read_boot_id
+from agent.settings import Settings
+
+NS: Final = 1_000_000_000
+SILENT_SECONDS: Final = 60.0
+"""A state whose newest reading is this old is told to be of the past."""
+
+
+class StateError(Exception):
+    """There is no state to answer from; one line that says where, why and what to do."""
+
+
+class RestingNode:
+    """The state directory of an agent; close it, or use it as a context manager."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Open the files and let the policy learn.
+
+        Raises:
+            StateError: There are none, or they hold nothing.
+            PodsFileError: The pods file is not understood.
+        """
+        directory = settings.state.directory
+        if directory is None:
+            raise StateError("the state is kept in memory only (state.directory none): nothing to read; start an agent")
+        self._stack = ExitStack()
+        try:
+            self._build(settings)
+        except (RingError, HistoryError) as error:
+            self._stack.close()
+            hint = "allowed: the state directory of an agent (--state-dir)"
+            raise StateError(f"{error}; {hint}") from error
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def _build(self, settings: Settings) -> None:
+        directory = settings.state.directory
+        assert directory is not None  # noqa: S101  # the constructor has looked
+        rings = RingFile.open_readonly(directory / RING_FILE_NAME)
+        self._stack.callback(rings.close)
+        history = HistoryFile.open_readonly(directory / HISTORY_FILE_NAME)
+        self._stack.callback(history.close)
+        pods = PodsFile(settings.pods_file) if settings.pods_file else NoPods()
+        self._units = UnitTable()
+        newest_ns = newest_minute = 0
+        for path, slot in sorted(rings.retained().items(), key=lambda each: each[1]):
+            identity = identify(f"/{path}")
+            newest = rings.newest(slot)
+            if newest is not None:
+                newest_ns = max(newest_ns, int(newest["monotonic_ns"]))
+            minutes = rings.minutes(slot, 1).joined()
+            if len(minutes):
+                newest_minute = max(newest_minute, int(minutes["monotonic_minute"][0]))
+            if identity is not None and is_sized(identity):
+                identity, resources = pods.name(identity)
+                self._units.put(WatchedUnit(slot=slot, inode=rings.inode(slot), identity=identity, resources=resources))
+        if not newest_ns:
+            raise StateError(f"state file {directory / RING_FILE_NAME}: no reading in it; start an agent")
+        is_this_boot = rings.boot_id == read_boot_id()
+        wall = time.time() - time.monotonic()
+        if not is_this_boot:
+            if history.newest_unix_minute is None or not newest_minute:
+                raise StateError(f"state file {directory / RING_FILE_NAME}: of an earlier boot, and without a history")
+            wall = float((history.newest_unix_minute - newest_minute) * MINUTE_SECONDS)
+        clock = HistoryClock(wall=lambda: wall + newest_ns / NS, monotonic_ns=lambda: newest_ns)
+        machine = Machine(settings.node_name or node_name())
+        self._learner = Learner(
+            history=history, policy=settings.recommend.policy, options=settings, pods=pods, clock=clock
+        )
+        self._learner.restore(lambda: False)
+        age_seconds = time.time() - clock.now()
+        self._notes = (
+            (f"no agent is writing here: this is the state of {age_seconds / 60:.0f} min ago",)
+            if age_seconds > SILENT_SECONDS
+            else ()
+        )
+        self._observer = Observer(
+            rings=rings,
+            units=self._units,
+            machine=machine,
+            heartbeat=Heartbeat(settings.sampling.interval_seconds),
+            windows=window_policy(settings, capacity_millicores=machine.capacity_millicores),
+            sampler_name="none",
+            source="state",
+            slow_interval_seconds=settings.sampling.slow_interval_seconds,
+            notes=lambda: self._notes,
+            clock_ns=lambda: newest_ns,
+        )
+        self._decider = Decider(settings=settings, learner=self._learner, node=machine.name, source="state")
+
+    def recommendations(self) -> Recommendations:
+        """Recommend for every unit."""
+        return self._decider.decide(self._observer.statuses(self._units.all()), self._notes)
+
+    def explanations(self, name: str, trail_seconds: float) -> Explanations:
+        """Tell everything behind the recommendation of one pod, container or other unit.
+
+        Raises:
+            NoSuchUnit: Nothing goes by the name, or too much.
+        """
+        chosen = {one.cgroup_path for one in chosen_by(name, (unit.identity for unit in self._units.all()))}
+        statuses = self._observer.statuses(unit for unit in self._units.all() if unit.identity.cgroup_path in chosen)
+        return self._decider.explain(
+            statuses, trail_seconds=trail_seconds, minutes_of=self._observer.minutes_of, notes=self._notes
+        )
+
+    def close(self) -> None:
+        """Let go of the files; a second call is fine."""
+        self._stack.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
