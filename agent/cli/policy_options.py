@@ -1,7 +1,7 @@
 """The options of policies and bounds as flags, made from the typed settings; and ``--policy`` itself.
 
-``--vpa-target-cpu-percentile`` stands for ``vpa.targetCpuPercentile`` and so on. What is given there goes the way of all
-settings (``options.overrides_from``), with the same checks.
+``--vpa-target-cpu-percentile`` stands for ``vpa.targetCpuPercentile`` and so on. What is given there goes the way of
+all settings (``options.overrides_from``), with the same checks.
 """
 
 from __future__ import annotations

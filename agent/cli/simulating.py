@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from agent.core.trace import TraceSet
     from agent.settings import Settings
 
+    _Message = int | Outcome
+    """Minutes done, or what came of them at last."""
+
 _LOOK_SECONDS: Final = 0.2
 
 
@@ -94,7 +97,7 @@ def _side_by_side(
     works: Sequence[_Work], workers: int, minutes: int, on_progress: Callable[[float], None]
 ) -> list[Outcome]:
     waiting = list(enumerate(works))[::-1]
-    running: dict[Connection, tuple[int, ForkProcess]] = {}
+    running: dict[Connection[_Message, _Message], tuple[int, ForkProcess]] = {}
     done = [0] * len(works)
     outcomes: dict[int, Outcome] = {}
     try:
@@ -108,7 +111,7 @@ def _side_by_side(
                     continue  # no other kind was handed over
                 index, process = running[ready]
                 try:
-                    message: int | Outcome = ready.recv()
+                    message = ready.recv()
                 except EOFError:
                     process.join()
                     name, code = works[index].name, process.exitcode
@@ -131,7 +134,7 @@ def _side_by_side(
     return [outcomes[index] for index in range(len(works))]
 
 
-def _start(work: _Work) -> tuple[Connection, ForkProcess]:
+def _start(work: _Work) -> tuple[Connection[_Message, _Message], ForkProcess]:
     here, there = multiprocessing.Pipe(duplex=False)
     process = multiprocessing.get_context("fork").Process(target=_live, args=(work, there, os.getpid()), daemon=True)
     sys.stdout.flush()  # or the fork would write what is held once more
@@ -149,7 +152,7 @@ def _quiet_fork() -> Iterator[None]:
         yield
 
 
-def _live(work: _Work, connection: Connection, parent: int) -> None:
+def _live(work: _Work, connection: Connection[_Message, _Message], parent: int) -> None:
     """Do the work in the process of its own; end with the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it as well, and ends this process
 

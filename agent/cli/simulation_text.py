@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from agent.cli.table import ABSENT, Line, Span, Tone, age_text, display_width, harmless, pad, percent_text
+import numpy as np
+
+from agent.cli.table import ABSENT, Line, Span, Tone, age_text, bytes_text, display_width, harmless, pad, percent_text
 
 if TYPE_CHECKING:
-    from agent.core.sim_figures import Outcome, ResourceTotal, Total
+    from agent.core.sim_figures import Outcome, ResourceTotal, Total, UsageCourse
     from agent.core.simulation import Rules
-    from agent.core.trace import TraceSet
 
 WORST: Final = 10
 """Containers told by name in each list of worst cases."""
@@ -23,11 +24,17 @@ WORST: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulated:
-    """One trace and how every policy did on it."""
+    """One trace and how every policy did on it; the trace itself is let go."""
 
-    trace: TraceSet
     path: str
+    notes: tuple[str, ...]
+    cpu_minutes: int
+    """Container-minutes with known CPU."""
+    memory_minutes: int
+    usage: UsageCourse
+    """Thinned as the outcomes' courses are."""
     outcomes: tuple[Outcome, ...]
+    """At least one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +46,14 @@ class Figure:
     value: Callable[[Total], float | None]
     """By which policies are compared; less is better."""
     is_compared: bool = True
+
+    def best(self, totals: Sequence[Total]) -> frozenset[int]:
+        """Give the places of the best policies; none where all are equal or none is better than another."""
+        values = [self.value(total) for total in totals]
+        known = [value for value in values if value is not None]
+        if not self.is_compared or len(set(values)) < 2:
+            return frozenset()
+        return frozenset(index for index, value in enumerate(values) if value == min(known))
 
 
 def amount_text(amount: float | None) -> str:
@@ -151,23 +166,24 @@ def moment_text(unix_minute: int) -> str:
 
 def span_text(simulated: Simulated) -> str:
     """Say what a trace spans: from, to, how long, how much."""
-    trace = simulated.trace
-    known = int(trace.has_cpu.sum()), int(trace.has_memory.sum())
-    first, after = trace.start_unix_minute, trace.start_unix_minute + trace.minutes
-    plural = "" if len(trace.containers) == 1 else "s"
+    one = simulated.outcomes[0]
+    first, after = one.start_unix_minute, one.start_unix_minute + one.minutes
+    plural = "" if len(one.containers) == 1 else "s"
     return (
-        f"{moment_text(first)} to {moment_text(after)} UTC ({age_text(trace.span_seconds)}), "
-        f"{len(trace.containers):,} container{plural}; minutes known: {known[0]:,} of CPU, {known[1]:,} of memory"
+        f"{moment_text(first)} to {moment_text(after)} UTC ({age_text(one.span_seconds)}), "
+        f"{len(one.containers):,} container{plural}; "
+        f"minutes known: {simulated.cpu_minutes:,} of CPU, {simulated.memory_minutes:,} of memory"
     )
 
 
-def rules_text(rules: Rules, *, bytes_text: Callable[[float | None], str]) -> str:
+def rules_text(rules: Rules) -> str:
     """Say in a sentence how the agent acted."""
     cpu = "none" if rules.cpu_request_millicores is None else f"{rules.cpu_request_millicores}m"
     memory = "none" if rules.memory_request_bytes is None else bytes_text(rules.memory_request_bytes)
     return (
-        f"a decision every {age_text(rules.decision_interval_seconds)}, rises at once, falls "
-        f"{age_text(rules.cool_down_seconds)} after the last change; requests at the start: CPU {cpu}, memory {memory}; "
+        f"a decision every {age_text(rules.decision_interval_seconds)}, rises at once, "
+        f"falls {age_text(rules.cool_down_seconds)} after the last change; "
+        f"requests at the start: CPU {cpu}, memory {memory}; "
         f"memory limit where the policy names none: {rules.memory_limit_ratio:g} x request"
     )
 
@@ -187,12 +203,10 @@ def comparison_lines(totals: Sequence[Total]) -> list[Line]:
     for title, group in FIGURES.items():
         lines.append((Span(title, Tone.TITLE),))
         for index, figure in enumerate(group):
-            values = [figure.value(total) for total in totals]
-            known = [value for value in values if value is not None]
-            is_told = figure.is_compared and len(set(values)) > 1
+            best = figure.best(totals)
             spans = [Span(pad(f"  {figure.title}", width, to_right=False), Tone.DIM)]
-            for value, cell in zip(values, cells[title, index], strict=True):
-                tone = Tone.ACCENT if is_told and value is not None and value == min(known) else Tone.PLAIN
+            for place, cell in enumerate(cells[title, index]):
+                tone = Tone.ACCENT if place in best else Tone.PLAIN
                 spans.append(Span(pad(cell, room, to_right=True), tone))
             lines.append(tuple(spans))
     return lines
@@ -210,10 +224,12 @@ def report_json(simulated: Sequence[Simulated], alls: Sequence[Total], rules: Ru
         "traces": [
             {
                 "trace": one.path,
-                "start_unix_seconds": one.trace.start_unix_minute * 60,
-                "span_seconds": one.trace.span_seconds,
-                "containers": len(one.trace.containers),
-                "notes": list(one.trace.notes),
+                "start_unix_seconds": one.outcomes[0].start_unix_minute * 60,
+                "span_seconds": one.outcomes[0].span_seconds,
+                "containers": len(one.outcomes[0].containers),
+                "known_cpu_minutes": one.cpu_minutes,
+                "known_memory_minutes": one.memory_minutes,
+                "notes": list(one.notes),
                 "policies": [
                     {**total_json(total((outcome,))), "worst": worst_json(outcome)} for outcome in one.outcomes
                 ],
@@ -269,15 +285,29 @@ def _resource_json(one: ResourceTotal, unit: str) -> dict[str, object]:
 
 def worst_json(outcome: Outcome) -> dict[str, object]:
     """Name the containers with the most slack, the most missing, and the most memory over the limit."""
+    scores = {
+        "most_cpu_slack": outcome.cpu.unused_amount_hours,
+        "most_cpu_missing": outcome.cpu.missing_amount_hours,
+        "most_memory_slack": outcome.memory.unused_amount_hours,
+        "most_memory_missing": outcome.memory.missing_amount_hours,
+        "most_over_limit": outcome.memory_limit.over_minutes,
+    }
     return {
-        "most_cpu_slack": _worst(outcome, outcome.cpu.unused_amount_hours.tolist(), "slack_core_hours"),
-        "most_cpu_missing": _worst(outcome, outcome.cpu.missing_amount_hours.tolist(), "missing_core_hours"),
-        "most_memory_slack": _worst(outcome, outcome.memory.unused_amount_hours.tolist(), "slack_gib_hours"),
-        "most_memory_missing": _worst(outcome, outcome.memory.missing_amount_hours.tolist(), "missing_gib_hours"),
-        "most_over_limit": _worst(outcome, outcome.memory_limit.over_minutes.tolist(), "over_limit_minutes"),
+        name: [container_json(outcome, row) for row in np.argsort(-score, kind="stable")[:WORST] if score[row] > 0]
+        for name, score in scores.items()
     }
 
 
-def _worst(outcome: Outcome, scores: Sequence[float], unit: str) -> list[dict[str, object]]:
-    order = sorted(range(len(scores)), key=lambda row: -scores[row])[:WORST]
-    return [{"container": harmless(outcome.containers[row]), unit: scores[row]} for row in order if scores[row] > 0]
+def container_json(outcome: Outcome, row: int) -> dict[str, object]:
+    """Give one container's figures."""
+    return {
+        "container": harmless(outcome.containers[row]),
+        "cpu": _resource_json(outcome.cpu.of(row), "core_hours"),
+        "memory": {
+            **_resource_json(outcome.memory.of(row), "gib_hours"),
+            "over_limit_minutes": int(outcome.memory_limit.over_minutes[row]),
+            "over_limit_excursions": int(outcome.memory_limit.excursions[row]),
+            "would_be_oom_kills": int(outcome.memory_limit.kills[row]),
+        },
+        "resizes": int(outcome.resizes[row]),
+    }

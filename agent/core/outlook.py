@@ -126,20 +126,23 @@ class Outlook:
         turns = [f"{_text(resource, up)} or more raises it"] if up < len(answers) else []
         turns += [f"{_text(resource, down - 1)} or less lowers it"] if down > 0 else []
         if turns:
-            yield f"once it is {_text(resource, request)}, an answer of {' and of '.join(turns)}."
+            when = "now that" if self._stated(resource) == request else "once"
+            yield f"{when} it is {_text(resource, request)}, an answer of {' and of '.join(turns)}."
+
+    def _stated(self, resource: Resource) -> int | None:
+        resources = self.subject.resources
+        return resources.cpu_request_millicores if resource is Resource.CPU else resources.memory_request_bytes
 
     def _applied(self, resource: Resource, advice: Advice, request: int) -> Stated | None:
         """Give what is stated once the advice is in force; None = a resize cannot do that."""
-        requested, limited = np.full(1, float(request)), np.full(1, float(advice.limit or 0))
-        if resource is Resource.CPU:
-            if not self.subject.resources.cpu_request_millicores:
-                return None
-            limit = self.stated.cpu_limit_millicores if advice.limit is None else limited
-            return replace(self.stated, cpu_request_millicores=requested, cpu_limit_millicores=limit)
-        if not self.subject.resources.memory_request_bytes:
+        if not self._stated(resource):
             return None
-        limit = self.stated.memory_limit_bytes if advice.limit is None else limited
-        return replace(self.stated, memory_request_bytes=requested, memory_limit_bytes=limit)
+        stated, requested, limited = self.stated, np.full(1, float(request)), np.full(1, float(advice.limit or 0))
+        if resource is Resource.CPU:
+            limit = stated.cpu_limit_millicores if advice.limit is None else limited
+            return replace(stated, cpu_request_millicores=requested, cpu_limit_millicores=limit)
+        limit = stated.memory_limit_bytes if advice.limit is None else limited
+        return replace(stated, memory_request_bytes=requested, memory_limit_bytes=limit)
 
     def _request_for(self, answer: float, resource: Resource, stated: Stated) -> int:
         """Give the request that another answer of the policy would lead to."""

@@ -38,7 +38,7 @@ class Bound(StrEnum):
     MAX = "max"
     """Lowered to the most allowed, which wins over the least."""
     IN_USE = "in_use"
-    """Raised to the memory in use now; a limit is lowered no further than that, and not at all where it is not known."""
+    """Raised to the memory in use now. A limit is lowered no further than that, and not at all where it is unknown."""
     ROUNDED = "rounded"
     """Rounded up, though never past the most allowed."""
     UPWARD_ONLY = "upward_only"

@@ -8,13 +8,13 @@ request are **unsized** and belong to neither.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
 import numpy as np
 
 from agent.core.sim_steps import StepReactions
-from agent.core.trace import Bools, Floats, Floats32, Ints
+from agent.core.trace import Bools, Floats, Floats32, Ints, TraceSet
 from agent.core.units import GIB
 
 CORE_HOUR: Final = 1000.0 * 60
@@ -43,6 +43,10 @@ class ResourceFigures:
     resizes: Ints
     """Changes of the request or the limit; the first request of all is none."""
 
+    def of(self, row: int) -> ResourceTotal:
+        """Give one container's."""
+        return ResourceTotal(**{field.name: getattr(self, field.name)[row].item() for field in fields(ResourceTotal)})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitFigures:
@@ -66,6 +70,27 @@ class Course:
     memory_request_bytes: Floats32
     memory_limit_bytes: Floats32
     """0 = none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageCourse:
+    """Usage over time, thinned as ``Course`` is: one value per stretch of minutes, its largest. Shape ``(b, n)``."""
+
+    cpu_millicores: Floats32
+    has_cpu: Bools
+    memory_bytes: Floats32
+    has_memory: Bools
+
+
+def usage_course(trace: TraceSet, stretch_minutes: int) -> UsageCourse:
+    """Thin a trace for plots; the last stretch may be shorter."""
+    begins = np.arange(0, trace.minutes, stretch_minutes)
+    return UsageCourse(
+        cpu_millicores=np.maximum.reduceat(trace.cpu_millicores, begins, axis=0),
+        has_cpu=np.logical_or.reduceat(trace.has_cpu, begins, axis=0),
+        memory_bytes=np.maximum.reduceat(trace.memory_bytes, begins, axis=0).astype(np.float32),
+        has_memory=np.logical_or.reduceat(trace.has_memory, begins, axis=0),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,22 +197,8 @@ def total(outcomes: Sequence[Outcome]) -> Total:
 
 
 def _resource_total(parts: Sequence[ResourceFigures]) -> ResourceTotal:
-    def count(name: str) -> int:
-        return sum(int(getattr(part, name).sum()) for part in parts)
-
-    def amount(name: str) -> float:
-        return sum(float(getattr(part, name).sum()) for part in parts)
-
-    return ResourceTotal(
-        known_minutes=count("known_minutes"),
-        unsized_minutes=count("unsized_minutes"),
-        under_minutes=count("under_minutes"),
-        requested_amount_hours=amount("requested_amount_hours"),
-        used_amount_hours=amount("used_amount_hours"),
-        unused_amount_hours=amount("unused_amount_hours"),
-        missing_amount_hours=amount("missing_amount_hours"),
-        resizes=count("resizes"),
-    )
+    names = [field.name for field in fields(ResourceTotal)]
+    return ResourceTotal(**{name: sum(getattr(part, name).sum().item() for part in parts) for name in names})
 
 
 class ResourceAccount:

@@ -11,6 +11,7 @@ from typing import Final, Self
 
 from agent.core.choosing import chosen_by
 from agent.core.explanation import Explanations
+from agent.core.model import UnitIdentity, UnitKind
 from agent.core.recommendation import Recommendations
 from agent.node.decide import Decider
 from agent.node.heartbeat import Heartbeat
@@ -69,14 +70,15 @@ class RestingNode:
         self._units = UnitTable()
         newest_ns = newest_minute = 0
         for path, slot in sorted(rings.retained().items(), key=lambda each: each[1]):
-            identity = identify(f"/{path}")
+            # What discovery watches without knowing it by its name is a unit all the same.
+            identity = identify(f"/{path}") or UnitIdentity(cgroup_path=f"/{path}", kind=UnitKind.OTHER)
             newest = rings.newest(slot)
             if newest is not None:
                 newest_ns = max(newest_ns, int(newest["monotonic_ns"]))
             minutes = rings.minutes(slot, 1).joined()
             if len(minutes):
                 newest_minute = max(newest_minute, int(minutes["monotonic_minute"][0]))
-            if identity is not None and is_sized(identity):
+            if is_sized(identity):
                 identity, resources = pods.name(identity)
                 self._units.put(WatchedUnit(slot=slot, inode=rings.inode(slot), identity=identity, resources=resources))
         if not newest_ns:

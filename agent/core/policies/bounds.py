@@ -33,7 +33,7 @@ _BIT: Final = {bound: 1 << index for index, bound in enumerate(Bound)}
 _WORDS: Final = {
     Bound.MIN: "raised to the least allowed",
     Bound.MAX: "lowered to the most allowed",
-    Bound.IN_USE: "raised to the memory in use",
+    Bound.IN_USE: "held by the memory in use",
     Bound.ROUNDED: "rounded up",
     Bound.UPWARD_ONLY: "kept: no prediction yet that could lower it",
     Bound.LIMIT: "lowered to the limit, which stays",
@@ -174,6 +174,7 @@ def apply(proposals: Proposals, stated: Stated, options: BoundsOptions, *, steps
     cpu_request, cpu_limit, has_cpu_limit = _bounded(cpu, has_cpu, cpu_edges, rule, guaranteed, cpu_marks)
     has_memory = memory.has & np.isfinite(memory.proposed)
     memory_marks = _Marks(Resource.MEMORY, has_memory, steps)
+    memory_marks.lacks_memory_in_use = steps is not None and not stated.has_memory_current[0]
     memory_request, memory_limit, has_memory_limit = _bounded(
         memory, has_memory, memory_edges, rule, guaranteed, memory_marks
     )
@@ -199,6 +200,8 @@ class _Marks:
         self._resource = resource
         # A row without an answer goes through the rules as well; nothing of that is told.
         self._steps = steps if steps is not None and has[0] else None
+        self.lacks_memory_in_use = False
+        """What memory is in use is not known in the row that is told about."""
 
     def take(self, bound: Bound, before: Floats, after: Floats, *, of: str = "request") -> Floats:
         """Note the rows that a rule changed; give what it made of them."""
@@ -211,13 +214,9 @@ class _Marks:
         if self._steps is not None and changed[0]:
             unit = self._resource.unit
             was = f"from {before[0]:.15g} {unit}"
+            if self.lacks_memory_in_use and bound is Bound.IN_USE:
+                was += "; not lowered while memory in use is not known"
             self._steps.say(self._resource.value, f"{of} {_WORDS[bound]}", float(after[0]), unit, was)
-
-    def hold(self, floor: Floats, before: Floats, after: Floats) -> Floats:
-        """Note the rows whose limit memory in use keeps from being lowered; infinite = that is not known."""
-        is_unknown = self._steps is not None and bool(np.isinf(floor[0]))
-        of = "limit, with memory in use not known, not" if is_unknown else "limit"
-        return self.take(Bound.IN_USE, before, after, of=of)
 
 
 def _bounded(

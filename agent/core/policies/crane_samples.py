@@ -6,7 +6,7 @@ whole numbers below 2^53 are exact in 64-bit floats.
 
 The minutes have to be kept until they leave: 4 bytes per sample, one packed block per hour. What a block packs to
 depends on the load: 2 to 3 bytes per row and minute for CPU and memory together (8 unpacked), 250 rows over seven days
-about 6 MB. The alternative, to let samples leave by the hour, would take less and give another window than Crane's.
+about 7 MB. The alternative, to let samples leave by the hour, would take less and give another window than Crane's.
 """
 
 from __future__ import annotations

@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 
 from agent.core.model import QosClass, UnitIdentity, UnitKind, UnitResources
-from agent.core.naming import PodIndex, join, resources_of
+from agent.core.naming import Belonging, PodIndex, belonging, join, resources_of
+from agent.core.pod import ContainerKind
+from agent.core.recommendation import Workload
 from agent.core.units import MIB
-from tests.pods import container, make_pod
+from tests.pods import container, make_pod, sidecar
 
 APP, DEBUG, STATIC, PAUSE = "a" * 64, "d" * 64, "5" * 64, "0" * 64
 HASH = "9d7115b42254d59b82440ebe8084927f"
@@ -91,3 +93,35 @@ def test_index_finds_nothing_in_an_empty_source() -> None:
     assert PodIndex().pod("uid-web") is None
     assert PodIndex().container(APP) is None
     assert resources_of(WEB, "nobody") == UnitResources()
+
+
+def test_belonging_tells_workload_neighbours_and_what_the_pod_asks_for() -> None:
+    pod = make_pod(
+        container("app"),
+        container("helper"),
+        initContainers=[container("setup"), sidecar("proxy")],
+        metadata={
+            "annotations": {"vpa-post-processor.kubernetes.io/app_integerCPU": "true"},
+            "ownerReferences": [{"kind": "StatefulSet", "name": "db", "uid": "u", "controller": True}],
+        },
+    )
+    index = PodIndex([pod])
+    found = belonging(unit(pod_uid="uid-web", container="app"), index)
+    # Two regular containers and the sidecar run side by side; the init container has ended.
+    assert found == Belonging(
+        workload=Workload(namespace="shop", kind="StatefulSet", name="db"),
+        pod_containers=3,
+        wants_whole_cores=True,
+        container_kind=ContainerKind.REGULAR,
+    )
+    other = belonging(unit(pod_uid="uid-web", container="proxy"), index)
+    assert (other.container_kind, other.wants_whole_cores) == (ContainerKind.SIDECAR, False)
+    assert belonging(unit(pod_uid="uid-web", container="gone"), index).container_kind is None
+
+
+@pytest.mark.parametrize(
+    "identity",
+    [unit(pod_uid="gone", container="app"), unit(pod_uid="uid-web"), unit(container="app"), unit(UnitKind.SERVICE)],
+)
+def test_belonging_of_what_no_pod_names_is_nothing(identity: UnitIdentity) -> None:
+    assert belonging(identity, INDEX) == Belonging()

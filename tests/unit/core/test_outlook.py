@@ -165,7 +165,7 @@ def test_bound_without_which_nothing_changes_is_not_told() -> None:
     )
 
     assert about("CPU", changes(held, policy=steady(400), max_cpu_millicores=300)) == [
-        "once it is 300m, an answer of 285m or less lowers it."
+        "now that it is 300m, an answer of 285m or less lowers it."
     ]
     assert about("CPU", changes(one, policy=steady(300))) == [
         "once it is 300m, an answer of 315m or more raises it and of 285m or less lowers it."
@@ -203,7 +203,7 @@ def test_peak_that_the_least_allowed_hides_is_not_told() -> None:
             stating(cpu_request_millicores=301, cpu_limit_millicores=301),
             steady(301),
             {},
-            ["once it is 301m, an answer of 285m or less lowers it."],
+            ["now that it is 301m, an answer of 285m or less lowers it."],
         ),
         # without a prediction nothing lowers it
         (

@@ -243,14 +243,14 @@ def test_what_was_added_is_read_back_within_the_codec_s_precision(
             assert known.unix_minutes.tolist() == list(inside)
             assert history.known().minutes[row] == len(inside)
             for place, (cpu_figure, memory_figure) in enumerate(inside.values()):
-                for has, back, figure in (
+                for has, back, put in (
                     (known.has_cpu[place], known.cpu_usage_millicores[place], cpu_figure),
                     (known.has_memory[place], known.working_set_bytes[place] / 1024, memory_figure),
                 ):
-                    assert has == (figure is not None)
-                    precise, _ = decode(encode(np.array([figure or 0.0]), np.array([bool(has)])))
+                    assert has == (put is not None)
+                    precise, _ = decode(encode(np.array([put or 0.0]), np.array([bool(has)])))
                     assert back == precise[0]
-                    assert back >= (figure or 0.0)
+                    assert back >= (put or 0.0)
         history.close()
 
 

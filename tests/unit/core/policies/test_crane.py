@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ START = 28_000_000
 WEEK_MINUTES = 7 * 24 * 60
 
 
-def make_policy(rows: int = 1, **options: object) -> CranePolicy:
+def make_policy(rows: int = 1, **options: Any) -> CranePolicy:
     return CranePolicy(dataclasses.replace(CraneOptions(), **options), rows)
 
 
@@ -336,7 +337,7 @@ USAGE = st.lists(
 
 
 @settings(deadline=None)
-# Shares of which p x total is exact: where a bucket holds just so much, rounding decides, before and after scaling apart.
+# Shares of which p x total is exact: else, at the very edge of a bucket, rounding may decide one way, scaled the other.
 @given(usage=USAGE, percentile=st.sampled_from([0.25, 0.5, 0.75, 1.0]), factor=st.integers(1, 4))
 def test_recommend_is_finite_and_does_not_fall_when_all_usage_is_scaled_up(
     usage: list[tuple[int, int]], percentile: float, factor: int

@@ -37,7 +37,7 @@ def fold(sliding: SlidingHistograms, minute: int, *values: float | None) -> None
 
 
 def answers(sliding: SlidingHistograms) -> list[float]:
-    return sliding.percentiles(np.arange(sliding.rows)).tolist()
+    return [float(answer) for answer in sliding.percentiles(np.arange(sliding.rows))]
 
 
 def anew(samples: Sequence[float], percentile: float = 0.99, scheme: LinearScheme = CPU) -> float:

@@ -99,4 +99,4 @@ def test_cap_to_pod_range_keeps_the_sum_of_limits_within_the_maximum(
 ) -> None:
     pod = [Sized(request=10, limit=10 * ratio, recommendation=amount) for amount, ratio in containers]
     capped = cap_to_pod_range(pod, Range(max_allowed=most), min_rounding=Rounding.UP)
-    assert sum(amount * ratio for amount, (_, ratio) in zip(capped, containers, strict=True) if amount) <= max(most, 0)
+    assert sum(amount * ratio for amount, (_, ratio) in zip(capped, containers, strict=True) if amount) <= most
