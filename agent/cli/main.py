@@ -47,8 +47,20 @@ class _Parser(argparse.ArgumentParser):
         print(f"{self.prog}: {' '.join(message.split())} (see {self.prog} --help)", file=sys.stderr)
         raise SystemExit(2)
 
+    def refuse_unknown(self, words: Sequence[str]) -> NoReturn:
+        """Say that these are not understood, and list flags of the same family (``--vpa-...``), else those alike."""
+        import difflib  # for mistakes only
 
-def build_parser(verb: str | None) -> argparse.ArgumentParser:
+        flags = [flag for action in self._actions for flag in action.option_strings]
+        asked = [word.partition("=")[0] for word in words if word.startswith("--")]
+        families = tuple("-".join(word.split("-")[:3]) + "-" for word in asked)
+        near = [flag for flag in flags if flag.startswith(families)]
+        near = near or [flag for word in asked for flag in difflib.get_close_matches(word, flags, n=3)]
+        allowed = f"; allowed: {', '.join(dict.fromkeys(near))}" if near else ""
+        self.error(f"unrecognized arguments: {' '.join(words)}{allowed}")
+
+
+def build_parser(verb: str | None) -> _Parser:
     """Build the parser; only the verb that is asked for is imported and has its arguments filled in."""
     parser = _Parser(
         prog="plimsoll",
@@ -62,7 +74,7 @@ def build_parser(verb: str | None) -> argparse.ArgumentParser:
         if name == verb:
             module: _VerbModule = importlib.import_module(entry.module)
             module.add_arguments(sub)
-            sub.set_defaults(run=module.run, refuse=sub.error)
+            sub.set_defaults(run=module.run, refuse=sub.refuse_unknown)
     return parser
 
 
@@ -78,8 +90,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = build_parser(verb)
     arguments, unknown = parser.parse_known_args(words)
     if unknown:
-        refuse: Callable[[str], NoReturn] = getattr(arguments, "refuse", parser.error)  # the verb's own help is named
-        refuse(f"unrecognized arguments: {' '.join(unknown)}")
+        refuse: Callable[[Sequence[str]], NoReturn] = getattr(arguments, "refuse", parser.refuse_unknown)
+        refuse(unknown)  # the verb's own help is named
     if arguments.version:
         from agent.version import installed_version
 

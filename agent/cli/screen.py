@@ -30,6 +30,7 @@ from agent.core.model import Snapshot
 _STOP_CHECK_SECONDS = 0.25
 """How soon a stop event is seen while no key comes."""
 _TRAIL_LENGTH = 180
+_PAIRS: Final = ((1, curses.COLOR_RED), (2, curses.COLOR_CYAN), (3, curses.COLOR_YELLOW), (4, curses.COLOR_GREEN))
 _STEP_SECONDS: Final = {"arrow": 10.0, "shift": 60.0, "brace": 600.0}
 
 
@@ -97,7 +98,7 @@ def _curses_window(terminal: Terminal) -> Iterator[curses.window]:
         if terminal.has_colour and curses.has_colors():
             curses.start_color()
             curses.use_default_colors()
-            for pair, colour in ((1, curses.COLOR_RED), (2, curses.COLOR_CYAN), (3, curses.COLOR_YELLOW)):
+            for pair, colour in _PAIRS:
                 curses.init_pair(pair, colour, -1)
         yield window
     finally:

@@ -31,6 +31,7 @@ _ALL_POLICIES = "cruise,vpa,crane,forecast"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
+    parser.usage = "%(prog)s [OPTION ...] TRACE [TRACE ...]"  # all options are a page of their own
     parser.add_argument(
         "traces",
         nargs="+",

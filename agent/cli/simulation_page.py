@@ -56,7 +56,9 @@ def page(simulated: Sequence[Simulated], alls: Sequence[Total], rules: Rules) ->
     body = ["<h1>Plimsoll: policies compared</h1>", f"<p>Rules: {escape(rules_text(rules))}.</p>"]
     body.append(
         "<p>Slack is what was requested and not used; missing is what was used above the request. Minutes before a "
-        "policy's first answer are unsized and belong to neither. Plots show the largest value of each stretch.</p>"
+        "policy's first answer are unsized and belong to neither. In bars, grey is used, the policy's colour is slack, "
+        "red is missing. Plots show the largest value of each stretch: grey is usage, the line the request, dashes the "
+        "memory limit.</p>"
     )
     if len(simulated) > 1:
         body += [f"<h2>All {len(simulated)} traces</h2>", *_comparison(alls)]

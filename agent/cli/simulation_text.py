@@ -181,8 +181,8 @@ def rules_text(rules: Rules) -> str:
     cpu = "none" if rules.cpu_request_millicores is None else f"{rules.cpu_request_millicores}m"
     memory = "none" if rules.memory_request_bytes is None else bytes_text(rules.memory_request_bytes)
     return (
-        f"a decision every {age_text(rules.decision_interval_seconds)}, rises at once, "
-        f"falls {age_text(rules.cool_down_seconds)} after the last change; "
+        f"a decision every {rules.decision_interval_seconds:g} s, rises at once, "
+        f"falls {rules.cool_down_seconds:g} s after the last change at the soonest; "
         f"requests at the start: CPU {cpu}, memory {memory}; "
         f"memory limit where the policy names none: {rules.memory_limit_ratio:g} x request"
     )

@@ -29,6 +29,8 @@ class Tone(StrEnum):
     """Needs action; red."""
     NOTE = "note"
     """Degraded or absent, and said."""
+    GAIN = "gain"
+    """Can be given back: good news; green."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ class Glyphs:
     down: str
     crumb: str
     spark: str
+    becomes: str
 
 
 UNICODE = Glyphs(
@@ -69,6 +72,7 @@ UNICODE = Glyphs(
     down="↓",
     crumb="»",
     spark="▁▂▃▄▅▆▇█",
+    becomes="→",
 )
 ASCII = Glyphs(
     ellipsis="~",
@@ -81,6 +85,7 @@ ASCII = Glyphs(
     down="v",
     crumb=">",
     spark=" .:-=+*#",
+    becomes="->",
 )
 
 
@@ -243,6 +248,7 @@ _ESCAPES = {
     Tone.ACCENT: "\x1b[36m",
     Tone.HOT: "\x1b[1;31m",
     Tone.NOTE: "\x1b[33m",
+    Tone.GAIN: "\x1b[32m",
 }
 
 

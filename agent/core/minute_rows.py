@@ -1,10 +1,54 @@
-"""The minute of a whole node, from the minutes of its cgroups. Core, pure."""
+"""The minute of a whole node, from the minutes of its cgroups; and as the history keeps it. Core, pure."""
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
+from agent.core.minute_codec import Codes, decode, encode
 from agent.core.policies.contract import Bools, Floats, Minutes, Rows
+
+KIB: Final = 1024
+CPU_STEPS: Final = 8
+"""CPU is kept in eighths of a millicore: a mean rounded up to whole millicores is then the same before and after, up
+to four cores, and an idle container stays idle."""
+
+
+def to_codes(minutes: Minutes) -> Codes:
+    """Give what the history keeps of a minute: CPU mean, CPU peak and working set, shape ``(3, n)``.
+
+    Raises:
+        ValueError: An amount is negative, infinite or NaN: a fault of the caller.
+    """
+    return np.stack(
+        (
+            encode(minutes.cpu_usage_millicores * CPU_STEPS, minutes.has_cpu),
+            encode(minutes.cpu_peak_millicores * CPU_STEPS, minutes.has_cpu),
+            encode(minutes.working_set_bytes / KIB, minutes.has_memory),
+        )
+    )
+
+
+def from_codes(codes: Codes) -> tuple[Floats, Bools]:
+    """Give amounts and which are there, of codes of shape ``(..., 3, n)``: millicores, millicores, bytes."""
+    amounts, has = decode(codes)
+    amounts[..., :2, :] /= CPU_STEPS
+    amounts[..., 2, :] *= KIB
+    return amounts, has
+
+
+def as_kept(minutes: Minutes) -> Minutes:
+    """Give the minute as it comes back from the history: what is learnt of it is then the same after a restart."""
+    amounts, has = from_codes(to_codes(minutes))
+    return Minutes(
+        unix_minute=minutes.unix_minute,
+        cpu_usage_millicores=amounts[0],
+        cpu_peak_millicores=amounts[1],
+        has_cpu=has[0],
+        working_set_bytes=amounts[2],
+        has_memory=has[2],
+    )
 
 
 def merge_rows(

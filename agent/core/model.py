@@ -159,8 +159,15 @@ class UnitAdvice:
     cpu_request_millicores: int | None
     cpu_withheld: str | None
     """A ``recommendation.Withheld``, when there is no CPU request to recommend."""
+    cpu_bounds: tuple[str, ...]
+    """Each a ``recommendation.Bound`` that changed the CPU request."""
     memory_request_bytes: int | None
     memory_withheld: str | None
+    memory_bounds: tuple[str, ...]
+    measured_seconds: float
+    """For how long it was measured at the evaluation."""
+    min_span_seconds: float
+    """For how long it must have been."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

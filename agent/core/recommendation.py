@@ -98,6 +98,16 @@ class Basis:
     oom_kills: int
     """Out-of-memory kills remembered."""
 
+    @property
+    def cpu_measured_seconds(self) -> float:
+        """Give for how long CPU is known: what ``recommend.minSpanSeconds`` is held against."""
+        return max(self.history_span_seconds, self.cpu_span_seconds)
+
+    @property
+    def memory_measured_seconds(self) -> float:
+        """Give for how long memory is known."""
+        return max(self.history_span_seconds, self.memory_span_seconds)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
@@ -144,8 +154,12 @@ class Recommendations:
 
     taken_unix_seconds: float
     source: str
-    """``agent``, ``state`` (from its files) or a recording's name."""
+    """``agent``, ``demo``, ``state`` (from an agent's files) or a recording's name."""
     node: str
     policy: str
+    min_span_seconds: float
+    """For how long a container must have been measured."""
+    max_age_seconds: float
+    """How old its newest reading may be."""
     items: tuple[Recommendation, ...]
     notes: tuple[str, ...] = ()

@@ -9,17 +9,32 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final, TypedDict
 
 from agent.core.pod import ContainerKind
+from agent.core.policies.bounds import Resource
 from agent.core.recommendation import Advice, Recommendation
 
 _CONFIG_HASH: Final = re.compile(r"[0-9a-f]{32}\Z")
 """The cgroup of a static pod is named by this hash; its mirror in the API is one that the API refuses to resize."""
 _LISTS: Final = {None: "containers", ContainerKind.REGULAR: "containers", ContainerKind.SIDECAR: "initContainers"}
 """Where a spec lists what can be resized. Init containers that end are not, before 1.37; debug containers never."""
+
+
+class LeftOut(StrEnum):
+    """Why a recommendation is in no patch."""
+
+    NO_POD = "no_pod"
+    """It has no pod, or no source names pod and container."""
+    STATIC_POD = "static_pod"
+    NOT_RESIZABLE = "not_resizable"
+    """An init container that ends, or a debug container."""
+    WITHHELD = "withheld"
+    NOT_STATED = "not_stated"
+    """There is no request yet, and a resize cannot add the first."""
 
 
 class _Amounts(TypedDict, total=False):
@@ -64,19 +79,55 @@ def resize_patches(items: Iterable[Recommendation]) -> tuple[ResizePatch, ...]:
     """
     bodies: dict[tuple[str, str], dict[str, list[ContainerPatch]]] = {}
     for item in items:
-        identity = item.identity
-        where = _LISTS.get(item.container_kind)
-        if identity.namespace is None or identity.pod is None or identity.container is None or where is None:
-            continue
-        if identity.pod_uid is not None and _CONFIG_HASH.match(identity.pod_uid):
+        place = _place(item)
+        if isinstance(place, LeftOut):
             continue
         resources = _resources(item)
         if resources:
-            spec = bodies.setdefault((identity.namespace, identity.pod), {})
-            spec.setdefault(where, []).append(ContainerPatch(name=identity.container, resources=resources))
+            spec = bodies.setdefault((place.namespace, place.pod), {})
+            spec.setdefault(place.list_name, []).append(ContainerPatch(name=place.container, resources=resources))
     return tuple(
         ResizePatch(namespace=namespace, pod=pod, body={"spec": spec}) for (namespace, pod), spec in bodies.items()
     )
+
+
+def left_out(item: Recommendation) -> Mapping[Resource, LeftOut]:
+    """Say why requests of a container are in no patch; nothing of those that are, or that fit as they are."""
+    place = _place(item)
+    reasons: dict[Resource, LeftOut] = {}
+    for resource, advice, stated in (
+        (Resource.CPU, item.cpu_millicores, item.resources.cpu_request_millicores),
+        (Resource.MEMORY, item.memory_bytes, item.resources.memory_request_bytes),
+    ):
+        if advice.withheld is not None:
+            reasons[resource] = LeftOut.WITHHELD
+        elif advice.request != stated and isinstance(place, LeftOut):
+            reasons[resource] = place
+        elif not stated:
+            reasons[resource] = LeftOut.NOT_STATED
+    return reasons
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """Where a patch names a container."""
+
+    namespace: str
+    pod: str
+    container: str
+    list_name: str
+
+
+def _place(item: Recommendation) -> _Place | LeftOut:
+    identity = item.identity
+    if identity.namespace is None or identity.pod is None or identity.container is None:
+        return LeftOut.NO_POD
+    if identity.pod_uid is not None and _CONFIG_HASH.match(identity.pod_uid):
+        return LeftOut.STATIC_POD
+    list_name = _LISTS.get(item.container_kind)
+    if list_name is None:
+        return LeftOut.NOT_RESIZABLE
+    return _Place(namespace=identity.namespace, pod=identity.pod, container=identity.container, list_name=list_name)
 
 
 def _resources(item: Recommendation) -> _Resources:

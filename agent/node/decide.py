@@ -59,6 +59,8 @@ class Decider:
             source=self._source,
             node=self._node,
             policy=self._policy,
+            min_span_seconds=self._conditions.min_span_seconds,
+            max_age_seconds=self._conditions.max_age_seconds,
             items=tuple(items),
             notes=tuple(notes),
         )
@@ -166,15 +168,19 @@ class Decider:
         )
 
 
-def in_short(item: Recommendation) -> UnitAdvice:
+def in_short(item: Recommendation, min_span_seconds: float) -> UnitAdvice:
     """Give what a table of all units has room for."""
     cpu, memory = item.cpu_millicores, item.memory_bytes
     return UnitAdvice(
         policy=item.policy,
         cpu_request_millicores=cpu.request,
         cpu_withheld=cpu.withheld,
+        cpu_bounds=cpu.bounds,
         memory_request_bytes=memory.request,
         memory_withheld=memory.withheld,
+        memory_bounds=memory.bounds,
+        measured_seconds=max(item.basis.cpu_measured_seconds, item.basis.memory_measured_seconds),
+        min_span_seconds=min_span_seconds,
     )
 
 

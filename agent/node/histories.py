@@ -26,7 +26,8 @@ import numpy as np
 from agent.core.history_table import BLOCK_ROWS, RING_MINUTES, HistoryTable, KeyRow, Known
 from agent.core.keys import HistoryKey
 from agent.core.minute_axis import DAY_MINUTES
-from agent.core.minute_codec import Codes, decode, encode
+from agent.core.minute_codec import Codes
+from agent.core.minute_rows import from_codes, to_codes
 from agent.core.policies.contract import Bools, Floats, Ints, Minutes, OutOfMemory, Rows
 from agent.node.history_blocks import BlockFile, Chunk, any_along, begin_file
 from agent.node.history_format import why_unfit
@@ -36,7 +37,6 @@ from agent.sensing.statefile import FILE_HEADER_BYTES, OWNER_OFFSET, StateInUse,
 log = logging.getLogger(__name__)
 
 HISTORY_FILE_NAME: Final = "history"
-KIB: Final = 1024
 
 
 class HistoryError(Exception):
@@ -214,9 +214,7 @@ class HistoryFile:
             msg = f"minute {minutes.unix_minute} of {count} rows: the history has {self.rows} and minutes of 32 bits"
             raise ValueError(msg)
         codes: Codes = np.zeros((3, self.rows), dtype=np.uint16)
-        codes[0, :count] = encode(minutes.cpu_usage_millicores, minutes.has_cpu)
-        codes[1, :count] = encode(minutes.cpu_peak_millicores, minutes.has_cpu)
-        codes[2, :count] = encode(minutes.working_set_bytes / KIB, minutes.has_memory)
+        codes[:, :count] = to_codes(minutes)
         with self._lock:
             file = self._to_write()
             newest, minute = self.newest_unix_minute, minutes.unix_minute
@@ -295,14 +293,15 @@ class HistoryFile:
             known = np.flatnonzero(own.any(axis=1))
             axes.append(known + minute)
             kept.append(own[known])
-        amounts, has = decode(np.concatenate(kept) if kept else np.zeros((0, 3), dtype=np.uint16))
+        every: Codes = np.concatenate(kept) if kept else np.zeros((0, 3), dtype=np.uint16)
+        amounts, has = from_codes(every[:, :, np.newaxis])
         return RowMinutes(
             unix_minutes=np.concatenate(axes) if axes else np.zeros(0, dtype=np.int64),
-            cpu_usage_millicores=amounts[:, 0],
-            cpu_peak_millicores=amounts[:, 1],
-            has_cpu=has[:, 0],
-            working_set_bytes=amounts[:, 2] * KIB,
-            has_memory=has[:, 2],
+            cpu_usage_millicores=amounts[:, 0, 0],
+            cpu_peak_millicores=amounts[:, 1, 0],
+            has_cpu=has[:, 0, 0],
+            working_set_bytes=amounts[:, 2, 0],
+            has_memory=has[:, 2, 0],
         )
 
     def stream(self, from_unix_minute: int = 0) -> Iterator[Minutes]:
@@ -314,8 +313,7 @@ class HistoryFile:
             from_unix_minute: The first that is wanted.
         """
         for minute, codes, _ in self._stored(from_unix_minute):
-            amounts, has = decode(codes)
-            amounts[:, 2] *= KIB
+            amounts, has = from_codes(codes)
             for place in np.flatnonzero(codes.any(axis=(1, 2))).tolist():
                 yield Minutes(
                     unix_minute=minute + place,

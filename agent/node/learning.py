@@ -17,28 +17,30 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.core.history import KIB
 from agent.core.keys import HistoryKey, history_key
+from agent.core.minute_axis import MinuteAxis
+from agent.core.minute_rows import KIB, as_kept, merge_rows
 from agent.core.model import UnitIdentity, UnitKind
 from agent.core.naming import Belonging
-from agent.core.policies.contract import Floats, Ints, Minutes, OutOfMemory, Policy, Rows
+from agent.core.policies.contract import Floats, Ints, Minutes, OutOfMemory, Policy
 from agent.core.policies.options import PolicyName
 from agent.core.policies.registry import PolicyOptions, make
-from agent.core.rows import Has
+from agent.core.rows import MINUTE_ROW, Has
 from agent.node.histories import HistoryError, HistoryFile, HistoryFull
-from agent.node.saved_state import Array
 
 log = logging.getLogger(__name__)
 
-STEP_SECONDS: Final = 600.0
-"""The wall clock is believed again when it lies this far from the history's own: less moves no hour of the day by much,
-and following every small correction would tear minutes."""
 SAVE_SECONDS: Final = 3600.0
 """Between two savings of a state that minutes alone do not give back."""
 MINUTE_SECONDS: Final = 60
+NS: Final = 1_000_000_000
+MINUTE_NS: Final = MINUTE_SECONDS * NS
+BACKFILL_MINUTES: Final = 10
+"""Minutes from before the start that may still be learnt: the observer makes up for no more."""
 MAX_KILLS: Final = 1000
 """Out-of-memory kills that wait for the next minute at most; the oldest go first."""
 _OPTIONS: Final = "options"
+_LAST_KILL: Final = "last_kill_unix_seconds"
 _NO_OPTIONS: Final = np.zeros(0, dtype=np.uint8)
 
 Row = NDArray[np.void]
@@ -53,36 +55,55 @@ class PodFacts(Protocol):
 
 
 class HistoryClock:
-    """UTC for the minutes of the history: CLOCK_MONOTONIC plus an offset that small steps of the clock do not move."""
+    """The time of the history: `MinuteAxis` over this machine's clocks. Policies are given it as now."""
 
     def __init__(
-        self, *, wall: Callable[[], float] = time.time, monotonic_ns: Callable[[], int] = time.monotonic_ns
+        self,
+        *,
+        newest_unix_minute: int | None,
+        wall: Callable[[], float] = time.time,
+        monotonic_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
+        """Begin at the history's end.
+
+        Args:
+            newest_unix_minute: Of the history; None = it is empty.
+            wall: UTC seconds.
+            monotonic_ns: CLOCK_MONOTONIC.
+        """
         self._wall, self._monotonic_ns = wall, monotonic_ns
-        self._offset_seconds = self._difference()
+        self._axis = MinuteAxis(
+            newest_unix_minute=newest_unix_minute,
+            first_monotonic_minute=max(0, self._monotonic_minute() - BACKFILL_MINUTES),
+            wall_offset_minutes=self._wall_offset_minutes(),
+        )
 
-    def _difference(self) -> float:
-        return self._wall() - self._monotonic_ns() / 1e9
+    def _monotonic_minute(self) -> int:
+        return self._monotonic_ns() // MINUTE_NS
 
-    def follow(self) -> float:
-        """Take the wall clock over if it has been set; give by how many seconds, 0 = it has not."""
-        step_seconds = self._difference() - self._offset_seconds
-        if abs(step_seconds) < STEP_SECONDS:
-            return 0.0
-        self._offset_seconds += step_seconds
-        return step_seconds
+    def _wall_offset_minutes(self) -> int:
+        return round((self._wall() - self._monotonic_ns() / NS) / MINUTE_SECONDS)
+
+    def observe(self) -> None:
+        """Look at the wall clock; once a minute."""
+        self._axis.observe(self._monotonic_minute(), self._wall_offset_minutes())
 
     def now(self) -> float:
         """Give UTC seconds."""
-        return self._monotonic_ns() / 1e9 + self._offset_seconds
+        return self.unix_seconds(self._monotonic_ns())
 
     def unix_seconds(self, monotonic_ns: int) -> float:
         """Give the UTC of a moment of this boot."""
-        return monotonic_ns / 1e9 + self._offset_seconds
+        return self._axis.unix_seconds(monotonic_ns / NS)
 
     def unix_minute(self, monotonic_minute: int) -> int:
-        """Give the UTC minute of a minute since boot; half a minute off at most, so that minutes stay whole."""
-        return monotonic_minute + round(self._offset_seconds / MINUTE_SECONDS)
+        """Give the UTC minute of a minute since boot."""
+        return self._axis.unix_minute(monotonic_minute)
+
+    @property
+    def ahead_minutes(self) -> int:
+        """How far the history's time is ahead of the wall clock; negative: behind; 0 unless the clock was wrong."""
+        return self._axis.ahead_minutes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +140,7 @@ class Learner:
         self._places: dict[str, Place] = {}
         self._rows: dict[HistoryKey, int] = dict(history.keys())
         self._kills: deque[tuple[UnitIdentity, OutOfMemory]] = deque(maxlen=MAX_KILLS)
+        self._last_kill_unix_seconds = 0.0
         self._saved_monotonic = time.monotonic()
         self.is_restored = False
 
@@ -170,7 +192,7 @@ class Learner:
             is_stopping: Asked between two minutes.
         """
         newest = self._load()
-        kills = deque(kill for kill in self.history.kills() if newest is None or kill[1].unix_seconds >= newest * 60)
+        kills = deque(kill for kill in self.history.kills() if kill[1].unix_seconds > self._last_kill_unix_seconds)
         for minutes in self.history.stream(0 if newest is None else newest + 1):
             if is_stopping():
                 return
@@ -189,9 +211,7 @@ class Learner:
         Args:
             written: Units with MINUTE_ROW rows of shape ``(1,)``, a unit's oldest first.
         """
-        step_seconds = self.clock.follow()
-        if step_seconds:
-            log.warning("the wall clock was set: hours of the day follow it", extra={"step_seconds": step_seconds})
+        self.clock.observe()
         by_minute: dict[int, list[tuple[int, Row]]] = defaultdict(list)
         for identity, row in written:
             if is_sized(identity):
@@ -199,7 +219,7 @@ class Learner:
         nobody = self.history.rows
         for minute in sorted(by_minute):
             found = [(row, figures) for row, figures in by_minute[minute] if row != nobody]
-            minutes = to_minutes(self.clock.unix_minute(minute), found, rows=nobody)
+            minutes = as_kept(to_minutes(self.clock.unix_minute(minute), found, rows=nobody))
             if self.history.append(minutes):  # what the history refuses came before: it is not learnt twice
                 with self.lock:
                     self.policy.fold(self._whole(minutes))
@@ -219,6 +239,7 @@ class Learner:
         self.history.record_oom(row, kill)
         with self.lock:
             self.policy.record_oom(row, kill)
+            self._last_kill_unix_seconds = max(self._last_kill_unix_seconds, kill.unix_seconds)
 
     def _whole(self, minutes: Minutes) -> Minutes:
         """Fit the minutes to the policy's rows."""
@@ -236,7 +257,8 @@ class Learner:
         with self.lock:
             arrays = self.policy.to_arrays() if isinstance(self.policy, VpaPolicy) else {}
         try:
-            self.history.save_state(self._name, {**arrays, _OPTIONS: self._options_code()})
+            last_kill = np.array([self._last_kill_unix_seconds])
+            self.history.save_state(self._name, {**arrays, _OPTIONS: self._options_code(), _LAST_KILL: last_kill})
         except HistoryError as error:
             log.warning("the policy's state is not kept", extra={"cause": str(error)})
 
@@ -253,27 +275,25 @@ class Learner:
         if not np.array_equal(saved.arrays.get(_OPTIONS, _NO_OPTIONS), self._options_code()):
             log.info("the policy learns from the history alone", extra={"cause": "its options have changed"})
             return None
-        rows = self.policy.rows
-        blank = VpaPolicy(self._options.vpa, rows).to_arrays()
-        arrays = {
-            name: moved(saved.arrays[name], empty, saved.saved_rows, saved.rows)
-            if empty.shape[:1] == (rows,)
-            else empty
-            for name, empty in blank.items()
+        if not np.array_equal(saved.saved_rows, saved.rows):
+            log.info("the policy learns from the history alone", extra={"cause": "rows have moved"})
+            return None
+        own: dict[str, Floats | Ints] = {
+            name: array.astype(np.float64) if array.dtype.kind == "f" else array.astype(np.int64)
+            for name, array in saved.arrays.items()
+            if name not in (_OPTIONS, _LAST_KILL)
         }
+        policy = VpaPolicy.from_arrays(self._options.vpa, own)
+        # What was saved of rows that have come to stand for others since is theirs no more.
+        policy.forget(np.setdiff1d(np.arange(policy.rows, dtype=np.intp), saved.saved_rows))
+        policy.grow(self.history.rows + 1)
         with self.lock:
-            self.policy = VpaPolicy.from_arrays(self._options.vpa, arrays)
+            self.policy = policy
+            self._last_kill_unix_seconds = float(saved.arrays[_LAST_KILL].astype(np.float64)[0])
         return saved.newest_unix_minute
 
     def _options_code(self) -> NDArray[np.uint8]:
         return np.frombuffer(repr(self._options.vpa).encode(), dtype=np.uint8)
-
-
-def moved(saved: Array, empty: Floats | Ints, saved_rows: Rows, rows: Rows) -> Floats | Ints:
-    """Give an array by row whose rows have come to stand elsewhere; what nobody saved is as ``empty`` has it."""
-    whole = empty.copy()
-    whole[rows] = saved[saved_rows]
-    return whole
 
 
 def widened(minutes: Minutes, rows: int) -> Minutes:
@@ -301,31 +321,22 @@ def widened(minutes: Minutes, rows: int) -> Minutes:
 
 
 def to_minutes(unix_minute: int, found: Sequence[tuple[int, Row]], *, rows: int) -> Minutes:
-    """Bring the minute rows of one minute into arrays; cgroups of one row count by their maximum.
+    """Bring the minute rows of one minute into arrays.
 
     Args:
         unix_minute: Of all of them.
         found: History row and MINUTE_ROW of shape ``(1,)``.
         rows: How many rows the arrays have.
     """
-    index = np.array([row for row, _ in found], dtype=np.intp)
-    table = np.concatenate([row for _, row in found]) if found else np.zeros(0, dtype=np.intp)
-    arrays = {name: np.zeros(rows) for name in ("usage", "peak", "memory")}
-    masks = {name: np.zeros(rows, dtype=np.bool_) for name in ("cpu", "memory")}
-    if found:
-        has_cpu = table["coverage_255"] > 0
-        has_memory = (table["has"] & int(Has.MEMORY_STAT)) > 0
-        np.maximum.at(arrays["usage"], index[has_cpu], table["cpu_mean_millicores"][has_cpu].astype(np.float64))
-        np.maximum.at(arrays["peak"], index[has_cpu], table["cpu_peak_millicores"][has_cpu].astype(np.float64))
-        sizes = table["working_set_peak_kib"][has_memory].astype(np.float64) * KIB
-        np.maximum.at(arrays["memory"], index[has_memory], sizes)
-        masks["cpu"][index[has_cpu]] = True
-        masks["memory"][index[has_memory]] = True
-    return Minutes(
-        unix_minute=unix_minute,
-        cpu_usage_millicores=arrays["usage"],
-        cpu_peak_millicores=np.maximum(arrays["peak"], arrays["usage"]),
-        has_cpu=masks["cpu"],
-        working_set_bytes=arrays["memory"],
-        has_memory=masks["memory"],
+    table = np.concatenate([row for _, row in found]) if found else np.zeros(0, dtype=MINUTE_ROW)
+    usage = table["cpu_mean_millicores"].astype(np.float64)
+    return merge_rows(
+        unix_minute,
+        np.array([row for row, _ in found], dtype=np.intp),
+        cpu_usage_millicores=usage,
+        cpu_peak_millicores=np.maximum(table["cpu_peak_millicores"].astype(np.float64), usage),
+        has_cpu=table["coverage_255"] > 0,
+        working_set_bytes=table["working_set_peak_kib"].astype(np.float64) * KIB,
+        has_memory=(table["has"] & int(Has.MEMORY_STAT)) > 0,
+        count=rows,
     )

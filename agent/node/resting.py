@@ -89,7 +89,12 @@ class RestingNode:
             if history.newest_unix_minute is None or not newest_minute:
                 raise StateError(f"state file {directory / RING_FILE_NAME}: of an earlier boot, and without a history")
             wall = float((history.newest_unix_minute - newest_minute) * MINUTE_SECONDS)
-        clock = HistoryClock(wall=lambda: wall + newest_ns / NS, monotonic_ns=lambda: newest_ns)
+        clock = HistoryClock(
+            # Of the history of this very state: nothing is appended, so there is nothing to go on after.
+            newest_unix_minute=None,
+            wall=lambda: wall + newest_ns / NS,
+            monotonic_ns=lambda: newest_ns,
+        )
         machine = Machine(settings.node_name or node_name())
         self._learner = Learner(
             history=history, policy=settings.recommend.policy, options=settings, pods=pods, clock=clock

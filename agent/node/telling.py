@@ -159,8 +159,9 @@ class Teller:
                 found.append((unit, status))
         statuses = [status for _, status in found]
         self._metrics.set_slack(cpu_millicores=_cpu_slack(statuses), memory_bytes=_memory_slack(statuses))
-        items = self._decider.decide(statuses).items
-        self._advice = {item.identity.cgroup_path: in_short(item) for item in items}
+        decided = self._decider.decide(statuses)
+        items = decided.items
+        self._advice = {item.identity.cgroup_path: in_short(item, decided.min_span_seconds) for item in items}
         self._metrics.set_withheld(withheld_counts(items))
         if self._settings.metrics.per_container:
             series = [
@@ -277,7 +278,10 @@ class Teller:
             notes.append("the plain-Python sampler is in use: more CPU, same figures")
         if self._loop.heartbeat.interval_seconds > self._settings.sampling.interval_seconds:
             notes.append(f"sweeps overrun: one each {self._loop.heartbeat.interval_seconds:g} s for now")
-        history = self._learner.history
+        history, ahead = self._learner.history, self._learner.clock.ahead_minutes
+        if ahead:
+            direction = "ahead of" if ahead > 0 else "behind"
+            notes.append(f"the clock was set: the history's hours of the day are {abs(ahead)} min {direction} it")
         if history.trouble is not None:
             notes.append(history.trouble)
         if history.set_aside_reason is not None:

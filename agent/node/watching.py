@@ -135,7 +135,7 @@ class Watch:
             policy=settings.recommend.policy,
             options=settings,
             pods=self._pods,
-            clock=HistoryClock(),
+            clock=HistoryClock(newest_unix_minute=history.newest_unix_minute),
         )
         self.decider = Decider(settings=settings, learner=self.learner, node=self.machine.name, source=source)
         self.metrics = Metrics(

@@ -7,8 +7,8 @@ minutes, and a rise is covered at once whoever speaks. What is forecast is the m
 is PSI.
 
 Memory: never below the largest working set of the last seven days nor what an out-of-memory kill showed to be too
-little. Memory that is not there kills, so a share of minutes is nothing to bargain with. The limit is twice that, as in
-``cruise``.
+little, and so far above the former that new peaks stay as rare as asked for (``forecast_memory``). The limit is twice
+the larger of both, as in ``cruise``.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from agent.core.policies.contract import (
 )
 from agent.core.policies.cruise_oom import OomMemory
 from agent.core.policies.forecast_candidates import LOOK_MINUTES, Candidates, candidate_needs
+from agent.core.policies.forecast_memory import MemoryMargins
 from agent.core.policies.forecast_season import MINUTES_PER_HOUR, Hours, LastMinutes, Season, Singles
 from agent.core.policies.forecast_steps import Account, explain
 from agent.core.policies.options import DAY_SECONDS, ForecastOptions, PolicyName
@@ -57,12 +58,12 @@ class ForecastPolicy:
         self._hours = Hours(rows)
         self._last = LastMinutes(rows)
         self._candidates = Candidates(options, rows)
+        self._margins = MemoryMargins(options, rows)
         self._oom = OomMemory(rows, retention_seconds=OOM_RETENTION_SECONDS)
         self._measured_minutes = np.zeros(rows, dtype=np.int64)
         # The newest minute, not judged before the next one begins: it may come in several parts, in any order.
         self._newest: int | None = None
-        self._demand: Singles = np.zeros(rows, dtype=np.float32)
-        self._has_demand: Bools = np.zeros(rows, dtype=np.bool_)
+        self._demand = Demand(values=np.zeros((2, rows), np.float32), known=np.zeros((2, rows), np.bool_))
         # What follows from the minutes so far for the minute after the newest.
         self._hour: int | None = None
         self._looks: Singles = np.zeros((len(LOOK_MINUTES), rows), dtype=np.float32)
@@ -78,23 +79,23 @@ class ForecastPolicy:
     def grow(self, rows: int) -> None:
         """Hold at least so many rows; the new ones know nothing."""
         more = max(rows - self.rows, 0)
-        for part in (self._hours, self._last, self._candidates, self._oom):
+        for part in (self._hours, self._last, self._candidates, self._margins, self._oom):
             part.grow(rows)
         self._measured_minutes = np.pad(self._measured_minutes, (0, more))
-        self._demand = np.pad(self._demand, (0, more))
-        self._has_demand = np.pad(self._has_demand, (0, more))
-        self._looks = np.pad(self._looks, ((0, 0), (0, more)))
-        self._levels = np.pad(self._levels, ((0, 0), (0, more)))
+        new = ((0, 0), (0, more))
+        self._demand = Demand(values=np.pad(self._demand.values, new), known=np.pad(self._demand.known, new))
+        self._looks = np.pad(self._looks, new)
+        self._levels = np.pad(self._levels, new)
         self._week_bytes = np.pad(self._week_bytes, (0, more))
         self._has_week = np.pad(self._has_week, (0, more))
 
     def forget(self, rows: Rows) -> None:
         """Make these rows know nothing again."""
-        for part in (self._hours, self._last, self._candidates, self._oom):
+        for part in (self._hours, self._last, self._candidates, self._margins, self._oom):
             part.forget(rows)
         self._measured_minutes[rows] = 0
-        self._demand[rows] = 0.0
-        self._has_demand[rows] = False
+        self._demand.values[:, rows] = 0.0
+        self._demand.known[:, rows] = False
         self._looks[:, rows] = 0.0
         self._levels[:, rows] = 0.0
         self._week_bytes[rows] = 0.0
@@ -103,15 +104,15 @@ class ForecastPolicy:
     def fold(self, minutes: Minutes) -> None:
         """Learn one minute of all rows; the same minute again adds to what it told."""
         demand = Demand.of(minutes)
-        cpu, has_cpu = demand.values[_CPU], demand.known[_CPU]
         if minutes.unix_minute == self._newest:
-            np.maximum(self._demand, cpu, out=self._demand)
-            self._has_demand |= has_cpu
+            demand = Demand(
+                values=np.maximum(self._demand.values, demand.values), known=self._demand.known | demand.known
+            )
         else:
             self._settle()
-            self._newest, self._demand, self._has_demand = minutes.unix_minute, cpu, has_cpu
+        self._newest, self._demand = minutes.unix_minute, demand
         self._hours.fold(minutes.unix_minute, demand)
-        self._last.fold(minutes.unix_minute, cpu)
+        self._last.fold(minutes.unix_minute, demand.values[_CPU])
         self._looks = np.stack([self._last.largest(length) for length in LOOK_MINUTES])
         hour = (minutes.unix_minute + 1) // MINUTES_PER_HOUR
         if hour != self._hour:
@@ -125,10 +126,14 @@ class ForecastPolicy:
             self._has_week |= demand.known[_MEMORY]
 
     def _settle(self) -> None:
-        if self._newest is not None:
-            needs = candidate_needs(self._looks, self._levels)
-            self._candidates.settle(self._newest, self._demand, self._has_demand, needs)
-            self._measured_minutes += self._has_demand
+        """Judge candidates and margins by the newest minute, now that it is whole."""
+        if self._newest is None:
+            return
+        cpu, memory = self._demand.values
+        has_cpu, has_memory = self._demand.known
+        self._candidates.settle(self._newest, cpu, has_cpu, candidate_needs(self._looks, self._levels))
+        self._margins.settle(memory.astype(np.float64), has_memory, self._week_bytes)
+        self._measured_minutes += has_cpu
 
     def record_oom(self, row: int, kill: OutOfMemory) -> None:
         """Learn of a kill; in any order, and twice is once."""
@@ -152,13 +157,14 @@ class ForecastPolicy:
         cpu_base = np.where(has_cpu, present.cpu_base_millicores, 0.0)
         wanted = self._candidates.wanted(rows, looks, levels)
         cpu_request = np.where(has_cpu, np.maximum(wanted, cpu_base), 0.0)
-        measured = self._measured_minutes[rows] + self._has_demand[rows]
+        measured = self._measured_minutes[rows] + self._demand.known[_CPU, rows]
 
         oom_bytes, has_oom = self._oom.largest(rows, now_unix_seconds)
         memory_base = np.maximum(np.where(present.has_memory, present.memory_base_bytes, 0.0), oom_bytes)
         has_memory = present.has_memory | has_oom
         peak_bytes = np.maximum(week_bytes, oom_bytes)
-        memory_request = np.where(has_memory, np.maximum(peak_bytes, memory_base), 0.0)
+        margin = self._margins.margin(rows)
+        memory_request = np.where(has_memory, np.maximum(week_bytes * (1.0 + margin), memory_base), 0.0)
         has_limit = has_memory & (has_week | has_oom)
         proposals = Proposals(
             cpu_request_millicores=cpu_request,
@@ -187,6 +193,7 @@ class ForecastPolicy:
                     wanted_millicores=float(wanted[0]),
                     measured_minutes=int(measured[0]),
                     week_bytes=float(week_bytes[0]) if has_week[0] else None,
+                    memory_margin=float(margin[0]),
                     oom_bytes=float(oom_bytes[0]) if has_oom[0] else None,
                     proposals=proposals,
                 ),

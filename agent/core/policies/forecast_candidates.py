@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from agent.core.hours import WEEK_HOURS
 from agent.core.policies.contract import Bools, Floats, Ints, Rows
@@ -109,10 +108,14 @@ class Candidates:
     def grow(self, rows: int) -> None:
         """Hold at least so many rows; the new ones know nothing."""
         more = max(rows - self._minutes.size, 0)
-        for name in ("_in_force", "_changed_tick", "_exceeded", "_slack"):
-            setattr(self, name, np.pad(getattr(self, name), ((0, 0), (0, more))))
-        for name in ("_minutes", "_strictness", "_is_sized"):
-            setattr(self, name, np.pad(getattr(self, name), (0, more)))
+        both = ((0, 0), (0, more))
+        self._in_force = np.pad(self._in_force, both)
+        self._changed_tick = np.pad(self._changed_tick, both)
+        self._exceeded = np.pad(self._exceeded, both)
+        self._slack = np.pad(self._slack, both)
+        self._minutes = np.pad(self._minutes, (0, more))
+        self._strictness = np.pad(self._strictness, (0, more))
+        self._is_sized = np.pad(self._is_sized, (0, more))
         self._choice = np.pad(self._choice, (0, more), constant_values=MOST_GENEROUS)
         self._week.grow(rows)
 
@@ -184,7 +187,7 @@ class Candidates:
         exceeded, slack = self._exceeded[:CANDIDATES], self._slack[:CANDIDATES]
         within = exceeded <= limits.astype(np.float32)
         self._choice = np.argmin(np.where(within, slack, np.float32(np.inf)), axis=0)
-        (rest,) = (~within.any(axis=0)).nonzero()
+        rest = np.flatnonzero(~np.logical_or.reduce(within, axis=0))
         if rest.size:
             few, cost = exceeded[:, rest], slack[:, rest]
             fewest = np.argmin(np.where(few == few.min(axis=0), cost, np.float32(np.inf)), axis=0)
@@ -209,7 +212,8 @@ class Candidates:
         columns = np.arange(rows.size)
         larger = np.maximum(looks[_LOOK[choice], columns], levels[_SEASON[choice], columns])
         # Single precision times a margin in double: the product of what stands in the sketches, not rounded again.
-        return larger.astype(np.float64) * _FACTOR[choice]
+        wanted: Floats = larger.astype(np.float64) * _FACTOR[choice]
+        return wanted
 
     def choice(self, row: int) -> Choice:
         """Tell who speaks for a row."""
@@ -271,14 +275,17 @@ class WeekCounts:
     @property
     def minutes(self) -> Ints:
         """Minutes counted, shape ``(n,)``."""
-        return self._totals[0]
+        minutes: Ints = self._totals[0]
+        return minutes
 
     @property
     def own(self) -> Ints:
         """Those with more usage than was answered for."""
-        return self._totals[1]
+        minutes: Ints = self._totals[1]
+        return minutes
 
     @property
     def by_peaks(self) -> Ints:
         """Those with more usage than the rule of peaks would have answered for."""
-        return self._totals[2]
+        minutes: Ints = self._totals[2]
+        return minutes

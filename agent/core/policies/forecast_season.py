@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.core.hours import WEEK_HOURS, Demand, Peaks, PeakRing
+from agent.core.hours import WEEK_HOURS, Demand, PeakRing, Peaks
 from agent.core.policies.contract import Bools, Floats, Rows
 
 DAYS: Final = 7
@@ -22,6 +22,8 @@ _SLOTS: Final = WEEK_HOURS + 2
 """The running hour, those of seven days, and the neighbour before the oldest."""
 _SPARED_HOURS: Final = 2
 """Of the last day's hours so many may have been higher than ``LAST_DAY``: a burst or two do not make a day's level."""
+_HOURS_PER_SPARED: Final = 4
+"""Of a younger container's hours one in so many: its start is often its largest burst."""
 
 Singles = NDArray[np.float32]
 
@@ -71,7 +73,7 @@ def season_levels(days: Floats, has_day: Bools, last_day: Floats, has_hour: Bool
     hours = -np.sort(-last_day, axis=0)
     known_hours = np.count_nonzero(has_hour, axis=0)
     levels = np.zeros((len(Season), today.size), dtype=np.float32)
-    levels[Season.LAST_DAY] = hours[known_hours * _SPARED_HOURS // DAY_HOURS, columns]
+    levels[Season.LAST_DAY] = hours[np.minimum(known_hours // _HOURS_PER_SPARED, _SPARED_HOURS), columns]
     levels[Season.LARGEST] = np.maximum(falling[0], today)
     levels[Season.HOUR_OF_WEEK] = np.where(has_day[DAYS - 1], days[DAYS - 1], levels[Season.LARGEST])
     levels[Season.USUAL_DAY] = falling[np.maximum(known_days - 1, 0) // 2, columns]

@@ -27,6 +27,8 @@ class Account:
     """Of all time: since the row stands for this container."""
     week_bytes: float | None
     """Maximum of seven days; None = not measured."""
+    memory_margin: float
+    """As a share of it."""
     oom_bytes: float | None
     """Of out-of-memory kills; None = none counts."""
     proposals: Proposals
@@ -111,12 +113,21 @@ def _explain_memory(steps: Steps, account: Account) -> None:
         "bytes",
         "by whole UTC hours" if week is not None else "no minute measured",
     )
+    steps.say(
+        "memory",
+        "margin above it",
+        account.memory_margin,
+        "ratio",
+        f"1 % for each minute that needed more, less when there is none; the aim is {account.options.exceed_ratio:g}",
+    )
     steps.say("memory", "out-of-memory memory", oom, "bytes", "" if oom is not None else "no kill with a figure")
     if not proposals.has_memory[0]:
         steps.say("memory", "base", None, "bytes", "not known, so there is no answer")
         return
     steps.say("memory", "base", float(proposals.memory_base_bytes[0]), "bytes", "percentile of the window, or the kill")
-    steps.say("memory", "request", float(proposals.memory_request_bytes[0]), "bytes", "the largest of these")
+    steps.say(
+        "memory", "request", float(proposals.memory_request_bytes[0]), "bytes", "largest of these, with its margin"
+    )
     has_limit = bool(proposals.has_memory_limit[0])
     steps.say(
         "memory",

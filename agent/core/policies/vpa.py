@@ -183,33 +183,28 @@ class VpaPolicy:
         if not self._with_bounds:
             return None
         confidences = self.state.confidences(rows, interval_seconds)
-        if narration.is_wanted:
-            note = f"of both CPU samples and their span, in {interval_seconds:g} s; the smaller; for the bounds"
-            narration.figure("confidence", float(confidences[0]), "ratio", note)
+        note = f"the smaller of the CPU samples' span and number, in {interval_seconds:g} s; for the bounds"
+        narration.figure("confidence", confidences, "ratio", note)
         return confidences
 
     def _cpu_narration(self, rows: Rows, has: Bools, steps: Steps | None) -> Narration:
+        if steps is not None and not has[0]:
+            steps.say("cpu", "target", None, "millicores", self._why_unknown())
+            steps = None
         narration = Narration(steps, "cpu", "millicores")
-        if steps is None:
-            return narration
-        if not has[0]:
-            narration.figure("target", None, "millicores", self._why_unknown())
-            return Narration(None, "cpu", "millicores")
         samples = self.state.cpu
-        narration.figure("CPU samples", float(samples.counts[rows[0]]), "samples", "one per minute, all weigh the same")
-        span_seconds = float(samples.last_unix_seconds[rows[0]] - samples.first_unix_seconds[rows[0]])
+        narration.figure("CPU samples", samples.counts[rows], "samples", "one per minute; all weigh the same")
+        span_seconds = samples.last_unix_seconds[rows] - samples.first_unix_seconds[rows]
         narration.figure("first to last CPU sample", span_seconds, "seconds")
         return narration
 
     def _memory_narration(self, rows: Rows, has: Bools, now_unix_seconds: float, steps: Steps | None) -> Narration:
+        if steps is not None and not has[0]:
+            steps.say("memory", "target", None, "bytes", self._why_unknown())
+            steps = None
         narration = Narration(steps, "memory", "bytes")
-        if steps is None:
-            return narration
-        if not has[0]:
-            narration.figure("target", None, "bytes", self._why_unknown())
-            return Narration(None, "memory", "bytes")
         peaks = self.state.memory
-        rest_seconds = float(peaks.window_end_unix_seconds[rows[0]]) - now_unix_seconds
+        rest_seconds = peaks.window_end_unix_seconds[rows] - now_unix_seconds
         narration.figure("end of the running window", rest_seconds, "seconds", "from now; each window gives one peak")
         narration.amounts("peak of the running window: usage", peaks.usage_peak_bytes[rows])
         narration.amounts("peak of the running window: out-of-memory kills", peaks.oom_peak_bytes[rows])

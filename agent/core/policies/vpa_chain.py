@@ -42,10 +42,10 @@ class Narration:
             self._steps.say(self._resource, what, float(amounts[0]), self._unit, note)
         return amounts
 
-    def figure(self, what: str, figure: float | None, unit: str, note: str = "") -> None:
-        """Say something that is no amount; None = it is not known, and the note says why."""
+    def figure(self, what: str, figures: Floats | Ints, unit: str, note: str = "") -> None:
+        """Say something of the one row asked for that is no amount."""
         if self._steps is not None:
-            self._steps.say(self._resource, what, figure, unit, note)
+            self._steps.say(self._resource, what, float(figures[0]), unit, note)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

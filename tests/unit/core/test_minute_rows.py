@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 
-from agent.core.minute_rows import merge_rows
+from agent.core.minute_rows import as_kept, merge_rows
+from agent.core.policies.contract import Minutes
 
 
 def test_cgroups_of_one_row_give_the_largest_of_each_figure() -> None:
@@ -40,3 +43,34 @@ def test_no_cgroup_gives_a_minute_that_knows_nothing() -> None:
         count=2,
     )
     assert minutes.has_cpu.tolist() == minutes.has_memory.tolist() == [False, False]
+
+
+@given(
+    st.lists(st.floats(min_value=0, max_value=1e6), min_size=1, max_size=20),
+    st.lists(st.integers(min_value=0, max_value=1 << 45), min_size=1, max_size=20),
+)
+def test_as_kept_never_understates_and_is_within_the_precision_of_the_history(
+    cpu: list[float], memory: list[int]
+) -> None:
+    count = min(len(cpu), len(memory))
+    has = np.ones(count, dtype=np.bool_)
+    amounts, sizes = np.array(cpu[:count]), np.array(memory[:count], dtype=np.float64)
+    minutes = Minutes(
+        unix_minute=7,
+        cpu_usage_millicores=amounts,
+        cpu_peak_millicores=amounts,
+        has_cpu=has,
+        working_set_bytes=sizes,
+        has_memory=has,
+    )
+    kept = as_kept(minutes)
+    assert kept.has_cpu.all()
+    assert (kept.cpu_usage_millicores >= amounts).all()
+    # An eighth of a millicore, or one in 2,048 where that is more.
+    assert (kept.cpu_usage_millicores - amounts <= np.maximum(amounts / 2048, 1 / 8)).all()
+    assert (kept.working_set_bytes >= sizes).all()
+    assert (kept.working_set_bytes - sizes <= np.maximum(sizes / 2048, 1024)).all()
+    # Up to four cores, whole millicores rounded up are the same before and after: what the policy vpa takes.
+    small = amounts <= 4096
+    assert (np.ceil(kept.cpu_usage_millicores[small]) == np.ceil(amounts[small])).all()
+    assert np.array_equal(as_kept(kept).cpu_usage_millicores, kept.cpu_usage_millicores)

@@ -9,8 +9,9 @@ import pytest
 
 from agent.core.model import UnitIdentity, UnitKind, UnitResources
 from agent.core.pod import ContainerKind
+from agent.core.policies.bounds import Resource
 from agent.core.recommendation import Advice, Basis, Recommendation, Severity, Withheld
-from agent.core.resize_body import resize_patches
+from agent.core.resize_body import LeftOut, left_out, resize_patches
 from tests.subjects import MI, identity
 
 
@@ -119,19 +120,28 @@ def test_patch_gathers_a_pods_containers_and_lists_sidecars_where_the_spec_has_t
 
 
 @pytest.mark.parametrize(
-    "fields",
+    ("fields", "reason"),
     [
-        {"container_kind": ContainerKind.INIT},
-        {"container_kind": ContainerKind.EPHEMERAL},
-        {"identity": UnitIdentity(cgroup_path="/system.slice/ssh.service", kind=UnitKind.SERVICE)},
-        {"identity": identity(pod=None)},
-        {"identity": identity(container=None)},
+        ({"container_kind": ContainerKind.INIT}, LeftOut.NOT_RESIZABLE),
+        ({"container_kind": ContainerKind.EPHEMERAL}, LeftOut.NOT_RESIZABLE),
+        ({"identity": UnitIdentity(cgroup_path="/system.slice/ssh.service", kind=UnitKind.SERVICE)}, LeftOut.NO_POD),
+        ({"identity": identity(pod=None)}, LeftOut.NO_POD),
+        ({"identity": identity(container=None)}, LeftOut.NO_POD),
         # the mirror of a static pod: the API refuses
-        {"identity": identity(pod_uid="0123456789abcdef0123456789abcdef")},
+        ({"identity": identity(pod_uid="0123456789abcdef0123456789abcdef")}, LeftOut.STATIC_POD),
     ],
 )
-def test_what_cannot_be_resized_gets_no_patch(fields: dict[str, Any]) -> None:
-    assert bodies(item(advice(100), advice(None), **fields)) == []
+def test_what_cannot_be_resized_gets_no_patch_and_the_reason_is_told(fields: dict[str, Any], reason: LeftOut) -> None:
+    one = item(advice(100), advice(None), **fields)
+    assert bodies(one) == []
+    assert left_out(one) == {Resource.CPU: reason, Resource.MEMORY: LeftOut.WITHHELD}
+
+
+def test_a_first_request_is_left_out_and_what_fits_or_is_patched_is_not() -> None:
+    stated = UnitResources(cpu_request_millicores=500)
+    assert left_out(item(advice(250), advice(256 * MI), resources=stated)) == {Resource.MEMORY: LeftOut.NOT_STATED}
+    assert left_out(item(advice(250), advice(256 * MI))) == {}
+    assert left_out(item(advice(500), advice(256 * MI), container_kind=ContainerKind.INIT)) == {}
 
 
 def test_pod_of_unknown_uid_is_patched_by_its_name() -> None:

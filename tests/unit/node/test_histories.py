@@ -199,6 +199,10 @@ def test_minute_with_more_rows_than_there_are_is_refused(tmp_path: Path) -> None
 AMOUNTS = st.none() | st.floats(0, 1e9)
 
 
+def _times(figure: float | None, steps: int) -> float | None:
+    return None if figure is None else figure * steps
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     st.lists(
@@ -243,8 +247,8 @@ def test_what_was_added_is_read_back_within_the_codec_s_precision(
             assert known.unix_minutes.tolist() == list(inside)
             assert history.known().minutes[row] == len(inside)
             for place, (cpu_figure, memory_figure) in enumerate(inside.values()):
-                for has, back, put in (
-                    (known.has_cpu[place], known.cpu_usage_millicores[place], cpu_figure),
+                for has, back, put in (  # in the units of the codec: eighths of a millicore, KiB
+                    (known.has_cpu[place], known.cpu_usage_millicores[place] * 8, _times(cpu_figure, 8)),
                     (known.has_memory[place], known.working_set_bytes[place] / 1024, memory_figure),
                 ):
                     assert has == (put is not None)

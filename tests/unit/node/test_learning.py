@@ -29,8 +29,9 @@ class Clocks:
         self.monotonic_seconds = FIRST_MINUTE * 60.0 + 65
         self.boot_unix_seconds = float(BOOT_UNIX_SECONDS)
 
-    def history(self) -> HistoryClock:
+    def history(self, newest_unix_minute: int | None = None) -> HistoryClock:
         return HistoryClock(
+            newest_unix_minute=newest_unix_minute,
             wall=lambda: self.boot_unix_seconds + self.monotonic_seconds,
             monotonic_ns=lambda: int(self.monotonic_seconds * 1e9),
         )
@@ -78,7 +79,7 @@ def learner(
         policy=policy,
         options=Settings(**settings),  # type: ignore[arg-type]
         pods=Pods(),
-        clock=(clocks or Clocks()).history(),
+        clock=(clocks or Clocks()).history(history.newest_unix_minute),
     )
 
 
@@ -251,17 +252,20 @@ def test_a_history_for_reading_only_is_learnt_from_and_not_written(tmp_path: Pat
     assert path.read_bytes() == content
 
 
-def test_clock_small_steps_do_not_move_the_history_large_ones_do() -> None:
+def test_clock_a_step_that_lasts_is_followed_forwards_only() -> None:
     clocks = Clocks()
     clock = clocks.history()
     first = clock.unix_minute(FIRST_MINUTE)
-    clocks.boot_unix_seconds += 300
-    assert clock.follow() == 0.0
-    assert clock.unix_minute(FIRST_MINUTE) == first
-    clocks.boot_unix_seconds += 3300  # an hour in all
-    assert clock.follow() == pytest.approx(3600.0)
-    assert clock.unix_minute(FIRST_MINUTE) == first + 60
+    clocks.boot_unix_seconds += 3600
+    clock.observe()
+    assert (clock.unix_minute(FIRST_MINUTE), clock.ahead_minutes) == (first, -60)
+    clocks.monotonic_seconds += 20 * 60
+    clock.observe()
+    assert (clock.unix_minute(FIRST_MINUTE), clock.ahead_minutes) == (first + 60, 0)
     assert clock.now() == clocks.boot_unix_seconds + clocks.monotonic_seconds
+    clocks.boot_unix_seconds -= 7200
+    clock.observe()
+    assert (clock.unix_minute(FIRST_MINUTE), clock.ahead_minutes) == (first + 60, 120)
 
 
 def test_learn_goes_on_after_the_clock_was_set_back(memory_history: HistoryFile) -> None:
@@ -270,9 +274,29 @@ def test_learn_goes_on_after_the_clock_was_set_back(memory_history: HistoryFile)
     found.learn([(unit("a"), row(FIRST_MINUTE, cpu=100.0))])
     clocks.boot_unix_seconds -= 7200
     found.learn([(unit("a"), row(FIRST_MINUTE + 1, cpu=900.0))])
-    # Two hours are refused by the history until time has caught up; nothing breaks and nothing is lost.
-    assert memory_history.refused_minutes == 1
-    assert request_millicores(found, unit("a"), clocks.history().now()) is not None
+    assert memory_history.refused_minutes == 0
+    assert request_millicores(found, unit("a"), found.clock.now()) == 900.0
+
+
+def test_learn_a_restart_under_a_wrong_clock_goes_on_where_the_history_ended(memory_history: HistoryFile) -> None:
+    learner(memory_history).learn([(unit("a"), row(FIRST_MINUTE, cpu=100.0))])
+    clocks = Clocks()
+    clocks.boot_unix_seconds = 0.0  # 1970
+    clocks.monotonic_seconds = 3000.0
+    after = learner(memory_history, clocks)
+    after.restore(lambda: False)
+    after.learn([(unit("a"), row(50, cpu=300.0))])
+    assert memory_history.refused_minutes == 0
+    assert request_millicores(after, unit("a"), after.clock.now()) == 300.0
+
+
+def test_learn_what_is_learnt_is_what_the_history_gives_back(memory_history: HistoryFile) -> None:
+    live = learner(memory_history)
+    live.learn([(unit("a"), row(FIRST_MINUTE, cpu=5000.3))])
+    again = learner(memory_history)
+    again.restore(lambda: False)
+    # The history keeps three and a half digits: a policy must not know more before a restart than after.
+    assert request_millicores(live, unit("a"), NOW) == request_millicores(again, unit("a"), NOW) != 5000.3
 
 
 def test_to_minutes_of_nothing_is_all_unknown() -> None:

@@ -93,6 +93,11 @@ def test_no_data_gives_no_answer() -> None:
     assert all(figures.tolist() == [0, 0] for figures in answer.extra.values())
 
 
+def test_no_rows_give_no_answers() -> None:
+    answer = Watched(2).policy.recommend(all_rows(0), make_present([]), now_unix_seconds=T0 * 60.0)
+    assert answer.cpu_request_millicores.size == answer.memory_request_bytes.size == 0
+
+
 def test_one_sample_gives_a_target_and_bounds_without_end() -> None:
     watched = Watched()
     watched.minutes(1, [1000], [GIB])

@@ -45,7 +45,7 @@ def test_a_saved_state_comes_back_whole_and_goes_on_as_before() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["learnt", "learnt_since_unix_seconds", "cpu_counts", "memory_oom_peak_bytes", "cpu_histogram_total_weights"],
+    ["learnt", "learnt_since_unix_seconds", "cpu_counts", "memory_oom_peak_bytes", "cpu_histogram_weights"],
 )
 def test_a_saved_state_with_an_array_missing_or_short_is_refused(name: str) -> None:
     saved = learnt_state().to_arrays()
@@ -53,6 +53,23 @@ def test_a_saved_state_with_an_array_missing_or_short_is_refused(name: str) -> N
         VpaState.from_arrays(VpaOptions(), {key: array for key, array in saved.items() if key != name})
     with pytest.raises(ValueError, match="state of the policy vpa"):
         VpaState.from_arrays(VpaOptions(), {**saved, name: saved[name][:1]})
+
+
+def test_rows_of_a_saved_state_may_be_left_out_and_put_elsewhere() -> None:
+    state = learnt_state()
+    arrays = VpaState(VpaOptions(), 4).to_arrays()
+    for name, saved in state.to_arrays().items():
+        arrays[name][[3, 0]] = saved[[0, 1]]
+    moved = VpaState.from_arrays(VpaOptions(), arrays)
+    for before, after in zip(answers(state), answers(moved), strict=True):
+        assert after == [before[1], 0.0, 0.0, before[0]]
+
+
+def test_a_saved_state_with_histograms_of_other_rows_is_refused() -> None:
+    three, two = learnt_state().to_arrays(), VpaState(VpaOptions(), 2).to_arrays()
+    mixed = {name: (three if "histogram" in name else two)[name] for name in three}
+    with pytest.raises(ValueError, match="histograms of 3 and 3 rows for 2"):
+        VpaState.from_arrays(VpaOptions(), mixed)
 
 
 def test_state_expires_eight_days_after_the_last_cpu_sample() -> None:
