@@ -1,179 +1,98 @@
-"""Generated traces: loads of known shape, the same on every machine, and the small files of them in tests/data/traces.
-
-``python -m tests.traces`` writes those files anew. Each recipe gives one container's CPU (whole millicores) and memory
-(whole bytes) minute by minute from ``START_UNIX_MINUTE``, a Monday's midnight in UTC.
-"""
+"""Traces made by hand, and a policy whose answers are known beforehand."""
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
-import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from agent.core.policies.contract import LimitRule, Minutes, OutOfMemory, Present, Proposals, Rows, Steps
 from agent.core.trace import TraceSet
 
-DIRECTORY: Final = Path(__file__).parent / "data" / "traces"
-START_UNIX_MINUTE: Final = int(datetime(2026, 3, 2, tzinfo=UTC).timestamp()) // 60
-DAY: Final = 1440
+START_UNIX_MINUTE: Final = 28_333_440
+"""2023-11-15 00:00 UTC."""
 MIB: Final = 1 << 20
-
-Series = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """One container's demand, a value per minute."""
-
-    cpu_millicores: Series
-    memory_bytes: Series
-    psi: Series | None = None
+GIB: Final = 1 << 30
 
 
-def _drift(random: np.random.Generator, minutes: int, deviation: float, keep: float) -> Series:
-    """Give noise that remembers ``keep`` of its last value, with this standard deviation."""
-    pushes = random.normal(0.0, deviation * np.sqrt(1.0 - keep * keep), minutes)
-    values = np.empty(minutes)
-    value = 0.0
-    for minute, push in enumerate(pushes.tolist()):
-        value = keep * value + push
-        values[minute] = value
-    return values
-
-
-def _steady_memory(minutes: int, mib: float) -> Series:
-    return np.full(minutes, mib * MIB)
-
-
-def week_shape(random: np.random.Generator, minutes: int) -> Load:
-    """Give a service for people: busy in the day, quiet at night and at weekends; memory follows by a tenth."""
-    time = np.arange(minutes)
-    day = np.clip(np.sin(2 * np.pi * (time / DAY - 0.3)), 0.0, None)
-    workday = np.where(time // DAY % 7 < 5, 1.0, 0.25)
-    shape = 1.0 + 3.0 * day * workday
-    cpu = 250.0 * shape * np.exp(_drift(random, minutes, 0.1, 0.9))
-    return Load(cpu, 300.0 * MIB + 30.0 * MIB * np.maximum.accumulate(shape) / 4.0)
-
-
-def bursts(random: np.random.Generator, minutes: int) -> Load:
-    """Give a quiet service with a burst of minutes now and then, at no hour of its own, and a job each night at two."""
-    time = np.arange(minutes)
-    cpu = 120.0 * np.exp(_drift(random, minutes, 0.1, 0.9))
-    for start in random.integers(0, minutes, minutes // 400).tolist():
-        cpu[start : start + int(random.integers(3, 20))] *= random.uniform(2.0, 6.0)
-    job = (time % DAY >= 120) & (time % DAY < 150)
-    return Load(cpu + 900.0 * job, _steady_memory(minutes, 200.0))
-
-
-def steps(random: np.random.Generator, minutes: int) -> Load:
-    """Give a load that moves to another level for good: three times as much, then back, then twice as much."""
-    levels = np.repeat([200.0, 600.0, 200.0, 400.0], -(-minutes // 4))[:minutes]
-    return Load(levels * np.exp(_drift(random, minutes, 0.05, 0.8)), _steady_memory(minutes, 500.0))
-
-
-def growing_memory(random: np.random.Generator, minutes: int) -> Load:
-    """Give a leak: 200 MiB, and 100 MiB more each day, by steps of a MiB."""
-    memory = (200.0 + np.floor(100.0 * np.arange(minutes) / DAY)) * MIB
-    return Load(50.0 * np.exp(_drift(random, minutes, 0.1, 0.5)), memory)
-
-
-def flat_jvm(random: np.random.Generator, minutes: int) -> Load:
-    """Give a Java service: the heap is taken at the start and stays; a start-up burst, then little CPU."""
-    cpu = 150.0 * np.exp(_drift(random, minutes, 0.15, 0.7))
-    cpu[:5] = 2000.0
-    return Load(cpu, _steady_memory(minutes, 2048.0))
-
-
-def pressed(random: np.random.Generator, minutes: int) -> Load:
-    """Give a service that has to wait for others' CPU up to half of the time, each afternoon."""
-    time = np.arange(minutes)
-    psi = 0.5 * np.clip(np.sin(2 * np.pi * (time / DAY - 0.4)), 0.0, None)
-    return Load(300.0 * np.exp(_drift(random, minutes, 0.05, 0.8)), _steady_memory(minutes, 128.0), psi)
-
-
-RECIPES: Final[Mapping[str, Callable[[np.random.Generator, int], Load]]] = {
-    "week-shape": week_shape,
-    "bursts": bursts,
-    "steps": steps,
-    "growing-memory": growing_memory,
-    "flat-jvm": flat_jvm,
-    "pressed": pressed,
-}
-
-
-def load(recipe: str, *, days: float, seed: int = 0) -> Load:
-    """Cook one recipe; CPU and memory in whole numbers, psi to a thousandth."""
-    minutes = round(days * DAY)
-    made = RECIPES[recipe](np.random.default_rng([seed, sorted(RECIPES).index(recipe)]), minutes)
-    return Load(
-        np.round(made.cpu_millicores), np.ceil(made.memory_bytes), None if made.psi is None else np.round(made.psi, 3)
-    )
-
-
-def trace(recipes: Mapping[str, Load], *, name: str = "generated") -> TraceSet:
-    """Lay loads of one length side by side; psi is 0 where a load has none."""
-    loads = list(recipes.values())
-    cpu = np.stack([one.cpu_millicores for one in loads], axis=1).astype(np.float32)
-    psi = np.stack([np.zeros(cpu.shape[0]) if one.psi is None else one.psi for one in loads], axis=1)
+def trace_of(cpu: Any = None, memory: Any = None, **more: Any) -> TraceSet:
+    """Make a trace of columns, one per container; None in a column is a gap. CPU in millicores, memory in bytes."""
+    minutes = len((cpu if cpu is not None else memory)[0])
+    containers = len(cpu if cpu is not None else memory)
+    amounts, has = {}, {}
+    for name, columns in (("cpu", cpu), ("memory", memory)):
+        cells = [[None] * minutes] * containers if columns is None else columns
+        has[name] = np.array([[cell is not None for cell in column] for column in cells]).T
+        amounts[name] = np.array([[cell or 0 for cell in column] for column in cells], dtype=np.float64).T
     return TraceSet(
-        name=name,
-        containers=tuple(recipes),
-        start_unix_minute=START_UNIX_MINUTE,
-        cpu_millicores=cpu,
-        has_cpu=np.ones(cpu.shape, dtype=np.bool_),
-        memory_bytes=np.stack([one.memory_bytes for one in loads], axis=1),
-        has_memory=np.ones(cpu.shape, dtype=np.bool_),
-        psi=psi.astype(np.float32),
+        **{
+            "name": "made",
+            "containers": tuple(f"c{index}" for index in range(containers)),
+            "start_unix_minute": START_UNIX_MINUTE,
+            "cpu_millicores": amounts["cpu"].astype(np.float32),
+            "has_cpu": has["cpu"],
+            "memory_bytes": amounts["memory"],
+            "has_memory": has["memory"],
+            **more,
+        }
     )
 
 
-FILES: Final[Mapping[str, tuple[tuple[str, ...], float]]] = {
-    "seasons.csv.gz": (("week-shape", "bursts"), 10.0),
-    "changes.csv.gz": (("steps", "growing-memory", "flat-jvm"), 2.0),
-    "pressure.jsonl": (("pressed",), 0.5),
-}
-"""Which recipes each file holds, and for how many days."""
+class FixedPolicy:
+    """Asks for the same in every row, or for what a function of the minute says; writes down what it is told."""
 
+    name: Final = "fixed"
 
-def file_bytes(name: str) -> bytes:
-    """Give the content of one of ``FILES``."""
-    recipes, days = FILES[name]
-    loads = {recipe: load(recipe, days=days) for recipe in recipes}
-    text = io.StringIO()
-    if name.endswith(".jsonl"):
-        for row in _rows(loads):
-            text.write(json.dumps({key: value for key, value in row.items() if value is not None}) + "\n")
-        return text.getvalue().encode()
-    writer = csv.DictWriter(text, ["time", "container", "cpu_millicores", "memory_bytes"], extrasaction="ignore")
-    writer.writeheader()
-    writer.writerows(_rows(loads))
-    return gzip.compress(text.getvalue().encode(), mtime=0)
+    def __init__(self, rows: int = 1, *, cpu: Any = None, memory: Any = None, memory_limit: Any = None) -> None:
+        self._rows = rows
+        self._wanted = {"cpu": cpu, "memory": memory, "limit": memory_limit}
+        self.minutes: list[Minutes] = []
+        self.presents: list[tuple[float, Present]] = []
+        self.kills: list[tuple[int, OutOfMemory]] = []
 
+    @property
+    def rows(self) -> int:
+        return self._rows
 
-def _rows(loads: Mapping[str, Load]) -> list[dict[str, str | float | None]]:
-    minutes = next(iter(loads.values())).cpu_millicores.size
-    return [
-        {
-            "time": (START_UNIX_MINUTE + minute) * 60,
-            "container": name,
-            "cpu_millicores": int(one.cpu_millicores[minute]),
-            "memory_bytes": int(one.memory_bytes[minute]),
-            "psi": None if one.psi is None else float(one.psi[minute]),
-        }
-        for minute in range(minutes)
-        for name, one in loads.items()
-    ]
+    def grow(self, rows: int) -> None:
+        self._rows = max(rows, self._rows)
 
+    def forget(self, rows: Rows) -> None:
+        raise AssertionError("a simulation forgets no row")
 
-if __name__ == "__main__":
-    DIRECTORY.mkdir(parents=True, exist_ok=True)
-    for file in FILES:
-        (DIRECTORY / file).write_bytes(file_bytes(file))
+    def fold(self, minutes: Minutes) -> None:
+        self.minutes.append(minutes)
+
+    def record_oom(self, row: int, kill: OutOfMemory) -> None:
+        self.kills.append((row, kill))
+
+    def recommend(
+        self, rows: Rows, present: Present, *, now_unix_seconds: float, steps: Steps | None = None
+    ) -> Proposals:
+        self.presents.append((now_unix_seconds, present))
+        (cpu, has_cpu), (memory, has_memory), (limit, has_limit) = (
+            self._answer(name, rows.size) for name in ("cpu", "memory", "limit")
+        )
+        never = np.zeros(rows.size, dtype=np.bool_)
+        return Proposals(
+            cpu_request_millicores=cpu,
+            has_cpu=has_cpu,
+            memory_request_bytes=memory,
+            has_memory=has_memory,
+            memory_limit_bytes=limit,
+            has_memory_limit=has_limit,
+            cpu_base_millicores=cpu,
+            cpu_peak_millicores=cpu,
+            memory_base_bytes=memory,
+            memory_peak_bytes=memory,
+            cpu_upward_only=never,
+            memory_upward_only=never,
+            limit_rule=LimitRule.PROPORTIONAL,
+        )
+
+    def _answer(self, name: str, size: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        wanted = self._wanted[name]
+        if callable(wanted):
+            wanted = wanted(len(self.minutes) - 1)
+        return np.full(size, float(wanted or 0)), np.full(size, wanted is not None)

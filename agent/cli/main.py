@@ -33,6 +33,7 @@ VERBS: Final[dict[str, Verb]] = {
     "run": Verb("agent.cli.run", "watch this machine and show a live table; serve metrics"),
     "agent": Verb("agent.cli.agent", "the DaemonSet's process: watch, serve metrics and the socket, draw nothing"),
     "top": Verb("agent.cli.top", "live table of pods and containers: usage, pressure, throttling, memory"),
+    "recommend": Verb("agent.cli.recommend", "what every container should request, and why; or why it may not be said"),
     "doctor": Verb("agent.cli.doctor", "is this machine fit for it: what works, what does not, how to mend it"),
     "audit": Verb("agent.cli.audit", "compare the kubelet's cgroup values with what they should be"),
     "simulate": Verb("agent.cli.simulate", "replay traces through policies: slack, shortfall, resizes, reaction"),

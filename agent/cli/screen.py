@@ -399,7 +399,7 @@ _COMMANDS: dict[int | str, _Command] = {
 
 
 def _attributes(has_colour: bool) -> dict[Tone, int]:
-    red, cyan, yellow = (curses.color_pair(pair) if has_colour else 0 for pair in (1, 2, 3))
+    red, cyan, yellow, green = (curses.color_pair(pair) if has_colour else 0 for pair, _ in _PAIRS)
     return {
         Tone.PLAIN: curses.A_NORMAL,
         Tone.DIM: curses.A_DIM,
@@ -407,4 +407,5 @@ def _attributes(has_colour: bool) -> dict[Tone, int]:
         Tone.ACCENT: cyan or curses.A_BOLD,
         Tone.HOT: red | curses.A_BOLD,
         Tone.NOTE: yellow,
+        Tone.GAIN: green,
     }

@@ -73,12 +73,17 @@ def print_page(snapshot: Snapshot, state: ViewState, options: LiveOptions, termi
     Raises:
         FilterError: The filter in ``state`` cannot be understood.
     """
-    width = options.width or shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns
+    width = options.width or terminal_width()
     look = Look(width=width, glyphs=terminal.glyphs, has_colour=terminal.has_colour)
     shown = with_banner(snapshot, options.banner)
     write_lines(
         page_lines(shown, build_rows(shown, state), state, look, limit=options.limit), has_colour=look.has_colour
     )
+
+
+def terminal_width() -> int:
+    """Give the columns of the terminal, or those of a pipe."""
+    return shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns
 
 
 def write_lines(lines: Sequence[Line], *, has_colour: bool) -> None:

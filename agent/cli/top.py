@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from agent.cli.filter_options import add_filter_options, add_look_options, filter_text
 from agent.cli.options import CGROUP_OPTIONS, SERVING_OPTIONS, add_options, fail, settings_from
 from agent.cli.screen import live_table
 from agent.cli.sources import CallSource, SnapshotSource, SocketSource, SourceError
@@ -32,7 +33,6 @@ _FIRST_FIGURES_SECONDS = 3.0
 """How long ``--once`` waits for the first rates when it samples by itself: three ticks."""
 _FIRST_FIGURES_STEP_SECONDS = 0.1
 _LEAST_INTERVAL_SECONDS = 0.1
-_LEAST_WIDTH = 20
 _SOCKET_OPTIONS = tuple(option for option in SERVING_OPTIONS if option.flag == "--socket")
 
 
@@ -64,14 +64,7 @@ def add_view_options(parser: argparse.ArgumentParser) -> None:
         help="largest first, names from A on; what is not known comes last (default: cpu)",
     )
     parser.add_argument("--reverse", action="store_true", help="the other way round")
-    parser.add_argument(
-        "--filter",
-        metavar="WORDS",
-        default="",
-        help="all words must hold: a part of a name, or ns= pod= container= kind= qos= runtime= path= with * allowed",
-    )
-    parser.add_argument("-n", "--namespace", metavar="NAME", help="this namespace only; * allowed")
-    parser.add_argument("--pod", metavar="NAME", help="this pod only, by name or uid; * allowed")
+    add_filter_options(parser)
     parser.add_argument(
         "--limit", metavar="N", type=_count, default=0, help="rows printed at most; 0 = all (default: 0)"
     )
@@ -81,8 +74,7 @@ def add_view_options(parser: argparse.ArgumentParser) -> None:
         dest="is_expanded",
         help="without the containers beneath their pods (key e)",
     )
-    parser.add_argument("--width", metavar="COLUMNS", type=_width, help="default: as the terminal has; 160 in a pipe")
-    parser.add_argument("--no-color", action="store_true", help="no colour; neither with NO_COLOR set nor in a pipe")
+    add_look_options(parser)
 
 
 def view_state_from(arguments: argparse.Namespace) -> ViewState:
@@ -91,10 +83,7 @@ def view_state_from(arguments: argparse.Namespace) -> ViewState:
     Raises:
         SystemExit: The filter cannot be understood; said on one line, code 2.
     """
-    words = [str(arguments.filter)]
-    words += [f"ns={arguments.namespace}"] if arguments.namespace else []
-    words += [f"pod={arguments.pod}"] if arguments.pod else []
-    text = " ".join(word for word in words if word)
+    text = filter_text(arguments)
     try:
         parse_filter(text)
     except FilterError as error:
@@ -243,10 +232,6 @@ def _moment(text: str) -> float:
 
 def _count(text: str) -> int:
     return int(_number(text, least=0, words="a whole number, 0 = all", whole=True))
-
-
-def _width(text: str) -> int:
-    return int(_number(text, least=_LEAST_WIDTH, words=f"a whole number from {_LEAST_WIDTH} on", whole=True))
 
 
 def _interval(text: str) -> float:

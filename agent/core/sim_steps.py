@@ -1,8 +1,7 @@
 """Where a trace steps up, and how soon a request covers the new level.
 
-Core, pure. A **step** of CPU use is this: the median of five minutes lies at least 50 % and 50 millicores above the
-largest minute of the hour before, and so do the medians of the two times five minutes that follow. It begins at the
-first minute that high. Its **level** is the median of its first fifteen minutes; it ends when the median of five
+Core, pure. A **step** of CPU use is this: a minute lies at least 50 % and 50 millicores above the largest minute of the
+hour before, and so do the medians of the five minutes that it begins and of the two times five that follow. Its **level** is the median of its first fifteen minutes; it ends when the median of five
 minutes falls below the middle between the hour before and the level, or with the trace. At least half of the hour
 before and all of the fifteen minutes must be known.
 """
@@ -77,16 +76,15 @@ def _steps_of_block(usage: Floats32, has: Bools) -> list[tuple[int, tuple[int, i
     is_step &= (
         known[:, BEFORE_MINUTES + STAY_MINUTES :] - known[:, BEFORE_MINUTES : BEFORE_MINUTES + starts] == STAY_MINUTES
     )
+    is_step &= usage[:, BEFORE_MINUTES : BEFORE_MINUTES + starts] >= threshold
     for offset in range(BEFORE_MINUTES, BEFORE_MINUTES + STAY_MINUTES, MEDIAN_MINUTES):
         is_step &= medians[:, offset : offset + starts] >= threshold
     found: list[tuple[int, tuple[int, int, float]]] = []
     free_from: dict[int, int] = {}
     for row, start in np.argwhere(is_step).tolist():
-        candidate = start + BEFORE_MINUTES
-        if candidate < free_from.get(row, 0):
+        first = start + BEFORE_MINUTES
+        if first < free_from.get(row, 0):
             continue
-        # Three high minutes of five make a high median: the step may begin up to two minutes later.
-        first = candidate + int((usage[row, candidate : candidate + MEDIAN_MINUTES] >= threshold[row, start]).argmax())
         level = float(np.median(usage[row, first : first + STAY_MINUTES]))
         middle = (float(before[row, start]) + level) / 2
         low = medians[row, first + STAY_MINUTES :] < middle

@@ -1,0 +1,117 @@
+"""Recommendations and explanations from learner and windows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agent.core.model import UnitKind, UnitStatus
+from agent.core.recommendation import Withheld
+from agent.node.decide import Decider, in_short, to_hours, to_trail
+from agent.node.histories import HistoryFile, RowMinutes
+from agent.node.learning import Learner
+from agent.settings import Settings
+from tests.snapshots import container, memory_window, service
+from tests.unit.node.test_learning import BOOT_UNIX_SECONDS, FIRST_MINUTE, MIB, Clocks, learner, row, unit
+from tests.window_rows import minute
+
+SETTINGS = Settings()
+
+
+@pytest.fixture
+def found() -> Learner:
+    clocks = Clocks()
+    clocks.monotonic_seconds = (FIRST_MINUTE + 20) * 60.0
+    made = learner(HistoryFile.open(None, max_rows=64), clocks)
+    for number in range(20):
+        made.learn([(unit("a"), row(FIRST_MINUTE + number, cpu=100.0, peak=400.0, memory_mib=64))])
+    return made
+
+
+def decider(found: Learner) -> Decider:
+    return Decider(settings=SETTINGS, learner=found, node="n1", source="agent")
+
+
+def status(name: str = "a", **fields: Any) -> UnitStatus:
+    return replace(container(name, "app"), identity=unit(name), **fields)
+
+
+def test_decide_recommends_from_window_and_history(found: Learner) -> None:
+    answer = decider(found).decide([status()], ["a note"])
+    assert (answer.node, answer.source, answer.policy, answer.notes) == ("n1", "agent", "cruise", ("a note",))
+    (item,) = answer.items
+    # The largest demand of the last hour.
+    assert item.cpu_millicores.proposed == 400.0
+    assert item.basis.history_minutes == 20
+    assert item.basis.history_span_seconds == 20 * 60
+    short = in_short(item, 600.0)
+    assert (short.policy, short.cpu_request_millicores) == ("cruise", item.cpu_millicores.request)
+
+
+def test_decide_leaves_pause_containers_out_and_services_in(found: Learner) -> None:
+    pause = replace(container("a", "app"), identity=unit("pause", kind=UnitKind.SANDBOX))
+    answer = decider(found).decide([pause, service("/system.slice/nginx.service")])
+    assert [item.identity.cgroup_path for item in answer.items] == ["/system.slice/nginx.service"]
+
+
+def test_decide_what_is_too_young_is_withheld_with_that_reason(found: Learner) -> None:
+    young = status("new", memory=replace(memory_window(), span_seconds=50.0))
+    (item,) = decider(found).decide([young]).items
+    assert item.memory_bytes.withheld is Withheld.TOO_YOUNG
+    assert in_short(item, 600.0).memory_withheld == "too_young"
+
+
+def test_explain_tells_steps_hours_and_trail(found: Learner) -> None:
+    rows = minute(FIRST_MINUTE + 19, 100.0, peak=400.0, waiting=51)
+    told = decider(found).explain(
+        [status()],
+        trail_seconds=3600.0,
+        minutes_of=lambda _: rows,
+        notes=("a note",),
+    )
+    (item,) = told.items
+    assert item.steps
+    assert item.recommendation.cpu_millicores.proposed == 400.0
+    # All twenty minutes lie in at most two UTC hours.
+    assert {hour.cpu_millicores for hour in item.hours} == {400.0}
+    assert {hour.working_set_bytes for hour in item.hours} == {64.0 * MIB}
+    assert item.trail is not None
+    assert len(item.trail.cpu_usage_millicores) == 60
+    assert item.trail.cpu_usage_millicores[-20:] == (100.0,) * 20
+    assert item.trail.cpu_usage_millicores[:40] == (None,) * 40
+    # 51 of 255 is a fifth.
+    assert item.trail.waiting_ratio[-1] == pytest.approx(0.2)
+    assert item.trail.waiting_ratio[-2] is None
+
+
+def test_explain_without_history_has_no_hours_and_no_trail_unless_asked(found: Learner) -> None:
+    with_room = [status(str(number)) for number in range(64)]
+    decider(found).decide(with_room)
+    # All rows have owners with data or are new ones; a unit beyond them has none.
+    (item,) = decider(found).explain([status("b")]).items
+    assert (item.hours, item.trail, item.kills) == ((), None, ())
+
+
+def test_to_hours_keeps_cpu_and_memory_apart() -> None:
+    minutes = RowMinutes(
+        unix_minutes=np.array([60, 61, 120]),
+        cpu_usage_millicores=np.array([1.0, 1.0, 1.0]),
+        cpu_peak_millicores=np.array([5.0, 7.0, 9.0]),
+        has_cpu=np.array([True, True, False]),
+        working_set_bytes=np.array([10.0, 20.0, 30.0]),
+        has_memory=np.array([False, True, True]),
+    )
+    hours = to_hours(minutes)
+    assert [(hour.hour_unix_seconds, hour.cpu_millicores, hour.working_set_bytes) for hour in hours] == [
+        (3600, 7.0, 20.0),
+        (7200, None, 30.0),
+    ]
+
+
+def test_to_trail_of_nothing_is_all_unknown() -> None:
+    trail = to_trail(None, {}, now=float(BOOT_UNIX_SECONDS), seconds=120)
+    assert trail.cpu_usage_millicores == trail.working_set_bytes == (None, None)
+    assert trail.start_unix_seconds == BOOT_UNIX_SECONDS - 120
