@@ -10,7 +10,7 @@ STAMP := $(VENV)/.plimsoll
 NATIVE := native/sampler.c native/sampler.h native/build_sampler.py setup.py $(wildcard native/*.h native/*.c)
 ARGS ?=
 
-.PHONY: help run demo test unit lint format bench guest test-tools conformance clean
+.PHONY: help run demo test unit lint format bench bench-policies guest test-tools conformance clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -43,6 +43,9 @@ format: $(STAMP)/dev ## Put Python and C into the house's format
 
 bench: $(STAMP)/dev ## Measure on real cgroups (root, quiet machine, minutes); table and build/bench.json
 	@$(BIN)/python -m tests.bench $(ARGS)
+
+bench-policies: $(STAMP)/dev ## All policies over the real traces in ../shared/traces (or PLIMSOLL_TRACES); the table of the README
+	@$(BIN)/python -m tests.bench.policies $(ARGS)
 
 guest: $(STAMP)/dev test-tools ## The tests that need a whole cgroup v2 kernel, in qemu
 	@$(BIN)/python -m pytest tests/guest $(ARGS)

@@ -13,6 +13,7 @@ from agent.core.model import (
     QosClass,
     SamplerStatus,
     Snapshot,
+    UnitAdvice,
     UnitIdentity,
     UnitKind,
     UnitResources,
@@ -94,6 +95,26 @@ def container(
         sample_age_seconds=0.4,
     )
     return replace(unit, **changes)
+
+
+def advised(
+    unit: UnitStatus, cpu: int | str = 250, memory: int | str = 128 * MIB, *, measured_seconds: float = 3600.0
+) -> UnitStatus:
+    """The same unit with what it should request: an amount, or the reason why there is none."""
+    return replace(
+        unit,
+        advice=UnitAdvice(
+            policy="cruise",
+            cpu_request_millicores=cpu if isinstance(cpu, int) else None,
+            cpu_withheld=cpu if isinstance(cpu, str) else None,
+            cpu_bounds=("rounded", "qos") if isinstance(cpu, int) else (),
+            memory_request_bytes=memory if isinstance(memory, int) else None,
+            memory_withheld=memory if isinstance(memory, str) else None,
+            memory_bounds=(),
+            measured_seconds=measured_seconds,
+            min_span_seconds=600.0,
+        ),
+    )
 
 
 def service(path: str = "/system.slice/ssh.service", **changes: Any) -> UnitStatus:

@@ -164,13 +164,25 @@ def withheld_text(
         return f"too young: {age_text(measured_seconds)} of {age_text(min_span_seconds)}"
     if reason is Withheld.STALE and age_seconds is not None and max_age_seconds is not None:
         return f"stale: newest reading {age_text(age_seconds)} old, {age_text(max_age_seconds)} at most"
-    return {
-        Withheld.STALE: "stale: waits for a new reading",
-        Withheld.NO_DATA: "no data: waits for readings",
-        Withheld.GAPS: "gaps: too few readings in its window",
-        Withheld.NO_SIGNAL: "no signal from this kernel",
-        Withheld.NOT_CONTROLLED: "left out by bounds.controlledResources",
-    }[reason]
+    return _WAITING[reason]
+
+
+_WAITING: Final = {
+    Withheld.STALE: "stale: waits for a new reading",
+    Withheld.NO_DATA: "no data: waits for readings",
+    Withheld.GAPS: "gaps: too few readings in its window",
+    Withheld.NO_SIGNAL: "no signal from this kernel",
+    Withheld.NOT_CONTROLLED: "left out by bounds.controlledResources",
+}
+
+
+def withheld_by(reason: Withheld, node: Recommendations) -> str:
+    """Say why nothing is recommended for several containers at once."""
+    if reason is Withheld.TOO_YOUNG:
+        return f"too young: less than {age_text(node.min_span_seconds)} of readings"
+    if reason is Withheld.STALE:
+        return f"stale: no reading for {age_text(node.max_age_seconds)}"
+    return _WAITING[reason]
 
 
 def withheld_reason(side: Side, item: Recommendation, node: Recommendations) -> str | None:
@@ -192,7 +204,13 @@ def reasons(item: Recommendation, node: Recommendations) -> str:
     cpu, memory = (reason(side, item, node) for side in SIDES)
     if cpu == memory:
         return cpu
-    return "; ".join(f"{side.title} {text}" for side, text in zip(SIDES, (cpu, memory), strict=True))
+    told = [side for side in SIDES if side.advice(item).withheld not in _SELF_EVIDENT]
+    texts = {CPU: cpu, MEMORY: memory}
+    return "; ".join(f"{side.title} {texts[side]}" for side in told or SIDES)
+
+
+_SELF_EVIDENT: Final = (Withheld.NO_SIGNAL, Withheld.NOT_CONTROLLED)
+"""Holds for as long as nobody changes the machine or the settings; the word in the cell says enough."""
 
 
 def reason(side: Side, item: Recommendation, node: Recommendations) -> str:

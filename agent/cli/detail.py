@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from agent.cli.advised import advice_lines
 from agent.cli.table import (
     Glyphs,
     Line,
@@ -84,7 +85,7 @@ def detail_lines(
     trail_seconds: float = 0.0,
     thresholds: Thresholds = DEFAULT_THRESHOLDS,
 ) -> list[Line]:
-    """Give the page: identity, then CPU and memory side by side, or one under the other where that does not fit.
+    """Give the page: identity, what it should request, then CPU and memory side by side, or stacked on narrow screens.
 
     Args:
         unit: The cgroup.
@@ -102,7 +103,7 @@ def detail_lines(
         cpu, memory = _marked(cpu), _marked(memory)
     if trail_millicores:
         memory += _trail_panel(trail_millicores, trail_seconds, glyphs)
-    lines = [*_identity_lines(unit, raised, thresholds), ()]
+    lines = [*_identity_lines(unit, raised, thresholds), (), *advice_lines(unit, glyphs, marks=marks)]
     if width >= 2 * _PANEL_WIDTH:
         empty: Line = ()
         for index in range(max(len(cpu), len(memory))):

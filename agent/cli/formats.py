@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 
 from agent.cli.table import harmless
-from agent.core.model import CpuWindow, MemoryWindow, Snapshot, UnitIdentity, UnitResources, UnitStatus
+from agent.core.model import CpuWindow, MemoryWindow, Snapshot, UnitAdvice, UnitIdentity, UnitResources, UnitStatus
 from agent.metrics.containers import SERIES_PER_CONTAINER, ContainerPage, to_container_series
 from agent.node.documents import SNAPSHOT
 
@@ -35,6 +35,11 @@ CSV_HEADER: tuple[str, ...] = (
     "node",
     *_IDENTITY_FIELDS,
     *_RESOURCE_FIELDS,
+    "recommended_policy",
+    "recommended_cpu_request_millicores",
+    "recommended_cpu_withheld",
+    "recommended_memory_request_bytes",
+    "recommended_memory_withheld",
     "cpu_max_millicores",
     "memory_max_bytes",
     "sample_age_seconds",
@@ -57,6 +62,7 @@ def csv_text(snapshot: Snapshot) -> str:
         row: list[object] = [snapshot.taken_unix_seconds, snapshot.at_age_seconds, snapshot.node.name]
         row += [getattr(unit.identity, name) for name in _IDENTITY_FIELDS]
         row += [getattr(unit.resources, name) for name in _RESOURCE_FIELDS]
+        row += _advice_cells(unit.advice)
         row += [unit.cpu_max_millicores, unit.memory_max_bytes, unit.sample_age_seconds]
         row += [getattr(cpu, name) for name in _CPU_FIELDS]
         row.append(" ".join(f"{gap.value}={count}" for gap, count in cpu.gaps.items()))
@@ -64,6 +70,18 @@ def csv_text(snapshot: Snapshot) -> str:
         row.append(" ".join(reasons))
         writer.writerow([harmless(value) if isinstance(value, str) else value for value in row])
     return out.getvalue()
+
+
+def _advice_cells(advice: UnitAdvice | None) -> list[object]:
+    if advice is None:
+        return [None] * 5
+    return [
+        advice.policy,
+        advice.cpu_request_millicores,
+        advice.cpu_withheld,
+        advice.memory_request_bytes,
+        advice.memory_withheld,
+    ]
 
 
 # OpenMetrics

@@ -35,6 +35,7 @@ VERBS: Final[dict[str, Verb]] = {
     "top": Verb("agent.cli.top", "live table of pods and containers: usage, pressure, throttling, memory"),
     "recommend": Verb("agent.cli.recommend", "what every container should request, and why; or why it may not be said"),
     "doctor": Verb("agent.cli.doctor", "is this machine fit for it: what works, what does not, how to mend it"),
+    "why": Verb("agent.cli.why", "everything behind one recommendation: data, steps, bounds, what would change it"),
     "audit": Verb("agent.cli.audit", "compare the kubelet's cgroup values with what they should be"),
     "simulate": Verb("agent.cli.simulate", "replay traces through policies: slack, shortfall, resizes, reaction"),
     "settings": Verb("agent.cli.settings", "every setting with its default, unit and reason"),

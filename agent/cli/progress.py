@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, TextIO
 
 from agent.cli.table import clip
@@ -19,17 +19,18 @@ _CELLS: Final = 24
 class Progress:
     """One line that is drawn over and over, and wiped at the end."""
 
-    def __init__(self, stream: TextIO, what: str) -> None:
+    def __init__(self, stream: TextIO, what: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         """Begin; ``what`` is being done, in a few words."""
         self._stream = stream
         self._what = what
+        self._clock = clock
         self._is_shown = stream.isatty()
-        self._began = self._drawn = time.monotonic()
+        self._began = self._drawn = clock()
         self._is_drawn = False
 
     def show(self, share: float) -> None:
         """Draw that so much is done, 0..1; most calls do nothing."""
-        now = time.monotonic()
+        now = self._clock()
         if not self._is_shown or now - self._began < _PATIENCE_SECONDS or now - self._drawn < _BETWEEN_SECONDS:
             return
         self._drawn, self._is_drawn = now, True

@@ -52,8 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Recommend."""
-    from agent.cli.recommend_view import Order, ordered
-    from agent.cli.topview import FilterError, parse_filter
+    from agent.cli.recommend_view import NOTHING, Order, ordered
+    from agent.cli.unit_filter import FilterError, parse_filter
 
     text = filter_text(arguments)
     try:
@@ -72,24 +72,25 @@ def run(arguments: argparse.Namespace) -> int:
         is_reversed=arguments.reverse,
     )
     chosen = replace(everything, items=items)
-    if everything.items and not items:
-        print(f"plimsoll recommend: nothing passes the filter {text!r}: 0 of {len(everything.items)}", file=sys.stderr)
+    nothing = f"nothing passes the filter {text!r}: 0 of {len(everything.items)}" if everything.items else NOTHING
     if arguments.output == "table":
-        _print_table(chosen, arguments)
+        _print_table(chosen, arguments, nothing)
     elif arguments.output == "patch":
         _print_patches(chosen)
     else:
         _print_document(chosen, arguments.output)
+    if not items and arguments.output != "table":
+        print(f"plimsoll recommend: {nothing}", file=sys.stderr)
     return 0
 
 
-def _print_table(chosen: Recommendations, arguments: argparse.Namespace) -> None:
+def _print_table(chosen: Recommendations, arguments: argparse.Namespace, nothing: str) -> None:
     from agent.cli.recommend_view import page_lines
     from agent.cli.terminal import find_terminal, terminal_width, write_lines
 
     terminal = find_terminal(sys.stdout, os.environ, use_colour=not arguments.no_color)
     width = arguments.width or terminal_width()
-    lines = page_lines(chosen, width=width, glyphs=terminal.glyphs, has_colour=terminal.has_colour)
+    lines = page_lines(chosen, width=width, glyphs=terminal.glyphs, has_colour=terminal.has_colour, empty=nothing)
     write_lines(lines, has_colour=terminal.has_colour)
 
 

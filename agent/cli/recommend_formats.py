@@ -13,7 +13,7 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Final
 
-from agent.cli.advice_words import SIDES, Side, withheld_reason
+from agent.cli.advice_words import SIDES, Side, withheld_by, withheld_reason
 from agent.cli.table import harmless
 from agent.core.choosing import called
 from agent.core.model import UnitIdentity, UnitResources
@@ -166,10 +166,12 @@ def left_out_lines(node: Recommendations) -> list[str]:
     """Say what is in no patch, a line for each reason, with some names."""
     names: dict[str, list[str]] = {}
     for item in node.items:
-        for resource, reason in left_out(item).items():
-            side = next(side for side in SIDES if side.resource is resource)
-            text = withheld_reason(side, item, node) if reason is LeftOut.WITHHELD else _LEFT_OUT_TEXTS[reason]
-            names.setdefault(str(text), []).append(f"{harmless(called(item.identity))} {side.title}")
+        reasons = left_out(item)
+        for side in SIDES:
+            reason, withheld = reasons.get(side.resource), side.advice(item).withheld
+            if reason is not None:
+                text = _LEFT_OUT_TEXTS[reason] if withheld is None else withheld_by(withheld, node)
+                names.setdefault(text, []).append(f"{harmless(called(item.identity))} {side.title}")
     return [f"left out, {text}: {_some(found)}" for text, found in names.items()]
 
 

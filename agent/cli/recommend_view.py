@@ -34,6 +34,7 @@ from agent.cli.table import (
     Tone,
     age_text,
     clip_line,
+    display_width,
     harmless,
     render_table,
 )
@@ -42,6 +43,7 @@ from agent.core.recommendation import Recommendation, Recommendations, Severity,
 from agent.core.totals import ResourceTotal, Total, totals
 
 NO_NAMESPACE: Final = "(no namespace)"
+NOTHING: Final = "nothing is watched yet"
 
 
 class Order(StrEnum):
@@ -121,7 +123,7 @@ _KEYS: Final[Mapping[Order, _Key]] = {
 
 
 def page_lines(
-    node: Recommendations, *, width: int, glyphs: Glyphs, has_colour: bool, empty: str = "nothing is watched yet"
+    node: Recommendations, *, width: int, glyphs: Glyphs, has_colour: bool, empty: str = NOTHING
 ) -> list[Line]:
     """Give the whole answer.
 
@@ -135,26 +137,31 @@ def page_lines(
     lines = [title_line(node), *((Span("note ", Tone.NOTE), Span(harmless(note))) for note in node.notes), ()]
     if node.items:
         lines += _table_lines(node, width=width, glyphs=glyphs, has_colour=has_colour)
-        lines += [(), *total_lines(node, width=width, glyphs=glyphs), (), _legend(node, glyphs)]
+        lines += [(), *total_lines(node, width=width, glyphs=glyphs), (), *_legend(node, glyphs, width)]
         lines += [(Span(text, Tone.DIM),) for text in _hints(node)]
     else:
         lines.append((Span(empty, Tone.NOTE),))
     return [clip_line(line, width, ellipsis=glyphs.ellipsis) for line in lines]
 
 
-_SOURCES: Final = {"agent": "from the agent", "demo": "from the demo's agent", "state": "from the state files"}
+_SOURCES: Final = {"agent": "from the agent", "state": "from the state files"}
 
 
 def title_line(node: Recommendations) -> Line:
-    """Say whose recommendations these are, under which policy, of which moment."""
-    moment = datetime.fromtimestamp(node.taken_unix_seconds, tz=UTC).astimezone()
+    """Say whose recommendations these are, under which policy, from where and of which moment."""
     return (
         Span("plimsoll ", Tone.ACCENT),
         Span(harmless(node.node), Tone.TITLE),
-        Span("  should request, policy ", Tone.DIM),
+        Span("  requests by policy ", Tone.DIM),
         Span(harmless(node.policy), Tone.TITLE),
-        Span(f"  {moment:%Y-%m-%d %H:%M:%S}, {_SOURCES.get(node.source, harmless(node.source))}", Tone.DIM),
+        Span(f"  {origin_text(node)}", Tone.DIM),
     )
+
+
+def origin_text(node: Recommendations) -> str:
+    """Say from where the answer is and of which moment."""
+    moment = datetime.fromtimestamp(node.taken_unix_seconds, tz=UTC).astimezone()
+    return f"{_SOURCES.get(node.source, harmless(node.source))}, {moment:%Y-%m-%d %H:%M}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,12 +183,13 @@ def _table_lines(node: Recommendations, *, width: int, glyphs: Glyphs, has_colou
     lines, rows, groups = [table.groups, table.titles], iter(table.rows), by_namespace(node.items)
     for title, members in groups:
         if len(groups) > 1:
-            lines.append((Span(title, Tone.TITLE), Span(f"  {_count(len(members))}", Tone.DIM)))
+            lines.append((Span(title, Tone.TITLE), Span(f"  {count_text(len(members))}", Tone.DIM)))
         lines += [next(rows) for _ in members]
     return lines
 
 
-def _count(containers: int) -> str:
+def count_text(containers: int) -> str:
+    """Say how many containers."""
     return f"{containers} container{'s' if containers != 1 else ''}"
 
 
@@ -197,7 +205,7 @@ def _entries(node: Recommendations, glyphs: Glyphs, *, has_colour: bool) -> list
         _Entry(Column(key="name", title="NAME", min_width=12, good_width=28, is_text=True), _name_cell),
         _Entry(
             Column(key="container", title="CONTAINER", min_width=9, good_width=14, is_text=True),
-            lambda item: Cell(unit_name(item.identity)),
+            lambda item: Cell(unit_name(item.identity)) if _has_pod(item) else Cell(ABSENT, Tone.DIM),
             any(_has_pod(item) for item in items),
         ),
         _Entry(
@@ -218,7 +226,7 @@ def _entries(node: Recommendations, glyphs: Glyphs, *, has_colour: bool) -> list
             lambda item: Cell(harmless(item.policy), Tone.DIM),
         ),
         _Entry(
-            Column(key="why", title="WHY", min_width=24, good_width=48, priority=5, is_text=True),
+            Column(key="why", title="WHY", min_width=16, good_width=64, priority=5, is_text=True),
             lambda item: Cell(harmless(reasons(item, node)), Tone.DIM),
         ),
     ]
@@ -265,7 +273,7 @@ def _side_entries(
 
     has_limit = any(side.limit(item) is not None or side.advice(item).limit is not None for item in items)
     return [
-        _Entry(column("request", "REQUEST", 0), request),
+        _Entry(column("request", "REQ", 0), request),
         _Entry(column("should", "SHOULD", 0), should),
         _Entry(column("change", "CHANGE", 10), change),
         _Entry(column("limit", "LIMIT", 20), limit, has_limit),
@@ -334,8 +342,8 @@ def total_lines(node: Recommendations, *, width: int, glyphs: Glyphs) -> list[Li
         [
             Cell(name, Tone.TITLE if one is sums.node else Tone.PLAIN),
             Cell(str(one.containers)),
-            *_total_cells(CPU, one.cpu_millicores),
-            *_total_cells(MEMORY, one.memory_bytes),
+            *_total_cells(CPU, one.cpu_millicores, one.containers),
+            *_total_cells(MEMORY, one.memory_bytes, one.containers),
             Cell(withheld_counts(one), Tone.DIM),
         ]
         for name, one in zip(names, rows, strict=True)
@@ -347,11 +355,14 @@ def total_lines(node: Recommendations, *, width: int, glyphs: Glyphs) -> list[Li
 def _total_columns(group: str, width: int) -> list[Column]:
     return [
         Column(key=f"{group}{title}", title=title, group=group, min_width=width, priority=priority)
-        for title, priority in (("REQUEST", 20), ("SHOULD", 21), ("ADD", 0), ("FREE", 0))
+        for title, priority in (("REQ", 20), ("SHOULD", 21), ("ADD", 0), ("FREE", 0))
     ]
 
 
-def _total_cells(side: Side, total: ResourceTotal) -> list[Cell]:
+def _total_cells(side: Side, total: ResourceTotal, containers: int) -> list[Cell]:
+    if sum(total.withheld.values()) == containers:
+        nothing = Cell(ABSENT, Tone.DIM)
+        return [Cell(side.text(total.current)), nothing, nothing, nothing]
     return [
         Cell(side.text(total.current)),
         Cell(side.text(total.recommended)),
@@ -361,34 +372,41 @@ def _total_cells(side: Side, total: ResourceTotal) -> list[Cell]:
 
 
 def withheld_counts(total: Total) -> str:
-    """Say how many recommendations are withheld, by reason: ``6 young``, ``CPU 1 gaps, memory 6 no signal``."""
+    """Say how many recommendations are withheld, by reason: ``6 young``, ``CPU 1 gaps; memory 6 no signal``."""
     cpu, memory = (_counts(one.withheld) for one in (total.cpu_millicores, total.memory_bytes))
     if cpu == memory:
         return cpu or "none"
-    return ", ".join(f"{side.title} {text}" for side, text in zip(SIDES, (cpu, memory), strict=True) if text)
+    return "; ".join(f"{side.title} {text}" for side, text in zip(SIDES, (cpu, memory), strict=True) if text)
 
 
 def _counts(withheld: Mapping[Withheld, int]) -> str:
-    return " ".join(f"{count} {WITHHELD_WORDS[reason]}" for reason, count in sorted(withheld.items()))
+    return ", ".join(f"{count} {WITHHELD_WORDS[reason]}" for reason, count in sorted(withheld.items()))
 
 
 # Below
 
 
-def _legend(node: Recommendations, glyphs: Glyphs) -> Line:
-    """Explain the signs that are in the table."""
+def _legend(node: Recommendations, glyphs: Glyphs, width: int) -> list[Line]:
+    """Explain the signs that are in the table, on as many lines as it takes."""
     there = {worst(item) for item in node.items}
-    spans: list[Span] = []
+    lines: list[list[Span]] = [[]]
+    room = width
     for severity, text in SEVERITY_TEXTS.items():
-        if severity in there:
-            tone = SEVERITY_TONES[severity]
-            spans += (Span(severity_sign(severity, glyphs), tone), Span(f" {text}   ", Tone.DIM))
-    return tuple(spans)
+        if severity not in there:
+            continue
+        spans = (Span(severity_sign(severity, glyphs), SEVERITY_TONES[severity]), Span(f" {text}   ", Tone.DIM))
+        needed = sum(display_width(span.text) for span in spans)
+        if needed - 3 > room and lines[-1]:
+            lines.append([])
+            room = width
+        lines[-1] += spans
+        room -= needed
+    return [tuple(line) for line in lines]
 
 
 def _hints(node: Recommendations) -> list[str]:
     """Say what to ask next."""
-    hints = ["plimsoll why NAME/CONTAINER tells what led to a row; -o patch gives kubectl commands"]
+    hints = ["plimsoll why NAME/CONTAINER explains a row; -o patch gives kubectl commands"]
     if all(worst(item) is Severity.UNKNOWN and _is_young(item) for item in node.items):
         hints.insert(0, f"recommendations begin after {age_text(node.min_span_seconds)} of readings")
     return hints

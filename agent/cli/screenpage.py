@@ -11,7 +11,6 @@ from textwrap import wrap
 
 from agent.cli.detail import detail_lines
 from agent.cli.frame import (
-    Look,
     absence_line,
     cpu_line,
     empty_text,
@@ -19,13 +18,15 @@ from agent.cli.frame import (
     memory_line,
     note_lines,
     sampler_line,
-    table_of,
     threshold_line,
     title_line,
 )
+from agent.cli.look import Look
 from agent.cli.navigation import scrolled, selected_index
 from agent.cli.table import Line, Span, Tone, clip_line, display_width, harmless
-from agent.cli.topview import FilterError, Row, ViewState, Zoom, build_rows
+from agent.cli.toptable import table_of
+from agent.cli.topview import Row, ViewState, Zoom, build_rows
+from agent.cli.unit_filter import FilterError
 from agent.core.model import Snapshot
 
 _BODY_LINES = 6
@@ -238,6 +239,8 @@ def help_lines(snapshot: Snapshot, look: Look) -> list[Line]:
                 ("WAITavg", "and THROTavg: the same over the whole window"),
                 ("WSET PEAK", "memory less inactive file cache: newest; largest of the window"),
                 ("REQ LIMIT", "as the pod states them; the kernel's memory.max goes before"),
+                ("SHOULD", "what it should request, each minute anew; or why that may not be said:"),
+                ("", "young, gaps, stale: needs more readings; no data, no signal: there are none; left out: as set"),
                 ("AGE", "of the newest good sample"),
             ),
         ),

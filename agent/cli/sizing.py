@@ -33,6 +33,10 @@ class SizingError(Exception):
     """No answer came; one line."""
 
 
+class UnknownName(SizingError):  # noqa: N818
+    """Nothing goes by the name asked for, or too much; tells what does."""
+
+
 class SizingSource(Protocol):
     """Something that recommends."""
 
@@ -48,7 +52,8 @@ class SizingSource(Protocol):
         """Tell everything behind the recommendation of what goes by a name.
 
         Raises:
-            SizingError: Nothing goes by it, or it cannot be told.
+            UnknownName: Nothing goes by it, or containers of several pods.
+            SizingError: It cannot be told.
         """
         ...
 
@@ -70,10 +75,15 @@ class AgentSizing:
 
     def explanations(self, name: str, trail_seconds: float) -> Explanations:
         """Ask the agent."""
+        from agent.node.control import Refused
         from agent.node.documents import EXPLANATIONS, DocumentFormatError
 
         try:
             return EXPLANATIONS.from_json(self._ask("why", {"name": name, "trail_seconds": trail_seconds}))
+        except SizingError as error:
+            if isinstance(error.__cause__, Refused):
+                raise UnknownName(error.__cause__.reason) from error
+            raise
         except DocumentFormatError as error:
             raise SizingError(f"agent at {self._socket_path}: {error}") from error
 
@@ -109,7 +119,7 @@ class StateSizing:
         try:
             return self._node.explanations(name, trail_seconds)
         except NoSuchUnit as error:
-            raise SizingError(str(error)) from error
+            raise UnknownName(str(error)) from error
 
     def close(self) -> None:
         """Let go of the files."""

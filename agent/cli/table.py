@@ -59,6 +59,13 @@ class Glyphs:
     crumb: str
     spark: str
     becomes: str
+    fill: str
+    """A cell that is filled from its foot up, by parts; the last one is full."""
+    heavy_rule: str
+    dotted_rule: str
+    axis: str
+    corner: str
+    tick: str
 
 
 UNICODE = Glyphs(
@@ -73,6 +80,12 @@ UNICODE = Glyphs(
     crumb="»",
     spark="▁▂▃▄▅▆▇█",
     becomes="→",
+    fill="▁▂▃▄▅▆▇█",
+    heavy_rule="━",
+    dotted_rule="┄",
+    axis="│",
+    corner="└",
+    tick="┴",
 )
 ASCII = Glyphs(
     ellipsis="~",
@@ -86,6 +99,12 @@ ASCII = Glyphs(
     crumb=">",
     spark=" .:-=+*#",
     becomes="->",
+    fill="_#",
+    heavy_rule="=",
+    dotted_rule="~",
+    axis="|",
+    corner="+",
+    tick="+",
 )
 
 

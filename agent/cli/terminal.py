@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TextIO
 
-from agent.cli.frame import Look, page_lines
+from agent.cli.frame import page_lines
+from agent.cli.look import Look
 from agent.cli.sources import SnapshotSource, SourceError
 from agent.cli.table import ASCII, UNICODE, Glyphs, Line, ansi_text, line_text
 from agent.cli.topview import ViewState, build_rows

@@ -16,7 +16,8 @@ from agent.cli.screen import live_table
 from agent.cli.sources import CallSource, SnapshotSource, SocketSource, SourceError
 from agent.cli.terminal import LiveOptions, find_terminal, print_page, write_text
 from agent.cli.timewords import ALLOWED, TimeWordError, parse_age_seconds
-from agent.cli.topview import FilterError, SortKey, ViewState, parse_filter, select_units, sort_rows, unit_row
+from agent.cli.topview import SortKey, ViewState, select_units, sort_rows, unit_row
+from agent.cli.unit_filter import FilterError, parse_filter
 from agent.core.model import Snapshot, UnitStatus
 
 __all__ = [

@@ -8,6 +8,7 @@ Face. Pure: no clock, no curses. A pod's figures are made of its containers' fig
 - waiting, throttled: the largest of any container; a mean would hide the one that suffers.
 - limit: the sum if every container has one, else none: a pod with one unlimited container is unlimited.
 - request: the sum of those stated, as the scheduler counts it.
+- should: the sum of what is recommended; with a part withheld it is a lower bound, with all of it there is a word why.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from fnmatch import fnmatchcase
 
+from agent.cli.advised import withheld_now
 from agent.cli.table import harmless
+from agent.cli.unit_filter import parse_filter
 from agent.core.model import Snapshot, UnitIdentity, UnitKind, UnitStatus
+from agent.core.recommendation import Severity, Withheld
+from agent.core.severity import cpu_severity, memory_severity
 
 
 class Zoom(StrEnum):
@@ -84,6 +88,9 @@ class Alarm(StrEnum):
     MEMORY = "memory"
     AGE = "age"
     OOM = "oom"
+    CPU_REQUEST = "cpu_request"
+    """Much smaller than recommended."""
+    MEMORY_REQUEST = "memory_request"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +121,12 @@ class Row:
     memory_peak: Figure
     memory_limit: Figure
     memory_request: Figure
+    cpu_should: Figure
+    """The recommended request."""
+    cpu_withheld: Withheld | None
+    """Why there is none; of a pod only if all of it is withheld."""
+    memory_should: Figure
+    memory_withheld: Withheld | None
     oom_kills: Figure
     age: Figure
     alarms: frozenset[Alarm] = frozenset()
@@ -148,62 +161,6 @@ class ViewState:
         return 0.0 if self.moment_seconds is None else max(0.0, now_seconds - self.moment_seconds)
 
 
-class FilterError(ValueError):
-    """A filter that cannot be understood; the message names it and what is allowed."""
-
-
-# Filters
-
-_EXACT_FIELDS: dict[str, Callable[[UnitIdentity], Sequence[str | None]]] = {
-    "ns": lambda identity: (identity.namespace,),
-    "namespace": lambda identity: (identity.namespace,),
-    "pod": lambda identity: (identity.pod, identity.pod_uid),
-    "container": lambda identity: (identity.container, identity.container_id),
-    "kind": lambda identity: (identity.kind.value,),
-    "qos": lambda identity: (None if identity.qos is None else identity.qos.value,),
-    "runtime": lambda identity: (identity.runtime,),
-    "path": lambda identity: (identity.cgroup_path,),
-}
-
-
-def parse_filter(text: str) -> Callable[[UnitIdentity], bool]:
-    """Give the test that a filter stands for.
-
-    Args:
-        text: Words apart by spaces, all of which must hold. ``key=value``: that field is equal, or matches a pattern
-            with ``*``. Any other word: some name, id or path has it inside. Case never counts.
-
-    Raises:
-        FilterError: An unknown key, or a key without a value.
-    """
-    terms: list[Callable[[UnitIdentity], bool]] = []
-    for word in text.split():
-        key, equals, value = word.partition("=")
-        if not equals:
-            terms.append(_contains(word.lower()))
-        elif key in _EXACT_FIELDS and value:
-            terms.append(_matches(_EXACT_FIELDS[key], value.lower()))
-        else:
-            fault = "has no value" if key in _EXACT_FIELDS else "has an unknown key"
-            raise FilterError(f"filter {word!r} {fault}; allowed: a part of a name, or {'=, '.join(_EXACT_FIELDS)}=")
-    return lambda identity: all(term(identity) for term in terms)
-
-
-def _contains(part: str) -> Callable[[UnitIdentity], bool]:
-    def test(identity: UnitIdentity) -> bool:
-        names = (identity.namespace, identity.pod, identity.container, identity.pod_uid, identity.cgroup_path)
-        return any(part in name.lower() for name in names if name is not None)
-
-    return test
-
-
-def _matches(fields: Callable[[UnitIdentity], Sequence[str | None]], pattern: str) -> Callable[[UnitIdentity], bool]:
-    def test(identity: UnitIdentity) -> bool:
-        return any(fnmatchcase(name.lower(), pattern) for name in fields(identity) if name is not None)
-
-    return test
-
-
 # Rows
 
 
@@ -234,7 +191,7 @@ def select_units(snapshot: Snapshot, filter_text: str) -> tuple[UnitStatus, ...]
 
 def unit_row(unit: UnitStatus, thresholds: Thresholds = DEFAULT_THRESHOLDS, *, depth: int = 0) -> Row:
     """Give the row of one cgroup."""
-    cpu, memory = unit.cpu, unit.memory
+    cpu, memory, advice = unit.cpu, unit.memory, unit.advice
     return Row(
         key=f"unit:{unit.identity.cgroup_path}",
         name=unit_name(unit.identity),
@@ -255,6 +212,10 @@ def unit_row(unit: UnitStatus, thresholds: Thresholds = DEFAULT_THRESHOLDS, *, d
         memory_peak=Figure(memory.working_set_peak_bytes),
         memory_limit=Figure(memory_limit_bytes(unit)),
         memory_request=Figure(unit.resources.memory_request_bytes),
+        cpu_should=Figure(None if advice is None else advice.cpu_request_millicores),
+        cpu_withheld=None if advice is None else withheld_now(unit, advice, advice.cpu_withheld),
+        memory_should=Figure(None if advice is None else advice.memory_request_bytes),
+        memory_withheld=None if advice is None else withheld_now(unit, advice, advice.memory_withheld),
         oom_kills=Figure(memory.oom_kills),
         age=Figure(unit.sample_age_seconds),
         alarms=alarms(unit, thresholds),
@@ -276,6 +237,12 @@ def alarms(unit: UnitStatus, thresholds: Thresholds) -> frozenset[Alarm]:
         Alarm.AGE: _reaches(unit.sample_age_seconds, thresholds.sample_age_seconds),
         Alarm.OOM: _reaches(unit.memory.oom_kills, 1),
     }
+    if unit.advice is not None:
+        stated, advice = unit.resources, unit.advice
+        cpu = cpu_severity(stated.cpu_request_millicores, advice.cpu_request_millicores)
+        memory = memory_severity(stated.memory_request_bytes, advice.memory_request_bytes)
+        raised[Alarm.CPU_REQUEST] = cpu is Severity.VERY_SHORT
+        raised[Alarm.MEMORY_REQUEST] = memory is Severity.VERY_SHORT
     return frozenset(alarm for alarm, is_raised in raised.items() if is_raised)
 
 
@@ -309,10 +276,20 @@ def pod_row(units: Sequence[UnitStatus], thresholds: Thresholds = DEFAULT_THRESH
         memory_peak=_sum((part.memory_peak for part in parts), Bound.AT_MOST),
         memory_limit=Figure(None) if None in limits else _total(part.memory_limit for part in stated),
         memory_request=_total(part.memory_request for part in stated),
+        cpu_should=_sum((part.cpu_should for part in stated), Bound.EXACT),
+        cpu_withheld=_common(part.cpu_withheld for part in stated),
+        memory_should=_sum((part.memory_should for part in stated), Bound.EXACT),
+        memory_withheld=_common(part.memory_withheld for part in stated),
         oom_kills=_total(part.oom_kills for part in parts),
         age=_largest(part.age for part in parts),
         alarms=frozenset(alarm for part in parts for alarm in part.alarms),
     )
+
+
+def _common(reasons: Iterable[Withheld | None]) -> Withheld | None:
+    """Give the commonest reason; None = something is recommended, or nothing was evaluated."""
+    found = [reason for reason in reasons if reason is not None]
+    return max(sorted(set(found)), key=found.count) if found else None
 
 
 def _values(figures: Iterable[Figure]) -> list[float]:

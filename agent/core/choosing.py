@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from agent.core.model import UnitIdentity
 
+ALIKE = 0.6
+"""From where on one name may be meant for another; 0 = nothing in common, 1 = equal."""
 MOST_NAMED = 5
 """Names told when there is none, or more than one, of what was asked for."""
 
@@ -53,8 +55,8 @@ def _owner(identity: UnitIdentity) -> str:
     return identity.pod_uid if identity.pod_uid is not None else identity.cgroup_path
 
 
-def _paths(identity: UnitIdentity) -> tuple[str, str]:
-    return identity.cgroup_path, identity.cgroup_path.rsplit("/", 1)[-1]
+def _paths(identity: UnitIdentity) -> set[str]:
+    return {identity.cgroup_path, identity.cgroup_path.rsplit("/", 1)[-1]} - {""}  # the root has no last part
 
 
 def _names(identity: UnitIdentity) -> set[tuple[str, ...]]:
@@ -73,8 +75,19 @@ def _instead(name: str, known: Sequence[UnitIdentity]) -> str:
     if not known:
         return ": nothing is watched"
     names = sorted({called(one) for one in known})
-    near = difflib.get_close_matches(name, names, n=MOST_NAMED, cutoff=0.4)
+    likeness = {other: _likeness(name, other) for other in names}
+    near = sorted((other for other in names if likeness[other] >= ALIKE), key=lambda other: -likeness[other])
     return f"; allowed: {_some(near or names)}"
+
+
+def _likeness(asked: str, name: str) -> float:
+    """Compare two names part by part: the mean, over the parts asked for, of how like the most similar part is."""
+    theirs = list(filter(None, name.split("/")))
+    found = [
+        max((difflib.SequenceMatcher(a=mine, b=their).ratio() for their in theirs), default=0.0)
+        for mine in filter(None, asked.split("/"))
+    ]
+    return sum(found) / max(len(found), 1)
 
 
 def _some(names: Sequence[str]) -> str:

@@ -49,6 +49,8 @@ class Explanation:
     """What would change the answer, one sentence each."""
     hours: tuple[HourPeak, ...]
     """Oldest first; only hours in which something was measured."""
+    hours_counted: tuple[int, ...]
+    """Those that the answer goes by, each by its start in Unix seconds; empty = the policy takes no hours apart."""
     kills: tuple[OutOfMemory, ...]
     trail: Trail | None
     """None = not asked for."""

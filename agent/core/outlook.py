@@ -13,13 +13,12 @@ from typing import Final
 
 import numpy as np
 
+from agent.core.amounts import amount_text
 from agent.core.policies.bounds import LARGEST, Bounded, Resource, apply
 from agent.core.policies.contract import Proposals, Stated
 from agent.core.policies.options import BoundsOptions
-from agent.core.quantity import format_quantity
 from agent.core.recommendation import Advice, Bound, Recommendation, Withheld
 from agent.core.subject import Conditions, Subject
-from agent.core.units import MIB, NANOS_PER_UNIT
 
 _NO: Final = np.zeros(1, dtype=np.bool_)
 _YES: Final = np.ones(1, dtype=np.bool_)
@@ -110,8 +109,8 @@ class Outlook:
             other = self._request_for(base, resource, self.stated)
             if other != request:
                 yield (
-                    f"the answer rests on a peak of {_text(resource, peak)} over a base of {_text(resource, base)}; "
-                    f"with the peak forgotten and the base as now it would be {_text(resource, other)}."
+                    f"it rests on a peak of {_text(resource, peak)}; when that no longer counts and demand stays at "
+                    f"its base of {_text(resource, base)}, it would be {_text(resource, other)}."
                 )
         yield from self._moves(resource, advice, request)
 
@@ -123,11 +122,12 @@ class Outlook:
         answers = range(int(LARGEST))
         up = bisect_left(answers, True, key=lambda answer: self._request_for(answer, resource, applied) > request)
         down = bisect_left(answers, True, key=lambda answer: self._request_for(answer, resource, applied) >= request)
-        turns = [f"{_text(resource, up)} or more raises it"] if up < len(answers) else []
-        turns += [f"{_text(resource, down - 1)} or less lowers it"] if down > 0 else []
+        turns = [f"rises when the policy asks for {_text(resource, up)} or more"] if up < len(answers) else []
+        turns += [f"falls when the policy asks for {_text(resource, down - 1)} or less"] if down > 0 else []
         if turns:
-            when = "now that" if self._stated(resource) == request else "once"
-            yield f"{when} it is {_text(resource, request)}, an answer of {' and of '.join(turns)}."
+            amount = _text(resource, request)
+            when = f"at {amount} as now" if self._stated(resource) == request else f"once set to {amount}"
+            yield f"{when}, the request {', and '.join(turns)}."
 
     def _stated(self, resource: Resource) -> int | None:
         resources = self.subject.resources
@@ -180,9 +180,4 @@ def _request(bounded: Bounded, resource: Resource) -> int:
 
 
 def _text(resource: Resource, amount: float) -> str:
-    """Write an amount for people: ``250m``, ``128Mi``; memory that is not whole MiB to a tenth of one."""
-    if resource is Resource.CPU:
-        return f"{amount:.0f}m"
-    if amount % MIB == 0:
-        return format_quantity(int(amount) * NANOS_PER_UNIT, binary=True)
-    return f"{amount / MIB:.1f}Mi"
+    return amount_text(amount, resource.unit)

@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from agent.core.amounts import amount_text
 from agent.core.model import Missing
 from agent.core.outlook import Outlook
 from agent.core.policies.bounds import Bounded, Resource, apply, bounds_of
@@ -34,6 +35,8 @@ class Reasoned:
     """Of the policy and of the bounds after it, in order."""
     changes: tuple[str, ...]
     """What would change the answer, one sentence each."""
+    hours_counted: tuple[int, ...]
+    """UTC hours that the answer goes by, each by its start in Unix seconds; empty = the policy takes none apart."""
 
 
 def recommend(
@@ -79,14 +82,20 @@ def explain(
     _conclude(steps, Resource.CPU, answer.cpu_millicores, answer.resources.cpu_request_millicores)
     _conclude(steps, Resource.MEMORY, answer.memory_bytes, answer.resources.memory_request_bytes)
     outlook = Outlook(subject, proposals, stated, options, conditions)
-    return Reasoned(recommendation=answer, steps=tuple(steps.taken), changes=outlook.sentences(answer))
+    return Reasoned(
+        recommendation=answer,
+        steps=tuple(steps.taken),
+        changes=outlook.sentences(answer),
+        hours_counted=tuple(steps.hours),
+    )
 
 
 def _conclude(steps: Steps, resource: Resource, advice: Advice, stated: int | None) -> None:
     """Tell what comes out for one resource."""
-    now = "no request now" if stated is None else f"{stated} {resource.unit} now"
+    now = "there is no request now" if stated is None else f"the request is {amount_text(stated, resource.unit)} now"
     if advice.withheld is not None:
-        steps.say(resource.value, "recommended request", None, resource.unit, f"withheld: {advice.withheld}; {now}")
+        reason = f"withheld: {advice.withheld.replace('_', ' ')}; {now}"
+        steps.say(resource.value, "recommended request", None, resource.unit, reason)
         return
     steps.say(resource.value, "recommended request", advice.request, resource.unit, now)
     if advice.limit is not None:

@@ -1,9 +1,10 @@
 """Where a trace steps up, and how soon a request covers the new level.
 
 Core, pure. A **step** of CPU use is this: a minute lies at least 50 % and 50 millicores above the largest minute of the
-hour before, and so do the medians of the five minutes that it begins and of the two times five that follow. Its **level** is the median of its first fifteen minutes; it ends when the median of five
-minutes falls below the middle between the hour before and the level, or with the trace. At least half of the hour
-before and all of the fifteen minutes must be known.
+hour before, and so do the medians of the five minutes that it begins and of the two times five that follow. Its
+**level** is the median of these fifteen minutes; it ends when the median of five minutes falls below the middle between
+the hour before and the level, or with the trace. At least half of the hour before and all of the fifteen minutes must
+be known. A second rise within the fifteen minutes belongs to the first.
 """
 
 from __future__ import annotations

@@ -47,6 +47,15 @@ class NoAgent(ControlError):  # noqa: N818
     """Nobody answers at this path."""
 
 
+class Refused(ControlError):  # noqa: N818
+    """The agent answers that it cannot do what was asked: a name or a value is wrong."""
+
+    def __init__(self, socket_path: Path, verb: str, reason: str) -> None:
+        # Most verbs name themselves.
+        self.reason: Final = reason.removeprefix(f"{verb}: ")
+        super().__init__(f"agent at {socket_path}: {verb}: {self.reason}")
+
+
 def open_control_listener(path: Path) -> socket.socket:
     """Bind the socket, mode 0600, in a directory that is made 0700 if need be. One that nobody listens on is replaced.
 
@@ -234,7 +243,8 @@ def request(
 
     Raises:
         NoAgent: Nobody listens there.
-        ControlError: No right to ask, no answer in time, or the agent refused; one line.
+        Refused: The agent does not know the verb, or cannot do with the arguments.
+        ControlError: No right to ask, or no answer in time; one line.
     """
     line = _line({"verb": verb, "arguments": dict(arguments or {})})
     if len(line) > MAX_REQUEST_BYTES:
@@ -290,5 +300,5 @@ def _result_of(answer: bytes, socket_path: Path, verb: str) -> dict[str, object]
         if content.get("ok") is True and isinstance(result, dict):
             return result
         if content.get("ok") is False:
-            raise ControlError(f"agent at {socket_path}: {verb}: {content.get('error')}")
+            raise Refused(socket_path, verb, str(content.get("error")))
     raise ControlError(f"agent at {socket_path}: gave an answer to {verb} that is not understood")

@@ -162,6 +162,7 @@ class Decider:
             steps=reasoned.steps,
             changes=reasoned.changes,
             hours=() if minutes is None else to_hours(minutes),
+            hours_counted=reasoned.hours_counted,
             kills=kills,
             trail=trail,
             notes=tuple(notes),

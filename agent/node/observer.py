@@ -15,16 +15,15 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from agent.core.history import minute_row, minutes_memory_window, minutes_window
 from agent.core.model import CpuWindow, Gap, MemoryWindow, SamplerStatus, Snapshot, UnitAdvice, UnitStatus
 from agent.core.rows import MINUTE_ROW, Has, Status
 from agent.core.window import WindowPolicy, cpu_window, memory_window
 from agent.node.heartbeat import Heartbeat
+from agent.node.row_source import Rows, RowSource, RowView
 from agent.node.units import UnitTable, WatchedUnit
 from agent.sensing.machine import Machine
-from agent.sensing.rings import RingFile, RingView
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +41,6 @@ NEAR_LIMIT_RATIO: Final = 0.8
 FULL_COVERAGE: Final = 255
 """``coverage_255`` of a minute without a gap."""
 
-Rows = NDArray[np.void]
 Result = TypeVar("Result")
 
 
@@ -62,7 +60,7 @@ class Observer:
     def __init__(
         self,
         *,
-        rings: RingFile,
+        rings: RowSource,
         units: UnitTable,
         machine: Machine,
         heartbeat: Heartbeat,
@@ -164,7 +162,7 @@ class Observer:
             return limit_bytes
         return usage_bytes
 
-    def _first_ns(self, ring: Callable[[int], RingView], slot: int) -> int:
+    def _first_ns(self, ring: Callable[[int], RowView], slot: int) -> int:
         """Give the moment of the oldest row that a ring still has; 0 = it has none."""
         stamps = _steady(lambda: ring(slot), lambda pieces: [int(p["monotonic_ns"][0]) for p in pieces if len(p)])
         return stamps[0] if stamps else 0
@@ -308,7 +306,7 @@ def _good_stamps(pieces: Sequence[Rows], end_ns: int) -> list[int]:
     return []
 
 
-def _steady(take: Callable[[], RingView], use: Callable[[Sequence[Rows]], Result]) -> Result:
+def _steady(take: Callable[[], RowView], use: Callable[[Sequence[Rows]], Result]) -> Result:
     """Use a view of a ring; when the sampler overtook it meanwhile, use a copy instead."""
     view = take()
     result = use(view.pieces)

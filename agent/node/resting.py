@@ -9,20 +9,15 @@ import time
 from contextlib import ExitStack
 from typing import Final, Self
 
-from agent.core.choosing import chosen_by
 from agent.core.explanation import Explanations
-from agent.core.model import UnitIdentity, UnitKind
 from agent.core.recommendation import Recommendations
-from agent.node.decide import Decider
-from agent.node.heartbeat import Heartbeat
 from agent.node.histories import HistoryError, HistoryFile
-from agent.node.learning import MINUTE_SECONDS, HistoryClock, Learner, is_sized
-from agent.node.observer import Observer
+from agent.node.learning import MINUTE_SECONDS, HistoryClock, is_sized
 from agent.node.pods import NoPods, PodsFile
-from agent.node.units import UnitTable, WatchedUnit
-from agent.node.watching import HISTORY_FILE_NAME, RING_FILE_NAME, window_policy
-from agent.sensing.layout import identify
-from agent.sensing.machine import Machine, node_name
+from agent.node.still import StillNode
+from agent.node.units import UnitTable, WatchedUnit, identity_at
+from agent.node.watching import HISTORY_FILE_NAME, RING_FILE_NAME
+from agent.sensing.machine import node_name
 from agent.sensing.rings import RingError, RingFile, read_boot_id
 from agent.settings import Settings
 
@@ -67,11 +62,10 @@ class RestingNode:
         history = HistoryFile.open_readonly(directory / HISTORY_FILE_NAME)
         self._stack.callback(history.close)
         pods = PodsFile(settings.pods_file) if settings.pods_file else NoPods()
-        self._units = UnitTable()
+        units = UnitTable()
         newest_ns = newest_minute = 0
         for path, slot in sorted(rings.retained().items(), key=lambda each: each[1]):
-            # What discovery watches without knowing it by its name is a unit all the same.
-            identity = identify(f"/{path}") or UnitIdentity(cgroup_path=f"/{path}", kind=UnitKind.OTHER)
+            identity = identity_at(path)
             newest = rings.newest(slot)
             if newest is not None:
                 newest_ns = max(newest_ns, int(newest["monotonic_ns"]))
@@ -80,7 +74,7 @@ class RestingNode:
                 newest_minute = max(newest_minute, int(minutes["monotonic_minute"][0]))
             if is_sized(identity):
                 identity, resources = pods.name(identity)
-                self._units.put(WatchedUnit(slot=slot, inode=rings.inode(slot), identity=identity, resources=resources))
+                units.put(WatchedUnit(slot=slot, inode=rings.inode(slot), identity=identity, resources=resources))
         if not newest_ns:
             raise StateError(f"state file {directory / RING_FILE_NAME}: no reading in it; start an agent")
         is_this_boot = rings.boot_id == read_boot_id()
@@ -95,34 +89,26 @@ class RestingNode:
             wall=lambda: wall + newest_ns / NS,
             monotonic_ns=lambda: newest_ns,
         )
-        machine = Machine(settings.node_name or node_name())
-        self._learner = Learner(
-            history=history, policy=settings.recommend.policy, options=settings, pods=pods, clock=clock
-        )
-        self._learner.restore(lambda: False)
         age_seconds = time.time() - clock.now()
-        self._notes = (
-            (f"no agent is writing here: this is the state of {age_seconds / 60:.0f} min ago",)
-            if age_seconds > SILENT_SECONDS
-            else ()
-        )
-        self._observer = Observer(
-            rings=rings,
-            units=self._units,
-            machine=machine,
-            heartbeat=Heartbeat(settings.sampling.interval_seconds),
-            windows=window_policy(settings, capacity_millicores=machine.capacity_millicores),
-            sampler_name="none",
-            source="state",
+        silent = f"no agent is writing here: this is the state of {age_seconds / 60:.0f} min ago"
+        self._node = StillNode(
+            settings=settings,
+            rows=rings,
+            units=units,
+            history=history,
+            pods=pods,
+            clock=clock,
+            end_monotonic_ns=newest_ns,
+            node=settings.node_name or node_name(),
+            interval_seconds=settings.sampling.interval_seconds,
             slow_interval_seconds=settings.sampling.slow_interval_seconds,
-            notes=lambda: self._notes,
-            clock_ns=lambda: newest_ns,
+            source="state",
+            notes=(silent,) if age_seconds > SILENT_SECONDS else (),
         )
-        self._decider = Decider(settings=settings, learner=self._learner, node=machine.name, source="state")
 
     def recommendations(self) -> Recommendations:
         """Recommend for every unit."""
-        return self._decider.decide(self._observer.statuses(self._units.all()), self._notes)
+        return self._node.recommendations()
 
     def explanations(self, name: str, trail_seconds: float) -> Explanations:
         """Tell everything behind the recommendation of one pod, container or other unit.
@@ -130,11 +116,7 @@ class RestingNode:
         Raises:
             NoSuchUnit: Nothing goes by the name, or too much.
         """
-        chosen = {one.cgroup_path for one in chosen_by(name, (unit.identity for unit in self._units.all()))}
-        statuses = self._observer.statuses(unit for unit in self._units.all() if unit.identity.cgroup_path in chosen)
-        return self._decider.explain(
-            statuses, trail_seconds=trail_seconds, minutes_of=self._observer.minutes_of, notes=self._notes
-        )
+        return self._node.explanations(name, trail_seconds)
 
     def close(self) -> None:
         """Let go of the files; a second call is fine."""

@@ -23,8 +23,9 @@ from agent.metrics.agent_series import Feature, Metrics, Page, PodSource, Pressu
 from agent.metrics.containers import Labels, Totals, to_container_series
 from agent.node.decide import Decider, in_short
 from agent.node.learning import Learner, is_sized
-from agent.node.observer import Observer, Rows
+from agent.node.observer import Observer
 from agent.node.pods import NoPods, PodsFile
+from agent.node.row_source import Rows
 from agent.node.sampling import SamplingLoop
 from agent.node.units import UnitTable, WatchedUnit
 from agent.sensing.contract import Sampler, SweepResult

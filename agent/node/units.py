@@ -5,7 +5,18 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from agent.core.model import UnitIdentity, UnitResources
+from agent.core.model import UnitIdentity, UnitKind, UnitResources
+from agent.sensing.layout import identify
+
+
+def identity_at(path: str) -> UnitIdentity:
+    """Give what a cgroup's path tells of it.
+
+    Args:
+        path: As rings have it: below the cgroup root, without a leading slash.
+    """
+    # What discovery watches without knowing it by its name is a unit all the same.
+    return identify(f"/{path}") or UnitIdentity(cgroup_path=f"/{path}", kind=UnitKind.OTHER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """``make bench``: measure on this machine's real cgroups; a table on stdout and one flat object in build/bench.json.
 
-``python -m tests.bench [PART...]``: parts are sweeps, agent, metrics, windows; all of them by default. A run of some
+``python -m tests.bench [PART...]``: parts are sweeps, agent, metrics, windows, recommend, simulate; all of them by default. A run of some
 parts keeps the other figures of the file.
 """
 
@@ -27,6 +27,10 @@ GOALS: dict[str, float] = {
     "agent_rss_mib_250": 96.0,
     "agent_rss_anon_mib_250": 56.0,
     "metrics_render_cpu_ms_1000": 10.0,
+    "recommend_cpu_ms_250": 50.0,
+    "recommend_cpu_ms_1000": 200.0,
+    "simulate_seconds_1000x7d": 60.0,
+    "simulate_peak_mib": 1024.0,
 }
 """At most; the rest is told without a goal."""
 
@@ -55,11 +59,25 @@ def _windows() -> dict[str, float]:
     return measure()
 
 
+def _recommend() -> dict[str, float]:
+    from tests.bench.recommending import measure
+
+    return measure()
+
+
+def _simulate() -> dict[str, float]:
+    from tests.bench.simulation import measure
+
+    return measure()
+
+
 PARTS: dict[str, Callable[[], dict[str, float]]] = {
     "sweeps": _sweeps,
     "agent": _agent,
     "metrics": _metrics,
     "windows": _windows,
+    "recommend": _recommend,
+    "simulate": _simulate,
 }
 
 

@@ -213,10 +213,11 @@ class _Marks:
         self.bits |= changed * _BIT[bound]
         if self._steps is not None and changed[0]:
             unit = self._resource.unit
-            was = f"from {before[0]:.15g} {unit}"
-            if self.lacks_memory_in_use and bound is Bound.IN_USE:
-                was += "; not lowered while memory in use is not known"
-            self._steps.say(self._resource.value, f"{of} {_WORDS[bound]}", float(after[0]), unit, was)
+            unknown = self.lacks_memory_in_use and bound is Bound.IN_USE
+            note = "not lowered while memory in use is not known" if unknown else ""
+            self._steps.say(
+                self._resource.value, f"{of} {_WORDS[bound]}", float(after[0]), unit, note, before=float(before[0])
+            )
 
 
 def _bounded(

@@ -139,7 +139,9 @@ class Step:
     unit: str
     """``millicores``, ``bytes``, ``ratio``, ``samples``, ``seconds`` or empty."""
     note: str = ""
-    """Where it comes from, or what it changed."""
+    """Where it comes from."""
+    before: float | None = None
+    """What a bound made this of; None = it is no bound's doing."""
 
 
 class Steps:
@@ -147,10 +149,14 @@ class Steps:
 
     def __init__(self) -> None:
         self.taken: list[Step] = []
+        self.hours: list[int] = []
+        """UTC hours whose peaks the answer goes by, each by its start in Unix seconds; empty = not by single hours."""
 
-    def say(self, resource: str, what: str, value: float | None, unit: str, note: str = "") -> None:
+    def say(
+        self, resource: str, what: str, value: float | None, unit: str, note: str = "", before: float | None = None
+    ) -> None:
         """Keep one step, in order."""
-        self.taken.append(Step(resource=resource, what=what, value=value, unit=unit, note=note))
+        self.taken.append(Step(resource=resource, what=what, value=value, unit=unit, note=note, before=before))
 
 
 class Policy(Protocol):

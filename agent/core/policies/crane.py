@@ -136,7 +136,7 @@ class CranePolicy:
         cpu_cores = self._cpu_estimation.of_percentile(cpu_cores)
         told.estimate("cpu", self._cpu_estimation, cpu_cores * _MILLICORES_PER_CORE, has_cpu)
         cpu_millicores = to_millicores(cpu_cores)
-        told.amount("cpu", "whole millicores", cpu_millicores, has_cpu, "truncated")
+        told.amount("cpu", "whole millicores", cpu_millicores, has_cpu, "fraction cut off")
 
         told.window("memory", self._memory, rows)
         memory_bytes = self._memory.percentiles(rows)
@@ -144,7 +144,7 @@ class CranePolicy:
         memory_bytes = self._memory_estimation.of_percentile(memory_bytes)
         told.estimate("memory", self._memory_estimation, memory_bytes, has_memory)
         memory_bytes = to_bytes(memory_bytes)
-        told.amount("memory", "whole bytes", memory_bytes, has_memory, "truncated")
+        told.amount("memory", "whole bytes", memory_bytes, has_memory, "fraction cut off")
         has_memory &= memory_bytes > 0  # Crane: "no enough metrics"
 
         if self._options.oom_protection:
@@ -197,11 +197,11 @@ class _Told:
 
     def percentile(self, resource: str, estimation: Estimation, values: Floats, has: Bools) -> None:
         what = f"P{estimation.percentile * 100:g}, each sample weighing its value"
-        self.amount(resource, what, values, has, "the end of a bucket")
+        self.amount(resource, what, values, has, "upper end of its histogram bucket")
 
     def estimate(self, resource: str, estimation: Estimation, values: Floats, has: Bools) -> None:
         margin, utilization = 1 + estimation.margin_fraction, estimation.target_utilization
-        what = f"x {margin:g} for margin, / {utilization:g} target utilisation"
+        what = f"with margin (x {margin:g}) and target utilisation (/ {utilization:g})"
         self.amount(resource, what, values, has)
 
     def amount(self, resource: str, what: str, values: Floats, has: Bools, note: str = "") -> None:
@@ -209,7 +209,8 @@ class _Told:
 
     def protection(self, bump_ratio: float, needed_bytes: Floats, has_kill: Bools) -> None:
         note = f"request at the kill x {bump_ratio:g} or plus 100 MiB, whichever is more"
-        self._say("memory", "needed after a kill", needed_bytes, has_kill, note, "no kill in the look-back")
+        what, otherwise = "needed after an out-of-memory kill", "no kill within crane.oomHistorySeconds"
+        self._say("memory", what, needed_bytes, has_kill, note, otherwise)
 
     def specification(self, cpu_millicores: Floats, memory_bytes: Floats, has_fit: Bools) -> None:
         note, otherwise = "the smallest that holds CPU and memory", "none holds CPU and memory"

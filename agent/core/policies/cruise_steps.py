@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from agent.core.amounts import amount_text
 from agent.core.explanation import HourPeak
 from agent.core.policies.contract import Proposals, Steps
 from agent.core.policies.cruise_oom import OomFigure
@@ -14,6 +15,9 @@ from agent.core.policies.options import CruiseOptions
 
 _SECONDS_PER_MINUTE = 60
 _SECONDS_PER_DAY = 86_400
+_OF_WINDOW = "the percentile (windows.percentile) of the window"
+_AT_KILL = "memory at an out-of-memory kill"
+_UNPREDICTED = "nothing measured yet to predict from: the base, which may raise the request but not lower it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +41,7 @@ class Account:
 
 def explain(steps: Steps, account: Account) -> None:
     """Say how CPU and memory came about, in the order of the rule."""
+    steps.hours = [hour.hour_unix_seconds for hour in account.same_hours]
     _explain_cpu(steps, account)
     _explain_memory(steps, account)
 
@@ -46,14 +51,15 @@ def _explain_cpu(steps: Steps, account: Account) -> None:
     has_base = bool(cpu.has_base[0])
     steps.say(
         "cpu",
-        "base: percentile of the window",
+        "base: sustained demand",
         float(cpu.base[0]) if has_base else None,
         "millicores",
-        "PSI-adjusted where there is PSI" if has_base else "not known, so there is no answer",
+        f"{_OF_WINDOW} of CPU, PSI-adjusted where there is PSI" if has_base else "not known, so there is no answer",
     )
     _say_peak(steps, "cpu", "millicores", cpu, account, lambda hour: hour.cpu_millicores)
     if has_base:
-        request, least = float(proposals.cpu_request_millicores[0]), account.options.min_cpu_millicores
+        request = float(proposals.cpu_request_millicores[0])
+        least = amount_text(account.options.min_cpu_millicores, "millicores")
         steps.say("cpu", "request", request, "millicores", _request_note(request, float(cpu.peak[0]), least))
 
 
@@ -62,21 +68,21 @@ def _explain_memory(steps: Steps, account: Account) -> None:
     p75_bytes, kills = account.working_set_p75_bytes, account.kills
     steps.say(
         "memory",
-        "percentile of the window",
+        "sustained working set",
         p75_bytes,
         "bytes",
-        "of the working set" if p75_bytes is not None else "not known",
+        f"{_OF_WINDOW} of memory" if p75_bytes is not None else "not known",
     )
     retention = f"{options.oom_retention_seconds / _SECONDS_PER_DAY:g} days"
     if kills:
         note = f"usage, else limit, at the kill of {_utc(kills[-1].unix_seconds)}; the largest of {retention}"
-        steps.say("memory", "out-of-memory memory", kills[-1].memory_bytes, "bytes", note)
+        steps.say("memory", _AT_KILL, kills[-1].memory_bytes, "bytes", note)
     else:
-        steps.say("memory", "out-of-memory memory", None, "bytes", f"no kill with a figure in {retention}")
+        steps.say("memory", _AT_KILL, None, "bytes", f"no kill with usage or limit known in {retention}")
     has_base = bool(memory.has_base[0])
     steps.say(
         "memory",
-        "base",
+        "base: sustained demand",
         float(memory.base[0]) if has_base else None,
         "bytes",
         "the larger of the two" if has_base else "not known, so there is no answer",
@@ -86,14 +92,18 @@ def _explain_memory(steps: Steps, account: Account) -> None:
         return
     request = float(proposals.memory_request_bytes[0])
     steps.say(
-        "memory", "request", request, "bytes", _request_note(request, float(memory.peak[0]), options.min_memory_bytes)
+        "memory",
+        "request",
+        request,
+        "bytes",
+        _request_note(request, float(memory.peak[0]), amount_text(options.min_memory_bytes, "bytes")),
     )
     steps.say(
         "memory",
         "largest of seven days",
         account.week_bytes,
         "bytes",
-        "by whole UTC hours" if account.week_bytes is not None else "no minute measured",
+        "peaks of whole UTC hours" if account.week_bytes is not None else "no minute measured",
     )
     has_limit = bool(proposals.has_memory_limit[0])
     steps.say(
@@ -101,9 +111,10 @@ def _explain_memory(steps: Steps, account: Account) -> None:
         "limit",
         float(proposals.memory_limit_bytes[0]) if has_limit else None,
         "bytes",
-        f"{options.memory_limit_ratio:g} x the larger of seven days and out-of-memory memory; at least the request"
+        f"{options.memory_limit_ratio:g} x the larger of seven days' largest and the memory at a kill; "
+        "at least the request"
         if has_limit
-        else "nothing to set one by; one that is there stays, or is raised to the request",
+        else "no memory seen to set one by; a limit that is there stays, or is raised to the request",
     )
 
 
@@ -123,24 +134,27 @@ def _say_peak(
         f"largest of the last {options.last_seconds / _SECONDS_PER_MINUTE:g} min",
         float(prediction.last[0]) if has_last else None,
         unit,
-        "far edge included" if has_last else "no minute measured",
+        "peaks of the minutes that reach into them" if has_last else "no minute measured",
     )
     neighbours = f" +- {options.neighbour_hours} h" if options.neighbour_hours else ""
+    days = f"{options.history_days} days" if options.history_days > 1 else "1 day"
     known = [(value, hour.hour_unix_seconds) for hour in account.same_hours if (value := of_hour(hour)) is not None]
     steps.say(
         resource,
-        f"largest of this UTC hour of the day{neighbours}, {options.history_days} days",
+        f"largest at this hour of the day{neighbours}, {days}",
         float(prediction.same_hour[0]) if known else None,
         unit,
-        f"in the hour from {_utc(max(known)[1])}; hours measured: {len(known)}" if known else "no such hour measured",
+        f"in the hour from {_utc(max(known)[1])}; such hours measured: {len(known)}"
+        if known
+        else "no such hour measured",
     )
     if prediction.has_base[0]:
-        note = "largest of these" if prediction.is_predicted[0] else "no prediction yet: the base, which may only raise"
+        note = "the largest of these" if prediction.is_predicted[0] else _UNPREDICTED
         steps.say(resource, "peak", float(prediction.peak[0]), unit, note)
 
 
-def _request_note(request: float, peak: float, least: int) -> str:
-    return "the peak" if request == peak else f"the least is {least}"
+def _request_note(request: float, peak: float, least: str) -> str:
+    return "the peak" if request == peak else f"the policy's least, {least}"
 
 
 def _utc(unix_seconds: float) -> str:

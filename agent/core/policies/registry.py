@@ -70,7 +70,7 @@ def make(name: PolicyName, options: PolicyOptions, rows: int, *, requests_only: 
             from agent.core.policies.crane import CranePolicy
 
             return CranePolicy(options.crane, rows)
-        case PolicyName.FORECAST:
-            from agent.core.policies.forecast import ForecastPolicy
+    # FORECAST: the last there is
+    from agent.core.policies.forecast import ForecastPolicy
 
-            return ForecastPolicy(options.forecast, rows)
+    return ForecastPolicy(options.forecast, rows)

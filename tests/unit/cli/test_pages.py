@@ -7,12 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.cli.detail import CPU_ENTRIES, MEMORY_ENTRIES, detail_lines, sparkline
-from agent.cli.frame import Look, absence_line, page_lines
+from agent.cli.frame import absence_line, page_lines
+from agent.cli.look import Look
 from agent.cli.screenpage import ScreenPage, Trail, screen_page
 from agent.cli.table import ASCII, UNICODE, Line, Tone, display_width, line_text
 from agent.cli.topview import SortKey, ViewState, Zoom, build_rows
 from agent.core.model import CpuWindow, Gap, MemoryWindow, Missing, Snapshot
-from tests.snapshots import MIB, busy_node, container, cpu_window, memory_window, service, snapshot
+from tests.snapshots import MIB, advised, busy_node, container, cpu_window, memory_window, service, snapshot
 
 WIDE = Look(width=170, glyphs=UNICODE, has_colour=True)
 PLAIN = Look(width=80, glyphs=ASCII, has_colour=False)
@@ -254,3 +255,81 @@ def test_trail_is_drawn_from_zero_to_its_largest_with_blanks_for_what_is_missing
         trail=Trail(millicores=(1.0, 2.0), span_seconds=1.0),
     )
     assert any("CPU TRAIL" in line_text(line) for line in drawn.lines)
+
+
+# What is recommended
+
+
+def titles_of(text: str) -> list[str]:
+    return next(line for line in text.splitlines() if line.startswith("NAME")).split()
+
+
+def advised_node() -> Snapshot:
+    return snapshot(
+        advised(container("short", cpu=cpu_window(3.0)), 900, 400 * MIB),
+        advised(container("fits", cpu=cpu_window(2.0)), 500, 256 * MIB),
+        advised(container("young", cpu=cpu_window(1.0)), "too_young", "no_signal"),
+    )
+
+
+def test_should_stands_beside_the_request_and_a_reason_stands_in_its_place() -> None:
+    lines = page(advised_node()).splitlines()
+    titles = titles_of("\n".join(lines))
+    cpu = titles.index("SHOULD")
+    assert titles[cpu - 1] == "REQ"
+    memory = titles.index("SHOULD", cpu + 1)
+    cells = {line.split()[0]: line for line in lines if line.startswith(("short", "fits", "young"))}
+    assert cells["short"].split()[cpu - 1 : cpu + 1] == ["500m", "900m"]
+    assert cells["short"].split()[memory - 1 : memory + 1] == ["256MiB", "400MiB"]
+    assert cells["young"].split()[cpu] == "young"
+    assert "256MiB no signal" in cells["young"]
+
+
+def test_a_request_much_too_small_is_hot_and_a_saving_is_not() -> None:
+    node = snapshot(advised(container("short"), 900), advised(container("large"), 20, 16 * MIB))
+    found = hot_texts(page_lines(node, build_rows(node, ViewState()), ViewState(), WIDE))
+    assert found == ["900m", "red"]
+    assert "!900m" in page(node, look=PLAIN)
+
+
+def test_nothing_recommended_is_no_column() -> None:
+    assert "SHOULD" not in page(busy_node())
+
+
+def test_at_80_columns_what_it_should_request_stands_beside_usage() -> None:
+    look = Look(width=80, glyphs=UNICODE, has_colour=True)
+    node = snapshot(advised(container("web-1"), 900, 400 * MIB))
+    columns = ["NAME", "NOW↓", "P75", "PEAK", "REQ", "SHOULD", "WAIT", "THROT", "WSET", "SHOULD"]
+    assert titles_of(page(node, look=look))[: len(columns)] == columns
+
+
+def test_the_countdown_to_the_first_recommendation_follows_the_window_not_the_evaluation() -> None:
+    def notes(seconds: float) -> str:
+        cpu, memory = cpu_window(span_seconds=seconds), memory_window(span_seconds=0.0)
+        unit = advised(container(cpu=cpu, memory=memory), "too_young", "too_young", measured_seconds=3.0)
+        return page(snapshot(unit))
+
+    assert "note recommended requests begin after 10m00s of readings: in 9m15s" in notes(45.0)  # 600 - 45 = 555 s
+    assert "readings: with the next evaluation" in notes(600.0)
+
+
+def test_no_countdown_where_something_is_recommended_or_nothing_waits_for_time() -> None:
+    assert "begin after" not in page(advised_node())
+    assert "begin after" not in page(snapshot(advised(container(), "no_signal", "no_signal")))
+    assert "begin after" not in page(busy_node())
+
+
+def test_detail_says_request_recommendation_policy_and_reason() -> None:
+    lines = detail(advice=advised(container(), 900, "too_young", measured_seconds=5.0).advice)
+    start = lines.index("SHOULD REQUEST  by policy cruise")
+    assert lines[start + 1] == "CPU     500m → 900m       !add 400m, much too small; QoS class kept"
+    # the memory window reaches back 1790 s: by now it is known for longer than ten minutes
+    assert lines[start + 2].startswith("memory  256MiB            too young until the next evaluation: 29m50s")
+    young = detail(
+        cpu=cpu_window(span_seconds=45.0),
+        memory=memory_window(span_seconds=40.0),
+        advice=advised(container(), "too_young", 256 * MIB, measured_seconds=5.0).advice,
+    )
+    assert "CPU     500m              too young: 45s of 10m00s" in young
+    assert "memory  256MiB → 256MiB   keep, fits" in young
+    assert not any("SHOULD" in line for line in detail())

@@ -19,7 +19,6 @@ from agent.cli.topview import (
     Alarm,
     Bound,
     Figure,
-    FilterError,
     SortKey,
     Thresholds,
     ViewState,
@@ -32,8 +31,10 @@ from agent.cli.topview import (
     unit_name,
     unit_row,
 )
+from agent.cli.unit_filter import FilterError
 from agent.core.model import Missing, UnitIdentity, UnitKind, UnitResources
-from tests.snapshots import MIB, busy_node, container, cpu_window, memory_window, service, snapshot
+from agent.core.recommendation import Withheld
+from tests.snapshots import MIB, advised, busy_node, container, cpu_window, memory_window, service, snapshot
 
 LIMITED = UnitResources(cpu_request_millicores=200, memory_request_bytes=MIB, memory_limit_bytes=100 * MIB)
 
@@ -144,6 +145,43 @@ def test_names_cannot_steer_the_terminal() -> None:
     evil = container("web\x1b[2J", "app\nx", namespace="n\u202es")
     row = pod_row([evil])
     assert (row.name, row.namespace, unit_row(evil).name) == ("web\\x1b[2J", "n\\u202es", "app\\x0ax")
+
+
+# What is recommended
+
+
+def test_pod_should_request_the_sum_and_at_least_that_with_a_part_withheld() -> None:
+    one, two = advised(container(name="a"), 100, 64 * MIB), advised(container(name="b"), 50, 32 * MIB)
+    row = pod_row([one, two])
+    assert (row.cpu_should, row.memory_should) == (Figure(150), Figure(96 * MIB))
+    assert (row.cpu_withheld, row.memory_withheld) == (None, None)
+    row = pod_row([one, advised(container(name="b"), "gaps", "gaps")])
+    assert row.cpu_should == Figure(100, Bound.AT_LEAST)
+    row = pod_row([advised(container(name=name), why, "no_signal") for name, why in (("a", "gaps"), ("b", "gaps"))])
+    assert (row.cpu_should, row.cpu_withheld, row.memory_withheld) == (Figure(None), Withheld.GAPS, Withheld.NO_SIGNAL)
+
+
+def test_a_unit_that_nothing_is_said_of_has_no_reason_either() -> None:
+    row = pod_row([container()])
+    assert (row.cpu_should, row.cpu_withheld) == (Figure(None), None)
+
+
+def test_what_had_no_data_at_the_evaluation_is_young_once_it_has_some() -> None:
+    def reason(seconds: float) -> Withheld | None:
+        cpu, memory = cpu_window(span_seconds=seconds), memory_window(span_seconds=0.0)
+        return unit_row(advised(container(cpu=cpu, memory=memory), "no_data", measured_seconds=0.0)).cpu_withheld
+
+    assert (reason(0.0), reason(12.0), reason(600.0)) == (Withheld.NO_DATA, Withheld.TOO_YOUNG, Withheld.NO_DATA)
+
+
+def test_only_a_request_that_is_much_too_small_is_an_alarm() -> None:
+    def raised(cpu: int, memory: int) -> frozenset[Alarm]:  # of 500m and 256 MiB
+        return alarms(advised(container(), cpu, memory), Thresholds())
+
+    # 250m more is half of 500m, and so is 128 MiB of 256: as much as a large change is
+    assert raised(750, 384 * MIB) == {Alarm.CPU_REQUEST, Alarm.MEMORY_REQUEST}
+    assert raised(600, 300 * MIB) == frozenset()
+    assert raised(50, 16 * MIB) == frozenset()  # a saving never is
 
 
 # Filters

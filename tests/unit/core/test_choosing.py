@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from agent.core.choosing import NoSuchUnit, called, chosen_by
@@ -56,8 +58,24 @@ def test_chosen_by_a_pod_name_in_two_namespaces_is_refused_with_both() -> None:
 
 
 def test_chosen_by_an_unknown_name_tells_the_nearest() -> None:
-    with pytest.raises(NoSuchUnit, match=r"nothing is called shop/web-2; allowed: .*shop/web-1/app"):
+    with pytest.raises(NoSuchUnit, match=r"nothing is called shop/web-2; allowed: shop/web-1/app, shop/web-1/proxy"):
         chosen_by("shop/web-2", ALL)
+
+
+def test_chosen_by_the_name_of_a_container_alone_tells_whose_it_is() -> None:
+    with pytest.raises(NoSuchUnit, match=r"nothing is called sidecar; allowed: shop/web-1/sidecar$"):
+        chosen_by("sidecar", (*ALL, replace(WEB_PROXY, container="sidecar")))
+
+
+def test_chosen_by_a_pod_takes_what_has_no_container_of_its_own() -> None:
+    whole = UnitIdentity(cgroup_path="/kubepods/podxyz", kind=UnitKind.CONTAINER, pod_uid="xyz")
+    assert chosen_by("xyz", (*ALL, whole)) == (whole,)
+
+
+@pytest.mark.parametrize("name", ["", "//"])
+def test_chosen_by_no_name_at_all_tells_the_first_few(name: str) -> None:
+    with pytest.raises(NoSuchUnit, match=r"nothing is called /*; allowed: /, .*, \.\.\."):
+        chosen_by(name, ALL)
 
 
 def test_chosen_by_a_name_like_nothing_tells_the_first_few() -> None:

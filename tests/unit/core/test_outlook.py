@@ -113,10 +113,10 @@ def stating(**fields: int) -> Subject:
             steady(4, 300.5 * MI),
             {"max_memory_bytes": 200 * MI},
             "Memory",
-            "without bounds.maxMemoryBytes it would be 301Mi.",
+            "without bounds.maxMemoryBytes it would be 301MiB.",
         ),
         # 100Mi are in use, 50Mi proposed
-        (stating(), steady(4, 50 * MI), {}, "Memory", "with less memory in use it could be 50Mi."),
+        (stating(), steady(4, 50 * MI), {}, "Memory", "with less memory in use it could be 50MiB."),
         (
             stating(cpu_request_millicores=500),
             steady(200, cpu_upward_only=bools(True)),
@@ -145,7 +145,7 @@ def stating(**fields: int) -> Subject:
             steady(4, memory_limit_bytes=floats(600 * MI), has_memory_limit=bools(True)),
             {},
             "Memory",
-            "if it did not have to keep the QoS class it would be 200Mi.",
+            "if it did not have to keep the QoS class it would be 200MiB.",
         ),
     ],
 )
@@ -165,10 +165,10 @@ def test_bound_without_which_nothing_changes_is_not_told() -> None:
     )
 
     assert about("CPU", changes(held, policy=steady(400), max_cpu_millicores=300)) == [
-        "now that it is 300m, an answer of 285m or less lowers it."
+        "at 300m as now, the request falls when the policy asks for 285m or less."
     ]
     assert about("CPU", changes(one, policy=steady(300))) == [
-        "once it is 300m, an answer of 315m or more raises it and of 285m or less lowers it."
+        "once set to 300m, the request rises when the policy asks for 315m or more, and falls when the policy asks for 285m or less."
     ]
 
 
@@ -177,8 +177,7 @@ def test_peak_over_base_says_what_is_left_when_it_is_forgotten() -> None:
     told = about("CPU", changes(subject()))
 
     assert told[0] == (
-        "the answer rests on a peak of 400m over a base of 200m; "
-        "with the peak forgotten and the base as now it would be 200m."
+        "it rests on a peak of 400m; when that no longer counts and demand stays at its base of 200m, it would be 200m."
     )
 
 
@@ -196,21 +195,23 @@ def test_peak_that_the_least_allowed_hides_is_not_told() -> None:
             stating(cpu_request_millicores=500),
             steady(400),
             {},
-            ["once it is 400m, an answer of 420m or more raises it and of 380m or less lowers it."],
+            [
+                "once set to 400m, the request rises when the policy asks for 420m or more, and falls when the policy asks for 380m or less."
+            ],
         ),
         # held by the limit: nothing raises it any more
         (
             stating(cpu_request_millicores=301, cpu_limit_millicores=301),
             steady(301),
             {},
-            ["now that it is 301m, an answer of 285m or less lowers it."],
+            ["at 301m as now, the request falls when the policy asks for 285m or less."],
         ),
         # without a prediction nothing lowers it
         (
             stating(cpu_request_millicores=300),
             steady(400, cpu_upward_only=bools(True)),
             {},
-            ["once it is 400m, an answer of 420m or more raises it."],
+            ["once set to 400m, the request rises when the policy asks for 420m or more."],
         ),
         # at the least and at the most at once: nothing moves it
         (
@@ -226,7 +227,9 @@ def test_peak_that_the_least_allowed_hides_is_not_told() -> None:
             stating(cpu_request_millicores=500, cpu_limit_millicores=1000),
             steady(400, limit_rule=LimitRule.PROPORTIONAL),
             {},
-            ["once it is 400m, an answer of 420m or more raises it and of 380m or less lowers it."],
+            [
+                "once set to 400m, the request rises when the policy asks for 420m or more, and falls when the policy asks for 380m or less."
+            ],
         ),
     ],
 )
@@ -242,5 +245,5 @@ def test_memory_is_told_in_mib() -> None:
 
     # Whole MiB, and 16 MiB at least: an answer a byte over 271 MiB is 272 MiB; 240 MiB are 16 less than 256.
     assert about("Memory", changes(subject(resources=resources), policy=policy)) == [
-        "once it is 256Mi, an answer of 271.0Mi or more raises it and of 240Mi or less lowers it."
+        "once set to 256MiB, the request rises when the policy asks for 271MiB or more, and falls when the policy asks for 240MiB or less."
     ]

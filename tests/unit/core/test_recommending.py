@@ -207,12 +207,12 @@ def test_explanation_is_the_same_answer_with_its_steps() -> None:
     reasoned = explain(one, policy, **arguments)
 
     assert reasoned.recommendation == recommend([one], policy, **arguments)[0]
-    assert [(step.resource, step.what, step.value, step.note) for step in reasoned.steps] == [
-        ("cpu", "times", 1400.0, ""),
-        ("cpu", "limit raised to the request", 1401.0, "from 1000 millicores"),
-        ("cpu", "recommended request", 1400, "500 millicores now"),
-        ("cpu", "recommended limit", 1401, ""),
-        ("memory", "recommended request", None, "withheld: not_controlled; no request now"),
+    assert [(step.resource, step.what, step.value, step.before, step.note) for step in reasoned.steps] == [
+        ("cpu", "times", 1400.0, None, ""),
+        ("cpu", "limit raised to the request", 1401.0, 1000.0, ""),
+        ("cpu", "recommended request", 1400, None, "the request is 500m now"),
+        ("cpu", "recommended limit", 1401, None, ""),
+        ("memory", "recommended request", None, None, "withheld: not controlled; there is no request now"),
     ]
     assert reasoned.changes[-1].startswith("Memory: bounds.controlledResources")
 

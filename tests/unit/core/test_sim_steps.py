@@ -12,10 +12,13 @@ from hypothesis import strategies as st
 from agent.core.sim_steps import ReactionWatch, _median_of_five, _sliding_max, demand_steps
 from tests.traces import trace_of
 
-LOW, HIGH = [100.0], [400.0]
+Cells = list[float | None]
+LOW: Cells = [100.0]
+HIGH: Cells = [400.0]
+GAP: Cells = [None]
 
 
-def found(*columns: list[float | None]) -> list[tuple[int, int, int, float]]:
+def found(*columns: Cells) -> list[tuple[int, int, int, float]]:
     steps = demand_steps(trace_of(cpu=list(columns)))
     return list(
         zip(
@@ -46,7 +49,7 @@ def test_step_that_lasts_ends_with_the_trace() -> None:
         (400.0, 100.0),  # down
     ],
 )
-def test_no_step_where_the_rise_is_small(before: float, after: float) -> None:
+def test_no_step_where_the_rise_is_small(before: float | None, after: float | None) -> None:
     assert found([before] * 90 + [after] * 60) == []
 
 
@@ -64,17 +67,21 @@ def test_step_after_the_high_minute_is_an_hour_old_is_found() -> None:
 
 
 def test_no_step_where_less_than_half_of_the_hour_before_is_known() -> None:
-    gaps: list[float | None] = [None]
-    assert found(LOW * 29 + gaps * 31 + HIGH * 60) == []
-    assert [one[1] for one in found(LOW * 30 + gaps * 30 + HIGH * 60)] == [60]
+    assert found(LOW * 29 + GAP * 31 + HIGH * 60) == []
+    assert [one[1] for one in found(LOW * 30 + GAP * 30 + HIGH * 60)] == [60]
 
 
 def test_no_step_with_a_gap_in_its_first_fifteen_minutes() -> None:
-    assert found(LOW * 60 + HIGH * 7 + [None] + HIGH * 60) == []
+    assert found(LOW * 60 + HIGH * 7 + GAP + HIGH * 60) == []
 
 
 def test_two_steps_of_one_container_are_both_found() -> None:
     assert [one[1] for one in found(LOW * 60 + HIGH * 90 + [1000.0] * 90)] == [60, 150]
+
+
+def test_second_rise_within_fifteen_minutes_belongs_to_the_first() -> None:
+    # 200 for five minutes, then 400: the level is the median of 5 x 200 and 10 x 400.
+    assert found(LOW * 60 + [200.0] * 5 + HIGH * 60) == [(0, 60, 125, 400.0)]
 
 
 def test_steps_of_many_containers_are_found_in_their_rows() -> None:

@@ -180,7 +180,14 @@ def recommendations() -> Recommendations:
         ),
     )
     return Recommendations(
-        taken_unix_seconds=1.5, source="agent", node="n1", policy="cruise", items=(item,), notes=("a note",)
+        taken_unix_seconds=1.5,
+        source="agent",
+        node="n1",
+        policy="cruise",
+        min_span_seconds=600.0,
+        max_age_seconds=60.0,
+        items=(item,),
+        notes=("a note",),
     )
 
 

@@ -334,10 +334,10 @@ def test_steps_tell_each_rule_with_what_was_before() -> None:
 
     apply(proposals(cpu=900, memory=200, memory_limit=300), now, PLAIN, steps=steps)
 
-    assert [(step.resource, step.what, step.value, step.unit, step.note) for step in steps.taken] == [
-        ("cpu", "request lowered to the limit, which stays", 500, "millicores", "from 900 millicores"),
-        ("cpu", "request changed to keep the QoS class", 499, "millicores", "from 500 millicores"),
-        ("memory", "limit held by the memory in use", 450, "bytes", "from 300 bytes"),
+    assert [(step.resource, step.what, step.value, step.unit, step.before) for step in steps.taken] == [
+        ("cpu", "request lowered to the limit, which stays", 500, "millicores", 900),
+        ("cpu", "request changed to keep the QoS class", 499, "millicores", 500),
+        ("memory", "limit held by the memory in use", 450, "bytes", 300),
     ]
 
 
@@ -348,8 +348,8 @@ def test_steps_say_when_a_limit_stays_because_memory_in_use_is_not_known() -> No
     apply(proposals(memory=200, memory_limit=300), now, PLAIN, steps=steps)
 
     (step,) = steps.taken
-    assert (step.what, step.value) == ("limit held by the memory in use", 500)
-    assert step.note == "from 300 bytes; not lowered while memory in use is not known"
+    assert (step.what, step.value, step.before) == ("limit held by the memory in use", 500, 300)
+    assert step.note == "not lowered while memory in use is not known"
 
 
 def test_steps_say_nothing_of_a_resource_without_an_answer() -> None:

@@ -302,17 +302,17 @@ def test_recommend_explains_each_step_of_one_row() -> None:
             note=note,
         )
 
-    weighing, margin = "P99, each sample weighing its value", "x 1.15 for margin, / 1 target utilisation"
+    weighing, margin = "P99, each sample weighing its value", "with margin (x 1.15) and target utilisation (/ 1)"
     assert steps.taken == [
         step("cpu", "minutes known of the last 7 days", 2.0, unit="samples"),
-        step("cpu", weighing, 300.00000000000006, "the end of a bucket"),
+        step("cpu", weighing, 300.00000000000006, "upper end of its histogram bucket"),
         step("cpu", margin, 345.00000000000006, ""),
-        step("cpu", "whole millicores", 345.0, "truncated"),
+        step("cpu", "whole millicores", 345.0, "fraction cut off"),
         step("memory", "minutes known of the last 7 days", 2.0, unit="samples"),
-        step("memory", weighing, 104857600.0, "the end of a bucket"),
+        step("memory", weighing, 104857600.0, "upper end of its histogram bucket"),
         step("memory", margin, 120586239.99999999),
-        step("memory", "whole bytes", 120586239.0, "truncated"),
-        step("memory", "needed after a kill", 300.0 * MIB, protection),
+        step("memory", "whole bytes", 120586239.0, "fraction cut off"),
+        step("memory", "needed after an out-of-memory kill", 300.0 * MIB, protection),
         step("cpu", "specification", 500.0, smallest),
         step("memory", "specification", 0.5 * GIB, smallest),
     ]
@@ -325,7 +325,7 @@ def test_recommend_says_what_it_does_not_know() -> None:
     assert told[0] == ("cpu", "minutes known of the last 7 days", 0.0, "")
     assert told[3] == ("cpu", "whole millicores", None, "no samples")
     assert told[-3:] == [
-        ("memory", "needed after a kill", None, "no kill in the look-back"),
+        ("memory", "needed after an out-of-memory kill", None, "no kill within crane.oomHistorySeconds"),
         ("cpu", "specification", None, "none holds CPU and memory"),
         ("memory", "specification", None, "none holds CPU and memory"),
     ]

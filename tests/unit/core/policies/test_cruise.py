@@ -536,16 +536,16 @@ def test_steps_tell_every_value_in_order() -> None:
     killed(policy, 412 * MB)
     figures = [(step.resource, step.what, step.value, step.unit) for step in told(policy, 120.0, 210.0 * MB)]
     assert figures == [
-        ("cpu", "base: percentile of the window", 120.0, "millicores"),
+        ("cpu", "base: sustained demand", 120.0, "millicores"),
         ("cpu", "largest of the last 60 min", 100.0, "millicores"),
-        ("cpu", "largest of this UTC hour of the day +- 1 h, 7 days", 800.0, "millicores"),
+        ("cpu", "largest at this hour of the day +- 1 h, 7 days", 800.0, "millicores"),
         ("cpu", "peak", 800.0, "millicores"),
         ("cpu", "request", 800.0, "millicores"),
-        ("memory", "percentile of the window", 210.0 * MB, "bytes"),
-        ("memory", "out-of-memory memory", 412.0 * MB, "bytes"),
-        ("memory", "base", 412.0 * MB, "bytes"),
+        ("memory", "sustained working set", 210.0 * MB, "bytes"),
+        ("memory", "memory at an out-of-memory kill", 412.0 * MB, "bytes"),
+        ("memory", "base: sustained demand", 412.0 * MB, "bytes"),
         ("memory", "largest of the last 60 min", 200.0 * MB, "bytes"),
-        ("memory", "largest of this UTC hour of the day +- 1 h, 7 days", 300.0 * MB, "bytes"),
+        ("memory", "largest at this hour of the day +- 1 h, 7 days", 300.0 * MB, "bytes"),
         ("memory", "peak", 412.0 * MB, "bytes"),
         ("memory", "request", 412.0 * MB, "bytes"),
         ("memory", "largest of seven days", 300.0 * MB, "bytes"),
@@ -556,29 +556,36 @@ def test_steps_tell_every_value_in_order() -> None:
 def test_steps_say_where_and_when_a_maximum_was() -> None:
     policy = learnt([(NOON - DAY_MINUTES + 5, 800.0, None), (NOON - DAY_MINUTES + 70, 20.0, None)])
     killed(policy, 412 * MB, NOON - 30)
-    notes = {(step.resource, step.what): step.note for step in told(policy, 0.1, 210.0 * MB)}
-    same_hour = "largest of this UTC hour of the day +- 1 h, 7 days"
-    assert notes["cpu", same_hour] == "in the hour from 2026-01-27 12:00 UTC; hours measured: 2"
+    steps = Steps()
+    ask(policy, 0.1, 210.0 * MB, steps=steps)
+    # 12:00 and 13:00 of the day before, both within an hour of noon
+    assert steps.hours == [(NOON - DAY_MINUTES) * 60, (NOON - DAY_MINUTES + 60) * 60]
+    notes = {(step.resource, step.what): step.note for step in steps.taken}
+    same_hour = "largest at this hour of the day +- 1 h, 7 days"
+    assert notes["cpu", same_hour] == "in the hour from 2026-01-27 12:00 UTC; such hours measured: 2"
     assert notes["cpu", "largest of the last 60 min"] == "no minute measured"
     assert notes["memory", same_hour] == "no such hour measured"
     kill = "usage, else limit, at the kill of 2026-01-28 11:30 UTC; the largest of 7 days"
-    assert notes["memory", "out-of-memory memory"] == kill
+    assert notes["memory", "memory at an out-of-memory kill"] == kill
 
 
 def test_steps_without_prediction_say_so() -> None:
     steps = told(learnt([], CruiseOptions(neighbour_hours=0)), 0.1, 5.0 * MB)
     notes = {(step.resource, step.what): (step.value, step.note) for step in steps}
-    assert notes["cpu", "largest of this UTC hour of the day, 7 days"] == (None, "no such hour measured")
-    assert notes["cpu", "peak"] == (0.1, "no prediction yet: the base, which may only raise")
-    assert notes["cpu", "request"] == (1.0, "the least is 1")
-    assert notes["memory", "out-of-memory memory"] == (None, "no kill with a figure in 7 days")
+    assert notes["cpu", "largest at this hour of the day, 7 days"] == (None, "no such hour measured")
+    assert notes["cpu", "peak"] == (
+        0.1,
+        "nothing measured yet to predict from: the base, which may raise the request but not lower it",
+    )
+    assert notes["cpu", "request"] == (1.0, "the policy's least, 1m")
+    assert notes["memory", "memory at an out-of-memory kill"] == (None, "no kill with usage or limit known in 7 days")
     assert notes["memory", "largest of seven days"] == (None, "no minute measured")
     assert notes["memory", "limit"][0] is None
 
 
 def test_steps_without_base_end_where_the_answer_does() -> None:
     steps = told(learnt([(NOON - 1, 100.0, 200.0 * MB)]), None, None)
-    assert ("cpu", "base: percentile of the window", None) in [(s.resource, s.what, s.value) for s in steps]
+    assert ("cpu", "base: sustained demand", None) in [(s.resource, s.what, s.value) for s in steps]
     assert {step.what for step in steps}.isdisjoint({"peak", "request", "limit"})
     values = [step.value for step in steps if step.what == "largest of the last 60 min"]
     assert values == [100.0, 200.0 * MB]

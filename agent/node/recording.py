@@ -1,0 +1,200 @@
+"""Reads a recording: what is in it, its rows chunk by chunk, the history that it took along. Node."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple, Self
+
+import numpy as np
+
+from agent.core.column_codec import WORD_BYTES, Words
+from agent.core.minute_codec import Codes
+from agent.core.policies.contract import Ints
+from agent.node.documents import DocumentFormatError
+from agent.node.recording_format import (
+    CODES_OF_A_MINUTE,
+    COUNTS,
+    MANIFEST,
+    MANIFEST_DOCUMENT,
+    UNITS,
+    VERSION,
+    Manifest,
+    RecordingError,
+    RowKind,
+    Rows,
+    columns_of,
+    history_member,
+    rows_member,
+    split_by_unit,
+    unpack_codes,
+    unpack_column,
+    unpack_rows,
+)
+
+MAX_MANIFEST_BYTES: Final = 256 << 20
+MAX_COLUMN_ROWS: Final = 1 << 24
+"""Of one chunk; a hundred times what is written, and 128 MiB."""
+_HEADER_BYTES: Final = 1024
+"""More than the header of an array takes."""
+_ZIP_BEGINS: Final = b"PK\x03\x04"
+
+
+class History(NamedTuple):
+    """The history of a recording."""
+
+    unix_minutes: Ints
+    """Rising, shape ``(m,)``."""
+    codes: Codes
+    """Shape ``(m, 3, keys)``, the keys as ``Manifest.histories`` has them."""
+
+
+class Recording:
+    """A recording that is open for reading; close it, or use it as a context manager."""
+
+    def __init__(self, path: Path) -> None:
+        """Open it and read what is in it.
+
+        Raises:
+            RecordingError: It cannot be read, is no recording, of another version, cut off or damaged.
+        """
+        self.path: Final = path
+        try:
+            with path.open("rb") as file:
+                begins = file.read(len(_ZIP_BEGINS))
+            if begins != _ZIP_BEGINS:
+                raise self._fault(f"not a recording of plimsoll: it begins with {begins!r}, not {_ZIP_BEGINS!r}")
+            self._zip = zipfile.ZipFile(path)
+        except OSError as error:
+            raise self._fault(f"cannot be read: {error.strerror or error}") from error
+        except zipfile.BadZipFile as error:
+            raise self._fault("cut off: its end is missing") from error
+        try:
+            self.manifest: Final = self._read_manifest()
+        except BaseException:
+            self._zip.close()
+            raise
+
+    def _read_manifest(self) -> Manifest:
+        if MANIFEST not in self._zip.namelist():
+            raise self._fault(f"not a recording of plimsoll: a zip without {MANIFEST}")
+        content = self._read(MANIFEST, MAX_MANIFEST_BYTES)
+        try:
+            document: object = json.loads(content)
+        except ValueError as error:
+            raise self._fault(f"damaged: {MANIFEST}: {error}") from error
+        if isinstance(document, dict) and document.get("format") == MANIFEST_DOCUMENT.format:
+            version = document.get("version")
+            if version != VERSION:
+                raise self._fault(f"version {version!r}, this program reads {VERSION}")
+        try:
+            manifest = MANIFEST_DOCUMENT.from_json(document)
+        except DocumentFormatError as error:
+            raise self._fault(f"not as this program writes it: {error}") from error
+        for number, rows in enumerate(manifest.row_chunks):
+            for kind in RowKind:
+                part = rows.part(kind)
+                self._check_size(f"rows/{number:06d} {kind}", part.rows)
+                self._check_size(f"rows/{number:06d} {kind}", part.units)
+        for number, minutes in enumerate(manifest.history_chunks):
+            count = minutes.minutes * CODES_OF_A_MINUTE * len(minutes.histories)
+            self._check_size(f"history/{number:06d}", max(count, minutes.minutes))
+            if any(not 0 <= key < len(manifest.histories) for key in minutes.histories):
+                raise self._fault(f"damaged: history/{number:06d}: keys that are not there")
+        return manifest
+
+    def _check_size(self, where: str, rows: int) -> None:
+        if not 0 <= rows <= MAX_COLUMN_ROWS:
+            raise self._fault(f"damaged: {where}: {rows} rows; allowed: up to {MAX_COLUMN_ROWS}")
+
+    def rows(self, chunk: int, kind: RowKind) -> list[tuple[int, Rows]]:
+        """Give the rows of one kind in a chunk, unit by unit: number of the unit, its rows, oldest first.
+
+        Raises:
+            RecordingError: They are damaged.
+        """
+        part = self.manifest.row_chunks[chunk].part(kind)
+        count = part.rows
+        if not count:
+            return []
+        units, counts = (self._column(rows_member(chunk, kind, name), name, part.units) for name in (UNITS, COUNTS))
+        is_right = bool((units < len(self.manifest.units)).all()) and bool((counts <= count).all())
+        if not is_right or int(counts.sum()) != count:
+            raise self._fault(f"damaged: {rows_member(chunk, kind, COUNTS)}: not the {count} rows of the manifest")
+        columns = {name: self._column(rows_member(chunk, kind, name), name, count) for name in columns_of(kind)}
+        return split_by_unit(unpack_rows(kind, columns), units.astype(np.int64), counts.astype(np.int64))
+
+    def all_rows(self, kind: RowKind, *, first: int = 0, last: int = 2**63) -> Iterator[tuple[int, Rows]]:
+        """Give the rows of one kind in order of time: a unit may come several times, its rows oldest first.
+
+        Args:
+            kind: Which.
+            first: Chunks whose newest row is older than this are left out; a stamp as ``Part`` has it.
+            last: So are those whose oldest row is newer.
+
+        Raises:
+            RecordingError: They are damaged.
+        """
+        for number, chunk in enumerate(self.manifest.row_chunks):
+            part = chunk.part(kind)
+            if part.rows and part.last >= first and part.first <= last:
+                yield from self.rows(number, kind)
+
+    def history(self) -> History:
+        """Give the history, all chunks in one.
+
+        Raises:
+            RecordingError: It is damaged.
+        """
+        chunks = []
+        for number, chunk in enumerate(self.manifest.history_chunks):
+            keys, minutes = len(chunk.histories), chunk.minutes
+            stored = self._column(history_member(number, "unix_minutes"), "unix_minutes", minutes)
+            words = self._column(history_member(number, "codes"), "codes", minutes * CODES_OF_A_MINUTE * keys)
+            if not bool((stored[1:] > stored[:-1]).all()) or int(stored.max(initial=0)) >= 2**32:
+                raise self._fault(f"damaged: {history_member(number, 'unix_minutes')}: minutes that do not rise")
+            chunks.append((chunk.histories, stored.astype(np.int64), unpack_codes(words, minutes=minutes, keys=keys)))
+        every = [axis for _, axis, _ in chunks]
+        unix_minutes = np.unique(np.concatenate(every)) if every else np.zeros(0, dtype=np.int64)
+        whole: Codes = np.zeros((unix_minutes.size, CODES_OF_A_MINUTE, len(self.manifest.histories)), dtype=np.uint16)
+        for histories, axis, codes in chunks:
+            places = np.searchsorted(unix_minutes, axis)
+            for column, history in enumerate(histories):
+                whole[places, :, history] = codes[:, :, column]
+        return History(unix_minutes, whole)
+
+    def _column(self, member: str, name: str, rows: int) -> Words:
+        content = self._read(member, WORD_BYTES * rows + _HEADER_BYTES)
+        try:
+            return unpack_column(name, content, rows)
+        except ValueError as error:
+            raise self._fault(f"damaged: {member}: {error}") from error
+
+    def _read(self, member: str, most_bytes: int) -> bytes:
+        try:
+            entry = self._zip.getinfo(member)
+            if entry.file_size > most_bytes:
+                raise self._fault(f"damaged: {member}: {entry.file_size} bytes; allowed: up to {most_bytes}")
+            return self._zip.read(entry)
+        except KeyError as error:
+            raise self._fault(f"damaged: {member} is missing") from error
+        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+            raise self._fault(f"damaged: {member}: {' '.join(str(error).split())}") from error
+        except OSError as error:
+            raise self._fault(f"cannot be read: {member}: {error.strerror or error}") from error
+
+    def _fault(self, reason: str) -> RecordingError:
+        return RecordingError(f"recording {self.path}: {reason}")
+
+    def close(self) -> None:
+        """Let go of the file; a second call is fine."""
+        self._zip.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

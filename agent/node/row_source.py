@@ -1,0 +1,69 @@
+"""What the observer reads from: the rings of a running sampler, or the rows of a recording.
+
+Node. Protocols only; ``sensing.rings.RingFile`` satisfies ``RowSource`` as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Rows = NDArray[np.void]
+
+
+class RowView(Protocol):
+    """The newest rows of one kind of one unit, oldest first. Use the pieces, then ask `intact`; or take `joined`."""
+
+    @property
+    def pieces(self) -> Sequence[Rows]:
+        """Give the rows in at most two arrays, shape ``(n,)`` each."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def intact(self) -> bool:
+        """Tell, after use, whether the rows were what they seemed."""
+        ...
+
+    def joined(self) -> Rows:
+        """Give a copy in one array."""
+        ...
+
+
+class RowSource(Protocol):
+    """Rows by slot: one slot for each unit."""
+
+    def raw(self, slot: int, rows: int | None = None) -> RowView:
+        """View the newest samples (dtype `SAMPLE`); None = all there are."""
+        ...
+
+    def memory(self, slot: int, rows: int | None = None) -> RowView:
+        """View the newest memory rows (dtype `MEMORY_ROW`)."""
+        ...
+
+    def minutes(self, slot: int, rows: int | None = None) -> RowView:
+        """View the newest minute rows (dtype `MINUTE_ROW`)."""
+        ...
+
+    def newest(self, slot: int) -> np.void | None:
+        """Give a copy of the newest sample; None when there is none."""
+        ...
+
+    def newest_memory(self, slot: int) -> np.void | None:
+        """Give a copy of the newest memory row; None when there is none."""
+        ...
+
+    def inode(self, slot: int) -> int:
+        """Give the inode of the cgroup behind a slot."""
+        ...
+
+    def generation(self, slot: int) -> int:
+        """Tell which cgroup stands behind the slot."""
+        ...
+
+    def append_minute(self, slot: int, row: Rows | np.void, *, generation: int | None = None) -> bool:
+        """Append one `MINUTE_ROW`; with a generation only while that cgroup still stands behind the slot."""
+        ...
