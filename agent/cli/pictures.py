@@ -41,6 +41,10 @@ class PictureError(Exception):
     """There can be no picture; one line that names the file, why, and what to do."""
 
 
+class NothingToDraw(PictureError):  # noqa: N818 - a state of the world, named as one
+    """Nothing was measured in the time asked for."""
+
+
 def check_picture(path: Path) -> None:
     """Find out before anything is asked whether a picture could be made there.
 
@@ -64,11 +68,12 @@ def draw_picture(found: Explanations, path: Path) -> None:
     """Draw all containers, one below the other, and put the file in its place when it is whole.
 
     Raises:
-        PictureError: Nothing was measured, or the file cannot be written.
+        NothingToDraw: Nothing was measured.
+        PictureError: The file cannot be written.
     """
     charts = [(item, plot, index == 0) for item in found.items for index, plot in enumerate(plots_of(item))]
     if not charts:
-        raise PictureError(f"{path}: no minute measured in this time, nothing to draw; allowed: a longer --since")
+        raise NothingToDraw(f"{path}: no minute measured in this time, nothing to draw; allowed: a longer --since")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

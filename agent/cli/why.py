@@ -109,20 +109,23 @@ def run(arguments: argparse.Namespace) -> int:
     except SizingError as error:
         print(f"plimsoll why: {error}", file=sys.stderr)
         return 1
-    if arguments.png is not None:
-        from agent.cli.pictures import draw_picture
-
-        try:
-            draw_picture(found, arguments.png)
-        except PictureError as error:
-            print(f"plimsoll why: --png {error}", file=sys.stderr)
-            return 3
     if is_json:
         from agent.node.documents import EXPLANATIONS
 
         print(json.dumps(EXPLANATIONS.to_json(found), indent=2, allow_nan=False))
     else:
         _print_pages(found, arguments)
+    return 0 if arguments.png is None else _draw(found, arguments.png)
+
+
+def _draw(found: Explanations, path: Path) -> int:
+    from agent.cli.pictures import NothingToDraw, PictureError, draw_picture
+
+    try:
+        draw_picture(found, path)
+    except PictureError as error:
+        print(f"plimsoll why: --png {error}", file=sys.stderr)
+        return 1 if isinstance(error, NothingToDraw) else 3
     return 0
 
 

@@ -1,7 +1,7 @@
 """Takes over what a node measures, as it comes, and writes it into a recording.
 
-Node. The rings hold eleven minutes of readings: polled every few seconds, nothing is missed. What waits to be written is
-bounded, whatever the number of units and the length of the recording.
+Node. The rings hold eleven minutes of readings: polled every few seconds, nothing is missed. What waits to be written
+is bounded, whatever the number of units and the length of the recording.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -188,7 +189,7 @@ class Recorder:
         """Take the new rows of one unit over."""
         views = {RowKind.RAW: rings.raw, RowKind.MEMORY: rings.memory, RowKind.MINUTES: rings.minutes}
         for kind, view_of in views.items():
-            rows = _new_rows(lambda count, view_of=view_of: view_of(unit.slot, count), unit, kind)
+            rows = _new_rows(partial(view_of, unit.slot), unit, kind)
             if rings.generation(unit.slot) != unit.generation:  # after use: another cgroup stands there by now
                 return
             if rows.size:

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from agent.cli.main import main
+from agent.node.control import ControlEndpoint, open_control_listener
+from agent.node.documents import RECOMMENDATIONS
+from agent.node.listening import ListeningLoop
+from tests.recommendations import mixed_node
+
+
+class Verbs:
+    """An agent that recommends what it is told to."""
+
+    answer: Mapping[str, object] = RECOMMENDATIONS.to_json(mixed_node())
+
+    def ping(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
+        return {}
+
+    def recommend(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
+        assert not arguments
+        return self.answer
+
+
+@pytest.fixture
+def verbs() -> Verbs:
+    return Verbs()
+
+
+@pytest.fixture
+def agent(tmp_path: Path, verbs: Verbs) -> Iterator[Path]:
+    path = tmp_path / "agent.sock"
+    endpoint = ControlEndpoint(open_control_listener(path), {"ping": verbs.ping, "recommend": verbs.recommend})
+    loop = ListeningLoop([endpoint], read_seconds=10.0)
+    loop.start()
+    try:
+        yield path
+    finally:
+        loop.close()
+
+
+def recommend(*words: str) -> int:
+    return main(["recommend", *words])
+
+
+def error_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """The one line of an error that is bad input."""
+    with pytest.raises(SystemExit) as caught:
+        recommend(*words)
+    assert caught.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    (line,) = err.splitlines()
+    return line
+
+
+# Output
+
+
+def test_table_is_drawn_for_a_pipe_without_escapes(agent: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert recommend("--socket", str(agent), "--width", "120") == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert out.startswith("plimsoll worker-7  requests by policy cruise")
+    assert "\x1b" not in out
+    assert max(len(line) for line in out.splitlines()) <= 120
+
+
+def test_json_and_yaml_hold_what_passes_the_filters(agent: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert recommend("--socket", str(agent), "-o", "json", "-n", "shop", "--pod", "cache-*") == 0
+    answer = RECOMMENDATIONS.from_json(json.loads(capsys.readouterr().out))
+    assert [item.identity.pod for item in answer.items] == ["cache-0"]
+    assert answer.min_span_seconds == 600.0
+    assert recommend("--socket", str(agent), "-o", "yaml", "--filter", "young") == 0
+    assert [item["identity"]["pod"] for item in yaml.safe_load(capsys.readouterr().out)["items"]] == ["young-5"]
+
+
+def test_csv_and_html_are_written(agent: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert recommend("--socket", str(agent), "-o", "csv", "--sort", "name", "--reverse") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 1 + len(mixed_node().items)
+    assert "web-7d9c5b8f4-zzzzz" in lines[1]  # shop, web and zzzzz are the last of their kind
+    assert recommend("--socket", str(agent), "-o", "html") == 0
+    assert capsys.readouterr().out.startswith("<!doctype html>")
+
+
+def test_patches_are_on_stdout_and_what_is_left_out_on_stderr(agent: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert recommend("--socket", str(agent), "-o", "patch") == 0
+    out, err = capsys.readouterr()
+    assert sum(line.startswith("kubectl patch pod ") for line in out.splitlines()) == 3
+    assert all(line.startswith("plimsoll recommend: left out, ") for line in err.splitlines())
+    assert "jobs/young-5/app CPU" in err
+
+
+def test_a_filter_that_lets_nothing_pass_is_said_and_no_failure(
+    agent: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert recommend("--socket", str(agent), "-n", "nowhere") == 0
+    assert "nothing passes the filter 'ns=nowhere': 0 of 8" in capsys.readouterr().out
+    assert recommend("--socket", str(agent), "-n", "nowhere", "-o", "csv") == 0
+    out, err = capsys.readouterr()
+    assert len(out.splitlines()) == 1
+    assert err == "plimsoll recommend: nothing passes the filter 'ns=nowhere': 0 of 8\n"
+
+
+# No answer
+
+
+def test_no_agent_at_the_named_socket_is_1_and_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert recommend("--socket", str(tmp_path / "none.sock")) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    (line,) = err.splitlines()
+    assert "none.sock" in line
+
+
+def test_an_agent_of_another_release_is_1_and_one_line(
+    agent: Path, verbs: Verbs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    verbs.answer = {**verbs.answer, "version": 99}
+    assert recommend("--socket", str(agent)) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "recommendations.version: 99 is not 1" in line
+
+
+def test_no_state_to_answer_from_is_1_and_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert recommend("--state-dir", str(tmp_path), "--policy", "vpa") == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert str(tmp_path) in line
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (("--policy", "best"), ("recommend.policy: 'best' is not allowed", "cruise, vpa, crane, forecast")),
+        (("--vpa-target-cpu-percentile", "3"), ("vpa.targetCpuPercentile: '3'", "from 0 to 1")),
+        (("--vpa-targetcpu", "0.9"), ("--vpa-targetcpu", "--vpa-target-cpu-percentile")),
+        (("-o", "xml"), ("'xml'", "table")),
+        (("--sort", "size"), ("'size'", "severity")),
+        (("--filter", "color=red"), ("'color=red' has an unknown key", "ns=")),
+        (("--width", "3"), ("'3' is not allowed; allowed: a whole number from 20 on",)),
+    ],
+)
+def test_bad_input_is_one_line_that_says_what_is_allowed(
+    words: tuple[str, ...], parts: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = error_of(capsys, *words)
+    for part in parts:
+        assert part in line
+
+
+def test_another_policy_is_not_asked_of_the_agent(agent: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = error_of(capsys, "--socket", str(agent), "--policy", "vpa")
+    assert "the agent is not asked about recommend.policy" in line
