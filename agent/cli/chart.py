@@ -166,13 +166,13 @@ def _with_levels(plot: Plot, request: int | None, recommended: int | None, limit
 
 
 def span_text(plot: Plot) -> str:
-    """Say which time is shown, and how much of it is known."""
+    """Say which time is shown."""
     begin, end = (
         datetime.fromtimestamp(minute * 60, UTC)
         for minute in (plot.start_unix_minute, plot.start_unix_minute + plot.minutes)
     )
     until = f"{end:%H:%M}" if begin.date() == end.date() else f"{end:%a %Y-%m-%d %H:%M}"
-    return f"{begin:%a %Y-%m-%d %H:%M} to {until} UTC, {plot.known_minutes} of {plot.minutes} minutes measured"
+    return f"{begin:%a %Y-%m-%d %H:%M} to {until} UTC"
 
 
 def times_of(plot: Plot) -> Axis:
@@ -221,8 +221,8 @@ def _title(plot: Plot, columns: int) -> Line:
 
 def _cells(plot: Plot, columns: int, height: int, values: Axis, glyphs: Glyphs) -> list[list[tuple[str, Tone]]]:
     """Give sign and tone of each cell, rows from the top."""
-    area = _columned(plot.area, columns, takes_largest=plot.takes_largest)
-    tops = area if plot.tops is None else _columned(plot.tops, columns, takes_largest=True)
+    area = columned(plot.area, columns, takes_largest=plot.takes_largest)
+    tops = area if plot.tops is None else columned(plot.tops, columns, takes_largest=True)
     cells = [[(" ", Tone.PLAIN)] * columns for _ in range(height)]
     for column, (value, top) in enumerate(zip(area, tops, strict=True)):
         for row in range(height):
@@ -249,8 +249,14 @@ def _cell(value: float | None, top: float | None, foot: int, scale: float, glyph
     return " ", Tone.PLAIN
 
 
-def _columned(course: Course, columns: int, *, takes_largest: bool) -> list[float | None]:
-    """Give a value per column; several minutes share one, or one minute takes several."""
+def columned(course: Course, columns: int, *, takes_largest: bool) -> Course:
+    """Give a value per column; several minutes share one, or one minute takes several.
+
+    Args:
+        course: What is drawn, not empty.
+        columns: How many.
+        takes_largest: The largest of minutes that share a column; False = their mean.
+    """
     picked: list[float | None] = []
     for column in range(columns):
         first = column * len(course) // columns
@@ -260,7 +266,7 @@ def _columned(course: Course, columns: int, *, takes_largest: bool) -> list[floa
             picked.append(None)
         else:
             picked.append(max(known) if takes_largest else sum(known) / len(known))
-    return picked
+    return tuple(picked)
 
 
 def _row_of(value: float, values: Axis, height: int) -> int:
@@ -289,12 +295,9 @@ def _foot(plot: Plot, columns: int, glyphs: Glyphs) -> list[Line]:
         begin = max(column - len(text) // 2, 0)
         if begin > len(labels) or not labels:
             labels = labels.ljust(begin) + text
-    if len(labels) + 4 <= columns:
-        labels = labels.ljust(columns - 3) + "UTC"
-    left = " " * _LABEL_WIDTH
     return [
-        (Span(f"{left} {glyphs.corner}{''.join(rule)}", Tone.DIM),),
-        (Span(f"{left}  {labels}", Tone.DIM),),
+        (Span(f"{'':{_LABEL_WIDTH}} {glyphs.corner}{''.join(rule)}", Tone.DIM),),
+        (Span(f"{'UTC':>{_LABEL_WIDTH}}  {labels}", Tone.DIM),),
     ]
 
 
@@ -307,7 +310,9 @@ def _legend(plot: Plot, width: int, glyphs: Glyphs) -> list[Line]:
     for level in plot.levels:
         far = "" if level.is_shown else ", above the picture"
         entries.append((signs[level.tone] * 2, f"{level.name} {plot.text(level.value)}{far}", level.tone))
-    entries.append((" ", "empty = not measured", Tone.DIM))
+    unknown_minutes = plot.minutes - plot.known_minutes
+    if unknown_minutes:
+        entries.append((" ", f"empty = not measured, {unknown_minutes} of {plot.minutes} minutes", Tone.DIM))
     lines: list[Line] = []
     left = " " * (_LABEL_WIDTH + 2)
     spans: list[Span] = [Span(left)]

@@ -38,6 +38,8 @@ VERBS: Final[dict[str, Verb]] = {
     "why": Verb("agent.cli.why", "everything behind one recommendation: data, steps, bounds, what would change it"),
     "audit": Verb("agent.cli.audit", "compare the kubelet's cgroup values with what they should be"),
     "simulate": Verb("agent.cli.simulate", "replay traces through policies: slack, shortfall, resizes, reaction"),
+    "record": Verb("agent.cli.record", "write what a node measures into a compact file"),
+    "replay": Verb("agent.cli.replay", "what is in a recording; any decision over it again, at any moment of it"),
     "settings": Verb("agent.cli.settings", "every setting with its default, unit and reason"),
 }
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.cli.chart import Course, Level, Plot, plots_of, span_text, times_of, values_of
+from agent.cli.chart import Course, Level, Plot, columned, plots_of, span_text, times_of, values_of
 from agent.cli.table import Tone, harmless
 from agent.core.choosing import called
 
@@ -29,6 +29,8 @@ _WIDE_INCHES: Final = 11.0
 _TALL_INCHES: Final = 3.0
 _LOW_INCHES: Final = 1.3
 _DOTS_PER_INCH: Final = 110
+_COLUMNS: Final = 360
+"""Three dots each."""
 _MOST_INCHES: Final = 200.0
 """Height at most; matplotlib refuses 2^16 dots."""
 _COLOURS: Final = {Tone.HOT: "#c0392b", Tone.NOTE: "#b9770e", Tone.GAIN: "#1e8449"}
@@ -81,13 +83,12 @@ def draw_picture(found: Explanations, path: Path) -> None:
     size = (_WIDE_INCHES, min(sum(heights), _MOST_INCHES))
     figure = Figure(figsize=size, dpi=_DOTS_PER_INCH, layout="constrained")
     FigureCanvasAgg(figure)  # what it is drawn with; the figure keeps it
+    places = figure.add_gridspec(len(charts), 1, height_ratios=heights)
     for index, (item, plot, is_first) in enumerate(charts):
-        # Not one grid of subplots: heights would have to be shared out by hand there.
-        place = figure.add_gridspec(len(charts), 1, height_ratios=heights)[index]
-        axes = figure.add_subplot(place)
+        axes = figure.add_subplot(places[index])
         _draw(axes, plot)
         if is_first:
-            axes.set_title(_head(item, plot), loc="left", fontsize=10, fontweight="bold")
+            axes.set_title(_head(item, plot), loc="left", pad=24, fontsize=10, fontweight="bold")
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png")
     _replace(path, drawn.getvalue())
@@ -99,11 +100,15 @@ def _head(item: Explanation, plot: Plot) -> str:
 
 
 def _draw(axes: Axes, plot: Plot) -> None:
-    """Draw one plot: minutes along, in steps; a minute that is not known is a hole."""
-    edges = np.arange(plot.minutes + 1, dtype=np.float64)
+    """Draw one plot: minutes along, in steps; what is not known is a hole."""
+    # A peak of a minute would be thinner than a dot: minutes share columns as they do in a terminal.
+    columns = min(plot.minutes, _COLUMNS)
+    edges = np.linspace(0.0, plot.minutes, columns + 1)
     if plot.tops is not None:
-        axes.stairs(_holed(plot.tops), edges, fill=True, color=_TOPS, label=plot.tops_name)
-    axes.stairs(_holed(plot.area), edges, fill=True, color=_AREA, label=plot.area_name)
+        tops = _holed(columned(plot.tops, columns, takes_largest=True))
+        axes.stairs(tops, edges, fill=True, color=_TOPS, label=plot.tops_name)
+    area = _holed(columned(plot.area, columns, takes_largest=plot.takes_largest))
+    axes.stairs(area, edges, fill=True, color=_AREA, label=plot.area_name)
     for level in plot.levels:
         if level.is_shown:
             style, colour = _STYLES[level.tone], _COLOURS[level.tone]

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from textwrap import wrap
 
+from agent.cli.advised import young_notes
 from agent.cli.detail import detail_lines
 from agent.cli.frame import (
     absence_line,
@@ -139,8 +140,10 @@ def _surroundings(
     if is_whole_page:
         return [title], [keys] if height > 2 else []
     notes = note_lines(snapshot)
-    if len(notes) > 1:
-        notes = [(*notes[0], Span(f"  (+{len(notes) - 1}, h shows all)", Tone.DIM))]
+    kept = len(young_notes(snapshot)) + 1  # what is waited for takes the place of no other note
+    if len(notes) > kept:
+        more = Span(f"  (+{len(notes) - kept}, h shows all)", Tone.DIM)
+        notes = [*notes[: kept - 1], (*notes[kept - 1], more)]
     absence = absence_line(snapshot)
     roomy: list[tuple[int, Line]] = [(9, ())] if height >= _ROOMY_LINES else []
     top: list[tuple[int, Line]] = [
@@ -265,6 +268,6 @@ def help_lines(snapshot: Snapshot, look: Look) -> list[Line]:
             lines += [(Span(" " * _HELP_INDENT), Span(text)) for text in others]
         lines.append(())
     lines.append((Span("NOTES", Tone.TITLE),))
-    notes = [harmless(note) for note in snapshot.notes] or ["none: nothing is degraded"]
+    notes = [harmless(note) for note in (*young_notes(snapshot), *snapshot.notes)] or ["none: nothing is degraded"]
     lines += [(Span(f"  {text}"),) for note in notes for text in wrap(note, max(20, look.width - 2)) or [""]]
     return lines

@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TRACE",
         type=Path,
         help="CSV, JSON Lines (both also .gz) or Parquet with the columns time, container, cpu_millicores, "
-        "memory_bytes and, if known, psi (share of time waiting for CPU, 0..1)",
+        "memory_bytes and, if known, psi (share of time waiting for CPU, 0..1); or a recording (plimsoll record)",
     )
     parser.add_argument(
         "--policy",

@@ -1,4 +1,4 @@
-"""Where ``recommend`` and ``why`` get their answers: from the running agent, or computed here from its state files.
+"""Where ``recommend`` and ``why`` get their answers: from the running agent, from its state files or a recording.
 
 Face. The agent answers for its own policy. Another policy, or other options of it, are tried out here, so that asking
 costs the agent nothing.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -96,6 +96,59 @@ class AgentSizing:
             raise SizingError(str(error)) from error
 
 
+class RecordingSizing:
+    """A recording, with whichever policy the settings name, as of a moment of it."""
+
+    def __init__(self, path: Path, arguments: argparse.Namespace) -> None:
+        """Read it.
+
+        Args:
+            path: Of the recording.
+            arguments: As of ``recommend`` or ``why``, with ``--at``.
+
+        Raises:
+            SystemExit: It cannot be read, or the moment is none of it; one line, code 2.
+        """
+        from agent.cli.timewords import TimeWordError, parse_age_seconds
+        from agent.node.recording import Recording
+        from agent.node.recording_format import RecordingError
+        from agent.node.replaying import ReplayedNode, recorded_settings, utc
+
+        given = _given(arguments) & {"state.directory", "podsFile", "serving.socket"}
+        if given:
+            fail(f"replay: {min(given)} is an agent's; allowed: policy, its options, bounds and windows")
+        try:
+            with Recording(path) as recording:
+                ended = recording.manifest.ended_unix_seconds
+                at = None
+                if arguments.at is not None:
+                    try:
+                        at = ended - parse_age_seconds(arguments.at, now_unix_seconds=ended)
+                    except TimeWordError as error:
+                        fail(f"replay: --at {error}; the newest reading is of {utc(ended)}")
+                settings = settings_from(arguments, **recorded_settings(recording.manifest))
+                self._node = ReplayedNode(recording, settings, at_unix_seconds=at)
+        except RecordingError as error:
+            fail(f"replay: {error}")
+
+    def recommendations(self) -> Recommendations:
+        """Compute them."""
+        return self._node.recommendations()
+
+    def explanations(self, name: str, trail_seconds: float) -> Explanations:
+        """Compute them."""
+        from agent.core.choosing import NoSuchUnit
+
+        try:
+            return self._node.explanations(name, trail_seconds)
+        except NoSuchUnit as error:
+            raise UnknownName(str(error)) from error
+
+    def close(self) -> None:
+        """Let go of the memory."""
+        self._node.close()
+
+
 class StateSizing:
     """The state files, with whichever policy the settings name."""
 
@@ -131,7 +184,8 @@ def sizing_source(arguments: argparse.Namespace, verb: str) -> Iterator[SizingSo
     """Open what answers; says on stderr when that is not the agent.
 
     Args:
-        arguments: Parsed by a parser with ``STATE_OPTIONS`` and the policies' options.
+        arguments: Parsed by a parser with ``STATE_OPTIONS`` and the policies' options; with a ``recording`` from
+            ``replay``, which then answers.
         verb: For messages.
 
     Raises:
@@ -139,6 +193,11 @@ def sizing_source(arguments: argparse.Namespace, verb: str) -> Iterator[SizingSo
     """
     from agent.node.control import ControlError, NoAgent, request
 
+    recording: Path | None = getattr(arguments, "recording", None)
+    if recording is not None:
+        with closing(RecordingSizing(recording, arguments)) as replayed:
+            yield replayed
+        return
     settings = settings_from(arguments)
     given = _given(arguments)
     tried = sorted(key for key in given if key.partition(".")[0] in TRIED_SECTIONS)

@@ -56,7 +56,7 @@ def value_axis(largest: float, text: Callable[[float], str], *, binary: bool = F
 
 def time_axis(start_unix_minute: int, minutes: int, text: Callable[[int], str]) -> Axis:
     """Make an axis of minutes with up to five marks at round times of UTC."""
-    steps = (5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10_080)
+    steps = (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10_080)
     step = next((step for step in steps if minutes / step <= 5), -(-minutes // (5 * 1440)) * 1440)
     first = -(-start_unix_minute // step) * step
     return Axis(

@@ -12,11 +12,15 @@ ALLOWED = 'now, "90s ago", "10m ago", "1h30m ago", "2d ago", or an ISO time such
 
 _UNIT_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d)", re.ASCII)
+_SPAN = re.compile(r"(?:\d+(?:\.\d+)?\s*[smhd]\s*)+", re.ASCII)
 _AGE = re.compile(r"((?:\d+(?:\.\d+)?\s*[smhd]\s*)+?)\s*(?:ago)?", re.ASCII)
 
 
+ALLOWED_SPANS = "90s, 10m, 1h30m, 2d"
+
+
 class TimeWordError(ValueError):
-    """Words that name no moment up to now; the message names them and what is allowed."""
+    """Words that name no moment up to now, or no span; the message names them and what is allowed."""
 
 
 def parse_age_seconds(text: str, *, now_unix_seconds: float) -> float:
@@ -46,3 +50,16 @@ def parse_age_seconds(text: str, *, now_unix_seconds: float) -> float:
     if age_seconds < 0:
         raise TimeWordError(f"{text!r} is still to come; allowed: {ALLOWED}")
     return age_seconds
+
+
+def parse_span_seconds(text: str) -> float:
+    """Give the length of a span of time such as ``1h30m``; seconds, above 0.
+
+    Raises:
+        TimeWordError: Not one of the forms, or nothing.
+    """
+    words = text.strip().lower()
+    seconds = sum(float(amount) * _UNIT_SECONDS[unit] for amount, unit in _AMOUNT.findall(words))
+    if not _SPAN.fullmatch(words) or seconds <= 0:
+        raise TimeWordError(f"{text!r} is no span of time; allowed: {ALLOWED_SPANS}")
+    return seconds

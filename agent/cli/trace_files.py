@@ -1,4 +1,4 @@
-"""Traces as files: CSV and JSON Lines (plain or gzip) with what the agent installs, Parquet with pyarrow.
+"""Traces as files: CSV and JSON Lines (plain or gzip) with what the agent installs, Parquet with pyarrow; recordings.
 
 Face. One of the two amounts may be absent. Rows count from 1, a header is none. What is wrong is told by file, row,
 column and rule; no row is left out.
@@ -23,7 +23,8 @@ from agent.core.trace_builder import TraceBuilder, TraceFault, TraceRows, TraceT
 if TYPE_CHECKING:
     from agent.core.trace import TraceSet
 
-SUFFIXES: Final = (".csv", ".csv.gz", ".jsonl", ".jsonl.gz", ".parquet")
+RECORDING: Final = ".plimsoll"
+SUFFIXES: Final = (".csv", ".csv.gz", ".jsonl", ".jsonl.gz", ".parquet", RECORDING)
 _BLOCK_CHARACTERS: Final = 2 << 20
 """Read at a time: about 35,000 rows, some tens of MB at work."""
 _OTHER_NAMES: Final = {"timestamp": TIME, "ts": TIME, "date": TIME, "name": CONTAINER, "pod": CONTAINER}
@@ -49,6 +50,8 @@ def load_trace(path: Path, *, on_progress: Progress | None = None) -> TraceSet:
     suffix = next((one for one in SUFFIXES if path.name.lower().endswith(one)), None)
     if suffix is None:
         raise TraceFileError(f"{path}: what it is cannot be told by its name; allowed: {', '.join(SUFFIXES)}")
+    if suffix == RECORDING:
+        return _load_recording(path, on_progress)
     try:
         if suffix == ".parquet":
             return _load_parquet(path, on_progress)
@@ -227,3 +230,15 @@ def _load_parquet(path: Path, on_progress: Progress | None) -> TraceSet:
     reading = _Reading(path.name, header_lines=None)
     batches = trace.batches([name for name in trace.names if name in COLUMNS], on_progress)
     return reading.take(batches, trace.rows).trace(unused)
+
+
+def _load_recording(path: Path, on_progress: Progress | None) -> TraceSet:
+    from agent.cli.trace_recording import load_recording
+    from agent.node.recording_format import RecordingError
+
+    try:
+        return load_recording(path, on_progress=on_progress or (lambda share: None))
+    except RecordingError as error:  # it names the file
+        raise TraceFileError(str(error)) from error
+    except TraceTooLargeError as error:
+        raise TraceFileError(f"{path}: {error}") from error

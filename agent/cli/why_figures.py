@@ -64,8 +64,10 @@ def data_lines(item: Explanation, page: Page) -> list[Line]:
 def _whose(item: Explanation) -> str:
     workload = item.recommendation.workload
     if workload is None:
-        return "of this cgroup"
-    return f"of {workload.kind} {workload.name} on this node, the largest of its replicas each minute"
+        return "of this cgroup alone"
+    if workload.kind == "Pod":
+        return "of this container"
+    return f"of this container in {workload.kind} {workload.name}: of its replicas on this node the largest"
 
 
 def cpu_lines(item: Explanation) -> list[Line]:
@@ -117,6 +119,11 @@ def memory_lines(item: Explanation) -> list[Line]:
         ("OOM kills", "oom_kills", lambda count: ABSENT if count is None else f"{count:.0f}", "in the window"),
     )
     lines: list[Line] = [(Span("MEMORY", Tone.TITLE),)]
+    reasons = {_missing(memory, field) for _, field, text, _ in entries if text is bytes_text}
+    if len(reasons) == 1 and "" not in reasons:
+        # One line says as much as a line each.
+        lines.append((label("all but waiting"), figure(ABSENT), Span(f"  {reasons.pop()}", Tone.NOTE)))
+        entries = tuple(entry for entry in entries if entry[2] is percent_text)
     for name, field, text, what in entries:
         lines.append((label(name), figure(_text(memory, field, text)), _remark(_missing(memory, field), what)))
     return lines
@@ -149,7 +156,7 @@ def hour_lines(item: Explanation, page: Page) -> list[Line]:
         return [(Span("PEAKS BY HOUR", Tone.TITLE), Span("  no hour measured yet", Tone.NOTE))]
     counted = frozenset(item.hours_counted)
     lines: list[Line] = [
-        (Span("PEAKS BY HOUR", Tone.TITLE), Span(f"  UTC; {_whose(item)}", Tone.DIM)),
+        (Span("PEAKS BY HOUR", Tone.TITLE), Span("  UTC, seven days", Tone.DIM)),
     ]
     grids = []
     for title, of_hour, text in (
@@ -248,7 +255,7 @@ def kill_lines(item: Explanation, page: Page) -> list[Line]:
     lines: list[Line] = [
         (
             title,
-            Span(f"  {len(item.kills)} remembered, newest first; {_whose(item)}", Tone.DIM),
+            Span(f"  {len(item.kills)} remembered, newest first", Tone.DIM),
         ),
         (
             Span(pad("UTC", 18, to_right=False), Tone.DIM),

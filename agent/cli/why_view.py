@@ -12,7 +12,7 @@ from typing import Final
 from agent.cli.advice_words import CPU, MEMORY, SEVERITY_TEXTS, SEVERITY_TONES, SIDES, Side, change_text
 from agent.cli.chart import chart_lines, plots_of
 from agent.cli.paragraphs import Page, flow, hanging
-from agent.cli.table import ABSENT, Glyphs, Line, Span, Tone, age_text, clip_line, display_width, harmless, pad
+from agent.cli.table import ABSENT, Glyphs, Line, Span, Tone, age_text, clip, clip_line, display_width, harmless, pad
 from agent.cli.why_figures import cpu_lines, data_lines, hour_lines, kill_lines, memory_lines
 from agent.core.amounts import amount_text
 from agent.core.choosing import called
@@ -76,7 +76,9 @@ def _head(item: Explanation, page: Page) -> Iterator[Line]:
     facts.append(("source", item.source))
     yield from flow([(Span(f"{what} ", Tone.DIM), Span(harmless(text))) for what, text in facts], page)
     if name != identity.cgroup_path:
-        yield (Span("cgroup ", Tone.DIM), Span(harmless(identity.cgroup_path), Tone.DIM))
+        room = page.width - len("cgroup ")
+        path = clip(harmless(identity.cgroup_path), room, ellipsis=page.glyphs.ellipsis, keep_end=True)
+        yield (Span("cgroup ", Tone.DIM), Span(path))
 
 
 # The answer

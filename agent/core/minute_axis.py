@@ -72,12 +72,12 @@ class MinuteAxis:
 
 
 def offset_of(
-    *, newest_unix_minute: int | None, newest_monotonic_minute: int, wall_offset_minutes: int, is_settled: bool
+    *, newest_unix_minute: int, newest_monotonic_minute: int, wall_offset_minutes: int, is_settled: bool
 ) -> int:
     """Find the offset that a running axis has, from what it has left behind.
 
     Args:
-        newest_unix_minute: Of the history; None = it is empty.
+        newest_unix_minute: Of the history.
         newest_monotonic_minute: Of the minute rows beside it, which are written just before the history is.
         wall_offset_minutes: As for `MinuteAxis`; it is believed where the other two leave a doubt.
         is_settled: It is known that the newest minute stands in both.
@@ -85,8 +85,6 @@ def offset_of(
     Returns:
         Minutes of the axis minus monotonic minutes.
     """
-    if newest_unix_minute is None:
-        return wall_offset_minutes
     offset = newest_unix_minute - newest_monotonic_minute
     # The history may lack the newest minute: then the axis is one minute further than it seems.
     return offset + (not is_settled and wall_offset_minutes == offset + 1)

@@ -76,7 +76,7 @@ class Outlook:
         if reason is Withheld.NOT_CONTROLLED:
             return f"bounds.controlledResources would have to name it; it is {self.options.controlled_resources}."
         if reason is Withheld.NO_SIGNAL:
-            return "the kernel would have to give it: the controller is off or its file is absent for this cgroup."
+            return "there is an answer once the kernel gives figures here: its controller is off, or its file absent."
         if reason is Withheld.STALE:
             age = f"{subject.sample_age_seconds:.0f} s"
             return (

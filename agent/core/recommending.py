@@ -79,8 +79,9 @@ def explain(
     )
     bounded = apply(proposals, stated, options, steps=steps)
     (answer,) = _recommendations(subjects, policy.name, proposals, bounded, conditions, options)
-    _conclude(steps, Resource.CPU, answer.cpu_millicores, answer.resources.cpu_request_millicores)
-    _conclude(steps, Resource.MEMORY, answer.memory_bytes, answer.resources.memory_request_bytes)
+    now = subject.resources
+    _conclude(steps, Resource.CPU, answer.cpu_millicores, now.cpu_request_millicores, now.cpu_limit_millicores)
+    _conclude(steps, Resource.MEMORY, answer.memory_bytes, now.memory_request_bytes, now.memory_limit_bytes)
     outlook = Outlook(subject, proposals, stated, options, conditions)
     return Reasoned(
         recommendation=answer,
@@ -90,16 +91,19 @@ def explain(
     )
 
 
-def _conclude(steps: Steps, resource: Resource, advice: Advice, stated: int | None) -> None:
-    """Tell what comes out for one resource."""
-    now = "there is no request now" if stated is None else f"the request is {amount_text(stated, resource.unit)} now"
+def _conclude(steps: Steps, resource: Resource, advice: Advice, request: int | None, limit: int | None) -> None:
+    """Tell what comes out for one resource, beside what is stated now."""
+    unit = resource.unit
+    now = "there is no request now" if request is None else f"the request is {amount_text(request, unit)} now"
     if advice.withheld is not None:
-        reason = f"withheld: {advice.withheld.replace('_', ' ')}; {now}"
-        steps.say(resource.value, "recommended request", None, resource.unit, reason)
+        reason = advice.withheld.replace("_", " ")
+        steps.say(resource.value, "recommended request", None, unit, f"withheld: {reason}; {now}")
         return
-    steps.say(resource.value, "recommended request", advice.request, resource.unit, now)
-    if advice.limit is not None:
-        steps.say(resource.value, "recommended limit", advice.limit, resource.unit)
+    steps.say(resource.value, "recommended request", advice.request, unit, now)
+    if advice.limit is not None and limit is not None:
+        steps.say(
+            resource.value, "recommended limit", advice.limit, unit, f"the limit is {amount_text(limit, unit)} now"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from agent.core.minute_axis import MINUTE_SECONDS, offset_of
-from agent.node.histories import HistoryFile
+from agent.node.histories import HistoryError, HistoryFile
 from agent.node.watching import HISTORY_FILE_NAME, MINUTE_DELAY_NS, RING_FILE_NAME, Watch
 from agent.sensing.rings import RingFile, read_boot_id
 
@@ -20,6 +20,15 @@ NS: Final = 1_000_000_000
 MINUTE_NS: Final = MINUTE_SECONDS * NS
 SETTLED_NS: Final = 3 * NS
 """So long after a minute is due it stands in rings and history alike."""
+
+
+class Offsets(NamedTuple):
+    """What time it is when CLOCK_MONOTONIC is 0."""
+
+    history_minutes: int
+    """On the axis of the history, which policies go by; UTC seconds // 60."""
+    wall_seconds: float
+    """By the wall clock."""
 
 
 class Measured(Protocol):
@@ -40,16 +49,14 @@ class Measured(Protocol):
         """
         ...
 
-    def wall_offset_seconds(self, newest_monotonic_minute: int | None) -> float:
-        """Give the wall clock minus CLOCK_MONOTONIC of the rings' boot.
+    def offsets(self, *, newest_unix_minute: int | None, newest_monotonic_minute: int | None) -> Offsets:
+        """Tell what time it was.
 
         Args:
-            newest_monotonic_minute: Of the minute rows in the rings; None = there are none.
+            newest_unix_minute: Of the history; None = it is empty, or there is none.
+            newest_monotonic_minute: Of the minute rows in the rings, looked at after the history; None = there are
+                none.
         """
-        ...
-
-    def history_offset_minutes(self, newest_monotonic_minute: int | None) -> int:
-        """Give the minutes of the history minus those of CLOCK_MONOTONIC."""
         ...
 
 
@@ -69,9 +76,9 @@ class StateDirectory:
             RingError: There are none, or they cannot be read.
         """
         self._directory, self._wall, self._monotonic_ns = directory, wall, monotonic_ns
-        self._path: Final = directory / RING_FILE_NAME
-        self._rings = RingFile.open_readonly(self._path)
-        self._inode = self._path.stat().st_ino
+        self.path: Final = directory / RING_FILE_NAME
+        self._rings = RingFile.open_readonly(self.path)
+        self._inode = self.path.stat().st_ino
         self.is_of_this_boot: Final = self._rings.boot_id == read_boot_id()
         self.source = "state"
         if self.is_live():
@@ -93,9 +100,9 @@ class StateDirectory:
     def rings(self) -> RingFile:
         """Give the rings; an agent that could not go on with a file has put another in its place."""
         with contextlib.suppress(OSError):
-            inode = self._path.stat().st_ino
+            inode = self.path.stat().st_ino
             if inode != self._inode:
-                former, self._rings = self._rings, RingFile.open_readonly(self._path)
+                former, self._rings = self._rings, RingFile.open_readonly(self.path)
                 former.close()
                 self._inode = inode
         return self._rings
@@ -106,26 +113,29 @@ class StateDirectory:
         with HistoryFile.open_readonly(self._directory / HISTORY_FILE_NAME) as history:
             yield history
 
-    def wall_offset_seconds(self, newest_monotonic_minute: int | None) -> float:
-        """Give it by this machine's clocks, or by the history of an earlier boot."""
-        if self.is_of_this_boot:
-            return self._wall() - self._monotonic_ns() / NS
-        return float(self.history_offset_minutes(newest_monotonic_minute) * MINUTE_SECONDS)
+    def offsets(self, *, newest_unix_minute: int | None, newest_monotonic_minute: int | None) -> Offsets:
+        """Tell by the newest minute of both, which an agent writes in one go; without them, by the clocks.
 
-    def history_offset_minutes(self, newest_monotonic_minute: int | None) -> int:
-        """Give it by the newest minute of both, which an agent writes in one go."""
-        wall_minutes = round((self._wall() - self._monotonic_ns() / NS) / MINUTE_SECONDS)
-        if newest_monotonic_minute is None:
-            return wall_minutes
-        with self.history() as history:
-            newest_unix_minute = history.newest_unix_minute
-        due_ns = (newest_monotonic_minute + 1) * MINUTE_NS + MINUTE_DELAY_NS
-        return offset_of(
-            newest_unix_minute=newest_unix_minute,
-            newest_monotonic_minute=newest_monotonic_minute,
-            wall_offset_minutes=wall_minutes,
-            is_settled=not 0 <= self._monotonic_ns() - due_ns < SETTLED_NS,
-        )
+        Raises:
+            HistoryError: It is of an earlier boot, whose clocks nobody knows, and there is no history.
+        """
+        if not self.is_of_this_boot:
+            if newest_unix_minute is None or newest_monotonic_minute is None:
+                raise HistoryError(f"state file {self.path}: of an earlier boot, and without a history")
+            minutes = newest_unix_minute - newest_monotonic_minute
+            return Offsets(history_minutes=minutes, wall_seconds=float(minutes * MINUTE_SECONDS))
+        now_ns = self._monotonic_ns()
+        wall_seconds = self._wall() - now_ns / NS
+        minutes = round(wall_seconds / MINUTE_SECONDS)
+        if newest_unix_minute is not None and newest_monotonic_minute is not None:
+            due_ns = (newest_monotonic_minute + 1) * MINUTE_NS + MINUTE_DELAY_NS
+            minutes = offset_of(
+                newest_unix_minute=newest_unix_minute,
+                newest_monotonic_minute=newest_monotonic_minute,
+                wall_offset_minutes=minutes,
+                is_settled=not 0 <= now_ns - due_ns < SETTLED_NS,
+            )
+        return Offsets(history_minutes=minutes, wall_seconds=wall_seconds)
 
     def close(self) -> None:
         """Let go of the rings."""
@@ -148,10 +158,8 @@ class OwnSampling:
         """Give the history in memory, which goes on."""
         yield self._watch.learner.history
 
-    def wall_offset_seconds(self, newest_monotonic_minute: int | None) -> float:
-        """Give it by this machine's clocks."""
-        return time.time() - time.monotonic()
-
-    def history_offset_minutes(self, newest_monotonic_minute: int | None) -> int:
-        """Give it as the learner has it."""
-        return self._watch.learner.clock.unix_minute(0)
+    def offsets(self, *, newest_unix_minute: int | None, newest_monotonic_minute: int | None) -> Offsets:
+        """Tell as the learner has it."""
+        return Offsets(
+            history_minutes=self._watch.learner.clock.unix_minute(0), wall_seconds=time.time() - time.monotonic()
+        )

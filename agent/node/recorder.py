@@ -53,6 +53,10 @@ RHYTHM_TOLERANCE: Final = 0.2
 """Stamps jitter, and a few sweeps come early."""
 
 
+class NothingToRecord(RecordingError):  # noqa: N818 - a state of the world, named as one
+    """Not a single reading of what was wanted."""
+
+
 @dataclass(slots=True)
 class _Unit:
     """One cgroup being recorded."""
@@ -280,16 +284,22 @@ class Recorder:
             Bytes of the file.
 
         Raises:
-            RecordingError: There was no reading at all, or it cannot be written.
+            NothingToRecord: There was no reading at all.
+            RecordingError: It cannot be written.
             RingError: The rings are gone.
+            HistoryError: They are of an earlier boot, and nothing tells when that was.
         """
         self.poll()
-        self._write_rows()
         kills = self._take_history()
+        # The rings once more, after the history: which minute of one is which of the other depends on the order.
+        self.poll()
+        self._write_rows()
         if self.begun_ns is None:
-            raise RecordingError(f"recording {self._writer.path}: there was no reading to take over")
+            raise NothingToRecord(f"recording {self._writer.path}: not a single reading of what was asked for")
         sampling, windows = self._settings.sampling, self._settings.windows
-        wall_offset_seconds = self._measured.wall_offset_seconds(self._newest_minute)
+        offsets = self._measured.offsets(
+            newest_unix_minute=self._history_until, newest_monotonic_minute=self._newest_minute
+        )
         return self._writer.finish(
             Manifest(
                 program=installed_version(),
@@ -297,11 +307,11 @@ class Recorder:
                 cpus=self._cpus,
                 source=self._measured.source,
                 boot_id=self._measured.rings().boot_id,
-                begun_unix_seconds=self.begun_ns / NS + wall_offset_seconds,
-                ended_unix_seconds=self.ended_ns / NS + wall_offset_seconds,
+                begun_unix_seconds=self.begun_ns / NS + offsets.wall_seconds,
+                ended_unix_seconds=self.ended_ns / NS + offsets.wall_seconds,
                 begun_monotonic_ns=self.begun_ns,
                 ended_monotonic_ns=self.ended_ns,
-                history_offset_minutes=self._measured.history_offset_minutes(self._newest_minute),
+                history_offset_minutes=offsets.history_minutes,
                 interval_seconds=self._rhythm_seconds(RowKind.RAW, sampling.interval_seconds),
                 slow_interval_seconds=self._rhythm_seconds(RowKind.MEMORY, sampling.slow_interval_seconds),
                 windows={camel(one.name): float(getattr(windows, one.name)) for one in fields(windows)},

@@ -27,6 +27,7 @@ from agent.node.recording_format import (
     RowKind,
     Rows,
     columns_of,
+    gap_policy,
     history_member,
     rows_member,
     split_by_unit,
@@ -94,6 +95,13 @@ class Recording:
             manifest = MANIFEST_DOCUMENT.from_json(document)
         except DocumentFormatError as error:
             raise self._fault(f"not as this program writes it: {error}") from error
+        try:
+            gap_policy(manifest)
+        except ValueError as error:
+            raise self._fault(f"damaged: {MANIFEST}: {error}") from error
+        is_ordered = 0 <= manifest.begun_monotonic_ns <= manifest.ended_monotonic_ns < 2**63
+        if not is_ordered or any(not unit.facts for unit in manifest.units):
+            raise self._fault(f"damaged: {MANIFEST}: its moments are out of order, or a unit has no name")
         for number, rows in enumerate(manifest.row_chunks):
             for kind in RowKind:
                 part = rows.part(kind)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -28,6 +28,7 @@ from agent.core.model import UnitIdentity, UnitResources
 from agent.core.naming import Belonging
 from agent.core.policies.contract import Ints, OutOfMemory
 from agent.core.rows import MEMORY_ROW, MINUTE_ROW, SAMPLE
+from agent.core.window_policy import WindowPolicy
 from agent.node.documents import Document
 
 Rows = NDArray[np.void]
@@ -173,6 +174,20 @@ class Manifest:
 
 
 MANIFEST_DOCUMENT: Final = Document(Manifest, "recording", VERSION)
+
+
+def gap_policy(manifest: Manifest) -> WindowPolicy:
+    """Give what the recorder took for a gap.
+
+    Raises:
+        ValueError: The windows are none; the message says why.
+    """
+    usual = WindowPolicy(capacity_millicores=manifest.cpus * 1000)
+    return replace(
+        usual,
+        tolerance_ratio=manifest.windows.get("toleranceRatio", usual.tolerance_ratio),
+        max_step_seconds=manifest.windows.get("maxStepSeconds", usual.max_step_seconds),
+    )
 
 
 def rows_member(chunk: int, kind: RowKind, column: str) -> str:

@@ -28,6 +28,7 @@ from agent.node.still import StillNode
 from agent.node.units import UnitTable, WatchedUnit
 from agent.node.watching import MINUTE_DELAY_NS
 from agent.settings import Settings
+from agent.settings.keys import keys
 
 NS: Final = 1_000_000_000
 MINUTE_NS: Final = MINUTE_SECONDS * NS
@@ -35,9 +36,14 @@ BACKFILL_SECONDS: Final = 720.0
 """So much of the readings is read at least: minutes that nobody summed up are made of them."""
 
 
-def recorded_windows(manifest: Manifest) -> dict[str, object]:
-    """Give the windows of the recorder as settings: key -> value."""
-    return {f"windows.{name}": value for name, value in manifest.windows.items()}
+def recorded_settings(manifest: Manifest) -> dict[str, object]:
+    """Give what the recorder had set as settings, so far as they are known here: key, ``__`` for its dot -> value."""
+    found: dict[str, object] = {f"windows__{name}": value for name, value in manifest.windows.items()}
+    # What is a gap is measured by the time between two rows.
+    found["sampling__intervalSeconds"] = manifest.interval_seconds
+    found["sampling__slowIntervalSeconds"] = manifest.slow_interval_seconds
+    known = keys()
+    return {name: value for name, value in found.items() if name.replace("__", ".") in known}
 
 
 def utc(unix_seconds: float) -> str:
@@ -53,7 +59,7 @@ class ReplayedNode:
 
         Args:
             recording: It may be closed afterwards.
-            settings: Policy, options, bounds and windows; the recorder's own windows are `recorded_windows`.
+            settings: Policy, options, bounds and windows; those of the recorder are `recorded_settings`.
             at_unix_seconds: The moment, by the recorded wall clock; None = the newest reading.
 
         Raises:

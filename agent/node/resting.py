@@ -13,12 +13,13 @@ from agent.core.explanation import Explanations
 from agent.core.recommendation import Recommendations
 from agent.node.histories import HistoryError, HistoryFile
 from agent.node.learning import MINUTE_SECONDS, HistoryClock, is_sized
+from agent.node.measured import StateDirectory
 from agent.node.pods import NoPods, PodsFile
 from agent.node.still import StillNode
 from agent.node.units import UnitTable, WatchedUnit, identity_at
-from agent.node.watching import HISTORY_FILE_NAME, RING_FILE_NAME
+from agent.node.watching import HISTORY_FILE_NAME
 from agent.sensing.machine import node_name
-from agent.sensing.rings import RingError, RingFile, read_boot_id
+from agent.sensing.rings import RingError
 from agent.settings import Settings
 
 NS: Final = 1_000_000_000
@@ -57,8 +58,9 @@ class RestingNode:
     def _build(self, settings: Settings) -> None:
         directory = settings.state.directory
         assert directory is not None  # noqa: S101  # the constructor has looked
-        rings = RingFile.open_readonly(directory / RING_FILE_NAME)
-        self._stack.callback(rings.close)
+        measured = StateDirectory(directory)
+        self._stack.callback(measured.close)
+        rings = measured.rings()
         history = HistoryFile.open_readonly(directory / HISTORY_FILE_NAME)
         self._stack.callback(history.close)
         pods = PodsFile(settings.pods_file) if settings.pods_file else NoPods()
@@ -76,20 +78,18 @@ class RestingNode:
                 identity, resources = pods.name(identity)
                 units.put(WatchedUnit(slot=slot, inode=rings.inode(slot), identity=identity, resources=resources))
         if not newest_ns:
-            raise StateError(f"state file {directory / RING_FILE_NAME}: no reading in it; start an agent")
-        is_this_boot = rings.boot_id == read_boot_id()
-        wall = time.time() - time.monotonic()
-        if not is_this_boot:
-            if history.newest_unix_minute is None or not newest_minute:
-                raise StateError(f"state file {directory / RING_FILE_NAME}: of an earlier boot, and without a history")
-            wall = float((history.newest_unix_minute - newest_minute) * MINUTE_SECONDS)
+            raise StateError(f"state file {measured.path}: no reading in it; start an agent")
+        # The history's own time, which an agent keeps whatever the wall clock does.
+        offsets = measured.offsets(
+            newest_unix_minute=history.newest_unix_minute, newest_monotonic_minute=newest_minute or None
+        )
         clock = HistoryClock(
             # Of the history of this very state: nothing is appended, so there is nothing to go on after.
             newest_unix_minute=None,
-            wall=lambda: wall + newest_ns / NS,
+            wall=lambda: offsets.history_minutes * MINUTE_SECONDS + newest_ns / NS,
             monotonic_ns=lambda: newest_ns,
         )
-        age_seconds = time.time() - clock.now()
+        age_seconds = time.time() - (newest_ns / NS + offsets.wall_seconds)
         silent = f"no agent is writing here: this is the state of {age_seconds / 60:.0f} min ago"
         self._node = StillNode(
             settings=settings,

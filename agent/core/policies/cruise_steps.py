@@ -15,7 +15,7 @@ from agent.core.policies.options import CruiseOptions
 
 _SECONDS_PER_MINUTE = 60
 _SECONDS_PER_DAY = 86_400
-_OF_WINDOW = "the percentile (windows.percentile) of the window"
+_OF_WINDOW = "windows.percentile of the window"
 _AT_KILL = "memory at an out-of-memory kill"
 _UNPREDICTED = "nothing measured yet to predict from: the base, which may raise the request but not lower it"
 
@@ -54,7 +54,7 @@ def _explain_cpu(steps: Steps, account: Account) -> None:
         "base: sustained demand",
         float(cpu.base[0]) if has_base else None,
         "millicores",
-        f"{_OF_WINDOW} of CPU, PSI-adjusted where there is PSI" if has_base else "not known, so there is no answer",
+        f"{_OF_WINDOW}, PSI-adjusted where there is PSI" if has_base else "not known, so there is no answer",
     )
     _say_peak(steps, "cpu", "millicores", cpu, account, lambda hour: hour.cpu_millicores)
     if has_base:
@@ -71,7 +71,7 @@ def _explain_memory(steps: Steps, account: Account) -> None:
         "sustained working set",
         p75_bytes,
         "bytes",
-        f"{_OF_WINDOW} of memory" if p75_bytes is not None else "not known",
+        _OF_WINDOW if p75_bytes is not None else "not known",
     )
     retention = f"{options.oom_retention_seconds / _SECONDS_PER_DAY:g} days"
     if kills:

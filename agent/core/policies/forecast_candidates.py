@@ -183,7 +183,7 @@ class Candidates:
         return allowed, limits, compared
 
     def _choose(self) -> None:
-        allowed, limits, _ = self._limits()
+        _, limits, _ = self._limits()
         exceeded, slack = self._exceeded[:CANDIDATES], self._slack[:CANDIDATES]
         within = exceeded <= limits.astype(np.float32)
         self._choice = np.argmin(np.where(within, slack, np.float32(np.inf)), axis=0)
@@ -191,7 +191,7 @@ class Candidates:
         if rest.size:
             few, cost = exceeded[:, rest], slack[:, rest]
             fewest = np.argmin(np.where(few == few.min(axis=0), cost, np.float32(np.inf)), axis=0)
-            is_learning = self._minutes[rest] * allowed[rest] < 1.0
+            is_learning = self._minutes[rest] * self._options.exceed_ratio < 1.0
             self._choice[rest] = np.where(is_learning, MOST_GENEROUS, fewest)
 
     def _put_in_force(self, wanted: Singles, has: Bools) -> None:
@@ -229,7 +229,7 @@ class Candidates:
             exceeded_ratio=float(self._exceeded[chosen, row]) / max(minutes, 1.0),
             slack_millicores=float(self._slack[chosen, row]) / max(minutes, 1.0),
             strictness=float(self._strictness[row]),
-            is_learning=minutes * float(allowed) < 1.0,
+            is_learning=minutes * self._options.exceed_ratio < 1.0,
             is_within=bool(self._exceeded[chosen, row] <= np.float32(limits)),
             is_compared=bool(compared),
             week_minutes=int(self._week.minutes[row]),

@@ -96,10 +96,10 @@ def _explain_choice(steps: Steps, account: Account) -> None:
 
 
 def _standing(choice: Choice) -> str:
-    if choice.is_learning:
-        return "too few minutes to tell: the most generous candidate"
     if choice.is_within:
         return "the cheapest candidate within the allowed share"
+    if choice.is_learning:
+        return "too few minutes to tell: the most generous candidate"
     return "no candidate keeps the allowed share: the one with the fewest minutes over"
 
 

@@ -183,7 +183,7 @@ class VpaPolicy:
         if not self._with_bounds:
             return None
         confidences = self.state.confidences(rows, interval_seconds)
-        note = f"the smaller of the CPU samples' span and number, in {interval_seconds:g} s; for the bounds"
+        note = f"the smaller of span and number of the CPU samples, 1 = {interval_seconds:g} s of them; for the bounds"
         narration.figure("confidence", confidences, "ratio", note)
         return confidences
 
@@ -205,9 +205,14 @@ class VpaPolicy:
         narration = Narration(steps, "memory", "bytes")
         peaks = self.state.memory
         rest_seconds = peaks.window_end_unix_seconds[rows] - now_unix_seconds
-        narration.figure("end of the running window", rest_seconds, "seconds", "from now; each window gives one peak")
-        narration.amounts("peak of the running window: usage", peaks.usage_peak_bytes[rows])
-        narration.amounts("peak of the running window: out-of-memory kills", peaks.oom_peak_bytes[rows])
+        narration.figure(
+            "end of the running window",
+            rest_seconds,
+            "seconds",
+            "from now; each window gives one peak to the histogram",
+        )
+        narration.seen("peak of the running window: usage", peaks.usage_peak_bytes[rows], "no sample in it yet")
+        narration.seen("peak of the running window: after kills", peaks.oom_peak_bytes[rows], "no kill in it")
         return narration
 
     def _why_unknown(self) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from agent.core.amounts import amount_text
 from agent.core.policies.contract import Bools, Floats, Ints, Steps
 from agent.core.policies.vpa_amounts import scale
 from agent.core.policies.vpa_bounds import cap, round_up, whole_cores
@@ -41,6 +42,16 @@ class Narration:
         if self._steps is not None:
             self._steps.say(self._resource, what, float(amounts[0]), self._unit, note)
         return amounts
+
+    def seen(self, what: str, amounts: Ints, otherwise: str) -> None:
+        """Say the amount of the one row asked for; 0 means that there is none, and is told so."""
+        if self._steps is not None:
+            amount = float(amounts[0]) or None
+            self._steps.say(self._resource, what, amount, self._unit, otherwise if amount is None else "")
+
+    def text(self, amount: float) -> str:
+        """Write an amount of this resource for a note."""
+        return amount_text(amount, self._unit)
 
     def figure(self, what: str, figures: Floats | Ints, unit: str, note: str = "") -> None:
         """Say something of the one row asked for that is no amount."""
@@ -103,9 +114,11 @@ class Chain:
         """
 
         def published(name: str, p: float, widening: Widening | None) -> Ints:
-            amounts = narration.amounts(f"{name}: P{100 * p:g}", self.to_amounts(percentile(p)), "end of its bucket")
+            amounts = narration.amounts(
+                f"{name}: P{100 * p:g}", self.to_amounts(percentile(p)), "upper end of its histogram bucket"
+            )
             amounts = with_margin(amounts, self.margin_fraction)
-            narration.amounts(f"{name}: with margin", amounts, f"{self.margin_fraction:.4g} of it more")
+            narration.amounts(f"{name}: with margin", amounts, f"x {1 + self.margin_fraction:.4g}")
             if widening is not None and confidences is not None:
                 amounts = scale(amounts, widening_factors(confidences, widening))
                 formula = f"x (1 + {widening.multiplier:g} / confidence) ^ {widening.exponent}"
@@ -130,10 +143,14 @@ class Chain:
     ) -> Ints:
         """Round, and make whole cores."""
         if narration.is_wanted:
-            narration.amounts(f"{name}: at least the minimum", amounts, f"its share of the pod's: {minimums[0]}")
+            narration.amounts(
+                f"{name}: at least the minimum",
+                amounts,
+                f"its share of the pod's minimum: {narration.text(minimums[0])}",
+            )
         if self.round_to > 1:
             amounts = round_up(amounts, self.round_to)
-            narration.amounts(f"{name}: rounded up", amounts, f"to a multiple of {self.round_to}")
+            narration.amounts(f"{name}: rounded up", amounts, f"to a multiple of {narration.text(self.round_to)}")
         if wants_whole_cores is not None:
             amounts = whole_cores(amounts, wants_whole_cores)
             narration.amounts(f"{name}: whole cores", amounts, "where the pod asks for them by annotation")
@@ -143,4 +160,6 @@ class Chain:
         if not self.max_allowed:
             return amounts
         capped = cap(amounts, global_max_allowed=self.max_allowed)
-        return narration.amounts(f"{name}: at most what is allowed", capped, f"{self.max_allowed} for any container")
+        return narration.amounts(
+            f"{name}: at most what is allowed", capped, f"{narration.text(self.max_allowed)} for any container"
+        )

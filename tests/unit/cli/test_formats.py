@@ -10,7 +10,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from agent.cli.formats import CSV_HEADER, csv_text, json_text, openmetrics_text
 from agent.core.model import Gap, Snapshot, UnitResources
 from agent.node.documents import SNAPSHOT
-from tests.snapshots import MIB, busy_node, container, cpu_window, memory_window, service, snapshot
+from tests.snapshots import MIB, advised, busy_node, container, cpu_window, memory_window, service, snapshot
 
 
 def csv_rows(node: Snapshot) -> list[dict[str, str]]:
@@ -106,3 +106,15 @@ def test_openmetrics_of_a_restarted_container_gives_the_one_read_last() -> None:
     for units in ((old, new), (new, old)):
         found = samples(snapshot(*units))
         assert [v for (name, _), v in found.items() if name == "plimsoll_container_cpu_last_usage_cores"] == [0.002]
+
+
+def test_csv_and_json_carry_what_is_recommended_or_why_nothing_is() -> None:
+    node = snapshot(advised(container(), 250, "too_young"), container("bare"))
+    advised_row, bare_row = csv_rows(node)
+    assert advised_row["recommended_cpu_request_millicores"] == "250"
+    assert (advised_row["recommended_memory_request_bytes"], advised_row["recommended_memory_withheld"]) == (
+        "",
+        "too_young",
+    )
+    assert (advised_row["recommended_policy"], bare_row["recommended_policy"]) == ("cruise", "")
+    assert SNAPSHOT.from_json(json.loads(json_text(node))) == node

@@ -333,3 +333,13 @@ def test_detail_says_request_recommendation_policy_and_reason() -> None:
     assert "CPU     500m              too young: 45s of 10m00s" in young
     assert "memory  256MiB → 256MiB   keep, fits" in young
     assert not any("SHOULD" in line for line in detail())
+
+
+def test_the_countdown_hides_no_other_note_on_the_live_page() -> None:
+    cpu, memory = cpu_window(span_seconds=45.0), memory_window(span_seconds=0.0)
+    unit = advised(container(cpu=cpu, memory=memory), "too_young", "too_young", measured_seconds=3.0)
+    text = [line_text(line) for line in screen(snapshot(unit, notes=("one", "two")), ViewState(), 120, 40).lines]
+    assert "note recommended requests begin after 10m00s of readings: in 9m15s" in text
+    assert "note one  (+1, h shows all)" in text
+    shown = screen(snapshot(unit, notes=("one", "two")), ViewState(), 120, 60, show_help=True)
+    assert any("begin after" in line_text(line) for line in shown.lines)

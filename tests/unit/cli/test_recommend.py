@@ -97,9 +97,7 @@ def test_patches_are_on_stdout_and_what_is_left_out_on_stderr(agent: Path, capsy
     assert "jobs/young-5/app CPU" in err
 
 
-def test_a_filter_that_lets_nothing_pass_is_said_and_no_failure(
-    agent: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_filter_that_lets_nothing_pass_is_said_and_is_0(agent: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert recommend("--socket", str(agent), "-n", "nowhere") == 0
     assert "nothing passes the filter 'ns=nowhere': 0 of 8" in capsys.readouterr().out
     assert recommend("--socket", str(agent), "-n", "nowhere", "-o", "csv") == 0

@@ -9,7 +9,7 @@ from agent.cli.recommend_view import Order, ordered
 from agent.core.recommendation import Recommendations
 from tests.recommendations import mixed_node, node, recommendation, young
 
-_VOID = {"meta", "br", "i", "u"} - {"i", "u"}
+_VOID = {"meta", "br"}
 
 
 class Reader(HTMLParser):

@@ -75,38 +75,12 @@ def test_page_says_node_policy_source_and_moment() -> None:
 
 
 def test_a_row_tells_request_recommendation_change_limit_data_and_reason() -> None:
-    (row,) = (line for line in text_of(mixed_node()).splitlines() if "cache-0" in line)
-    assert row.split() == [
-        "!!",
-        "cache-0",
-        "redis",
-        "StatefulSet/cache",
-        "200m",
-        "200m",
-        "keep",
-        "500m",
-        "128MiB",
-        "300MiB",
-        "add",
-        "172MiB",
-        "256MiB→600MiB",
-        "2",
-        "2d00h",
-        "10m00s",
-        "29m50s",
-        "0.4s",
-        "CPU",
-        "base",
-        "100m,",
-        "peak",
-        "200m;",
-        "memory",
-        "base",
-        "150MiB,",
-        "peak",
-        "300MiB,",
-        "li…",
-    ]
+    (row,) = (line for line in text_of(mixed_node(), 260).splitlines() if "cache-0" in line)
+    assert " ".join(row.split()) == (
+        "!! cache-0 redis StatefulSet/cache 200m 200m keep 500m 128MiB 300MiB add 172MiB 256MiB→600MiB 2 "
+        "2d00h 10m00s 29m50s 0.4s 601+180 cruise "
+        "CPU base 100m, peak 200m; memory base 150MiB, peak 300MiB, limit raised with it"
+    )
 
 
 def test_withheld_stands_in_place_of_the_amount_and_says_why() -> None:
@@ -125,7 +99,7 @@ def test_namespaces_are_headed_only_where_there_are_several() -> None:
 
 def test_savings_are_green_and_never_red_nor_minus() -> None:
     answer = node(recommendation("saves", cpu=40, memory=64 * MI))
-    tones = {span.text.strip(): span.tone for line in lines_of(answer) for span in line}
+    tones = {span.text.strip(): span.tone for line in lines_of(answer)[:5] for span in line}
     for text in ("↓↓", "40m", "free 460m", "64.0MiB", "free 192MiB"):
         assert tones[text] is Tone.GAIN
     assert Tone.HOT not in tones.values()
@@ -143,19 +117,7 @@ def test_totals_tell_what_to_add_and_to_free_apart_and_why_the_rest_is_withheld(
     lines = text_of(mixed_node()).splitlines()
     shop = next(line for line in lines if line.startswith("shop") and "containers" not in line)
     # CPU: 500 + 500 + 500 + 200 requested; 650 - 500 to add, 500 - 40 to free
-    assert shop.split() == [
-        "shop",
-        "4",
-        "1700m",
-        "1390m",
-        "150m",
-        "460m",
-        "896MiB",
-        "876MiB",
-        "172MiB",
-        "192MiB",
-        "none",
-    ]
+    assert " ".join(shop.split()) == "shop 4 1700m 1390m 150m 460m 896MiB 876MiB 172MiB 192MiB none"
     (total,) = (line for line in lines if line.startswith("node"))
     assert total.endswith("CPU 1 stale, 1 young; memory 1 gaps, 1 no signal, 1 young")
 

@@ -27,6 +27,13 @@ def about(resource: str, sentences: tuple[str, ...]) -> list[str]:
     return [sentence.removeprefix(start) for sentence in sentences if sentence.startswith(start)]
 
 
+def turns(when: str, *, up: str | None = None, down: str | None = None) -> str:
+    """Give the sentence about answers that would move the request again."""
+    parts = [f"rises when the policy asks for {up} or more"] if up is not None else []
+    parts += [f"falls when the policy asks for {down} or less"] if down is not None else []
+    return f"{when}, the request {', and '.join(parts)}."
+
+
 @pytest.mark.parametrize(
     ("fields", "resource", "sentence"),
     [
@@ -49,7 +56,7 @@ def about(resource: str, sentences: tuple[str, ...]) -> list[str]:
         (
             {"memory": memory_window(None)},
             "Memory",
-            "the kernel would have to give it: the controller is off or its file is absent for this cgroup.",
+            "there is an answer once the kernel gives figures here: its controller is off, or its file absent.",
         ),
         (
             {"cpu": cpu_window(None, coverage_ratio=0.61, missing={"usage_p75_millicores": Missing.GAPS})},
@@ -165,11 +172,9 @@ def test_bound_without_which_nothing_changes_is_not_told() -> None:
     )
 
     assert about("CPU", changes(held, policy=steady(400), max_cpu_millicores=300)) == [
-        "at 300m as now, the request falls when the policy asks for 285m or less."
+        turns("at 300m as now", down="285m")
     ]
-    assert about("CPU", changes(one, policy=steady(300))) == [
-        "once set to 300m, the request rises when the policy asks for 315m or more, and falls when the policy asks for 285m or less."
-    ]
+    assert about("CPU", changes(one, policy=steady(300))) == [turns("once set to 300m", up="315m", down="285m")]
 
 
 def test_peak_over_base_says_what_is_left_when_it_is_forgotten() -> None:
@@ -195,23 +200,21 @@ def test_peak_that_the_least_allowed_hides_is_not_told() -> None:
             stating(cpu_request_millicores=500),
             steady(400),
             {},
-            [
-                "once set to 400m, the request rises when the policy asks for 420m or more, and falls when the policy asks for 380m or less."
-            ],
+            [turns("once set to 400m", up="420m", down="380m")],
         ),
         # held by the limit: nothing raises it any more
         (
             stating(cpu_request_millicores=301, cpu_limit_millicores=301),
             steady(301),
             {},
-            ["at 301m as now, the request falls when the policy asks for 285m or less."],
+            [turns("at 301m as now", down="285m")],
         ),
         # without a prediction nothing lowers it
         (
             stating(cpu_request_millicores=300),
             steady(400, cpu_upward_only=bools(True)),
             {},
-            ["once set to 400m, the request rises when the policy asks for 420m or more."],
+            [turns("once set to 400m", up="420m")],
         ),
         # at the least and at the most at once: nothing moves it
         (
@@ -227,9 +230,7 @@ def test_peak_that_the_least_allowed_hides_is_not_told() -> None:
             stating(cpu_request_millicores=500, cpu_limit_millicores=1000),
             steady(400, limit_rule=LimitRule.PROPORTIONAL),
             {},
-            [
-                "once set to 400m, the request rises when the policy asks for 420m or more, and falls when the policy asks for 380m or less."
-            ],
+            [turns("once set to 400m", up="420m", down="380m")],
         ),
     ],
 )
@@ -245,5 +246,5 @@ def test_memory_is_told_in_mib() -> None:
 
     # Whole MiB, and 16 MiB at least: an answer a byte over 271 MiB is 272 MiB; 240 MiB are 16 less than 256.
     assert about("Memory", changes(subject(resources=resources), policy=policy)) == [
-        "once set to 256MiB, the request rises when the policy asks for 271MiB or more, and falls when the policy asks for 240MiB or less."
+        turns("once set to 256MiB", up="271MiB", down="240MiB")
     ]

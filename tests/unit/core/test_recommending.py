@@ -211,7 +211,7 @@ def test_explanation_is_the_same_answer_with_its_steps() -> None:
         ("cpu", "times", 1400.0, None, ""),
         ("cpu", "limit raised to the request", 1401.0, 1000.0, ""),
         ("cpu", "recommended request", 1400, None, "the request is 500m now"),
-        ("cpu", "recommended limit", 1401, None, ""),
+        ("cpu", "recommended limit", 1401, None, "the limit is 1000m now"),
         ("memory", "recommended request", None, None, "withheld: not controlled; there is no request now"),
     ]
     assert reasoned.changes[-1].startswith("Memory: bounds.controlledResources")

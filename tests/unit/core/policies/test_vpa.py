@@ -346,7 +346,7 @@ def test_steps_tell_every_intermediate_value() -> None:
     assert steps["memory: end of the running window"] == DAY_SECONDS - 61 * 60
     assert steps["memory: peak of the running window: usage"] == 300_000_000
     # max(300000000 + 100 MiB, 1.2 x 300000000)
-    assert steps["memory: peak of the running window: out-of-memory kills"] == 300_000_000 + 100 * MIB
+    assert steps["memory: peak of the running window: after kills"] == 300_000_000 + 100 * MIB
     assert steps["memory: target: at most what is allowed"] == 300_000_000
     assert "cpu: target: at most what is allowed" not in steps
     assert "memory: target: rounded up" not in steps
