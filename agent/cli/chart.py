@@ -239,11 +239,9 @@ def _cells(plot: Plot, columns: int, height: int, values: Axis, glyphs: Glyphs) 
 def _cell(value: float | None, top: float | None, foot: int, scale: float, glyphs: Glyphs) -> tuple[str, Tone]:
     """Draw one cell: ``foot`` is how many lie below it, ``scale`` how many cells a value of 1 is high."""
     if value is not None:
-        filled = value * scale - foot
-        if filled > 0 or foot == 0:  # measured, however little: not empty
-            part = min(int(max(filled, 0.0) * len(glyphs.fill)), len(glyphs.fill) - 1)
-            if part > 0 or foot == 0 or top is None or top * scale - foot < 0.5:
-                return glyphs.fill[part], Tone.ACCENT
+        parts = min(int((value * scale - foot) * len(glyphs.fill) + 0.5), len(glyphs.fill))
+        if parts > 0 or foot == 0:  # measured, however little: not empty
+            return glyphs.fill[max(parts, 1) - 1], Tone.ACCENT
     if top is not None and top * scale - foot > 0:
         return glyphs.empty, Tone.DIM
     return " ", Tone.PLAIN

@@ -149,12 +149,13 @@ def _replace(path: Path, content: bytes) -> None:
     target = path.resolve()  # a link stays one
     beside = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        try:
-            with beside.open("xb") as file:
+        with beside.open("xb") as file:
+            try:
                 file.write(content)
-            beside.replace(target)
-        except BaseException:
-            beside.unlink(missing_ok=True)
-            raise
+                file.flush()  # a full disk shows now
+                beside.replace(target)
+            except BaseException:
+                beside.unlink(missing_ok=True)
+                raise
     except OSError as error:
         raise PictureError(f"{path}: {error.strerror}") from error

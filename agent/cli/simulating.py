@@ -12,7 +12,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from multiprocessing.context import ForkProcess
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +20,8 @@ from agent.core.sim_steps import DemandSteps, demand_steps
 from agent.core.simulation import Rules, simulate
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
     from agent.core.policies.options import PolicyName
     from agent.core.sim_figures import Outcome
     from agent.core.trace import TraceSet
@@ -106,9 +108,8 @@ def _side_by_side(
                 index, work = waiting.pop()
                 connection, process = _start(work)
                 running[connection] = (index, process)
-            for ready in wait(list(running), timeout=_LOOK_SECONDS):
-                if not isinstance(ready, Connection):
-                    continue  # no other kind was handed over
+            speaking = wait(list(running), timeout=_LOOK_SECONDS)
+            for ready in [connection for connection in running if connection in speaking]:
                 index, process = running[ready]
                 try:
                     message = ready.recv()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from agent.cli.simulation_text import FIGURES, Simulated, amount_text, rules_text, span_text
+from agent.cli.simulation_text import Simulated, amount_text, rules_text, span_text, told_figures
 from agent.cli.svg_chart import Bar, Curve, area_path, bars, chart, time_axis, value_axis
 from agent.cli.table import bytes_text, harmless, millicores_text, percent_text
 from agent.core.sim_figures import Outcome, ResourceFigures, ResourceTotal, Total, total
@@ -76,7 +76,7 @@ def page(simulated: Sequence[Simulated], alls: Sequence[Total], rules: Rules) ->
 
 def _comparison(totals: Sequence[Total]) -> list[str]:
     lines = ["<table><tr><th></th>" + "".join(f"<th>{escape(one.policy)}</th>" for one in totals) + "</tr>"]
-    for title, group in FIGURES.items():
+    for title, group in told_figures(totals).items():
         lines.append(f'<tr class="group"><td colspan="{len(totals) + 1}">{escape(title)}</td></tr>')
         for figure in group:
             best = figure.best(totals)

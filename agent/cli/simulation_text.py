@@ -159,6 +159,13 @@ FIGURES: Final[dict[str, tuple[Figure, ...]]] = {
 }
 
 
+def told_figures(totals: Sequence[Total]) -> dict[str, tuple[Figure, ...]]:
+    """Give the groups of figures that these traces tell anything of."""
+    has_cpu = any(total.cpu.known_minutes for total in totals)
+    has_memory = any(total.memory.known_minutes for total in totals)
+    return {title: group for title, group in FIGURES.items() if (has_memory if title == "Memory" else has_cpu)}
+
+
 def moment_text(unix_minute: int) -> str:
     """Give a minute as people write it, in UTC."""
     return datetime.fromtimestamp(unix_minute * 60, UTC).strftime("%Y-%m-%d %H:%M")
@@ -190,17 +197,18 @@ def rules_text(rules: Rules) -> str:
 
 def comparison_lines(totals: Sequence[Total]) -> list[Line]:
     """Lay out the figures, a column for each policy; the best of each line is accented."""
-    width = max(display_width(figure.title) for group in FIGURES.values() for figure in group) + 2
+    groups = told_figures(totals)
+    width = max(display_width(figure.title) for group in groups.values() for figure in group) + 2
     cells = {
         (title, index): [figure.text(total) for total in totals]
-        for title, group in FIGURES.items()
+        for title, group in groups.items()
         for index, figure in enumerate(group)
     }
     room = max(8, *(len(total.policy) for total in totals), *(len(cell) for row in cells.values() for cell in row)) + 2
     lines: list[Line] = [
         (Span(" " * width), *(Span(pad(one.policy, room, to_right=True), Tone.TITLE) for one in totals))
     ]
-    for title, group in FIGURES.items():
+    for title, group in groups.items():
         lines.append((Span(title, Tone.TITLE),))
         for index, figure in enumerate(group):
             best = figure.best(totals)

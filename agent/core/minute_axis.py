@@ -86,5 +86,9 @@ def offset_of(
         Minutes of the axis minus monotonic minutes.
     """
     offset = newest_unix_minute - newest_monotonic_minute
-    # The history may lack the newest minute: then the axis is one minute further than it seems.
-    return offset + (not is_settled and wall_offset_minutes == offset + 1)
+    clock_is_ahead_by = wall_offset_minutes - offset
+    if clock_is_ahead_by > TOLERANCE_MINUTES:
+        # The axis would have followed within `CONFIRM_MINUTES`: it is the history that could not be written for a while.
+        return wall_offset_minutes
+    # The history may just lack the newest minute: then the axis is one minute further than it seems.
+    return offset + (not is_settled and clock_is_ahead_by == 1)

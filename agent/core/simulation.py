@@ -261,7 +261,9 @@ class _Run:
         any_over = bool(is_over.any())
         if any_over:
             minute = _cut(minute, np.where(is_over, limit, minute.working_set_bytes))
-        self._policy.fold(minute)
+        is_here = minute.has_cpu | minute.has_memory
+        if is_here.any():  # a minute that is skipped is a gap to a policy
+            self._policy.fold(minute)
         if any_over or self._was_over.any():
             self._kill(minute, is_over, limit)
         adjusted = minute.cpu_usage_millicores
@@ -269,10 +271,10 @@ class _Run:
             adjusted = adjusted * (1.0 + self._trace.psi[index])
         self._cpu_window.push(adjusted, minute.has_cpu)
         self._memory_window.push(minute.working_set_bytes, minute.has_memory)
-        is_here = minute.has_cpu | minute.has_memory
         self._age_minutes += (self._age_minutes > 0) | is_here
-        if (index + 1) % self._decision_minutes == 0:
-            self._decide(index, minute, is_here & (self._age_minutes >= self._min_span_minutes))
+        may_change = is_here & (self._age_minutes >= self._min_span_minutes)
+        if (index + 1) % self._decision_minutes == 0 and may_change.any():
+            self._decide(index, minute, may_change)
 
     def _kill(self, minute: Minutes, is_over: Bools, limit: Floats) -> None:
         """Count memory over its limit and tell the policy of kills."""

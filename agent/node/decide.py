@@ -122,7 +122,7 @@ class Decider:
                     memory=status.memory,
                     sample_age_seconds=status.sample_age_seconds,
                     history_minutes=count,
-                    history_span_seconds=max(0.0, now - first[place.row] * MINUTE_SECONDS) if count else 0.0,
+                    history_span_seconds=since(first[place.row], now) if count else 0.0,
                     oom_kills=kills.get(place.row, 0),
                     pod_containers=place.belonging.pod_containers,
                     wants_whole_cores=place.belonging.wants_whole_cores,
@@ -167,6 +167,11 @@ class Decider:
             trail=trail,
             notes=tuple(notes),
         )
+
+
+def since(first_unix_minute: int, now_unix_seconds: float) -> float:
+    """Give how long ago a first minute ended: of that minute itself only a part may have been measured."""
+    return max(0.0, now_unix_seconds - (first_unix_minute + 1) * MINUTE_SECONDS)
 
 
 def in_short(item: Recommendation, min_span_seconds: float) -> UnitAdvice:

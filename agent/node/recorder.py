@@ -89,6 +89,7 @@ class Recorder:
         holds: Callable[[UnitIdentity], bool],
         node: str,
         cpus: int,
+        waiting_bytes: int = WAITING_BYTES,
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         """Take the history over, and what the rings hold now.
@@ -101,6 +102,7 @@ class Recorder:
             holds: Which units are wanted.
             node: Its name.
             cpus: Of the node.
+            waiting_bytes: Rows that wait are written when they are more.
             clock_ns: CLOCK_MONOTONIC.
 
         Raises:
@@ -114,7 +116,7 @@ class Recorder:
         self._present: dict[tuple[str, int], _Unit] = {}
         self._unwanted: set[tuple[str, int]] = set()
         self._waiting: dict[RowKind, dict[int, list[Rows]]] = {kind: defaultdict(list) for kind in RowKind}
-        self._waiting_bytes = 0
+        self._waiting_bytes, self._most_waiting_bytes = 0, waiting_bytes
         self._newest_minute: int | None = None
         self._keys: dict[HistoryKey, int] = {}
         self._history_until: int | None = None
@@ -198,7 +200,7 @@ class Recorder:
                 return
             if rows.size:
                 self._keep(unit, kind, rows)
-        if self._waiting_bytes > WAITING_BYTES:
+        if self._waiting_bytes > self._most_waiting_bytes:
             self._write_rows()
 
     def _keep(self, unit: _Unit, kind: RowKind, rows: Rows) -> None:

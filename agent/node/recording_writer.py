@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import zipfile
@@ -140,7 +141,8 @@ class RecordingWriter:
             self._part.unlink(missing_ok=True)
             # The zip is not closed in order: it would try to write its end, on a disk that may be full.
             self._zip.fp = None
-            self._file.close()
+            with contextlib.suppress(OSError):  # what is held back would go to the full disk now
+                self._file.close()
 
     def _put(self, member: str, content: bytes) -> None:
         try:

@@ -49,8 +49,9 @@ class RestingNode:
             self._build(settings)
         except (RingError, HistoryError) as error:
             self._stack.close()
-            hint = "allowed: the state directory of an agent (--state-dir)"
-            raise StateError(f"{error}; {hint}") from error
+            raise StateError(
+                f"{str(error).partition('; ')[0]}; allowed: the state directory of an agent (--state-dir)"
+            ) from error
         except BaseException:
             self._stack.close()
             raise

@@ -23,7 +23,7 @@ _LOOK_SECONDS = 0.25
 
 
 def made_up_demand(containers: int, minutes: int, seed: int = 1) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Give CPU in millicores and memory in bytes, shape ``(minutes, containers)``: daily waves, noise, steps, bursts."""
+    """Give CPU in millicores and memory in bytes, ``(minutes, containers)`` each: daily waves, noise, steps, bursts."""
     random = np.random.default_rng(seed)
     at = np.arange(minutes)[:, None]
     wave = np.sin(2 * np.pi * (at / 1440 + random.random(containers)))

@@ -115,6 +115,8 @@ def test_several_traces_are_told_one_by_one_and_in_sum(
     out = capsys.readouterr().out
     assert "note: it tells of no memory" in out
     assert "all 2 traces" in out
+    # What the second trace does not tell of has no lines: memory stands in the first table and in the sum.
+    assert [line for line in out.splitlines() if line in ("CPU", "Memory")] == ["CPU", "Memory", "CPU", "CPU", "Memory"]
 
 
 def test_options_of_a_policy_reach_it(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,7 +46,7 @@ def test_decide_recommends_from_window_and_history(found: Learner) -> None:
     # The largest demand of the last hour.
     assert item.cpu_millicores.proposed == 400.0
     assert item.basis.history_minutes == 20
-    assert item.basis.history_span_seconds == 20 * 60
+    assert item.basis.history_span_seconds == 19 * 60
     short = in_short(item, 600.0)
     assert (short.policy, short.cpu_request_millicores) == ("cruise", item.cpu_millicores.request)
 
