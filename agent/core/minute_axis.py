@@ -33,7 +33,8 @@ class MinuteAxis:
 
         Args:
             newest_unix_minute: Of the history; None = it is empty, and the clock is taken at its word.
-            first_monotonic_minute: The earliest minute that will be added.
+            first_monotonic_minute: The running minute. Earlier ones may be made up for: they get what the offset gives
+                them, and the history refuses those that it has.
             wall_offset_minutes: Wall clock minus CLOCK_MONOTONIC now, rounded to whole minutes.
         """
         self._offset_minutes = self._wall_offset_minutes = wall_offset_minutes
@@ -88,7 +89,7 @@ def offset_of(
     offset = newest_unix_minute - newest_monotonic_minute
     clock_is_ahead_by = wall_offset_minutes - offset
     if clock_is_ahead_by > TOLERANCE_MINUTES:
-        # The axis would have followed within `CONFIRM_MINUTES`: it is the history that could not be written for a while.
+        # The axis would have followed within `CONFIRM_MINUTES`: so the history could not be written for a while.
         return wall_offset_minutes
     # The history may just lack the newest minute: then the axis is one minute further than it seems.
     return offset + (not is_settled and clock_is_ahead_by == 1)

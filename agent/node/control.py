@@ -1,7 +1,8 @@
 """The unix socket through which ``plimsoll top`` and the other verbs ask a running agent, API server or not.
 
 One line of JSON in, one line of JSON out, then the connection closes:
-``{"verb": "snapshot", "arguments": {}}`` -> ``{"ok": true, "result": {...}}`` or ``{"ok": false, "error": "..."}``.
+``{"verb": "snapshot", "arguments": {}}`` -> ``{"ok": true, "result": {...}}`` or ``{"ok": false, "error": "..."}``, with
+``"refused": true`` where the verb's arguments are to blame and asking again is no use.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class NoAgent(ControlError):  # noqa: N818
 
 
 class Refused(ControlError):  # noqa: N818
-    """The agent answers that it cannot do what was asked: a name or a value is wrong."""
+    """The agent answers that an argument is wrong: a name that nothing goes by, a value out of its range."""
 
     def __init__(self, socket_path: Path, verb: str, reason: str) -> None:
         # Most verbs name themselves.
@@ -148,7 +149,7 @@ class ControlEndpoint:
             try:
                 result = verb(arguments)
             except ControlError as error:
-                return _failure(str(error))
+                return _failure(str(error), is_refusal=True)
             return _line({"ok": True, "result": dict(result)})
 
         return Deferred(work, self._slots.release)
@@ -223,8 +224,9 @@ def _line(content: Mapping[str, object]) -> bytes:
     return "".join(_pieces(content)).encode() + b"\n"
 
 
-def _failure(message: str) -> bytes:
-    return _line({"ok": False, "error": " ".join(message.split())})
+def _failure(message: str, *, is_refusal: bool = False) -> bytes:
+    refusal = {"refused": True} if is_refusal else {}
+    return _line({"ok": False, "error": " ".join(message.split()), **refusal})
 
 
 def request(
@@ -243,8 +245,8 @@ def request(
 
     Raises:
         NoAgent: Nobody listens there.
-        Refused: The agent does not know the verb, or cannot do with the arguments.
-        ControlError: No right to ask, or no answer in time; one line.
+        Refused: An argument is wrong.
+        ControlError: No right to ask, no answer in time, or the agent cannot serve the request; one line.
     """
     line = _line({"verb": verb, "arguments": dict(arguments or {})})
     if len(line) > MAX_REQUEST_BYTES:
@@ -300,5 +302,7 @@ def _result_of(answer: bytes, socket_path: Path, verb: str) -> dict[str, object]
         if content.get("ok") is True and isinstance(result, dict):
             return result
         if content.get("ok") is False:
-            raise Refused(socket_path, verb, str(content.get("error")))
+            if content.get("refused") is True:
+                raise Refused(socket_path, verb, str(content.get("error")))
+            raise ControlError(f"agent at {socket_path}: {verb}: {content.get('error')}")
     raise ControlError(f"agent at {socket_path}: gave an answer to {verb} that is not understood")

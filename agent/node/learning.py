@@ -35,8 +35,6 @@ SAVE_SECONDS: Final = 3600.0
 MINUTE_SECONDS: Final = 60
 NS: Final = 1_000_000_000
 MINUTE_NS: Final = MINUTE_SECONDS * NS
-BACKFILL_MINUTES: Final = 10
-"""Minutes from before the start that may still be learnt: the observer makes up for no more."""
 MAX_KILLS: Final = 1000
 """Out-of-memory kills that wait for the next minute at most; the oldest go first."""
 _OPTIONS: Final = "options"
@@ -74,7 +72,7 @@ class HistoryClock:
         self._wall, self._monotonic_ns = wall, monotonic_ns
         self._axis = MinuteAxis(
             newest_unix_minute=newest_unix_minute,
-            first_monotonic_minute=max(0, self._monotonic_minute() - BACKFILL_MINUTES),
+            first_monotonic_minute=self._monotonic_minute(),
             wall_offset_minutes=self._wall_offset_minutes(),
         )
 

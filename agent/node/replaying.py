@@ -29,9 +29,11 @@ from agent.node.units import UnitTable, WatchedUnit
 from agent.node.watching import MINUTE_DELAY_NS
 from agent.settings import Settings
 from agent.settings.keys import keys
+from agent.settings.sections import WindowSettings
 
 NS: Final = 1_000_000_000
 MINUTE_NS: Final = MINUTE_SECONDS * NS
+FINEST_NS: Final = 10_000
 BACKFILL_SECONDS: Final = 720.0
 """So much of the readings is read at least: minutes that nobody summed up are made of them."""
 
@@ -105,7 +107,7 @@ class ReplayedNode:
                 interval_seconds=manifest.interval_seconds,
                 slow_interval_seconds=manifest.slow_interval_seconds,
                 source=recording.path.name,
-                notes=manifest.notes,
+                notes=(*manifest.notes, *_short_windows(manifest, windows, end_ns)),
             )
             self._node.learn_minutes(until_monotonic_ns=learnt_until_ns)
         except BaseException:
@@ -148,7 +150,8 @@ def _moment(recording: Recording, at_unix_seconds: float | None) -> int:
     manifest = recording.manifest
     if at_unix_seconds is None:
         return manifest.ended_monotonic_ns
-    end_ns = round((at_unix_seconds - manifest.wall_offset_seconds) * NS)
+    # UTC seconds in a float are known to a microsecond at best.
+    end_ns = round((at_unix_seconds - manifest.wall_offset_seconds) * NS / FINEST_NS) * FINEST_NS
     # To the second, as people name moments: the last one of a recording is inside it.
     if not manifest.begun_monotonic_ns - NS < end_ns < manifest.ended_monotonic_ns + NS:
         inside = f"{utc(manifest.begun_unix_seconds)} to {utc(manifest.ended_unix_seconds)}"
@@ -156,6 +159,17 @@ def _moment(recording: Recording, at_unix_seconds: float | None) -> int:
             f"recording {recording.path}: {utc(at_unix_seconds)} lies outside its readings; allowed: {inside}"
         )
     return end_ns
+
+
+def _short_windows(manifest: Manifest, windows: WindowSettings, end_ns: int) -> list[str]:
+    """Say so when the CPU window of the moment reaches back to before the readings."""
+    before_seconds = (end_ns - manifest.begun_monotonic_ns) / NS
+    if before_seconds > windows.cpu_window_seconds - manifest.interval_seconds:
+        return []
+    return [
+        f"the recording has {before_seconds:.0f} s of readings before this moment: "
+        f"windows are shorter than the {windows.cpu_window_seconds:g} s set"
+    ]
 
 
 def _history(recording: Recording, clock: HistoryClock, *, learnt_until_ns: int) -> HistoryFile:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from agent.cli.main import main
+from agent.node.control import ControlEndpoint, ControlError, Verb, open_control_listener
 from agent.node.documents import EXPLANATIONS
+from agent.node.listening import ListeningLoop
 from agent.sensing.rings import read_boot_id
 from tests.unit.node.test_resting import pods_file, write_state
 
@@ -133,6 +137,50 @@ def test_no_agent_and_no_state_is_no_answer(capsys: pytest.CaptureFixture[str], 
     assert "there is no such socket" in capsys.readouterr().err
     assert main(["why", NAME, "--state-dir", str(tmp_path)]) == 1
     assert "rings: No such file" in capsys.readouterr().err
+
+
+def refuse(_: Mapping[str, object]) -> Mapping[str, object]:
+    raise ControlError("why: nothing is called wep; allowed: shop/web/app")
+
+
+def break_down(_: Mapping[str, object]) -> Mapping[str, object]:
+    raise RuntimeError("secret")
+
+
+def nothing(_: Mapping[str, object]) -> Mapping[str, object]:
+    return {}
+
+
+@contextlib.contextmanager
+def agent_that(path: Path, why: Verb) -> Iterator[None]:
+    endpoint = ControlEndpoint(open_control_listener(path), {"ping": nothing, "why": why})
+    loop = ListeningLoop([endpoint], read_seconds=10.0)
+    loop.start()
+    try:
+        yield
+    finally:
+        loop.close()
+
+
+@pytest.mark.parametrize(
+    ("why", "code", "message"),
+    [
+        (refuse, 2, "plimsoll: why: nothing is called wep; allowed: shop/web/app\n"),
+        (break_down, 1, "why: the agent failed on this request; see its log\n"),
+        (nothing, 1, "explanations.format: None is not 'plimsoll-explanations'\n"),
+    ],
+)
+def test_an_agent_that_knows_no_such_name_is_told_apart_from_one_that_fails(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, why: Verb, code: int, message: str
+) -> None:
+    socket = tmp_path / "agent.sock"
+    with agent_that(socket, why):
+        try:
+            found = main(["why", "wep", "--socket", str(socket)])
+        except SystemExit as error:
+            found = int(str(error.code))
+    assert found == code
+    assert capsys.readouterr().err.endswith(message)
 
 
 def test_a_picture_that_cannot_be_written_is_a_failure_after_the_page(

@@ -22,6 +22,7 @@ from agent.node.control import (
     ControlEndpoint,
     ControlError,
     NoAgent,
+    Refused,
     SocketInUse,
     open_control_listener,
     request,
@@ -132,9 +133,14 @@ def test_unknown_verb_lists_the_known_ones(agent: Path) -> None:
 
 
 def test_verb_that_refuses_is_one_line(agent: Path) -> None:
-    with pytest.raises(ControlError) as caught:
+    with pytest.raises(Refused) as caught:
         request(agent, "refuse", {"at": "soon"})
-    assert str(caught.value) == f"agent at {agent}: refuse: at 'soon' is not allowed; allowed: a time"
+    assert caught.value.reason == "at 'soon' is not allowed; allowed: a time"
+    assert str(caught.value) == f"agent at {agent}: refuse: {caught.value.reason}"
+
+
+def test_verb_that_names_itself_in_its_refusal_is_not_named_twice() -> None:
+    assert str(Refused(Path("/s"), "why", "why: no")) == "agent at /s: why: no"
 
 
 @pytest.mark.parametrize("verb", ["fail", "nan"])

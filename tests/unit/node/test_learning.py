@@ -290,6 +290,30 @@ def test_learn_a_restart_under_a_wrong_clock_goes_on_where_the_history_ended(mem
     assert request_millicores(after, unit("a"), after.clock.now()) == 300.0
 
 
+def test_clock_of_a_restart_within_the_boot_is_that_of_before(memory_history: HistoryFile) -> None:
+    clocks = Clocks()
+    before = learner(memory_history, clocks)
+    before.learn([(unit("a"), row(FIRST_MINUTE, cpu=100.0))])
+    clocks.monotonic_seconds += 60.0 * 3  # down for three minutes, which are made up for
+    after = learner(memory_history, clocks)
+    assert after.clock.ahead_minutes == 0
+    assert after.clock.now() == clocks.boot_unix_seconds + clocks.monotonic_seconds
+    after.learn([(unit("a"), row(FIRST_MINUTE + 1 + late)) for late in range(3)])
+    assert memory_history.newest_unix_minute == BOOT_UNIX_SECONDS // 60 + FIRST_MINUTE + 3
+    assert memory_history.refused_minutes == 0
+
+
+def test_clock_that_is_behind_runs_no_further_ahead_by_restarts(memory_history: HistoryFile) -> None:
+    clocks = Clocks()
+    found = learner(memory_history, clocks)
+    clocks.boot_unix_seconds -= 7200
+    for minute in range(FIRST_MINUTE, FIRST_MINUTE + 5):
+        found.learn([(unit("a"), row(minute))])
+        clocks.monotonic_seconds += 60
+        found = learner(memory_history, clocks)
+    assert found.clock.ahead_minutes == 120
+
+
 def test_learn_what_is_learnt_is_what_the_history_gives_back(memory_history: HistoryFile) -> None:
     live = learner(memory_history)
     live.learn([(unit("a"), row(FIRST_MINUTE, cpu=5000.3))])

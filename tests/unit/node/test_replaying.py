@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from agent.core.policies.contract import OutOfMemory
 from agent.core.policies.options import PolicyName
 from agent.core.recommendation import Recommendations
 from agent.node.histories import HistoryFile
+from agent.node.learning import Learner
 from agent.node.measured import StateDirectory
 from agent.node.pods import NoPods, PodsFile
 from agent.node.recorder import Recorder
@@ -28,28 +30,37 @@ from agent.node.resting import RestingNode
 from agent.sensing.layout import identify
 from agent.sensing.rings import RingFile, RingGeometry, read_boot_id
 from agent.settings import Settings
-from tests.unit.node.test_learning import BOOT_UNIX_SECONDS, MIB, Clocks, learner, row
+from tests.unit.node.test_learning import BOOT_UNIX_SECONDS, MIB, Clocks, row
 from tests.unit.node.test_recording import rewrite
 from tests.unit.node.test_resting import PATH, pods_file, settings, write_state
 from tests.window_rows import NS, memory, minute, steady
 
 
+@contextmanager
+def recording_of(
+    directory: Path, chosen: Settings, wall: Callable[[], float] = time.time
+) -> Iterator[tuple[Recorder, Path]]:
+    """Begin to record a state directory."""
+    path = directory / "r.plimsoll"
+    with closing(StateDirectory(directory, wall=wall)) as measured, RecordingWriter(path) as writer:
+        yield (
+            Recorder(
+                writer=writer,
+                measured=measured,
+                settings=chosen,
+                pods=PodsFile(chosen.pods_file) if chosen.pods_file else NoPods(),
+                holds=lambda identity: True,
+                node="worker-7",
+                cpus=4,
+            ),
+            path,
+        )
+
+
 def record(directory: Path, chosen: Settings, wall: Callable[[], float] = time.time) -> Path:
     """Record a state directory at once."""
-    path = directory / "r.plimsoll"
-    measured = StateDirectory(directory, wall=wall)
-    with RecordingWriter(path) as writer:
-        recorder = Recorder(
-            writer=writer,
-            measured=measured,
-            settings=chosen,
-            pods=PodsFile(chosen.pods_file) if chosen.pods_file else NoPods(),
-            holds=lambda identity: True,
-            node="worker-7",
-            cpus=4,
-        )
+    with recording_of(directory, chosen, wall) as (recorder, path):
         recorder.finish()
-    measured.close()
     return path
 
 
@@ -77,13 +88,17 @@ def go_on(directory: Path, newest_seconds: int, pods: Path) -> None:
         for number in range(newest_seconds // 60, newest_seconds // 60 + 5):
             rings.append_minute(slot, minute(number, 400.0, peak=900.0, set_peak_kib=64 * 1024))
     with HistoryFile.open(directory / "history", max_rows=64) as history:
-        clocks = Clocks()
-        clocks.monotonic_seconds = newest_seconds + 300.0
-        taught = learner(history, clocks)
-        taught._pods = PodsFile(pods)
+        source = PodsFile(pods)
+        taught = Learner(
+            history=history,
+            policy=PolicyName.CRUISE,
+            options=Settings(),
+            pods=source,
+            clock=Clocks().history(None),  # the same axis as before: the agent has gone on
+        )
         identity = identify("/" + PATH)
         assert identity is not None
-        named, _ = taught._pods.name(identity)
+        named, _ = source.name(identity)
         numbers = range(newest_seconds // 60, newest_seconds // 60 + 5)
         taught.learn([(named, row(number, cpu=400.0, peak=900.0, memory_mib=64)) for number in numbers])
 
@@ -113,8 +128,10 @@ def test_a_replay_of_a_past_moment_answers_as_the_state_did_then(tmp_path: Path,
     write_state(tmp_path, boot_id=read_boot_id(), newest_seconds=moment, pods=pods)
     with RestingNode(chosen) as resting:
         expected = resting.recommendations()
-    go_on(tmp_path, moment, pods)
-    with RestingNode(chosen) as resting, Recording(record(tmp_path, chosen)) as recording:
+    with recording_of(tmp_path, chosen) as (recorder, path):
+        go_on(tmp_path, moment, pods)
+        recorder.finish()
+    with RestingNode(chosen) as resting, Recording(path) as recording:
         assert comparable(resting.recommendations()).items != comparable(expected).items
         end = ReplayedNode(recording, chosen).recommendations()
         assert comparable(end) == comparable(resting.recommendations())
@@ -173,6 +190,17 @@ def test_a_moment_outside_the_recording_names_what_is_inside(tmp_path: Path) -> 
         for at in (manifest.begun_unix_seconds - 2, manifest.ended_unix_seconds + 2):
             with pytest.raises(RecordingError, match=r"lies outside its readings; allowed: 20\S+Z to 20\S+Z"):
                 ReplayedNode(recording, chosen, at_unix_seconds=at)
+
+
+def test_a_moment_soon_after_the_first_reading_says_that_windows_are_short(tmp_path: Path) -> None:
+    chosen = settings(tmp_path)
+    write_state(tmp_path, boot_id=read_boot_id(), newest_seconds=an_even_moment())
+    with Recording(record(tmp_path, chosen)) as recording:
+        ended = recording.manifest.ended_unix_seconds
+        assert ReplayedNode(recording, chosen).recommendations().notes == ()
+        (note,) = ReplayedNode(recording, chosen, at_unix_seconds=ended - 200).recommendations().notes
+        # Ten minutes of readings in all, 200 s before their end.
+        assert note == "the recording has 400 s of readings before this moment: windows are shorter than the 600 s set"
 
 
 def test_a_unit_that_had_gone_by_then_is_left_out(tmp_path: Path) -> None:
