@@ -33,8 +33,8 @@ class MinuteAxis:
 
         Args:
             newest_unix_minute: Of the history; None = it is empty, and the clock is taken at its word.
-            first_monotonic_minute: The running minute. Earlier ones may be made up for: they get what the offset gives
-                them, and the history refuses those that it has.
+            first_monotonic_minute: The earliest minute that will be added: were it too early, the axis would run on
+                after a restart as far ahead of the clock as that.
             wall_offset_minutes: Wall clock minus CLOCK_MONOTONIC now, rounded to whole minutes.
         """
         self._offset_minutes = self._wall_offset_minutes = wall_offset_minutes

@@ -6,7 +6,7 @@ Core, pure. Arrays go through policy and bounds once for all containers; objects
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -59,6 +59,7 @@ def recommend(
     if not subjects:
         return []
     proposals = policy.recommend(rows_of(subjects), present_of(subjects), now_unix_seconds=now_unix_seconds)
+    proposals = _believed(proposals, conditions)
     bounded = apply(proposals, stated_of(subjects), options)
     return _recommendations(subjects, policy.name, proposals, bounded, conditions, options)
 
@@ -77,6 +78,7 @@ def explain(
     proposals = policy.recommend(
         rows_of(subjects), present_of(subjects), now_unix_seconds=now_unix_seconds, steps=steps
     )
+    proposals = _believed(proposals, conditions)
     bounded = apply(proposals, stated, options, steps=steps)
     (answer,) = _recommendations(subjects, policy.name, proposals, bounded, conditions, options)
     now = subject.resources
@@ -89,6 +91,14 @@ def explain(
         changes=outlook.sentences(answer),
         hours_counted=tuple(steps.hours),
     )
+
+
+def _believed(proposals: Proposals, conditions: Conditions) -> Proposals:
+    """Let answers without the past only raise."""
+    if conditions.is_history_known:
+        return proposals
+    always = np.ones_like(proposals.has_cpu)
+    return replace(proposals, cpu_upward_only=always, memory_upward_only=always)
 
 
 def _conclude(steps: Steps, resource: Resource, advice: Advice, request: int | None, limit: int | None) -> None:

@@ -72,6 +72,8 @@ class Conditions:
     """Measured for less: withheld as too young."""
     max_age_seconds: float
     """The newest reading is older: withheld as stale."""
+    is_history_known: bool = True
+    """The policy knows all there is of the past. Without it, peaks are missing: an answer may then only raise."""
 
 
 def rows_of(subjects: Sequence[Subject]) -> Rows:

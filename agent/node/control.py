@@ -1,8 +1,8 @@
 """The unix socket through which ``plimsoll top`` and the other verbs ask a running agent, API server or not.
 
 One line of JSON in, one line of JSON out, then the connection closes:
-``{"verb": "snapshot", "arguments": {}}`` -> ``{"ok": true, "result": {...}}`` or ``{"ok": false, "error": "..."}``, with
-``"refused": true`` where the verb's arguments are to blame and asking again is no use.
+``{"verb": "snapshot", "arguments": {}}`` -> ``{"ok": true, "result": {...}}`` or ``{"ok": false, "error": "..."}``,
+with ``"refused": true`` where the verb's arguments are to blame and asking again is no use.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ Node. It calls core and holds no rule. Any thread may ask.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -51,7 +52,7 @@ class Decider:
                 subjects,
                 self._learner.policy,
                 now_unix_seconds=now,
-                conditions=self._conditions,
+                conditions=self._conditions_now(),
                 options=self._bounds,
             )
         return Recommendations(
@@ -90,7 +91,7 @@ class Decider:
                     subject,
                     self._learner.policy,
                     now_unix_seconds=now,
-                    conditions=self._conditions,
+                    conditions=self._conditions_now(),
                     options=self._bounds,
                 )
             minutes = self._minutes(subject.row)
@@ -99,6 +100,10 @@ class Decider:
             own = tuple(kill for row, kill in kills if row == subject.row)
             items.append(self._explanation(status, reasoned, minutes, own, trail, now, notes))
         return Explanations(items=tuple(items))
+
+    def _conditions_now(self) -> Conditions:
+        """Give the conditions as they are: what was learnt before the start comes a moment after it."""
+        return replace(self._conditions, is_history_known=self._learner.is_restored)
 
     def subjects(self, statuses: Iterable[UnitStatus]) -> list[Subject]:
         """Bring together what is known of units: windows, names, history."""

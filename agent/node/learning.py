@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -27,6 +27,7 @@ from agent.core.policies.options import PolicyName
 from agent.core.policies.registry import PolicyOptions, make
 from agent.core.rows import MINUTE_ROW, Has
 from agent.node.histories import HistoryError, HistoryFile, HistoryFull
+from agent.node.row_source import RowSource
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +36,8 @@ SAVE_SECONDS: Final = 3600.0
 MINUTE_SECONDS: Final = 60
 NS: Final = 1_000_000_000
 MINUTE_NS: Final = MINUTE_SECONDS * NS
+FEW_PLACES: Final = 64
+"""Units remembered beside twice those that are there."""
 MAX_KILLS: Final = 1000
 """Out-of-memory kills that wait for the next minute at most; the oldest go first."""
 _OPTIONS: Final = "options"
@@ -52,6 +55,12 @@ class PodFacts(Protocol):
         ...
 
 
+def newest_minute(rings: RowSource, slots: Iterable[int]) -> int | None:
+    """Give the newest monotonic minute of which any of these slots has a minute row; None = none has one."""
+    newest = (rings.minutes(slot, 1).joined()["monotonic_minute"] for slot in slots)
+    return max((int(minute) for found in newest for minute in found), default=None)
+
+
 class HistoryClock:
     """The time of the history: `MinuteAxis` over this machine's clocks. Policies are given it as now."""
 
@@ -59,6 +68,7 @@ class HistoryClock:
         self,
         *,
         newest_unix_minute: int | None,
+        newest_monotonic_minute: int | None = None,
         wall: Callable[[], float] = time.time,
         monotonic_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
@@ -66,13 +76,16 @@ class HistoryClock:
 
         Args:
             newest_unix_minute: Of the history; None = it is empty.
+            newest_monotonic_minute: Of this boot, of which minute rows are kept; None = nothing was measured in it
+                before now.
             wall: UTC seconds.
             monotonic_ns: CLOCK_MONOTONIC.
         """
         self._wall, self._monotonic_ns = wall, monotonic_ns
+        first = self._monotonic_minute() if newest_monotonic_minute is None else newest_monotonic_minute + 1
         self._axis = MinuteAxis(
             newest_unix_minute=newest_unix_minute,
-            first_monotonic_minute=self._monotonic_minute(),
+            first_monotonic_minute=first,
             wall_offset_minutes=self._wall_offset_minutes(),
         )
 
@@ -135,30 +148,38 @@ class Learner:
         self._name: Final = policy
         self.policy: Policy = make(policy, options, history.rows + 1)
         """Hold ``lock`` while using it. The last row is nobody's and knows nothing."""
+        self._placing: Final = threading.Lock()
+        """Held while rows are given; taken before ``lock``. Whoever has both sees as many rows here as there."""
         self._places: dict[str, Place] = {}
         self._rows: dict[HistoryKey, int] = dict(history.keys())
         self._kills: deque[tuple[UnitIdentity, OutOfMemory]] = deque(maxlen=MAX_KILLS)
         self._last_kill_unix_seconds = 0.0
         self._saved_monotonic = time.monotonic()
+        self._is_restoring = False
         self.is_restored = False
+        """The policy knows the history. Until then, and when it could not be read, it asks for too little."""
 
     # -- asking ----------------------------------------------------------------------------------------------------
 
     def place_of(self, identity: UnitIdentity) -> Place:
-        """Give a unit's place; a unit that is new gets a row, if the history has one to give and may be written."""
+        """Give a unit's place; a unit that is new gets a row, if the history has one to give and may be written.
+
+        While the history is being learnt nobody new gets one: it could be a row whose minutes are still to come.
+        """
         known = self._places.get(identity.cgroup_path)
         if known is not None and known.identity == identity:
             return known
         belonging = self._pods.belonging(identity)
-        place = Place(identity=identity, belonging=belonging, row=self._row_of(identity, belonging))
-        if place.row < self.history.rows:  # nobody's row is asked for again: there may be one by then
-            self._places[identity.cgroup_path] = place
+        with self._placing:
+            place = Place(identity=identity, belonging=belonging, row=self._row_of(identity, belonging))
+            if place.row < self.history.rows:  # nobody's row is asked for again: there may be one by then
+                self._places[identity.cgroup_path] = place
         return place
 
     def _row_of(self, identity: UnitIdentity, belonging: Belonging) -> int:
         key = history_key(identity, belonging.workload)
         row = self._rows.get(key)
-        if row is None and self.history.is_writable:
+        if row is None and self.history.is_writable and not self._is_restoring:
             try:
                 row = self.history.row_of(key)
             except HistoryFull as error:
@@ -189,11 +210,19 @@ class Learner:
         Args:
             is_stopping: Asked between two minutes.
         """
+        self._is_restoring = True
+        try:
+            self.is_restored = self._restore(is_stopping)
+        finally:
+            self._is_restoring = False
+
+    def _restore(self, is_stopping: Callable[[], bool]) -> bool:
+        """Do it; False = not to the end."""
         newest = self._load()
         kills = deque(kill for kill in self.history.kills() if kill[1].unix_seconds > self._last_kill_unix_seconds)
         for minutes in self.history.stream(0 if newest is None else newest + 1):
             if is_stopping():
-                return
+                return False
             with self.lock:
                 while kills and kills[0][1].unix_seconds < minutes.unix_minute * MINUTE_SECONDS:
                     self.policy.record_oom(*kills.popleft())
@@ -201,34 +230,50 @@ class Learner:
         with self.lock:
             for row, kill in kills:
                 self.policy.record_oom(row, kill)
-        self.is_restored = True
+        return True
 
     def learn(self, written: Sequence[tuple[UnitIdentity, Row]]) -> None:
-        """Take minute rows over, whichever minutes they are of; then what was killed.
+        """Take minute rows over, whichever minutes they are of.
 
         Args:
             written: Units with MINUTE_ROW rows of shape ``(1,)``, a unit's oldest first.
         """
         self.clock.observe()
-        by_minute: dict[int, list[tuple[int, Row]]] = defaultdict(list)
+        by_minute: dict[int, list[tuple[Place, Row]]] = defaultdict(list)
         for identity, row in written:
             if is_sized(identity):
-                by_minute[int(row["monotonic_minute"][0])].append((self.place_of(identity).row, row))
-        nobody = self.history.rows
+                by_minute[int(row["monotonic_minute"][0])].append((self.place_of(identity), row))
+        with self._placing:
+            nobody = self.history.rows
+            self._forget_places({identity.cgroup_path for identity, _ in written})
+            places = self._places
         for minute in sorted(by_minute):
-            found = [(row, figures) for row, figures in by_minute[minute] if row != nobody]
+            # Not those without a row, nor those whose row a newcomer has just been given.
+            found = [
+                (place.row, figures)
+                for place, figures in by_minute[minute]
+                if places.get(place.identity.cgroup_path) is place
+            ]
             minutes = as_kept(to_minutes(self.clock.unix_minute(minute), found, rows=nobody))
             if self.history.append(minutes):  # what the history refuses came before: it is not learnt twice
                 with self.lock:
                     self.policy.fold(self._whole(minutes))
-        while self._kills:
-            self._learn_kill(*self._kills.popleft())
         if time.monotonic() - self._saved_monotonic >= SAVE_SECONDS:
             self.save()
 
+    def _forget_places(self, present_paths: set[str]) -> None:
+        """Let go of units that are gone, now and then: each new pod, even each restart, has a path of its own."""
+        if len(self._places) > FEW_PLACES + 2 * len(present_paths):
+            self._places = {path: place for path, place in self._places.items() if path in present_paths}
+
     def killed(self, identity: UnitIdentity, kill: OutOfMemory) -> None:
-        """Take an out-of-memory kill over at the next minute; called by the sampling thread, never waits."""
+        """Leave an out-of-memory kill for ``learn_kills``; called by the sampling thread, never waits."""
         self._kills.append((identity, kill))
+
+    def learn_kills(self) -> None:
+        """Take over what was killed since the last call."""
+        while self._kills:
+            self._learn_kill(*self._kills.popleft())
 
     def _learn_kill(self, identity: UnitIdentity, kill: OutOfMemory) -> None:
         row = self.place_of(identity).row
@@ -266,7 +311,7 @@ class Learner:
             return None
         from agent.core.policies.vpa import VpaPolicy
 
-        saved = self.history.load_state(self._name)
+        saved = self.history.load_state(self._name)  # until all is restored, no row comes to stand for another
         if isinstance(saved, str):
             log.info("the policy learns from the history alone", extra={"cause": saved})
             return None
@@ -284,8 +329,8 @@ class Learner:
         policy = VpaPolicy.from_arrays(self._options.vpa, own)
         # What was saved of rows that have come to stand for others since is theirs no more.
         policy.forget(np.setdiff1d(np.arange(policy.rows, dtype=np.intp), saved.saved_rows))
-        policy.grow(self.history.rows + 1)
-        with self.lock:
+        with self._placing, self.lock:
+            policy.grow(self.history.rows + 1)
             self.policy = policy
             self._last_kill_unix_seconds = float(saved.arrays[_LAST_KILL].astype(np.float64)[0])
         return saved.newest_unix_minute

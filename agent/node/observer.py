@@ -148,6 +148,8 @@ class Observer:
         That is what was last read before the kill, or the limit where little was missing to it: a container that the
         kernel kills at its limit was there, however quickly it grew since the last reading.
         """
+        if self._rings.inode(unit.slot) != unit.inode:
+            return unit.memory_max_bytes  # its slot stands for another already
         rows = self._rings.raw(unit.slot, READINGS_BEFORE_KILL).joined()
         known = rows[(rows["status"] == Status.OK) & ((rows["has"] & Has.MEMORY) > 0)]
         slow = self._rings.newest_memory(unit.slot)

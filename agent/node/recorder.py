@@ -243,8 +243,8 @@ class Recorder:
                 rows = history.keys()
                 known = {self._keys[key]: row for key, row in rows.items() if key in self._keys}
                 self._write_history(history, {one: row for one, row in known.items() if one not in former}, 0)
-                if until is not None:
-                    self._write_history(history, {one: row for one, row in known.items() if one in former}, until + 1)
+                since = 0 if until is None else until + 1
+                self._write_history(history, {one: row for one, row in known.items() if one in former}, since)
                 numbers = {row: number for number, row in known.items()}
                 return tuple(
                     RecordedKill(history=numbers[row], kill=kill) for row, kill in history.kills() if row in numbers

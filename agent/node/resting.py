@@ -12,7 +12,7 @@ from typing import Final, Self
 from agent.core.explanation import Explanations
 from agent.core.recommendation import Recommendations
 from agent.node.histories import HistoryError, HistoryFile
-from agent.node.learning import MINUTE_SECONDS, HistoryClock, is_sized
+from agent.node.learning import MINUTE_SECONDS, HistoryClock, is_sized, newest_minute
 from agent.node.measured import StateDirectory
 from agent.node.pods import NoPods, PodsFile
 from agent.node.still import StillNode
@@ -66,15 +66,12 @@ class RestingNode:
         self._stack.callback(history.close)
         pods = PodsFile(settings.pods_file) if settings.pods_file else NoPods()
         units = UnitTable()
-        newest_ns = newest_minute = 0
+        newest_ns = 0
         for path, slot in sorted(rings.retained().items(), key=lambda each: each[1]):
             identity = identity_at(path)
             newest = rings.newest(slot)
             if newest is not None:
                 newest_ns = max(newest_ns, int(newest["monotonic_ns"]))
-            minutes = rings.minutes(slot, 1).joined()
-            if len(minutes):
-                newest_minute = max(newest_minute, int(minutes["monotonic_minute"][0]))
             if is_sized(identity):
                 identity, resources = pods.name(identity)
                 units.put(WatchedUnit(slot=slot, inode=rings.inode(slot), identity=identity, resources=resources))
@@ -82,7 +79,8 @@ class RestingNode:
             raise StateError(f"state file {measured.path}: no reading in it; start an agent")
         # The history's own time, which an agent keeps whatever the wall clock does.
         offsets = measured.offsets(
-            newest_unix_minute=history.newest_unix_minute, newest_monotonic_minute=newest_minute or None
+            newest_unix_minute=history.newest_unix_minute,
+            newest_monotonic_minute=newest_minute(rings, rings.retained().values()),
         )
         clock = HistoryClock(
             # Of the history of this very state: nothing is appended, so there is nothing to go on after.

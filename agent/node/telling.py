@@ -281,7 +281,7 @@ class Teller:
             notes.append(f"sweeps overrun: one each {self._loop.heartbeat.interval_seconds:g} s for now")
         history, ahead = self._learner.history, self._learner.clock.ahead_minutes
         if not self._learner.is_restored:
-            notes.append("the history is being read: recommendations do not know it yet")
+            notes.append("the history is not read, or not yet: recommendations do not know it and lower nothing")
         if ahead:
             direction = "ahead of" if ahead > 0 else "behind"
             notes.append(f"the clock was set: the history's hours of the day are {abs(ahead)} min {direction} it")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from dataclasses import dataclass
+from typing import Final
 
 from agent.core.model import UnitIdentity, UnitKind, UnitResources
 from agent.sensing.layout import identify
@@ -31,12 +33,17 @@ class WatchedUnit:
     memory_max_bytes: int | None = None
 
 
+GONE_UNITS: Final = 256
+"""Units remembered after they have gone: the news of a kill may come after its container."""
+
+
 class UnitTable:
     """Path -> unit. The sampling thread writes; the others take copies and never wait long."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._by_path: dict[str, WatchedUnit] = {}
+        self._gone: deque[WatchedUnit] = deque(maxlen=GONE_UNITS)
 
     def put(self, unit: WatchedUnit) -> None:
         """Add or replace the unit at its path."""
@@ -46,12 +53,29 @@ class UnitTable:
     def drop(self, path: str) -> WatchedUnit | None:
         """Forget the unit at this path; None = there was none."""
         with self._lock:
-            return self._by_path.pop(path, None)
+            unit = self._by_path.pop(path, None)
+            if unit is not None:
+                self._gone.append(unit)
+            return unit
 
     def get(self, path: str) -> WatchedUnit | None:
         """Give the unit at this path."""
         with self._lock:
             return self._by_path.get(path)
+
+    def last_gone(self, path: str) -> WatchedUnit | None:
+        """Give the unit that has gone last from this path or, if it is a pod's, from below it."""
+        with self._lock:
+            below = path.rstrip("/") + "/"
+            known = (unit for unit in reversed(self._gone))
+            return next(
+                (
+                    one
+                    for one in known
+                    if one.identity.cgroup_path == path or one.identity.cgroup_path.startswith(below)
+                ),
+                None,
+            )
 
     def in_slot(self, slot: int) -> WatchedUnit | None:
         """Give the unit that is sampled into this slot."""

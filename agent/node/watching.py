@@ -20,7 +20,7 @@ from agent.core.window import WindowPolicy
 from agent.metrics.agent_series import Metrics
 from agent.node.decide import Decider
 from agent.node.histories import HistoryFile
-from agent.node.learning import HistoryClock, Learner
+from agent.node.learning import HistoryClock, Learner, newest_minute
 from agent.node.observer import MINUTE_NS, Observer
 from agent.node.pods import NoPods, PodsFile
 from agent.node.sampling import SamplingLoop, SamplingPolicy
@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 
 RING_FILE_NAME: Final = "rings"
 HISTORY_FILE_NAME: Final = "history"
+KILLS_NS: Final = 5_000_000_000
+"""Between two evaluations that out-of-memory kills ask for."""
 MAX_LANES: Final = 512
 EVENT_FILES_SHARE: Final = 4
 """One in so many descriptors may go to memory.events: of a unit's eleven it is one, and one more of its pod."""
@@ -77,6 +79,8 @@ class Watch:
         """
         self.settings = settings
         self._stop = threading.Event()
+        self._news = threading.Event()
+        """The control thread has something to do before its next deadline."""
         self._stack = ExitStack()
         try:
             self._build(settings, source)
@@ -135,7 +139,10 @@ class Watch:
             policy=settings.recommend.policy,
             options=settings,
             pods=self._pods,
-            clock=HistoryClock(newest_unix_minute=history.newest_unix_minute),
+            clock=HistoryClock(
+                newest_unix_minute=history.newest_unix_minute,
+                newest_monotonic_minute=newest_minute(self.rings, self.rings.retained().values()),
+            ),
         )
         self.decider = Decider(settings=settings, learner=self.learner, node=self.machine.name, source=source)
         self.metrics = Metrics(
@@ -195,9 +202,10 @@ class Watch:
 
     def _killed(self, kill: OomKill) -> None:
         """Tell those who size of an out-of-memory kill; on the sampling thread."""
-        unit = self.units.get(kill.path)
+        # A container that was killed is often gone before the news of it, and then its pod tells of the kill.
+        unit = self.units.get(kill.path) or self.units.last_gone(kill.path)
         if unit is None:
-            return  # of a pod, or of a container that went with its processes: nobody can be sized by it
+            return
         self.learner.killed(
             unit.identity,
             OutOfMemory(
@@ -207,6 +215,7 @@ class Watch:
                 request_bytes=unit.resources.memory_request_bytes,
             ),
         )
+        self._news.set()
 
     # -- life ------------------------------------------------------------------------------------------------------
 
@@ -230,6 +239,7 @@ class Watch:
     def stop(self) -> None:
         """End the threads and give everything back; a second call is fine."""
         self._stop.set()
+        self._news.set()
         self.loop.stop()
         deadline = time.monotonic() + STOP_SECONDS
         for thread in self._threads:
@@ -266,9 +276,19 @@ class Watch:
         evaluate_ns = int(self.settings.evaluate_interval_seconds * 1e9)
         evaluate_due_ns = time.monotonic_ns()
         minute_due_ns = _next_minute_ns(time.monotonic_ns())
-        while not self._stop.wait(max(0.0, (min(evaluate_due_ns, minute_due_ns) - time.monotonic_ns()) / 1e9)):
+        evaluated_ns = 0
+        while True:
+            self._news.wait(max(0.0, (min(evaluate_due_ns, minute_due_ns) - time.monotonic_ns()) / 1e9))
+            if self._stop.is_set():
+                break
             try:
+                if self._news.is_set():
+                    self._news.clear()
+                    self.learner.learn_kills()
+                    # What was killed is recommended more memory at once, but a crash loop is not followed kill by kill.
+                    evaluate_due_ns = min(evaluate_due_ns, max(evaluated_ns + KILLS_NS, time.monotonic_ns()))
                 if time.monotonic_ns() >= evaluate_due_ns:
+                    evaluated_ns = time.monotonic_ns()
                     evaluate_due_ns += evaluate_ns * max(1, (time.monotonic_ns() - evaluate_due_ns) // evaluate_ns + 1)
                     self.teller.evaluate(self._stop.is_set)
                 if time.monotonic_ns() >= minute_due_ns:

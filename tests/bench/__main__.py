@@ -1,7 +1,7 @@
 """``make bench``: measure on this machine's real cgroups; a table on stdout and one flat object in build/bench.json.
 
-``python -m tests.bench [PART...]``: parts are sweeps, agent, metrics, windows, recommend, simulate; all of them by default. A run of some
-parts keeps the other figures of the file.
+``python -m tests.bench [PART...]``: parts are sweeps, agent, metrics, windows, recommend, simulate; all of them by
+default. A run of some parts keeps the other figures of the file.
 """
 
 from __future__ import annotations

@@ -44,9 +44,9 @@ class Agent:
 
 
 @contextmanager
-def running_agent(log: Path, *arguments: str) -> Iterator[Agent]:
+def running_agent(log: Path, *arguments: str, socket: str = "none") -> Iterator[Agent]:
     """Run ``plimsoll agent`` on the guest's own hierarchy; it must end cleanly when told to."""
-    command = [*COMMAND, "agent", "--port", "0", "--state-dir", "none", "--socket", "none", *arguments]
+    command = [*COMMAND, "agent", "--port", "0", "--state-dir", "none", "--socket", socket, *arguments]
     with log.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out) as process:
         try:
 

@@ -228,13 +228,13 @@ def _bounded(
     has_limit = side.has_limit & (side.limit > 0)
     value = _least_and_most(np.where(has, side.proposed, 0.0), side, edges, marks)
     if np.count_nonzero(side.upward_only):
-        held = np.where(side.upward_only & has_request, np.maximum(value, side.request), value)
-        value = marks.take(Bound.UPWARD_ONLY, value, held)
+        # To Kubernetes a limit without a request is its own request.
+        present = np.where(has_request, side.request, np.where(has_limit, side.limit, 0.0))
+        value = marks.take(Bound.UPWARD_ONLY, value, np.where(side.upward_only, np.maximum(value, present), value))
     if not np.count_nonzero(has_limit):
         value = _worth_changing(value, side, edges, has_request, marks)
         return value * has, np.zeros_like(value), np.zeros_like(has)
 
-    # To Kubernetes a limit without a request is its own request.
     is_equal = has_limit & (~has_request | (side.request == side.limit))
     is_own = has_limit & (side.own_limit > 0) if side.own_limit is not None else np.zeros_like(has)
     is_pair = is_equal if rule is LimitRule.PROPORTIONAL else is_equal & (is_guaranteed | is_own)

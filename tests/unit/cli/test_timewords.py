@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.cli.timewords import TimeWordError, parse_age_seconds
+from agent.cli.timewords import TimeWordError, parse_age_seconds, parse_span_seconds
 
 NOW = 1_795_255_200.0  # 2026-11-21T10:00:00Z
 
@@ -85,3 +85,16 @@ def test_any_text_is_an_age_or_one_error(text: str) -> None:
 @given(st.integers(0, 10**6))
 def test_long_digits_do_not_hang(seconds: int) -> None:
     assert parse_age_seconds(f"{seconds}s ago", now_unix_seconds=NOW) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("10m", 600), ("1h30m", 5400), (" 2D ", 172_800), ("1.5h", 5400)]
+)
+def test_spans(text: str, seconds: float) -> None:
+    assert parse_span_seconds(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "now", "10", "10m ago", "0s", "-5m", "5 years", "2026-11-21T10:00:00Z"])
+def test_what_is_no_span_is_refused_with_the_forms(text: str) -> None:
+    with pytest.raises(TimeWordError, match="is no span of time; allowed: 90s, 10m, 1h30m, 2d"):
+        parse_span_seconds(text)

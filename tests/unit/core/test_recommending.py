@@ -104,6 +104,23 @@ def test_upward_only_is_told() -> None:
     assert not answer.memory_bytes.is_upward_only
 
 
+def test_without_the_past_an_answer_may_raise_and_not_lower() -> None:
+    conditions = replace(CONDITIONS, is_history_known=False)
+
+    def answer(times: float) -> Recommendation:
+        one, policy = subject(), TimesPolicy(times)
+        told = explain(one, policy, now_unix_seconds=1e9, conditions=conditions, options=BoundsOptions())
+        (item,) = recommend([one], policy, now_unix_seconds=1e9, conditions=conditions, options=BoundsOptions())
+        assert told.recommendation == item
+        return item
+
+    # The request is 500m; half of 200m would be 100m, and 4 x 200m are 800m.
+    assert answer(0.5).cpu_millicores.request == 500
+    assert answer(0.5).cpu_millicores.bounds == (Bound.UPWARD_ONLY,)
+    assert answer(0.5).memory_bytes.is_upward_only
+    assert answer(4.0).cpu_millicores.request == 800
+
+
 def gapped(name: str) -> dict[str, Any]:
     return {"missing": {name: Missing.GAPS}}
 

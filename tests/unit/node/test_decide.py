@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent.core.model import UnitKind, UnitStatus
+from agent.core.model import UnitKind, UnitResources, UnitStatus
 from agent.core.recommendation import Withheld
 from agent.node.decide import Decider, in_short, to_hours, to_trail
 from agent.node.histories import HistoryFile, RowMinutes
@@ -49,6 +49,19 @@ def test_decide_recommends_from_window_and_history(found: Learner) -> None:
     assert item.basis.history_span_seconds == 19 * 60
     short = in_short(item, 600.0)
     assert (short.policy, short.cpu_request_millicores) == ("cruise", item.cpu_millicores.request)
+
+
+def test_decide_lowers_nothing_before_the_history_is_learnt(found: Learner) -> None:
+    history = found.history
+    clocks = Clocks()
+    clocks.monotonic_seconds = (FIRST_MINUTE + 20) * 60.0
+    restarted = learner(history, clocks)
+    generous = status(resources=UnitResources(cpu_request_millicores=4000, memory_request_bytes=4096 * MIB))
+    (item,) = decider(restarted).decide([generous]).items
+    assert (item.cpu_millicores.request, item.memory_bytes.request) == (4000, 4096 * MIB)
+    restarted.restore(lambda: False)
+    (item,) = decider(restarted).decide([generous]).items
+    assert item.cpu_millicores.request == 400
 
 
 def test_decide_leaves_pause_containers_out_and_services_in(found: Learner) -> None:

@@ -14,7 +14,8 @@ from agent.core.policies.options import PolicyName
 from agent.core.recommendation import Workload
 from agent.core.rows import MINUTE_ROW, Has
 from agent.node.histories import HistoryFile
-from agent.node.learning import HistoryClock, Learner, Row, to_minutes, widened
+from agent.node.learning import FEW_PLACES, HistoryClock, Learner, Row, newest_minute, to_minutes, widened
+from agent.sensing.rings import RingFile, RingGeometry
 from agent.settings import Settings
 from tests.policy_rows import make_minutes, make_present
 
@@ -29,9 +30,12 @@ class Clocks:
         self.monotonic_seconds = FIRST_MINUTE * 60.0 + 65
         self.boot_unix_seconds = float(BOOT_UNIX_SECONDS)
 
-    def history(self, newest_unix_minute: int | None = None) -> HistoryClock:
+    def history(
+        self, newest_unix_minute: int | None = None, newest_monotonic_minute: int | None = None
+    ) -> HistoryClock:
         return HistoryClock(
             newest_unix_minute=newest_unix_minute,
+            newest_monotonic_minute=newest_monotonic_minute,
             wall=lambda: self.boot_unix_seconds + self.monotonic_seconds,
             monotonic_ns=lambda: int(self.monotonic_seconds * 1e9),
         )
@@ -168,10 +172,49 @@ def test_learn_a_row_that_goes_to_another_forgets_its_former_owner() -> None:
     assert found.place_of(unit("old")).row != found.place_of(unit("new")).row
 
 
-def test_a_kill_is_learnt_with_the_next_minute_and_kept(memory_history: HistoryFile) -> None:
+def test_learn_a_unit_that_comes_back_as_its_row_goes_to_another_leaves_nothing_in_it() -> None:
+    history = HistoryFile.open(None, max_rows=64)
+    found = learner(history)
+    found.learn([(unit("old"), row(FIRST_MINUTE, cpu=10.0))])
+    others = [unit(str(number)) for number in range(63)]
+    found.learn([(other, row(FIRST_MINUTE + 1, cpu=10.0)) for other in others])
+    # Of all rows, that of the unit which just comes back is idle for longest.
+    both = [(unit("old"), row(FIRST_MINUTE + 2, cpu=4000.0)), (unit("new"), row(FIRST_MINUTE + 2, cpu=20.0))]
+    found.learn([*((other, row(FIRST_MINUTE + 2, cpu=10.0)) for other in others), *both])
+    assert request_millicores(found, unit("new"), NOW + 120) == 50.0
+
+
+def test_learn_remembers_no_units_that_have_gone_but_a_few(memory_history: HistoryFile) -> None:
+    found = learner(memory_history)
+    for number in range(500):
+        found.learn([(unit(f"restart-{number}", "shop"), row(FIRST_MINUTE + number))])
+    assert len(found._places) <= FEW_PLACES + 3
+    assert len(memory_history.keys()) == 1
+
+
+def test_restore_gives_no_row_away_whose_minutes_are_still_to_come() -> None:
+    history = HistoryFile.open(None, max_rows=64)
+    before = learner(history)
+    before.learn([(unit("old"), row(FIRST_MINUTE, cpu=4000.0))])
+    before.learn([(unit(str(number)), row(FIRST_MINUTE + 1, cpu=10.0)) for number in range(63)])
+    after = learner(history)
+    asked: list[int] = []
+
+    def ask() -> bool:
+        """Ask as the serving thread may, between two minutes."""
+        asked.append(after.place_of(unit("new")).row)
+        return False
+
+    after.restore(ask)
+    assert asked == [history.rows] * 2
+    assert request_millicores(after, unit("new"), NOW + 120) == 50.0
+
+
+def test_a_kill_is_learnt_and_kept(memory_history: HistoryFile) -> None:
     found = learner(memory_history)
     found.killed(unit("a"), OutOfMemory(unix_seconds=NOW, usage_bytes=512 * MIB))
     found.learn([(unit("a"), row(FIRST_MINUTE, memory_mib=64))])
+    found.learn_kills()
     (kept,) = memory_history.kills()
     assert kept == (found.place_of(unit("a")).row, OutOfMemory(unix_seconds=NOW, usage_bytes=512 * MIB))
     answer = found.policy.recommend(
@@ -185,7 +228,7 @@ def test_a_kill_of_a_unit_without_a_row_is_dropped() -> None:
     found = learner(history)
     found.learn([(unit(str(number)), row(FIRST_MINUTE)) for number in range(64)])
     found.killed(unit("late"), OutOfMemory(unix_seconds=NOW, usage_bytes=1))
-    found.learn([])
+    found.learn_kills()
     assert history.kills() == ()
 
 
@@ -197,7 +240,7 @@ def test_restore_gives_the_answers_of_before_the_restart(tmp_path: Path, policy:
         for minute in range(30):
             before.learn([(unit("a"), row(FIRST_MINUTE + minute, cpu=100.0 + minute, memory_mib=64))])
         before.killed(unit("a"), OutOfMemory(unix_seconds=NOW + 600, usage_bytes=300 * MIB, request_bytes=200 * MIB))
-        before.learn([])
+        before.learn_kills()
         before.save()
         moment = NOW + 30 * 60
         asked = before.policy.recommend(
@@ -290,28 +333,34 @@ def test_learn_a_restart_under_a_wrong_clock_goes_on_where_the_history_ended(mem
     assert request_millicores(after, unit("a"), after.clock.now()) == 300.0
 
 
-def test_clock_of_a_restart_within_the_boot_is_that_of_before(memory_history: HistoryFile) -> None:
+@pytest.mark.parametrize("clock_set_back_seconds", [0.0, 7200.0])
+def test_clock_of_a_restart_within_the_boot_is_that_of_before(
+    memory_history: HistoryFile, clock_set_back_seconds: float
+) -> None:
     clocks = Clocks()
-    before = learner(memory_history, clocks)
-    before.learn([(unit("a"), row(FIRST_MINUTE, cpu=100.0))])
+    learner(memory_history, clocks).learn([(unit("a"), row(FIRST_MINUTE, cpu=100.0))])
+    before = clocks.history()
+    clocks.boot_unix_seconds -= clock_set_back_seconds
     clocks.monotonic_seconds += 60.0 * 3  # down for three minutes, which are made up for
-    after = learner(memory_history, clocks)
-    assert after.clock.ahead_minutes == 0
-    assert after.clock.now() == clocks.boot_unix_seconds + clocks.monotonic_seconds
-    after.learn([(unit("a"), row(FIRST_MINUTE + 1 + late)) for late in range(3)])
-    assert memory_history.newest_unix_minute == BOOT_UNIX_SECONDS // 60 + FIRST_MINUTE + 3
-    assert memory_history.refused_minutes == 0
+    after = clocks.history(memory_history.newest_unix_minute, newest_monotonic_minute=FIRST_MINUTE)
+    assert after.unix_minute(FIRST_MINUTE + 1) == before.unix_minute(FIRST_MINUTE + 1)
+    assert after.ahead_minutes == clock_set_back_seconds / 60
 
 
-def test_clock_that_is_behind_runs_no_further_ahead_by_restarts(memory_history: HistoryFile) -> None:
+def test_clock_of_a_restart_that_has_lost_the_minutes_of_this_boot_is_that_of_before(
+    memory_history: HistoryFile,
+) -> None:
     clocks = Clocks()
-    found = learner(memory_history, clocks)
-    clocks.boot_unix_seconds -= 7200
-    for minute in range(FIRST_MINUTE, FIRST_MINUTE + 5):
-        found.learn([(unit("a"), row(minute))])
-        clocks.monotonic_seconds += 60
-        found = learner(memory_history, clocks)
-    assert found.clock.ahead_minutes == 120
+    learner(memory_history, clocks).learn([(unit("a"), row(FIRST_MINUTE, cpu=100.0))])
+    assert clocks.history(memory_history.newest_unix_minute).ahead_minutes == 0
+
+
+def test_newest_minute_is_that_of_any_slot() -> None:
+    with RingFile.open(None, RingGeometry(max_slots=2), boot_id="b") as rings:
+        slots = [rings.attach(path, inode, now_monotonic_ns=1) for inode, path in enumerate(("a", "b"), 1)]
+        assert newest_minute(rings, slots) is None
+        rings.append_minute(slots[1], row(7))
+        assert newest_minute(rings, slots) == 7
 
 
 def test_learn_what_is_learnt_is_what_the_history_gives_back(memory_history: HistoryFile) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from agent.core.model import UnitIdentity, UnitKind, UnitResources
 from agent.core.naming import Belonging
@@ -308,7 +309,7 @@ def found_or_told(path: Path) -> list[object]:
         with Recording(path) as recording:
             return everything(recording)
     except RecordingError as error:
-        return str(error).splitlines()[1:]
+        return [*str(error).splitlines()[1:]]
 
 
 def everything(recording: Recording) -> list[object]:
@@ -317,7 +318,7 @@ def everything(recording: Recording) -> list[object]:
     return [recording.manifest, rows, history.unix_minutes.tolist(), history.codes.tolist()]
 
 
-def npy(array: np.ndarray) -> bytes:  # type: ignore[type-arg]
+def npy(array: NDArray[np.uint8] | NDArray[np.int8]) -> bytes:
     stream = io.BytesIO()
     np.save(stream, array)
     return stream.getvalue()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -211,8 +213,8 @@ def test_a_unit_that_had_gone_by_then_is_left_out(tmp_path: Path) -> None:
         ended = recording.manifest.ended_monotonic_ns
         ended_unix = recording.manifest.ended_unix_seconds
 
-    def change(document: dict[str, object]) -> dict[str, object]:
-        (unit,) = document["units"]  # type: ignore[misc]
+    def change(document: dict[str, Any]) -> dict[str, Any]:
+        (unit,) = document["units"]
         return document | {"units": [unit | {"gone_monotonic_ns": ended - 30 * NS}]}
 
     change_manifest(path, change)
@@ -222,12 +224,10 @@ def test_a_unit_that_had_gone_by_then_is_left_out(tmp_path: Path) -> None:
         assert len(then.recommendations().items) == 1
 
 
-def change_manifest(path: Path, change: object) -> None:
-    import zipfile
-
+def change_manifest(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     with zipfile.ZipFile(path) as members:
         document = json.loads(members.read(MANIFEST))
-    rewrite(path, {MANIFEST: json.dumps(change(document)).encode()})  # type: ignore[operator]
+    rewrite(path, {MANIFEST: json.dumps(change(document)).encode()})
 
 
 @pytest.mark.parametrize("text", ["nonsense", "workload:a/b"])

@@ -214,6 +214,14 @@ def test_memory_limit_without_prediction_is_not_lowered() -> None:
     assert memory(answer) == (200, None, (Bound.UPWARD_ONLY,))
 
 
+def test_limit_that_stands_for_the_request_is_not_lowered_without_prediction() -> None:
+    now = stated(memory=None, memory_limit=500, current=50)
+
+    answer = apply(proposals(memory=200, memory_limit=300, rule=LimitRule.RAISE, upward_only=True), now, PLAIN)
+
+    assert memory(answer) == (500, None, (Bound.UPWARD_ONLY,))
+
+
 def test_memory_limit_that_differs_little_stays() -> None:
     now = stated(memory=100, memory_limit=500, current=50)
     bounds = options(smallest_memory_change_bytes=20)

@@ -1,0 +1,154 @@
+"""`plimsoll record` on real cgroups: beside an agent, by itself, ended early, killed; and replays of what it wrote."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agent.node.control import request
+from agent.node.recording import Recording
+from agent.node.recording_format import RowKind
+from agent.sensing.rings import RingFile
+from tests.cgroup_files import container_path
+from tests.kernel.agents import PATIENCE_SECONDS, REPOSITORY, AgentProcess, start_plimsoll, wait_for
+from tests.kernel.cgroups import CgroupTree
+
+pytestmark = pytest.mark.kernel
+
+ONE, TWO, THREE = (container_path(number) for number in (1, 2, 3))
+WINDOWS = ("--set", "windows.rateWindowSeconds=2", "--set", "recommend.minSpanSeconds=1", "--interval", "0.25")
+"""Of the agent and of whoever records beside it."""
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="plimsoll-test-") as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def agent(tree: CgroupTree, directory: Path) -> Iterator[AgentProcess]:
+    """An agent that watches a busy container and an idle one."""
+    tree.spawn(ONE, "busy")
+    tree.spawn(TWO)
+    with AgentProcess(directory, *WINDOWS, cgroup_root=f"/{tree.name}") as made:
+        wait_for(lambda: made.get("/readyz")[0] == 200, "a whole rate window")
+        yield made
+
+
+def plimsoll(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "agent", *words], cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def record_beside(agent: AgentProcess, path: Path, *words: str) -> list[str]:
+    return ["record", "--state-dir", str(agent.state), *WINDOWS, "-o", str(path), *words]
+
+
+def answer(path: Path, *words: str) -> dict[str, Any]:
+    done = plimsoll("replay", str(path), *words, "-o", "json")
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+def figures(item: dict[str, Any]) -> dict[str, Any]:
+    """All of a recommendation that does not move between taking the windows and reading the clock."""
+    basis = {key: value for key, value in item["basis"].items() if not key.endswith(("age_seconds", "span_seconds"))}
+    return {**item, "basis": basis}
+
+
+def test_a_replay_at_the_moment_of_an_answer_gives_that_answer(agent: AgentProcess, directory: Path) -> None:
+    path = directory / "r.plimsoll"
+
+    def is_the_same() -> bool:
+        # A sweep may fall between the agent's look at its windows and its look at the clock: then once more.
+        live: dict[str, Any] = dict(request(agent.socket, "recommend", {}))
+        done = plimsoll(*record_beside(agent, path))
+        assert done.returncode == 0, done.stderr
+        with Recording(path) as recording:
+            manifest = recording.manifest
+        # The agent's answers carry the time of the history's axis, people name that of the wall clock.
+        monotonic = float(live["taken_unix_seconds"]) - manifest.history_offset_minutes * 60
+        at = datetime.fromtimestamp(monotonic + manifest.wall_offset_seconds, UTC)
+        replayed = answer(path, "--at", at.isoformat(), "recommend", "--set", "recommend.minSpanSeconds=1")
+        assert abs(replayed["taken_unix_seconds"] - live["taken_unix_seconds"]) < 0.001
+        found, expected = ([figures(item) for item in doc["items"]] for doc in (replayed, live))
+        assert len(expected) == 2
+        assert [item["identity"] for item in found] == [item["identity"] for item in expected]
+        assert all(item["cpu_millicores"]["request"] for item in expected)
+        return found == expected
+
+    wait_for(is_the_same, "a replay with the figures of the agent")
+
+
+def test_a_recorder_beside_an_agent_takes_every_row_of_who_comes_and_goes(
+    agent: AgentProcess, tree: CgroupTree, directory: Path
+) -> None:
+    path = directory / "r.plimsoll"
+    recorder = start_plimsoll(*record_beside(agent, path, "--for", "60s"), stderr=directory / "stderr")
+    try:
+        wait_for(lambda: list(directory.glob(".r.plimsoll.*")), "the recorder has begun")
+        tree.spawn(THREE)
+        wait_for(lambda: f"/{tree.name}/{THREE}" in agent.units(), "the third container")
+        assert not path.exists()
+        begun = time.monotonic_ns()
+        wait_for(lambda: agent.units()[f"/{tree.name}/{ONE}"]["cpu"]["readings"] > 20, "twenty readings")
+        recorder.send_signal(signal.SIGINT)
+        assert recorder.wait(PATIENCE_SECONDS) == 0
+    finally:
+        recorder.kill()
+        recorder.wait()
+    assert list(directory.glob(".r.plimsoll.*")) == []
+    with Recording(path) as recording:
+        manifest = recording.manifest
+        rows = {
+            unit: np.concatenate([its for one, its in recording.all_rows(RowKind.RAW) if one == unit])
+            for unit in range(len(manifest.units))
+        }
+    assert manifest.source == "agent"
+    assert manifest.ended_monotonic_ns >= begun
+    assert manifest.interval_seconds == 0.25
+    paths = [unit.facts[0].identity.cgroup_path for unit in manifest.units]
+    assert sorted(paths) == sorted(f"/{tree.name}/{path}" for path in (ONE, TWO, THREE))
+    with RingFile.open_readonly(agent.state / "rings") as rings:
+        for number, cgroup in enumerate(paths):
+            held = rings.raw(rings.retained()[cgroup[1:]]).joined()
+            held = held[held["monotonic_ns"] <= rows[number]["monotonic_ns"][-1]]
+            assert rows[number].tobytes() == held.tobytes()
+
+
+def test_a_recorder_that_is_killed_leaves_no_recording(agent: AgentProcess, directory: Path) -> None:
+    path = directory / "r.plimsoll"
+    recorder = start_plimsoll(*record_beside(agent, path, "--for", "60s"), stderr=directory / "stderr")
+    wait_for(lambda: list(directory.glob(".r.plimsoll.*")), "the recorder has begun")
+    recorder.kill()
+    recorder.wait()
+    assert not path.exists()
+    assert agent.end() == 0  # it never noticed
+
+
+def test_without_an_agent_the_recorder_samples_by_itself(tree: CgroupTree, directory: Path) -> None:
+    tree.spawn(ONE, "busy")
+    path = directory / "r.plimsoll"
+    words = ("record", "--cgroup-root", f"/{tree.name}", "--state-dir", str(directory / "none"), *WINDOWS)
+    done = plimsoll(*words, "--for", "3s", "-o", str(path))
+    assert done.returncode == 0, done.stderr
+    assert "sampling here" in done.stderr
+    with Recording(path) as recording:
+        assert recording.manifest.source == "self"
+        (unit,) = recording.manifest.units
+        assert unit.facts[0].identity.cgroup_path == f"/{tree.name}/{ONE}"
+    (item,) = answer(path, "recommend", "--set", "recommend.minSpanSeconds=1")["items"]
+    assert item["cpu_millicores"]["request"] > 100
