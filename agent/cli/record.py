@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS: Final = 5.0
 """The rings hold eleven minutes; a slot that was freed may be given away sooner."""
+_SILENT_SECONDS: Final = 10.0
 _DRAW_SECONDS: Final = 1.0
 _LONGEST_SECONDS: Final = 30 * 86_400.0
 
@@ -90,7 +91,8 @@ def _measured(arguments: argparse.Namespace, settings: Settings) -> Iterator[Mea
     why_not = "the state is kept in memory only (state.directory none)"
     if directory is not None and not arguments.samples_itself:
         try:
-            state = StateDirectory(directory)
+            silent_seconds = max(_SILENT_SECONDS, 3 * settings.sampling.interval_seconds)
+            state = StateDirectory(directory, silent_seconds=silent_seconds)
         except RingError as error:
             why_not = str(error)
         else:

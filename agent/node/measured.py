@@ -67,10 +67,17 @@ class StateDirectory:
         self,
         directory: Path,
         *,
+        silent_seconds: float = 10.0,
         wall: Callable[[], float] = time.time,
         monotonic_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         """Open the rings.
+
+        Args:
+            directory: The state directory.
+            silent_seconds: An agent whose newest reading is older has ended.
+            wall: UTC seconds.
+            monotonic_ns: CLOCK_MONOTONIC.
 
         Raises:
             RingError: There are none, or they cannot be read.
@@ -80,9 +87,8 @@ class StateDirectory:
         self._rings = RingFile.open_readonly(self.path)
         self._inode = self.path.stat().st_ino
         self.is_of_this_boot: Final = self._rings.boot_id == read_boot_id()
-        self.source = "state"
-        if self.is_live():
-            self.source = "agent"
+        age_seconds = self.age_seconds()
+        self.source = "agent" if age_seconds is not None and age_seconds <= silent_seconds else "state"
 
     def age_seconds(self) -> float | None:
         """Tell how old the newest reading is; None = there is none, or it is of an earlier boot."""
@@ -91,11 +97,6 @@ class StateDirectory:
         rings = self._rings
         newest = rings.newest_rows(list(rings.retained().values()))["monotonic_ns"]
         return (self._monotonic_ns() - int(newest.max())) / NS if newest.any() else None
-
-    def is_live(self, within_seconds: float = 10.0) -> bool:
-        """Tell whether an agent is writing."""
-        age_seconds = self.age_seconds()
-        return age_seconds is not None and age_seconds <= within_seconds
 
     def rings(self) -> RingFile:
         """Give the rings; an agent that could not go on with a file has put another in its place."""

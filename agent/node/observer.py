@@ -36,8 +36,6 @@ STEPS_IN_A_RATE: Final = 3
 
 READINGS_BEFORE_KILL: Final = 5
 """Of memory.current: the newest one may come after the kill, when the memory is free again."""
-NEAR_LIMIT_RATIO: Final = 0.8
-"""From this share of the limit on, a kill is put down to the limit."""
 FULL_COVERAGE: Final = 255
 """``coverage_255`` of a minute without a gap."""
 
@@ -142,27 +140,21 @@ class Observer:
             advice=None if is_past else self._advice_of(unit.identity.cgroup_path),
         )
 
-    def memory_at_kill(self, unit: WatchedUnit) -> int | None:
+    def memory_at_kill(self, unit: WatchedUnit, *, at_limit: bool) -> int | None:
         """Give how much memory a unit used when the kernel killed in it; None = it is not known.
 
-        That is what was last read before the kill, or the limit where little was missing to it: a container that the
-        kernel kills at its limit was there, however quickly it grew since the last reading.
+        Args:
+            unit: Watched, or gone lately.
+            at_limit: A memory limit was hit: then the unit was at its own if it has one, however little of its growth
+                the readings before the kill had seen.
         """
+        if at_limit and unit.memory_max_bytes is not None:
+            return unit.memory_max_bytes
         if self._rings.inode(unit.slot) != unit.inode:
-            return unit.memory_max_bytes  # its slot stands for another already
+            return None  # its slot stands for another already
         rows = self._rings.raw(unit.slot, READINGS_BEFORE_KILL).joined()
         known = rows[(rows["status"] == Status.OK) & ((rows["has"] & Has.MEMORY) > 0)]
-        slow = self._rings.newest_memory(unit.slot)
-        amounts = [int(known["memory_current_bytes"].max())] if known.size else []
-        if slow is not None and slow["status"] == Status.OK and int(slow["has"]) & Has.MEMORY_PEAK:
-            amounts.append(int(slow["memory_peak_bytes"]))
-        if not amounts:
-            return None
-        limit_bytes = unit.memory_max_bytes
-        usage_bytes = max(amounts)
-        if limit_bytes is not None and usage_bytes >= NEAR_LIMIT_RATIO * limit_bytes:
-            return limit_bytes
-        return usage_bytes
+        return int(known["memory_current_bytes"].max()) if known.size else None
 
     def _first_ns(self, ring: Callable[[int], RowView], slot: int) -> int:
         """Give the moment of the oldest row that a ring still has; 0 = it has none."""

@@ -49,6 +49,9 @@ HISTORY_CELLS: Final = 1 << 18
 OVERLAP_ROWS: Final = 8
 """Rows looked at again, for those that come between two looks."""
 LEAST_RHYTHM_ROWS: Final = 3
+_UNMATCHED: Final = (
+    "without the history: it stands under other names, so the agent knows of pods that the recorder was not told of"
+)
 RHYTHM_TOLERANCE: Final = 0.2
 """Stamps jitter, and a few sweeps come early."""
 
@@ -245,6 +248,7 @@ class Recorder:
                 self._write_history(history, {one: row for one, row in known.items() if one not in former}, 0)
                 since = 0 if until is None else until + 1
                 self._write_history(history, {one: row for one, row in known.items() if one in former}, since)
+                self._notes = [_UNMATCHED] if rows and self._keys and not known else []
                 numbers = {row: number for number, row in known.items()}
                 return tuple(
                     RecordedKill(history=numbers[row], kill=kill) for row, kill in history.kills() if row in numbers

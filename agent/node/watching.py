@@ -210,7 +210,7 @@ class Watch:
             unit.identity,
             OutOfMemory(
                 unix_seconds=self.learner.clock.unix_seconds(kill.monotonic_ns),
-                usage_bytes=self.observer.memory_at_kill(unit),
+                usage_bytes=self.observer.memory_at_kill(unit, at_limit=kill.at_limit),
                 limit_bytes=unit.memory_max_bytes,
                 request_bytes=unit.resources.memory_request_bytes,
             ),

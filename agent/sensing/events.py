@@ -45,6 +45,9 @@ class OomKill:
     """How many since the reading before."""
     monotonic_ns: int
     """CLOCK_MONOTONIC at the reading that showed it."""
+    at_limit: bool = False
+    """A memory limit was hit, of the cgroup itself or (the counter goes up the tree) of one below it; else the kernel
+    killed for want of memory further up, on the whole node for instance."""
 
 
 class WatchResult(StrEnum):
@@ -202,6 +205,8 @@ class MemoryEvents:
         self._ledgers: dict[str, KillLedger] = {}
         self._members: dict[str, dict[str, None]] = {}
         self._pending: list[OomKill] = []
+        self._hits: dict[str, int] = {}
+        """Path -> how often its limit, or one below it, was hit."""
 
     def fileno(self) -> int:
         """Give the epoll's descriptor, to be nested in the loop's."""
@@ -231,18 +236,19 @@ class MemoryEvents:
             fd = os.open(f"{self._mount}{path}/memory.events", os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
             return self._why_not_opened(path, error)
-        count = _read_oom_kill(fd)
-        if count is None:
+        counts = _read_counts(fd)
+        if counts is None:
             os.close(fd)
             return WatchResult.GONE if not Path(self._mount + path).exists() else WatchResult.UNREADABLE
         self._files[path] = _File(fd, group, is_pod)
         self._paths[fd] = path
         self._members.setdefault(group, {})[path] = None
         ledger = self._ledgers.setdefault(group, KillLedger())
+        self._hits[path] = counts.oom
         if is_pod:
-            ledger.add_pod(count)
+            ledger.add_pod(counts.oom_kill)
         else:
-            ledger.add_container(path, count)
+            ledger.add_container(path, counts.oom_kill)
         try:
             self._epoll.register(fd, select.EPOLLPRI)
         except PermissionError:
@@ -280,6 +286,7 @@ class MemoryEvents:
         self._paths.clear()
         self._ledgers.clear()
         self._members.clear()
+        self._hits.clear()
         self._epoll.close()
 
     def _collect(self, groups: Mapping[str, None]) -> list[OomKill]:
@@ -297,19 +304,25 @@ class MemoryEvents:
         pod_count: int | None = None
         counts: dict[str, int] = {}
         gone: list[str] = []
+        hit: set[str] = set()
         for path in members:
-            count = _read_oom_kill(self._files[path].fd)
-            if count is None:
+            read = _read_counts(self._files[path].fd)
+            if read is None:
                 gone.append(path)
-            elif self._files[path].is_pod:
-                pod_count = count
+                continue
+            if read.oom > self._hits[path]:
+                hit.add(path)
+            self._hits[path] = read.oom
+            if self._files[path].is_pod:
+                pod_count = read.oom_kill
             else:
-                counts[path] = count
+                counts[path] = read.oom_kill
         of_pod, of_containers = ledger.observe(pod_count, counts)
         now_ns = self._clock_ns()
-        self._pending += [OomKill(path=path, kills=n, monotonic_ns=now_ns) for path, n in of_containers.items()]
-        if of_pod:
-            self._pending.append(OomKill(path=group, kills=of_pod, monotonic_ns=now_ns))
+        self._pending += [
+            OomKill(path=path, kills=kills, monotonic_ns=now_ns, at_limit=path in hit)
+            for path, kills in (*of_containers.items(), *(((group, of_pod),) if of_pod else ()))
+        ]
         for path in gone:
             self._drop(path)
 
@@ -317,7 +330,7 @@ class MemoryEvents:
         file = self._files.pop(path, None)
         if file is None:
             return
-        del self._paths[file.fd]
+        del self._paths[file.fd], self._hits[path]
         os.close(file.fd)  # takes it out of the epoll too
         ledger = self._ledgers[file.group]
         if file.is_pod:
@@ -415,11 +428,10 @@ class PsiTrigger:
         self.close()
 
 
-def _read_oom_kill(fd: int) -> int | None:
-    """Give the counter; None = the cgroup is gone (ENODEV), or its text is not understood."""
+def _read_counts(fd: int) -> MemoryEventCounts | None:
+    """Give the counters; None = the cgroup is gone (ENODEV), or its text is not understood."""
     try:
         text = os.pread(fd, _READ_BYTES, 0)
     except OSError:
         return None
-    counts = parse_memory_events(text) if len(text) < _READ_BYTES else None
-    return None if counts is None else counts.oom_kill
+    return parse_memory_events(text) if len(text) < _READ_BYTES else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -303,3 +304,24 @@ def test_sampler_status_before_the_first_sweep_knows_no_times(world: World) -> N
     status = world.observer.sampler_status()
     assert (status.lateness_p99_seconds, status.sweep_seconds, status.sweeps) == (None, None, 0)
     assert np.isclose(status.rate_hz, 1.0)
+
+
+def test_memory_at_kill_is_the_limit_that_was_hit_or_what_was_read_last() -> None:
+    world = World()
+    for age, amount in ((3, 10), (2, 40), (1, 20)):
+        row = sample(world.now_seconds - age)
+        row["memory_current_bytes"] = amount * MIB
+        world.rings.append_raw(world.slot, row)
+    # Between two readings a container may well grow to its limit: the kernel knows that it hit it.
+    assert world.observer.memory_at_kill(world.unit, at_limit=True) == 64 * MIB
+    # Without: the largest of the last readings, as the newest may come after the kill.
+    assert world.observer.memory_at_kill(world.unit, at_limit=False) == 40 * MIB
+    unlimited = replace(world.unit, memory_max_bytes=None)
+    assert world.observer.memory_at_kill(unlimited, at_limit=True) == 40 * MIB
+
+
+def test_memory_at_kill_of_a_slot_that_went_to_another_is_not_known() -> None:
+    world = World()
+    other = replace(world.unit, inode=8, memory_max_bytes=None)
+    assert world.observer.memory_at_kill(other, at_limit=True) is None
+    assert World().observer.memory_at_kill(world.unit, at_limit=False) is None

@@ -293,6 +293,17 @@ def test_without_a_history_there_is_a_note(agent: Agent, tmp_path: Path) -> None
         assert read.history().unix_minutes.size == 0
 
 
+def test_a_history_under_other_names_gives_a_note(agent: Agent, tmp_path: Path) -> None:
+    agent.attach(A, 1)
+    agent.sweep(A, count=5)
+    learner(agent.history).learn([(unit("web", "shop"), row(100))])
+    with recording(tmp_path) as recorder:
+        recorder.finish()
+    with Recording(tmp_path / "r") as read:
+        (note,) = read.manifest.notes
+        assert note.startswith("without the history: it stands under other names")
+
+
 def test_the_rhythm_is_that_of_the_agent_where_it_is_another_than_set_here(agent: Agent, tmp_path: Path) -> None:
     agent.attach(A, 1)
     for _ in range(10):

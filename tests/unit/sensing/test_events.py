@@ -146,10 +146,11 @@ def test_ledger_tells_every_kill_exactly_once(steps: list[tuple[str, bool, bool]
     assert told + of_pod + sum(of_containers.values()) == sum(true.values())
 
 
-def write(mount: Path, path: str, oom_kill: int) -> None:
+def write(mount: Path, path: str, oom_kill: int, *, limit_hits: int = 0) -> None:
     directory = mount / path.lstrip("/")
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / "memory.events").write_bytes(f"low 0\nhigh 0\nmax 0\noom 0\noom_kill {oom_kill}\n".encode())
+    text = f"low 0\nhigh 0\nmax 0\noom {limit_hits}\noom_kill {oom_kill}\n"
+    (directory / "memory.events").write_bytes(text.encode())
 
 
 @pytest.fixture
@@ -198,6 +199,24 @@ def test_memory_events_of_a_pod_added_late_tells_its_containers_kills_once(
     assert events.poll_all() == [OomKill(path=A, kills=1, monotonic_ns=NOW_NS)]
     write(tmp_path, POD, 2)
     assert events.poll_all() == [OomKill(path=POD, kills=1, monotonic_ns=NOW_NS)]
+
+
+@pytest.mark.parametrize("is_container_there", [True, False])
+def test_memory_events_a_kill_at_a_limit_is_told_as_such(
+    events: MemoryEvents, tmp_path: Path, *, is_container_there: bool
+) -> None:
+    events.add(POD)
+    events.add(A)
+    if not is_container_there:
+        events.remove(A)
+    for path in (A, POD):
+        write(tmp_path, path, 1, limit_hits=1)  # both counters go up the tree
+    (kill,) = events.poll_all()
+    assert (kill.path, kill.at_limit) == (A if is_container_there else POD, True)
+    for path in (A, POD):
+        write(tmp_path, path, 2, limit_hits=1)  # this time the node had none left
+    (kill,) = events.poll_all()
+    assert kill.at_limit is False
 
 
 def test_memory_events_watches_a_service_for_itself(events: MemoryEvents, tmp_path: Path) -> None:
