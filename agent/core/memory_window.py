@@ -145,6 +145,9 @@ def memory_window(pieces: Sequence[NDArray[np.void]], policy: WindowPolicy, *, e
 def _gap_ratio(stamps: NDArray[np.int64], oldest_ns: int, max_step_ns: int, start_ns: int, end_ns: int) -> float:
     """Give the share of the observed part of the window that lies in pauses longer than a step may be."""
     observed_start_ns = max(start_ns, min(oldest_ns, int(stamps[0])))
+    is_whole = int(stamps[0]) - observed_start_ns <= max_step_ns and end_ns - int(stamps[-1]) <= max_step_ns
+    if is_whole and (stamps.size < 2 or int(np.max(stamps[1:] - stamps[:-1])) <= max_step_ns):
+        return 0.0  # the usual case, without further arrays
     # The observed part's two edges bound pauses as readings do.
     edges = np.concatenate(([observed_start_ns], np.maximum(stamps, observed_start_ns), [end_ns]))
     pauses_ns = edges[1:] - edges[:-1]

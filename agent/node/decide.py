@@ -56,7 +56,7 @@ class Decider:
                 options=self._bounds,
             )
         return Recommendations(
-            taken_unix_seconds=now,
+            taken_unix_seconds=self._learner.clock.wall_now(),
             source=self._source,
             node=self._node,
             policy=self._policy,
@@ -98,7 +98,7 @@ class Decider:
             rows = minutes_of(status) if minutes_of is not None and trail_seconds else None
             trail = to_trail(minutes, self._waiting(rows), now, trail_seconds) if trail_seconds else None
             own = tuple(kill for row, kill in kills if row == subject.row)
-            items.append(self._explanation(status, reasoned, minutes, own, trail, now, notes))
+            items.append(self._explanation(status, reasoned, minutes, own, trail, notes))
         return Explanations(items=tuple(items))
 
     def _conditions_now(self) -> Conditions:
@@ -155,11 +155,10 @@ class Decider:
         minutes: RowMinutes | None,
         kills: tuple[OutOfMemory, ...],
         trail: Trail | None,
-        now: float,
         notes: Sequence[str],
     ) -> Explanation:
         return Explanation(
-            taken_unix_seconds=now,
+            taken_unix_seconds=self._learner.clock.wall_now(),
             source=self._source,
             recommendation=reasoned.recommendation,
             cpu=status.cpu,

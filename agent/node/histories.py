@@ -128,6 +128,13 @@ class HistoryFile:
             os.close(fd)
             raise _unusable(path, error) from error
         history.set_aside, history.set_aside_reason = aside, reason
+        if aside is not None:
+            log.warning("history set aside, beginning anew", extra={"reason": reason, "kept_as": str(aside)})
+        if history.damaged_rows or history.damaged_records:
+            log.warning(
+                "the history is damaged: what is not whole is not known",
+                extra={"keys": history.damaged_rows, "records": history.damaged_records},
+            )
         return history
 
     @classmethod

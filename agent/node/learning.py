@@ -100,8 +100,12 @@ class HistoryClock:
         self._axis.observe(self._monotonic_minute(), self._wall_offset_minutes())
 
     def now(self) -> float:
-        """Give UTC seconds."""
+        """Give the history's UTC seconds: whole minutes off the wall clock, and further where that was wrong."""
         return self.unix_seconds(self._monotonic_ns())
+
+    def wall_now(self) -> float:
+        """Give the wall clock's UTC seconds, for people."""
+        return self._wall()
 
     def unix_seconds(self, monotonic_ns: int) -> float:
         """Give the UTC of a moment of this boot."""
@@ -326,13 +330,18 @@ class Learner:
             for name, array in saved.arrays.items()
             if name not in (_OPTIONS, _LAST_KILL)
         }
-        policy = VpaPolicy.from_arrays(self._options.vpa, own)
+        try:
+            policy = VpaPolicy.from_arrays(self._options.vpa, own)
+            last_kill_unix_seconds = float(saved.arrays[_LAST_KILL].astype(np.float64)[0])
+        except (KeyError, ValueError) as error:  # whole, but of another version
+            log.warning("the policy learns from the history alone", extra={"cause": str(error)})
+            return None
         # What was saved of rows that have come to stand for others since is theirs no more.
         policy.forget(np.setdiff1d(np.arange(policy.rows, dtype=np.intp), saved.saved_rows))
         with self._placing, self.lock:
             policy.grow(self.history.rows + 1)
             self.policy = policy
-            self._last_kill_unix_seconds = float(saved.arrays[_LAST_KILL].astype(np.float64)[0])
+            self._last_kill_unix_seconds = last_kill_unix_seconds
         return saved.newest_unix_minute
 
     def _options_code(self) -> NDArray[np.uint8]:

@@ -105,40 +105,27 @@ class Observer:
             lambda pieces: memory_window(pieces, policy, end_monotonic_ns=end_ns),
         )
 
-    def status_of(self, unit: WatchedUnit, *, now_ns: int, end_ns: int) -> UnitStatus | None:
-        """Give everything known of one unit at a moment, now or before.
-
-        Returns:
-            None when its slot went to another cgroup meanwhile: the figures would be that one's under this name.
-        """
-        status = self._status_of(unit, now_ns=now_ns, end_ns=end_ns)
-        # After use: a newcomer's inode stands in the slot before its first row does.
-        return status if self._rings.inode(unit.slot) == unit.inode else None
-
-    def _status_of(self, unit: WatchedUnit, *, now_ns: int, end_ns: int) -> UnitStatus:
+    def _past_statuses(self, end_ns: int) -> Iterator[UnitStatus]:
+        """Give everything known of all units at a moment before now."""
         policy = self.policy()
-        is_past = end_ns < now_ns
-        has_minutes = is_past and len(self._rings.minutes(unit.slot, 1)) > 0
+        for unit in self._units.all():
+            status = self._past_status_of(unit, policy, end_ns)
+            if self._rings.inode(unit.slot) == unit.inode:  # after use, as in `observe`
+                yield status
+
+    def _past_status_of(self, unit: WatchedUnit, policy: WindowPolicy, end_ns: int) -> UnitStatus:
+        has_minutes = len(self._rings.minutes(unit.slot, 1)) > 0
         if has_minutes and end_ns < self._first_ns(self._rings.raw, unit.slot) + int(policy.min_rate_seconds * NS):
             cpu = self._from_minutes(unit.slot, lambda rows: minutes_window(rows, policy, end_monotonic_ns=end_ns))
         else:
-            cpu = self.cpu(unit.slot, policy, end_ns, whole_ring=is_past)
+            cpu = self.cpu(unit.slot, policy, end_ns, whole_ring=True)
         if has_minutes and end_ns < self._first_ns(self._rings.memory, unit.slot):
             memory = self._from_minutes(
                 unit.slot, lambda rows: minutes_memory_window(rows, policy, end_monotonic_ns=end_ns)
             )
         else:
-            memory = self.memory(unit.slot, policy, end_ns, whole_ring=is_past)
-        return UnitStatus(
-            identity=unit.identity,
-            resources=unit.resources,
-            cpu=cpu,
-            memory=memory,
-            sample_age_seconds=self._sample_age_seconds(unit.slot, end_ns, is_past=is_past),
-            cpu_max_millicores=unit.cpu_max_millicores,
-            memory_max_bytes=unit.memory_max_bytes,
-            advice=None if is_past else self._advice_of(unit.identity.cgroup_path),
-        )
+            memory = self.memory(unit.slot, policy, end_ns, whole_ring=True)
+        return _status(unit, cpu, memory, self._age_of_good_seconds(unit.slot, end_ns), None)
 
     def memory_at_kill(self, unit: WatchedUnit, *, at_limit: bool) -> int | None:
         """Give how much memory a unit used when the kernel killed in it; None = it is not known.
@@ -164,11 +151,15 @@ class Observer:
     def _from_minutes(self, slot: int, use: Callable[[Sequence[Rows]], Result]) -> Result:
         return _steady(lambda: self._rings.minutes(slot), use)
 
-    def _sample_age_seconds(self, slot: int, end_ns: int, *, is_past: bool) -> float | None:
-        if not is_past:
-            newest = self._rings.newest(slot)
-            if newest is not None and newest["status"] == Status.OK:
-                return max(0.0, (end_ns - int(newest["monotonic_ns"])) / NS)
+    def _sample_ages_seconds(self, slots: Sequence[int], end_ns: int) -> list[float | None]:
+        newest = self._rings.newest_rows(slots)
+        good, stamps = (newest["status"] == Status.OK).tolist(), newest["monotonic_ns"].tolist()
+        return [
+            max(0.0, (end_ns - stamp) / NS) if is_good else self._age_of_good_seconds(slot, end_ns)
+            for slot, is_good, stamp in zip(slots, good, stamps, strict=True)
+        ]
+
+    def _age_of_good_seconds(self, slot: int, end_ns: int) -> float | None:
         stamps = _steady(lambda: self._rings.raw(slot), lambda pieces: _good_stamps(pieces, end_ns))
         return max(0.0, (end_ns - stamps[-1]) / NS) if stamps else None
 
@@ -188,20 +179,46 @@ class Observer:
             source=self._source,
             node=self._machine.status(),
             sampler=self.sampler_status(),
-            units=tuple(self._statuses(self._units.all(), now_ns=now_ns, end_ns=end_ns)),
+            units=tuple(self.statuses(self._units.all()) if end_ns >= now_ns else self._past_statuses(end_ns)),
             notes=tuple(self._notes()),
         )
 
     def statuses(self, units: Iterable[WatchedUnit]) -> list[UnitStatus]:
         """Give everything known of units now; those that have gone meanwhile are left out."""
-        now_ns = self._clock_ns()
-        return list(self._statuses(units, now_ns=now_ns, end_ns=now_ns))
+        return [status for _, status in self.observe(units)]
 
-    def _statuses(self, units: Iterable[WatchedUnit], *, now_ns: int, end_ns: int) -> Iterator[UnitStatus]:
-        for unit in units:
-            status = self.status_of(unit, now_ns=now_ns, end_ns=end_ns)
-            if status is not None:
-                yield status
+    def observe(
+        self, units: Iterable[WatchedUnit], is_stopping: Callable[[], bool] = lambda: False
+    ) -> list[tuple[WatchedUnit, UnitStatus]]:
+        """Give everything known of units now, each with its unit; those that have gone meanwhile are left out.
+
+        All CPU windows are taken before all memory windows: each kind's code and rows then stay in the CPU's caches,
+        which is a tenth of the time.
+
+        Args:
+            units: Watched ones.
+            is_stopping: Asked between two windows; once it says so, nothing is given.
+        """
+        end_ns, policy = self._clock_ns(), self.policy()
+        asked = list(units)
+        cpus: list[CpuWindow] = []
+        for unit in asked:
+            if is_stopping():
+                return []
+            cpus.append(self.cpu(unit.slot, policy, end_ns))
+        memories: list[MemoryWindow] = []
+        for unit in asked:
+            if is_stopping():
+                return []
+            memories.append(self.memory(unit.slot, policy, end_ns))
+        ages = self._sample_ages_seconds([unit.slot for unit in asked], end_ns)
+        found: list[tuple[WatchedUnit, UnitStatus]] = []
+        for unit, cpu, memory, age_seconds in zip(asked, cpus, memories, ages, strict=True):
+            # After use: a newcomer's inode stands in the slot before its first row does.
+            if self._rings.inode(unit.slot) == unit.inode:
+                advice = self._advice_of(unit.identity.cgroup_path)
+                found.append((unit, _status(unit, cpu, memory, age_seconds, advice)))
+        return found
 
     def minutes_of(self, status: UnitStatus) -> Rows:
         """Give a copy of the minute rows of a unit that is watched; none for one that has gone."""
@@ -289,6 +306,21 @@ class Observer:
         first = self._heartbeat.first_sweep_monotonic_ns
         newest = self._heartbeat.last_sweep_monotonic_ns
         return first is not None and newest is not None and newest - first >= self._windows.rate_window_seconds * NS
+
+
+def _status(
+    unit: WatchedUnit, cpu: CpuWindow, memory: MemoryWindow, age_seconds: float | None, advice: UnitAdvice | None
+) -> UnitStatus:
+    return UnitStatus(
+        identity=unit.identity,
+        resources=unit.resources,
+        cpu=cpu,
+        memory=memory,
+        sample_age_seconds=age_seconds,
+        cpu_max_millicores=unit.cpu_max_millicores,
+        memory_max_bytes=unit.memory_max_bytes,
+        advice=advice,
+    )
 
 
 def _good_stamps(pieces: Sequence[Rows], end_ns: int) -> list[int]:

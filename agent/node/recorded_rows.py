@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from agent.core.rows import SAMPLE, Status
 from agent.node.recording import Recording
 from agent.node.recording_format import DTYPES, STAMPS, RowKind, Rows
 
@@ -103,9 +104,15 @@ class RecordedRows:
         """Give the newest sample."""
         return _newest(_of(self._raw, slot, RowKind.RAW))
 
-    def newest_memory(self, slot: int) -> np.void | None:
-        """Give the newest memory row."""
-        return _newest(_of(self._memory, slot, RowKind.MEMORY))
+    def newest_rows(self, slots: Sequence[int]) -> Rows:
+        """Give the newest sample of each slot."""
+        rows = np.zeros(len(slots), dtype=SAMPLE)
+        rows["status"] = Status.ABSENT
+        for place, slot in enumerate(slots):
+            newest = self.newest(slot)
+            if newest is not None:
+                rows[place] = newest
+        return rows
 
     def inode(self, slot: int) -> int:
         """Give the inode of the unit's cgroup."""

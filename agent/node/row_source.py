@@ -52,8 +52,8 @@ class RowSource(Protocol):
         """Give a copy of the newest sample; None when there is none."""
         ...
 
-    def newest_memory(self, slot: int) -> np.void | None:
-        """Give a copy of the newest memory row; None when there is none."""
+    def newest_rows(self, slots: Sequence[int]) -> Rows:
+        """Give a copy of the newest sample of each slot, shape ``(len(slots),)``; ``ABSENT`` where there is none."""
         ...
 
     def inode(self, slot: int) -> int:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from agent.node.observer import Observer
 from agent.node.pods import NoPods, PodsFile
 from agent.node.row_source import Rows
 from agent.node.sampling import SamplingLoop
-from agent.node.units import UnitTable, WatchedUnit
+from agent.node.units import UnitTable
 from agent.sensing.contract import Sampler, SweepResult
 from agent.sensing.discovery import Changes, Discovery, Scope
 from agent.sensing.events import OomKill
@@ -150,14 +149,9 @@ class Teller:
             log.warning("the cgroup root is gone: nothing is watched until it is back")
         self._was_root_gone = is_gone
         units = [unit for unit in self._units.all() if is_sized(unit.identity)]
-        now_ns = time.monotonic_ns()
-        found: list[tuple[WatchedUnit, UnitStatus]] = []
-        for unit in units:
-            if is_stopping():
-                return
-            status = self._observer.status_of(unit, now_ns=now_ns, end_ns=now_ns)
-            if status is not None:
-                found.append((unit, status))
+        found = self._observer.observe(units, is_stopping)
+        if is_stopping():
+            return
         statuses = [status for _, status in found]
         self._metrics.set_slack(cpu_millicores=_cpu_slack(statuses), memory_bytes=_memory_slack(statuses))
         decided = self._decider.decide(statuses)

@@ -12,7 +12,7 @@ from agent.core.policies.options import PolicyName
 from agent.node.decide import Decider
 from agent.node.heartbeat import Heartbeat
 from agent.node.histories import HistoryFile
-from agent.node.learning import HistoryClock, Learner
+from agent.node.learning import HistoryClock, Learner, widened
 from agent.node.observer import Observer
 from agent.node.pods import NoPods
 from agent.node.units import UnitTable, WatchedUnit
@@ -60,8 +60,8 @@ class Node:
         random = np.random.default_rng(1)
         newest = int(self.clock.now() // 60) - 1
         for minute in range(newest - WEEK_MINUTES, newest):
-            figures = random.lognormal(5, 0.5, self.learner.policy.rows)
-            known = np.ones(self.learner.policy.rows, dtype=np.bool_)
+            figures = random.lognormal(5, 0.5, history.rows)
+            known = np.ones(history.rows, dtype=np.bool_)
             minutes = Minutes(
                 unix_minute=minute,
                 cpu_usage_millicores=figures,
@@ -71,7 +71,7 @@ class Node:
                 has_memory=known,
             )
             history.append(minutes)
-            self.learner.policy.fold(minutes)
+            self.learner.policy.fold(widened(minutes, self.learner.policy.rows))
         machine = Machine("bench")
         self.observer = Observer(
             rings=self.rings,

@@ -66,8 +66,16 @@ class _Rows:
     def of(self, namespace: str, workload: str, container: str) -> int:
         return self._rows.setdefault((namespace, workload, container), len(self._rows))
 
-    def of_records(self, records: Iterable[Mapping[str, Any]]) -> list[int]:
-        return [self.of(record["namespace"], record["workload"], record["container"]) for record in records]
+    def of_records(self, case: Mapping[str, Any], records: Iterable[Mapping[str, Any]]) -> list[int]:
+        """Give the rows of records; one that does not name its workload is of the case's."""
+        return [
+            self.of(
+                record.get("namespace", case["namespace"]),
+                record.get("workload", case["workload"]),
+                record.get("container", case.get("container", "")),
+            )
+            for record in records
+        ]
 
     @property
     def count(self) -> int:
@@ -114,9 +122,10 @@ def _oom_protection(case: dict[str, Any]) -> dict[str, Any]:
     options = CraneOptions(**_options(case))
     rows = _Rows()
     asked = rows.of(case["namespace"], case["workload"], case["container"])
-    places = rows.of_records(case["records"])
+    records = [record for record in case.get("records") or () if record["memory_bytes"] is not None]
+    places = rows.of_records(case, records)
     kills = Kills(history_seconds=options.oom_history_seconds, bump_ratio=options.oom_bump_ratio, rows=rows.count)
-    for place, record in zip(places, case["records"], strict=True):
+    for place, record in zip(places, records, strict=True):
         kills.record(
             place, unix_seconds=_NOW_UNIX_SECONDS - record["age_s"], requested_bytes=int(record["memory_bytes"])
         )
@@ -130,7 +139,7 @@ def _recommend(case: dict[str, Any]) -> dict[str, Any]:
     records = case.get("oom_records") or case.get("records") or case.get("oom") or []
     rows = _Rows()
     asked = [rows.of(case["namespace"], case["workload"], container["name"]) for container in containers]
-    places = rows.of_records(records)
+    places = rows.of_records(case, records)
     policy = CranePolicy(CraneOptions(**_options(case)), len(asked))
     policy.grow(rows.count)
     cpu = [[cores * _MILLICORES for cores in container.get("cpu_cores") or ()] for container in containers]
@@ -141,8 +150,8 @@ def _recommend(case: dict[str, Any]) -> dict[str, Any]:
         now = ([series[index] if index < len(series) else None for series in one] + unknown for one in (cpu, memory))
         policy.fold(make_minutes(_NOW_MINUTE - length + index, *now))
     for place, record in zip(places, records, strict=True):
-        at, request = _NOW_UNIX_SECONDS - record["age_s"], int(record["memory_bytes"])
-        policy.record_oom(place, OutOfMemory(unix_seconds=at, request_bytes=request))
+        at = _NOW_UNIX_SECONDS - record["age_s"]
+        policy.record_oom(place, OutOfMemory(unix_seconds=at, request_bytes=record["memory_bytes"]))
     answer = policy.recommend(
         np.array(asked, dtype=np.intp), make_present([None] * len(asked)), now_unix_seconds=_NOW_UNIX_SECONDS
     )
@@ -160,8 +169,14 @@ def _recommend(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def _options(case: Mapping[str, Any]) -> dict[str, Any]:
-    """Give what a case says of the options, by their own names."""
-    return {one.name: case[one.name] for one in fields(CraneOptions) if one.name in case}
+    """Give what a case says of the options: by their own names or, as vectors spell seconds, ending in ``_s``."""
+    given = {**case, **(case.get("config") or {})}
+    by_spelling = {spelt: one.name for one in fields(CraneOptions) for spelt in (one.name, _in_short(one.name))}
+    return {name: given[spelt] for spelt, name in by_spelling.items() if given.get(spelt) is not None}
+
+
+def _in_short(name: str) -> str:
+    return f"{name.removesuffix('_seconds')}_s" if name.endswith("_seconds") else name
 
 
 def _one(amount: float) -> Floats:

@@ -18,11 +18,12 @@ from agent.core.policies.cruise_peak import merge_series, predict_peak
 from agent.core.policies.options import CruiseOptions
 from agent.core.pressure import adjusted_demand
 from agent.core.quantile import inside, percentile
+from agent.core.rows import Has
 from agent.core.steps import MILLICORES_PER_USEC_PER_NS, cpu_steps
 from agent.core.window_policy import WindowPolicy
 from agent.core.workload import workload_of
 from agent.kube.convert import pod_from_json
-from tests.window_rows import Rows, sample
+from tests.window_rows import ALL, Rows, sample
 
 LATER = frozenset(
     {
@@ -78,8 +79,10 @@ def _window_base(case: dict[str, Any]) -> dict[str, Any]:
 
 def _psi_adjust(case: dict[str, Any]) -> dict[str, Any]:
     readings: list[Rows] = []
-    for at_us, usage_us, waiting_us in zip(case["ts_us"], case["usage_us"], case["waiting_us"], strict=True):
-        reading = sample(0.0, usage_us, some=waiting_us)
+    waiting = case.get("waiting_us") or [None] * len(case["ts_us"])
+    for at_us, usage_us, waiting_us in zip(case["ts_us"], case["usage_us"], waiting, strict=True):
+        has = ALL if waiting_us is not None else ALL & ~Has.PRESSURE
+        reading = sample(0.0, usage_us, some=waiting_us or 0, has=has)
         reading["monotonic_ns"] = at_us * 1000  # as whole numbers: a float of seconds would lose nanoseconds
         readings.append(reading)
     steps = cpu_steps((np.concatenate(readings),), _NO_LIMITS, until_ns=2**62)
@@ -87,11 +90,11 @@ def _psi_adjust(case: dict[str, Any]) -> dict[str, Any]:
         return {"usage_cores": None, "waiting_rate": None, "adjusted_cores": None}
     usage_millicores = float(steps.usage_millicores[0])
     waiting_ns = int(steps.waiting_ns[0])
-    waiting = int(steps.waiting_usec[0]) * MILLICORES_PER_USEC_PER_NS / _MILLICORES / waiting_ns if waiting_ns else None
+    rate = int(steps.waiting_usec[0]) * MILLICORES_PER_USEC_PER_NS / _MILLICORES / waiting_ns if waiting_ns else None
     return {
         "usage_cores": usage_millicores / _MILLICORES,
-        "waiting_rate": waiting,
-        "adjusted_cores": adjusted_demand(usage_millicores, waiting) / _MILLICORES,
+        "waiting_rate": rate,
+        "adjusted_cores": adjusted_demand(usage_millicores, rate) / _MILLICORES,
     }
 
 

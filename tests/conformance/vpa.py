@@ -80,9 +80,9 @@ def _round_up(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def _resource_list(case: dict[str, Any]) -> dict[str, Any]:
-    memory_bytes, _ = _rounded(case["memory_bytes"], case["round_memory_bytes"])
+    memory_bytes, _ = _rounded(case["memory_bytes"], case.get("round_memory_bytes", 1))
     answer: dict[str, Any] = {
-        "cpu_milli": _rounded(case["cpu_milli"], case["round_cpu_milli"])[0],
+        "cpu_milli": _rounded(case["cpu_milli"], case.get("round_cpu_milli", 1))[0],
         "memory_bytes": memory_bytes,
     }
     return {**answer, "memory_text": vpa_bounds.memory_text(memory_bytes)} if case.get("humanize") else answer
@@ -163,9 +163,11 @@ def _controlled_resources(case: dict[str, Any]) -> dict[str, Any]:
         has_memory_current=no,
         is_guaranteed=no,
     )
-    option = ControlledResources(",".join(sorted(controlled))) if controlled else ControlledResources.BOTH
-    bounded = bounds.apply(proposals, stated, BoundsOptions(controlled_resources=option))
-    return {"resources": ["cpu"] * bool(bounded.has_cpu[0]) + ["memory"] * bool(bounded.has_memory[0])}
+    # One by one: a list may be empty, which no setting of the agent's is.
+    listed = [ControlledResources.BOTH] if controlled is None else [ControlledResources(one) for one in controlled]
+    bounded = [bounds.apply(proposals, stated, BoundsOptions(controlled_resources=one)) for one in listed]
+    has_cpu, has_memory = any(one.has_cpu[0] for one in bounded), any(one.has_memory[0] for one in bounded)
+    return {"resources": ["cpu"] * has_cpu + ["memory"] * has_memory}
 
 
 def _ordered_list(case: dict[str, Any]) -> dict[str, Any]:
@@ -198,7 +200,7 @@ def _memory_window(case: dict[str, Any]) -> dict[str, Any]:
         oom_min_bump_up_bytes=case.get("oom_min_bump_bytes", options.oom_min_bump_up_bytes),
     )
     accepted = [
-        peaks.record_oom(0, event["request_bytes"], event["ts"])
+        peaks.record_oom(0, event.get("request_bytes") or 0, event["ts"])
         if event["kind"] == "oom"
         else bool(peaks.add_usage(_ROW, [event["bytes"]], event["ts"])[0][0])
         for event in case["events"]
@@ -221,7 +223,9 @@ def _cpu_samples(case: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _moment(given: Mapping[str, Any]) -> ContainerMoment:
+def _moment(given: Mapping[str, Any] | None) -> ContainerMoment:
+    if given is None:
+        return ContainerMoment(state=None)
     in_status = given.get("status_request_bytes")
     last = next((value for key, value in given.items() if key.startswith("last")), None)
     return ContainerMoment(
@@ -266,7 +270,7 @@ def _integer_cpu(case: dict[str, Any]) -> dict[str, Any]:
         "containers": {
             one["name"]: {
                 kind: int(vpa_bounds.whole_cores(millicores, wants(one["name"])))
-                for kind, millicores in one["cpu_milli"].items()
+                for kind, millicores in (one.get("cpu_milli") or {}).items()
             }
             for one in case["containers"]
         }

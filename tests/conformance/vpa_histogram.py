@@ -104,7 +104,7 @@ def _saved(checkpoint: Checkpoint) -> dict[str, Any]:
 def _checkpoint(given: Mapping[str, Any]) -> Checkpoint:
     return Checkpoint(
         bucket_weights={int(bucket): weight for bucket, weight in (given.get("bucket_weights") or {}).items()},
-        total_weight=given.get("total_weight", 0.0),
+        total_weight=given.get("total_weight") or 0.0,
         reference_unix_seconds=given.get("reference_ts"),
     )
 

@@ -16,7 +16,6 @@ from typing import Final
 
 import numpy as np
 
-from agent.core.explanation import HourPeak
 from agent.core.hours import Demand, HourPeaks, PeakRing
 from agent.core.policies.contract import (
     Bools,
@@ -76,10 +75,6 @@ class CruisePolicy:
     def record_oom(self, row: int, kill: OutOfMemory) -> None:
         """Learn of a kill; in any order, and twice is once."""
         self._oom.record(row, kill)
-
-    def peaks_by_hour(self, row: int) -> tuple[HourPeak, ...]:
-        """Give the hours in which a row was measured, oldest first."""
-        return self._hours.of_row(row)
 
     def recommend(
         self, rows: Rows, present: Present, *, now_unix_seconds: float, steps: Steps | None = None

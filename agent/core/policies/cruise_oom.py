@@ -22,8 +22,11 @@ class OomFigure:
 
 
 def oom_figure_bytes(kill: OutOfMemory) -> int | None:
-    """Give the memory that was too little: in use at the kill, else the limit in force; None = neither is known."""
-    return kill.usage_bytes if kill.usage_bytes is not None else kill.limit_bytes
+    """Give the memory that was too little: in use at the kill, else the limit in force; None = neither is known.
+
+    0 is not known: what used nothing is not killed for want of memory, and a limit of 0 is none to Kubernetes.
+    """
+    return kill.usage_bytes or kill.limit_bytes or None
 
 
 class OomMemory:

@@ -65,10 +65,10 @@ def widening_factors(confidences: Floats, widening: Widening) -> Floats:
     """
     with np.errstate(divide="ignore", over="ignore"):
         bases = 1.0 + widening.multiplier / confidences
-        powers = bases.copy()
-        for _ in range(abs(widening.exponent) - 1):
+        powers = np.ones_like(bases)
+        for _ in range(abs(widening.exponent)):
             powers *= bases
-        return powers if widening.exponent > 0 else 1.0 / powers
+        return powers if widening.exponent >= 0 else 1.0 / powers
 
 
 def cpu_minimums(pod_minimum_millicores: float, pod_containers: ArrayLike) -> Ints:

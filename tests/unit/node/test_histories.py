@@ -325,7 +325,9 @@ def flip(path: Path, offset: int) -> None:
         (lambda path: flip(path, 17), r"bad checksum of the header"),
     ],
 )
-def test_file_that_cannot_be_gone_on_with_is_set_aside_whole(tmp_path: Path, damage: Any, reason: str) -> None:
+def test_file_that_cannot_be_gone_on_with_is_set_aside_whole(
+    tmp_path: Path, damage: Any, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "history"
     with begin(path, 1) as history:
         history.append(minute(NOW, 1))
@@ -339,6 +341,7 @@ def test_file_that_cannot_be_gone_on_with_is_set_aside_whole(tmp_path: Path, dam
         assert re.match(reason, history.set_aside_reason)
         assert history.set_aside is not None
         assert history.set_aside.read_bytes() == content
+        assert [record.getMessage() for record in caplog.records] == ["history set aside, beginning anew"]
         history.row_of(key("a"))
         history.append(minute(NOW, 1))
     with HistoryFile.open(path, max_rows=64) as history:
@@ -386,7 +389,9 @@ def test_entry_of_no_key_under_a_right_checksum_costs_that_row_alone(tmp_path: P
 
 
 @pytest.mark.parametrize("offset", [0, 8, 391])
-def test_flipped_bit_in_a_record_costs_that_minute_of_its_block_alone(tmp_path: Path, offset: int) -> None:
+def test_flipped_bit_in_a_record_costs_that_minute_of_its_block_alone(
+    tmp_path: Path, offset: int, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "history"
     with begin(path, BLOCK_ROWS + 1) as history:
         for number in range(NOW, NOW + 3):
@@ -394,6 +399,9 @@ def test_flipped_bit_in_a_record_costs_that_minute_of_its_block_alone(tmp_path: 
     flip(path, record_offset(0, NOW + 1) + offset)
     with HistoryFile.open(path, max_rows=64) as history:
         assert history.damaged_records == 1
+        assert [record.getMessage() for record in caplog.records] == [
+            "the history is damaged: what is not whole is not known"
+        ]
         assert list(usage(history, 0)) == [NOW, NOW + 2]
         assert list(usage(history, BLOCK_ROWS)) == [NOW, NOW + 1, NOW + 2]
 

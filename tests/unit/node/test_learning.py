@@ -273,6 +273,29 @@ def test_restore_of_a_state_learnt_under_other_options_begins_with_the_minutes(t
         assert request_millicores(after, unit("a"), NOW) == 220.0
 
 
+@pytest.mark.parametrize("lost", ["learnt", "last_kill_unix_seconds"])
+def test_restore_of_a_state_that_lacks_something_begins_with_the_minutes(
+    tmp_path: Path, lost: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with HistoryFile.open(tmp_path / "history", max_rows=64) as history:
+        before = learner(history, policy=PolicyName.VPA)
+        before.restore(lambda: False)
+        before.learn([(unit("a"), row(FIRST_MINUTE, cpu=100.0))])
+        save = history.save_state
+        monkeypatch.setattr(
+            history,
+            "save_state",
+            lambda name, arrays: save(name, {key: array for key, array in arrays.items() if key != lost}),
+        )
+        before.save()
+    with HistoryFile.open(tmp_path / "history", max_rows=64) as history:
+        after = learner(history, policy=PolicyName.VPA)
+        after.restore(lambda: False)
+        assert after.is_restored
+        # 0.1 core lies in the bucket that ends at 110 m; 15 % margin, truncated.
+        assert request_millicores(after, unit("a"), NOW) == 126.0
+
+
 def test_restore_ends_when_the_agent_does(memory_history: HistoryFile) -> None:
     before = learner(memory_history)
     before.learn([(unit("a"), row(FIRST_MINUTE))])

@@ -168,7 +168,7 @@ def test_age_of_a_sample_is_that_of_the_newest_good_one(world: World) -> None:
     world.readings(range(60, 29, -1), 100.0)
     for age in range(29, -1, -1):
         world.rings.append_raw(world.slot, sample(world.now_seconds - age, status=Status.IO)[0])
-    unit = world.observer.status_of(world.unit, now_ns=world.now_ns, end_ns=world.now_ns)
+    (unit,) = world.observer.statuses([world.unit])
     assert unit is not None
     assert unit.sample_age_seconds == pytest.approx(30.0, abs=0.01)
 
@@ -180,7 +180,7 @@ def test_a_unit_whose_slot_went_to_another_cgroup_is_not_told_with_its_figures(w
     assert len(world.observer.snapshot().units) == 1
     assert world.rings.attach("kubepods/newcomer", 8, now_monotonic_ns=1) == world.slot
     world.readings(range(29, -1, -1), 2000.0)
-    assert world.observer.status_of(world.unit, now_ns=world.now_ns, end_ns=world.now_ns) is None
+    assert world.observer.statuses([world.unit]) == []
     assert world.observer.snapshot().units == ()
 
 

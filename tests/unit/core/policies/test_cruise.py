@@ -384,8 +384,9 @@ def test_rows_grow_and_forgotten_ones_know_nothing() -> None:
     forgotten, kept = answer(proposals, 0), answer(proposals, 1)
     assert (forgotten.cpu_request, forgotten.cpu_upward_only, forgotten.memory_base) == (50.0, True, 5.0 * MB)
     assert (kept.cpu_request, kept.memory_request) == (200.0, 20.0 * MB)
-    assert policy.peaks_by_hour(0) == ()
-    assert [hour.cpu_millicores for hour in policy.peaks_by_hour(1)] == [200.0]
+    steps = Steps()
+    policy.recommend(np.array([0]), make_present([50.0], [5.0 * MB]), now_unix_seconds=NOON * 60.0, steps=steps)
+    assert steps.hours == []
 
 
 figures = st.one_of(st.none(), st.floats(min_value=0, max_value=1e6, width=32))
@@ -394,7 +395,7 @@ rows_of = st.lists(st.tuples(figures, bytes_figures), min_size=3, max_size=3)
 histories = st.lists(st.tuples(st.integers(0, 9 * DAY_MINUTES), rows_of), max_size=25).map(
     lambda minutes: sorted(minutes, key=lambda minute: -minute[0])
 )
-kill_lists = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9 * 86_400), st.integers(0, 2**34)), max_size=6)
+kill_lists = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9 * 86_400), st.integers(1, 2**34)), max_size=6)
 
 
 def three_rows(

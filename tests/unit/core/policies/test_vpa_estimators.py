@@ -49,6 +49,10 @@ def test_widening_factors_square_for_an_exponent_of_2() -> None:
     assert widening_factors(np.array([0.5]), Widening(0.5, 2)).tolist() == [4.0]  # (1 + 0.5 / 0.5) ^ 2
 
 
+def test_widening_factors_leave_all_as_it_is_for_an_exponent_of_0() -> None:
+    assert widening_factors(np.array([0.0, 0.5]), Widening(0.5, 0)).tolist() == [1.0, 1.0]
+
+
 def test_minimums_are_shared_by_the_containers_of_the_pod_and_truncated() -> None:
     # 25 / 3 = 8.33 millicores; 262144000 / 3 = 87381333.3 bytes.
     assert cpu_minimums(25.0, [1, 3]).tolist() == [25, 8]
