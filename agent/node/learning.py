@@ -157,7 +157,10 @@ class Learner:
         self._places: dict[str, Place] = {}
         self._rows: dict[HistoryKey, int] = dict(history.keys())
         self._kills: deque[tuple[UnitIdentity, OutOfMemory]] = deque(maxlen=MAX_KILLS)
+        self._unsettled: deque[tuple[int, OutOfMemory]] = deque(maxlen=MAX_KILLS)
+        """Rows and kills learnt before the minute in which they happened."""
         self._last_kill_unix_seconds = 0.0
+        """Of the kills that are settled."""
         self._saved_monotonic = time.monotonic()
         self._is_restoring = False
         self.is_restored = False
@@ -199,6 +202,7 @@ class Learner:
             self._rows = {other: its for other, its in self._rows.items() if its not in lost}
             self._places = {path: place for path, place in self._places.items() if place.row not in lost}
         self._rows[key] = row
+        self._unsettled = deque(((its, kill) for its, kill in self._unsettled if its not in lost), maxlen=MAX_KILLS)
         with self.lock:
             self.policy.grow(self.history.rows + 1)
             if lost:
@@ -262,8 +266,26 @@ class Learner:
             if self.history.append(minutes):  # what the history refuses came before: it is not learnt twice
                 with self.lock:
                     self.policy.fold(self._whole(minutes))
+        self.learn_kills()  # none waits here, unless one before it failed
+        self._settle_kills()
         if time.monotonic() - self._saved_monotonic >= SAVE_SECONDS:
             self.save()
+
+    def _settle_kills(self) -> None:
+        """Learn kills again whose minute is learnt by now.
+
+        They are learnt at once, but usage comes first: what a policy makes of a kill may depend on what was used in
+        its minute, and is to be the same after a restart. A kill within one minute learnt twice counts once.
+        """
+        newest = self.history.newest_unix_minute
+        if newest is None:
+            return
+        end_unix_seconds = (newest + 1) * MINUTE_SECONDS
+        with self._placing, self.lock:
+            for row, kill in [one for one in self._unsettled if one[1].unix_seconds < end_unix_seconds]:
+                self._unsettled.remove((row, kill))
+                self.policy.record_oom(row, kill)
+                self._last_kill_unix_seconds = max(self._last_kill_unix_seconds, kill.unix_seconds)
 
     def _forget_places(self, present_paths: set[str]) -> None:
         """Let go of units that are gone, now and then: each new pod, even each restart, has a path of its own."""
@@ -284,9 +306,9 @@ class Learner:
         if row == self.history.rows:
             return
         self.history.record_oom(row, kill)
-        with self.lock:
+        with self._placing, self.lock:
             self.policy.record_oom(row, kill)
-            self._last_kill_unix_seconds = max(self._last_kill_unix_seconds, kill.unix_seconds)
+            self._unsettled.append((row, kill))
 
     def _whole(self, minutes: Minutes) -> Minutes:
         """Fit the minutes to the policy's rows."""

@@ -257,6 +257,36 @@ def test_restore_gives_the_answers_of_before_the_restart(tmp_path: Path, policy:
     assert again.memory_request_bytes.tolist() == asked.memory_request_bytes.tolist()
 
 
+@pytest.mark.parametrize("policy", [PolicyName.CRUISE, PolicyName.VPA, PolicyName.CRANE, PolicyName.FORECAST])
+@pytest.mark.parametrize("is_saved", [False, True])
+def test_a_kill_learnt_before_its_minute_is_what_it_is_after_a_restart(
+    tmp_path: Path, policy: PolicyName, is_saved: bool
+) -> None:
+    def asked(of: Learner) -> float:
+        answer = of.policy.recommend(
+            np.array([0], dtype=np.intp), make_present([50.0], [1.0 * MIB]), now_unix_seconds=NOW + 60
+        )
+        return float(answer.memory_request_bytes[0])
+
+    moment = BOOT_UNIX_SECONDS + FIRST_MINUTE * 60 + 30.0
+    with HistoryFile.open(tmp_path / "history", max_rows=64) as history:
+        before = learner(history, policy=policy)
+        before.restore(lambda: False)
+        before.killed(unit("a"), OutOfMemory(unix_seconds=moment, usage_bytes=500 * MIB, request_bytes=100 * MIB))
+        before.learn_kills()
+        if is_saved:
+            before.save()
+        before.learn([(unit("a"), row(FIRST_MINUTE, memory_mib=500))])
+        live = asked(before)
+    with HistoryFile.open(tmp_path / "history", max_rows=64) as history:
+        after = learner(history, policy=policy)
+        after.restore(lambda: False)
+        assert asked(after) == live
+    if policy is PolicyName.VPA:
+        # 500 MiB were used, of which a fifth more is 600 MiB; not 100 MiB more than the request.
+        assert live >= 600 * MIB
+
+
 def test_restore_of_a_state_learnt_under_other_options_begins_with_the_minutes(tmp_path: Path) -> None:
     from agent.core.policies.options import VpaOptions
 
