@@ -173,10 +173,12 @@ class Teller:
     def roll_minutes(self, now_ns: int, is_stopping: Callable[[], bool]) -> None:
         """Sum up the minute that ended, learn it, and count the readings in it that gave no figure."""
         written: list[tuple[UnitIdentity, Rows]] = []
-        gaps = self._observer.roll_minutes(
-            now_ns=now_ns, is_stopping=is_stopping, on_row=lambda unit, row: written.append((unit.identity, row))
-        ).gaps
-        self._learner.learn(written)
+        try:
+            gaps = self._observer.roll_minutes(
+                now_ns=now_ns, is_stopping=is_stopping, on_row=lambda unit, row: written.append((unit.identity, row))
+            ).gaps
+        finally:
+            self._learner.learn(written)  # what the rings have is not written again: it is learnt now or never
         for reason, count in gaps.items():
             self._metrics.count_dropped_samples(reason, count)
         if gaps.get(Gap.COUNTER_RESET):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from dataclasses import dataclass
 from typing import Final
@@ -35,6 +36,8 @@ class WatchedUnit:
 
 GONE_UNITS: Final = 256
 """Units remembered after they have gone: the news of a kill may come after its container."""
+GONE_NS: Final = 30_000_000_000
+"""News of a kill comes within milliseconds of it, or with the poll of the slow tick; later ones are of others."""
 
 
 class UnitTable:
@@ -43,7 +46,8 @@ class UnitTable:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._by_path: dict[str, WatchedUnit] = {}
-        self._gone: deque[WatchedUnit] = deque(maxlen=GONE_UNITS)
+        self._gone: deque[tuple[int, WatchedUnit]] = deque(maxlen=GONE_UNITS)
+        """When it went, on CLOCK_MONOTONIC, and which."""
 
     def put(self, unit: WatchedUnit) -> None:
         """Add or replace the unit at its path."""
@@ -55,7 +59,7 @@ class UnitTable:
         with self._lock:
             unit = self._by_path.pop(path, None)
             if unit is not None:
-                self._gone.append(unit)
+                self._gone.append((time.monotonic_ns(), unit))
             return unit
 
     def get(self, path: str) -> WatchedUnit | None:
@@ -63,19 +67,13 @@ class UnitTable:
         with self._lock:
             return self._by_path.get(path)
 
-    def last_gone(self, path: str) -> WatchedUnit | None:
-        """Give the unit that has gone last from this path or, if it is a pod's, from below it."""
+    def last_gone(self, path: str, *, now_ns: int) -> WatchedUnit | None:
+        """Give the unit that has gone last from this path or, if it is a pod's, from below it; None = none lately."""
+        below = path.rstrip("/") + "/"
         with self._lock:
-            below = path.rstrip("/") + "/"
-            known = (unit for unit in reversed(self._gone))
-            return next(
-                (
-                    one
-                    for one in known
-                    if one.identity.cgroup_path == path or one.identity.cgroup_path.startswith(below)
-                ),
-                None,
-            )
+            lately = [unit for gone_ns, unit in self._gone if now_ns - gone_ns <= GONE_NS]
+        found = (unit for unit in reversed(lately) if f"{unit.identity.cgroup_path}/".startswith(below))
+        return next(found, None)
 
     def in_slot(self, slot: int) -> WatchedUnit | None:
         """Give the unit that is sampled into this slot."""

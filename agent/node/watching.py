@@ -203,7 +203,7 @@ class Watch:
     def _killed(self, kill: OomKill) -> None:
         """Tell those who size of an out-of-memory kill; on the sampling thread."""
         # A container that was killed is often gone before the news of it, and then its pod tells of the kill.
-        unit = self.units.get(kill.path) or self.units.last_gone(kill.path)
+        unit = self.units.get(kill.path) or self.units.last_gone(kill.path, now_ns=kill.monotonic_ns)
         if unit is None:
             return
         self.learner.killed(
