@@ -22,6 +22,7 @@ def size_of(png: bytes) -> tuple[int, int]:
     return int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big")
 
 
+@pytest.mark.slow
 def test_a_picture_has_a_strip_of_charts_per_container(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     draw_picture(BOTH, tmp_path / "both.png")

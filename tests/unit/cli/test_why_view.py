@@ -235,6 +235,7 @@ def test_a_large_danger_is_hot() -> None:
     assert hot == ["650m", "add 550m", "much too small"]
 
 
+@pytest.mark.slow
 @given(width=st.integers(60, 200), name=st.text(max_size=40))
 def test_no_line_is_wider_than_the_terminal_and_no_name_steers_it(width: int, name: str) -> None:
     one = subject(identity=identity(name or "app", cgroup_path=f"/kubepods/{name}"))

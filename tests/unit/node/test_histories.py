@@ -141,6 +141,7 @@ def test_empty_history_has_nothing_to_tell(tmp_path: Path) -> None:
         assert history.minutes(0).unix_minutes.size == 0
 
 
+@pytest.mark.slow
 def test_ring_holds_the_newest_10240_minutes(tmp_path: Path) -> None:
     with begin(tmp_path / "history", 2) as history:
         history.append(only(NOW - 1, 2, [0, 1]))
@@ -593,6 +594,7 @@ def test_device_without_room_gives_one_line_and_no_history() -> None:
         HistoryFile.open(Path("/dev/full"), max_rows=64)
 
 
+@pytest.mark.slow
 def test_seven_days_of_250_rows_are_within_16_mib_on_disk(tmp_path: Path) -> None:
     path = tmp_path / "history"
     with begin(path, 250, max_rows=250) as history:

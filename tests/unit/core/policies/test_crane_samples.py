@@ -180,6 +180,7 @@ SAMPLES = st.one_of(
 SERIES = st.dictionaries(st.integers(0, 400), st.tuples(SAMPLES, SAMPLES, SAMPLES), max_size=60)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(series=SERIES, percentile=st.sampled_from([0.0, 0.31, 0.5, 0.9, 0.99, 1.0]))
 def test_sliding_equals_a_histogram_built_anew_from_the_window(series: Series, percentile: float) -> None:

@@ -304,6 +304,7 @@ def exceeded_ratio(options: ForecastOptions, usage: NDArray[np.float64], *, afte
     return over / (len(usage) - after)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ratio", [0.005, 0.05])
 def test_answers_are_exceeded_in_about_the_stated_share_of_minutes(ratio: float) -> None:
     usage = 400.0 * np.exp(np.random.default_rng(5).normal(0.0, 0.3, (3 * DAY, 32)))
@@ -312,6 +313,7 @@ def test_answers_are_exceeded_in_about_the_stated_share_of_minutes(ratio: float)
     assert ratio / 2 <= shares.mean() <= ratio * 1.3
 
 
+@pytest.mark.slow
 def test_no_more_than_peaks_keeps_to_fewer_minutes_where_peaks_are_safer() -> None:
     # A burst in 0.3 % of the minutes, at any hour: 0.5 % allows to let go of them all, and peaks would cover most.
     usage = np.full((3 * DAY, 16), 50.0)
@@ -402,6 +404,7 @@ def test_rows_know_nothing_of_each_other_when_grown_forgotten_and_asked_in_any_o
         assert answer.memory_request_bytes[place] == alone[row].memory_request_bytes[0]
 
 
+@pytest.mark.slow
 def test_rebuilt_from_seven_days_it_answers_nearly_the_same() -> None:
     step = 5
     time = np.arange(0, 14 * DAY, step)[:, np.newaxis]
@@ -478,6 +481,7 @@ def test_steps_memory_base_only_names_no_limit() -> None:
     assert named(steps, "memory", "limit").value is None
 
 
+@pytest.mark.slow
 def test_steps_tell_when_no_candidate_keeps_the_share_and_when_peaks_were_safer() -> None:
     random = np.random.default_rng(3)
     policy = ForecastPolicy(ForecastOptions(exceed_ratio=0.005), 1)
