@@ -34,7 +34,6 @@ from agent.node.documents import Document
 Rows = NDArray[np.void]
 
 VERSION: Final = 1
-SUFFIX: Final = ".plimsoll"
 MANIFEST: Final = "manifest.json"
 CODES_OF_A_MINUTE: Final = 3
 
