@@ -69,6 +69,7 @@ class HistoryClock:
         *,
         newest_unix_minute: int | None,
         newest_monotonic_minute: int | None = None,
+        offset_minutes: int | None = None,
         wall: Callable[[], float] = time.time,
         monotonic_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
@@ -78,6 +79,8 @@ class HistoryClock:
             newest_unix_minute: Of the history; None = it is empty.
             newest_monotonic_minute: Of this boot, of which minute rows are kept; None = nothing was measured in it
                 before now.
+            offset_minutes: From CLOCK_MONOTONIC to the history's minutes where that is known, as of a history that
+                stands still; None = found out by the clocks.
             wall: UTC seconds.
             monotonic_ns: CLOCK_MONOTONIC.
         """
@@ -86,7 +89,7 @@ class HistoryClock:
         self._axis = MinuteAxis(
             newest_unix_minute=newest_unix_minute,
             first_monotonic_minute=first,
-            wall_offset_minutes=self._wall_offset_minutes(),
+            wall_offset_minutes=self._wall_offset_minutes() if offset_minutes is None else offset_minutes,
         )
 
     def _monotonic_minute(self) -> int:

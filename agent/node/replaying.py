@@ -89,7 +89,8 @@ class ReplayedNode:
             units.put(WatchedUnit(slot=number, inode=unit.inode, identity=facts.identity, resources=facts.resources))
         clock = HistoryClock(
             newest_unix_minute=None,
-            wall=lambda: manifest.history_offset_minutes * MINUTE_SECONDS + end_ns / NS,
+            offset_minutes=manifest.history_offset_minutes,
+            wall=lambda: manifest.wall_offset_seconds + end_ns / NS,
             monotonic_ns=lambda: end_ns,
         )
         history = _history(recording, clock, learnt_until_ns=learnt_until_ns)

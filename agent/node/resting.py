@@ -12,7 +12,7 @@ from typing import Final, Self
 from agent.core.explanation import Explanations
 from agent.core.recommendation import Recommendations
 from agent.node.histories import HistoryError, HistoryFile
-from agent.node.learning import MINUTE_SECONDS, HistoryClock, is_sized, newest_minute
+from agent.node.learning import HistoryClock, is_sized, newest_minute
 from agent.node.measured import StateDirectory
 from agent.node.pods import NoPods, PodsFile
 from agent.node.still import StillNode
@@ -85,7 +85,8 @@ class RestingNode:
         clock = HistoryClock(
             # Of the history of this very state: nothing is appended, so there is nothing to go on after.
             newest_unix_minute=None,
-            wall=lambda: offsets.history_minutes * MINUTE_SECONDS + newest_ns / NS,
+            offset_minutes=offsets.history_minutes,
+            wall=lambda: offsets.wall_seconds + newest_ns / NS,
             monotonic_ns=lambda: newest_ns,
         )
         age_seconds = time.time() - (newest_ns / NS + offsets.wall_seconds)

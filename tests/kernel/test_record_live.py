@@ -77,11 +77,7 @@ def test_a_replay_at_the_moment_of_an_answer_gives_that_answer(agent: AgentProce
         live: dict[str, Any] = dict(request(agent.socket, "recommend", {}))
         done = plimsoll(*record_beside(agent, path))
         assert done.returncode == 0, done.stderr
-        with Recording(path) as recording:
-            manifest = recording.manifest
-        # The agent's answers carry the time of the history's axis, people name that of the wall clock.
-        monotonic = float(live["taken_unix_seconds"]) - manifest.history_offset_minutes * 60
-        at = datetime.fromtimestamp(monotonic + manifest.wall_offset_seconds, UTC)
+        at = datetime.fromtimestamp(float(live["taken_unix_seconds"]), UTC)
         replayed = answer(path, "--at", at.isoformat(), "recommend", "--set", "recommend.minSpanSeconds=1")
         assert abs(replayed["taken_unix_seconds"] - live["taken_unix_seconds"]) < 0.001
         found, expected = ([figures(item) for item in doc["items"]] for doc in (replayed, live))
