@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import importlib.util
 import io
-import os
-import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.cli.chart import Course, Level, Plot, columned, plots_of, span_text, times_of, values_of
+from agent.cli.outputs import OutputError, check_output, put_output
 from agent.cli.table import Tone, harmless
 from agent.core.choosing import called
 
@@ -58,12 +57,9 @@ def check_picture(path: Path) -> None:
     if path.suffix.lower() != ".png":
         raise PictureError(f"{path}: a picture is a PNG; allowed: a name that ends in .png")
     try:
-        if path.exists() and not stat.S_ISREG(path.stat().st_mode):
-            raise PictureError(f"{path}: is no regular file; allowed: a file, or a name that is free")
-        if not path.absolute().parent.is_dir():
-            raise PictureError(f"{path}: there is no such directory; allowed: a file in one that is there")
-    except OSError as error:
-        raise PictureError(f"{path}: {error.strerror}") from error
+        check_output(path)
+    except OutputError as error:
+        raise PictureError(str(error)) from error
 
 
 def draw_picture(found: Explanations, path: Path) -> None:
@@ -91,7 +87,10 @@ def draw_picture(found: Explanations, path: Path) -> None:
             axes.set_title(_head(item, plot), loc="left", pad=24, fontsize=10, fontweight="bold")
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png")
-    _replace(path, drawn.getvalue())
+    try:
+        put_output(path, drawn.getvalue())
+    except OutputError as error:
+        raise PictureError(str(error)) from error
 
 
 def _head(item: Explanation, plot: Plot) -> str:
@@ -138,24 +137,3 @@ def _level_text(level: Level, plot: Plot) -> str:
 def _holed(course: Course) -> NDArray[np.float64]:
     """Give an array for matplotlib, to which NaN is what is not drawn."""
     return np.array([np.nan if value is None else value for value in course])
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Put a file in its place whole: what was there stays until then.
-
-    Raises:
-        PictureError: It cannot be written.
-    """
-    target = path.resolve()  # a link stays one
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        with beside.open("xb") as file:
-            try:
-                file.write(content)
-                file.flush()  # a full disk shows now
-                beside.replace(target)
-            except BaseException:
-                beside.unlink(missing_ok=True)
-                raise
-    except OSError as error:
-        raise PictureError(f"{path}: {error.strerror}") from error

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from agent.cli.filter_options import add_filter_options, filter_text
 from agent.cli.options import CGROUP_OPTIONS, SAMPLING_OPTIONS, add_options, fail, settings_from
+from agent.cli.outputs import OutputError, check_output
 from agent.cli.timewords import ALLOWED_SPANS, TimeWordError, parse_span_seconds
 
 if TYPE_CHECKING:
@@ -75,8 +76,10 @@ def run(arguments: argparse.Namespace) -> int:
         fail(f"record: {error}")
     if arguments.samples_itself and arguments.seconds is None:
         fail("record: --self begins to sample only now; allowed: with --for TIME")
-    if arguments.output.is_dir():
-        fail(f"record: -o {arguments.output}: is a directory; allowed: a file")
+    try:
+        check_output(arguments.output)
+    except OutputError as error:
+        fail(f"record: -o {error}")
     with _measured(arguments, settings) as measured:
         return _record(measured, arguments, settings)
 

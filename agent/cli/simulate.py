@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.cli.options import add_options, fail, settings_from
+from agent.cli.outputs import OutputError, check_output, put_output
 from agent.cli.policy_options import add_policy_options, policy_names
 
 if TYPE_CHECKING:
@@ -138,8 +139,11 @@ def run(arguments: argparse.Namespace) -> int:
 
     settings = settings_from(arguments)
     rules = rules_from(arguments, settings)
-    if arguments.html is not None and not arguments.html.absolute().parent.is_dir():
-        fail(f"simulate: --html {arguments.html}: there is no such directory; allowed: a file in one that is there")
+    if arguments.html is not None:
+        try:
+            check_output(arguments.html)
+        except OutputError as error:
+            fail(f"simulate: --html {error}")
     try:
         simulated = [_simulate(path, arguments, settings, rules) for path in arguments.traces]
     except TraceFileError as error:
@@ -148,18 +152,18 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"plimsoll simulate: {error}", file=sys.stderr)
         return 3
     alls = [total([one.outcomes[index] for one in simulated]) for index in range(len(simulated[0].outcomes))]
-    if arguments.html is not None:
-        from agent.cli.simulation_page import page
-
-        try:
-            arguments.html.write_text(page(simulated, alls, rules), encoding="utf-8")
-        except OSError as error:
-            print(f"plimsoll simulate: --html {arguments.html}: {error.strerror}", file=sys.stderr)
-            return 3
     if arguments.output == "json":
         print(json.dumps(report_json(simulated, alls, rules), indent=2, allow_nan=False))
     else:
         _print_table(simulated, alls, rules)
+    if arguments.html is not None:
+        from agent.cli.simulation_page import page
+
+        try:
+            put_output(arguments.html, page(simulated, alls, rules).encode("utf-8"))
+        except OutputError as error:  # the table is told all the same
+            print(f"plimsoll simulate: --html {error}", file=sys.stderr)
+            return 3
     return 0
 
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 from agent.cli.options import fail
 from agent.kube.podsfile import PodsFileError
 from agent.node.control import ControlError
+from agent.node.histories import HistoryError
 from agent.node.serving import ServingError
 from agent.sensing.contract import SamplerError
 from agent.sensing.discovery import DiscoveryError
@@ -16,6 +17,17 @@ from agent.sensing.machine import MachineError
 from agent.sensing.statefile import RingError
 
 Part = TypeVar("Part")
+
+_CANNOT_START = (
+    MachineError,
+    DiscoveryError,
+    RingError,
+    HistoryError,
+    PodsFileError,
+    ServingError,
+    ControlError,
+    SamplerError,
+)
 
 
 @contextmanager
@@ -28,7 +40,7 @@ def started(build: Callable[[], AbstractContextManager[Part]]) -> Iterator[Part]
     try:
         context = build()
         part = context.__enter__()
-    except (MachineError, DiscoveryError, RingError, PodsFileError, ServingError, ControlError, SamplerError) as error:
+    except _CANNOT_START as error:
         fail(str(error))
     except OSError as error:
         fail(f"cannot start: {error}")

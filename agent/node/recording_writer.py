@@ -54,7 +54,8 @@ class RecordingWriter:
         """
         self.path: Final = path
         # The process id keeps two recorders apart that were given the same name: the last one to end wins.
-        self._part: Final = path.with_name(f".{path.name}.{os.getpid()}.part")
+        self._target: Final = path.resolve()  # a link stays one
+        self._part: Final = self._target.with_name(f".{self._target.name}.{os.getpid()}.part")
         self._rows: list[RowChunk] = []
         self._history: list[HistoryChunk] = []
         try:
@@ -127,7 +128,7 @@ class RecordingWriter:
             os.fsync(self._file.fileno())
             size = self._file.tell()
             self._file.close()
-            self._part.replace(self.path)
+            self._part.replace(self._target)
         except OSError as error:
             self.abandon()
             raise self._cannot(error) from error

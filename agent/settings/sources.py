@@ -207,8 +207,40 @@ def _contradictions(settings: Settings, chosen: Mapping[str, tuple[str, object]]
         ("windows.memoryWindowSeconds", windows.memory_window_seconds, "2 x sampling.slowIntervalSeconds", 2 * slow),
         ("sampling.intervalSeconds", interval, "sampling.sweepBudgetSeconds", sampling.sweep_budget_seconds),
     )
+    yield from _contradicting_options(settings)
     for key, value, floor_name, floor in rules:
         if value < floor:
             source = chosen.get(key, ("", None))[0] or chosen.get(floor_name.rpartition(" ")[2], ("", None))[0]
             where = source.split(": ", 1)[0]  # the file, "environment" or "command line"
             yield f"{where}: {key}: {shown(value)} is not allowed; allowed: at least {floor_name} ({shown(floor)})"
+
+
+MOST_BUCKETS: Final = 100_000
+"""Of one histogram of the policy crane: 800 KB a container would have them all in use; its own default has 1,001."""
+
+
+def _contradicting_options(settings: Settings) -> Iterator[str]:
+    """Give one line for each fault among the options of a policy or of the bounds."""
+    bounds, crane = settings.bounds, settings.crane
+    for name, least, most in (
+        ("CpuMillicores", bounds.min_cpu_millicores, bounds.max_cpu_millicores),
+        ("MemoryBytes", bounds.min_memory_bytes, bounds.max_memory_bytes),
+    ):
+        if most is not None and most < least:
+            yield f"bounds.max{name}: {most} is not allowed; allowed: at least bounds.min{name} ({least})"
+    for name, size, largest in (
+        ("cpu", crane.cpu_histogram_bucket_size, crane.cpu_histogram_max_value),
+        ("mem", crane.mem_histogram_bucket_size, crane.mem_histogram_max_value),
+    ):
+        if not 1 <= largest / size <= MOST_BUCKETS:
+            yield (
+                f"crane.{name}HistogramMaxValue: {shown(largest)} is not allowed; allowed: 1 to {MOST_BUCKETS} times "
+                f"crane.{name}HistogramBucketSize ({shown(size)})"
+            )
+    if crane.specification_config is not None:
+        from agent.core.policies.crane_specification import SpecificationError, parse_specifications  # as it is rare
+
+        try:
+            parse_specifications(crane.specification_config)
+        except SpecificationError as error:
+            yield f"crane.specificationConfig: {error}"

@@ -1,0 +1,50 @@
+"""Files that verbs write because a person named them: looked at before the work, put in their place whole after it."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+
+class OutputError(Exception):
+    """The file cannot be written; one line that names it, why, and what is allowed."""
+
+
+def check_output(path: Path) -> None:
+    """Find out before the work whether a file could be put there.
+
+    Raises:
+        OutputError: It could not: a directory, a device or a pipe is there, or there is no directory for it.
+    """
+    try:
+        if path.exists() and not stat.S_ISREG(path.stat().st_mode):
+            raise OutputError(f"{path}: is no regular file; allowed: a file, or a name that is free")
+        parent = path.resolve().parent
+        if not parent.is_dir():
+            raise OutputError(f"{path}: there is no such directory; allowed: a file in one that is there")
+    except OSError as error:
+        raise OutputError(f"{path}: {error.strerror}") from error
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise OutputError(f"{path}: its directory cannot be written to; allowed: a file in one that can")
+
+
+def put_output(path: Path, content: bytes) -> None:
+    """Put a file in its place whole: what was there stays until then; a link stays one.
+
+    Raises:
+        OutputError: It cannot be written.
+    """
+    target = path.resolve()
+    beside = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        with beside.open("xb") as file:
+            try:
+                file.write(content)
+                file.flush()  # a full disk shows now
+                beside.replace(target)
+            except BaseException:
+                beside.unlink(missing_ok=True)
+                raise
+    except OSError as error:
+        raise OutputError(f"{path}: {error.strerror}") from error
