@@ -23,8 +23,8 @@ def check_output(path: Path) -> None:
         parent = path.resolve().parent
         if not parent.is_dir():
             raise OutputError(f"{path}: there is no such directory; allowed: a file in one that is there")
-    except OSError as error:
-        raise OutputError(f"{path}: {error.strerror}") from error
+    except (OSError, RuntimeError) as error:  # RuntimeError: links that go round, to pathlib
+        raise OutputError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
     if not os.access(parent, os.W_OK | os.X_OK):
         raise OutputError(f"{path}: its directory cannot be written to; allowed: a file in one that can")
 

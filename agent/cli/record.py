@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from agent.cli.filter_options import add_filter_options, filter_text
 from agent.cli.options import CGROUP_OPTIONS, SAMPLING_OPTIONS, add_options, fail, settings_from
 from agent.cli.outputs import OutputError, check_output
+from agent.cli.sizing import SizingError, settings_of_agent
 from agent.cli.timewords import ALLOWED_SPANS, TimeWordError, parse_span_seconds
 
 if TYPE_CHECKING:
@@ -80,6 +81,12 @@ def run(arguments: argparse.Namespace) -> int:
         check_output(arguments.output)
     except OutputError as error:
         fail(f"record: -o {error}")
+    if not arguments.samples_itself and getattr(arguments, "setting state.directory", None) is None:
+        try:
+            settings = settings_of_agent(arguments, settings) or settings
+        except SizingError as error:
+            print(f"plimsoll record: {error}", file=sys.stderr)
+            return 1
     with _measured(arguments, settings) as measured:
         return _record(measured, arguments, settings)
 

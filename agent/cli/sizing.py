@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -191,8 +192,6 @@ def sizing_source(arguments: argparse.Namespace, verb: str) -> Iterator[SizingSo
     Raises:
         SizingError: Nothing does.
     """
-    from agent.node.control import ControlError, NoAgent, request
-
     recording: Path | None = getattr(arguments, "recording", None)
     if recording is not None:
         with closing(RecordingSizing(recording, arguments)) as replayed:
@@ -200,28 +199,74 @@ def sizing_source(arguments: argparse.Namespace, verb: str) -> Iterator[SizingSo
         return
     settings = settings_from(arguments)
     given = _given(arguments)
-    tried = sorted(key for key in given if key.partition(".")[0] in TRIED_SECTIONS)
-    wants_state = bool(tried) or "state.directory" in given or "podsFile" in given
-    if wants_state and "serving.socket" in given:
-        other = ", ".join(key for key in sorted(given) if key != "serving.socket")
-        fail(f"{verb}: the agent is not asked about {other}; allowed: --socket without them, or --state-dir")
-    if not wants_state and settings.serving.socket is not None:
-        try:
-            request(settings.serving.socket, "ping", {})
-        except NoAgent as error:
+    tried = any(key.partition(".")[0] in TRIED_SECTIONS for key in given) or "podsFile" in given
+    socket_path = settings.serving.socket
+    if "state.directory" not in given and socket_path is not None:
+        told, why_not = _asked(socket_path)
+        if told is None:
             if "serving.socket" in given:
-                raise SizingError(str(error)) from error
-            print(f"plimsoll {verb}: no agent at {settings.serving.socket}; reading its state", file=sys.stderr)
-        except ControlError as error:
-            raise SizingError(str(error)) from error
-        else:
-            yield AgentSizing(settings.serving.socket)
+                raise SizingError(why_not)
+            print(f"plimsoll {verb}: no agent at {socket_path}; reading its state", file=sys.stderr)
+        elif not tried:
+            yield AgentSizing(socket_path)
             return
+        else:
+            settings = _own_settings(arguments, told, socket_path)
+            if settings.state.directory is None:
+                raise SizingError(
+                    f"the agent at {socket_path} keeps its state in memory only (as a demo does): nothing else can be "
+                    "tried on it; allowed: an agent with a state directory, or plimsoll record and replay"
+                )
     source = StateSizing(settings)
     try:
         yield source
     finally:
         source.close()
+
+
+def settings_of_agent(arguments: argparse.Namespace, settings: Settings) -> Settings | None:
+    """Give the settings of the agent that answers, with what the command line says otherwise; None = none answers.
+
+    Args:
+        arguments: Of this command.
+        settings: Of this command, for the socket.
+
+    Raises:
+        SizingError: An agent is there and does not tell.
+    """
+    if settings.serving.socket is None:
+        return None
+    told, _ = _asked(settings.serving.socket)
+    return None if told is None else _own_settings(arguments, told, settings.serving.socket)
+
+
+def _asked(socket_path: Path) -> tuple[Mapping[str, object] | None, str]:
+    """Ask an agent who it is: its answer, or None and why there is none."""
+    from agent.node.control import ControlError, NoAgent, request
+
+    try:
+        return request(socket_path, "ping", {}), ""
+    except NoAgent as error:
+        return None, str(error)
+    except ControlError as error:
+        raise SizingError(str(error)) from error
+
+
+def _own_settings(arguments: argparse.Namespace, told: Mapping[str, object], socket_path: Path) -> Settings:
+    """Give the settings that an agent tells, with what the command line says otherwise."""
+    settings, directory = told.get("settings"), told.get("directory")
+    if not isinstance(settings, dict) or not isinstance(directory, str):
+        raise SizingError(f"agent at {socket_path}: of another release; allowed: the command of its own")
+    own: dict[str, object] = {}
+    for name, value in settings.items():
+        parts = {f"{name}__{key}": inner for key, inner in value.items()} if isinstance(value, dict) else {name: value}
+        own.update({key: inner for key, inner in parts.items() if inner is not None})
+    if "podsFile" in own:
+        own["podsFile"] = str(Path(directory, str(own["podsFile"])))
+    found = settings_from(arguments, **own)
+    if "state__directory" in own:
+        return found
+    return replace(found, state=replace(found.state, directory=None))
 
 
 def _given(arguments: argparse.Namespace) -> set[str]:

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Final, Self
 
 from agent.core.choosing import NoSuchUnit, chosen_by
@@ -119,7 +120,13 @@ class Agent:
     def _ping(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
         if arguments:
             raise ControlError(f"ping takes no arguments, not {', '.join(arguments)}")
-        return {"version": installed_version(), "metrics": self.metrics_url}
+        # With the settings, a command may try another policy on the agent's state just as the agent would.
+        return {
+            "version": installed_version(),
+            "metrics": self.metrics_url,
+            "settings": self._settings.to_dict(),
+            "directory": str(Path.cwd()),
+        }
 
     def _snapshot(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
         unknown = set(arguments) - {"at_age_seconds"}

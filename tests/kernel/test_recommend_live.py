@@ -125,6 +125,10 @@ def test_a_running_agent_recommends_within_seconds_and_the_patch_names_what_diff
     patched = {one["name"]: one["resources"] for one in json.loads(words[-1])["spec"]["containers"]}
     assert patched["busy"]["requests"]["cpu"].endswith("m")
 
+    # Other options are tried on the agent's own state, under its settings and with its names.
+    tried = items_of(*asked, "--bounds-min-cpu-millicores", "5000")
+    assert {name: item["cpu_millicores"]["request"] for name, item in tried.items()} == {"busy": 5000, "idle": 5000}
+
     advice = wait_for(lambda: unit_named(agent, "busy")["advice"], "an evaluation")
     assert (advice["policy"], advice["min_span_seconds"]) == ("cruise", 2.0)
 

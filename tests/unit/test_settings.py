@@ -249,3 +249,28 @@ def test_every_default_lies_in_its_own_range() -> None:
         match = re.search(r"from ([\d.]+) to ([\d.]+)", doc.allowed)
         if match and doc.default != "no bound":
             assert float(match[1]) <= float(doc.default) <= float(match[2])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "reason"),
+    [
+        (
+            {"bounds.minCpuMillicores": "100", "bounds.maxCpuMillicores": "50"},
+            "bounds.maxCpuMillicores: 50 is not allowed; allowed: at least bounds.minCpuMillicores (100)",
+        ),
+        (
+            {"crane.memHistogramBucketSize": "4096"},
+            "crane.memHistogramMaxValue: 104857600000 is not allowed; allowed: 1 to 100000 times "
+            "crane.memHistogramBucketSize (4096)",
+        ),
+        ({"crane.specificationConfig": "1c2g,3c"}, "crane.specificationConfig: specification '3c': exactly two"),
+    ],
+)
+def test_options_that_cannot_both_hold_are_told_at_the_start(overrides: dict[str, object], reason: str) -> None:
+    (error,) = errors_of(None, overrides=overrides)
+    assert error.startswith(reason)
+
+
+def test_a_specification_that_holds_is_taken() -> None:
+    settings = load_settings(None, environment={}, overrides={"crane.specificationConfig": "1c2g"})
+    assert settings.crane.specification_config == "1c2g"

@@ -18,9 +18,11 @@ class Verbs:
     """An agent that recommends what it is told to."""
 
     answer: Mapping[str, object] = RECOMMENDATIONS.to_json(mixed_node())
+    told: Mapping[str, object] = {}
+    """Of itself, to ``ping``."""
 
     def ping(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
-        return {}
+        return self.told
 
     def recommend(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
         assert not arguments
@@ -155,6 +157,20 @@ def test_bad_input_is_one_line_that_says_what_is_allowed(
         assert part in line
 
 
-def test_another_policy_is_not_asked_of_the_agent(agent: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    line = error_of(capsys, "--socket", str(agent), "--policy", "vpa")
-    assert "the agent is not asked about recommend.policy" in line
+@pytest.mark.parametrize(
+    ("told", "reason"),
+    [
+        ({}, "of another release; allowed: the command of its own"),
+        ({"settings": {"state": {"directory": None}}, "directory": "/"}, "keeps its state in memory only"),
+        ({"settings": {"state": {"directory": "/none"}}, "directory": "/"}, "/none"),
+    ],
+)
+def test_another_policy_is_tried_on_the_state_that_the_agent_tells(
+    agent: Path, verbs: Verbs, capsys: pytest.CaptureFixture[str], told: dict[str, object], reason: str
+) -> None:
+    verbs.told = told
+    assert recommend("--socket", str(agent), "--policy", "vpa") == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    (line,) = err.splitlines()
+    assert reason in line

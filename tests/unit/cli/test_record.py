@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import time
 from pathlib import Path
 
@@ -60,9 +62,29 @@ def test_a_file_of_the_name_is_replaced_only_by_a_whole_one(state: Path) -> None
     Recording(state / "r.plimsoll").close()
 
 
-def test_a_directory_that_cannot_be_written_to_gives_3(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["record", "--state-dir", str(state), "-o", str(state / "none" / "r")]) == 3
-    assert "cannot be written: No such file or directory" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("none/r", "there is no such directory"), (".", "is no regular file"), ("pipe", "is no regular file")],
+)
+def test_an_output_that_cannot_be_is_refused_before_anything_is_recorded(
+    state: Path, capsys: pytest.CaptureFixture[str], name: str, reason: str
+) -> None:
+    os.mkfifo(state / "pipe")
+    with pytest.raises(SystemExit) as caught:
+        main(["record", "--state-dir", str(state), "-o", str(state / name)])
+    assert caught.value.code == 2
+    assert reason in capsys.readouterr().err
+    assert stat.S_ISFIFO((state / "pipe").stat().st_mode)
+
+
+def test_a_link_stays_one_and_what_it_names_is_replaced(state: Path, tmp_path: Path) -> None:
+    target = tmp_path / "there.plimsoll"
+    target.write_bytes(b"old")
+    link = tmp_path / "link.plimsoll"
+    link.symlink_to(target)
+    assert main(["record", "--state-dir", str(state), "-o", str(link)]) == 0
+    assert link.is_symlink()
+    assert target.read_bytes() != b"old"
 
 
 @pytest.mark.parametrize(
@@ -85,9 +107,3 @@ def test_without_a_state_the_fault_says_what_is_allowed(tmp_path: Path, capsys: 
     line = refused(capsys, tmp_path)
     assert "rings: No such file or directory; allowed: the state directory of an agent" in line
     assert "--for TIME to sample here" in line
-
-
-def test_an_output_that_is_a_directory_is_refused(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["record", "--state-dir", str(state), "-o", str(state)])
-    assert "is a directory; allowed: a file" in capsys.readouterr().err

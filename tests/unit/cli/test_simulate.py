@@ -176,8 +176,13 @@ def test_wrong_trace_is_one_line_with_row_and_rule(tmp_path: Path, capsys: pytes
 
 
 def test_page_that_cannot_be_written_is_told(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["simulate", str(trace), "--policy", "vpa", "--html", str(tmp_path)]) == 3
-    assert capsys.readouterr().err == f"plimsoll simulate: --html {tmp_path}: Is a directory\n"
+    with pytest.raises(SystemExit) as caught:
+        main(["simulate", str(trace), "--policy", "vpa", "--html", str(tmp_path)])
+    assert caught.value.code == 2
+    told = capsys.readouterr().err
+    assert (
+        told == f"plimsoll: simulate: --html {tmp_path}: is no regular file; allowed: a file, or a name that is free\n"
+    )
 
 
 def test_failed_simulation_is_told(
