@@ -164,6 +164,14 @@ class HistoryFile:
     # -- rows and their keys ---------------------------------------------------------------------------------------
 
     @property
+    def damage(self) -> str | None:
+        """Say what could not be read when the file was opened; None = it was whole."""
+        if not self.damaged_rows and not self.damaged_records:
+            return None
+        lost = f"{self.damaged_rows} rows and {self.damaged_records} records (a minute of 64 rows each)"
+        return f"the history was damaged: {lost} could not be read and are not known"
+
+    @property
     def rows(self) -> int:
         """How many rows there are, used or not; a multiple of 64 that only grows."""
         return self._table.rows

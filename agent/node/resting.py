@@ -10,9 +10,10 @@ from contextlib import ExitStack
 from typing import Final, Self
 
 from agent.core.explanation import Explanations
+from agent.core.keys import history_key
 from agent.core.recommendation import Recommendations
 from agent.node.histories import HistoryError, HistoryFile
-from agent.node.learning import HistoryClock, is_sized, newest_minute
+from agent.node.learning import HistoryClock, PodFacts, is_sized, newest_minute
 from agent.node.measured import StateDirectory
 from agent.node.pods import NoPods, PodsFile
 from agent.node.still import StillNode
@@ -25,6 +26,15 @@ from agent.settings import Settings
 NS: Final = 1_000_000_000
 SILENT_SECONDS: Final = 60.0
 """A state whose newest reading is this old is told to be of the past."""
+
+
+def _strangers(history: HistoryFile, units: UnitTable, pods: PodFacts) -> tuple[str, ...]:
+    """Say that a history is not that of the units, as far as their names are known."""
+    keys = history.keys()
+    known = (history_key(unit.identity, pods.belonging(unit.identity).workload) for unit in units.all())
+    if not keys or any(key in keys for key in known):
+        return ()
+    return ("the history stands under other names: answers do not know it; --pods gives the names of pods",)
 
 
 class StateError(Exception):
@@ -103,7 +113,11 @@ class RestingNode:
             interval_seconds=settings.sampling.interval_seconds,
             slow_interval_seconds=settings.sampling.slow_interval_seconds,
             source="state",
-            notes=(silent,) if age_seconds > SILENT_SECONDS else (),
+            notes=(
+                *((silent,) if age_seconds > SILENT_SECONDS else ()),
+                *((history.damage,) if history.damage is not None else ()),
+                *_strangers(history, units, pods),
+            ),
         )
 
     def recommendations(self) -> Recommendations:

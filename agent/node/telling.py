@@ -281,6 +281,8 @@ class Teller:
         if ahead:
             direction = "ahead of" if ahead > 0 else "behind"
             notes.append(f"the clock was set: the history's hours of the day are {abs(ahead)} min {direction} it")
+        if history.damage is not None:
+            notes.append(history.damage)
         if history.trouble is not None:
             notes.append(history.trouble)
         if history.set_aside_reason is not None:

@@ -132,3 +132,21 @@ def test_a_state_of_an_earlier_boot_without_history_says_so(tmp_path: Path) -> N
     HistoryFile.open(tmp_path / "history", max_rows=64).close()
     with pytest.raises(StateError, match="of an earlier boot, and without a history"):
         RestingNode(settings(tmp_path))
+
+
+def test_a_history_under_other_names_is_told(tmp_path: Path) -> None:
+    write_state(tmp_path, boot_id=read_boot_id(), newest_seconds=time.monotonic(), pods=pods_file(tmp_path))
+    with RestingNode(settings(tmp_path)) as node:  # without the pods that the agent knew
+        (note,) = node.recommendations().notes
+    assert note.startswith("the history stands under other names")
+
+
+def test_a_damaged_history_is_told(tmp_path: Path) -> None:
+    write_state(tmp_path, boot_id=read_boot_id(), newest_seconds=time.monotonic())
+    content = bytearray((tmp_path / "history").read_bytes())
+    for place in range(5000, len(content), 97):
+        content[place] ^= 0xFF
+    (tmp_path / "history").write_bytes(content)
+    with RestingNode(settings(tmp_path)) as node:
+        notes = node.recommendations().notes
+    assert any(note.startswith("the history was damaged: ") for note in notes)
