@@ -19,7 +19,8 @@ from agent.core.recommending import Reasoned, explain, recommend
 from agent.core.rows import Has
 from agent.core.subject import Conditions, Subject
 from agent.node.histories import RowMinutes
-from agent.node.learning import MINUTE_SECONDS, Learner, is_sized
+from agent.node.history_clock import MINUTE_SECONDS
+from agent.node.learning import Learner, is_sized
 from agent.sensing.ringview import Rows as RingRows
 from agent.settings import Settings
 

@@ -20,7 +20,7 @@ from agent.core.naming import Belonging
 from agent.core.policies.contract import Minutes
 from agent.core.recommendation import Recommendations
 from agent.node.histories import HistoryError, HistoryFile
-from agent.node.learning import MINUTE_SECONDS, HistoryClock
+from agent.node.history_clock import MINUTE_SECONDS, HistoryClock
 from agent.node.recorded_rows import RecordedRows
 from agent.node.recording import Recording
 from agent.node.recording_format import Manifest, RecordingError

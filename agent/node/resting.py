@@ -13,7 +13,8 @@ from agent.core.explanation import Explanations
 from agent.core.keys import history_key
 from agent.core.recommendation import Recommendations
 from agent.node.histories import HistoryError, HistoryFile
-from agent.node.learning import HistoryClock, PodFacts, is_sized, newest_minute
+from agent.node.history_clock import HistoryClock, newest_minute
+from agent.node.learning import PodFacts, is_sized
 from agent.node.measured import StateDirectory
 from agent.node.pods import NoPods, PodsFile
 from agent.node.still import StillNode

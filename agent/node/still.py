@@ -18,7 +18,8 @@ from agent.core.recommendation import Recommendations
 from agent.node.decide import Decider
 from agent.node.heartbeat import Heartbeat
 from agent.node.histories import HistoryFile
-from agent.node.learning import HistoryClock, Learner, PodFacts
+from agent.node.history_clock import HistoryClock
+from agent.node.learning import Learner, PodFacts
 from agent.node.observer import Observer
 from agent.node.row_source import Rows, RowSource
 from agent.node.units import UnitTable

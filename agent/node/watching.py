@@ -20,7 +20,8 @@ from agent.core.window import WindowPolicy
 from agent.metrics.agent_series import Metrics
 from agent.node.decide import Decider
 from agent.node.histories import HistoryFile
-from agent.node.learning import HistoryClock, Learner, newest_minute
+from agent.node.history_clock import HistoryClock, newest_minute
+from agent.node.learning import Learner
 from agent.node.observer import MINUTE_NS, Observer
 from agent.node.pods import NoPods, PodsFile
 from agent.node.sampling import SamplingLoop, SamplingPolicy

@@ -12,7 +12,8 @@ from agent.core.policies.options import PolicyName
 from agent.node.decide import Decider
 from agent.node.heartbeat import Heartbeat
 from agent.node.histories import HistoryFile
-from agent.node.learning import HistoryClock, Learner, widened
+from agent.node.history_clock import HistoryClock
+from agent.node.learning import Learner, widened
 from agent.node.observer import Observer
 from agent.node.pods import NoPods
 from agent.node.units import UnitTable, WatchedUnit

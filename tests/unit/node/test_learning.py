@@ -14,7 +14,8 @@ from agent.core.policies.options import PolicyName
 from agent.core.recommendation import Workload
 from agent.core.rows import MINUTE_ROW, Has
 from agent.node.histories import HistoryFile
-from agent.node.learning import FEW_PLACES, HistoryClock, Learner, Row, newest_minute, to_minutes, widened
+from agent.node.history_clock import HistoryClock, newest_minute
+from agent.node.learning import FEW_PLACES, Learner, Row, to_minutes, widened
 from agent.sensing.rings import RingFile, RingGeometry
 from agent.settings import Settings
 from tests.policy_rows import make_minutes, make_present
