@@ -6,12 +6,19 @@ import argparse
 import signal
 import threading
 
-from agent.cli.options import CGROUP_OPTIONS, SAMPLING_OPTIONS, SERVING_OPTIONS, add_options, settings_from
+from agent.cli.options import (
+    CGROUP_OPTIONS,
+    KUBERNETES_OPTIONS,
+    SAMPLING_OPTIONS,
+    SERVING_OPTIONS,
+    add_options,
+    settings_from,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
-    add_options(parser, CGROUP_OPTIONS, SAMPLING_OPTIONS, SERVING_OPTIONS)
+    add_options(parser, KUBERNETES_OPTIONS, CGROUP_OPTIONS, SAMPLING_OPTIONS, SERVING_OPTIONS)
 
 
 def run(arguments: argparse.Namespace) -> int:

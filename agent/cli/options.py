@@ -30,6 +30,10 @@ CGROUP_OPTIONS: Final = (
     Option("--state-dir", "state.directory", "DIR", "where the rings are kept; none = memory only"),
     Option("--pods", "podsFile", "FILE", "a PodList as kubectl get pods -o json prints it: names, requests, limits"),
 )
+KUBERNETES_OPTIONS: Final = (
+    Option("--node", "nodeName", "NAME", "this node's name in Kubernetes (default: the host name)"),
+    Option("--kubeconfig", "kubernetes.kubeconfig", "FILE", "how to reach the API server outside a pod"),
+)
 SAMPLING_OPTIONS: Final = (
     Option("--interval", "sampling.intervalSeconds", "SECONDS", "between two sweeps (default: 1)"),
     Option("--sampler", "sampling.sampler", "NAME", "auto, native or reference (default: auto)"),

@@ -6,7 +6,9 @@ The file speaks camelCase with the unit kept (``sampling.intervalSeconds``); the
 
 from agent.settings.keys import SettingDoc, describe_settings, settings_help
 from agent.settings.sections import (
+    ApiChoice,
     CgroupSettings,
+    KubernetesSettings,
     LogFormat,
     LoggingSettings,
     LogLevel,
@@ -26,7 +28,9 @@ from agent.settings.sources import FILE_VARIABLE, SettingsError, load_settings
 
 __all__ = [
     "FILE_VARIABLE",
+    "ApiChoice",
     "CgroupSettings",
+    "KubernetesSettings",
     "LogFormat",
     "LogLevel",
     "LoggingSettings",

@@ -10,12 +10,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, get_args, get_type_hints
 
+from agent.core import plan_options
 from agent.core.policies import options
 from agent.core.ranges import Between, Unset
 from agent.settings import sections
 from agent.settings.sections import Settings, camel
 
 PREFIX: Final = "PLIMSOLL_"
+RELATIVE_FILES: Final = ("pods_file", "kubeconfig")
+"""Files that a person names may be relative to where they stand."""
 SOCKET_PATH_MAX_BYTES: Final = 107
 """``sun_path`` of unix(7) is 108 bytes with its NUL."""
 
@@ -75,7 +78,7 @@ class Key:
 
     def _to_path(self, raw: str) -> Path:
         if not raw.startswith("/"):
-            if self.name != "pods_file":  # a file that a person names may be relative to where they stand
+            if self.name not in RELATIVE_FILES:
                 raise ValueError("not absolute")
             return Path(raw)
         if self.name == "socket" and len(os.fsencode(raw)) > SOCKET_PATH_MAX_BYTES:
@@ -100,7 +103,11 @@ class Key:
             noun += f" from {shown(self.between.low)} to {shown(self.between.high)}"
             return noun + (f", none ({self.unset.none_means})" if self.unset and self.unset.none_means else "")
         noun = (
-            "a path" if self.name == "pods_file" else "an absolute path" if self.kind is Path else "text without spaces"
+            "a path"
+            if self.name in RELATIVE_FILES
+            else "an absolute path"
+            if self.kind is Path
+            else "text without spaces"
         )
         if self.name == "root":
             noun = "an absolute path inside the tree, without .."
@@ -196,7 +203,7 @@ def _field_docstrings() -> dict[tuple[str, str], str]:
     import inspect
 
     texts: dict[tuple[str, str], str] = {}
-    modules = (sections, options)
+    modules = (sections, options, plan_options)
     for statement in (one for module in modules for one in ast.parse(inspect.getsource(module)).body):
         if not isinstance(statement, ast.ClassDef):
             continue

@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
+from agent.core.plan_options import ActOptions, OverloadOptions, PlanOptions, PodLimitsOptions
 from agent.core.policies.options import (
     BoundsOptions,
     CraneOptions,
@@ -188,6 +189,30 @@ class RecommendSettings:
     """Seconds since the newest reading beyond which nothing is recommended: the container may be gone."""
 
 
+class ApiChoice(StrEnum):
+    """Whether the Kubernetes API is the pod source."""
+
+    AUTO = "auto"
+    ON = "on"
+    OFF = "off"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubernetesSettings:
+    """How the API server is reached."""
+
+    api: ApiChoice = ApiChoice.AUTO
+    """auto asks the API server in a pod, or with a kubeconfig and no pods file; on insists; off never asks."""
+    kubeconfig: Annotated[Path | None, Unset("the pod's own service account")] = None
+    """A kubeconfig file; its current context is taken."""
+    request_timeout_seconds: Annotated[float, Between(0.5, 60)] = 10.0
+    """Seconds for one call; watches last longer."""
+    require_node_claim: bool = True
+    """Write only with a token that names this node (a pod's own does from Kubernetes 1.32 on); else recommend only."""
+    events: bool = True
+    """Tell of resizes as Kubernetes Events on the pods, at most a few a minute."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All settings of the agent; each part is handed its own section and no more."""
@@ -205,6 +230,11 @@ class Settings:
     vpa: VpaOptions = field(default_factory=VpaOptions)
     crane: CraneOptions = field(default_factory=CraneOptions)
     forecast: ForecastOptions = field(default_factory=ForecastOptions)
+    kubernetes: KubernetesSettings = field(default_factory=KubernetesSettings)
+    plan: PlanOptions = field(default_factory=PlanOptions)
+    act: ActOptions = field(default_factory=ActOptions)
+    overload: OverloadOptions = field(default_factory=OverloadOptions)
+    pod_limits: PodLimitsOptions = field(default_factory=PodLimitsOptions)
     evaluate_interval_seconds: Annotated[float, Between(1, 3600)] = 60.0
     """Seconds between two evaluations of all windows, for metrics and minute rows."""
     pods_file: Annotated[Path | None, Unset("no names of pods, only what cgroups tell")] = None

@@ -1,0 +1,250 @@
+"""The plan of one node, as values: what fits, who gets what, who should go, and the steps in order. Core, pure.
+
+``plan.build`` makes it, ``plan_check.check`` states what must hold of it, the agent carries it out, the face prints it.
+Millicores for CPU, bytes for memory; whole numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from agent.core.demand import Reserved
+from agent.core.orders import Mode, Ranking
+from agent.core.pod import ContainerKind
+from agent.core.policies.bounds import Resource
+from agent.core.recommendation import Withheld, Workload
+
+
+class Kept(StrEnum):
+    """Why a container's request or limit is not moved to what was planned. Also a metric label."""
+
+    SMALL_CHANGE = "small_change"
+    COOL_DOWN = "cooldown"
+    UPWARD_ONLY = "warm_up"
+    """No prediction yet, or an out-of-memory kill after a shrink: only upward."""
+    GAPS = "gaps"
+    """No prediction because its window has gaps, or nothing was measured."""
+    QOS = "qos"
+    """It would change the pod's QoS class."""
+    HPA = "hpa"
+    NOT_STATED = "not_stated"
+    """No request to resize."""
+    NODE_FULL = "node_full"
+    """The node does not fit: the plan is infeasible for this resource."""
+    RESTART_POLICY = "restart_policy"
+    """The container would be restarted, which nobody allowed."""
+    TOO_OLD = "too_old"
+    """API server or kubelet is too old for this step, or the node does not declare the feature."""
+    IN_USE = "in_use"
+    """A memory limit is not lowered: too little margin over what is in use, or that is not known, or pressure."""
+    INFEASIBLE = "infeasible"
+    """The kubelet or the API server has answered "never" to as much."""
+    IN_FLIGHT = "in_flight"
+    """A resize of this pod is under way."""
+    POD_LEVEL = "pod_level"
+    """The pod's own budget carries this resource."""
+    NOT_APPLIED = "policy"
+    """``plan.memoryApplied`` is off, or ``bounds.controlledResources`` leaves it out."""
+    PAUSED = "paused"
+    BUDGET = "budget"
+    """No resize left in this minute."""
+    DEFERRED = "deferred"
+    """The kubelet has put the pod's last resize off."""
+    LIMIT_RANGE = "rejected"
+    """The API server has refused as much (LimitRange, ResourceQuota, admission); waiting before another try."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class PodRef:
+    """Which pod. The uid tells a pod from its successor of the same name."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        """Give ``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """One resource of one container (or of a pod's own budget) in the plan."""
+
+    base: int
+    peak: int
+    spike: int
+    """peak - base, >= 0."""
+    headroom: int
+    """Its share of the node's spike headroom."""
+    final: int
+    """base + headroom, rounded: the request to have. base <= final <= peak."""
+    request: int | None
+    """As the spec states it now; None = not stated."""
+    applied: int | None
+    """The request after all steps; differs from ``final`` where ``kept`` says why."""
+    limit: int | None
+    limit_applied: int | None
+    """The limit after all steps."""
+    kept: Kept | None = None
+    limit_kept: Kept | None = None
+    withheld: Withheld | None = None
+    """Why there is no prediction; then base, peak and final are the request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerPlan:
+    """One container; None = the resource has no share in the plan (not stated and nothing known)."""
+
+    name: str
+    kind: ContainerKind
+    cpu: Share | None
+    memory: Share | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodPlan:
+    """One pod bound to the node."""
+
+    ref: PodRef
+    workload: Workload
+    mode: Mode
+    ranking: Ranking
+    reserved: Reserved | None
+    cpu_counted_millicores: int
+    """What it holds of the node now, as the scheduler counts: the largest of spec, allocated and actual."""
+    memory_counted_bytes: int
+    containers: tuple[ContainerPlan, ...] = ()
+    budget: ContainerPlan | None = None
+    """The pod's own budget where ``spec.resources`` carries a resource; its name is empty."""
+    is_evicted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourcePlan:
+    """The sum of the node for one resource."""
+
+    resource: Resource
+    allocatable: int
+    reserved: int
+    """Of pods that may not be optimised, and of what others hold beyond their containers (overhead, init floors)."""
+    available: int
+    """allocatable - reserved; may be negative."""
+    base_total: int
+    spike_largest: int
+    headroom: int
+    """Shared out: the largest spike, where it fits."""
+    final_total: int
+    applied_total: int
+    """Of the requests after all steps, of the pods that may be optimised."""
+    is_infeasible: bool
+    """It does not fit and nobody else may go: nothing is written for this resource."""
+    is_applied: bool = True
+    """False = this resource is only looked at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Eviction:
+    """A proposal: the agent itself evicts nobody."""
+
+    ref: PodRef
+    workload: Workload
+    resource: Resource
+    """For want of which."""
+    ranking: Ranking
+    spike: int
+    """Of that resource, the largest of its containers."""
+    reason: str
+
+
+class Phase(StrEnum):
+    """The place of a step in the order that keeps the node safe after every prefix."""
+
+    SHRINK = "shrink"
+    """Requests fall; room appears once the kubelet has actuated."""
+    GROW = "grow"
+    """Requests and limits rise."""
+    LIMIT_DOWN = "limit_down"
+    """Memory limits fall, by themselves: a refusal must not hold up the rest of a pod."""
+
+
+class Setting(StrEnum):
+    """What of a resource is changed."""
+
+    REQUEST = "request"
+    LIMIT = "limit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One number of a pod."""
+
+    container: str
+    """Its name; empty = the pod's own budget."""
+    kind: ContainerKind | None
+    """None for the pod's own budget."""
+    resource: Resource
+    setting: Setting
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanStep:
+    """One resize of one pod: one patch."""
+
+    ref: PodRef
+    workload: Workload
+    phase: Phase
+    changes: tuple[Change, ...]
+    reason: str
+    """One sentence for people: ``share of the node's spike``, ``waiting for CPU 43 % of the last second``."""
+    is_urgent: bool = False
+
+    def grows_by(self, resource: Resource) -> int:
+        """Give by how much its requests rise, < 0 where they fall; containers and budget apart are never mixed."""
+        return sum(
+            change.after - change.before
+            for change in self.changes
+            if change.resource is resource and change.setting is Setting.REQUEST
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invariant:
+    """One thing that must hold of every plan, and whether it does."""
+
+    name: str
+    """Short and stable: ``base <= final <= peak``."""
+    holds: bool
+    detail: str = ""
+    """Where it does not hold, or what was compared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The plan of one node at one moment."""
+
+    taken_unix_seconds: float
+    node: str
+    cpu: ResourcePlan
+    memory: ResourcePlan
+    pods: tuple[PodPlan, ...]
+    """Sorted by namespace and name."""
+    evictions: tuple[Eviction, ...]
+    """In order."""
+    steps: tuple[PlanStep, ...]
+    """In order; empty = nothing to do."""
+    invariants: tuple[Invariant, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What is degraded, and why nothing may be written where that is so; one sentence each."""
+
+    @property
+    def is_sound(self) -> bool:
+        """Say whether every invariant holds; a plan of which one does not is never carried out."""
+        return all(invariant.holds for invariant in self.invariants)
+
+    def resource(self, resource: Resource) -> ResourcePlan:
+        """Give the sum of one resource."""
+        return self.cpu if resource is Resource.CPU else self.memory
