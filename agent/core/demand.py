@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from agent.core.orders import Orders
 from agent.core.pod import ContainerKind, Pod
@@ -53,6 +54,45 @@ class Reserved(StrEnum):
     """A HorizontalPodAutoscaler scales on both of its resources (directive of the webhook)."""
     VPA = "vpa"
     """A VerticalPodAutoscaler sizes it (directive of the webhook)."""
+
+
+class Kept(StrEnum):
+    """Why a container's request or limit is not moved to what was planned. Also a metric label."""
+
+    SMALL_CHANGE = "small_change"
+    COOL_DOWN = "cooldown"
+    UPWARD_ONLY = "warm_up"
+    """No prediction yet, or an out-of-memory kill after a shrink: only upward."""
+    GAPS = "gaps"
+    """No prediction because its window has gaps, or nothing was measured."""
+    QOS = "qos"
+    """It would change the pod's QoS class."""
+    HPA = "hpa"
+    NOT_STATED = "not_stated"
+    """No request to resize."""
+    NODE_FULL = "node_full"
+    """The node does not fit: the plan is infeasible for this resource."""
+    RESTART_POLICY = "restart_policy"
+    """The container would be restarted, which nobody allowed."""
+    TOO_OLD = "too_old"
+    """API server or kubelet is too old for this step, or the node does not declare the feature."""
+    IN_USE = "in_use"
+    """A memory limit is not lowered: too little margin over what is in use, or that is not known, or pressure."""
+    INFEASIBLE = "infeasible"
+    """The kubelet or the API server has answered "never" to as much."""
+    IN_FLIGHT = "in_flight"
+    """A resize of this pod is under way."""
+    POD_LEVEL = "pod_level"
+    """The pod's own budget carries this resource."""
+    NOT_APPLIED = "policy"
+    """``plan.memoryApplied`` is off, or ``bounds.controlledResources`` leaves it out."""
+    PAUSED = "paused"
+    BUDGET = "budget"
+    """No resize left in this minute."""
+    DEFERRED = "deferred"
+    """The kubelet has put the pod's last resize off."""
+    LIMIT_RANGE = "rejected"
+    """The API server has refused as much (LimitRange, ResourceQuota, admission); waiting before another try."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,3 +143,38 @@ class PodDemand:
     is_memory_frozen: bool = False
     is_shrink_barred: bool = False
     """It may only grow: an out-of-memory kill came soon after a shrink."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constraint:
+    """What stands in the way of changing one pod at the moment; the plan keeps what it may not move."""
+
+    shrink: Kept | None = None
+    """Why its requests and limits may not fall now; None = they may."""
+    grow: Kept | None = None
+    """Why they may not rise now."""
+    urgent_grow: Kept | None = None
+    """Why they may not rise even for an urgent demand (a resize is in flight, infeasible); a cool-down is no reason."""
+    cpu_below_millicores: int | None = None
+    """The pod's requests in all must stay below this: as much was infeasible. None = nothing is known."""
+    memory_below_bytes: int | None = None
+
+
+FREE: Final = Constraint()
+"""Nothing stands in the way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gates:
+    """Which steps the API server and this node's kubelet can do. False = withheld, said once."""
+
+    resize: bool
+    """In-place resize at all: both 1.33 or newer."""
+    memory_limit_down: bool
+    """A memory limit may fall without a restart: both 1.34 or newer. Older: only where the container restarts."""
+    pod_level_resize: bool
+    """``spec.resources`` may be resized: both 1.36 or newer, and the node declares the feature."""
+    init_containers: bool
+    """Init containers that end may be resized: both 1.37 or newer."""
+    reasons: tuple[str, ...] = ()
+    """One sentence for each gate that is closed: what is too old, and what it would need."""

@@ -9,50 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from agent.core.demand import Reserved
+from agent.core.demand import Kept, Reserved
 from agent.core.orders import Mode, Ranking
 from agent.core.pod import ContainerKind
 from agent.core.policies.bounds import Resource
 from agent.core.recommendation import Withheld, Workload
-
-
-class Kept(StrEnum):
-    """Why a container's request or limit is not moved to what was planned. Also a metric label."""
-
-    SMALL_CHANGE = "small_change"
-    COOL_DOWN = "cooldown"
-    UPWARD_ONLY = "warm_up"
-    """No prediction yet, or an out-of-memory kill after a shrink: only upward."""
-    GAPS = "gaps"
-    """No prediction because its window has gaps, or nothing was measured."""
-    QOS = "qos"
-    """It would change the pod's QoS class."""
-    HPA = "hpa"
-    NOT_STATED = "not_stated"
-    """No request to resize."""
-    NODE_FULL = "node_full"
-    """The node does not fit: the plan is infeasible for this resource."""
-    RESTART_POLICY = "restart_policy"
-    """The container would be restarted, which nobody allowed."""
-    TOO_OLD = "too_old"
-    """API server or kubelet is too old for this step, or the node does not declare the feature."""
-    IN_USE = "in_use"
-    """A memory limit is not lowered: too little margin over what is in use, or that is not known, or pressure."""
-    INFEASIBLE = "infeasible"
-    """The kubelet or the API server has answered "never" to as much."""
-    IN_FLIGHT = "in_flight"
-    """A resize of this pod is under way."""
-    POD_LEVEL = "pod_level"
-    """The pod's own budget carries this resource."""
-    NOT_APPLIED = "policy"
-    """``plan.memoryApplied`` is off, or ``bounds.controlledResources`` leaves it out."""
-    PAUSED = "paused"
-    BUDGET = "budget"
-    """No resize left in this minute."""
-    DEFERRED = "deferred"
-    """The kubelet has put the pod's last resize off."""
-    LIMIT_RANGE = "rejected"
-    """The API server has refused as much (LimitRange, ResourceQuota, admission); waiting before another try."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
