@@ -6,14 +6,16 @@ Node. It calls core and holds no rule. Any thread may ask.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from agent.core.explanation import Explanation, Explanations, HourPeak, Trail
-from agent.core.model import UnitAdvice, UnitStatus
+from agent.core.model import UnitAdvice, UnitIdentity, UnitStatus
+from agent.core.orders import Orders
 from agent.core.policies.contract import OutOfMemory
+from agent.core.policies.options import BoundsOptions, PolicyName
 from agent.core.recommendation import Recommendation, Recommendations
 from agent.core.recommending import Reasoned, explain, recommend
 from agent.core.rows import Has
@@ -28,13 +30,40 @@ HOUR_MINUTES: Final = 60
 _FULL: Final = 255
 
 
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """How a unit is sized: one call of the policy answers for all units of which this is the same."""
+
+    policy: PolicyName
+    bounds: BoundsOptions
+
+
 class Decider:
     """Answers for the units of a node; see the module's docstring."""
 
-    def __init__(self, *, settings: Settings, learner: Learner, node: str, source: str) -> None:
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        learner: Learner,
+        node: str,
+        source: str,
+        orders_of: Callable[[UnitIdentity], Orders | None] = lambda identity: None,
+    ) -> None:
+        """Answer by the settings, and by what is ordered for single pods.
+
+        Args:
+            settings: Policy, bounds and conditions.
+            learner: Holds what was learnt.
+            node: Its name.
+            source: What the answers say of where they come from.
+            orders_of: Gives the orders for a unit's pod; None = the settings hold.
+        """
         self._learner, self._node, self._source = learner, node, source
+        self._orders_of = orders_of
         self._bounds = settings.bounds
         self._policy = settings.recommend.policy
+        self._sizing = Sizing(policy=self._policy, bounds=self._bounds)
         self._conditions = Conditions(
             min_span_seconds=settings.recommend.min_span_seconds, max_age_seconds=settings.recommend.max_age_seconds
         )
@@ -47,15 +76,21 @@ class Decider:
             notes: What is degraded, one sentence each.
         """
         subjects = self.subjects(status for status in statuses if is_sized(status.identity))
-        now = self._learner.clock.now()
-        with self._learner.lock:
-            items = recommend(
-                subjects,
-                self._learner.policy,
-                now_unix_seconds=now,
-                conditions=self._conditions_now(),
-                options=self._bounds,
-            )
+        now, conditions = self._learner.clock.now(), self._conditions_now()
+        groups: dict[Sizing, list[int]] = {}
+        for index, subject in enumerate(subjects):
+            groups.setdefault(self._sizing_of(subject.identity), []).append(index)
+        answers: dict[int, Recommendation] = {}
+        for sizing, indices in groups.items():
+            with self._learner.lock:
+                items = recommend(
+                    [subjects[index] for index in indices],
+                    self._learner.policy_of(sizing.policy),
+                    now_unix_seconds=now,
+                    conditions=conditions,
+                    options=sizing.bounds,
+                )
+            answers.update(zip(indices, items, strict=True))
         return Recommendations(
             taken_unix_seconds=self._learner.clock.wall_now(),
             source=self._source,
@@ -63,7 +98,7 @@ class Decider:
             policy=self._policy,
             min_span_seconds=self._conditions.min_span_seconds,
             max_age_seconds=self._conditions.max_age_seconds,
-            items=tuple(items),
+            items=tuple(answers[index] for index in range(len(subjects))),
             notes=tuple(notes),
         )
 
@@ -87,13 +122,14 @@ class Decider:
         kills = self._learner.history.kills()
         items = []
         for status, subject in zip(statuses, self.subjects(statuses), strict=True):
+            sizing = self._sizing_of(subject.identity)
             with self._learner.lock:
                 reasoned = explain(
                     subject,
-                    self._learner.policy,
+                    self._learner.policy_of(sizing.policy),
                     now_unix_seconds=now,
                     conditions=self._conditions_now(),
-                    options=self._bounds,
+                    options=sizing.bounds,
                 )
             minutes = self._minutes(subject.row)
             rows = minutes_of(status) if minutes_of is not None and trail_seconds else None
@@ -101,6 +137,12 @@ class Decider:
             own = tuple(kill for row, kill in kills if row == subject.row)
             items.append(self._explanation(status, reasoned, minutes, own, trail, notes))
         return Explanations(items=tuple(items))
+
+    def _sizing_of(self, identity: UnitIdentity) -> Sizing:
+        orders = self._orders_of(identity)
+        if orders is None:
+            return self._sizing
+        return Sizing(policy=orders.policy, bounds=bounds_by(orders, self._bounds))
 
     def _conditions_now(self) -> Conditions:
         """Give the conditions as they are: what was learnt before the start comes a moment after it."""
@@ -172,6 +214,16 @@ class Decider:
             trail=trail,
             notes=tuple(notes),
         )
+
+
+def bounds_by(orders: Orders, bounds: BoundsOptions) -> BoundsOptions:
+    """Give the bounds that hold for a pod: its own where it orders any, else those of the settings."""
+    ordered = {
+        name: value
+        for name in ("min_cpu_millicores", "max_cpu_millicores", "min_memory_bytes", "max_memory_bytes")
+        if (value := getattr(orders, name)) is not None
+    }
+    return replace(bounds, **ordered) if ordered else bounds
 
 
 def since(first_unix_minute: int, now_unix_seconds: float) -> float:

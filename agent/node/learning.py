@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -66,9 +66,10 @@ def is_sized(identity: UnitIdentity) -> bool:
 
 
 class Learner:
-    """Keeps one policy and its history together; see the module's docstring.
+    """Keeps policies and their history together; see the module's docstring.
 
-    A history that is open for reading only is learnt from, not written.
+    One policy is the node's; others learn beside it as soon as a pod's annotation asks for them (``require``). A
+    history that is open for reading only is learnt from, not written.
     """
 
     def __init__(
@@ -81,7 +82,8 @@ class Learner:
         self._options, self._pods = options, pods
         self._name: Final = policy
         self.policy: Policy = make(policy, options, history.rows + 1)
-        """Hold ``lock`` while using it. The last row is nobody's and knows nothing."""
+        """The node's own. Hold ``lock`` while using it. The last row is nobody's and knows nothing."""
+        self._others: dict[PolicyName, Policy] = {}
         self._placing: Final = threading.Lock()
         """Held while rows are given; taken before ``lock``. Whoever has both sees as many rows here as there."""
         self._places: dict[str, Place] = {}
@@ -134,9 +136,10 @@ class Learner:
         self._rows[key] = row
         self._unsettled = deque(((its, kill) for its, kill in self._unsettled if its not in lost), maxlen=MAX_KILLS)
         with self.lock:
-            self.policy.grow(self.history.rows + 1)
-            if lost:
-                self.policy.forget(reused)
+            for policy in self._policies():
+                policy.grow(self.history.rows + 1)
+                if lost:
+                    policy.forget(reused)
 
     # -- learning --------------------------------------------------------------------------------------------------
 
@@ -158,17 +161,61 @@ class Learner:
         """Do it; False = not to the end."""
         newest = self._load()
         kills = deque(kill for kill in self.history.kills() if kill[1].unix_seconds > self._last_kill_unix_seconds)
-        for minutes in self.history.stream(0 if newest is None else newest + 1):
+        return self._teach(self.policy, 0 if newest is None else newest + 1, kills, is_stopping)
+
+    def _teach(
+        self,
+        policy: Policy,
+        first_unix_minute: int,
+        kills: deque[tuple[int, OutOfMemory]],
+        is_stopping: Callable[[], bool],
+    ) -> bool:
+        """Let a policy learn the history from a minute on; False = not to the end."""
+        for minutes in self.history.stream(first_unix_minute):
             if is_stopping():
                 return False
             with self.lock:
                 while kills and kills[0][1].unix_seconds < minutes.unix_minute * MINUTE_SECONDS:
-                    self.policy.record_oom(*kills.popleft())
-                self.policy.fold(self._whole(minutes))
+                    policy.record_oom(*kills.popleft())
+                policy.fold(widened(minutes, policy.rows))
         with self.lock:
             for row, kill in kills:
-                self.policy.record_oom(row, kill)
+                policy.record_oom(row, kill)
         return True
+
+    def require(self, names: Iterable[PolicyName], is_stopping: Callable[[], bool]) -> None:
+        """Let policies learn beside the node's own, and forget those that nobody asks for any more.
+
+        Only the thread that teaches may call it. A new one takes the history in as a restart would, but keeps no state
+        of its own beside it: ``vpa`` then knows seven days, not more.
+
+        Args:
+            names: Those asked for; the node's own may be among them.
+            is_stopping: Asked between two minutes.
+        """
+        wanted = set(names) - {self._name}
+        with self._placing, self.lock:
+            self._others = {name: policy for name, policy in self._others.items() if name in wanted}
+        for name in sorted(wanted - set(self._others)):
+            with self._placing:
+                self._is_restoring = True  # nobody new gets a row meanwhile
+                policy = make(name, self._options, self.history.rows + 1)
+            try:
+                if not self._teach(policy, 0, deque(self.history.kills()), is_stopping):
+                    return
+                with self._placing, self.lock:
+                    self._others[name] = policy
+            finally:
+                self._is_restoring = False
+
+    def policy_of(self, name: PolicyName) -> Policy:
+        """Give the policy that a pod asks for; one that knows nothing while it has not learnt. Hold ``lock``."""
+        if name is self._name:
+            return self.policy
+        return self._others.get(name) or make(name, self._options, self.history.rows + 1)
+
+    def _policies(self) -> tuple[Policy, ...]:
+        return (self.policy, *self._others.values())
 
     def learn(self, written: Sequence[tuple[UnitIdentity, Row]]) -> None:
         """Take minute rows over, whichever minutes they are of.
@@ -195,7 +242,8 @@ class Learner:
             minutes = as_kept(to_minutes(self.clock.unix_minute(minute), found, rows=nobody))
             if self.history.append(minutes):  # what the history refuses came before: it is not learnt twice
                 with self.lock:
-                    self.policy.fold(self._whole(minutes))
+                    for policy in self._policies():
+                        policy.fold(widened(minutes, policy.rows))
         self.learn_kills()  # none waits here, unless one before it failed
         self._settle_kills()
         if time.monotonic() - self._saved_monotonic >= SAVE_SECONDS:
@@ -214,7 +262,8 @@ class Learner:
         with self._placing, self.lock:
             for row, kill in [one for one in self._unsettled if one[1].unix_seconds < end_unix_seconds]:
                 self._unsettled.remove((row, kill))
-                self.policy.record_oom(row, kill)
+                for policy in self._policies():
+                    policy.record_oom(row, kill)
                 self._last_kill_unix_seconds = max(self._last_kill_unix_seconds, kill.unix_seconds)
 
     def _forget_places(self, present_paths: set[str]) -> None:
@@ -237,12 +286,9 @@ class Learner:
             return
         self.history.record_oom(row, kill)
         with self._placing, self.lock:
-            self.policy.record_oom(row, kill)
+            for policy in self._policies():
+                policy.record_oom(row, kill)
             self._unsettled.append((row, kill))
-
-    def _whole(self, minutes: Minutes) -> Minutes:
-        """Fit the minutes to the policy's rows."""
-        return widened(minutes, self.policy.rows)
 
     # -- state that minutes alone do not give back -----------------------------------------------------------------
 

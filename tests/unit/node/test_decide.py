@@ -9,13 +9,16 @@ import numpy as np
 import pytest
 
 from agent.core.model import UnitKind, UnitResources, UnitStatus
+from agent.core.orders import Mode, Orders, OrderSource, Ranking
+from agent.core.policies.options import PolicyName
 from agent.core.recommendation import Withheld
 from agent.node.decide import Decider, in_short, to_hours, to_trail
 from agent.node.histories import HistoryFile, RowMinutes
 from agent.node.learning import Learner
 from agent.settings import Settings
+from tests.policy_rows import make_present
 from tests.snapshots import container, memory_window, service
-from tests.unit.node.test_learning import BOOT_UNIX_SECONDS, FIRST_MINUTE, MIB, Clocks, learner, row, unit
+from tests.unit.node.test_learning import BOOT_UNIX_SECONDS, FIRST_MINUTE, MIB, Clocks, Pods, learner, row, unit
 from tests.window_rows import minute
 
 SETTINGS = Settings()
@@ -128,3 +131,72 @@ def test_to_trail_of_nothing_is_all_unknown() -> None:
     trail = to_trail(None, {}, now=float(BOOT_UNIX_SECONDS), seconds=120)
     assert trail.cpu_usage_millicores == trail.working_set_bytes == (None, None)
     assert trail.start_unix_seconds == BOOT_UNIX_SECONDS - 120
+
+
+def ordered(policy: PolicyName, min_cpu_millicores: int | None = None) -> Orders:
+    source = OrderSource.POD
+    return Orders(
+        mode=Mode.ENFORCE,
+        mode_source=source,
+        policy=policy,
+        policy_source=source,
+        ranking=Ranking.LOW,
+        ranking_source=source,
+        min_cpu_millicores=min_cpu_millicores,
+    )
+
+
+def test_decide_a_pod_has_the_policy_and_the_bounds_that_it_orders(found: Learner) -> None:
+    orders = {"b": ordered(PolicyName.VPA), "c": ordered(PolicyName.CRUISE, min_cpu_millicores=700)}
+    made = Decider(
+        settings=SETTINGS,
+        learner=found,
+        node="n1",
+        source="agent",
+        orders_of=lambda identity: orders.get(identity.pod_uid or ""),
+    )
+    for number in range(3):
+        found.learn(
+            [
+                (unit(name), row(FIRST_MINUTE + 20 + number, cpu=100.0, peak=400.0, memory_mib=64))
+                for name in ("a", "b", "c")
+            ]
+        )
+    unlearnt = {item.identity.pod_uid: item for item in made.decide([status("b"), status("a")]).items}
+    assert unlearnt["b"].cpu_millicores.withheld is Withheld.NO_DATA  # nobody has let vpa learn yet
+    found.restore(lambda: False)
+    found.require([PolicyName.VPA, PolicyName.CRUISE], lambda: False)
+    items = made.decide([status("b"), status("a"), status("c")]).items
+    assert [(item.identity.pod_uid, item.policy) for item in items] == [("b", "vpa"), ("a", "cruise"), ("c", "cruise")]
+    assert items[0].cpu_millicores.request is not None
+    assert items[1].cpu_millicores.request == 400
+    assert items[2].cpu_millicores.request == 700
+    (told,) = made.explain([status("c")]).items
+    assert told.recommendation.cpu_millicores.request == 700
+
+
+def test_require_what_learnt_beside_equals_what_was_the_nodes_own(found: Learner) -> None:
+    found.require([PolicyName.CRANE], lambda: False)
+    found.learn([(unit("a"), row(FIRST_MINUTE + 20, cpu=150.0, peak=500.0, memory_mib=96))])
+    own = Learner(
+        history=found.history,
+        policy=PolicyName.CRANE,
+        options=SETTINGS,
+        pods=Pods(),
+        clock=found.clock,
+    )
+    own.restore(lambda: False)
+    rows = np.array([found.place_of(unit("a")).row], dtype=np.intp)
+    present, now = make_present([50.0], [1.0 * MIB]), found.clock.now()
+    beside = found.policy_of(PolicyName.CRANE).recommend(rows, present, now_unix_seconds=now)
+    alone = own.policy.recommend(rows, present, now_unix_seconds=now)
+    assert beside.cpu_request_millicores.tolist() == alone.cpu_request_millicores.tolist()
+    found.require([], lambda: False)
+    forgotten = found.policy_of(PolicyName.CRANE).recommend(rows, present, now_unix_seconds=now)
+    assert not forgotten.has_cpu.any()
+
+
+def test_require_a_stop_leaves_a_policy_unlearnt_and_rows_free_to_give(found: Learner) -> None:
+    found.require([PolicyName.CRANE], lambda: True)
+    assert found.place_of(unit("fresh")).row < found.history.rows
+    assert found.policy_of(PolicyName.CRANE).rows == found.history.rows + 1
