@@ -114,6 +114,19 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Urgent:
+    """What one container has wanted in the last seconds, under pressure. None = that resource is not urgent."""
+
+    cpu_millicores: int | None = None
+    """usage x (1 + waiting)."""
+    cpu_waiting_ratio: float | None = None
+    memory_bytes: int | None = None
+    """Working set, close to the limit."""
+    memory_limit_bytes: int | None = None
+    """What its limit should become at least."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerDemand:
     """One regular container or sidecar."""
 

@@ -1,0 +1,137 @@
+"""What cannot wait for the next evaluation: after each sweep, a look at the containers that may be resized.
+
+Node. ``look`` runs on the sampling thread: some array operations over the newest rows, nothing else. The rules are
+``core.urgency``'s; who is looked at is told by the acting thread.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from agent.core.demand import Urgent
+from agent.core.plan_options import ActOptions
+from agent.core.policies.contract import Floats
+from agent.core.urgency import LEAST_ELAPSED_NS, Rows, starvation, working_sets
+from agent.sensing.rings import RingFile
+
+ContainerKey = tuple[str, str]
+"""Pod uid and container name."""
+
+NOTHING: Final[Mapping[ContainerKey, Urgent]] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """One container that may be resized, as it stands."""
+
+    slot: int
+    inode: int
+    pod_uid: str
+    container: str
+    cpu_request_millicores: int | None
+    """None = it has none to raise."""
+    memory_limit_bytes: int | None
+    """In force; None = none, or not to be raised."""
+
+    @property
+    def key(self) -> ContainerKey:
+        """Give pod uid and container name."""
+        return self.pod_uid, self.container
+
+
+class _Looked:
+    """Those looked at, as arrays; made anew when they change."""
+
+    def __init__(self, watched: Sequence[Watched], rings: RingFile) -> None:
+        self.watched = [one for one in watched if rings.inode(one.slot) == one.inode]
+        self.slots = [one.slot for one in self.watched]
+        self.request_millicores: Floats = _column([one.cpu_request_millicores for one in self.watched])
+        self.limit_bytes: Floats = _column([one.memory_limit_bytes for one in self.watched])
+        self.before: Rows | None = None
+
+
+def _column(values: Sequence[int | None]) -> Floats:
+    """Give the amounts; infinite where there is none, so that nothing passes it."""
+    return np.array([math.inf if value is None else float(value) for value in values])
+
+
+class Alarms:
+    """Watches for starvation and full memory; see the module's docstring."""
+
+    def __init__(
+        self,
+        *,
+        rings: RingFile,
+        options: ActOptions,
+        memory_limit_ratio: float,
+        capacity_millicores: int,
+        on_alarm: Callable[[Mapping[ContainerKey, Urgent]], None],
+    ) -> None:
+        """Watch nobody yet.
+
+        Args:
+            rings: Where the newest readings are.
+            options: When it is urgent.
+            memory_limit_ratio: A memory limit becomes this x the working set.
+            capacity_millicores: CPU of the node.
+            on_alarm: Is told, on the sampling thread; quick.
+        """
+        self._rings, self._options, self._limit_ratio = rings, options, memory_limit_ratio
+        self._capacity_millicores, self._on_alarm = capacity_millicores, on_alarm
+        self._looked = _Looked((), rings)
+
+    def follow(self, watched: Sequence[Watched]) -> None:
+        """Look at these from now on; any thread. The same ones again keep their last readings."""
+        fresh = _Looked(watched, self._rings)
+        looked = self._looked
+        if fresh.slots == looked.slots:
+            fresh.before = looked.before
+        self._looked = fresh
+
+    def look(self) -> None:
+        """Compare the newest readings with those before, and tell of what is urgent."""
+        looked = self._looked
+        if not looked.slots:
+            return
+        rows = self._rings.newest_rows(looked.slots)
+        before = looked.before
+        found: dict[ContainerKey, Urgent] = {}
+        if before is None:
+            looked.before = rows
+        elif int(rows["monotonic_ns"].max()) - int(before["monotonic_ns"].max()) >= LEAST_ELAPSED_NS:
+            looked.before = rows
+            self._starved(looked, before, rows, found)
+        self._filled(looked, rows, found)
+        if found:
+            self._on_alarm(found)
+
+    def _starved(self, looked: _Looked, before: Rows, rows: Rows, found: dict[ContainerKey, Urgent]) -> None:
+        seen = starvation(before, rows, capacity_millicores=self._capacity_millicores)
+        is_urgent = seen.is_known & (seen.waiting_ratio >= self._options.urgent_waiting_ratio)
+        is_urgent &= seen.demand_millicores > looked.request_millicores
+        for index in np.flatnonzero(is_urgent).tolist():
+            found[looked.watched[index].key] = Urgent(
+                cpu_millicores=math.ceil(seen.demand_millicores[index]),
+                cpu_waiting_ratio=float(seen.waiting_ratio[index]),
+            )
+
+    def _filled(self, looked: _Looked, rows: Rows, found: dict[ContainerKey, Urgent]) -> None:
+        threshold = self._options.urgent_memory_ratio * looked.limit_bytes
+        # The counter with all page cache first: it is at hand, and only what passes there can pass without the cache.
+        if not (rows["memory_current_bytes"] >= threshold).any():
+            return
+        sizes, is_known = working_sets(rows, self._rings.newest_memory_rows(looked.slots))
+        for index in np.flatnonzero(is_known & (sizes >= threshold)).tolist():
+            key, size = looked.watched[index].key, int(sizes[index])
+            cpu = found.get(key, Urgent())
+            found[key] = Urgent(
+                cpu_millicores=cpu.cpu_millicores,
+                cpu_waiting_ratio=cpu.cpu_waiting_ratio,
+                memory_bytes=size,
+                memory_limit_bytes=math.ceil(self._limit_ratio * size),
+            )
