@@ -118,6 +118,7 @@ class SamplingLoop:
         self._clock_ns, self._wait = clock_ns, wait
         self.heartbeat = Heartbeat(policy.interval_seconds)
         self._stopping = threading.Event()
+        self._has_names_news = False
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._epoll = select.epoll(flags=select.EPOLL_CLOEXEC)
         self._epoll.register(self._wake_read, select.EPOLLIN)
@@ -194,12 +195,20 @@ class SamplingLoop:
     def stop(self) -> None:
         """Ask the loop to end; safe from any thread and from a signal handler."""
         self._stopping.set()
+        self._wake()
+
+    def renew_names(self) -> None:
+        """Ask the loop to take over what the pod source knows by now; safe from any thread."""
+        self._has_names_news = True
+        self._wake()
+
+    def _wake(self) -> None:
         if self._is_closed:  # the pipe's number may be another file's by now
             return
         try:
             os.write(self._wake_write, b"x")
         except OSError:
-            log.debug("the wake pipe is full: the loop ends anyway")
+            log.debug("the wake pipe is full: the loop wakes anyway")
 
     def close(self) -> None:
         """Give all descriptors back; after the loop has ended. A second call is fine."""
@@ -245,6 +254,12 @@ class SamplingLoop:
             self._listener.contention(risen)
 
     def _serve_descriptors(self, ready: set[int]) -> None:
+        if self._wake_read in ready:
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._wake_read, 4096)
+        if self._has_names_news:
+            self._has_names_news = False
+            self._rename()
         if self._events is not None and self._events.fileno() in ready:
             self._tell_kills()
         inotify = self._discovery.fileno()
@@ -299,10 +314,7 @@ class SamplingLoop:
     def _relist(self, trigger: str) -> None:
         relist_ns = int(self._policy.relist_seconds * 1e9)
         self._relist_due_ns = next_on_grid(self._relist_due_ns, relist_ns, self._clock_ns())
-        if self._names.refresh():
-            for unit in self._units.all():
-                identity, resources = self._names.name(unit.identity)
-                self._units.put(replace(unit, identity=identity, resources=resources))
+        self._rename()
         self._apply(self._discovery.relist(trigger))
         self._follow_inotify()
         self._free_unwatched(lambda path, slot: not self._is_there(path, slot))
@@ -310,6 +322,16 @@ class SamplingLoop:
         for found in self._discovery.units():
             if self._units.get(found.path) is None:
                 self._watch(found)
+
+    def _rename(self) -> None:
+        """Take over names and resources from the pod source where it has news."""
+        if not self._names.refresh():
+            return
+        for unit in self._units.all():
+            identity, resources = self._names.name(unit.identity)
+            if (identity, resources) != (unit.identity, unit.resources):
+                # What is requested has changed: so may have, by now or soon, what the kernel holds to.
+                self._units.put(self._with_limits(replace(unit, identity=identity, resources=resources)))
 
     def _apply(self, changes: Changes) -> None:
         for path in changes.vanished:

@@ -549,6 +549,24 @@ def test_a_stop_from_another_thread_wakes_a_loop_that_waits(make: Make) -> None:
     end(world, thread)  # else it would wait for an hour
 
 
+def test_news_of_names_wakes_a_loop_that_waits(make: Make) -> None:
+    world = make(real_time=True, policy=replace(POLICY, interval_seconds=3600.0, relist_seconds=3600.0))
+    world.start(ONE)
+    named = threading.Event()
+    put = world.units.put
+    world.units.put = lambda unit: (put(unit), named.set())  # type: ignore[method-assign,assignment,func-returns-value]
+    thread = run_in_thread(world)
+    with world.heard.news:
+        assert world.heard.news.wait_for(lambda: world.heard.lateness_seconds, PATIENCE_SECONDS)
+    world.names.pod, world.names.has_news = "web", True
+    world.loop.renew_names()
+    assert named.wait(PATIENCE_SECONDS)  # else it would wait for an hour
+    end(world, thread)
+    unit = world.units.get("/" + ONE)
+    assert unit is not None
+    assert unit.identity.pod == "web"
+
+
 def test_stop_and_close_may_come_twice_and_in_any_order(make: Make) -> None:
     world = make()
     world.start(ONE)
