@@ -124,6 +124,8 @@ class Urgent:
     """Working set, close to the limit."""
     memory_limit_bytes: int | None = None
     """What its limit should become at least."""
+    memory_waiting_ratio: float | None = None
+    """Share of the last seconds in which it waited for memory, where that is much; after a shrink it is too much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

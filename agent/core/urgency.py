@@ -80,6 +80,20 @@ def working_sets(rows: Rows, memory_rows: Rows) -> tuple[Floats, Bools]:
     return np.maximum(sizes, 0.0), is_known
 
 
+def memory_waiting(before: Rows, after: Rows) -> tuple[Floats, Bools]:
+    """Give the share of time in which containers waited for memory between two slow readings, 0..1; where it is known.
+
+    Args:
+        before: MEMORY_ROW rows, shape ``(n,)``.
+        after: Later ones of the same cgroups.
+    """
+    elapsed_ns, some_usec = _rise(before, after, "monotonic_ns"), _rise(before, after, "memory_some_usec")
+    is_known = (before["status"] == Status.OK) & (after["status"] == Status.OK)
+    is_known &= (before["has"] & after["has"] & np.uint32(Has.MEMORY_PRESSURE)) > 0
+    is_known &= (elapsed_ns >= LEAST_ELAPSED_NS) & (some_usec >= 0)
+    return np.clip(some_usec * 1e3 / np.maximum(elapsed_ns, 1), 0.0, 1.0), is_known
+
+
 def _rise(before: Rows, after: Rows, name: str) -> NDArray[np.int64]:
     return after[name].astype(np.int64) - before[name].astype(np.int64)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from agent.core.demand import Urgent
 from agent.core.plan_options import ActOptions
 from agent.core.policies.contract import Floats
-from agent.core.urgency import LEAST_ELAPSED_NS, Rows, starvation, working_sets
+from agent.core.urgency import LEAST_ELAPSED_NS, Rows, memory_waiting, starvation, working_sets
 from agent.sensing.rings import RingFile
 
 ContainerKey = tuple[str, str]
@@ -53,6 +53,7 @@ class _Looked:
         self.request_millicores: Floats = _column([one.cpu_request_millicores for one in self.watched])
         self.limit_bytes: Floats = _column([one.memory_limit_bytes for one in self.watched])
         self.before: Rows | None = None
+        self.memory_before: Rows | None = None
 
 
 def _column(values: Sequence[int | None]) -> Floats:
@@ -90,7 +91,7 @@ class Alarms:
         fresh = _Looked(watched, self._rings)
         looked = self._looked
         if fresh.slots == looked.slots:
-            fresh.before = looked.before
+            fresh.before, fresh.memory_before = looked.before, looked.memory_before
         self._looked = fresh
 
     def look(self) -> None:
@@ -107,6 +108,7 @@ class Alarms:
             looked.before = rows
             self._starved(looked, before, rows, found)
         self._filled(looked, rows, found)
+        self._stalled(looked, found)
         if found:
             self._on_alarm(found)
 
@@ -128,10 +130,19 @@ class Alarms:
         sizes, is_known = working_sets(rows, self._rings.newest_memory_rows(looked.slots))
         for index in np.flatnonzero(is_known & (sizes >= threshold)).tolist():
             key, size = looked.watched[index].key, int(sizes[index])
-            cpu = found.get(key, Urgent())
-            found[key] = Urgent(
-                cpu_millicores=cpu.cpu_millicores,
-                cpu_waiting_ratio=cpu.cpu_waiting_ratio,
-                memory_bytes=size,
-                memory_limit_bytes=math.ceil(self._limit_ratio * size),
-            )
+            limit_bytes = math.ceil(self._limit_ratio * size)
+            found[key] = replace(found.get(key, Urgent()), memory_bytes=size, memory_limit_bytes=limit_bytes)
+
+    def _stalled(self, looked: _Looked, found: dict[ContainerKey, Urgent]) -> None:
+        """Tell of those that wait for memory; between two slow readings, as the rings have no quicker ones."""
+        rows = self._rings.newest_memory_rows(looked.slots)
+        before = looked.memory_before
+        if before is not None and (rows["monotonic_ns"] == before["monotonic_ns"]).all():
+            return
+        looked.memory_before = rows
+        if before is None:
+            return
+        waiting, is_known = memory_waiting(before, rows)
+        for index in np.flatnonzero(is_known & (waiting >= self._options.revert_memory_waiting_ratio)).tolist():
+            key = looked.watched[index].key
+            found[key] = replace(found.get(key, Urgent()), memory_waiting_ratio=float(waiting[index]))

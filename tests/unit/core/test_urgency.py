@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from agent.core.rows import MEMORY_ROW, SAMPLE, Has, Status
-from agent.core.urgency import Rows, starvation, working_sets
+from agent.core.urgency import Rows, memory_waiting, starvation, working_sets
 
 NS = 1_000_000_000
 
@@ -84,3 +84,16 @@ def test_working_sets_take_off_the_file_pages_last_seen() -> None:
     assert is_known.tolist() == [True, True, False]
     memory["has"] = 0
     assert not working_sets(rows, memory)[1].any()
+
+
+def test_memory_waiting_is_the_share_of_the_time_between_two_readings() -> None:
+    before, after = np.zeros(3, dtype=MEMORY_ROW), np.zeros(3, dtype=MEMORY_ROW)
+    for rows in (before, after):
+        rows["has"] = [int(Has.MEMORY_PRESSURE), int(Has.MEMORY_PRESSURE), 0]
+    before["monotonic_ns"], after["monotonic_ns"] = NS, 11 * NS
+    after["memory_some_usec"] = [2_500_000, 99_000_000, 5]
+    ratios, is_known = memory_waiting(before, after)
+    assert ratios[:2].tolist() == [0.25, 1.0]
+    assert is_known.tolist() == [True, True, False]
+    before["memory_some_usec"] = 99_000_001
+    assert not memory_waiting(before, after)[1].any()

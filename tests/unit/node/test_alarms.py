@@ -47,9 +47,10 @@ class Node:
             self.rings.append_raw(slot, row)
         self.alarms.look()
 
-    def slow(self, index: int, inactive_mib: int) -> None:
+    def slow(self, index: int, inactive_mib: int, *, at_ns: int = NS, some_usec: int = 0) -> None:
         row = np.zeros(1, dtype=MEMORY_ROW)
-        row["has"] = int(Has.MEMORY_STAT)
+        row["has"] = int(Has.MEMORY_STAT | Has.MEMORY_PRESSURE)
+        row["monotonic_ns"], row["memory_some_usec"] = at_ns, some_usec
         row["inactive_file_bytes"] = inactive_mib * MIB
         self.rings.append_memory(self.slots[index], row)
 
@@ -101,6 +102,16 @@ def test_look_both_can_be_urgent_at_once(node: Node) -> None:
     node.sweep(2 * NS, (500_000, 400_000, 63), (0, 0, 1))
     urgent = node.told[0]["u0", "app"]
     assert (urgent.cpu_millicores, urgent.memory_bytes) == (700, 63 * MIB)
+
+
+def test_look_waiting_for_memory_is_told_once_for_each_slow_reading(node: Node) -> None:
+    node.alarms.follow([node.watched(0)])
+    node.slow(0, 0)
+    node.sweep(NS, (0, 0, 1), (0, 0, 1))
+    node.slow(0, 0, at_ns=11 * NS, some_usec=3_000_000)
+    node.sweep(11 * NS, (0, 0, 1), (0, 0, 1))
+    node.sweep(12 * NS, (0, 0, 1), (0, 0, 1))
+    assert node.told == [{("u0", "app"): Urgent(memory_waiting_ratio=0.3)}]
 
 
 def test_follow_the_same_again_forgets_nothing_and_strangers_are_left_out(node: Node) -> None:
