@@ -16,7 +16,7 @@ import numpy as np
 
 from agent.core.model import Gap, UnitAdvice, UnitIdentity, UnitKind, UnitStatus
 from agent.core.pacing import Skipped
-from agent.core.recommendation import Recommendation, Withheld
+from agent.core.recommendation import Recommendation, Recommendations, Withheld
 from agent.core.rows import Has, Status
 from agent.metrics.agent_series import Feature, Metrics, Page, PodSource, PressureKind, PressureResource
 from agent.metrics.containers import Labels, Totals, to_container_series
@@ -56,8 +56,14 @@ class Tally:
 class Listener:
     """Turns what the sampling thread tells into metrics and log lines; quick, and never raises."""
 
-    def __init__(self, metrics: Metrics, tally: Tally, on_kill: Callable[[OomKill], None]) -> None:
-        self._metrics, self._tally, self._on_kill = metrics, tally, on_kill
+    def __init__(
+        self,
+        metrics: Metrics,
+        tally: Tally,
+        on_kill: Callable[[OomKill], None],
+        on_sweep: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._metrics, self._tally, self._on_kill, self._on_sweep = metrics, tally, on_kill, on_sweep
         self._refusal_kind: str | None = None
 
     def swept(self, result: SweepResult, *, lateness_seconds: float | None) -> None:
@@ -67,6 +73,7 @@ class Listener:
             lateness_seconds=lateness_seconds,
             samples=result.sampled,
         )
+        self._on_sweep()
 
     def skipped(self, reason: Skipped, count: int) -> None:
         """Count them."""
@@ -108,6 +115,15 @@ class Listener:
         self._tally.newest_failure = text
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluated:
+    """What the newest evaluation gave: the data of a plan."""
+
+    recommendations: Recommendations
+    memory_in_use_bytes: Mapping[tuple[str, str], int]
+    """By pod uid and container: memory.current, page cache included."""
+
+
 class Teller:
     """Tells; see the module's docstring."""
 
@@ -135,6 +151,8 @@ class Teller:
         self._open_files_limit = open_files_limit
         self._learner, self._decider = learner, decider
         self._advice: Mapping[str, UnitAdvice] = {}
+        self.evaluated: Evaluated | None = None
+        """None = nothing has been evaluated yet."""
         self._gauges_lock = threading.Lock()
         self._was_root_gone = False
 
@@ -156,6 +174,7 @@ class Teller:
         self._metrics.set_slack(cpu_millicores=_cpu_slack(statuses), memory_bytes=_memory_slack(statuses))
         decided = self._decider.decide(statuses)
         items = decided.items
+        self.evaluated = Evaluated(recommendations=decided, memory_in_use_bytes=memory_in_use(statuses))
         self._advice = {item.identity.cgroup_path: in_short(item, decided.min_span_seconds) for item in items}
         self._metrics.set_withheld(withheld_counts(items))
         if self._settings.metrics.per_container:
@@ -290,6 +309,17 @@ class Teller:
         if self._rings.set_aside_reason is not None:
             notes.append(f"the state file was set aside ({self._rings.set_aside_reason}): {self._rings.set_aside}")
         return notes
+
+
+def memory_in_use(statuses: Iterable[UnitStatus]) -> dict[tuple[str, str], int]:
+    """Give memory.current by pod uid and container, of containers of which both are known."""
+    return {
+        (status.identity.pod_uid, status.identity.container): status.memory.current_bytes
+        for status in statuses
+        if status.identity.pod_uid is not None
+        and status.identity.container is not None
+        and status.memory.current_bytes is not None
+    }
 
 
 def withheld_counts(items: Iterable[Recommendation]) -> Counter[tuple[str, Withheld]]:
