@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from agent.core.demanding import Measured
 from agent.core.model import Gap, UnitAdvice, UnitIdentity, UnitKind, UnitStatus
 from agent.core.pacing import Skipped
 from agent.core.recommendation import Recommendation, Recommendations, Withheld
@@ -120,8 +121,7 @@ class Evaluated:
     """What the newest evaluation gave: the data of a plan."""
 
     recommendations: Recommendations
-    memory_in_use_bytes: Mapping[tuple[str, str], int]
-    """By pod uid and container: memory.current, page cache included."""
+    measured: Measured
 
 
 class Teller:
@@ -174,7 +174,7 @@ class Teller:
         self._metrics.set_slack(cpu_millicores=_cpu_slack(statuses), memory_bytes=_memory_slack(statuses))
         decided = self._decider.decide(statuses)
         items = decided.items
-        self.evaluated = Evaluated(recommendations=decided, memory_in_use_bytes=memory_in_use(statuses))
+        self.evaluated = Evaluated(recommendations=decided, measured=to_measured(statuses))
         self._advice = {item.identity.cgroup_path: in_short(item, decided.min_span_seconds) for item in items}
         self._metrics.set_withheld(withheld_counts(items))
         if self._settings.metrics.per_container:
@@ -311,15 +311,19 @@ class Teller:
         return notes
 
 
-def memory_in_use(statuses: Iterable[UnitStatus]) -> dict[tuple[str, str], int]:
-    """Give memory.current by pod uid and container, of containers of which both are known."""
-    return {
-        (status.identity.pod_uid, status.identity.container): status.memory.current_bytes
-        for status in statuses
-        if status.identity.pod_uid is not None
-        and status.identity.container is not None
-        and status.memory.current_bytes is not None
-    }
+def to_measured(statuses: Iterable[UnitStatus]) -> Measured:
+    """Give the newest memory figures by pod uid and container, of containers of which both are known."""
+    current: dict[tuple[str, str], int] = {}
+    working_sets: dict[tuple[str, str], int] = {}
+    for status in statuses:
+        identity, memory = status.identity, status.memory
+        if identity.pod_uid is None or identity.container is None:
+            continue
+        if memory.current_bytes is not None:
+            current[identity.pod_uid, identity.container] = memory.current_bytes
+        if memory.working_set_bytes is not None:
+            working_sets[identity.pod_uid, identity.container] = memory.working_set_bytes
+    return Measured(memory_current_bytes=current, working_set_bytes=working_sets)
 
 
 def withheld_counts(items: Iterable[Recommendation]) -> Counter[tuple[str, Withheld]]:
