@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
 from agent.cli.options import fail
+from agent.kube.errors import CredentialsError
 from agent.kube.podsfile import PodsFileError
 from agent.node.control import ControlError
 from agent.node.histories import HistoryError
@@ -24,6 +25,7 @@ _CANNOT_START = (
     RingError,
     HistoryError,
     PodsFileError,
+    CredentialsError,
     ServingError,
     ControlError,
     SamplerError,

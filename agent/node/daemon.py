@@ -115,7 +115,14 @@ class Agent:
     # -- verbs of the control socket -------------------------------------------------------------------------------
 
     def _verbs(self) -> dict[str, Verb]:
-        return {"snapshot": self._snapshot, "recommend": self._recommend, "why": self._why, "ping": self._ping}
+        verbs: dict[str, Verb] = {
+            "snapshot": self._snapshot,
+            "recommend": self._recommend,
+            "why": self._why,
+            "ping": self._ping,
+        }
+        acting = self.watch.acting
+        return verbs if acting is None else {**verbs, **acting.verbs(self.watch.machine.name)}
 
     def _ping(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
         if arguments:

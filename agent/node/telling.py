@@ -21,6 +21,7 @@ from agent.core.recommendation import Recommendation, Recommendations, Withheld
 from agent.core.rows import Has, Status
 from agent.metrics.agent_series import Feature, Metrics, Page, PodSource, PressureKind, PressureResource
 from agent.metrics.containers import Labels, Totals, to_container_series
+from agent.node.cluster import ClusterView
 from agent.node.decide import Decider, in_short
 from agent.node.learning import Learner, is_sized
 from agent.node.observer import Observer
@@ -122,6 +123,8 @@ class Evaluated:
 
     recommendations: Recommendations
     measured: Measured
+    waiting_ratios: tuple[float | None, ...]
+    """Of every container over the newest seconds, PSI some, throttling taken out; None = not known."""
 
 
 class Teller:
@@ -139,12 +142,14 @@ class Teller:
         discovery: Discovery,
         sampler: Sampler,
         machine: Machine,
-        pods: PodsFile | NoPods,
+        pods: PodsFile | NoPods | ClusterView,
         tally: Tally,
         open_files_limit: int,
         learner: Learner,
         decider: Decider,
+        more_notes: Callable[[], Iterable[str]] = tuple,
     ) -> None:
+        self._more_notes = more_notes
         self._settings, self._metrics, self._rings, self._units = settings, metrics, rings, units
         self._observer, self._loop, self._discovery, self._sampler = observer, loop, discovery, sampler
         self._machine, self._pods, self._tally = machine, pods, tally
@@ -174,7 +179,11 @@ class Teller:
         self._metrics.set_slack(cpu_millicores=_cpu_slack(statuses), memory_bytes=_memory_slack(statuses))
         decided = self._decider.decide(statuses)
         items = decided.items
-        self.evaluated = Evaluated(recommendations=decided, measured=to_measured(statuses))
+        self.evaluated = Evaluated(
+            recommendations=decided,
+            measured=to_measured(statuses),
+            waiting_ratios=tuple(one.cpu.last_waiting_ratio for one in statuses),
+        )
         self._advice = {item.identity.cgroup_path: in_short(item, decided.min_span_seconds) for item in items}
         self._metrics.set_withheld(withheld_counts(items))
         if self._settings.metrics.per_container:
@@ -184,6 +193,10 @@ class Teller:
             ]
             labels = {unit.slot: (unit.inode, row.labels) for (unit, _), row in zip(found, series, strict=True)}
             self._metrics.publish_containers(series, lambda: self._totals(labels))
+
+    def waiting_ratios(self) -> tuple[float | None, ...]:
+        """Give how much every container waited for CPU, as of the newest evaluation."""
+        return () if self.evaluated is None else self.evaluated.waiting_ratios
 
     def advice_of(self, path: str) -> UnitAdvice | None:
         """Give what the unit at this path should request, as of the newest evaluation."""
@@ -245,6 +258,8 @@ class Teller:
         )
         if isinstance(self._pods, PodsFile):
             metrics.set_pod_source_age(PodSource.FILE, self._pods.age_seconds)
+        elif isinstance(self._pods, ClusterView):
+            metrics.set_pod_source_age(PodSource.WATCH, self._pods.age_seconds)
         node = self._machine.status()
         metrics.set_node_pressure(PressureResource.CPU, PressureKind.SOME, node.cpu_waiting_ratio)
         metrics.set_node_pressure(PressureResource.MEMORY, PressureKind.SOME, node.memory_waiting_ratio)
@@ -308,6 +323,7 @@ class Teller:
             notes.append(f"the history was set aside ({history.set_aside_reason}): {history.set_aside}")
         if self._rings.set_aside_reason is not None:
             notes.append(f"the state file was set aside ({self._rings.set_aside_reason}): {self._rings.set_aside}")
+        notes.extend(self._more_notes())
         return notes
 
 

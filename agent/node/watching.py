@@ -17,12 +17,16 @@ from typing import Final, Literal, Self
 
 from agent.core.policies.contract import OutOfMemory
 from agent.core.window import WindowPolicy
+from agent.metrics.acting_series import Trigger
 from agent.metrics.agent_series import Metrics
+from agent.node.acting import Acting, connect
+from agent.node.cluster import ClusterView
 from agent.node.decide import Decider
 from agent.node.histories import HistoryFile
 from agent.node.history_clock import HistoryClock, newest_minute
 from agent.node.learning import Learner
 from agent.node.observer import MINUTE_NS, Observer
+from agent.node.planning import Planner
 from agent.node.pods import NoPods, PodsFile
 from agent.node.sampling import SamplingLoop, SamplingPolicy
 from agent.node.telling import Listener, Tally, Teller
@@ -93,7 +97,13 @@ class Watch:
     def _build(self, settings: Settings, source: str) -> None:
         sampling = settings.sampling
         self.mount = find_cgroup_mount(settings.cgroup.mount)
-        self._pods: PodsFile | NoPods = PodsFile(settings.pods_file) if settings.pods_file else NoPods()
+        self.machine = Machine(settings.node_name or node_name())
+        connection = connect(settings, self.machine.name)
+        self._pods: PodsFile | NoPods | ClusterView
+        if connection is not None:
+            self._pods = connection[1]
+        else:
+            self._pods = PodsFile(settings.pods_file) if settings.pods_file else NoPods()
         _, self._open_files_limit = raise_open_files_limit()
         if settings.state.directory is not None:
             _make_state_directory(settings.state.directory)
@@ -127,7 +137,6 @@ class Watch:
             force=_FORCED_SAMPLER[sampling.sampler],
         )
         self._stack.callback(self.sampler.close)
-        self.machine = Machine(settings.node_name or node_name())
         self.units = UnitTable()
         self.tally = Tally()
         history = HistoryFile.open(
@@ -145,7 +154,21 @@ class Watch:
                 newest_monotonic_minute=newest_minute(self.rings, self.rings.retained().values()),
             ),
         )
-        self.decider = Decider(settings=settings, learner=self.learner, node=self.machine.name, source=source)
+        self.planner: Planner | None = None
+        if connection is not None:
+            self.planner = Planner(
+                settings=settings,
+                state=connection[1].state,
+                evaluated=lambda: self.teller.evaluated,
+                wall_now=time.time,
+            )
+        self.decider = Decider(
+            settings=settings,
+            learner=self.learner,
+            node=self.machine.name,
+            source=source,
+            orders_of=self.planner.orders_of if self.planner is not None else lambda identity: None,
+        )
         self.metrics = Metrics(
             version=installed_version(),
             commit=os.environ.get("PLIMSOLL_COMMIT", "unknown"),
@@ -169,7 +192,7 @@ class Watch:
                 sweep_budget_seconds=sampling.sweep_budget_seconds,
                 max_event_files=event_files,
             ),
-            listener=Listener(self.metrics, self.tally, self._killed),
+            listener=Listener(self.metrics, self.tally, self._killed, self._swept),
         )
         self._stack.callback(self.loop.close)
         self.observer = Observer(
@@ -199,7 +222,39 @@ class Watch:
             open_files_limit=self._open_files_limit,
             learner=self.learner,
             decider=self.decider,
+            more_notes=lambda: self.acting.notes() if self.acting is not None else (),
         )
+        self.acting: Acting | None = None
+        if connection is not None and self.planner is not None:
+            api, cluster = connection
+            self._stack.callback(api.close)
+            self.acting = Acting(
+                settings=settings,
+                api=api,
+                cluster=cluster,
+                mount=self.mount,
+                machine=self.machine,
+                rings=self.rings,
+                units=self.units,
+                discovery=self.discovery,
+                learner=self.learner,
+                teller=self.teller,
+                planner=self.planner,
+                metrics=self.metrics,
+            )
+            cluster.on_news = self._pods_changed
+
+    def _pods_changed(self) -> None:
+        """Hear of news from the API server; on a thread of its watches."""
+        if self.planner is not None and self.acting is not None:
+            self.planner.news()
+            self.loop.renew_names()
+            self.acting.actor.ask(Trigger.NEWS)
+
+    def _swept(self) -> None:
+        """Look for what is urgent; on the sampling thread, after each sweep."""
+        if self.acting is not None:
+            self.acting.swept()
 
     def _killed(self, kill: OomKill) -> None:
         """Tell those who size of an out-of-memory kill; on the sampling thread."""
@@ -216,6 +271,8 @@ class Watch:
                 request_bytes=unit.resources.memory_request_bytes,
             ),
         )
+        if self.acting is not None:
+            self.acting.killed(unit.identity)
         self._news.set()
 
     # -- life ------------------------------------------------------------------------------------------------------
@@ -227,6 +284,8 @@ class Watch:
             thread = threading.Thread(target=target, name=name, daemon=True)
             thread.start()
             self._threads.append(thread)
+        if self.acting is not None:
+            self.acting.start()
         log.info(
             "watching",
             extra={
@@ -241,6 +300,7 @@ class Watch:
         """End the threads and give everything back; a second call is fine."""
         self._stop.set()
         self._news.set()
+        is_acting_ended = self.acting is None or self.acting.stop()
         self.loop.stop()
         deadline = time.monotonic() + STOP_SECONDS
         for thread in self._threads:
@@ -252,6 +312,8 @@ class Watch:
             )
             return
         self._threads.clear()
+        if not is_acting_ended:
+            log.warning("a call to the API server is left unanswered")
         # No msync: the page cache keeps the rings for the next agent, and they mean nothing after a reboot.
         self._stack.close()
 
@@ -291,7 +353,11 @@ class Watch:
                 if time.monotonic_ns() >= evaluate_due_ns:
                     evaluated_ns = time.monotonic_ns()
                     evaluate_due_ns += evaluate_ns * max(1, (time.monotonic_ns() - evaluate_due_ns) // evaluate_ns + 1)
+                    if self.planner is not None:
+                        self.learner.require(self.planner.policies(), self._stop.is_set)
                     self.teller.evaluate(self._stop.is_set)
+                    if self.acting is not None:
+                        self.acting.actor.ask(Trigger.NEWS)
                 if time.monotonic_ns() >= minute_due_ns:
                     minute_due_ns = _next_minute_ns(time.monotonic_ns())
                     self.teller.roll_minutes(time.monotonic_ns(), self._stop.is_set)

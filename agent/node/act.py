@@ -1,0 +1,569 @@
+"""The thread ``acting``: plans, and carries out what may be done now; again and again, from the newest state.
+
+Node. A turn takes the state as it is, so a plan that was cut short is not resumed but made anew, and what is in force
+already is no step. Turns come each ``plan.replanSeconds``, after news of pods, and at once (a bounded number of times)
+when a container starves, fills its memory limit or was killed for want of it. Whatever is in doubt, nothing is written.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar
+
+from agent.core.change_text import changes_text
+from agent.core.cluster import NodeState
+from agent.core.decisions import Action, Outcome
+from agent.core.demand import Kept, Urgent
+from agent.core.demanding import Key
+from agent.core.event_pacing import EventReason, PodEvent
+from agent.core.ledger import Ledger
+from agent.core.ledger_record import FlightState, LedgerState, News
+from agent.core.orders import Mode
+from agent.core.planned import Plan, PlanStep, PodRef
+from agent.core.pod import Pod
+from agent.core.resize_answer import AnswerKind
+from agent.core.room import fits_now
+from agent.core.standing import reserved_reason
+from agent.core.token_bucket import TokenBucket
+from agent.core.workload import workload_of
+from agent.core.write_gate import may_resize
+from agent.metrics.acting_series import ActingSeries, Trigger
+from agent.node.holds import Holds
+from agent.node.journal import Journal
+from agent.node.planning import Holding, Planned, Planner
+from agent.node.rights import Rights
+from agent.node.writing import Writer
+from agent.settings import Settings
+
+log = logging.getLogger(__name__)
+
+NEWS_SECONDS: Final = 0.25
+"""Between two turns that news ask for: a rollout brings many."""
+KILL_SECONDS: Final = 1.0
+FAILED_SECONDS: Final = 2.0
+"""After a turn that failed: a fault that repeats at once must not spin."""
+PROPOSED_AGAIN_SECONDS: Final = 600.0
+"""An eviction that stays proposed is told again after so long."""
+MAX_KILLS: Final = 256
+
+_Number = TypeVar("_Number", int, float)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Barrier:
+    """Why nothing at all is written."""
+
+    reason: str
+    """From a closed set: ``paused``, ``api``, ``pods``, ``history``, ``rights``, ``versions``."""
+    sentence: str
+
+    @property
+    def is_dry_run(self) -> bool:
+        """Say whether this agent only recommends, until an operator mends something."""
+        return self.reason in ("rights", "versions")
+
+
+class Cluster(Protocol):
+    """The view of the API that acting needs; ``node.cluster.ClusterView`` is one."""
+
+    def state(self) -> NodeState:
+        """Give what is known."""
+        ...
+
+
+class Keeper(Protocol):
+    """Something that is looked after beside the pods' requests: the overload taint, pod limits, reserved memory."""
+
+    def tick(self, state: NodeState, now_seconds: float) -> None:
+        """Do what is due; never raises for the API's or the kernel's sake."""
+        ...
+
+    def close(self) -> None:
+        """Undo what must not outlive the agent; never raises."""
+        ...
+
+
+class Events(Protocol):
+    """Tells pods' owners; ``kube.events.EventWriter`` is one."""
+
+    def send(self, event: PodEvent) -> bool:
+        """Tell; never raises."""
+        ...
+
+
+class Actor:
+    """Plans and acts; see the module's docstring."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        cluster: Cluster,
+        planner: Planner,
+        writer: Writer,
+        ledger: Ledger,
+        holds: Holds,
+        journal: Journal,
+        series: ActingSeries,
+        rights: Rights,
+        bucket: TokenBucket,
+        events: Events | None,
+        keepers: Sequence[Keeper],
+        keep: Callable[[], bool],
+        is_history_known: Callable[[], bool],
+        memory_in_use: Callable[[Pod], Mapping[str, int]],
+        planned: Callable[[Planned], None],
+        now: Callable[[], float],
+        wall_now: Callable[[], float],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Take the parts; nothing runs yet.
+
+        Args:
+            settings: How to plan and act.
+            cluster: What the API told last.
+            planner: Makes plans.
+            writer: Sends steps; its lock guards the ledger.
+            ledger: Knows what is under way.
+            holds: Pauses and pins.
+            journal: The decision log.
+            series: Metrics.
+            rights: Whether this agent may write.
+            bucket: The budget of resizes.
+            events: Tells pods' owners; None = nobody is told.
+            keepers: Looked after in each turn.
+            keep: Puts the ledger on disk.
+            is_history_known: What was learnt before the start is known by now.
+            memory_in_use: Gives memory.current of a pod's containers, read just now; under the empty name of all.
+            planned: Is handed each new plan, on this thread.
+            now: The ledger's clock: Unix seconds that never go back.
+            wall_now: Of people.
+            clock: Monotonic seconds, for waiting.
+        """
+        self._settings, self._cluster, self._planner, self._writer = settings, cluster, planner, writer
+        self._ledger, self._holds, self._journal, self._series = ledger, holds, journal, series
+        self._rights, self._bucket, self._events, self._keepers = rights, bucket, events, keepers
+        self._keep, self._is_history_known, self._memory_in_use, self._on_planned = (
+            keep,
+            is_history_known,
+            memory_in_use,
+            planned,
+        )
+        self._now, self._wall_now, self._clock = now, wall_now, clock
+        self._condition = threading.Condition()
+        self._asked: set[Trigger] = set()
+        self._is_stopping = False
+        self._turned_seconds: dict[Trigger, float] = {}
+        self._replan_due_seconds = clock()
+        self._backed_off_until_seconds = 0.0
+        self._urgent: dict[Key, tuple[Urgent, float]] = {}
+        """What was seen to be needed, and until when it is remembered."""
+        self._kills: deque[Key] = deque(maxlen=MAX_KILLS)
+        self._proposed: dict[tuple[str, str], float] = {}
+        self._faults_told: dict[str, str] = {}
+        self._barrier: Barrier | None = None
+        self.changed_seconds: Mapping[str, float] = {}
+        """When pods were last resized, by uid; on the ledger's clock. Replaced whole."""
+        self.planned: Planned | None = None
+        """The newest plan; None = there is none yet."""
+
+    # -- asked from other threads ----------------------------------------------------------------------------------
+
+    def ask(self, trigger: Trigger) -> None:
+        """Ask for a turn; quick, any thread."""
+        with self._condition:
+            self._asked.add(trigger)
+            self._condition.notify()
+
+    def alarm(self, found: Mapping[Key, Urgent]) -> None:
+        """Hear who starves; quick, any thread."""
+        until = self._clock() + self._settings.act.shrink_cool_down_seconds
+        with self._condition:
+            for key, urgent in found.items():
+                known, _ = self._urgent.get(key, (urgent, 0.0))
+                self._urgent[key] = (_larger(known, urgent), until)
+            self._asked.add(Trigger.PRESSURE)
+            self._condition.notify()
+
+    def killed(self, key: Key) -> None:
+        """Hear of an out-of-memory kill, by pod uid and container; quick, any thread."""
+        with self._condition:
+            self._kills.append(key)
+            self._asked.add(Trigger.OUT_OF_MEMORY)
+            self._condition.notify()
+
+    def stop(self) -> None:
+        """End the thread's loop."""
+        with self._condition:
+            self._is_stopping = True
+            self._condition.notify()
+
+    # -- the thread ------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Take turns until ``stop``."""
+        while True:
+            with self._condition:
+                trigger = self._due()
+                while trigger is None and not self._is_stopping:
+                    self._condition.wait(max(0.0, self._next_due_seconds() - self._clock()))
+                    trigger = self._due()
+                if self._is_stopping:
+                    break
+            try:
+                self.turn(trigger or Trigger.INTERVAL)
+            except Exception:  # top of a thread's loop: say it, go on, and not at once
+                log.exception("a turn of planning and acting failed")
+                self._backed_off_until_seconds = self._clock() + FAILED_SECONDS
+        for keeper in self._keepers:
+            keeper.close()
+
+    def _spacing_seconds(self, trigger: Trigger) -> float:
+        return {
+            Trigger.NEWS: NEWS_SECONDS,
+            Trigger.PRESSURE: self._settings.act.urgent_interval_seconds,
+            Trigger.OUT_OF_MEMORY: KILL_SECONDS,
+        }.get(trigger, 0.0)
+
+    def _due_seconds(self, trigger: Trigger) -> float:
+        return self._turned_seconds.get(trigger, -1e9) + self._spacing_seconds(trigger)
+
+    def _next_due_seconds(self) -> float:
+        due = min([self._replan_due_seconds, *(self._due_seconds(trigger) for trigger in self._asked)])
+        return max(due, self._backed_off_until_seconds, self._clock() + self._quiet_seconds())
+
+    def _quiet_seconds(self) -> float:
+        """Give for how long the API server is to be left alone."""
+        with self._writer.lock:
+            return self._ledger.wait_seconds(self._now())
+
+    def _due(self) -> Trigger | None:
+        """Take what is due off what is asked for; None = nothing is."""
+        now = self._clock()
+        if now < self._backed_off_until_seconds or self._quiet_seconds() > 0:
+            return None
+        due = {trigger for trigger in self._asked if self._due_seconds(trigger) <= now}
+        self._asked -= due
+        for trigger in due:
+            self._turned_seconds[trigger] = now
+        urgent_first = (Trigger.OUT_OF_MEMORY, Trigger.PRESSURE, Trigger.ORDER, Trigger.NEWS, Trigger.INTERVAL)
+        chosen = next((trigger for trigger in urgent_first if trigger in due), None)
+        if now >= self._replan_due_seconds:
+            self._replan_due_seconds = now + self._settings.plan.replan_seconds
+            chosen = chosen or Trigger.INTERVAL
+        return chosen
+
+    # -- one turn --------------------------------------------------------------------------------------------------
+
+    def turn(self, trigger: Trigger) -> None:
+        """Take in what happened, plan, and do what may be done now."""
+        now, wall_now = self._now(), self._wall_now()
+        self._rights.ask(self._clock())
+        self._expire(wall_now)
+        state = self._cluster.state()
+        with self._writer.lock:
+            for news in self._ledger.observe(state, now):
+                self._tell(news)
+            self._take_back(now)
+            wanted = self._ledger.wanted(now)
+            self._keep()
+            holding = Holding(
+                pinned=self._holds.pinned(wall_now),
+                constraints=self._ledger.constraints(state, now),
+                is_barred=lambda workload: self._ledger.is_shrink_barred(workload, now),
+            )
+        started = time.perf_counter()
+        planned = self._planner.plan(holding, urgent=self.remembered())
+        self._series.take_plan(planned.plan, trigger=trigger, seconds=time.perf_counter() - started)
+        kept = self._ledger.kept()
+        self._series.set_pending_oldest(oldest_pending_seconds(kept, now))
+        self.changed_seconds = {
+            record.ref.uid: record.changed_seconds for record in kept.pods if record.changed_seconds is not None
+        }
+        self.planned = planned
+        self._on_planned(planned)
+        barrier = self._barrier_of(planned, wall_now)
+        self._note_barrier(barrier, planned)
+        if barrier is None:
+            self._act(planned, wanted)
+        self._propose(planned)
+        self._tell_faults(planned)
+        for keeper in self._keepers:
+            keeper.tick(state, now)
+        self._holds.forget_gone({pod.uid for pod in state.pods})
+
+    def _act(self, planned: Planned, wanted: Sequence[tuple[Action, PlanStep]]) -> None:
+        for action, step in wanted:
+            if not self._try(step, planned, action):
+                return
+        for step in planned.plan.steps:
+            if not self._try(step, planned, Action.RESIZE):
+                return
+
+    def _try(self, step: PlanStep, planned: Planned, action: Action) -> bool:
+        """Send one step if it may be sent now; False = the turn is over."""
+        wall_now = self._wall_now()
+        state = self._cluster.state()
+        pod = next((one for one in state.pods if one.uid == step.ref.uid), None)
+        if pod is None:
+            return True
+        orders = self._planner.orders_of_pod(pod, state)
+        refusal = may_resize(
+            step,
+            pod,
+            orders,
+            reserved=reserved_reason(
+                pod,
+                orders,
+                workload_of(pod),
+                now_unix_seconds=wall_now,
+                plan=self._settings.plan,
+                act=self._settings.act,
+                is_pinned=pod.uid in self._holds.pinned(wall_now),
+            ),
+            plan=self._settings.plan,
+            gates=planned.gates,
+            memory_in_use_bytes=self._memory_in_use(pod),
+            is_paused=self._holds.is_paused(wall_now),
+        )
+        if refusal is not None:
+            log.debug("step left", extra={"pod": str(step.ref), "phase": step.phase, "reason": refusal})
+            return refusal is not Kept.PAUSED
+        if not fits_now(state, step):
+            log.debug("step waits for room", extra={"pod": str(step.ref)})
+            return True
+        if not self._bucket.take(self._clock()):
+            self._series.set_blocked({Kept.BUDGET: 1})
+            self._journal.add(
+                unix_seconds=wall_now,
+                action=action,
+                outcome=Outcome.WITHHELD,
+                reason=Kept.BUDGET,
+                detail=f"more than {self._settings.act.resizes_per_minute} resizes in a minute; the rest waits",
+            )
+            self.ask(Trigger.NEWS)
+            self._turned_seconds[Trigger.NEWS] = self._clock() + self._bucket.wait_seconds(self._clock())
+            return False
+        decision, answer = self._writer.send(pod, step, action)
+        if answer is None:
+            return True
+        if answer.is_done:
+            if action is Action.REVERT:
+                self._event(step.ref, EventReason.RESIZE_REVERTED, step.reason)
+            return True
+        if answer.kind in (AnswerKind.THROTTLED, AnswerKind.UNAVAILABLE, AnswerKind.UNKNOWN):
+            return False
+        if answer.kind is AnswerKind.FORBIDDEN:
+            self._rights.ask_soon()
+        if decision.outcome is Outcome.INFEASIBLE:
+            self._event(step.ref, EventReason.RESIZE_INFEASIBLE, answer.message)
+        elif decision.outcome is Outcome.REJECTED:
+            self._event(step.ref, EventReason.RESIZE_REJECTED, answer.message)
+        return True
+
+    # -- what stands in the way ------------------------------------------------------------------------------------
+
+    def _barrier_of(self, planned: Planned, wall_now: float) -> Barrier | None:
+        pause = self._holds.paused(wall_now)
+        if pause is not None:
+            return Barrier(reason="paused", sentence=pause.reason or "paused")
+        faults = self._rights.faults()
+        if faults and self._rights.is_known:
+            return Barrier(reason="rights", sentence="; ".join(faults))
+        state = planned.state
+        if not state.is_complete or state.node is None:
+            return Barrier(reason="api", sentence="the API server has not told of the node and its pods yet")
+        stale_seconds = self._settings.act.stale_seconds
+        if state.age_seconds is None or state.age_seconds > stale_seconds:
+            return Barrier(reason="api", sentence=f"nothing was heard of the API server for {stale_seconds:g} s")
+        if faults:
+            return Barrier(reason="api", sentence="; ".join(faults))
+        if not planned.gates.resize:
+            return Barrier(reason="versions", sentence="; ".join(planned.gates.reasons))
+        if state.unreadable_pods:
+            return Barrier(reason="pods", sentence=f"not understood: {'; '.join(state.unreadable_pods)}")
+        if not self._is_history_known():
+            return Barrier(reason="history", sentence="the history is not read yet")
+        return None
+
+    def _note_barrier(self, barrier: Barrier | None, planned: Planned) -> None:
+        is_dry_run = barrier is not None and barrier.is_dry_run
+        self._series.set_dry_run(is_dry_run=is_dry_run or self._settings.act.mode is Mode.OFF)
+        if barrier != self._barrier:
+            self._barrier = barrier
+            if barrier is not None:
+                log.info("nothing is written", extra={"reason": barrier.reason, "detail": barrier.sentence})
+        if barrier is not None and planned.plan.steps:
+            self._journal.add(
+                unix_seconds=self._wall_now(),
+                action=Action.RESIZE,
+                outcome=Outcome.WITHHELD,
+                reason=barrier.reason,
+                detail=f"{len(planned.plan.steps)} steps wait: {barrier.sentence}",
+            )
+
+    @property
+    def barrier(self) -> Barrier | None:
+        """Give what stood in the way of the newest plan; None = nothing."""
+        return self._barrier
+
+    def may_write(self) -> str | None:
+        """Say why nothing may be written now, for the keepers; None = it may."""
+        if self._holds.is_paused(self._wall_now()):
+            return "paused"
+        return None if self._barrier is None else self._barrier.reason
+
+    # -- what happened ---------------------------------------------------------------------------------------------
+
+    def remembered(self) -> dict[Key, Urgent]:
+        """Give what was seen to be needed lately; any thread."""
+        now = self._clock()
+        with self._condition:
+            self._urgent = {key: (urgent, until) for key, (urgent, until) in self._urgent.items() if until > now}
+            return {key: urgent for key, (urgent, _) in self._urgent.items()}
+
+    def _take_back(self, now: float) -> None:
+        """Tell the ledger of kills and of waiting for memory: it knows which shrinks are to be taken back."""
+        with self._condition:
+            kills = list(self._kills)
+            self._kills.clear()
+            pressed = [key for key, (urgent, _) in self._urgent.items() if urgent.memory_waiting_ratio is not None]
+        for uid, container in kills:
+            self._ledger.killed(uid, container, now)
+        for uid, container in pressed:
+            self._ledger.pressed(uid, container, now)
+
+    def _tell(self, news: News) -> None:
+        """Put down what the kubelet made of a resize."""
+        self._journal.add(
+            unix_seconds=self._wall_now(),
+            action=news.action,
+            outcome=news.outcome,
+            reason=news.reason,
+            detail=news.detail,
+            pod=news.ref,
+            workload=f"{news.workload.kind}/{news.workload.name}",
+            changes=news.changes,
+            seconds=news.seconds,
+        )
+        if news.outcome is not Outcome.WITHHELD:
+            self._series.count_changes(news.changes, news.outcome)
+        log.info("resize settled", extra={"pod": str(news.ref), "outcome": news.outcome, "detail": news.detail})
+        if news.outcome is Outcome.APPLIED and news.seconds is not None:
+            self._series.observe_resize(news.seconds)
+        event = _EVENTS.get(news.outcome)
+        if event is not None:
+            self._event(news.ref, event, news.detail or changes_text(news.changes))
+
+    def _propose(self, planned: Planned) -> None:
+        """Tell of evictions that the plan asks for; nobody is evicted from here."""
+        now = self._now()
+        wanted = {(one.ref.uid, str(one.resource)) for one in planned.plan.evictions}
+        self._proposed = {key: since for key, since in self._proposed.items() if key in wanted}
+        for eviction in planned.plan.evictions:
+            key = (eviction.ref.uid, str(eviction.resource))
+            if now - self._proposed.get(key, -PROPOSED_AGAIN_SECONDS) < PROPOSED_AGAIN_SECONDS:
+                continue
+            self._proposed[key] = now
+            self._series.count_eviction(eviction.resource)
+            self._journal.add(
+                unix_seconds=self._wall_now(),
+                action=Action.EVICTION,
+                outcome=Outcome.PROPOSED,
+                reason=str(eviction.resource),
+                detail=eviction.reason,
+                pod=eviction.ref,
+                workload=f"{eviction.workload.kind}/{eviction.workload.name}",
+            )
+            if self._barrier is None:
+                self._event(eviction.ref, EventReason.EVICTION_PROPOSED, eviction.reason)
+
+    def _tell_faults(self, planned: Planned) -> None:
+        """Tell of annotations that are not understood, once for each wording."""
+        faulty = {
+            uid: "; ".join(str(fault) for fault in demand.orders.faults)
+            for uid, demand in planned.demands.items()
+            if demand.orders.faults
+        }
+        self._series.set_annotation_faults(len(faulty))
+        for uid, text in faulty.items():
+            if self._faults_told.get(uid) == text:
+                continue
+            pod = planned.demands[uid].pod
+            ref = PodRef(namespace=pod.namespace, name=pod.name, uid=uid)
+            log.warning("annotation not understood", extra={"pod": str(ref), "cause": text})
+            self._journal.add(
+                unix_seconds=self._wall_now(),
+                action=Action.NOTICE,
+                outcome=Outcome.WITHHELD,
+                reason="faulty_annotation",
+                detail=text,
+                pod=ref,
+            )
+            if self._barrier is None and _has_enforced(planned.plan):
+                self._event(ref, EventReason.ANNOTATION_NOT_UNDERSTOOD, text)
+        self._faults_told = faulty
+
+    def _expire(self, wall_now: float) -> None:
+        pause, pins = self._holds.expire(now_unix_seconds=wall_now)
+        if pause is not None:
+            self._journal.add(
+                unix_seconds=wall_now,
+                action=Action.RESUME,
+                outcome=Outcome.DONE,
+                reason="time is up",
+                detail="the pause is over",
+            )
+        for pin in pins:
+            self._journal.add(
+                unix_seconds=wall_now,
+                action=Action.UNPIN,
+                outcome=Outcome.DONE,
+                reason="time is up",
+                detail="may be sized again",
+                pod=pin.ref,
+            )
+        self._series.set_holding(is_paused=self._holds.is_paused(wall_now), pinned=len(self._holds.pinned(wall_now)))
+
+    def _event(self, ref: PodRef, reason: EventReason, note: str) -> None:
+        if self._events is not None:
+            self._events.send(PodEvent(ref=ref, reason=reason, note=note))
+
+
+_EVENTS: Final = {
+    Outcome.APPLIED: EventReason.RESIZED,
+    Outcome.DEFERRED: EventReason.RESIZE_DEFERRED,
+    Outcome.INFEASIBLE: EventReason.RESIZE_INFEASIBLE,
+}
+
+
+def oldest_pending_seconds(kept: LedgerState, now: float) -> float | None:
+    """Give how long the oldest deferred resize has waited; None = none waits."""
+    flights = (record.flight for record in kept.pods)
+    waits = [now - one.since_seconds for one in flights if one is not None and one.state is FlightState.DEFERRED]
+    return max(waits, default=None)
+
+
+def _has_enforced(plan: Plan) -> bool:
+    return any(pod.mode is Mode.ENFORCE for pod in plan.pods)
+
+
+def _larger(one: Urgent, other: Urgent) -> Urgent:
+    """Give the larger of each figure."""
+    return Urgent(
+        cpu_millicores=_most(one.cpu_millicores, other.cpu_millicores),
+        cpu_waiting_ratio=_most(one.cpu_waiting_ratio, other.cpu_waiting_ratio),
+        memory_bytes=_most(one.memory_bytes, other.memory_bytes),
+        memory_limit_bytes=_most(one.memory_limit_bytes, other.memory_limit_bytes),
+        memory_waiting_ratio=other.memory_waiting_ratio,
+    )
+
+
+def _most(one: _Number | None, other: _Number | None) -> _Number | None:
+    known = [value for value in (one, other) if value is not None]
+    return max(known, default=None)

@@ -1,0 +1,400 @@
+"""The composition of all that needs an API server: the view of the node, the plan, the hand, and what is kept for them.
+
+Node. Built only where there is an API server to ask (a pod's own account, or a kubeconfig); ``watching`` builds the
+rest. It owns the thread ``acting``; the view has three of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from agent.core.cluster import NodeState
+from agent.core.decisions import Action, Decision, Outcome
+from agent.core.model import UnitIdentity, UnitKind
+from agent.core.planned import Plan, PlanStep
+from agent.core.pod import Pod
+from agent.core.rows import Has, Status
+from agent.core.token_bucket import TokenBucket
+from agent.kube.access import Purpose
+from agent.kube.api import Api, HttpApi
+from agent.kube.credentials import Credentials, from_kubeconfig, in_cluster
+from agent.kube.errors import CredentialsError
+from agent.kube.events import EventWriter
+from agent.metrics.acting_series import Trigger
+from agent.metrics.agent_series import Metrics
+from agent.node.act import Actor, Keeper
+from agent.node.alarms import Alarms, Watched
+from agent.node.cgroup_limits import FILE_NAME as CGROUP_LIMITS_FILE
+from agent.node.cgroup_limits import CgroupLimits
+from agent.node.cluster import ClusterView
+from agent.node.control import ControlError, Verb
+from agent.node.documents import PLAN
+from agent.node.holding_verbs import HoldingVerbs
+from agent.node.holds import FILE_NAME as HOLDS_FILE
+from agent.node.holds import Holds
+from agent.node.journal import FILE_NAME as JOURNAL_FILE
+from agent.node.journal import Journal
+from agent.node.learning import Learner
+from agent.node.ledger_file import FILE_NAME as LEDGER_FILE
+from agent.node.ledger_file import LedgerFile
+from agent.node.overload import OverloadKeeper, PodsPressure, machine_load_per_cpu
+from agent.node.planning import Holding, Planned, Planner
+from agent.node.pod_limits import PodLimitsWriter, pod_paths_of
+from agent.node.qos_reserve import QosReserver
+from agent.node.rights import Rights
+from agent.node.telling import Teller
+from agent.node.units import UnitTable
+from agent.node.writing import Writer
+from agent.sensing.discovery import Discovery
+from agent.sensing.machine import Machine
+from agent.sensing.rings import RingFile
+from agent.settings import ApiChoice, Settings
+
+log = logging.getLogger(__name__)
+
+STOP_SECONDS: Final = 2.5
+"""For a call that is under way, and for taking the taint away; a pod has ten seconds to end."""
+RESTORE_TIMEOUT_SECONDS: Final = 2.0
+"""A person waits at the socket, and so do the scrapes behind them."""
+
+
+def credentials_of(settings: Settings) -> Credentials | None:
+    """Give how to reach the API server; None = it is not to be asked.
+
+    Raises:
+        CredentialsError: It is to be asked, and there is no way to; or the kubeconfig is not understood.
+    """
+    kubernetes = settings.kubernetes
+    if kubernetes.api is ApiChoice.OFF:
+        return None
+    if kubernetes.api is ApiChoice.AUTO and settings.pods_file is not None:
+        return None
+    if kubernetes.kubeconfig is not None:
+        return from_kubeconfig(kubernetes.kubeconfig)
+    found = in_cluster()
+    if found is None and kubernetes.api is ApiChoice.ON:
+        raise CredentialsError(
+            "kubernetes.api: on, but there is no pod's service account here and no kubeconfig is given (--kubeconfig)"
+        )
+    return found
+
+
+def connect(settings: Settings, node: str) -> tuple[HttpApi, ClusterView] | None:
+    """Prepare the API server's view of this node; None = no API server is to be asked. Nothing is asked yet.
+
+    Raises:
+        CredentialsError: As ``credentials_of`` says.
+    """
+    credentials = credentials_of(settings)
+    if credentials is None:
+        return None
+    api = HttpApi(credentials, timeout_seconds=settings.kubernetes.request_timeout_seconds)
+    return api, ClusterView(api, node)
+
+
+class Acting:
+    """What needs an API server, built around what watches; see the module's docstring."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        api: Api,
+        cluster: ClusterView,
+        mount: Path,
+        machine: Machine,
+        rings: RingFile,
+        units: UnitTable,
+        discovery: Discovery,
+        learner: Learner,
+        teller: Teller,
+        planner: Planner,
+        metrics: Metrics,
+    ) -> None:
+        """Build all parts; nothing runs yet."""
+        state = settings.state.directory
+        self._settings, self._cluster, self._units, self._rings, self._mount = settings, cluster, units, rings, mount
+        self._planner, self._learner = planner, learner
+        wall_now = time.time
+        self.journal = Journal(_below(state, JOURNAL_FILE))
+        self.holds = Holds(_below(state, HOLDS_FILE), now_unix_seconds=wall_now())
+        ledger_file = LedgerFile(_below(state, LEDGER_FILE))
+        self.ledger = ledger_file.read(settings.act, now_seconds=learner.clock.now())
+        self.rights = Rights(
+            api,
+            node=machine.name,
+            needs_claim=settings.kubernetes.require_node_claim,
+            unused=_unused(settings),
+            tell=lambda sentence: self._notice("rights", sentence),
+        )
+        self.writer = Writer(
+            api=api,
+            ledger=self.ledger,
+            journal=self.journal,
+            holds=self.holds,
+            series=metrics.acting,
+            take_pod=cluster.put,
+            keep=lambda: ledger_file.keep(self.ledger),
+            now=learner.clock.now,
+            wall_now=wall_now,
+            timeout_seconds=settings.kubernetes.request_timeout_seconds,
+        )
+        self.actor = Actor(
+            settings=settings,
+            cluster=cluster,
+            planner=planner,
+            writer=self.writer,
+            ledger=self.ledger,
+            holds=self.holds,
+            journal=self.journal,
+            series=metrics.acting,
+            rights=self.rights,
+            bucket=TokenBucket(
+                settings.act.resizes_per_minute,
+                now_seconds=time.monotonic(),
+                fill_ratio=random.random(),  # noqa: S311
+            ),
+            events=EventWriter(api, machine.name, unix_seconds=wall_now, monotonic_seconds=time.monotonic)
+            if settings.kubernetes.events
+            else None,
+            keepers=self._keepers(api, machine, discovery, teller),
+            keep=lambda: ledger_file.keep(self.ledger),
+            is_history_known=lambda: learner.is_restored,
+            memory_in_use=self._memory_in_use,
+            planned=self._follow,
+            now=learner.clock.now,
+            wall_now=wall_now,
+        )
+        self.alarms = Alarms(
+            rings=rings,
+            options=settings.act,
+            memory_limit_ratio=settings.cruise.memory_limit_ratio,
+            capacity_millicores=machine.capacity_millicores,
+            on_alarm=self.actor.alarm,
+        )
+        self._thread: threading.Thread | None = None
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to watch the API server, and to plan and act; the agent samples whether it answers or not."""
+        self._cluster.start()
+        self._thread = threading.Thread(target=self.actor.run, name="acting", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> bool:
+        """End the threads; False = one of them is left in a call to a server that does not answer."""
+        self.actor.stop()
+        self._cluster.stop()
+        if self._thread is not None:
+            self._thread.join(STOP_SECONDS)
+            if self._thread.is_alive():
+                return False
+        self.journal.close()
+        return True
+
+    # -- asked by other parts --------------------------------------------------------------------------------------
+
+    def swept(self) -> None:
+        """Look for what is urgent after a sweep; the sampling thread."""
+        self.alarms.look()
+
+    def killed(self, identity: UnitIdentity) -> None:
+        """Hear of an out-of-memory kill; the sampling thread."""
+        if identity.pod_uid is not None and identity.container is not None:
+            self.actor.killed((identity.pod_uid, identity.container))
+
+    def was_resized_lately(self, identity: UnitIdentity) -> bool:
+        """Say whether a container's pod was resized within ``act.revertSeconds``; any thread."""
+        uid, since = identity.pod_uid, self._learner.clock.now() - self._settings.act.revert_seconds
+        if uid is None:
+            return False
+        changed = self.actor.changed_seconds.get(uid)
+        return changed is not None and changed >= since
+
+    def notes(self) -> list[str]:
+        """Say what is degraded, one sentence each."""
+        barrier = self.actor.barrier
+        notes = [] if barrier is None else [f"nothing is resized: {barrier.sentence}"]
+        troubles = {status.trouble for status in self._cluster.statuses() if status.trouble is not None}
+        notes += [f"the API server is not heard: {trouble}" for trouble in sorted(troubles)]
+        notes += [f"not understood: {fault}" for fault in self._cluster.faults()]
+        return notes
+
+    def verbs(self, node: str) -> dict[str, Verb]:
+        """Give what can be asked and ordered at the socket."""
+        holding = HoldingVerbs(
+            node=node,
+            journal=self.journal,
+            holds=self.holds,
+            pods=lambda: self._cluster.state().pods,
+            send=self._restore,
+            clock=time.time,
+            changed=lambda: self.actor.ask(Trigger.ORDER),
+        )
+        return {**holding.verbs(), "plan": self._plan}
+
+    def _plan(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
+        unknown = set(arguments) - {"what_if"}
+        what_if = arguments.get("what_if", False)
+        if unknown or not isinstance(what_if, bool):
+            raise ControlError("plan: allowed: what_if, true or false")
+        return PLAN.to_json(self.plan(as_enforced=what_if))
+
+    def plan(self, *, as_enforced: bool = False) -> Plan:
+        """Plan now; nothing is done. Any thread."""
+        now = self._learner.clock.now()
+        with self.writer.lock:
+            state = self._cluster.state()
+            holding = Holding(
+                pinned=self.holds.pinned(time.time()),
+                constraints=self.ledger.constraints(state, now),
+                is_barred=lambda workload: self.ledger.is_shrink_barred(workload, now),
+            )
+        plan = self._planner.plan(holding, urgent=self.actor.remembered(), as_enforced=as_enforced).plan
+        return replace(plan, notes=(*plan.notes, *self.notes()))
+
+    def _restore(self, pod: Pod, step: PlanStep) -> Decision:
+        decision, _ = self.writer.send(pod, step, Action.RESTORE, timeout_seconds=RESTORE_TIMEOUT_SECONDS)
+        return decision
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _keepers(self, api: Api, machine: Machine, discovery: Discovery, teller: Teller) -> tuple[Keeper, ...]:
+        settings, tell = self._settings, self.journal.add
+        limits = CgroupLimits(self._mount, _below(settings.state.directory, CGROUP_LIMITS_FILE))
+
+        def may_write() -> str | None:
+            return self.actor.may_write()
+
+        self.overload = OverloadKeeper(
+            api=api,
+            node_name=machine.name,
+            options=settings.overload,
+            node=lambda: self._cluster.state().node,
+            load_per_cpu=lambda: machine_load_per_cpu(max(1, machine.capacity_millicores // 1000)),
+            waiting_ratio=PodsPressure(self._mount, lambda: discovery.kubepods_root, teller.waiting_ratios),
+            may_write=lambda: may_write() or self._taint_right(),
+            tell=tell,
+        )
+        pod_limits = PodLimitsWriter(
+            limits=limits,
+            options=settings.pod_limits,
+            pod_paths=lambda: pod_paths_of(unit.identity for unit in self._units.all()),
+            margin_ratio=settings.plan.memory_limit_margin_ratio,
+            may_write=may_write,
+            tell=tell,
+            pinned=lambda: self.holds.pinned(time.time()),
+        )
+        reserver = QosReserver(
+            limits=limits,
+            options=settings.pod_limits,
+            mount=self._mount,
+            kubepods_root=lambda: discovery.kubepods_root,
+            may_write=may_write,
+            tell=tell,
+        )
+        return _OverloadTurn(self.overload), _Lasting(pod_limits.tick), _Lasting(reserver.tick)
+
+    def _taint_right(self) -> str | None:
+        return None if self.rights.may(Purpose.TAINT) else "rights"
+
+    def _notice(self, reason: str, sentence: str) -> None:
+        self.journal.add(
+            unix_seconds=time.time(),
+            action=Action.NOTICE,
+            outcome=Outcome.WITHHELD,
+            reason=reason,
+            detail=sentence,
+        )
+
+    def _follow(self, planned: Planned) -> None:
+        """Look, from now on, at the containers that this plan may move."""
+        managed = {uid: one for uid, one in planned.demands.items() if one.reserved is None}
+        watched: list[Watched] = []
+        for unit in self._units.all():
+            identity = unit.identity
+            demand = managed.get(identity.pod_uid or "")
+            if demand is None or identity.container is None or identity.kind is not UnitKind.CONTAINER:
+                continue
+            container = demand.pod.container(identity.container)
+            if container is None:
+                continue
+            watched.append(
+                Watched(
+                    slot=unit.slot,
+                    inode=unit.inode,
+                    pod_uid=demand.pod.uid,
+                    container=container.name,
+                    cpu_request_millicores=container.resources.cpu_request_millicores,
+                    memory_limit_bytes=container.resources.memory_limit_bytes,
+                )
+            )
+        self.alarms.follow(watched)
+
+    def _memory_in_use(self, pod: Pod) -> dict[str, int]:
+        """Give memory.current of a pod's containers by the newest sweep; of the pod itself under the empty name."""
+        units = [
+            unit
+            for unit in self._units.all()
+            if unit.identity.pod_uid == pod.cgroup_uid and unit.identity.container is not None
+        ]
+        rows = self._rings.newest_rows([unit.slot for unit in units])
+        found = {
+            unit.identity.container or "": int(row["memory_current_bytes"])
+            for unit, row in zip(units, rows, strict=True)
+            if row["status"] == Status.OK and row["has"] & Has.MEMORY and self._rings.inode(unit.slot) == unit.inode
+        }
+        path = pod_paths_of(unit.identity for unit in units).get(pod.cgroup_uid)
+        if path is not None:
+            try:
+                found[""] = int((self._mount / path.lstrip("/") / "memory.current").read_text(encoding="ascii"))
+            except (OSError, ValueError):
+                log.debug("memory of a pod not read", extra={"path": path})
+        return found
+
+
+class _Lasting:
+    """A keeper whose work outlives the agent: what was asked for still is."""
+
+    def __init__(self, tick: Callable[[NodeState, float], None]) -> None:
+        self.tick = tick
+
+    def close(self) -> None:
+        """Leave all as it is."""
+
+
+class _OverloadTurn:
+    """The overload taint as one of the keepers."""
+
+    def __init__(self, keeper: OverloadKeeper) -> None:
+        self._keeper = keeper
+
+    def tick(self, state: NodeState, now_seconds: float) -> None:
+        """Judge and write as far as it is due."""
+        self._keeper.tick(now_seconds)
+
+    def close(self) -> None:
+        """Take the taint away."""
+        self._keeper.remove_at_exit()
+
+
+def _below(directory: Path | None, name: str) -> Path | None:
+    return None if directory is None else directory / name
+
+
+def _unused(settings: Settings) -> frozenset[Purpose]:
+    """Give what this agent is not to do by its settings."""
+    unused = set()
+    if not settings.overload.taint:
+        unused.add(Purpose.TAINT)
+    if not settings.kubernetes.events:
+        unused.add(Purpose.EVENTS)
+    return frozenset(unused)

@@ -1,0 +1,147 @@
+"""The plan of this node, from what the API tells, what was measured and what people have ordered. Node.
+
+It calls core and holds no rule. The acting thread plans to act; the serving thread to answer. Nothing is written here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from agent.core.cluster import NodeState
+from agent.core.demand import Constraint, Gates, PodDemand, Urgent
+from agent.core.demanding import NOTHING_MEASURED, DemandSettings, Key, Measured, demands
+from agent.core.model import UnitIdentity
+from agent.core.orders import Orders
+from agent.core.orders_of import orders_of
+from agent.core.plan import build
+from agent.core.planned import Plan
+from agent.core.pod import Pod
+from agent.core.policies.options import PolicyName
+from agent.core.recommendation import Workload
+from agent.core.versions import gates_of
+from agent.node.telling import Evaluated
+from agent.settings import Settings
+
+NOTHING_URGENT: Final[Mapping[Key, Urgent]] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """What people and the ledger say of pods at the moment."""
+
+    pinned: frozenset[str]
+    """Uids."""
+    constraints: Mapping[str, Constraint]
+    """By uid."""
+    is_barred: Callable[[Workload], bool]
+    """The workload may not be shrunk for now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A plan with what it was made of."""
+
+    plan: Plan
+    state: NodeState
+    demands: Mapping[str, PodDemand]
+    """By uid."""
+    gates: Gates
+    measured: Measured
+
+
+class Planner:
+    """Plans; see the module's docstring. Any thread."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        state: Callable[[], NodeState],
+        evaluated: Callable[[], Evaluated | None],
+        wall_now: Callable[[], float],
+    ) -> None:
+        """Take the sources.
+
+        Args:
+            settings: How to plan.
+            state: Gives what the API told last.
+            evaluated: Gives the newest recommendations; None = there are none yet.
+            wall_now: Unix seconds; the pods' ages are counted by it.
+        """
+        self._settings, self._state, self._evaluated, self._wall_now = settings, state, evaluated, wall_now
+        self._demand_settings = DemandSettings(
+            act=settings.act, plan=settings.plan, bounds=settings.bounds, policy=settings.recommend.policy
+        )
+        self._revision = 0
+        """Rises with all that orders are made of."""
+        self._orders: tuple[int, Mapping[str, Orders]] = (-1, {})
+        """Of which revision, by uid."""
+
+    def plan(
+        self, holding: Holding, *, urgent: Mapping[Key, Urgent] = NOTHING_URGENT, as_enforced: bool = False
+    ) -> Planned:
+        """Plan by the newest state.
+
+        Args:
+            holding: What may not be moved, and why.
+            urgent: What starving containers were seen to need.
+            as_enforced: As if every pod in mode recommend were enforced.
+        """
+        now, state, evaluated = self._wall_now(), self._state(), self._evaluated()
+        measured = evaluated.measured if evaluated is not None else NOTHING_MEASURED
+        needs = demands(
+            state,
+            evaluated.recommendations.items if evaluated is not None else (),
+            settings=self._demand_settings,
+            pinned=holding.pinned,
+            barred=holding.is_barred,
+            now_unix_seconds=now,
+            urgent=urgent,
+            measured=measured,
+            as_enforced=as_enforced,
+        )
+        gates = gates_of(state.server_version, state.node)
+        plan = build(
+            state,
+            needs,
+            constraints=holding.constraints,
+            gates=gates,
+            options=self._settings.plan,
+            bounds=self._settings.bounds,
+            taken_unix_seconds=now,
+        )
+        return Planned(
+            plan=plan, state=state, demands={one.pod.uid: one for one in needs}, gates=gates, measured=measured
+        )
+
+    def news(self) -> None:
+        """Hear that pods or namespaces have changed; quick, any thread."""
+        self._revision += 1
+
+    def orders_of(self, identity: UnitIdentity) -> Orders | None:
+        """Give what holds for a unit's pod; None = no pod is known for it."""
+        revision, orders = self._orders
+        if revision != self._revision:
+            revision = self._revision  # before the state is read: news in between make it anew
+            state = self._state()
+            found = ((pod, self.orders_of_pod(pod, state)) for pod in state.pods)
+            orders = {uid: its for pod, its in found for uid in (pod.uid, pod.cgroup_uid)}
+            self._orders = (revision, orders)
+        return orders.get(identity.pod_uid) if identity.pod_uid is not None else None
+
+    def orders_of_pod(self, pod: Pod, state: NodeState) -> Orders:
+        """Give what holds for a pod as it is in a state."""
+        return orders_of(
+            pod,
+            state.namespaces.get(pod.namespace),
+            act=self._settings.act,
+            recommend_policy=self._settings.recommend.policy,
+            plan=self._settings.plan,
+        )
+
+    def policies(self) -> frozenset[PolicyName]:
+        """Give the policies that pods of this node ask for."""
+        state = self._state()
+        return frozenset(self.orders_of_pod(pod, state).policy for pod in state.pods)
