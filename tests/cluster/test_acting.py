@@ -39,3 +39,17 @@ def test_a_request_far_too_large_is_shrunk_once_and_stays(node: ActingNode) -> N
     node.settle()
     patches = [call for call in node.write_calls() if "resize" in call]
     assert len(patches) == 1, patches
+
+
+def test_a_pod_that_starves_is_grown_within_seconds(node: ActingNode) -> None:
+    node.run_pod("hungry", objects.container(requests={"cpu": "50m", "memory": "64Mi"}), load="sleep")
+    node.start_agent()
+    node.wait(lambda: node.ask("plan")["pods"], "the plan knows the pod")
+    hungry = node.cgroup_of(node.pod("hungry"), "app")
+    for _ in range(3):
+        node.tree.spawn("others", "busy")
+    node.tree.spawn(hungry, "busy")
+    node.wait(lambda: node.request_of("hungry") != "50m", "the starved pod is grown")
+    event = node.wait(lambda: node.events(outcomes=["accepted", "applied"]), "it is told")[-1]
+    assert event["pod"]["name"] == "hungry"
+    assert event["changes"][0]["before"] == 50
