@@ -10,10 +10,10 @@ STAMP := $(VENV)/.plimsoll
 NATIVE := native/sampler.c native/sampler.h native/build_sampler.py setup.py $(wildcard native/*.h native/*.c)
 ARGS ?=
 
-.PHONY: help run demo test unit lint format bench bench-policies guest test-tools conformance clean
+.PHONY: help run demo test unit lint format bench bench-policies guest e2e cluster cluster-tools test-tools conformance clean
 
 help: ## List the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' Makefile
 
 run: $(STAMP)/run ## Watch this machine's containers (or services): live table and metrics; ARGS="--demo" for loads to look at
 	@$(BIN)/plimsoll run $(ARGS)
@@ -49,6 +49,15 @@ bench-policies: $(STAMP)/dev ## All policies over the real traces in ../shared/t
 
 guest: $(STAMP)/dev test-tools ## The tests that need a whole cgroup v2 kernel, in qemu
 	@$(BIN)/python -m pytest tests/guest $(ARGS)
+
+cluster: $(STAMP)/dev ## Leave a real Kubernetes control plane running with two nodes in name and the agent's rights, until Ctrl-C
+	@$(BIN)/python -m tests.cluster.demo $(ARGS)
+
+cluster-tools: $(STAMP)/dev ## Build what the cluster needs from Go modules, once (minutes; cached); ARGS="--all" for every program
+	@$(BIN)/python -m tests.cluster.binaries $(ARGS)
+
+e2e: $(STAMP)/dev test-tools ## A real node in qemu joins a real control plane: resizes by hand and by the agent (root, ten minutes)
+	@$(BIN)/python -m tests.e2e $(ARGS)
 
 conformance: $(STAMP)/dev ## Run the conformance vectors kept in tests/data/vectors
 	@$(BIN)/python -m tests.conformance tests/data/vectors/*.json $(ARGS)

@@ -41,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Audit this machine."""
+    from agent.cli.audit_reserve import reserve_json, reserve_lines, reserve_view
     from agent.cli.audit_text import Heading, audit_json, audit_lines
     from agent.cli.table import ansi_text, line_text
     from agent.cli.terminal import find_terminal
@@ -74,12 +75,22 @@ def run(arguments: argparse.Namespace) -> int:
         driver=found.driver,
         notes=(*notes, *(f"passed over, as it has no pods: {path}" for path in found.passed_over)),
     )
+    percent = settings.pod_limits.qos_reserved_memory_percent
+    reserve = (
+        None
+        if percent is None
+        else reserve_view(pods, found.tree, percent=percent, told_memory_bytes=arguments.node_allocatable_memory)
+    )
     if arguments.output == "json":
-        print(json.dumps(audit_json(report, heading), indent=2))
+        document = audit_json(report, heading)
+        if reserve is not None:
+            document["qos_reserved"] = reserve_json(reserve)
+        print(json.dumps(document, indent=2))
     else:
         terminal = find_terminal(sys.stdout, os.environ, use_colour=True)
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        for line in audit_lines(report, heading, width=width, show_all=arguments.all):
+        lines = audit_lines(report, heading, width=width, show_all=arguments.all)
+        for line in (*lines, *(() if reserve is None else reserve_lines(reserve))):
             print(ansi_text(line) if terminal.has_colour else line_text(line))
     return 0 if report.is_clean else 1
 

@@ -1,22 +1,28 @@
-"""``plimsoll doctor``: is this machine fit for Plimsoll, what is missing, what that costs, and how to mend it."""
+"""``plimsoll doctor``: is this machine fit for Plimsoll, what is missing, what that costs, and how to mend it.
+
+Where an agent with a cluster runs here, it is asked how it stands there: API server, rights, token, versions.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 from dataclasses import asdict
+from pathlib import Path
 from typing import Final
 
+from agent.cli.asking import SOCKET_OPTIONS
 from agent.cli.options import CGROUP_OPTIONS, add_options, fail, settings_from
 from agent.core.checkup import Check, Verdict, judge, worst
 
 EXIT_CODES: Final = {Verdict.OK: 0, Verdict.DEGRADED: 1, Verdict.BROKEN: 3}
 """2 stays for bad input, as for every verb."""
+_ASK_SECONDS: Final = 2.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
-    add_options(parser, CGROUP_OPTIONS)
+    add_options(parser, CGROUP_OPTIONS, SOCKET_OPTIONS)
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
     parser.epilog = "Exit code: 0 all OK, 1 something degraded, 3 something broken, 2 bad input."
 
@@ -55,9 +61,35 @@ def run(arguments: argparse.Namespace) -> int:
         )
     except (MachineError, DiscoveryError) as error:
         fail(str(error))
-    checks = judge(facts)
+    checks = (*judge(facts), *_cluster_checks(settings.serving.socket))
     if arguments.output == "json":
         print(json.dumps({"worst": worst(checks), "checks": [asdict(check) for check in checks]}, indent=2))
     else:
         print(format_checks(checks))
     return EXIT_CODES[worst(checks)]
+
+
+def _cluster_checks(socket_path: Path | None) -> tuple[Check, ...]:
+    """Ask the agent how it stands in its cluster; nothing where none runs, or one that has no cluster."""
+    from agent.core.cluster_checkup import judge_cluster
+    from agent.node.control import ControlError, request
+    from agent.node.documents import CLUSTER, DocumentFormatError
+
+    if socket_path is None:
+        return ()
+    try:
+        answer = request(socket_path, "cluster", {}, timeout_seconds=_ASK_SECONDS)
+    except ControlError:
+        return ()
+    try:
+        return judge_cluster(CLUSTER.from_json(answer))
+    except DocumentFormatError as error:
+        return (
+            Check(
+                name="agent",
+                verdict=Verdict.DEGRADED,
+                found=f"{socket_path}: {error}",
+                consequence="how it stands in its cluster is not known",
+                mend="let the agent and this command be of one release",
+            ),
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Protocol
 
 from agent.core.planned import Change, PodRef
 
@@ -75,3 +76,34 @@ class Decision:
     """From the patch to this outcome; None = not a matter of time."""
     repeats: int = 1
     """How often the same was said in a row; the newest time stands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decisions:
+    """Some of the decision log of one node: the answer of the socket, and what ``events -o json`` prints."""
+
+    taken_unix_seconds: float
+    node: str
+    source: str
+    """``agent``, or ``journal`` (read from its file)."""
+    items: tuple[Decision, ...]
+    """Newest first."""
+    matching: int
+    """How many match in all; more than ``items`` where fewer were asked for."""
+    notes: tuple[str, ...] = ()
+
+
+class DecisionLog(Protocol):
+    """Who is told of a decision; ``node.journal.Journal.add`` is one. The arguments are fields of ``Decision``."""
+
+    def __call__(
+        self,
+        *,
+        unix_seconds: float,
+        action: Action,
+        outcome: Outcome,
+        reason: str,
+        detail: str = "",
+        pod: PodRef | None = None,
+    ) -> object:
+        """Put it down."""

@@ -192,4 +192,5 @@ class Gates:
     init_containers: bool
     """Init containers that end may be resized: both 1.37 or newer."""
     reasons: tuple[str, ...] = ()
-    """One sentence for each gate that is closed: what is too old, and what it would need."""
+    """One sentence for each gate that is closed: what is too old, and what it would need. Where nothing can be resized
+    at all, only that."""

@@ -100,6 +100,8 @@ class OverloadOptions:
     """... until a reading is at or below this."""
     waiting_ratio_threshold: Annotated[float, Between(0, 1)] = 0.2
     """CPU pressure (PSI some) of the node's pods that must be exceeded too, 0..1; without PSI the load alone counts."""
+    release_waiting_ratio: Annotated[float, Between(0, 1)] = 0.1
+    """An overload also ends with a reading whose CPU pressure is at or below this, whatever tasks wait for disks."""
     window_seconds: Annotated[float, Between(10, 3600)] = 120.0
     """Seconds of which every reading must be above the threshold."""
 
@@ -110,7 +112,7 @@ class PodLimitsOptions:
 
     write_cgroups: bool = False
     """Set cpu.max and memory.max of pods that ask for it by plimsoll.dev/pod-limits; needs a writable cgroup mount."""
-    qos_reserved_memory_percent: Annotated[float | None, Between(0, 100), Unset("off", none_means="off")] = None
+    qos_reserved_memory_percent: Annotated[int | None, Between(0, 100), Unset("off", none_means="off")] = None
     """Percent of the memory requests of higher QoS classes that lower ones may not use; shown always when set."""
     qos_reserved_write: bool = False
     """Write those memory limits into the QoS tiers' cgroups; the kubelet rewrites them each minute."""

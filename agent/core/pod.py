@@ -29,6 +29,11 @@ NODE_CRITICAL_CLASS = "system-node-critical"
 RESIZE_PENDING = "PodResizePending"
 INFEASIBLE = "Infeasible"
 
+RUNNING = "Running"
+"""A pod's phase: bound, and at least one container runs or is being restarted."""
+WINDOWS = "windows"
+OOM_KILLED = "OOMKilled"
+
 
 class ContainerKind(StrEnum):
     """What a container is within its pod."""
@@ -92,6 +97,24 @@ class Container:
     name: str
     kind: ContainerKind
     resources: Requirements = field(default_factory=Requirements)
+    restarts_for_cpu: bool = False
+    """resizePolicy RestartContainer: a resize of its CPU restarts it."""
+    restarts_for_memory: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Termination:
+    """How a container's run ended."""
+
+    exit_code: int
+    reason: str | None = None
+    """``OOMKilled``, ``Error``, ``Completed``, ..."""
+    finished_unix_seconds: float | None = None
+
+    @property
+    def is_oom_kill(self) -> bool:
+        """Say whether the kernel killed it for want of memory, as the runtime saw it."""
+        return self.reason == OOM_KILLED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +128,15 @@ class ContainerStatus:
     """The scheme in front of the id, as the runtime calls itself."""
     state: ContainerState | None = None
     restart_count: int = 0
+    is_ready: bool = False
+    is_started: bool | None = None
+    """Its startup probe and postStart hook are through; None = not reported."""
+    started_unix_seconds: float | None = None
+    """When the run that goes on now began; None = it does not run."""
+    termination: Termination | None = None
+    """How the run ended, of a terminated container."""
+    last_termination: Termination | None = None
+    """How the run before this one ended; None = there was none, or it is forgotten."""
     allocated: Mapping[str, int] | None = None
     """Requests the kubelet has granted; nanos. None = not reported."""
     actual: Reported | None = None
@@ -128,6 +160,11 @@ class PodCondition:
     type: str
     status: str
     reason: str | None = None
+    message: str | None = None
+    observed_generation: int | None = None
+    """The pod's generation that it speaks of; None = not reported (kubelets before 1.33)."""
+    last_transition_unix_seconds: float | None = None
+    """When its status last changed, to the second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +194,15 @@ class Pod:
     uid: str
     namespace: str
     name: str
+    resource_version: str | None = None
+    """Which writing of the object this is; None = not from the API."""
+    generation: int | None = None
+    """Rises by one with each change of the spec, an accepted resize included."""
+    observed_generation: int | None = None
+    """status.observedGeneration: the spec that the kubelet speaks of; None = not reported (kubelets before 1.33)."""
+    created_unix_seconds: float | None = None
+    started_unix_seconds: float | None = None
+    """When the kubelet took it on; None = it has not."""
     node_name: str | None = None
     phase: str | None = None
     is_terminating: bool = False
@@ -165,6 +211,12 @@ class Pod:
     owners: tuple[OwnerReference, ...] = ()
     priority: int | None = None
     priority_class: str | None = None
+    operating_system: str | None = None
+    """As spec.os or the node selector says; None = neither does."""
+    has_memory_volumes: bool = False
+    """An emptyDir of medium Memory: what is written there counts as its containers' memory."""
+    has_resource_claims: bool = False
+    """Devices by dynamic resource allocation; those by a device plug-in are extended resources in the requests."""
 
     containers: tuple[Container, ...] = ()
     """The regular ones."""
@@ -198,6 +250,10 @@ class Pod:
         everyone = (*self.containers, *self.init_containers, *self.ephemeral_containers)
         return next((container for container in everyone if container.name == name), None)
 
+    def condition(self, type_name: str) -> PodCondition | None:
+        """Find a condition that is in force (status True); None = there is none."""
+        return next((one for one in self.conditions if one.type == type_name and one.status == "True"), None)
+
     def status_of(self, name: str) -> ContainerStatus | None:
         """Find the status of a regular or init container by name; None = there is none."""
         return next((status for status in self.statuses if status.name == name), None)
@@ -221,6 +277,11 @@ class Pod:
         return pending is not None and pending.reason == INFEASIBLE
 
     @property
+    def is_windows(self) -> bool:
+        """Say whether it runs on Windows, where nothing is resized."""
+        return self.operating_system == WINDOWS
+
+    @property
     def is_static(self) -> bool:
         """Say whether the pod comes from the kubelet's own files, or is the API's mirror of one that does."""
         source = self.annotations.get(CONFIG_SOURCE_ANNOTATION, _API_SOURCE)
@@ -242,6 +303,11 @@ class Pod:
         """Give the id in the name of the pod's cgroup: of a static pod its configuration's hash, else the uid."""
         config_hash = self.annotations.get(CONFIG_HASH_ANNOTATION)
         return config_hash if config_hash and self.is_static else self.uid
+
+
+def is_pod_running(pod: Pod) -> bool:
+    """Say whether a pod runs and is to go on running: in phase Running, and not being deleted."""
+    return pod.phase == RUNNING and not pod.is_terminating
 
 
 def is_pod_level_resource(name: str) -> bool:

@@ -12,11 +12,12 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, TypedDict
+from typing import Final
 
 from agent.core.pod import ContainerKind
 from agent.core.policies.bounds import Resource
 from agent.core.recommendation import Advice, Recommendation
+from agent.core.resize_patch import Amounts, ContainerPatch, Resources, quantity_text
 
 _CONFIG_HASH: Final = re.compile(r"[0-9a-f]{32}\Z")
 """The cgroup of a static pod is named by this hash; its mirror in the API is one that the API refuses to resize."""
@@ -35,23 +36,6 @@ class LeftOut(StrEnum):
     WITHHELD = "withheld"
     NOT_STATED = "not_stated"
     """There is no request yet, and a resize cannot add the first."""
-
-
-class _Amounts(TypedDict, total=False):
-    cpu: str
-    memory: str
-
-
-class _Resources(TypedDict, total=False):
-    requests: _Amounts
-    limits: _Amounts
-
-
-class ContainerPatch(TypedDict):
-    """One container: the strategic merge finds it by its name."""
-
-    name: str
-    resources: _Resources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,18 +114,18 @@ def _place(item: Recommendation) -> _Place | LeftOut:
     return _Place(namespace=identity.namespace, pod=identity.pod, container=identity.container, list_name=list_name)
 
 
-def _resources(item: Recommendation) -> _Resources:
+def _resources(item: Recommendation) -> Resources:
     stated, cpu, memory = item.resources, item.cpu_millicores, item.memory_bytes
-    requests, limits = _Amounts(), _Amounts()
-    if stated.cpu_request_millicores and _differs(cpu, stated.cpu_request_millicores):
-        requests["cpu"] = f"{cpu.request}m"
-    if stated.memory_request_bytes and _differs(memory, stated.memory_request_bytes):
-        requests["memory"] = f"{memory.request}"
+    requests, limits = Amounts(), Amounts()
+    if (cpu_request := _changed(cpu, stated.cpu_request_millicores)) is not None:
+        requests["cpu"] = quantity_text(Resource.CPU, cpu_request)
+    if (memory_request := _changed(memory, stated.memory_request_bytes)) is not None:
+        requests["memory"] = quantity_text(Resource.MEMORY, memory_request)
     if stated.cpu_limit_millicores and cpu.limit is not None:
-        limits["cpu"] = f"{cpu.limit}m"
+        limits["cpu"] = quantity_text(Resource.CPU, cpu.limit)
     if stated.memory_limit_bytes and memory.limit is not None:
-        limits["memory"] = f"{memory.limit}"
-    resources = _Resources()
+        limits["memory"] = quantity_text(Resource.MEMORY, memory.limit)
+    resources = Resources()
     if requests:
         resources["requests"] = requests
     if limits:
@@ -149,5 +133,6 @@ def _resources(item: Recommendation) -> _Resources:
     return resources
 
 
-def _differs(advice: Advice, stated: int) -> bool:
-    return advice.request is not None and advice.request != stated
+def _changed(advice: Advice, stated: int | None) -> int | None:
+    """Give the request to move to; None = there is no request to move, no advice, or no difference."""
+    return advice.request if stated and advice.request != stated else None

@@ -6,12 +6,11 @@ value, and what is allowed there. What sizing does not need is passed over unrea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from enum import StrEnum
-from typing import TypeVar
-
+from agent.core.cluster import Namespace, Node, Taint
 from agent.core.model import QosClass
 from agent.core.pod import (
+    CPU,
+    MEMORY,
     ClaimOverhead,
     Container,
     ContainerKind,
@@ -23,18 +22,29 @@ from agent.core.pod import (
     PodCondition,
     Reported,
     Requirements,
+    Termination,
 )
-from agent.core.quantity import ALLOWED, QuantityError, parse_quantity
+from agent.kube.reading import ConvertError, Reader
 
-_T = TypeVar("_T")
-_Choice = TypeVar("_Choice", bound=StrEnum)
+__all__ = (
+    "ConvertError",
+    "namespace_from_json",
+    "namespaces_from_json",
+    "node_from_json",
+    "pod_from_json",
+    "pods_from_json",
+)
 
 POD_KIND = "Pod"
 LIST_KINDS = ("PodList", "List")
+NODE_KIND = "Node"
+NAMESPACE_KINDS = ("Namespace", "PartialObjectMetadata")
 
-
-class ConvertError(ValueError):
-    """A value that is not what the Kubernetes API would give; the message is one line."""
+_RESTART_CONTAINER = "RestartContainer"
+_MEMORY_MEDIUM = "Memory"
+_OS_LABELS = ("kubernetes.io/os", "beta.kubernetes.io/os")
+_UNREAD_ANNOTATIONS = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
+"""Nobody asks for them, and each may be as long as the whole object."""
 
 
 def pods_from_json(document: object, where: str = "") -> tuple[Pod, ...]:
@@ -65,99 +75,38 @@ def pod_from_json(document: object, where: str = "") -> Pod:
     return _Reader(document, where).pod()
 
 
-class _Reader:
-    """One object of the document and the path that leads to it."""
+def node_from_json(document: object, where: str = "") -> Node:
+    """Read one node, with or without its ``kind``.
 
-    def __init__(self, value: object, path: str) -> None:
-        if not isinstance(value, Mapping):
-            msg = f"{path or 'document'}: {_shown(value)} is not an object"
-            raise ConvertError(msg)
-        odd = next((key for key in value if not isinstance(key, str)), None)
-        if odd is not None:
-            msg = f"{path or 'document'}: key {_shown(odd)} is not allowed (a text)"
-            raise ConvertError(msg)
-        self._value: Mapping[str, object] = value
-        self._path = path
+    Raises:
+        ConvertError: A value is malformed, or it is something else.
+    """
+    return _Reader(document, where).node()
 
-    def at(self, key: str) -> str:
-        return f"{self._path}.{key}" if self._path else key
 
-    def error(self, key: str, value: object, allowed: str) -> ConvertError:
-        if value is None:
-            return ConvertError(f"{self.at(key)}: missing ({allowed})")
-        return ConvertError(f"{self.at(key)}: {_shown(value)} is not allowed ({allowed})")
+def namespace_from_json(document: object, where: str = "") -> Namespace:
+    """Read one namespace, whole or as its metadata alone (PartialObjectMetadata), with or without its ``kind``.
 
-    def has(self, key: str) -> bool:
-        return self._value.get(key) is not None
+    Raises:
+        ConvertError: A value is malformed, or it is something else.
+    """
+    return _Reader(document, where).namespace()
 
-    def text(self, key: str) -> str | None:
-        """Give a text; absent, null and empty are the same to the API."""
-        value = self._value.get(key)
-        if value is not None and not isinstance(value, str):
-            raise self.error(key, value, "a text")
-        return value or None
 
-    def required_text(self, key: str) -> str:
-        value = self.text(key)
-        if value is None:
-            raise self.error(key, None, "a text that is not empty")
-        return value
+def namespaces_from_json(document: object, where: str = "") -> tuple[Namespace, ...]:
+    """Read a Namespace, or a NamespaceList or List of them, as ``kubectl get namespaces -o json`` prints.
 
-    def whole(self, key: str) -> int | None:
-        value = self._value.get(key)
-        if value is None or (isinstance(value, int) and not isinstance(value, bool)):
-            return value
-        raise self.error(key, value, "a whole number")
+    Raises:
+        ConvertError: It is something else, or a namespace in it is malformed.
+    """
+    top = _Reader(document, where)
+    if top.text("kind") in ("NamespaceList", "List") or (top.text("kind") is None and top.has("items")):
+        return tuple(item.namespace() for item in top.items("items"))
+    return (top.namespace(),)
 
-    def flag(self, key: str) -> bool:
-        value = self._value.get(key)
-        if value is None or isinstance(value, bool):
-            return bool(value)
-        raise self.error(key, value, "true or false")
 
-    def choice(self, key: str, kind: type[_Choice]) -> _Choice | None:
-        value = self.text(key)
-        if value is None:
-            return None
-        try:
-            return kind(value)
-        except ValueError:
-            raise self.error(key, value, ", ".join(kind)) from None
-
-    def child(self, key: str) -> _Reader:
-        """Give an object; an absent one is empty."""
-        value = self._value.get(key)
-        return _Reader({} if value is None else value, self.at(key))
-
-    def items(self, key: str) -> list[_Reader]:
-        """Give the objects of a list; an absent one is empty."""
-        value = self._value.get(key)
-        if value is None:
-            return []
-        if not isinstance(value, list):
-            raise self.error(key, value, "a list")
-        return [_Reader(item, f"{self.at(key)}[{index}]") for index, item in enumerate(value)]
-
-    def texts(self, key: str) -> dict[str, str]:
-        child = self.child(key)
-        return {name: child.text(name) or "" for name in child._value}
-
-    def quantity(self, key: str) -> int:
-        value = self._value.get(key)
-        if isinstance(value, bool) or not isinstance(value, str | int | float):
-            raise self.error(key, value, ALLOWED)
-        try:
-            return parse_quantity(str(value))
-        except QuantityError as error:
-            msg = f"{self.at(key)}: {error}"
-            raise ConvertError(msg) from None
-
-    def amounts(self, key: str) -> dict[str, int]:
-        child = self.child(key)
-        return {name: child.quantity(name) for name in child._value}
-
-    def optional(self, key: str, read: Callable[[str], _T]) -> _T | None:
-        return read(key) if self.has(key) else None
+class _Reader(Reader):
+    """One object of the API."""
 
     def requirements(self, key: str) -> Requirements:
         child = self.child(key)
@@ -169,10 +118,34 @@ class _Reader:
             requests=child.optional("requests", child.amounts), limits=child.optional("limits", child.amounts)
         )
 
+    def annotations(self) -> dict[str, str]:
+        return {name: text for name, text in self.texts("annotations").items() if name not in _UNREAD_ANNOTATIONS}
+
     def container(self, kind: ContainerKind) -> Container:
         if kind is ContainerKind.INIT and self.text("restartPolicy") == "Always":
             kind = ContainerKind.SIDECAR
-        return Container(name=self.required_text("name"), kind=kind, resources=self.requirements("resources"))
+        restarting = {
+            policy.text("resourceName")
+            for policy in self.items("resizePolicy")
+            if policy.text("restartPolicy") == _RESTART_CONTAINER
+        }
+        return Container(
+            name=self.required_text("name"),
+            kind=kind,
+            resources=self.requirements("resources"),
+            restarts_for_cpu=CPU in restarting,
+            restarts_for_memory=MEMORY in restarting,
+        )
+
+    def termination(self, key: str) -> Termination | None:
+        if not self.has(key):
+            return None
+        child = self.child(key)
+        return Termination(
+            exit_code=child.whole("exitCode") or 0,
+            reason=child.text("reason"),
+            finished_unix_seconds=child.unix_seconds("finishedAt"),
+        )
 
     def container_status(self) -> ContainerStatus:
         runtime, separator, container_id = (self.text("containerID") or "").partition("://")
@@ -183,6 +156,11 @@ class _Reader:
             runtime=runtime if separator else None,
             state=next((state for state in ContainerState if states.has(state)), None),
             restart_count=self.whole("restartCount") or 0,
+            is_ready=self.flag("ready"),
+            is_started=self.optional("started", self.flag),
+            started_unix_seconds=states.child("running").unix_seconds("startedAt"),
+            termination=states.termination("terminated"),
+            last_termination=self.child("lastState").termination("terminated"),
             allocated=self.optional("allocatedResources", self.amounts),
             actual=self.optional("resources", self.reported),
         )
@@ -205,12 +183,6 @@ class _Reader:
             ),
         )
 
-    def listed_texts(self, key: str) -> list[str]:
-        value = self._value.get(key) or []
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise self.error(key, value, "a list of texts")
-        return value
-
     def pod(self) -> Pod:
         kind = self.text("kind")
         if kind not in (None, POD_KIND):
@@ -220,11 +192,16 @@ class _Reader:
             uid=metadata.required_text("uid"),
             namespace=metadata.text("namespace") or "default",
             name=metadata.required_text("name"),
+            resource_version=metadata.text("resourceVersion"),
+            generation=metadata.whole("generation"),
+            observed_generation=status.whole("observedGeneration"),
+            created_unix_seconds=metadata.unix_seconds("creationTimestamp"),
+            started_unix_seconds=status.unix_seconds("startTime"),
             node_name=spec.text("nodeName"),
             phase=status.text("phase"),
             is_terminating=metadata.has("deletionTimestamp"),
             labels=metadata.texts("labels"),
-            annotations=metadata.texts("annotations"),
+            annotations=metadata.annotations(),
             owners=tuple(
                 OwnerReference(
                     kind=owner.required_text("kind"),
@@ -236,6 +213,11 @@ class _Reader:
             ),
             priority=spec.whole("priority"),
             priority_class=spec.text("priorityClassName"),
+            operating_system=spec.operating_system(),
+            has_memory_volumes=any(
+                volume.child("emptyDir").text("medium") == _MEMORY_MEDIUM for volume in spec.items("volumes")
+            ),
+            has_resource_claims=bool(spec.items("resourceClaims")),
             containers=tuple(item.container(ContainerKind.REGULAR) for item in spec.items("containers")),
             init_containers=tuple(item.container(ContainerKind.INIT) for item in spec.items("initContainers")),
             ephemeral_containers=tuple(
@@ -257,13 +239,61 @@ class _Reader:
                     type=condition.required_text("type"),
                     status=condition.text("status") or "Unknown",
                     reason=condition.text("reason"),
+                    message=condition.text("message"),
+                    observed_generation=condition.whole("observedGeneration"),
+                    last_transition_unix_seconds=condition.unix_seconds("lastTransitionTime"),
                 )
                 for condition in status.items("conditions")
             ),
             claims=tuple(item.claim() for item in status.items("nodeAllocatableResourceClaimStatuses")),
         )
 
+    def operating_system(self) -> str | None:
+        """Give which system a pod's spec asks for."""
+        selector = self.child("nodeSelector")
+        named = (self.child("os").text("name"), *(selector.text(label) for label in _OS_LABELS))
+        return next((name for name in named if name is not None), None)
 
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    def node(self) -> Node:
+        kind = self.text("kind")
+        if kind not in (None, NODE_KIND):
+            raise self.error("kind", kind, NODE_KIND)
+        metadata, spec, status = self.child("metadata"), self.child("spec"), self.child("status")
+        system = status.child("nodeInfo")
+        return Node(
+            name=metadata.required_text("name"),
+            uid=metadata.text("uid"),
+            resource_version=metadata.text("resourceVersion"),
+            labels=metadata.texts("labels"),
+            annotations=metadata.annotations(),
+            taints=tuple(
+                Taint(
+                    key=taint.required_text("key"),
+                    effect=taint.required_text("effect"),
+                    value=taint.text("value"),
+                    time_added=taint.text("timeAdded"),
+                )
+                for taint in spec.items("taints")
+            ),
+            is_unschedulable=spec.flag("unschedulable"),
+            capacity=status.amounts("capacity"),
+            allocatable=status.amounts("allocatable"),
+            kubelet_version=system.text("kubeletVersion"),
+            operating_system=system.text("operatingSystem"),
+            declared_features=frozenset(status.listed_texts("declaredFeatures"))
+            if status.has("declaredFeatures")
+            else None,
+            conditions={
+                condition.required_text("type"): condition.text("status") or "Unknown"
+                for condition in status.items("conditions")
+            },
+        )
+
+    def namespace(self) -> Namespace:
+        kind = self.text("kind")
+        if kind not in (None, *NAMESPACE_KINDS):
+            raise self.error("kind", kind, " or ".join(NAMESPACE_KINDS))
+        metadata = self.child("metadata")
+        return Namespace(
+            name=metadata.required_text("name"), labels=metadata.texts("labels"), annotations=metadata.annotations()
+        )

@@ -24,6 +24,7 @@ from agent.core.model import Gap
 from agent.core.pacing import Skipped
 from agent.core.recommendation import Withheld
 from agent.core.rows import CAUSES, FILES
+from agent.metrics.acting_series import ActingSeries
 from agent.metrics.containers import ContainerPage, ContainerSeries, Totals
 
 SWEEP_BUCKETS_SECONDS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
@@ -262,6 +263,8 @@ class Metrics:
             for reason in Withheld
         }
         registry.register(self._measured)
+        self.acting: Final = ActingSeries(registry)
+        """What planning and acting count."""
 
     # What the sampler's thread tells.
 

@@ -47,8 +47,17 @@ NEWS_SECONDS: Final = 0.25
 KILL_SECONDS: Final = 1.0
 FAILED_SECONDS: Final = 2.0
 """After a turn that failed: a fault that repeats at once must not spin."""
+PAUSED: Final = "paused"
+"""The reason of a barrier that people have put up."""
+NO_API: Final = "api"
+"""The API server has not told enough, or not lately."""
+FLUSH_SECONDS: Final = 60.0
+"""Between two writings of the decision log's counts."""
 PROPOSED_AGAIN_SECONDS: Final = 600.0
 """An eviction that stays proposed is told again after so long."""
+REMEMBERED_SECONDS: Final = 30.0
+"""What was seen to be needed is planned with for as long as a cool-down lasts, and for so long at least: by then the
+windows know of it too, and a grow that did not fit at once has had its tries."""
 MAX_KILLS: Final = 256
 
 _Number = TypeVar("_Number", int, float)
@@ -161,6 +170,7 @@ class Actor:
         self._turned_seconds: dict[Trigger, float] = {}
         self._replan_due_seconds = clock()
         self._backed_off_until_seconds = 0.0
+        self._flush_due_seconds = clock() + FLUSH_SECONDS
         self._urgent: dict[Key, tuple[Urgent, float]] = {}
         """What was seen to be needed, and until when it is remembered."""
         self._kills: deque[Key] = deque(maxlen=MAX_KILLS)
@@ -182,7 +192,7 @@ class Actor:
 
     def alarm(self, found: Mapping[Key, Urgent]) -> None:
         """Hear who starves; quick, any thread."""
-        until = self._clock() + self._settings.act.shrink_cool_down_seconds
+        until = self._clock() + max(self._settings.act.shrink_cool_down_seconds, REMEMBERED_SECONDS)
         with self._condition:
             for key, urgent in found.items():
                 known, _ = self._urgent.get(key, (urgent, 0.0))
@@ -295,7 +305,11 @@ class Actor:
         self._tell_faults(planned)
         for keeper in self._keepers:
             keeper.tick(state, now)
-        self._holds.forget_gone({pod.uid for pod in state.pods})
+        if state.is_complete:
+            self._holds.forget_gone({pod.uid for pod in state.pods})
+        if self._clock() >= self._flush_due_seconds:
+            self._flush_due_seconds = self._clock() + FLUSH_SECONDS
+            self._journal.flush()
 
     def _act(self, planned: Planned, wanted: Sequence[tuple[Action, PlanStep]]) -> None:
         for action, step in wanted:
@@ -371,18 +385,18 @@ class Actor:
     def _barrier_of(self, planned: Planned, wall_now: float) -> Barrier | None:
         pause = self._holds.paused(wall_now)
         if pause is not None:
-            return Barrier(reason="paused", sentence=pause.reason or "paused")
+            return Barrier(reason=PAUSED, sentence=pause.reason or "paused")
         faults = self._rights.faults()
         if faults and self._rights.is_known:
             return Barrier(reason="rights", sentence="; ".join(faults))
         state = planned.state
         if not state.is_complete or state.node is None:
-            return Barrier(reason="api", sentence="the API server has not told of the node and its pods yet")
+            return Barrier(reason=NO_API, sentence="the API server has not told of the node and its pods yet")
         stale_seconds = self._settings.act.stale_seconds
         if state.age_seconds is None or state.age_seconds > stale_seconds:
-            return Barrier(reason="api", sentence=f"nothing was heard of the API server for {stale_seconds:g} s")
+            return Barrier(reason=NO_API, sentence=f"nothing was heard of the API server for {stale_seconds:g} s")
         if faults:
-            return Barrier(reason="api", sentence="; ".join(faults))
+            return Barrier(reason=NO_API, sentence="; ".join(faults))
         if not planned.gates.resize:
             return Barrier(reason="versions", sentence="; ".join(planned.gates.reasons))
         if state.unreadable_pods:
@@ -393,6 +407,8 @@ class Actor:
 
     def _note_barrier(self, barrier: Barrier | None, planned: Planned) -> None:
         is_dry_run = barrier is not None and barrier.is_dry_run
+        if barrier is not None and barrier.reason == NO_API:
+            self._series.forget_plan()  # it is of a state that nobody vouches for
         self._series.set_dry_run(is_dry_run=is_dry_run or self._settings.act.mode is Mode.OFF)
         if barrier != self._barrier:
             self._barrier = barrier
@@ -415,7 +431,7 @@ class Actor:
     def may_write(self) -> str | None:
         """Say why nothing may be written now, for the keepers; None = it may."""
         if self._holds.is_paused(self._wall_now()):
-            return "paused"
+            return PAUSED
         return None if self._barrier is None else self._barrier.reason
 
     # -- what happened ---------------------------------------------------------------------------------------------

@@ -16,26 +16,29 @@ from pathlib import Path
 from typing import Final
 
 from agent.core.cluster import NodeState
+from agent.core.cluster_checkup import ClusterFacts, MissingRight
 from agent.core.decisions import Action, Decision, Outcome
+from agent.core.demand import Reserved
 from agent.core.model import UnitIdentity, UnitKind
 from agent.core.planned import Plan, PlanStep
 from agent.core.pod import Pod
 from agent.core.rows import Has, Status
 from agent.core.token_bucket import TokenBucket
+from agent.core.versions import gates_of
 from agent.kube.access import Purpose
 from agent.kube.api import Api, HttpApi
 from agent.kube.credentials import Credentials, from_kubeconfig, in_cluster
 from agent.kube.errors import CredentialsError
 from agent.kube.events import EventWriter
-from agent.metrics.acting_series import Trigger
+from agent.metrics.acting_series import ActingSeries, Trigger
 from agent.metrics.agent_series import Metrics
-from agent.node.act import Actor, Keeper
+from agent.node.act import PAUSED, Actor, Keeper
 from agent.node.alarms import Alarms, Watched
 from agent.node.cgroup_limits import FILE_NAME as CGROUP_LIMITS_FILE
 from agent.node.cgroup_limits import CgroupLimits
 from agent.node.cluster import ClusterView
 from agent.node.control import ControlError, Verb
-from agent.node.documents import PLAN
+from agent.node.documents import CLUSTER, PLAN
 from agent.node.holding_verbs import HoldingVerbs
 from agent.node.holds import FILE_NAME as HOLDS_FILE
 from agent.node.holds import Holds
@@ -106,7 +109,7 @@ class Acting:
         self,
         *,
         settings: Settings,
-        api: Api,
+        api: HttpApi,
         cluster: ClusterView,
         mount: Path,
         machine: Machine,
@@ -122,6 +125,7 @@ class Acting:
         state = settings.state.directory
         self._settings, self._cluster, self._units, self._rings, self._mount = settings, cluster, units, rings, mount
         self._planner, self._learner = planner, learner
+        self._server = api.server
         wall_now = time.time
         self.journal = Journal(_below(state, JOURNAL_FILE))
         self.holds = Holds(_below(state, HOLDS_FILE), now_unix_seconds=wall_now())
@@ -164,7 +168,7 @@ class Acting:
             events=EventWriter(api, machine.name, unix_seconds=wall_now, monotonic_seconds=time.monotonic)
             if settings.kubernetes.events
             else None,
-            keepers=self._keepers(api, machine, discovery, teller),
+            keepers=self._keepers(api, machine, discovery, teller, metrics),
             keep=lambda: ledger_file.keep(self.ledger),
             is_history_known=lambda: learner.is_restored,
             memory_in_use=self._memory_in_use,
@@ -222,7 +226,11 @@ class Acting:
     def notes(self) -> list[str]:
         """Say what is degraded, one sentence each."""
         barrier = self.actor.barrier
-        notes = [] if barrier is None else [f"nothing is resized: {barrier.sentence}"]
+        notes = list(self.holds.notes(time.time()))
+        if barrier is not None and barrier.reason != PAUSED:
+            notes.append(f"nothing is resized: {barrier.sentence}")
+        if self.journal.fault is not None:
+            notes.append(self.journal.fault)
         troubles = {status.trouble for status in self._cluster.statuses() if status.trouble is not None}
         notes += [f"the API server is not heard: {trouble}" for trouble in sorted(troubles)]
         notes += [f"not understood: {fault}" for fault in self._cluster.faults()]
@@ -239,7 +247,37 @@ class Acting:
             clock=time.time,
             changed=lambda: self.actor.ask(Trigger.ORDER),
         )
-        return {**holding.verbs(), "plan": self._plan}
+        return {**holding.verbs(), "plan": self._plan, "cluster": self._cluster_facts}
+
+    def _cluster_facts(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
+        if arguments:
+            raise ControlError(f"cluster takes no arguments, not {', '.join(arguments)}")
+        state, standing, now = self._cluster.state(), self.rights.standing, time.time()
+        gates = gates_of(state.server_version, state.node)
+        missing = () if standing is None else standing.missing
+        return CLUSTER.to_json(
+            ClusterFacts(
+                node=self._cluster.node_name,
+                server=self._server,
+                server_version=state.server_version,
+                kubelet_version=None if state.node is None else state.node.kubelet_version,
+                age_seconds=state.age_seconds,
+                stale_seconds=self._settings.act.stale_seconds,
+                is_complete=state.is_complete,
+                has_node=state.node is not None,
+                pods=len(state.pods),
+                unreadable_pods=state.unreadable_pods,
+                missing_rights=tuple(
+                    MissingRight(right=str(one.permission), consequence=str(one.permission.purpose)) for one in missing
+                ),
+                node_claim=None if standing is None else standing.claim,
+                is_claim_required=self._settings.kubernetes.require_node_claim,
+                can_resize=gates.resize,
+                gate_reasons=gates.reasons,
+                orders=self.holds.notes(now),
+                is_paused=self.holds.is_paused(now),
+            )
+        )
 
     def _plan(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
         unknown = set(arguments) - {"what_if"}
@@ -267,7 +305,9 @@ class Acting:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    def _keepers(self, api: Api, machine: Machine, discovery: Discovery, teller: Teller) -> tuple[Keeper, ...]:
+    def _keepers(
+        self, api: Api, machine: Machine, discovery: Discovery, teller: Teller, metrics: Metrics
+    ) -> tuple[Keeper, ...]:
         settings, tell = self._settings, self.journal.add
         limits = CgroupLimits(self._mount, _below(settings.state.directory, CGROUP_LIMITS_FILE))
 
@@ -301,7 +341,7 @@ class Acting:
             may_write=may_write,
             tell=tell,
         )
-        return _OverloadTurn(self.overload), _Lasting(pod_limits.tick), _Lasting(reserver.tick)
+        return _OverloadTurn(self.overload, metrics.acting), _Lasting(pod_limits.tick), _Lasting(reserver.tick)
 
     def _taint_right(self) -> str | None:
         return None if self.rights.may(Purpose.TAINT) else "rights"
@@ -317,7 +357,9 @@ class Acting:
 
     def _follow(self, planned: Planned) -> None:
         """Look, from now on, at the containers that this plan may move."""
-        managed = {uid: one for uid, one in planned.demands.items() if one.reserved is None}
+        # Of a pod of which nothing is predicted yet, hunger is seen all the same, and it may grow by that.
+        sized = (None, Reserved.NO_DATA)
+        managed = {uid: one for uid, one in planned.demands.items() if one.reserved in sized}
         watched: list[Watched] = []
         for unit in self._units.all():
             identity = unit.identity
@@ -374,12 +416,13 @@ class _Lasting:
 class _OverloadTurn:
     """The overload taint as one of the keepers."""
 
-    def __init__(self, keeper: OverloadKeeper) -> None:
-        self._keeper = keeper
+    def __init__(self, keeper: OverloadKeeper, series: ActingSeries) -> None:
+        self._keeper, self._series = keeper, series
 
     def tick(self, state: NodeState, now_seconds: float) -> None:
         """Judge and write as far as it is due."""
         self._keeper.tick(now_seconds)
+        self._series.set_overload(is_overloaded=self._keeper.is_overloaded, is_tainted=bool(self._keeper.is_tainted))
 
     def close(self) -> None:
         """Take the taint away."""

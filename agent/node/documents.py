@@ -14,8 +14,11 @@ from functools import cache
 from types import UnionType
 from typing import Final, Generic, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from agent.core.cluster_checkup import ClusterFacts
+from agent.core.decisions import Decision, Decisions
 from agent.core.explanation import Explanations
 from agent.core.model import Snapshot
+from agent.core.planned import Plan
 from agent.core.recommendation import Recommendations
 
 _Decoder = Callable[[object, str], object]
@@ -78,6 +81,14 @@ RECOMMENDATIONS: Final = Document(Recommendations, "recommendations", 1)
 """What the socket answers to ``recommend`` and ``recommend -o json`` prints."""
 EXPLANATIONS: Final = Document(Explanations, "explanations", 1)
 """What the socket answers to ``why`` and ``why -o json`` prints."""
+PLAN: Final = Document(Plan, "plan", 1)
+"""What the socket answers to ``plan`` and ``plan -o json`` prints."""
+DECISION: Final = Document(Decision, "decision", 1)
+"""One line of the decision log's file."""
+DECISIONS: Final = Document(Decisions, "decisions", 1)
+"""What the socket answers to ``events`` and ``events -o json`` prints."""
+CLUSTER: Final = Document(ClusterFacts, "cluster", 1)
+"""What the socket answers to ``cluster``, for ``doctor``."""
 
 
 def _refuse(place: str, value: object, wanted: str) -> NoReturn:

@@ -83,6 +83,11 @@ class Rights:
         self._due_seconds = 0.0
 
     @property
+    def standing(self) -> Standing | None:
+        """Give what the API server said last; None = nothing yet."""
+        return self._standing
+
+    @property
     def is_known(self) -> bool:
         """Say whether the API server has answered."""
         return self._standing is not None

@@ -1,7 +1,7 @@
 """``make bench``: measure on this machine's real cgroups; a table on stdout and one flat object in build/bench.json.
 
-``python -m tests.bench [PART...]``: parts are sweeps, agent, metrics, windows, recommend, simulate; all of them by
-default. A run of some parts keeps the other figures of the file.
+``python -m tests.bench [PART...]``: parts are sweeps, agent, metrics, windows, recommend, simulate, plan,
+reaction; all of them by default. A run of some parts keeps the other figures of the file.
 """
 
 from __future__ import annotations
@@ -31,6 +31,10 @@ GOALS: dict[str, float] = {
     "recommend_cpu_ms_1000": 200.0,
     "simulate_seconds_1000x7d": 60.0,
     "simulate_peak_mib": 1024.0,
+    "plan_ms_110": 5.0,
+    "plan_ms_250": 5.0,
+    "reaction_p50_seconds": 1.0,
+    "reaction_p99_seconds": 2.0,
 }
 """At most; the rest is told without a goal."""
 
@@ -71,6 +75,12 @@ def _simulate() -> dict[str, float]:
     return measure()
 
 
+def _reaction() -> dict[str, float]:
+    from tests.bench.reaction import measure
+
+    return measure()
+
+
 PARTS: dict[str, Callable[[], dict[str, float]]] = {
     "sweeps": _sweeps,
     "agent": _agent,
@@ -78,6 +88,7 @@ PARTS: dict[str, Callable[[], dict[str, float]]] = {
     "windows": _windows,
     "recommend": _recommend,
     "simulate": _simulate,
+    "reaction": _reaction,
 }
 
 

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from agent.core.annotations import PREFIX
 from agent.node.control import ControlError, request
 from tests.cluster import fence, objects
-from tests.cluster.api import Json, kubeconfig
-from tests.cluster.audit import AuditLog
+from tests.cluster.api import MERGE, Api, Json, kubeconfig
+from tests.cluster.audit import AuditLog, Call
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.kubelet_play import KubeletPlay
 from tests.kernel.agents import AgentProcess, wait_for
 from tests.kernel.cgroups import CgroupTree
 
-PATIENCE_SECONDS: Final = 30.0
+PATIENCE_SECONDS: Final = 60.0
+MINUTE_SECONDS: Final = 150.0
+"""Until the first whole minute has been measured and acted on; nothing falls before."""
 QUICK: Final[Mapping[str, object]] = {
     "act.mode": "enforce",
     "act.growCoolDownSeconds": 0,
@@ -52,14 +56,42 @@ class ActingNode:
         self.kubelet: KubeletPlay
         self.agent: AgentProcess
 
-    def run_pod(self, name: str, *containers: Json, load: str | None = "sleep", **more: Any) -> Json:
-        """Bind a pod to the node, wait until it runs, and give its containers cgroups with a load each."""
-        pod = objects.pod(name, self.name, *containers, **more)
-        pod["metadata"]["ownerReferences"] = [{**OWNER, "name": name}]
-        self.plane.admin.create(objects.pod_path(self.namespace), pod)
-        self.wait(lambda: self.pod(name)["status"].get("phase") == "Running", f"pod {name} runs")
-        made = self.pod(name)
-        for container in made["spec"]["containers"]:
+    def run_pod(
+        self,
+        name: str,
+        *containers: Json,
+        load: str | None = "sleep",
+        owner: Json | None = OWNER,
+        orders: Mapping[str, str] | None = None,
+        namespace: str | None = None,
+        **more: Any,
+    ) -> Json:
+        """Bind a pod to the node, wait until it runs, and give its containers and sidecars cgroups with a load each.
+
+        Args:
+            name: Of the pod.
+            containers: See ``objects.container``.
+            load: As ``CgroupTree.spawn`` takes it; None = empty cgroups.
+            owner: Its controller; None = a bare pod.
+            orders: Annotations, without Plimsoll's prefix.
+            namespace: Another one than the node's.
+            more: As of ``objects.pod``.
+        """
+        annotations = {f"{PREFIX}{key}": value for key, value in (orders or {}).items()} | more.pop("annotations", {})
+        pod = objects.pod(name, self.name, *containers, annotations=annotations, **more)
+        if owner is not None:
+            pod["metadata"]["ownerReferences"] = [{**owner, "name": name} if owner is OWNER else owner]
+        self.plane.admin.create(objects.pod_path(namespace or self.namespace), pod)
+        return self.inhabit(name, load=load, namespace=namespace)
+
+    def inhabit(self, name: str, *, load: str | None = "sleep", namespace: str | None = None) -> Json:
+        """Wait until a pod of this node runs, and give its containers and sidecars cgroups with a load each."""
+        self.wait(
+            lambda: self.pod(name, namespace)["status"].get("phase") == "Running",
+            f"pod {name} runs",
+        )
+        made = self.pod(name, namespace)
+        for container in objects.lasting_containers(made["spec"]):
             path = self.cgroup_of(made, container["name"])
             if load is not None:
                 self.tree.spawn(path, load)
@@ -68,13 +100,26 @@ class ActingNode:
         return made
 
     @staticmethod
-    def cgroup_of(pod: Json, container: str) -> str:
-        uid = pod["metadata"]["uid"]
-        container_id = objects.container_id(uid, container).removeprefix("containerd://")
-        return f"kubepods/burstable/pod{uid}/{container_id}"
+    def cgroup_of(pod: Json, container: str = "app") -> str:
+        """Give the path below the tree, as a kubelet of driver cgroupfs would choose it."""
+        uid = pod["metadata"]["annotations"].get("kubernetes.io/config.hash", pod["metadata"]["uid"])
+        qos = {"BestEffort": "besteffort/", "Burstable": "burstable/"}.get(pod["status"]["qosClass"], "")
+        container_id = objects.container_id(pod["metadata"]["uid"], container).removeprefix("containerd://")
+        return f"kubepods/{qos}pod{uid}/{container_id}"
 
-    def pod(self, name: str) -> Json:
-        return self.plane.admin.get(objects.pod_path(self.namespace, name))
+    def pod(self, name: str, namespace: str | None = None) -> Json:
+        return self.plane.admin.get(objects.pod_path(namespace or self.namespace, name))
+
+    def generation(self, name: str) -> int:
+        """Rises by one with each change of the spec, resizes included."""
+        return int(self.pod(name)["metadata"]["generation"])
+
+    def order(self, name: str, **orders: str | None) -> None:
+        """Write annotations of Plimsoll on a pod, ``min_cpu="200m"``; None takes one away."""
+        annotations = {f"{PREFIX}{key.replace('_', '-')}": value for key, value in orders.items()}
+        self.plane.admin.patch(
+            objects.pod_path(self.namespace, name), {"metadata": {"annotations": annotations}}, MERGE
+        )
 
     def request_of(
         self, name: str, resource: str = "cpu", container: str = "app", kind: str = "requests"
@@ -85,16 +130,43 @@ class ActingNode:
         amount: str | None = found["resources"].get(kind, {}).get(resource)
         return amount
 
-    def write_calls(self) -> list[str]:
-        """Writes of the agent's account since the node was made; tries that were refused count."""
+    def writes(self) -> list[Call]:
+        """Writes of the agent of this node since the node was made; tries that were refused count."""
+        mine = (self.name, self.namespace)
         return [
-            str(call) for call in self.audit.writes(fence.USER) if self.name in str(call) or self.namespace in str(call)
+            call
+            for call in self.audit.calls()
+            if call.is_write
+            and call.user.startswith("system:serviceaccount:")
+            and (call.node == self.name or call.namespace in mine or call.name in mine)
         ]
 
-    def start_agent(self, **settings: object) -> AgentProcess:
-        """Start the agent with its own account's token, bound to this node; ``act__mode="off"`` sets ``act.mode``."""
+    def write_calls(self) -> list[str]:
+        """The same as text."""
+        return [str(call) for call in self.writes()]
+
+    def resizes(self, name: str | None = None, *, refused: bool = True) -> list[Call]:
+        """Resizes that the agent sent, of one pod or of all."""
+        return [
+            call
+            for call in self.writes()
+            if call.resource == "pods/resize" and name in (None, call.name) and (refused or call.code < 400)
+        ]
+
+    def told(self, name: str) -> list[str]:
+        """Reasons of the Kubernetes Events about a pod."""
+        events = self.plane.admin.items(f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events")
+        return [one["reason"] for one in events if one["regarding"]["name"] == name]
+
+    def start_agent(self, *, api: Api | None = None, **settings: object) -> AgentProcess:
+        """Start the agent; ``act__mode="off"`` sets ``act.mode``.
+
+        Args:
+            api: As whom, and where; None = the agent's own account, its token bound to this node.
+            settings: Beside ``QUICK``.
+        """
         merged = {**QUICK, **{name.replace("__", "."): value for name, value in settings.items()}}
-        file = kubeconfig(fence.agent_api(self.plane, self.name), self.directory / "agent.kubeconfig")
+        file = kubeconfig(api or fence.agent_api(self.plane, self.name), self.directory / "agent.kubeconfig")
         self.agent = AgentProcess(
             self.directory,
             *("--node", self.name, "--kubeconfig", str(file), "--cgroup-mount", str(self.tree.mount)),
@@ -104,6 +176,35 @@ class ActingNode:
         self.agent.__enter__()
         return self.agent
 
+    def kill_agent(self) -> None:
+        """End it without a chance to tidy up; ``agent.start()`` begins it anew with what it kept."""
+        self.agent.end(signal.SIGKILL)
+
+    def planned(self, name: str, *, what_if: bool = False) -> Json | None:
+        """What the agent plans for a pod now; None = its plan does not know it."""
+        return next((one for one in self.ask("plan", what_if=what_if)["pods"] if one["ref"]["name"] == name), None)
+
+    def kept(self, name: str) -> str | None:
+        """Why the first container's CPU request is not moved to what was planned."""
+        pod = self.planned(name)
+        assert pod is not None
+        reason: str | None = pod["containers"][0]["cpu"]["kept"]
+        return reason
+
+    def wait_known(self, *names: str) -> None:
+        """Wait until the plan knows what pods need: until something was measured of each."""
+        self.wait(lambda: all((self.planned(name) or {}).get("containers") for name in names), f"{names} are sized")
+
+    def outcomes(self, name: str | None = None, action: str = "resize") -> list[str]:
+        """What came of the agent's resizes, oldest first."""
+        found = self.events(actions=[action], **({} if name is None else {"pod": name}))
+        return [one["outcome"] for one in reversed(found)]
+
+    def metric(self, line: str) -> float | None:
+        """One figure of the metrics page, by name and labels as they stand there."""
+        page = self.agent.get("/metrics")[1]
+        return next((float(one.split()[-1]) for one in page.splitlines() if one.startswith(f"{line} ")), None)
+
     def ask(self, verb: str, **arguments: object) -> dict[str, Any]:
         return dict(request(self.agent.socket, verb, arguments))
 
@@ -111,9 +212,9 @@ class ActingNode:
         items: list[dict[str, Any]] = self.ask("events", **arguments)["items"]
         return items
 
-    def wait(self, ask: Callable[[], Answer], what: str) -> Answer:
+    def wait(self, ask: Callable[[], Answer], what: str, seconds: float = PATIENCE_SECONDS) -> Answer:
         try:
-            return wait_for(ask, what, seconds=PATIENCE_SECONDS)
+            return wait_for(ask, what, seconds=seconds)
         except AssertionError as error:
             msg = f"{error}\n{self.said()}"
             raise AssertionError(msg) from None
@@ -129,15 +230,15 @@ class ActingNode:
             return f"{log}\n{error}"
         return f"{log}\nplan: {json.dumps(plan)[:6000]}\nevents: {json.dumps(events)[:3000]}"
 
-    def settle(self, seconds: float = 3.0) -> None:
-        """Let so much time pass for the agent, as its own turns count it: until it has planned again twice."""
+    def settle(self, plans_more: int = 2) -> None:
+        """Let time pass for the agent, as its own turns count it: until it has planned again so often."""
 
         def plans() -> float:
             page = self.agent.get("/metrics")[1]
             return sum(float(line.split()[-1]) for line in page.splitlines() if line.startswith("plimsoll_plans_total"))
 
         before = plans()
-        self.wait(lambda: plans() >= before + 2, "two more plans")
+        self.wait(lambda: plans() >= before + plans_more, f"{plans_more} more plans")
 
 
 def _text(value: object) -> str:

@@ -23,25 +23,18 @@ from agent.core.steps import MILLICORES_PER_USEC_PER_NS, cpu_steps
 from agent.core.window_policy import WindowPolicy
 from agent.core.workload import workload_of
 from agent.kube.convert import pod_from_json
+from tests.conformance import cruisekube_act, cruisekube_overload, cruisekube_plan
 from tests.window_rows import ALL, Rows, sample
 
 LATER = frozenset(
     {
-        "optimize_node",
-        "default_ranking",
-        "resize_supported",
         "webhook",
         "hpa_target",
         "hpa_freeze",
-        "runtime_memory",
-        "runtime_cpu",
-        "oom_cooldown",
-        "node_overload",
         "disruption_window",
-        "write_gate",
     }
 )
-"""Planning, acting and admission."""
+"""Admission."""
 
 _MILLICORES = 1000.0
 _MB = 1e6
@@ -145,4 +138,7 @@ ADAPTERS = {
     "merge_series": _merge_series,
     "oom_memory": _oom_memory,
     "workload_of_pod": _workload_of_pod,
+    **cruisekube_plan.ADAPTERS,
+    **cruisekube_act.ADAPTERS,
+    **cruisekube_overload.ADAPTERS,
 }

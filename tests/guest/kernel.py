@@ -14,7 +14,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -60,8 +60,12 @@ def cache_root() -> Path:
     return Path(base) / "plimsoll" / "guest"
 
 
-def ensure(progress: Progress = lambda _line: None) -> GuestKernel:
+def ensure(progress: Progress = lambda _line: None, modules: Sequence[str] = MODULES) -> GuestKernel:
     """Find the prepared kernel, or obtain and build it.
+
+    Args:
+        progress: Is given a line when something begins or ends.
+        modules: What the initramfs loads; another list is another image beside the first.
 
     Raises:
         GuestError: Host packages are missing, or no kernel can be had.
@@ -70,21 +74,21 @@ def ensure(progress: Progress = lambda _line: None) -> GuestKernel:
         raise GuestError(f"guest: this machine is {platform.machine()}; the guest tier is made for x86_64 only")
     check_host_programs()
     root = cache_root()
-    found = find_prepared(root)
+    found = find_prepared(root, modules)
     if found is not None:
         progress(f"guest kernel {found.release} ({found.origin}) found in {found.vmlinuz.parent}")
         return found
     root.mkdir(parents=True, exist_ok=True)
     # Beside the final place, so that the last step is one rename; an interrupted run leaves only this folder.
     with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=root) as unfinished:
-        prepared = build(Path(unfinished), progress)
-        target = root / f"{prepared.name}-{recipe_digest()}"
+        prepared = build(Path(unfinished), progress, modules)
+        target = root / f"{prepared.name}-{recipe_digest(modules)}"
         try:
             prepared.rename(target)
         except OSError:
             if not target.is_dir():  # otherwise another run was faster: its result is as good
                 raise
-    again = find_prepared(root)
+    again = find_prepared(root, modules)
     if again is None:
         raise GuestError(f"guest: {target} was prepared, but is not complete; remove it and try again")
     progress(f"guest kernel {again.release} ready in {again.vmlinuz.parent}")
@@ -102,15 +106,15 @@ def check_host_programs() -> None:
         )
 
 
-def recipe_digest() -> str:
+def recipe_digest(modules: Sequence[str] = MODULES) -> str:
     """Name what goes into the image besides the kernel: another init or list of modules is another image."""
-    text = INIT.read_bytes() + "\0".join(MODULES).encode()
+    text = INIT.read_bytes() + "\0".join(modules).encode()
     return hashlib.sha256(text).hexdigest()[:12]
 
 
-def find_prepared(root: Path) -> GuestKernel | None:
+def find_prepared(root: Path, modules: Sequence[str] = MODULES) -> GuestKernel | None:
     """Give the newest complete image of the present recipe."""
-    folders = sorted(root.glob(f"*-{recipe_digest()}"), key=lambda folder: folder.stat().st_mtime, reverse=True)
+    folders = sorted(root.glob(f"*-{recipe_digest(modules)}"), key=lambda folder: folder.stat().st_mtime, reverse=True)
     for folder in folders:
         try:
             origin = json.loads((folder / "origin.json").read_text())
@@ -125,7 +129,7 @@ def find_prepared(root: Path) -> GuestKernel | None:
     return None
 
 
-def build(work: Path, progress: Progress) -> Path:
+def build(work: Path, progress: Progress, modules: Sequence[str] = MODULES) -> Path:
     """Obtain a kernel and build its image below ``work``; returns the finished folder, named by the release."""
     try:
         tree, origin = unpack_packages(work, progress)
@@ -144,7 +148,7 @@ def build(work: Path, progress: Progress) -> Path:
     shutil.copyfile(vmlinuz, folder / "vmlinuz")
     if tree != Path("/"):  # the packages carry no modules.dep: it is made at installation
         run(["depmod", "-b", str(tree), release])
-    build_initramfs(work / "initramfs", module_files(tree, release), folder / "initramfs.gz")
+    build_initramfs(work / "initramfs", module_files(tree, release, modules), folder / "initramfs.gz")
     (folder / "origin.json").write_text(json.dumps({"release": release, "origin": origin}) + "\n")
     return folder
 
@@ -200,10 +204,10 @@ def own_kernel() -> Path | None:
     return None
 
 
-def module_files(tree: Path, release: str) -> list[Path]:
-    """Give the files of ``MODULES`` and of what they need, in the order of loading; built-in ones need none."""
+def module_files(tree: Path, release: str, modules: Sequence[str] = MODULES) -> list[Path]:
+    """Give the files of ``modules`` and of what they need, in the order of loading; built-in ones need none."""
     ordered: dict[Path, None] = {}
-    for module in MODULES:
+    for module in modules:
         answer = run(["modprobe", "-S", release, "-d", str(tree), "--show-depends", module])
         for line in answer.splitlines():
             kind, _, rest = line.partition(" ")

@@ -2,7 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from agent.core.pod import Container, ContainerKind, Requirements, is_pod_level_resource
+from agent.core.pod import (
+    Container,
+    ContainerKind,
+    Requirements,
+    Termination,
+    is_pod_level_resource,
+    is_pod_running,
+)
 from tests.pods import container, make_pod, sidecar
 
 HASH = "9d7115b42254d59b82440ebe8084927f"
@@ -96,3 +103,38 @@ def test_is_pod_level_resource_is_cpu_memory_and_huge_pages() -> None:
 )
 def test_is_resize_infeasible_reads_the_pending_condition(conditions: list[object], infeasible: bool) -> None:
     assert make_pod(container(), status={"conditions": conditions}).is_resize_infeasible is infeasible
+
+
+@pytest.mark.parametrize(
+    ("phase", "deleted", "is_running"),
+    [
+        ("Running", None, True),
+        ("Running", "2026-01-01T00:00:00Z", False),
+        ("Pending", None, False),
+        (None, None, False),
+    ],
+)
+def test_is_pod_running_needs_the_phase_and_no_deletion(
+    phase: str | None, deleted: str | None, is_running: bool
+) -> None:
+    pod = make_pod(container(), metadata={"deletionTimestamp": deleted}, status={"phase": phase})
+    assert is_pod_running(pod) is is_running
+
+
+def test_condition_finds_only_what_is_in_force() -> None:
+    conditions = [{"type": "Ready", "status": "False"}, {"type": "PodScheduled", "status": "True"}]
+    pod = make_pod(container(), status={"conditions": conditions})
+    scheduled = pod.condition("PodScheduled")
+    assert scheduled is not None
+    assert scheduled.type == "PodScheduled"
+    assert (pod.condition("Ready"), pod.condition("Odd")) == (None, None)
+
+
+def test_termination_is_an_oom_kill_by_its_reason() -> None:
+    assert Termination(exit_code=137, reason="OOMKilled").is_oom_kill
+    assert not Termination(exit_code=137, reason="Error").is_oom_kill
+
+
+def test_is_windows_goes_by_what_the_spec_says() -> None:
+    assert make_pod(container(), os={"name": "windows"}).is_windows
+    assert not make_pod(container()).is_windows

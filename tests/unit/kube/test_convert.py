@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.core.cluster import Namespace, Node, Taint
 from agent.core.model import QosClass
 from agent.core.pod import (
     ContainerKind,
@@ -16,8 +17,16 @@ from agent.core.pod import (
     PodCondition,
     Reported,
     Requirements,
+    Termination,
 )
-from agent.kube.convert import ConvertError, pod_from_json, pods_from_json
+from agent.kube.convert import (
+    ConvertError,
+    namespace_from_json,
+    namespaces_from_json,
+    node_from_json,
+    pod_from_json,
+    pods_from_json,
+)
 from tests.pods import container, pod_json, sidecar
 
 FULL = {
@@ -103,6 +112,7 @@ def test_pod_from_json_reads_statuses_and_keeps_absent_from_empty() -> None:
             runtime="containerd",
             state=ContainerState.RUNNING,
             restart_count=2,
+            started_unix_seconds=1_795_222_800.0,  # date -u -d 2026-11-21T01:00:00Z +%s
             allocated={"cpu": 25 * 10**7},
             actual=Reported(requests={"cpu": 2 * 10**8}),
         ),
@@ -112,6 +122,194 @@ def test_pod_from_json_reads_statuses_and_keeps_absent_from_empty() -> None:
     bare = pod_from_json({"metadata": {"name": "a", "uid": "b"}, "status": {"containerStatuses": [{"name": "c"}]}})
     assert (bare.resources, bare.allocated, bare.actual) == (None, None, None)
     assert bare.statuses == (ContainerStatus(name="c"),)
+
+
+def test_pod_from_json_reads_what_planning_and_acting_ask_for() -> None:
+    app = container("app") | {
+        "resizePolicy": [
+            {"resourceName": "cpu", "restartPolicy": "NotRequired"},
+            {"resourceName": "memory", "restartPolicy": "RestartContainer"},
+        ]
+    }
+    document = pod_json(
+        app,
+        container("fixed") | {"resizePolicy": [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]},
+        metadata={
+            "resourceVersion": "77",
+            "generation": 3,
+            "creationTimestamp": "1970-01-01T00:01:00Z",
+            "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}", "mine": "x"},
+        },
+        status={
+            "observedGeneration": 2,
+            "startTime": "1970-01-01T01:01:10+01:00",
+            "conditions": [
+                {
+                    "type": "PodResizeInProgress",
+                    "status": "True",
+                    "reason": "Error",
+                    "message": "cannot decrease memory limits",
+                    "observedGeneration": 2,
+                    "lastTransitionTime": "1970-01-01T00:01:20.250000000Z",
+                }
+            ],
+            "containerStatuses": [
+                {
+                    "name": "app",
+                    "ready": True,
+                    "started": False,
+                    "state": {"terminated": {"exitCode": 1, "reason": "Error", "finishedAt": None}},
+                    "lastState": {
+                        "terminated": {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "1970-01-01T00:01:15Z"}
+                    },
+                }
+            ],
+        },
+        os={"name": "linux"},
+        resourceClaims=[{"name": "gpu"}],
+        volumes=[{"name": "a", "emptyDir": {}}, {"name": "b", "configMap": {"name": "x"}}],
+    )
+    pod = pod_from_json(document)
+    assert (pod.resource_version, pod.generation, pod.observed_generation) == ("77", 3, 2)
+    assert (pod.created_unix_seconds, pod.started_unix_seconds) == (60.0, 70.0)
+    assert pod.annotations == {"mine": "x"}
+    assert [(one.restarts_for_cpu, one.restarts_for_memory) for one in pod.containers] == [(False, True), (True, False)]
+    assert (pod.operating_system, pod.has_memory_volumes, pod.has_resource_claims) == ("linux", False, True)
+    assert pod.conditions == (
+        PodCondition(
+            type="PodResizeInProgress",
+            status="True",
+            reason="Error",
+            message="cannot decrease memory limits",
+            observed_generation=2,
+            last_transition_unix_seconds=80.25,
+        ),
+    )
+    (status,) = pod.statuses
+    assert (status.is_ready, status.is_started, status.started_unix_seconds) == (True, False, None)
+    assert status.termination == Termination(exit_code=1, reason="Error")
+    assert status.last_termination == Termination(exit_code=137, reason="OOMKilled", finished_unix_seconds=75.0)
+
+
+def test_pod_from_json_of_a_bare_pod_leaves_all_that_unknown() -> None:
+    pod = pod_from_json(pod_json(container("app")))
+    assert (pod.resource_version, pod.generation, pod.observed_generation) == (None, None, None)
+    assert (pod.created_unix_seconds, pod.started_unix_seconds) == (None, None)
+    assert (pod.operating_system, pod.has_memory_volumes, pod.has_resource_claims) == (None, False, False)
+
+
+@pytest.mark.parametrize(
+    ("spec", "system"),
+    [
+        ({"os": {"name": "windows"}}, "windows"),
+        ({"nodeSelector": {"kubernetes.io/os": "windows"}}, "windows"),
+        ({"nodeSelector": {"beta.kubernetes.io/os": "windows"}}, "windows"),
+        ({"nodeSelector": {"kubernetes.io/os": "linux"}}, "linux"),
+        ({"nodeSelector": {"zone": "a"}}, None),
+    ],
+)
+def test_pod_from_json_finds_the_operating_system(spec: dict[str, Any], system: str | None) -> None:
+    pod = pod_from_json(pod_json(**spec))
+    assert (pod.operating_system, pod.is_windows) == (system, system == "windows")
+
+
+@pytest.mark.parametrize(
+    "text", ["yesterday", "2026-13-01T00:00:00Z", "2026-01-01", "2026-01-01T00:00:00", "٢026-01-01T00:00:00Z"]
+)
+def test_pod_from_json_refuses_what_is_no_time(text: str) -> None:
+    with pytest.raises(ConvertError) as raised:
+        pod_from_json(pod_json(metadata={"creationTimestamp": text}))
+    assert str(raised.value) == (
+        f"metadata.creationTimestamp: {text!r} is not allowed (a time such as 2026-01-31T12:00:00Z)"
+    )
+
+
+NODE = {
+    "kind": "Node",
+    "metadata": {"name": "node-1", "uid": "n", "resourceVersion": "5", "labels": {"zone": "a"}},
+    "spec": {
+        "unschedulable": True,
+        "taints": [
+            {"key": "k", "effect": "NoSchedule", "value": "v", "timeAdded": "2026-01-01T00:00:00Z"},
+            {"key": "l", "effect": "NoExecute"},
+        ],
+    },
+    "status": {
+        "capacity": {"cpu": "4", "memory": "8Gi"},
+        "allocatable": {"cpu": "3920m", "memory": "7Gi"},
+        "declaredFeatures": ["B", "A"],
+        "nodeInfo": {"kubeletVersion": "v1.37.1", "operatingSystem": "linux"},
+        "conditions": [{"type": "Ready", "status": "True"}, {"type": "Odd"}],
+        "images": [{"names": ["x"]}],
+    },
+}
+
+
+def test_node_from_json_reads_what_planning_asks_for() -> None:
+    node = node_from_json(NODE)
+    assert node == Node(
+        name="node-1",
+        uid="n",
+        resource_version="5",
+        labels={"zone": "a"},
+        taints=(
+            Taint(key="k", effect="NoSchedule", value="v", time_added="2026-01-01T00:00:00Z"),
+            Taint(key="l", effect="NoExecute"),
+        ),
+        is_unschedulable=True,
+        capacity={"cpu": 4 * 10**9, "memory": 8 * 2**30 * 10**9},
+        allocatable={"cpu": 3920 * 10**6, "memory": 7 * 2**30 * 10**9},
+        kubelet_version="v1.37.1",
+        operating_system="linux",
+        declared_features=frozenset({"A", "B"}),
+        conditions={"Ready": "True", "Odd": "Unknown"},
+    )
+    assert (node.allocatable_cpu_millicores, node.allocatable_memory_bytes) == (3920, 7 * 2**30)
+
+
+def test_node_from_json_of_a_new_node_knows_nothing_and_says_so() -> None:
+    node = node_from_json({"metadata": {"name": "node-1"}})
+    assert node == Node(name="node-1")
+    assert (node.allocatable_cpu_millicores, node.declared_features) == (None, None)
+    assert (
+        node_from_json({"metadata": {"name": "a"}, "status": {"declaredFeatures": []}}).declared_features == frozenset()
+    )
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({"kind": "Pod", "metadata": {"name": "x"}}, "kind: 'Pod' is not allowed (Node)"),
+        ({}, "metadata.name: missing"),
+        ({"metadata": {"name": "x"}, "spec": {"taints": [{}]}}, "spec.taints[0].key: missing"),
+        (
+            {"metadata": {"name": "x"}, "status": {"allocatable": {"cpu": "many"}}},
+            "status.allocatable.cpu: 'many' is not a quantity",
+        ),
+    ],
+)
+def test_node_from_json_names_what_is_wrong(document: Any, message: str) -> None:
+    with pytest.raises(ConvertError) as raised:
+        node_from_json(document)
+    assert str(raised.value).startswith(message)
+
+
+@pytest.mark.parametrize("kind", ["Namespace", "PartialObjectMetadata", None])
+def test_namespace_from_json_takes_the_whole_or_its_metadata(kind: str | None) -> None:
+    document = {"kind": kind, "metadata": {"name": "shop", "labels": {"a": "b"}, "annotations": {"c": "d"}}}
+    assert namespace_from_json(document) == Namespace(name="shop", labels={"a": "b"}, annotations={"c": "d"})
+
+
+def test_namespace_from_json_refuses_another_kind() -> None:
+    with pytest.raises(ConvertError, match=r"kind: 'Pod' is not allowed \(Namespace or PartialObjectMetadata\)"):
+        namespace_from_json({"kind": "Pod", "metadata": {"name": "x"}})
+
+
+@pytest.mark.parametrize("kind", ["NamespaceList", "List", None])
+def test_namespaces_from_json_reads_lists_and_one(kind: str | None) -> None:
+    one = {"kind": "Namespace", "metadata": {"name": "shop"}}
+    assert namespaces_from_json({"kind": kind, "items": [one, one]}) == (Namespace(name="shop"),) * 2
+    assert namespaces_from_json(one) == (Namespace(name="shop"),)
 
 
 @pytest.mark.parametrize("kind", ["PodList", "List", None])

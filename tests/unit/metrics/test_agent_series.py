@@ -22,9 +22,10 @@ from agent.metrics.agent_series import (
     wants_openmetrics,
 )
 from agent.metrics.containers import ContainerSeries
+from tests.unit.metrics.test_acting_series import UNITLESS as ACTING_UNITLESS
 
-DEFAULT_SERIES = 122
-"""What every scrape of every node costs Prometheus; the measured gauges add at most 12."""
+DEFAULT_SERIES = 122 + 116
+"""What every scrape of every node costs Prometheus, acting included; the measured gauges add at most 12 and 13."""
 MEASURED_SERIES = 12
 FORBIDDEN_LABELS = {"node", "id", "image", "pod_uid", "container_id"}
 
@@ -91,6 +92,7 @@ def test_page_every_name_and_label_keeps_the_rules(metrics: Metrics) -> None:
         "plimsoll_read_errors", "plimsoll_counter_resets", "plimsoll_containers", "plimsoll_feature_enabled",
         "plimsoll_open_files", "plimsoll_open_files_limit", "plimsoll_inotify_overflows", "plimsoll_relists",
         "plimsoll_oom_kills", "plimsoll_scrapes_rejected", "plimsoll_series_dropped", "plimsoll_withheld",
+        *ACTING_UNITLESS,
     }  # fmt: skip
     names = set()
     for family in parse_text(metrics.page().body.decode()):

@@ -1,0 +1,157 @@
+"""``plimsoll events``: what was decided and done on this node, newest first."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from agent.cli.asking import SOCKET_OPTIONS, NoAnswerError, ask, no_answer
+from agent.cli.filter_options import add_look_options
+from agent.cli.options import Option, add_options, overrides_from, settings_from
+
+if TYPE_CHECKING:
+    from agent.core.decisions import Decisions
+
+_DEFAULT_LIMIT: Final = 40
+_MOST: Final = 10_000
+_STATE_OPTIONS: Final = (
+    Option("--state-dir", "state.directory", "DIR", "read the log in this state directory of an agent"),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    from agent.core.decisions import Action, Outcome
+
+    parser.add_argument(
+        "-n",
+        "--limit",
+        metavar="N",
+        type=_limit,
+        default=_DEFAULT_LIMIT,
+        help=f"so many at most, 0 = all that are kept (default: {_DEFAULT_LIMIT})",
+    )
+    parser.add_argument("--pod", metavar="NAME", help="of this pod only, by name, namespace/name or uid; * allowed")
+    parser.add_argument("--action", metavar="NAMES", type=_words(Action), help=f"some of {', '.join(Action)}")
+    parser.add_argument("--outcome", metavar="NAMES", type=_words(Outcome), help=f"some of {', '.join(Outcome)}")
+    parser.add_argument("--since", metavar="TIME", type=_since, help='no older than: 10m, 2h, "1d ago", an ISO time')
+    parser.add_argument(
+        "-o", "--output", choices=("table", "json"), default="table", help="json has every field (default: table)"
+    )
+    add_look_options(parser)
+    add_options(parser, SOCKET_OPTIONS, _STATE_OPTIONS)
+    parser.epilog = (
+        "Without an agent the log in its state directory is read. Exit code: 0 shown, 1 no answer, 2 bad input."
+    )
+
+
+def _limit(text: str) -> int:
+    limit = int(text) if text.isascii() and text.isdigit() and len(text) < 9 else -1
+    if not 0 <= limit <= _MOST:
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed: a whole number from 0 to {_MOST}")
+    return limit
+
+
+def _words(kind: type[StrEnum]) -> Callable[[str], tuple[str, ...]]:
+    allowed = tuple(member.value for member in kind)
+
+    def read(text: str) -> tuple[str, ...]:
+        words = tuple(word.strip() for word in text.split(","))
+        for word in words:
+            if word not in allowed:
+                raise argparse.ArgumentTypeError(f"{word!r} is not allowed; allowed: {', '.join(allowed)}")
+        return words
+
+    return read
+
+
+def _since(text: str) -> float:
+    from agent.cli.timewords import TimeWordError, parse_age_seconds
+
+    try:
+        return parse_age_seconds(text, now_unix_seconds=time.time())
+    except TimeWordError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Show decisions."""
+    try:
+        found = _found(arguments)
+    except NoAnswerError as error:
+        return no_answer("events", error)
+    if arguments.output == "json":
+        from agent.node.documents import DECISIONS
+
+        print(json.dumps(DECISIONS.to_json(found), indent=2, allow_nan=False))
+    else:
+        _print_table(found, arguments)
+    return 0
+
+
+def _found(arguments: argparse.Namespace) -> Decisions:
+    from agent.node.documents import DECISIONS
+
+    given = overrides_from(arguments)
+    if "state.directory" in given:
+        return _from_file(arguments, settings_from(arguments).state.directory)
+    asked: dict[str, object] = {
+        "limit": arguments.limit or None,
+        "pod": arguments.pod,
+        "actions": arguments.action and list(arguments.action),
+        "outcomes": arguments.outcome and list(arguments.outcome),
+        "since_seconds": arguments.since,
+    }
+    try:
+        return ask(arguments, "events", {key: value for key, value in asked.items() if value is not None}, DECISIONS)
+    except NoAnswerError as error:
+        if not error.is_absent or "serving.socket" in given:
+            raise
+        found = _from_file(arguments, settings_from(arguments).state.directory)
+        print(f"plimsoll events: {error}; reading its log", file=sys.stderr)
+        return found
+
+
+def _from_file(arguments: argparse.Namespace, directory: Path | None) -> Decisions:
+    """Read the log of an agent that may be gone, and change nothing."""
+    from agent.core.decisions import Action, Decisions, Outcome
+    from agent.node.journal import FILE_NAME, Choice, read_journal
+
+    if directory is None:
+        raise NoAnswerError("state.directory is none: there is no log to read; allowed: --state-dir DIR")
+    path, now = directory / FILE_NAME, time.time()
+    if not path.exists():
+        raise NoAnswerError(f"no agent to ask, and no log at {path}; allowed: --state-dir DIR of an agent")
+    choice = Choice(
+        pod=arguments.pod,
+        actions=frozenset(Action(word) for word in arguments.action or ()),
+        outcomes=frozenset(Outcome(word) for word in arguments.outcome or ()),
+        since_unix_seconds=None if arguments.since is None else now - arguments.since,
+    )
+    try:
+        found = tuple(decision for decision in read_journal(path) if choice.holds(decision))
+    except OSError as error:
+        raise NoAnswerError(f"{path}: cannot be read: {error.strerror or error}") from error
+    return Decisions(
+        taken_unix_seconds=now,
+        node=str(path),
+        source="journal",
+        items=found[: arguments.limit or None],
+        matching=len(found),
+    )
+
+
+def _print_table(found: Decisions, arguments: argparse.Namespace) -> None:
+    from agent.cli.events_view import page_lines
+    from agent.cli.terminal import find_terminal, terminal_width, write_lines
+
+    terminal = find_terminal(sys.stdout, os.environ, use_colour=not arguments.no_color)
+    width = arguments.width or terminal_width()
+    write_lines(page_lines(found, width=width, glyphs=terminal.glyphs), has_colour=terminal.has_colour)

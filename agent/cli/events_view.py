@@ -1,0 +1,89 @@
+"""How the decision log looks in a terminal: a line for each decision, newest first. Face, pure."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+from agent.cli.plan_words import KEPT_WORDS, RESERVED_WORDS, changes_words
+from agent.cli.table import ABSENT, Cell, Column, Glyphs, Line, Span, Tone, age_text, clip_line, harmless, render_table
+from agent.core.decisions import Action, Decision, Decisions, Outcome
+
+NOTHING: Final = "nothing was decided, or nothing matches"
+OUTCOME_TONES: Final = {
+    Outcome.ACCEPTED: Tone.PLAIN,
+    Outcome.APPLIED: Tone.GAIN,
+    Outcome.DEFERRED: Tone.NOTE,
+    Outcome.INFEASIBLE: Tone.NOTE,
+    Outcome.REJECTED: Tone.HOT,
+    Outcome.CONFLICT: Tone.DIM,
+    Outcome.ERROR: Tone.HOT,
+    Outcome.REVERTED: Tone.NOTE,
+    Outcome.WITHHELD: Tone.DIM,
+    Outcome.PROPOSED: Tone.NOTE,
+    Outcome.DONE: Tone.PLAIN,
+}
+_REASON_WORDS: Final = {
+    **{str(key): text for key, text in KEPT_WORDS.items()},
+    **{str(key): text for key, text in RESERVED_WORDS.items()},
+}
+"""Words for the reasons that are members of an enum; other reasons stand as they are."""
+_DAY_SECONDS: Final = 86_400.0
+
+
+def page_lines(found: Decisions, *, width: int, glyphs: Glyphs) -> list[Line]:
+    """Give the whole answer."""
+    told = f"{len(found.items)} of {found.matching} decisions" if found.matching else "decisions"
+    source = "from the agent" if found.source == "agent" else "from its log"
+    lines: list[Line] = [
+        (
+            Span("plimsoll ", Tone.ACCENT),
+            Span(harmless(found.node), Tone.TITLE),
+            Span(f"  {told}, newest first  {source}", Tone.DIM),
+        ),
+        *((Span("note ", Tone.NOTE), Span(harmless(note))) for note in found.notes),
+        (),
+    ]
+    if not found.items:
+        return [*lines, (Span(NOTHING, Tone.NOTE),)]
+    columns = [
+        Column(key="age", title="AGE", min_width=6),
+        Column(key="time", title="TIME", min_width=8, priority=40, is_text=True),
+        Column(key="pod", title="POD", min_width=12, good_width=36, is_text=True),
+        Column(key="what", title="WHAT", min_width=16, good_width=60, is_text=True),
+        Column(key="outcome", title="OUTCOME", min_width=8, is_text=True),
+        Column(key="took", title="TOOK", priority=50),
+        Column(key="repeats", title="TIMES", priority=30),
+        Column(key="reason", title="REASON", min_width=12, good_width=32, priority=10, is_text=True),
+        Column(key="detail", title="DETAIL", min_width=16, good_width=60, priority=20, is_text=True),
+    ]
+    cells = [_cells(one, found.taken_unix_seconds, glyphs) for one in found.items]
+    table = render_table(columns, cells, width=width, glyphs=glyphs, marks=False)
+    lines += [table.titles, *table.rows]
+    return [clip_line(line, width, ellipsis=glyphs.ellipsis) for line in lines]
+
+
+def _cells(one: Decision, now: float, glyphs: Glyphs) -> list[Cell]:
+    moment = datetime.fromtimestamp(one.unix_seconds, tz=UTC).astimezone()
+    age = max(0.0, now - one.unix_seconds)
+    pod = Cell("(node)", Tone.DIM) if one.pod is None else Cell(harmless(str(one.pod)))
+    return [
+        Cell(age_text(age)),
+        Cell(f"{moment:%H:%M:%S}" if age < _DAY_SECONDS else f"{moment:%m-%d %H:%M}", Tone.DIM),
+        pod,
+        Cell(what_text(one, glyphs)),
+        Cell(one.outcome, OUTCOME_TONES[one.outcome]),
+        Cell(ABSENT if one.seconds is None else age_text(one.seconds), Tone.DIM),
+        Cell(f"x{one.repeats}" if one.repeats > 1 else "", Tone.NOTE),
+        Cell(harmless(_REASON_WORDS.get(one.reason, one.reason))),
+        Cell(harmless(one.detail), Tone.DIM),
+    ]
+
+
+def what_text(one: Decision, glyphs: Glyphs) -> str:
+    """Say what a decision was about: the action, a resize by what it changes."""
+    changes = changes_words(one.changes, glyphs.becomes)
+    action = one.action.replace("_", " ")
+    if not changes:
+        return action
+    return changes if one.action is Action.RESIZE else f"{action} {changes}"

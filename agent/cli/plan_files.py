@@ -1,0 +1,160 @@
+"""A plan made here from files: pods and node as kubectl prints them, recommendations as ``recommend`` does. Face.
+
+Without recommendations nothing is predicted: every container counts as it stands, and that is said.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from agent.core.cluster import Namespace, Node
+    from agent.core.planned import Plan
+    from agent.core.pod import Pod
+    from agent.core.recommendation import Recommendations
+    from agent.settings import Settings
+
+NO_RECOMMENDATIONS: Final = (
+    "no recommendations: every container counts as it stands; plimsoll recommend -o json > FILE on the node, then "
+    "--recommendations FILE, gives them"
+)
+
+
+class PlanFilesError(ValueError):
+    """Files that no plan can be made from; one line: file, place, value, what is allowed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanFiles:
+    """What a plan is made from."""
+
+    pods: Path
+    """``kubectl get pods -A -o json``; pods of other nodes in it are left out."""
+    node: Path
+    """``kubectl get node NAME -o json``."""
+    recommendations: Path | None = None
+    """``plimsoll recommend -o json``."""
+    namespaces: Path | None = None
+    """``kubectl get namespaces -o json``."""
+
+
+def offline_plan(files: PlanFiles, settings: Settings, *, as_enforced: bool, now_unix_seconds: float) -> Plan:
+    """Plan.
+
+    Args:
+        files: Where everything is.
+        settings: In force; what the annotations do not say.
+        as_enforced: Plan pods of mode recommend as if they were enforced.
+        now_unix_seconds: Wall clock, for the ages of pods where no recommendations tell a time.
+
+    Raises:
+        PlanFilesError: A file cannot be read or understood, or does not belong to the others.
+    """
+    from agent.core.cluster import NodeState
+    from agent.core.demanding import DemandSettings, demands
+    from agent.core.plan import build
+    from agent.core.versions import gates_of
+    from agent.kube.podsfile import PodsFileError, load_pods
+
+    node = _node(files.node)
+    try:
+        everyone = load_pods(files.pods)
+    except PodsFileError as error:
+        raise PlanFilesError(str(error)) from error
+    pods, strangers = _of_node(everyone, node, files)
+    told = None if files.recommendations is None else _recommendations(files.recommendations, node)
+    notes = [] if told is not None else [NO_RECOMMENDATIONS]
+    if strangers:
+        are = "pods are" if strangers > 1 else "pod is"
+        notes.append(f"{files.pods.name}: {strangers} {are} of another node, or of none yet: left out")
+    if files.namespaces is None:
+        notes.append("no --namespaces: annotations of namespaces are not known")
+    taken = now_unix_seconds if told is None else told.taken_unix_seconds
+    state = NodeState(
+        node=node,
+        pods=pods,
+        namespaces={} if files.namespaces is None else _namespaces(files.namespaces),
+        # What the server can do is not in any file; the node's kubelet is never newer than it.
+        server_version=node.kubelet_version,
+    )
+    wanted = demands(
+        state,
+        () if told is None else told.items,
+        settings=DemandSettings(
+            act=settings.act, plan=settings.plan, bounds=settings.bounds, policy=settings.recommend.policy
+        ),
+        pinned=frozenset(),
+        barred=lambda _: False,
+        as_enforced=as_enforced,
+        now_unix_seconds=taken,
+    )
+    plan = build(
+        state,
+        wanted,
+        constraints={},
+        gates=gates_of(state.server_version, node),
+        options=settings.plan,
+        bounds=settings.bounds,
+        taken_unix_seconds=taken,
+    )
+    return replace(plan, notes=(*plan.notes, *notes))
+
+
+def _of_node(pods: tuple[Pod, ...], node: Node, files: PlanFiles) -> tuple[tuple[Pod, ...], int]:
+    """Give the pods bound to the node, and how many are not."""
+    own = tuple(pod for pod in pods if pod.node_name == node.name)
+    if pods and not own:
+        names = ", ".join(sorted({pod.node_name for pod in pods if pod.node_name is not None})[:5]) or "none"
+        raise PlanFilesError(
+            f"{files.pods.name}: no pod is bound to node {node.name!r} of {files.node.name}; bound to: {names}"
+        )
+    return own, len(pods) - len(own)
+
+
+def _node(path: Path) -> Node:
+    from agent.kube.convert import ConvertError, node_from_json
+
+    document = _json(path)
+    items = document.get("items") if isinstance(document, dict) else None
+    if isinstance(items, list):
+        if len(items) != 1:
+            raise PlanFilesError(f"{path.name}: a list of {len(items)} nodes; allowed: kubectl get node NAME -o json")
+        document = items[0]
+    try:
+        return node_from_json(document)
+    except ConvertError as error:
+        raise PlanFilesError(f"{path.name}: {error}") from error
+
+
+def _namespaces(path: Path) -> dict[str, Namespace]:
+    from agent.kube.convert import ConvertError, namespaces_from_json
+
+    try:
+        return {one.name: one for one in namespaces_from_json(_json(path))}
+    except ConvertError as error:
+        raise PlanFilesError(f"{path.name}: {error}") from error
+
+
+def _recommendations(path: Path, node: Node) -> Recommendations:
+    from agent.node.documents import RECOMMENDATIONS, DocumentFormatError
+
+    try:
+        found = RECOMMENDATIONS.from_json(_json(path))
+    except DocumentFormatError as error:
+        raise PlanFilesError(f"{path.name}: {error}; allowed: the output of plimsoll recommend -o json") from error
+    if found.node != node.name:
+        raise PlanFilesError(f"{path.name}: of node {found.node!r}, not {node.name!r}; allowed: recommendations of it")
+    return found
+
+
+def _json(path: Path) -> object:
+    try:
+        document: object = json.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise PlanFilesError(f"{path.name}: cannot be read: {error.strerror or error} ({path})") from error
+    except (ValueError, RecursionError) as error:
+        raise PlanFilesError(f"{path.name}: not JSON: {error}") from error
+    return document

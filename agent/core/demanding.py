@@ -1,0 +1,234 @@
+"""Joins what was recommended for containers with the pods of a node: what the planner starts from. Core, pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from agent.core.cluster import NodeState
+from agent.core.demand import ContainerDemand, Demand, PodDemand, Reserved, Urgent
+from agent.core.orders import Mode
+from agent.core.orders_of import orders_of
+from agent.core.plan_options import ActOptions, PlanOptions
+from agent.core.pod import Container, ContainerKind, Pod
+from agent.core.policies.bounds import LARGEST
+from agent.core.policies.options import BoundsOptions, PolicyName
+from agent.core.recommendation import Advice, Recommendation, Withheld, Workload
+from agent.core.standing import reserved_reason
+from agent.core.workload import workload_of
+
+Key = tuple[str, str]
+"""Uid of the pod, or its configuration's hash if it is static, and name of the container."""
+
+_FLOAT_NOISE: Final = 1e-9
+"""0.25 cores x 1000 is 250 millicores, not 251; as in ``bounds``."""
+_NOTHING_URGENT: Final[Mapping[Key, Urgent]] = {}
+_CALM: Final = Urgent()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemandSettings:
+    """The parts of the settings that demands are made by."""
+
+    act: ActOptions
+    plan: PlanOptions
+    bounds: BoundsOptions
+    policy: PolicyName
+    """The configured one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What the sampler saw last, beside the recommendations; a container that is missing is not known."""
+
+    memory_current_bytes: Mapping[Key, int] = field(default_factory=dict)
+    """Page cache included: what a memory limit must stay above."""
+    working_set_bytes: Mapping[Key, int] = field(default_factory=dict)
+    """What a memory request must not fall below, times ``bounds.memoryInUseRatio``."""
+
+
+NOTHING_MEASURED: Final = Measured()
+
+
+def demands(
+    state: NodeState,
+    recommendations: Iterable[Recommendation],
+    *,
+    settings: DemandSettings,
+    pinned: frozenset[str],
+    barred: Callable[[Workload], bool],
+    now_unix_seconds: float,
+    urgent: Mapping[Key, Urgent] = _NOTHING_URGENT,
+    measured: Measured = NOTHING_MEASURED,
+    replicas: Callable[[Workload], int | None] = lambda _: None,
+    as_enforced: bool = False,
+) -> tuple[PodDemand, ...]:
+    """Give what every pod of the node needs, in the order of the state; each pod by itself, whatever ails the others.
+
+    Args:
+        state: The pods and their namespaces.
+        recommendations: Of the containers of this node, by any policy; others are passed over. Of two of one container
+            (it was restarted) that of its present run counts, else the one with the newest reading.
+        settings: What holds where no annotation says otherwise.
+        pinned: Uids of pods that a person asked to leave alone.
+        barred: Whether a workload may not be shrunk for now.
+        now_unix_seconds: The moment of the answer.
+        urgent: What starving containers were seen to need: their demand is at least that.
+        measured: The newest readings.
+        replicas: Of a workload, where somebody knows.
+        as_enforced: Treat mode recommend as enforce, to see what would be done.
+    """
+    index = _index(recommendations, state.pods)
+    made: list[PodDemand] = []
+    for pod in state.pods:
+        workload = workload_of(pod)
+        orders = orders_of(
+            pod,
+            state.namespaces.get(pod.namespace),
+            act=settings.act,
+            recommend_policy=settings.policy,
+            plan=settings.plan,
+            replicas=replicas(workload),
+        )
+        if as_enforced and orders.mode is Mode.RECOMMEND:
+            orders = replace(orders, mode=Mode.ENFORCE)
+        reserved = reserved_reason(
+            pod,
+            orders,
+            workload,
+            now_unix_seconds=now_unix_seconds,
+            plan=settings.plan,
+            act=settings.act,
+            is_pinned=pod.uid in pinned,
+        )
+        containers = tuple(
+            _container_demand(pod, container, index, urgent, measured, settings.bounds)
+            for container in (*(one for one in pod.init_containers if _runs_on(one)), *pod.containers)
+        )
+        if reserved is None and all(one.cpu is None and one.memory is None for one in containers):
+            reserved = Reserved.NO_DATA
+        made.append(
+            PodDemand(
+                pod=pod,
+                workload=workload,
+                orders=orders,
+                reserved=reserved,
+                containers=containers,
+                is_shrink_barred=barred(workload),
+            )
+        )
+    return tuple(made)
+
+
+def _runs_on(container: Container) -> bool:
+    return container.kind is ContainerKind.SIDECAR
+
+
+def _index(recommendations: Iterable[Recommendation], pods: Iterable[Pod]) -> dict[Key, Recommendation]:
+    """Find recommendations by uid and container, of the run that goes on where there are two."""
+    running = {
+        (pod.cgroup_uid, status.name): status.container_id
+        for pod in pods
+        for status in pod.statuses
+        if status.container_id is not None
+    }
+    found: dict[Key, Recommendation] = {}
+
+    def rank(one: Recommendation) -> tuple[bool, float]:
+        identity = one.identity
+        is_present = running.get((identity.pod_uid or "", identity.container or "")) == identity.container_id
+        age_seconds = one.basis.sample_age_seconds
+        return is_present, -(age_seconds if age_seconds is not None else math.inf)
+
+    for one in recommendations:
+        if one.identity.pod_uid is None or one.identity.container is None:
+            continue
+        key = (one.identity.pod_uid, one.identity.container)
+        if key not in found or rank(one) >= rank(found[key]):
+            found[key] = one
+    return found
+
+
+def _container_demand(
+    pod: Pod,
+    container: Container,
+    index: Mapping[Key, Recommendation],
+    urgent: Mapping[Key, Urgent],
+    measured: Measured,
+    bounds: BoundsOptions,
+) -> ContainerDemand:
+    key = (pod.cgroup_uid, container.name)
+    recommendation = index.get(key)
+    pressing = urgent.get(key, _CALM)
+    stated = container.resources
+    cpu = recommendation.cpu_millicores if recommendation is not None else None
+    memory = recommendation.memory_bytes if recommendation is not None else None
+    cpu_demand = _demand(cpu, stated.cpu_request_millicores, pressing.cpu_millicores)
+    memory_demand = _demand(memory, stated.memory_request_bytes, pressing.memory_bytes)
+    if memory_demand is not None:
+        base = max(memory_demand.base, math.ceil(measured.working_set_bytes.get(key, 0) * bounds.memory_in_use_ratio))
+        memory_demand = replace(
+            memory_demand,
+            base=base,
+            peak=max(base, memory_demand.peak),
+            limit=_limit(memory_demand.limit, stated.memory_limit_bytes, pressing.memory_limit_bytes),
+            in_use=measured.memory_current_bytes.get(key),
+        )
+    return ContainerDemand(
+        name=container.name,
+        kind=container.kind,
+        cpu=cpu_demand,
+        memory=memory_demand,
+        cpu_withheld=_withheld(cpu, cpu_demand),
+        memory_withheld=_withheld(memory, memory_demand),
+    )
+
+
+def _demand(advice: Advice | None, request: int | None, urgent: int | None) -> Demand | None:
+    """Give the demand of one resource; None = there is no prediction, and nothing presses.
+
+    Args:
+        advice: What was recommended; None = nothing was measured.
+        request: As the spec states it.
+        urgent: What was seen to be needed; None = it does not press.
+    """
+    if advice is not None and advice.request is not None:
+        base = _whole(advice.base if advice.base is not None else advice.proposed, advice.request)
+        peak = _whole(advice.peak if advice.peak is not None else advice.proposed, advice.request)
+        limit, is_upward_only = advice.limit, advice.is_upward_only
+    elif urgent is not None and not (advice is not None and advice.withheld is Withheld.NOT_CONTROLLED):
+        # Not predicted yet, but seen: it may grow to that, and nothing else.
+        base = peak = request or 0
+        limit, is_upward_only = None, True
+    else:
+        return None
+    base = max(base, urgent or 0)
+    return Demand(
+        base=base,
+        peak=max(base, peak),
+        limit=limit,
+        is_upward_only=is_upward_only,
+        is_urgent=urgent is not None,
+    )
+
+
+def _limit(advised: int | None, stated: int | None, urgent: int | None) -> int | None:
+    """Give what a memory limit should become; one that presses is only ever raised, and a first one is never set."""
+    if urgent is None or stated is None:
+        return advised
+    return max(advised or 0, stated, urgent)
+
+
+def _whole(amount: float | None, otherwise: int) -> int:
+    """Round up; what is not known, or no number, is what was recommended in the end."""
+    if amount is None or not math.isfinite(amount):
+        return otherwise
+    return math.ceil(min(max(amount, 0.0), LARGEST) - _FLOAT_NOISE)
+
+
+def _withheld(advice: Advice | None, demand: Demand | None) -> Withheld | None:
+    if demand is not None:
+        return None
+    return advice.withheld if advice is not None and advice.withheld is not None else Withheld.NO_DATA

@@ -1,0 +1,108 @@
+"""What the ledger lets happen to a pod at the moment. Core, pure; time is an argument."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from agent.core.decisions import Action
+from agent.core.demand import FREE, Constraint, Kept
+from agent.core.ledger_putback import step_of
+from agent.core.ledger_record import FlightState, PodRecord
+from agent.core.ledger_refusal import requests_in_all
+from agent.core.plan_options import ActOptions
+from agent.core.planned import Phase, PlanStep
+from agent.core.pod import Pod
+from agent.core.pod_change import changed_pod
+from agent.core.resize_status import ResizeState, resize_status
+
+_IN_FLIGHT: Final = Constraint(shrink=Kept.IN_FLIGHT, grow=Kept.IN_FLIGHT, urgent_grow=Kept.IN_FLIGHT)
+_DEFERRED: Final = Constraint(shrink=Kept.DEFERRED, grow=Kept.DEFERRED, urgent_grow=Kept.DEFERRED)
+_INFEASIBLE: Final = Constraint(shrink=Kept.INFEASIBLE, grow=Kept.INFEASIBLE, urgent_grow=Kept.INFEASIBLE)
+
+
+def constraint_of(record: PodRecord | None, pod: Pod, act: ActOptions, now_seconds: float) -> Constraint:
+    """Give what stands in the way of changing a pod.
+
+    Args:
+        record: What the ledger holds of it; None = nothing.
+        pod: As the API has it now. A resize that somebody else has begun is in flight as well.
+        act: The cool-downs.
+        now_seconds: The moment.
+    """
+    status = resize_status(pod)
+    flight = record.flight if record is not None else None
+    if status.state is ResizeState.DEFERRED and (flight is None or flight.state is FlightState.DEFERRED):
+        return _DEFERRED
+    is_wanted = record is not None and step_of(record, pod) is not None
+    if flight is not None or is_wanted or status.is_in_flight:
+        return _IN_FLIGHT
+    if record is None:
+        return FREE
+    infeasible = record.infeasible
+    if infeasible is not None and infeasible.is_final:
+        return _INFEASIBLE
+    waiting = _waiting(record, now_seconds)
+    falls = waiting.get(Phase.SHRINK) or waiting.get(Phase.LIMIT_DOWN)
+    rises = waiting.get(Phase.GROW)
+    changed = record.changed_seconds
+    age_seconds = now_seconds - changed if changed is not None else None
+    return Constraint(
+        shrink=falls or _cooling(age_seconds, act.shrink_cool_down_seconds),
+        grow=rises or _cooling(age_seconds, act.grow_cool_down_seconds),
+        urgent_grow=rises,
+        cpu_below_millicores=infeasible.cpu_below_millicores if infeasible is not None else None,
+        memory_below_bytes=infeasible.memory_below_bytes if infeasible is not None else None,
+    )
+
+
+def _cooling(age_seconds: float | None, cool_down_seconds: float) -> Kept | None:
+    is_cooling = age_seconds is not None and age_seconds < cool_down_seconds
+    return Kept.COOL_DOWN if is_cooling else None
+
+
+def kept_back(
+    step: PlanStep, record: PodRecord | None, pod: Pod, act: ActOptions, now_seconds: float, *, is_ordered: bool
+) -> Kept | None:
+    """Say why a step may not be sent now; None = it may.
+
+    Args:
+        step: The step.
+        record: What the ledger holds of its pod; None = nothing.
+        pod: As the API has it now.
+        act: The cool-downs.
+        now_seconds: The moment.
+        is_ordered: A person asked for it: only a resize that is under way holds it up.
+    """
+    wanted = step_of(record, pod) if record is not None else None
+    if record is not None and wanted is not None and wanted.changes == step.changes:
+        return _held_up(record, wanted.phase, now_seconds)
+    constraint = constraint_of(record, pod, act, now_seconds)
+    if constraint in (_IN_FLIGHT, _DEFERRED):
+        return constraint.shrink
+    if is_ordered:
+        return None
+    if any(one.after < one.before for one in step.changes) and constraint.shrink is not None:
+        return constraint.shrink
+    if any(one.after > one.before for one in step.changes):
+        kept = constraint.urgent_grow if step.is_urgent else constraint.grow
+        if kept is not None:
+            return kept
+    before, after = requests_in_all(pod), requests_in_all(changed_pod(pod, step.changes))
+    belows = (constraint.cpu_below_millicores, constraint.memory_below_bytes)
+    for now, then, below in zip(before, after, belows, strict=True):
+        if below is not None and then > now and then >= below:
+            return Kept.INFEASIBLE
+    return None
+
+
+def _held_up(record: PodRecord, phase: Phase, now_seconds: float) -> Kept | None:
+    """Say why what must be put back cannot be sent yet: it has been sent, no answer to what was, or a refusal."""
+    flight = record.flight
+    if flight is not None and (flight.state is FlightState.SENT or flight.action is Action.REVERT):
+        return Kept.IN_FLIGHT
+    return _waiting(record, now_seconds).get(phase)
+
+
+def _waiting(record: PodRecord, now_seconds: float) -> dict[Phase, Kept]:
+    """Give the phases of which steps wait for another try, and as what that is told."""
+    return {one.phase: one.kept for one in record.refused if now_seconds - one.since_seconds < one.delay_seconds}

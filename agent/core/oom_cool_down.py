@@ -1,0 +1,45 @@
+"""How often an out-of-memory kill may lead to an action. Core, pure; time is an argument.
+
+Every kill is recorded elsewhere; here only what is done about it is held back. The key is the workload's container, so
+that a replacement pod does not begin anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from agent.core.recommendation import Workload
+
+COOL_DOWN_SECONDS: Final = 300.0
+"""CruiseKube's; at exactly this much later the next action is allowed."""
+
+Key = tuple[Workload, str]
+"""Workload and container."""
+
+
+class OomCoolDown:
+    """The moments of the last actions, by a clock that outlives a restart of the agent."""
+
+    def __init__(
+        self, acted_seconds: Mapping[Key, float] | None = None, *, cool_down_seconds: float = COOL_DOWN_SECONDS
+    ) -> None:
+        self._acted: dict[Key, float] = dict(acted_seconds or {})
+        self._cool_down_seconds = cool_down_seconds
+
+    def take(self, workload: Workload, container: str, now_seconds: float) -> bool:
+        """Say whether a kill may lead to an action now; if so, that counts as the action."""
+        self._acted = {key: at for key, at in self._acted.items() if not self._is_over(at, now_seconds)}
+        if (workload, container) in self._acted:
+            return False
+        self._acted[workload, container] = now_seconds
+        return True
+
+    @property
+    def acted_seconds(self) -> Mapping[Key, float]:
+        """Give the moments that are remembered."""
+        return self._acted
+
+    def _is_over(self, acted_seconds: float, now_seconds: float) -> bool:
+        """Say whether a cool-down has passed, or lies so far ahead that the clock was put back since."""
+        return abs(now_seconds - acted_seconds) >= self._cool_down_seconds

@@ -1,0 +1,290 @@
+"""From what every pod of a node needs to a plan: what fits, who gets what, who should go, and the steps. Core, pure.
+
+Available is what the node can allocate without the requests of those who may not be optimised. Memory first, then CPU
+on the survivors: while it does not fit, the next pod in order is proposed for eviction (``plan_fit``). The largest
+spike is shared out (``sharing``). What stands in the way of moving keeps what it has (``plan_moves``), and the rest is
+ordered into steps (``plan_steps``). The plan then states its own invariants (``plan_check``): where one fails, nothing
+is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from agent.core.amounts import amount_text
+from agent.core.cluster import NodeState
+from agent.core.container_sizing import cpu_edges, memory_edges
+from agent.core.demand import FREE, Constraint, Gates, PodDemand, Reserved
+from agent.core.orders import Mode, Ranking
+from agent.core.plan_check import check
+from agent.core.plan_fit import Fit, evict, share
+from agent.core.plan_moves import Room, move
+from agent.core.plan_options import PlanOptions
+from agent.core.plan_steps import steps_of
+from agent.core.plan_units import Entry, Rules, Unit, entry_of
+from agent.core.planned import ContainerPlan, Eviction, Plan, PodPlan, PodRef, ResourcePlan, Share
+from agent.core.pod import ContainerKind, Pod
+from agent.core.policies.bounds import Resource
+from agent.core.policies.options import BoundsOptions, ControlledResources
+from agent.core.room import counted, holds_room
+from agent.core.workload import workload_of
+
+_MEMORY_PRESSURE: Final = "MemoryPressure"
+_TRUE: Final = "True"
+_RESERVED_BY_MODE: Final = {Mode.OFF: Reserved.OFF, Mode.RECOMMEND: Reserved.RECOMMEND}
+
+
+def build(
+    state: NodeState,
+    demands: Sequence[PodDemand],
+    *,
+    constraints: Mapping[str, Constraint],
+    gates: Gates,
+    options: PlanOptions,
+    bounds: BoundsOptions,
+    taken_unix_seconds: float,
+) -> Plan:
+    """Plan one node.
+
+    Args:
+        state: The node and its pods. Where it is not complete the plan is for looking at: no steps, no evictions.
+        demands: What each pod needs, one per pod. A pod without one is reserved as it stands; one that has ended, or
+            that the state does not know, is passed over.
+        constraints: What stands in the way of changing a pod, by uid; absent = nothing.
+        gates: What API server and kubelet can do.
+        options: How it is planned.
+        bounds: Least, most, rounding, and the smallest change.
+        taken_unix_seconds: The moment, for the plan's face.
+
+    Returns:
+        The plan, checked. Planning again after it was applied, or after any part of it, leads to the same end.
+    """
+    notes = _doubts(state)
+    node = state.node
+    allocatable_cpu = node.allocatable_cpu_millicores or 0 if node is not None else 0
+    allocatable_memory = node.allocatable_memory_bytes or 0 if node is not None else 0
+    rules = Rules(
+        options=options,
+        gates=gates,
+        cpu=cpu_edges(bounds),
+        memory=memory_edges(bounds),
+        allocatable_cpu_millicores=allocatable_cpu,
+    )
+    entries, reserved, held_cpu, held_memory = _sorted_out(state, demands, constraints, rules)
+    cpu = Fit(
+        resource=Resource.CPU,
+        room=allocatable_cpu - sum(pod.cpu_counted_millicores for pod in reserved),
+        is_applied=bounds.controlled_resources is not ControlledResources.MEMORY,
+    )
+    memory = Fit(
+        resource=Resource.MEMORY,
+        room=allocatable_memory - sum(pod.memory_counted_bytes for pod in reserved),
+        is_applied=options.memory_applied and bounds.controlled_resources is not ControlledResources.CPU,
+    )
+    evictions: list[Eviction] = []
+    if not notes:
+        evictions = [*_evictions(memory, entries, options), *_evictions(cpu, entries, options)]
+    cpu_room = Room(allocatable=allocatable_cpu, held=held_cpu)
+    memory_room = Room(allocatable=allocatable_memory, held=held_memory)
+    is_pressed = node is not None and node.conditions.get(_MEMORY_PRESSURE) == _TRUE
+    for fit, room in ((memory, memory_room), (cpu, cpu_room)):
+        share(fit, entries, options)
+        move(entries, fit, room, rules, is_pressed=is_pressed)
+    steps = steps_of(entries, cpu_room, memory_room) if not notes else ()
+    pods = [*reserved, *(_pod_plan(entry) for entry in entries)]
+    pods.sort(key=lambda pod: (pod.ref.namespace, pod.ref.name, pod.ref.uid))
+    plan = Plan(
+        taken_unix_seconds=taken_unix_seconds,
+        node=node.name if node is not None else "",
+        cpu=_resource_plan(cpu, cpu_room, entries),
+        memory=_resource_plan(memory, memory_room, entries),
+        pods=tuple(pods),
+        evictions=tuple(evictions),
+        steps=steps,
+        notes=(*notes, *_notes(cpu, memory, gates)),
+    )
+    return _checked(plan, state)
+
+
+def _checked(plan: Plan, state: NodeState) -> Plan:
+    invariants = check(plan, state)
+    failed = [one for one in invariants if not one.holds]
+    if not failed:
+        return replace(plan, invariants=invariants)
+    told = "; ".join(f"{one.name} ({one.detail})" if one.detail else one.name for one in failed)
+    note = f"nothing is done: the plan breaks its own invariants, which is a fault of Plimsoll: {told}"
+    return replace(plan, invariants=invariants, steps=(), evictions=(), notes=(*plan.notes, note))
+
+
+def _doubts(state: NodeState) -> tuple[str, ...]:
+    """Say why nothing may be written on what is known; empty = nothing speaks against it."""
+    notes: list[str] = []
+    if state.node is None:
+        notes.append("nothing is done: the node is not known")
+    elif state.node.allocatable_cpu_millicores is None or state.node.allocatable_memory_bytes is None:
+        notes.append("nothing is done: the node does not tell what it can allocate")
+    if not state.is_complete:
+        notes.append("nothing is done: not everything about the node has been read yet")
+    if state.unreadable_pods:
+        some = "; ".join(state.unreadable_pods[:3])
+        more = f" and {len(state.unreadable_pods) - 3} more" if len(state.unreadable_pods) > 3 else ""
+        notes.append(f"nothing is done: pods are not understood, and nobody can count what they hold: {some}{more}")
+    return tuple(notes)
+
+
+def _notes(cpu: Fit, memory: Fit, gates: Gates) -> tuple[str, ...]:
+    notes = [
+        f"{fit.resource} does not fit and nobody else may go: no {fit.resource} is resized"
+        for fit in (cpu, memory)
+        if fit.is_infeasible
+    ]
+    return (*notes, *gates.reasons)
+
+
+def _sorted_out(
+    state: NodeState, demands: Sequence[PodDemand], constraints: Mapping[str, Constraint], rules: Rules
+) -> tuple[list[Entry], list[PodPlan], int, int]:
+    """Give who may be optimised, by namespace and name, who is reserved, and what all hold; millicores, bytes."""
+    by_uid: dict[str, PodDemand] = {}
+    for demand in demands:
+        by_uid.setdefault(demand.pod.uid, demand)
+    entries: list[Entry] = []
+    reserved: list[PodPlan] = []
+    held_cpu = held_memory = 0
+    for pod in state.pods:
+        if not holds_room(pod):
+            continue
+        held = counted(pod)
+        held_cpu += held[0]
+        held_memory += held[1]
+        known = by_uid.get(pod.uid)
+        if known is None:
+            reserved.append(_unknown(pod, held))
+            continue
+        reason = known.reserved or _RESERVED_BY_MODE.get(known.orders.mode)
+        if reason is None:
+            entries.append(entry_of(known, pod, constraints.get(pod.uid, FREE), rules, held))
+        else:
+            reserved.append(_reserved(known, pod, held, reason))
+    entries.sort(key=lambda entry: entry.name)
+    return entries, reserved, held_cpu, held_memory
+
+
+def _unknown(pod: Pod, held: tuple[int, int]) -> PodPlan:
+    return PodPlan(
+        ref=PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid),
+        workload=workload_of(pod),
+        mode=Mode.OFF,
+        ranking=Ranking.NO_EVICTION,
+        reserved=Reserved.NO_DATA,
+        cpu_counted_millicores=held[0],
+        memory_counted_bytes=held[1],
+    )
+
+
+def _reserved(demand: PodDemand, pod: Pod, held: tuple[int, int], reason: Reserved) -> PodPlan:
+    return PodPlan(
+        ref=PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid),
+        workload=demand.workload,
+        mode=demand.orders.mode,
+        ranking=demand.orders.ranking,
+        reserved=reason,
+        cpu_counted_millicores=held[0],
+        memory_counted_bytes=held[1],
+    )
+
+
+def _evictions(fit: Fit, entries: Sequence[Entry], options: PlanOptions) -> list[Eviction]:
+    proposals = []
+    for entry, lacking in evict(fit, entries, options.fit_rule):
+        spike = entry.side(fit.resource).spike
+        ranking = entry.demand.orders.ranking
+        lacks = amount_text(lacking, fit.resource.unit)
+        has = amount_text(spike, fit.resource.unit)
+        proposals.append(
+            Eviction(
+                ref=entry.ref,
+                workload=entry.demand.workload,
+                resource=fit.resource,
+                ranking=ranking,
+                spike=spike,
+                reason=f"{lacks} of {fit.resource} are lacking; next by ranking {ranking} and spike {has}",
+            )
+        )
+    return proposals
+
+
+def _pod_plan(entry: Entry) -> PodPlan:
+    cpu_units = entry.cpu.inside or entry.cpu.units
+    memory_units = entry.memory.inside or entry.memory.units
+    budget = None
+    if entry.cpu.inside or entry.memory.inside:
+        budget = ContainerPlan(
+            name="",
+            kind=ContainerKind.REGULAR,
+            cpu=_share(entry.cpu.units[0]) if entry.cpu.inside else None,
+            memory=_share(entry.memory.units[0]) if entry.memory.inside else None,
+        )
+    return PodPlan(
+        ref=entry.ref,
+        workload=entry.demand.workload,
+        mode=entry.demand.orders.mode,
+        ranking=entry.demand.orders.ranking,
+        reserved=None,
+        cpu_counted_millicores=entry.cpu.counted,
+        memory_counted_bytes=entry.memory.counted,
+        containers=tuple(
+            [
+                ContainerPlan(name=cpu.name, kind=cpu.kind, cpu=_share(cpu), memory=_share(memory))
+                for cpu, memory in zip(cpu_units, memory_units, strict=True)
+            ]
+        ),
+        budget=budget,
+        is_evicted=entry.is_evicted,
+    )
+
+
+def _share(unit: Unit) -> Share | None:
+    request = unit.request
+    if request is None and unit.demand is None:
+        return None
+    return Share(
+        base=unit.base,
+        peak=unit.peak,
+        spike=unit.spike,
+        headroom=unit.headroom,
+        final=unit.final,
+        request=request,
+        applied=None if request is None else unit.applied,
+        limit=unit.limit,
+        limit_applied=unit.limit_applied,
+        kept=unit.kept or unit.fixed,
+        limit_kept=unit.limit_kept,
+        withheld=unit.withheld,
+    )
+
+
+def _resource_plan(fit: Fit, room: Room, entries: Sequence[Entry]) -> ResourcePlan:
+    beyond = fit.total - fit.base_total
+    finals = applied = 0
+    for entry in entries:
+        if entry.is_evicted:
+            continue
+        side = entry.side(fit.resource)
+        finals += side.held([unit.final for unit in side.units])
+        applied += side.held_applied()
+    return ResourcePlan(
+        resource=fit.resource,
+        allocatable=room.allocatable,
+        reserved=room.allocatable - fit.room + beyond,
+        available=fit.room - beyond,
+        base_total=fit.base_total,
+        spike_largest=fit.spike,
+        headroom=fit.headroom,
+        final_total=finals - beyond,
+        applied_total=applied - beyond,
+        is_infeasible=fit.is_infeasible,
+        is_applied=fit.is_applied,
+    )

@@ -1,0 +1,173 @@
+"""Does a node fit, who should go, and what each survivor should have of one resource. Core, pure.
+
+Works on the planner's entries, sorted by namespace and name, so that the order in which pods are listed never matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from agent.core.plan_options import FitRule, PlanOptions
+from agent.core.plan_units import Entry, Side
+from agent.core.policies.bounds import Resource
+from agent.core.sharing import eviction_order, finals, handed_out, needed
+
+_LEVELS: Final = 1 << 20
+"""In how many steps the level rises to which DaemonSets are filled up."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Fit:
+    """One resource of the node."""
+
+    resource: Resource
+    room: int
+    """Allocatable without what pods hold that may not be optimised; may be negative."""
+    is_applied: bool
+    is_infeasible: bool = False
+    spike: int = 0
+    """The largest of the survivors."""
+    total: int = 0
+    """What the survivors hold by their bases."""
+    base_total: int = 0
+    headroom: int = 0
+
+
+def evict(fit: Fit, entries: Sequence[Entry], rule: FitRule) -> list[tuple[Entry, int]]:
+    """Mark who should go until the rest fits; say so where nobody else may go and it does not.
+
+    A pod goes only if its successor would be admitted, by its peak, with more than the pod has now: otherwise it comes
+    back to the same place. A pod whose need nobody can foretell stays.
+
+    Args:
+        fit: The resource; ``is_infeasible`` is set.
+        entries: All pods that may be optimised.
+        rule: When a node fits.
+
+    Returns:
+        Who goes, in order, and how much was lacking before each went.
+    """
+    remaining = [entry.side(fit.resource) for entry in entries if not entry.is_evicted]
+    total = sum(side.total for side in remaining)
+    literal_total = sum(side.literal_total for side in remaining)
+    spike = max((side.spike for side in remaining), default=0)
+    lacking = needed(total=total, literal_total=literal_total, spike=spike, rule=rule) - fit.room
+    if lacking <= 0 or not fit.is_applied:
+        return []
+    gone: list[tuple[Entry, int]] = []
+    for entry in _candidates(fit.resource, entries):
+        entry.is_evicted = True
+        gone.append((entry, lacking))
+        side = entry.side(fit.resource)
+        total -= side.total
+        literal_total -= side.literal_total
+        if side.spike == spike:
+            spike = max((one.side(fit.resource).spike for one in entries if not one.is_evicted), default=0)
+        lacking = needed(total=total, literal_total=literal_total, spike=spike, rule=rule) - fit.room
+        if lacking <= 0:
+            return gone
+    fit.is_infeasible = True
+    return gone
+
+
+def _candidates(resource: Resource, entries: Sequence[Entry]) -> list[Entry]:
+    """Give who may go, in order; mark who is spared only because it would come back."""
+    keyed = []
+    for entry in entries:
+        side = entry.side(resource)
+        key = eviction_order(entry.demand.orders.ranking, side.spike, entry.name)
+        is_known = entry.cpu.is_predicted and entry.memory.is_predicted
+        if key is None or entry.is_evicted or entry.is_daemon or not is_known:
+            continue
+        if _returns_larger(side):
+            keyed.append((key, entry))
+        else:
+            side.is_spared = True
+    return [entry for _, entry in sorted(keyed, key=lambda pair: pair[0])]
+
+
+def _returns_larger(side: Side) -> bool:
+    """Say whether admission would ask for more than the pod has: only what is stated is admitted anew, by its peak."""
+    admitted = sum(unit.peak for unit in side.units if unit.request is not None)
+    return admitted > sum(unit.request or 0 for unit in side.units)
+
+
+def share(fit: Fit, entries: Sequence[Entry], options: PlanOptions) -> None:
+    """Give every survivor its final request; fill in the sums of the node."""
+    sides = [entry.side(fit.resource) for entry in entries if not entry.is_evicted]
+    literal_total = 0
+    for side in sides:
+        fit.total += side.total
+        literal_total += side.literal_total
+        fit.base_total += side.base_sum
+        if side.spike > fit.spike:
+            fit.spike = side.spike
+    left = fit.room - fit.total
+    fits = fit.spike <= left
+    fit.headroom = handed_out(spike=fit.spike, room=left, is_infeasible=not fits)
+    if fit.headroom:
+        _hand_out(sides, fit)
+    # What is left by the rule that will be asked the next time, so that growth never makes anybody go.
+    total = needed(total=fit.total, literal_total=literal_total, spike=fit.spike, rule=options.fit_rule)
+    if total <= fit.room:
+        _fill_up([entry.side(fit.resource) for entry in entries if entry.is_daemon], fit.room - total)
+
+
+def _hand_out(sides: Sequence[Side], fit: Fit) -> None:
+    units = [unit for side in sides if side.spike for unit in side.units if unit.spike]
+    rounding = next(side.edges.unit for side in sides)
+    nearest, floors = finals(
+        [unit.base for unit in units],
+        [unit.peak for unit in units],
+        [unit.spike for unit in units],
+        headroom=fit.headroom,
+        unit=rounding,
+    )
+    # Against what was handed out, not against the room: what is left over belongs to the DaemonSets.
+    excess = sum(nearest) - sum(unit.base for unit in units) - fit.headroom
+    for unit, final, floor in zip(units, nearest, floors, strict=True):
+        if excess > 0 and final > floor:
+            excess -= final - floor
+            final = floor
+        unit.final = final
+        unit.headroom = final - unit.base
+
+
+def _fill_up(daemons: Sequence[Side], left: int) -> None:
+    """Raise DaemonSets to one common level, the highest that fits: a share of their bases, then of their spikes.
+
+    A level does not depend on what was granted before, so planning again after any part of it was applied gives the
+    same level. What they hold beyond their bases is all that is taken from ``left``.
+    """
+    growing = [side for side in daemons if any(unit.peak > unit.base and unit.fixed is None for unit in side.units)]
+    if not growing or left <= 0:
+        return
+    before = sum(side.total for side in growing)
+
+    def taken(level: int) -> int:
+        return sum(side.held(_at_level(side, level)) for side in growing) - before
+
+    low, high = 0, 2 * _LEVELS
+    if taken(high) <= left:
+        low = high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if taken(middle) <= left else (low, middle)
+    for side in growing:
+        for unit, amount in zip(side.units, _at_level(side, low), strict=True):
+            unit.final = amount
+
+
+def _at_level(side: Side, level: int) -> list[int]:
+    amounts = []
+    for unit in side.units:
+        if level <= _LEVELS:
+            amount = unit.wanted_base * level // _LEVELS
+        else:
+            amount = unit.wanted_base + (unit.peak - unit.wanted_base) * (level - _LEVELS) // _LEVELS
+        if amount < unit.peak:
+            amount -= amount % side.edges.unit
+        amounts.append(max(unit.base, min(amount, unit.peak)))
+    return amounts

@@ -1,0 +1,227 @@
+"""What may be moved now: from what each unit should have to what it will have after all steps. Core, pure.
+
+Whatever may not fall keeps what it has, and its present request counts. Growth is granted in a fixed order, urgent
+pods first, then by namespace and name, as long as the node holds all of it together: with everybody who is still
+there, those proposed for eviction included. Whatever is not granted waits, and does not make others move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agent.core.container_sizing import Lowering, below_limit, is_little, is_small, limit_wish, why_not_lowered
+from agent.core.demand import Constraint, Kept
+from agent.core.plan_fit import Fit
+from agent.core.plan_options import DaemonSetGrowth
+from agent.core.plan_units import Entry, Rules, Side, Unit
+from agent.core.policies.bounds import Resource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """What the node has, and what everybody holds of it now as the scheduler counts; one resource."""
+
+    allocatable: int
+    held: int
+
+    @property
+    def free(self) -> int:
+        """Give what is free before anything falls."""
+        return max(0, self.allocatable - self.held)
+
+
+def move(entries: Sequence[Entry], fit: Fit, room: Room, rules: Rules, *, is_pressed: bool) -> None:
+    """Decide what each unit of one resource has after all steps, and why not what it should have.
+
+    Args:
+        entries: All pods that may be optimised.
+        fit: Of the resource, shared out.
+        room: What is there, and held.
+        rules: What holds for every pod.
+        is_pressed: The node is short of memory.
+    """
+    resource = fit.resource
+    stopped = _stopped(fit, rules)
+    survivors: list[tuple[Entry, Side]] = []
+    small: list[tuple[Side, Unit]] = []
+    for entry in entries:
+        side = entry.side(resource)
+        if stopped is not None or entry.is_evicted:
+            _keep_all(side, stopped or Kept.NODE_FULL)
+            continue
+        survivors.append((entry, side))
+        for unit in side.units:
+            if unit.final == unit.applied or unit.fixed is not None:
+                unit.kept = unit.fixed or (Kept.UPWARD_ONLY if unit.is_lifted else None)
+            else:
+                _wish(entry, side, unit, rules, small, is_pressed=is_pressed)
+    if stopped is not None:
+        return
+    if small:
+        _let_fall(survivors, small, fit)
+    _grant(survivors, fit.resource, room)
+    for entry, side in survivors:
+        for unit in side.units:
+            if unit.limit is not None:
+                _settle_limit(entry, side, unit, rules, is_pressed=is_pressed)
+
+
+def _stopped(fit: Fit, rules: Rules) -> Kept | None:
+    if not fit.is_applied:
+        return Kept.NOT_APPLIED
+    if not rules.gates.resize:
+        return Kept.TOO_OLD
+    return Kept.NODE_FULL if fit.is_infeasible else None
+
+
+def _keep_all(side: Side, reason: Kept) -> None:
+    for unit in side.units:
+        unit.kept = unit.fixed or (reason if unit.final != unit.applied else None)
+        if unit.limit_wish is not None and unit.limit_wish != unit.limit:
+            unit.limit_kept = reason
+
+
+def _wish(
+    entry: Entry, side: Side, unit: Unit, rules: Rules, small: list[tuple[Side, Unit]], *, is_pressed: bool
+) -> None:
+    """Take a wish, or note why it waits."""
+    before = unit.request
+    if before is None:
+        unit.kept = Kept.NOT_STATED
+        return
+    if unit.final < before:
+        reason = _why_not_fall(entry, unit)
+        if reason is None and side.is_spared:
+            # With less it would be the next to go, and another would stay: proposals would change with each step.
+            reason = Kept.NODE_FULL
+        if reason is None and unit.is_capped and before == unit.limit and unit.final == below_limit(before):
+            reason = Kept.QOS  # equal today, and no reason to part but that no plan makes them equal
+        if reason is None and unit.is_pair and side.resource is Resource.MEMORY:
+            reason = why_not_lowered(unit.final, _in_use(unit), lowering(entry, unit, rules, is_pressed=is_pressed))
+    else:
+        reason = _why_not_rise(entry, unit)
+    if reason is None and is_small(before, unit.final, side.edges):
+        reason = Kept.SMALL_CHANGE
+        if unit.final < before:
+            small.append((side, unit))
+    unit.kept = reason
+    if reason is None:
+        unit.applied = unit.final
+
+
+def _in_use(unit: Unit) -> int | None:
+    return unit.demand.in_use if unit.demand is not None else None
+
+
+def lowering(entry: Entry, unit: Unit, rules: Rules, *, is_pressed: bool) -> Lowering:
+    """Say what holds for lowering memory limits of one container."""
+    restarts = any(one.name == unit.name and one.restarts_for_memory for one in entry.pod.sized_containers())
+    return Lowering(
+        is_possible=rules.gates.memory_limit_down or restarts,
+        is_wanted=rules.options.memory_limits_lowered,
+        is_pressed=is_pressed,
+        margin_ratio=rules.options.memory_limit_margin_ratio,
+    )
+
+
+def _why_not_fall(entry: Entry, unit: Unit) -> Kept | None:
+    if entry.constraint.shrink is not None:
+        return entry.constraint.shrink
+    is_held = entry.demand.is_shrink_barred or (unit.demand is not None and unit.demand.is_upward_only)
+    return Kept.UPWARD_ONLY if is_held else None
+
+
+def _why_not_rise(entry: Entry, unit: Unit) -> Kept | None:
+    constraint: Constraint = entry.constraint
+    is_urgent = unit.demand is not None and unit.demand.is_urgent
+    return constraint.urgent_grow if is_urgent else constraint.grow
+
+
+def _let_fall(survivors: Sequence[tuple[Entry, Side]], small: list[tuple[Side, Unit]], fit: Fit) -> None:
+    """Let small changes come about after all where keeping them would take the room of others, the largest first."""
+    excess = sum(side.held_applied() for _, side in survivors) - fit.room
+    if excess <= 0:
+        return
+    for side, unit in sorted(small, key=lambda one: one[1].final - one[1].applied):
+        before = side.held_applied()
+        unit.applied, unit.kept = unit.final, None
+        excess -= before - side.held_applied()
+        if excess <= 0:
+            return
+
+
+def _grant(survivors: Sequence[tuple[Entry, Side]], resource: Resource, room: Room) -> None:
+    """Grant growth as long as all of it fits beside what everybody holds once all that falls has fallen."""
+    left = room.allocatable - room.held
+    wishing: list[tuple[Entry, Side, int, int]] = []
+    for entry, side in survivors:
+        falls = rises = False
+        for unit in side.units:
+            before = unit.request or 0
+            if unit.applied > before:
+                rises = True
+            elif unit.applied < before:
+                falls = True
+        if not falls and not rises:
+            continue
+        lowest = side.held([min(unit.applied, unit.request or 0) for unit in side.units]) if falls else side.counted
+        left += side.counted - lowest
+        if rises:
+            wishing.append((entry, side, lowest, side.held_applied()))
+    for entry, side, lowest, wished in sorted(wishing, key=lambda one: not one[0].is_urgent):
+        below = entry.constraint.cpu_below_millicores
+        if resource is Resource.MEMORY:
+            below = entry.constraint.memory_below_bytes
+        taken = max(0, wished - lowest)
+        if below is not None and wished >= below:
+            _withhold(side, Kept.INFEASIBLE)
+        elif taken > 0 and taken > left:
+            _withhold(side, Kept.NODE_FULL)
+        else:
+            left -= taken
+
+
+def _withhold(side: Side, reason: Kept) -> None:
+    for unit in side.units:
+        if unit.applied > (unit.request or 0):
+            unit.applied, unit.kept = unit.request or 0, reason
+
+
+def _settle_limit(entry: Entry, side: Side, unit: Unit, rules: Rules, *, is_pressed: bool) -> None:
+    """Decide the limit beside a request that is decided."""
+    limit = unit.limit
+    if limit is None:
+        return
+    if unit.fixed is not None or unit.is_limit_fixed:
+        unit.limit_kept = unit.fixed if unit.fixed is not Kept.NOT_STATED else None
+        return
+    if unit.is_pair:
+        unit.limit_applied = unit.applied
+        unit.limit_kept = unit.kept
+        return
+    wish = unit.limit_wish
+    if unit.is_limit_raised and wish is not None:
+        wish = max(wish, limit)
+    after = limit_wish(limit, wish, unit.applied, differs=unit.request != limit)
+    if after == limit:
+        return
+    # The request passes the limit, which has to follow whatever the amount.
+    is_needed = limit_wish(limit, None, unit.applied, differs=unit.request != limit) > limit
+    if after > limit:
+        reason = None if is_needed else _why_limit_stays(entry, unit, rules)
+    else:
+        reason = _why_not_fall(entry, unit)
+        if reason is None and side.resource is Resource.MEMORY:
+            reason = why_not_lowered(after, _in_use(unit), lowering(entry, unit, rules, is_pressed=is_pressed))
+    if reason is None and not is_needed and is_little(limit, after, side.edges):
+        reason = Kept.SMALL_CHANGE
+    unit.limit_kept = reason
+    if reason is None:
+        unit.limit_applied = after
+
+
+def _why_limit_stays(entry: Entry, unit: Unit, rules: Rules) -> Kept | None:
+    if entry.is_daemon and rules.options.daemon_set_growth is DaemonSetGrowth.NEVER:
+        return Kept.NOT_APPLIED
+    return _why_not_rise(entry, unit)

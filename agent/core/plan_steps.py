@@ -1,0 +1,178 @@
+"""From what each unit will have to steps, in an order that keeps the node safe after each of them. Core, pure.
+
+Growth that fits into what is free before anything falls needs to wait for nobody: urgent steps of that kind come first
+of all, and a pod that falls in one place and rises in another takes one step. Then everything that falls. Then what
+rises, into the room that has appeared, urgent pods first and memory before CPU alone. Memory limits fall last, each by
+itself: a kubelet that refuses one must not hold up the rest of the pod.
+
+After each prefix the node holds its pods: until the last shrink the sum only falls, but for growth that fitted into the
+room free at the start, all of it together; after it the sum only rises, to what was granted. Each request stays at or
+below its limit: limits that rise do so with or before their requests, limits that fall do so with or after them and
+never below what the request will be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from agent.core.plan_moves import Room
+from agent.core.plan_units import Entry, Side, Unit
+from agent.core.planned import Change, Phase, PlanStep, Setting
+from agent.core.policies.bounds import Resource
+
+_SHRINK_REASON: Final = "it requests more than it needs"
+_GROW_REASON: Final = "what it needs, and its share of the node's spike"
+_URGENT_REASON: Final = "it is short now"
+_BOTH_REASON: Final = "more of one and less of another, by what it needs and its share of the node's spike"
+_LIMIT_REASON: Final = "its limit"
+_LIMIT_DOWN_REASON: Final = "its memory limit is far above what it needs"
+
+
+@dataclass(slots=True)
+class _Moves:
+    """What changes of one pod."""
+
+    entry: Entry
+    falls: list[Change] = field(default_factory=list)
+    """Requests that fall, and CPU limits that do."""
+    pair_falls: list[Change] = field(default_factory=list)
+    """Memory requests that are limits as well: refused by kubelets like any limit."""
+    rises: list[Change] = field(default_factory=list)
+    limit_downs: list[Change] = field(default_factory=list)
+    is_growing: bool = False
+    """A request rises."""
+    grows_memory: bool = False
+    cpu_taken: int = 0
+    """How much more it holds than now once all of it is done, >= 0."""
+    memory_taken: int = 0
+
+
+def steps_of(entries: Sequence[Entry], cpu: Room, memory: Room) -> tuple[PlanStep, ...]:
+    """Order the changes of all pods into steps; nothing to do gives none.
+
+    Args:
+        entries: All pods that may be optimised, sorted by namespace and name, with what was granted.
+        cpu: What the node has and holds.
+        memory: The same of memory.
+    """
+    moves = [made for entry in entries if not entry.is_evicted and (made := _moves(entry)) is not None]
+    free_cpu, free_memory = cpu.free, memory.free
+    first: list[PlanStep] = []
+    shrinks: list[PlanStep] = []
+    grows: list[tuple[bool, bool, int, PlanStep]] = []
+    for place, made in sorted(enumerate(moves), key=lambda one: not one[1].entry.is_urgent):
+        is_urgent = made.entry.is_urgent
+        fits = made.cpu_taken <= free_cpu and made.memory_taken <= free_memory
+        if made.rises and fits and (made.falls or (is_urgent and made.is_growing)):
+            free_cpu -= made.cpu_taken
+            free_memory -= made.memory_taken
+            has_fallen = any(change.setting is Setting.REQUEST for change in made.falls)
+            phase = Phase.SHRINK if has_fallen else Phase.GROW
+            step = _step(made, phase, made.falls + made.rises)
+            if is_urgent and made.is_growing:
+                first.append(step)
+            else:
+                shrinks.append(step)
+            continue
+        if made.falls:
+            shrinks.append(_step(made, Phase.SHRINK, made.falls))
+        if made.rises:
+            grow = _step(made, Phase.GROW, made.rises)
+            grows.append((not is_urgent, not made.grows_memory, place, grow))
+    shrinks.sort(key=lambda step: step.ref)
+    pair_falls = [_step(made, Phase.SHRINK, made.pair_falls) for made in moves if made.pair_falls]
+    limit_downs = [_step(made, Phase.LIMIT_DOWN, made.limit_downs) for made in moves if made.limit_downs]
+    grown = [grow for *_, grow in sorted(grows, key=lambda one: one[:3])]
+    return (*first, *shrinks, *pair_falls, *grown, *limit_downs)
+
+
+def _moves(entry: Entry) -> _Moves | None:
+    made: _Moves | None = None
+    for side in (entry.cpu, entry.memory):
+        is_touched = False
+        for unit in side.units:
+            if unit.applied == (unit.request or 0) and unit.limit_applied == unit.limit:
+                continue
+            made = made or _Moves(entry)
+            is_touched = True
+            _sort_in(made, side, unit)
+        if made is not None and is_touched:
+            taken = max(0, _held_before_pairs(side) - side.counted)
+            if side.resource is Resource.CPU:
+                made.cpu_taken = taken
+            else:
+                made.memory_taken = taken
+    return made
+
+
+def _held_before_pairs(side: Side) -> int:
+    """Give what it holds after everything but the memory limits that fall with their requests."""
+    if side.resource is Resource.CPU:
+        return side.held_applied()
+    return side.held(
+        [
+            unit.request or 0 if unit.is_pair and unit.applied < (unit.request or 0) else unit.applied
+            for unit in side.units
+        ]
+    )
+
+
+def _sort_in(made: _Moves, side: Side, unit: Unit) -> None:
+    is_memory = side.resource is Resource.MEMORY
+    for change in _changes(side, unit):
+        is_fall = change.after < change.before
+        if unit.is_pair and is_fall and is_memory:
+            made.pair_falls.append(change)
+        elif is_fall and change.setting is Setting.LIMIT and is_memory:
+            made.limit_downs.append(change)
+        elif is_fall:
+            made.falls.append(change)
+        else:
+            made.rises.append(change)
+            if change.setting is Setting.REQUEST:
+                made.is_growing = True
+                made.grows_memory = made.grows_memory or is_memory
+
+
+def _changes(side: Side, unit: Unit) -> Iterator[Change]:
+    kind = unit.kind if unit.name else None
+    if unit.request is not None and unit.applied != unit.request:
+        yield Change(
+            container=unit.name,
+            kind=kind,
+            resource=side.resource,
+            setting=Setting.REQUEST,
+            before=unit.request,
+            after=unit.applied,
+        )
+    if unit.limit is not None and unit.limit_applied is not None and unit.limit_applied != unit.limit:
+        yield Change(
+            container=unit.name,
+            kind=kind,
+            resource=side.resource,
+            setting=Setting.LIMIT,
+            before=unit.limit,
+            after=unit.limit_applied,
+        )
+
+
+def _step(made: _Moves, phase: Phase, changes: Sequence[Change]) -> PlanStep:
+    entry = made.entry
+    rises = any(change.after > change.before and change.setting is Setting.REQUEST for change in changes)
+    falls = any(change.after < change.before and change.setting is Setting.REQUEST for change in changes)
+    if phase is Phase.LIMIT_DOWN:
+        reason = _LIMIT_DOWN_REASON
+    elif rises:
+        reason = _URGENT_REASON if entry.is_urgent else _BOTH_REASON if falls else _GROW_REASON
+    else:
+        reason = _SHRINK_REASON if falls else _LIMIT_REASON
+    return PlanStep(
+        ref=entry.ref,
+        workload=entry.demand.workload,
+        phase=phase,
+        changes=tuple(changes),
+        reason=reason,
+        is_urgent=entry.is_urgent and rises,
+    )

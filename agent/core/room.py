@@ -1,0 +1,108 @@
+"""How much of a node its pods hold, as scheduler and kubelet count, and whether a step fits into the rest. Core, pure.
+
+The largest of what a spec asks for, what the kubelet has allocated and what is in force holds room: a request that has
+fallen gives its room back only once the kubelet has acted on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from agent.core.applying import applied
+from agent.core.cluster import NodeState
+from agent.core.effective import CountingRule, pod_requests
+from agent.core.planned import PlanStep
+from agent.core.pod import CPU, INFEASIBLE, MEMORY, RESIZE_PENDING, Pod
+from agent.core.units import NANOS_PER_MILLI, NANOS_PER_UNIT
+
+_RUNNING_RESIZES: Final = CountingRule(use_status=True)
+_FINISHED_PHASES: Final = frozenset({"Succeeded", "Failed"})
+_NOTHING: Final[Mapping[str, int]] = {}
+
+
+def holds_room(pod: Pod) -> bool:
+    """Say whether the pod counts at all: a pod that has ended does not, one that is being deleted still does.
+
+    Source:
+        The scheduler lists pods by ``status.phase!=Succeeded,status.phase!=Failed``.
+    """
+    return pod.phase not in _FINISHED_PHASES
+
+
+def counted(pod: Pod) -> tuple[int, int]:
+    """Give what a pod holds of its node: CPU in millicores, memory in bytes; overhead and init floors included.
+
+    Where the pod's own budget is resized, the kubelet's figures for the pod hold its overhead already, and CPU in force
+    is read back from a weight with loss: what is allocated stands for it.
+
+    Source:
+        ``effective.pod_requests``; facts on KEP-1287 and KEP-5419.
+    """
+    if pod.init_containers or pod.resources is not None or pod.overhead:
+        return _counted_in_full(pod)
+    for condition in pod.conditions:
+        if condition.type == RESIZE_PENDING and condition.reason == INFEASIBLE:
+            return _counted_in_full(pod)
+    statuses = {status.name: status for status in pod.statuses}
+    cpu = memory = allocated_cpu = allocated_memory = actual_cpu = actual_memory = 0
+    for container in pod.containers:
+        requests = container.resources.requests
+        cpu += requests.get(CPU, 0)
+        memory += requests.get(MEMORY, 0)
+        status = statuses.get(container.name)
+        if status is not None:
+            if status.allocated is not None:
+                requests = status.allocated
+            allocated_cpu += requests.get(CPU, 0)
+            allocated_memory += requests.get(MEMORY, 0)
+            if status.actual is not None and status.actual.requests is not None:
+                requests = status.actual.requests
+            actual_cpu += requests.get(CPU, 0)
+            actual_memory += requests.get(MEMORY, 0)
+        else:
+            allocated_cpu += requests.get(CPU, 0)
+            allocated_memory += requests.get(MEMORY, 0)
+            actual_cpu += requests.get(CPU, 0)
+            actual_memory += requests.get(MEMORY, 0)
+    return (
+        -(-max(cpu, allocated_cpu, actual_cpu) // NANOS_PER_MILLI),
+        -(-max(memory, allocated_memory, actual_memory) // NANOS_PER_UNIT),
+    )
+
+
+def fits_now(state: NodeState, step: PlanStep) -> bool:
+    """Say whether the node would hold all its pods if this step's wish stood in its pod's spec this moment.
+
+    Nothing is assumed of other steps: a pod counts with whatever holds room now. What a step does not raise is not
+    asked about, so that a node that is over its capacity can be relieved.
+    """
+    node = state.node
+    if node is None or node.allocatable_cpu_millicores is None or node.allocatable_memory_bytes is None:
+        return False
+    pod = next((pod for pod in state.pods if pod.uid == step.ref.uid), None)
+    if pod is None or not holds_room(pod):
+        return False
+    before, after = counted(pod), counted(applied(pod, step))
+    if after[0] <= before[0] and after[1] <= before[1]:
+        return True
+    held = [counted(other) for other in state.pods if holds_room(other)]
+    cpu_millicores = sum(cpu for cpu, _ in held) - before[0] + after[0]
+    memory_bytes = sum(memory for _, memory in held) - before[1] + after[1]
+    return (after[0] <= before[0] or cpu_millicores <= node.allocatable_cpu_millicores) and (
+        after[1] <= before[1] or memory_bytes <= node.allocatable_memory_bytes
+    )
+
+
+def _counted_in_full(pod: Pod) -> tuple[int, int]:
+    held = pod_requests(pod, _RUNNING_RESIZES)
+    if pod.resources is not None:
+        actual = (pod.actual.requests if pod.actual is not None else None) or _NOTHING
+        allocated = pod.allocated or _NOTHING
+        for name in (CPU, MEMORY):
+            if name not in pod.resources.requests:
+                continue
+            if pod.is_resize_infeasible and name in allocated:
+                held[name] = 0
+            held[name] = max(held[name], allocated.get(name, 0), actual.get(name, 0) if name == MEMORY else 0)
+    return -(-held.get(CPU, 0) // NANOS_PER_MILLI), -(-held.get(MEMORY, 0) // NANOS_PER_UNIT)

@@ -1,0 +1,137 @@
+"""What was done to a pod, told where its owner looks: Kubernetes Events (events.k8s.io/v1), paced.
+
+Best effort: an Event that cannot be written is counted and left. Nothing here raises, retries or waits longer than one
+call; who must not even wait for that puts a queue in front.
+"""
+
+from __future__ import annotations
+
+import datetime
+import http
+import logging
+from collections.abc import Callable
+from typing import Final
+from urllib.parse import quote
+
+from agent.core.event_pacing import EventPacing, Paced, PodEvent, shortened_note
+from agent.kube.api import MERGE_PATCH, Api
+from agent.kube.errors import ApiError, KubeError
+
+CONTROLLER: Final = "plimsoll.dev/agent"
+PER_MINUTE: Final = 20
+"""Writes of one node: at 5,000 nodes that all have something to say, 1,700 a second at worst; the usual is none."""
+TIMEOUT_SECONDS: Final = 5.0
+_NAME_PART: Final = 220
+"""Of the pod's name in that of the Event, which may have 253 characters."""
+
+_log = logging.getLogger(__name__)
+
+
+class EventWriter:
+    """Writes the Events of one node; for one thread.
+
+    Attributes:
+        written: Events made and counts written.
+        held_back: Occurrences that pacing left unwritten.
+        failed: Writes that the API server did not take.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        node: str,
+        *,
+        unix_seconds: Callable[[], float],
+        monotonic_seconds: Callable[[], float],
+        per_minute: int = PER_MINUTE,
+    ) -> None:
+        """Prepare; nothing is written.
+
+        Args:
+            api: The API server, as somebody who may create and patch events.
+            node: Told as the reporting instance.
+            unix_seconds: The wall clock, for the Events' times.
+            monotonic_seconds: A clock that does not jump, for pacing.
+            per_minute: Writes that any minute may see.
+        """
+        self.written = 0
+        self.held_back = 0
+        self.failed = 0
+        self._api = api
+        self._node = node
+        self._unix_seconds = unix_seconds
+        self._monotonic_seconds = monotonic_seconds
+        self._pacing = EventPacing(per_minute=per_minute, now_seconds=monotonic_seconds())
+        self._is_failing = False
+
+    def send(self, event: PodEvent) -> bool:
+        """Tell of something.
+
+        Returns:
+            Whether it is written, or counted in what is written; False = left out or refused.
+        """
+        now = self._monotonic_seconds()
+        verdict = self._pacing.next(event, now)
+        if verdict.paced in (Paced.COUNTED, Paced.NO_BUDGET):
+            self.held_back += 1
+            return verdict.paced is Paced.COUNTED
+        try:
+            if verdict.paced is Paced.COUNT_UP:
+                self._count_up(event, verdict.name, verdict.count)
+            else:
+                self._pacing.written(event, self._create(event), now)
+        except KubeError as error:
+            if isinstance(error, ApiError) and error.status == http.HTTPStatus.NOT_FOUND:
+                self._pacing.forget(event)
+            self._note_failure(error)
+            return False
+        self.written += 1
+        self._is_failing = False
+        return True
+
+    def _create(self, event: PodEvent) -> str:
+        moment = self._unix_seconds()
+        # Unlike generateName, which refuses a prefix that ends in a dot, this is what other Events are called.
+        name = f"{event.ref.name[:_NAME_PART].rstrip('-.')}.{int(moment * 1e9):x}"
+        body = {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": event.ref.namespace},
+            "eventTime": _micro_time(moment),
+            "reportingController": CONTROLLER,
+            "reportingInstance": self._node[:128],
+            "action": event.reason.action,
+            "reason": event.reason.value,
+            "type": "Warning" if event.reason.is_warning else "Normal",
+            "note": shortened_note(event.note),
+            "regarding": {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "namespace": event.ref.namespace,
+                "name": event.ref.name,
+                "uid": event.ref.uid,
+            },
+        }
+        self._api.call("POST", _path(event), body=body, timeout_seconds=TIMEOUT_SECONDS)
+        return name
+
+    def _count_up(self, event: PodEvent, name: str, count: int) -> None:
+        # All else of an Event is immutable.
+        body = {"series": {"count": count, "lastObservedTime": _micro_time(self._unix_seconds())}}
+        path = f"{_path(event)}/{quote(name, safe='')}"
+        self._api.call("PATCH", path, body=body, content_type=MERGE_PATCH, timeout_seconds=TIMEOUT_SECONDS)
+
+    def _note_failure(self, error: KubeError) -> None:
+        self.failed += 1
+        if not self._is_failing:
+            _log.warning("event not written", extra={"reason": str(error)})
+        self._is_failing = True
+
+
+def _path(event: PodEvent) -> str:
+    return f"/apis/events.k8s.io/v1/namespaces/{quote(event.ref.namespace, safe='')}/events"
+
+
+def _micro_time(unix_seconds: float) -> str:
+    moment = datetime.datetime.fromtimestamp(unix_seconds, datetime.UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,185 @@
+"""The objects of one list and watch, as values of the house. No I/O; for any thread.
+
+Objects are found by namespace and name, which the API keeps unique, and told from their successors of the same name by
+uid. One that is not understood affects only itself.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from agent.kube.reading import ConvertError
+
+T = TypeVar("T")
+
+HELD_SECONDS: Final = 30.0
+"""How long an object from a patch's answer is defended against older ones; a watch is behind by milliseconds."""
+UNKNOWN: Final = "(an object without a name)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry(Generic[T]):
+    """One object."""
+
+    key: str
+    """``namespace/name``, or the name alone."""
+    uid: str | None
+    version: str | None
+    generation: int | None
+    value: T | None
+    """None = it is not understood."""
+    fault: str | None = None
+    """Why it is not."""
+    held_until_seconds: float | None = None
+    """It came by ``put``: until then what is older does not replace it. On the caller's clock."""
+
+
+class Kept(Generic[T]):
+    """What a reflector knows."""
+
+    def __init__(self, read: Callable[[object], T], is_same: Callable[[T, T], bool]) -> None:
+        """Begin empty.
+
+        Args:
+            read: Makes a value of an object's JSON; raises ConvertError.
+            is_same: Says whether two values are the same to those who use them.
+        """
+        self._read = read
+        self._is_same = is_same
+        self._lock = threading.Lock()
+        self._entries: dict[str, Entry[T]] = {}
+
+    def entry(self, document: object) -> Entry[T]:
+        """Read one object; one that is not understood gives an entry that says why."""
+        metadata = document.get("metadata") if isinstance(document, Mapping) else None
+        metadata = metadata if isinstance(metadata, Mapping) else {}
+        name, namespace = metadata.get("name"), metadata.get("namespace")
+        uid, version, generation = metadata.get("uid"), metadata.get("resourceVersion"), metadata.get("generation")
+        key = UNKNOWN
+        if isinstance(name, str) and name:
+            key = f"{namespace}/{name}" if isinstance(namespace, str) and namespace else name
+        value, fault = None, None
+        try:
+            value = self._read(document)
+        except ConvertError as error:
+            fault = str(error)
+        return Entry(
+            key=key,
+            uid=uid if isinstance(uid, str) else None,
+            version=version if isinstance(version, str) else None,
+            generation=generation if isinstance(generation, int) else None,
+            value=value,
+            fault=fault,
+        )
+
+    def replace_all(self, entries: Iterable[Entry[T]], *, now_seconds: float, is_newest: bool) -> bool:
+        """Take a whole list.
+
+        Args:
+            entries: All that there is.
+            now_seconds: On the clock of ``put``.
+            is_newest: The list is of the moment, and not of a server's cache: nothing is defended against it.
+
+        Returns:
+            Whether anything changed for those who use it.
+        """
+        with self._lock:
+            before, after = self._entries, dict[str, Entry[T]]()
+            for entry in entries:
+                old = before.get(entry.key)
+                keeps = not is_newest and old is not None and _is_defended(old, entry, now_seconds)
+                after[entry.key] = old if keeps and old is not None else entry
+            self._entries = after
+            return before.keys() != after.keys() or any(
+                not self._is_as_before(before[key], entry) for key, entry in after.items()
+            )
+
+    def put(self, entry: Entry[T], *, now_seconds: float) -> bool:
+        """Take one object of a watch; True = something changed for those who use it."""
+        with self._lock:
+            old = self._entries.get(entry.key)
+            if old is not None and _is_defended(old, entry, now_seconds):
+                return False
+            self._entries[entry.key] = entry
+            return old is None or not self._is_as_before(old, entry)
+
+    def put_answer(self, entry: Entry[T], *, now_seconds: float) -> bool:
+        """Take the object that a patch was answered with, unless it is not newer than what is known.
+
+        An object that the watch has not shown, or has shown to be gone or another of the same name, is left to it.
+
+        Returns:
+            Whether something changed for those who use it.
+        """
+        with self._lock:
+            old = self._entries.get(entry.key)
+            if old is None or entry.value is None or old.uid != entry.uid or not _is_newer(entry, old):
+                return False
+            self._entries[entry.key] = Entry(
+                key=entry.key,
+                uid=entry.uid,
+                version=entry.version,
+                generation=entry.generation,
+                value=entry.value,
+                held_until_seconds=now_seconds + HELD_SECONDS,
+            )
+            return not self._is_as_before(old, entry)
+
+    def remove(self, entry: Entry[T]) -> bool:
+        """Take an object away, unless its successor is here already; True = it was there."""
+        with self._lock:
+            old = self._entries.get(entry.key)
+            if old is None or (old.uid is not None and entry.uid is not None and old.uid != entry.uid):
+                return False
+            del self._entries[entry.key]
+            return True
+
+    def values(self) -> tuple[T, ...]:
+        """Give what is understood, by namespace and name."""
+        with self._lock:
+            ordered = sorted(self._entries.items())
+        return tuple(entry.value for _, entry in ordered if entry.value is not None)
+
+    def faults(self) -> tuple[str, ...]:
+        """Give ``namespace/name: why`` of what is not."""
+        with self._lock:
+            ordered = sorted(self._entries.items())
+        return tuple(f"{key}: {entry.fault}" for key, entry in ordered if entry.fault is not None)
+
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._entries)
+
+    def _is_as_before(self, old: Entry[T], new: Entry[T]) -> bool:
+        if old is new:
+            return True
+        if old.value is None or new.value is None:
+            return old.value is new.value and old.fault == new.fault
+        return self._is_same(old.value, new.value)
+
+
+def _is_defended(old: Entry[T], new: Entry[T], now_seconds: float) -> bool:
+    held = old.held_until_seconds is not None and now_seconds < old.held_until_seconds
+    return held and old.uid == new.uid and _is_newer(old, new)
+
+
+def _is_newer(one: Entry[T], other: Entry[T]) -> bool:
+    """Compare two writings of one object: by resourceVersion where both are numbers, else by generation."""
+    order = compare_versions(one.version, other.version)
+    if order is not None:
+        return order > 0
+    return one.generation is not None and other.generation is not None and one.generation > other.generation
+
+
+def compare_versions(one: str | None, other: str | None) -> int | None:
+    """Compare two resourceVersions: below 0, 0, above 0 as the first is older, the same, newer; None = no telling.
+
+    Source:
+        KEP-5504: those of the API server's own types are whole numbers that rise. An extension's may be any text.
+    """
+    if one is None or other is None or not (one.isascii() and other.isascii() and one.isdigit() and other.isdigit()):
+        return None
+    return int(one) - int(other)

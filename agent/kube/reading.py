@@ -1,0 +1,155 @@
+"""Typed reading of JSON or YAML from outside; an error names the path to a value, the value, and what is allowed.
+
+Pure: text and files are others' business. ``convert`` knows what stands where.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Final, Self, TypeVar
+
+from agent.core.quantity import ALLOWED, QuantityError, parse_quantity
+
+_T = TypeVar("_T")
+_Choice = TypeVar("_Choice", bound=StrEnum)
+
+_TIME_FORM: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)\Z", re.ASCII)
+
+
+class ConvertError(ValueError):
+    """A value that is not what the Kubernetes API would give; the message is one line."""
+
+
+class Reader:
+    """One object of the document and the path that leads to it."""
+
+    def __init__(self, value: object, path: str) -> None:
+        if not isinstance(value, Mapping):
+            msg = f"{path or 'document'}: {_shown(value)} is not an object"
+            raise ConvertError(msg)
+        odd = next((key for key in value if not isinstance(key, str)), None)
+        if odd is not None:
+            msg = f"{path or 'document'}: key {_shown(odd)} is not allowed (a text)"
+            raise ConvertError(msg)
+        self._value: Mapping[str, object] = value
+        self._path = path
+
+    def at(self, key: str) -> str:
+        """Give the path to a key of this object."""
+        return f"{self._path}.{key}" if self._path else key
+
+    def error(self, key: str, value: object, allowed: str) -> ConvertError:
+        """Make the error for a value; None = it is missing."""
+        if value is None:
+            return ConvertError(f"{self.at(key)}: missing ({allowed})")
+        return ConvertError(f"{self.at(key)}: {_shown(value)} is not allowed ({allowed})")
+
+    def has(self, key: str) -> bool:
+        """Say whether there is a value; null is none."""
+        return self._value.get(key) is not None
+
+    def text(self, key: str) -> str | None:
+        """Give a text; absent, null and empty are the same to the API."""
+        value = self._value.get(key)
+        if value is not None and not isinstance(value, str):
+            raise self.error(key, value, "a text")
+        return value or None
+
+    def required_text(self, key: str) -> str:
+        """Give a text that must be there."""
+        value = self.text(key)
+        if value is None:
+            raise self.error(key, None, "a text that is not empty")
+        return value
+
+    def whole(self, key: str) -> int | None:
+        """Give a whole number; None = absent."""
+        value = self._value.get(key)
+        if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+            return value
+        raise self.error(key, value, "a whole number")
+
+    def flag(self, key: str) -> bool:
+        """Give true or false; absent is false."""
+        value = self._value.get(key)
+        if value is None or isinstance(value, bool):
+            return bool(value)
+        raise self.error(key, value, "true or false")
+
+    def choice(self, key: str, kind: type[_Choice]) -> _Choice | None:
+        """Give one of a closed set of texts; None = absent."""
+        value = self.text(key)
+        if value is None:
+            return None
+        try:
+            return kind(value)
+        except ValueError:
+            raise self.error(key, value, ", ".join(kind)) from None
+
+    def child(self, key: str) -> Self:
+        """Give an object; an absent one is empty."""
+        value = self._value.get(key)
+        return type(self)({} if value is None else value, self.at(key))
+
+    def items(self, key: str) -> list[Self]:
+        """Give the objects of a list; an absent one is empty."""
+        value = self._value.get(key)
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            raise self.error(key, value, "a list")
+        return [type(self)(item, f"{self.at(key)}[{index}]") for index, item in enumerate(value)]
+
+    def texts(self, key: str) -> dict[str, str]:
+        """Give an object of texts, such as labels; an absent one is empty."""
+        child = self.child(key)
+        return {name: child.text(name) or "" for name in child._value}
+
+    def quantity(self, key: str) -> int:
+        """Give a Quantity in nanos; it must be there."""
+        value = self._value.get(key)
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise self.error(key, value, ALLOWED)
+        try:
+            return parse_quantity(str(value))
+        except QuantityError as error:
+            msg = f"{self.at(key)}: {error}"
+            raise ConvertError(msg) from None
+
+    def amounts(self, key: str) -> dict[str, int]:
+        """Give an object of Quantities in nanos; an absent one is empty."""
+        child = self.child(key)
+        return {name: child.quantity(name) for name in child._value}
+
+    def optional(self, key: str, read: Callable[[str], _T]) -> _T | None:
+        """Read what is there; None = absent."""
+        return read(key) if self.has(key) else None
+
+    def listed_texts(self, key: str) -> list[str]:
+        """Give a list of texts; an absent one is empty."""
+        value = self._value.get(key) or []
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise self.error(key, value, "a list of texts")
+        return value
+
+    def unix_seconds(self, key: str) -> float | None:
+        """Give a time; the API writes RFC 3339."""
+        value = self.text(key)
+        if value is None:
+            return None
+        try:
+            moment = datetime.fromisoformat(value) if _TIME_FORM.match(value) else None
+            seconds = None if moment is None else moment.timestamp()
+        except (ValueError, OverflowError):
+            seconds = None
+        if seconds is None:
+            raise self.error(key, value, "a time such as 2026-01-31T12:00:00Z")
+        return seconds
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,0 +1,367 @@
+"""List and watch of one kind of object: what the API server knows, kept in step, through cuts and outages.
+
+A thread of its own lists once, then watches from there. A watch that ends or breaks goes on from the newest
+resourceVersion seen; only where the server no longer has that (410) it lists anew. While the server is away the last
+good state stays and its age grows.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
+
+from agent.kube.api import JSON, Api, Stream
+from agent.kube.errors import GATEWAY_TIMEOUT, GONE, ApiError, KubeError, Unreachable, error_of_status
+from agent.kube.kept import Entry, Kept, compare_versions
+from agent.kube.lists import ListError, read_list
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+FROM_ANY_CACHE: Final = "0"
+"""The resourceVersion of a first list: what the server has at hand, without asking etcd."""
+LONGEST_LINE_BYTES: Final = 16 << 20
+"""etcd takes objects of 1.5 MB; what is far longer is no event."""
+TOO_LARGE_VERSION: Final = "ResourceVersionTooLarge"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchPace:
+    """How often and how patiently the server is asked."""
+
+    start_spread_seconds: float = 2.0
+    """The first list comes after 0 to this: a rollout starts many agents at once."""
+    first_wait_seconds: float = 0.5
+    """Wait after a first failure; doubled by each further one, and spread over half to one and a half of it."""
+    longest_wait_seconds: float = 30.0
+    longest_asked_wait_seconds: float = 300.0
+    """The server's own Retry-After is followed up to this."""
+    watch_seconds: tuple[float, float] = (240.0, 480.0)
+    """A watch is asked to end after something between these, so that connections move on to other servers."""
+    silence_seconds: float = 150.0
+    """A watch in which nothing came for so long is begun anew: bookmarks come about once a minute."""
+    list_timeout_seconds: float = 30.0
+    shortest_watch_seconds: float = 1.0
+    """A watch that ended sooner, with nothing in it, counts as a failure: or else it would be asked for in a loop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchSource(Generic[T]):
+    """What is watched."""
+
+    name: str
+    """For threads and log lines: ``pods``."""
+    path: str
+    read: Callable[[object], T]
+    """Makes a value of an object's JSON; raises ConvertError."""
+    is_same: Callable[[T, T], bool]
+    """Whether two values are the same to those who use them."""
+    query: Mapping[str, str] = field(default_factory=dict)
+    """Selectors."""
+    accept_list: str = JSON
+    accept_watch: str = JSON
+
+
+@dataclass(slots=True)
+class WatchCounts:
+    """What happened since the start; for metrics."""
+
+    lists: int = 0
+    watches: int = 0
+    events: int = 0
+    expired: int = 0
+    """The server no longer had the resourceVersion (410)."""
+    failures: int = 0
+
+
+class _Anew(Exception):  # noqa: N818  no error: a turn of the loop
+    """Only a new list can help."""
+
+    def __init__(self, cause: str, *, is_expired: bool) -> None:
+        super().__init__(cause)
+        self.is_expired = is_expired
+
+
+class Reflector(Generic[T]):
+    """Keeps the objects of one source in step with the server."""
+
+    def __init__(
+        self,
+        api: Api,
+        source: WatchSource[T],
+        *,
+        clock: Callable[[], float],
+        random: Callable[[], float],
+        on_news: Callable[[], None],
+        on_connect: Callable[[], None] | None = None,
+        pace: WatchPace | None = None,
+    ) -> None:
+        """Prepare; nothing is asked yet.
+
+        Args:
+            api: The server.
+            source: What to watch.
+            clock: Monotonic seconds.
+            random: Gives 0..1; spreads waits.
+            on_news: Called from the watching thread after something changed for those who use it.
+            on_connect: Called from the watching thread before each list and each watch.
+            pace: How often and how patiently.
+        """
+        self.kept: Final = Kept(source.read, source.is_same)
+        self.counts: Final = WatchCounts()
+        self._api = api
+        self._source = source
+        self._clock = clock
+        self._random = random
+        self._on_news = on_news
+        self._on_connect = on_connect
+        self._pace = pace if pace is not None else WatchPace()
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._stream: Stream | None = None
+        self._thread: threading.Thread | None = None
+        self._version: str | None = None
+        """From where a watch goes on; None = nothing was listed yet."""
+        self._must_list = True
+        self._must_list_newest = False
+        self._heard_seconds: float | None = None
+        self._trouble: str | None = None
+        self._failures_in_a_row = 0
+
+    # -- what others ask -------------------------------------------------------------------------------------------
+
+    @property
+    def is_listed(self) -> bool:
+        """Say whether all has been read at least once."""
+        return self._version is not None
+
+    @property
+    def age_seconds(self) -> float | None:
+        """How long ago the server was last heard (a list, an event, a bookmark); None = never."""
+        heard = self._heard_seconds
+        return None if heard is None else max(self._clock() - heard, 0.0)
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the server is not being heard; None = it is."""
+        return self._trouble
+
+    def start(self) -> None:
+        """Begin, in a thread of its own."""
+        self._thread = threading.Thread(target=self._run, name=f"watch-{self._source.name}", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask it to end; ``join`` waits."""
+        self._stopping.set()
+        with self._lock:
+            stream = self._stream
+        if stream is not None:
+            stream.close()
+
+    def join(self, timeout_seconds: float) -> bool:
+        """Wait until the thread has ended; False = it hangs in a connection and dies with the process."""
+        if self._thread is None:
+            return True
+        self._thread.join(timeout_seconds)
+        return not self._thread.is_alive()
+
+    # -- the thread ------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        self._stopping.wait(self._random() * self._pace.start_spread_seconds)
+        while not self._stopping.is_set():
+            asked_seconds = None
+            try:
+                if self._on_connect is not None:
+                    self._on_connect()
+                if self._must_list:
+                    self._list()
+                self._watch()
+                continue
+            except _Anew as turn:
+                self._must_list = True
+                if turn.is_expired:
+                    self.counts.expired += 1
+                    log.info("listing anew", extra={"watch": self._source.name, "cause": str(turn)})
+                    if not self._failures_in_a_row:
+                        self._failures_in_a_row = 1  # a second one in a row waits
+                        continue
+                cause = str(turn)
+            except ApiError as error:
+                cause, asked_seconds = str(error), error.retry_after_seconds
+            except KubeError as error:
+                cause = str(error)
+            except Exception:  # the top of a thread's loop: a fault in here must not end the watch for good
+                log.exception("watch failed", extra={"watch": self._source.name})
+                self._must_list = True
+                cause = "a fault of this program, see its log"
+            if not self._stopping.is_set():
+                self._fail(cause)
+                self._stopping.wait(self._wait_seconds(asked_seconds))
+
+    def _fail(self, cause: str) -> None:
+        self.counts.failures += 1
+        self._failures_in_a_row += 1
+        if self._trouble is None:
+            log.warning("the API server is not heard; the last state stays", extra=self._extra(cause))
+        self._trouble = cause
+
+    def _extra(self, cause: str) -> dict[str, object]:
+        return {"watch": self._source.name, "cause": cause}
+
+    def _wait_seconds(self, asked_seconds: float | None) -> float:
+        pace = self._pace
+        doubled = pace.first_wait_seconds * 2.0 ** min(self._failures_in_a_row - 1, 16)
+        wait = min(doubled, pace.longest_wait_seconds) * (0.5 + self._random())
+        return wait if asked_seconds is None else max(wait, min(asked_seconds, pace.longest_asked_wait_seconds))
+
+    def _hear(self) -> None:
+        self._heard_seconds = self._clock()
+        if self._trouble is not None:
+            log.info("the API server is heard again", extra={"watch": self._source.name})
+            self._trouble = None
+
+    # -- list ------------------------------------------------------------------------------------------------------
+
+    def _list(self) -> None:
+        query = dict(self._source.query)
+        # Not older than what is known: another server's cache may be behind. Nothing stated = asked of etcd itself.
+        is_newest = self._must_list_newest
+        if not is_newest:
+            query["resourceVersion"] = self._version or FROM_ANY_CACHE
+        entries: list[Entry[T]] = []
+        try:
+            stream = self._open(query, self._source.accept_list, self._pace.list_timeout_seconds)
+            try:
+                text = b"".join(stream).decode("utf-8", errors="replace")
+            finally:
+                self._close(stream)
+            version = read_list(text, lambda item: entries.append(self.kept.entry(item)))
+        except ApiError as error:
+            if query.get("resourceVersion", FROM_ANY_CACHE) != FROM_ANY_CACHE and _is_unknown_version(error):
+                self._must_list_newest = True
+            raise
+        except ListError as error:
+            raise Unreachable(f"GET {self._source.path}: {error}") from error
+        if version is None:
+            raise Unreachable(f"GET {self._source.path}: the list has no resourceVersion")
+        if self._stopping.is_set():
+            return
+        has_news = self.kept.replace_all(entries, now_seconds=self._clock(), is_newest=is_newest)
+        is_first = self._version is None
+        self._version = version
+        self._must_list = self._must_list_newest = False
+        self.counts.lists += 1
+        self._hear()
+        if has_news or is_first:
+            self._on_news()
+
+    # -- watch -----------------------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        shortest, longest = self._pace.watch_seconds
+        seconds = shortest + self._random() * (longest - shortest)
+        query = {
+            **self._source.query,
+            "watch": "true",
+            "resourceVersion": self._version or "",
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(max(int(seconds), 1)),
+        }
+        try:
+            stream = self._open(query, self._source.accept_watch, self._pace.silence_seconds)
+        except ApiError as error:
+            if error.status == GONE:
+                raise _Anew(str(error), is_expired=True) from error
+            raise
+        self.counts.watches += 1
+        begun_seconds, events = self._clock(), self.counts.events
+        self._hear()
+        try:
+            for line in stream:
+                if self._stopping.is_set():
+                    return
+                if not line.endswith(b"\n"):
+                    break  # cut off: the server sends it again to the next watch
+                self._take_line(line)
+        finally:
+            self._close(stream)
+        is_idle = self.counts.events == events
+        if is_idle and self._clock() - begun_seconds < self._pace.shortest_watch_seconds:
+            raise Unreachable(f"GET {self._source.path}: the watch ended at once")
+        self._failures_in_a_row = 0
+
+    def _take_line(self, line: bytes) -> None:
+        if not line.strip():
+            return
+        kind, document = _parse_event(self._source.path, line)
+        self._hear()
+        self.counts.events += 1
+        if kind == "ERROR":
+            error = error_of_status(f"GET {self._source.path}", document)
+            if error.status == GONE:
+                raise _Anew(str(error), is_expired=True)
+            raise error
+        self._failures_in_a_row = 0
+        metadata = document.get("metadata")
+        version = metadata.get("resourceVersion") if isinstance(metadata, Mapping) else None
+        if kind == "BOOKMARK":
+            order = compare_versions(version if isinstance(version, str) else None, self._version)
+            if order is not None and order < 0:
+                # The server's data were put back from a backup: what it will number next, this watch has passed.
+                self._must_list_newest = True
+                raise _Anew("the server's resourceVersions have gone back", is_expired=True)
+        elif kind in ("ADDED", "MODIFIED", "DELETED"):
+            entry = self.kept.entry(document)
+            changed = self.kept.remove(entry) if kind == "DELETED" else self.kept.put(entry, now_seconds=self._clock())
+            if isinstance(version, str) and version:
+                self._version = version
+            if changed:
+                self._on_news()
+            return
+        if isinstance(version, str) and version:
+            self._version = version
+
+    # -- the stream, which stop() may close ------------------------------------------------------------------------
+
+    def _open(self, query: Mapping[str, str], accept: str, timeout_seconds: float) -> Stream:
+        stream = self._api.stream(self._source.path, query=query, accept=accept, timeout_seconds=timeout_seconds)
+        with self._lock:
+            self._stream = stream
+        if self._stopping.is_set():
+            stream.close()
+        return stream
+
+    def _close(self, stream: Stream) -> None:
+        with self._lock:
+            self._stream = None
+        stream.close()
+
+
+def _parse_event(path: str, line: bytes) -> tuple[str, Mapping[object, object]]:
+    """Take a line of a watch apart; what is lost with a line that is none, only a list can tell."""
+    event: object = None
+    if len(line) <= LONGEST_LINE_BYTES:
+        try:
+            event = json.loads(line)
+        except (ValueError, RecursionError):
+            event = None
+    if isinstance(event, Mapping):
+        kind, document = event.get("type"), event.get("object")
+        if isinstance(kind, str) and isinstance(document, Mapping):
+            return kind, document
+    raise _Anew(f"GET {path}: a line of the watch is not an event", is_expired=False)
+
+
+def _is_unknown_version(error: ApiError) -> bool:
+    """Say whether a list failed because the server does not have, or does not yet have, the version asked for."""
+    if error.status == GONE:
+        return True
+    too_large = any(cause.reason == TOO_LARGE_VERSION for cause in error.causes)
+    return error.status == GATEWAY_TIMEOUT and (too_large or "too large resource version" in error.message.lower())

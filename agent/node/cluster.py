@@ -1,0 +1,259 @@
+"""What the API server knows of this node: its pods, itself, the namespaces. Three watches, and one view of them.
+
+The view stands in the place of a pods file too: it names containers and says where they belong. While the server is
+away the last good state stays, and its age says so.
+"""
+
+from __future__ import annotations
+
+import logging
+import random as system_random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from agent.core.cluster import Namespace, Node, NodeState
+from agent.core.model import UnitIdentity, UnitResources
+from agent.core.naming import Belonging, PodIndex, belonging, join
+from agent.core.pod import Pod
+from agent.kube.api import Api
+from agent.kube.convert import namespace_from_json, node_from_json, pod_from_json
+from agent.kube.errors import KubeError
+from agent.kube.server import server_version
+from agent.kube.watch import Reflector, WatchCounts, WatchPace, WatchSource
+
+log = logging.getLogger(__name__)
+
+STOP_SECONDS: Final = 0.5
+"""A watch that is connecting to a dead server cannot be woken: its thread is left to end with the process."""
+_METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchStatus:
+    """How one of the watches fares; for ``doctor`` and metrics."""
+
+    name: str
+    """``pods``, ``node`` or ``namespaces``."""
+    age_seconds: float | None
+    """Since the server was last heard; None = never."""
+    trouble: str | None
+    """Why it is not heard; None = it is."""
+    counts: WatchCounts
+
+
+class ClusterView:
+    """The node as the API has it; for any thread."""
+
+    def __init__(
+        self,
+        api: Api,
+        node_name: str,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        random: Callable[[], float] = system_random.random,
+        on_news: Callable[[], None] | None = None,
+        pace: WatchPace | None = None,
+    ) -> None:
+        """Prepare; nothing is asked yet.
+
+        Args:
+            api: The server.
+            node_name: The Node object of this machine.
+            clock: Monotonic seconds.
+            random: Gives 0..1; spreads starts and waits, so that many nodes do not come at once.
+            on_news: Called after something changed that planning reads; from a watching thread, so it must be quick.
+            pace: How often and how patiently the server is asked.
+        """
+        self.node_name: Final = node_name
+        self.on_news: Callable[[], None] = on_news if on_news is not None else _nobody
+        self._api = api
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._revision = 0
+        """Of the pods: rises with each change."""
+        self._told_revision = 0
+        self._index: tuple[int, PodIndex] = (0, PodIndex())
+        self._server_version: str | None = None
+        self._pods = Reflector(
+            api,
+            WatchSource(
+                name="pods",
+                path="/api/v1/pods",
+                query={"fieldSelector": f"spec.nodeName={node_name}"},
+                read=pod_from_json,
+                is_same=_is_same_pod,
+            ),
+            clock=clock,
+            random=random,
+            on_news=self._pods_changed,
+            pace=pace,
+        )
+        self._node = Reflector(
+            api,
+            WatchSource(
+                name="node",
+                path="/api/v1/nodes",
+                query={"fieldSelector": f"metadata.name={node_name}"},
+                read=node_from_json,
+                is_same=_is_same_node,
+            ),
+            clock=clock,
+            random=random,
+            on_news=self._changed,
+            on_connect=self._ask_version,
+            pace=pace,
+        )
+        self._namespaces = Reflector(
+            api,
+            WatchSource(
+                name="namespaces",
+                path="/api/v1/namespaces",
+                read=namespace_from_json,
+                is_same=_is_same_namespace,
+                accept_list=_METADATA_LIST,
+                accept_watch=_METADATA,
+            ),
+            clock=clock,
+            random=random,
+            on_news=self._changed,
+            pace=pace,
+        )
+        self._all: Final[tuple[tuple[str, Reflector[Pod] | Reflector[Node] | Reflector[Namespace]], ...]] = (
+            ("pods", self._pods),
+            ("node", self._node),
+            ("namespaces", self._namespaces),
+        )
+
+    def start(self) -> None:
+        """Begin to watch, in three threads."""
+        for _, one in self._all:
+            one.start()
+
+    def stop(self) -> None:
+        """End the watches; takes half a second at most."""
+        for _, one in self._all:
+            one.stop()
+        until = time.monotonic() + STOP_SECONDS
+        for name, one in self._all:
+            if not one.join(max(until - time.monotonic(), 0.0)):
+                log.debug("watch left in its connection", extra={"watch": name})
+
+    # -- what is known ---------------------------------------------------------------------------------------------
+
+    def state(self) -> NodeState:
+        """Give all that is known at this moment, last known good.
+
+        A node, namespace or pod that is not understood is not in it; of pods ``unreadable_pods`` says so.
+        """
+        nodes = self._node.kept.values()
+        return NodeState(
+            node=nodes[0] if nodes else None,
+            pods=self._pods.kept.values(),
+            namespaces={one.name: one for one in self._namespaces.kept.values()},
+            unreadable_pods=self._pods.kept.faults(),
+            server_version=self._server_version,
+            is_complete=all(one.is_listed for _, one in self._all),
+            age_seconds=self._oldest_seconds(),
+        )
+
+    def put(self, pod_json: object) -> None:
+        """Take the pod that a patch was answered with, ahead of the watch; an older one never replaces a newer.
+
+        It is believed only of a pod that the watch has shown. What is not understood is left to the watch.
+        """
+        kept = self._pods.kept
+        if kept.put_answer(kept.entry(pod_json), now_seconds=self._clock()):
+            self._pods_changed()
+
+    def statuses(self) -> tuple[WatchStatus, ...]:
+        """Tell how each watch fares."""
+        return tuple(
+            WatchStatus(name=name, age_seconds=one.age_seconds, trouble=one.trouble, counts=replace(one.counts))
+            for name, one in self._all
+        )
+
+    def faults(self) -> tuple[str, ...]:
+        """Tell what is not understood, of any kind: ``pods shop/web: why``."""
+        return tuple(f"{name} {fault}" for name, one in self._all for fault in one.kept.faults())
+
+    # -- in the place of a pods file -------------------------------------------------------------------------------
+
+    @property
+    def age_seconds(self) -> float | None:
+        """How long ago the server was last heard of pods; None = never."""
+        return self._pods.age_seconds
+
+    def refresh(self) -> bool:
+        """Say whether pods changed since this was last asked: other names may hold now."""
+        with self._lock:
+            changed = self._told_revision != self._revision
+            self._told_revision = self._revision
+        return changed
+
+    def name(self, identity: UnitIdentity) -> tuple[UnitIdentity, UnitResources]:
+        """Give the identity with pod and container names where the server knows them."""
+        return join(identity, self._current_index())
+
+    def belonging(self, identity: UnitIdentity) -> Belonging:
+        """Find the workload of a named container, and what its pod says of sizing."""
+        return belonging(identity, self._current_index())
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _current_index(self) -> PodIndex:
+        with self._lock:
+            revision, index = self._index
+            wanted = self._revision
+        if revision == wanted:
+            return index
+        # Made of values at least as new as the revision read before it: a change in between raises it again.
+        index = PodIndex(self._pods.kept.values())
+        with self._lock:
+            if self._index[0] <= wanted:
+                self._index = (wanted, index)
+        return index
+
+    def _oldest_seconds(self) -> float | None:
+        """Give the age of the part that was heard longest ago; None = not all were."""
+        ages = [one.age_seconds for _, one in self._all]
+        known = [age for age in ages if age is not None]
+        return max(known) if len(known) == len(ages) else None
+
+    def _pods_changed(self) -> None:
+        with self._lock:
+            self._revision += 1
+        self.on_news()
+
+    def _changed(self) -> None:
+        self.on_news()
+
+    def _ask_version(self) -> None:
+        """Ask before each list and watch of the node: a server is replaced by another version while watches are cut."""
+        try:
+            version = server_version(self._api)
+        except KubeError:
+            return  # the list that follows tells of it
+        if version is not None and version != self._server_version:
+            self._server_version = version
+            self.on_news()
+
+
+def _nobody() -> None:
+    """Nobody listens."""
+
+
+def _is_same_pod(one: Pod, other: Pod) -> bool:
+    """Compare all but the number of the writing, which rises with every field that nobody here reads."""
+    return replace(one, resource_version=None) == replace(other, resource_version=None)
+
+
+def _is_same_node(one: Node, other: Node) -> bool:
+    return replace(one, resource_version=None) == replace(other, resource_version=None)
+
+
+def _is_same_namespace(one: Namespace, other: Namespace) -> bool:
+    return one == other

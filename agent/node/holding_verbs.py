@@ -1,0 +1,356 @@
+"""What people order at the socket: pause, resume, pin, unpin, restore, and the decision log. Node.
+
+Arguments come as JSON from outside; what is wrong with them is said by ControlError. Restoring itself is a callable
+that is given: who writes to the API stands elsewhere. Each order is put down in the decision log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Final, TypeVar
+
+from agent.core.choosing import NoSuchUnit, chosen_by
+from agent.core.decisions import Action, Decision, Decisions, Outcome
+from agent.core.model import UnitIdentity, UnitKind
+from agent.core.originals import Original, OriginalError, annotated_original, ref_of, restore_steps
+from agent.core.planned import PlanStep, PodRef
+from agent.core.pod import Pod
+from agent.node.control import ControlError, Verb
+from agent.node.documents import DECISIONS
+from agent.node.holding_answers import HOLDING, ORDERED, RESTORED, Holding, Ordered, Restored, RestoredPod
+from agent.node.holds import Holds
+from agent.node.journal import Choice, Journal
+
+LONGEST_SECONDS: Final = 366 * 86_400.0
+"""Of a pause or a pin with an end."""
+MOST_DECISIONS: Final = 10_000
+"""Of one answer; more than the log holds."""
+ASKED: Final = "asked for"
+"""The reason in the log where a person ordered it."""
+
+Member = TypeVar("Member", bound=StrEnum)
+
+
+Send = Callable[[Pod, PlanStep], Decision]
+"""Carries one step out, pinned and paused pods included, and puts it down in the log; never raises for the API's
+sake. Its decision says what came of it."""
+_BAD: Final = (
+    Outcome.REJECTED,
+    Outcome.INFEASIBLE,
+    Outcome.ERROR,
+    Outcome.CONFLICT,
+    Outcome.WITHHELD,
+    Outcome.DEFERRED,
+)
+"""The worst first. After any of these the pod's further steps are not tried."""
+
+
+class HoldingVerbs:
+    """The verbs, over the parts that they order about."""
+
+    def __init__(
+        self,
+        *,
+        node: str,
+        journal: Journal,
+        holds: Holds,
+        pods: Callable[[], tuple[Pod, ...]],
+        send: Send | None,
+        clock: Callable[[], float],
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            node: The node's name.
+            journal: Where orders are put down.
+            holds: Where they are kept.
+            pods: All pods bound to the node, as last known.
+            send: Carries out a step; None = this agent has no API server to write to.
+            clock: Wall clock, Unix seconds.
+            changed: Called after each order, so that the next plan does not wait.
+        """
+        self._node = node
+        self._journal = journal
+        self._holds = holds
+        self._pods = pods
+        self._send = send
+        self._clock = clock
+        self._changed = changed
+
+    def verbs(self) -> dict[str, Verb]:
+        """Give them by name, for the control socket."""
+        return {
+            "pause": self.pause,
+            "resume": self.resume,
+            "pin": self.pin,
+            "unpin": self.unpin,
+            "holds": self.holds,
+            "restore": self.restore,
+            "events": self.events,
+        }
+
+    def pause(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
+        """Stop every write: ``{"for_seconds": 1800}``, null or absent = until resumed."""
+        _only(arguments, "pause", "for_seconds")
+        now = self._clock()
+        until = _until(arguments, "pause", now)
+        before = self._holds.pause(until, now_unix_seconds=now)
+        self._note(now, Action.PAUSE, f"nothing is written {_until_text(until)}")
+        return self._ordered(now, None, until, None if before is None else before.since_unix_seconds)
+
+    def resume(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
+        """End the pause."""
+        _only(arguments, "resume")
+        now = self._clock()
+        before = self._holds.resume(now_unix_seconds=now)
+        if before is not None:
+            self._note(now, Action.RESUME, "the pause is over")
+        return self._ordered(now, None, None, None if before is None else before.since_unix_seconds)
+
+    def pin(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
+        """Leave a pod alone: ``{"name": "web", "for_seconds": null}``."""
+        _only(arguments, "pin", "name", "for_seconds")
+        now = self._clock()
+        until = _until(arguments, "pin", now)
+        ref = ref_of(self._pod(_name(arguments, "pin"), "pin"))
+        before = self._holds.pin(ref, until, now_unix_seconds=now)
+        self._note(now, Action.PIN, f"left alone {_until_text(until)}", ref)
+        return self._ordered(now, ref, until, None if before is None else before.since_unix_seconds)
+
+    def unpin(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
+        """Let a pod be sized again: ``{"name": "web"}``; also one that is gone."""
+        _only(arguments, "unpin", "name")
+        now = self._clock()
+        refs = {pin.ref for pin in self._holds.pins(now)} | {ref_of(pod) for pod in self._pods()}
+        ref = _chosen(_name(arguments, "unpin"), refs, "unpin")
+        before = self._holds.unpin(ref.uid, now_unix_seconds=now)
+        if before is not None:
+            self._note(now, Action.UNPIN, "may be sized again", ref)
+        return self._ordered(now, ref, None, None if before is None else before.since_unix_seconds)
+
+    def holds(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
+        """Tell what is held."""
+        _only(arguments, "holds")
+        now = self._clock()
+        return HOLDING.to_json(
+            Holding(
+                node=self._node,
+                taken_unix_seconds=now,
+                pause=self._holds.paused(now),
+                pins=self._holds.pins(now),
+                notes=self._faults(),
+            )
+        )
+
+    def restore(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
+        """Put original requests back: ``{"name": "web"}`` or ``{"all": true}``, with ``"dry_run": true`` only say so.
+
+        What is restored is pinned first: without that the next plan would take it back. A pause does not stop it, as
+        it is a wish of its own.
+        """
+        _only(arguments, "restore", "name", "all", "dry_run")
+        is_all, is_dry_run = _flag(arguments, "restore", "all"), _flag(arguments, "restore", "dry_run")
+        if is_all == (arguments.get("name") is not None):
+            raise ControlError("restore: allowed: one pod's name, or all")
+        if self._send is None and not is_dry_run:
+            raise ControlError("restore: this agent has no API server to write to; allowed: with dry_run")
+        chosen = self._pods() if is_all else (self._pod(_name(arguments, "restore"), "restore"),)
+        items: list[RestoredPod] = []
+        for pod in sorted(chosen, key=ref_of):
+            item = self._restored(pod, is_dry_run=is_dry_run)
+            if item is not None:
+                items.append(item)
+            elif not is_all:
+                raise ControlError(f"restore: {ref_of(pod)}: no original requests are known: it was never resized here")
+        if not is_dry_run:
+            self._changed()
+        return RESTORED.to_json(
+            Restored(
+                node=self._node,
+                taken_unix_seconds=self._clock(),
+                is_dry_run=is_dry_run,
+                items=tuple(items),
+                notes=self._faults(),
+            )
+        )
+
+    def events(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
+        """Tell decisions, newest first.
+
+        All optional: ``limit``, ``pod`` (``*`` allowed), ``actions``, ``outcomes`` (lists), ``since_seconds``.
+        """
+        _only(arguments, "events", "limit", "pod", "actions", "outcomes", "since_seconds")
+        limit, pod, now = arguments.get("limit"), arguments.get("pod"), self._clock()
+        if limit is not None and (type(limit) is not int or not 1 <= limit <= MOST_DECISIONS):
+            raise ControlError(f"events: limit is {limit!r}; allowed: 1 to {MOST_DECISIONS}")
+        if pod is not None and not isinstance(pod, str):
+            raise ControlError(f"events: pod is {pod!r}; allowed: a name, * in it allowed")
+        since = _seconds(arguments, "events", "since_seconds")
+        choice = Choice(
+            pod=pod,
+            actions=_members(arguments, "actions", Action),
+            outcomes=_members(arguments, "outcomes", Outcome),
+            since_unix_seconds=None if since is None else now - since,
+        )
+        found = self._journal.newest(None, choice)
+        return DECISIONS.to_json(
+            Decisions(
+                taken_unix_seconds=now,
+                node=self._node,
+                source="agent",
+                items=found[: limit if isinstance(limit, int) else None],
+                matching=len(found),
+                notes=self._faults(),
+            )
+        )
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _restored(self, pod: Pod, *, is_dry_run: bool) -> RestoredPod | None:
+        """Restore one pod; None = no original is known."""
+        ref = ref_of(pod)
+        try:
+            original = self._original(pod)
+        except OriginalError as error:
+            return RestoredPod(ref=ref, changes=(), outcome=Outcome.WITHHELD, detail=str(error))
+        if original is None:
+            return None
+        steps = restore_steps(pod, original)
+        changes = tuple(change for step in steps for change in step.changes)
+        decisions = () if is_dry_run else self._sent(pod, steps)
+        worst = min(
+            decisions, key=lambda one: _BAD.index(one.outcome) if one.outcome in _BAD else len(_BAD), default=None
+        )
+        return RestoredPod(
+            ref=ref,
+            changes=changes,
+            outcome=None if worst is None else worst.outcome,
+            detail="" if worst is None else worst.detail,
+            kept_unix_seconds=original.kept_unix_seconds,
+        )
+
+    def _sent(self, pod: Pod, steps: Sequence[PlanStep]) -> tuple[Decision, ...]:
+        if self._send is None or not steps:
+            return ()
+        ref, now = ref_of(pod), self._clock()
+        if ref.uid not in self._holds.pinned(now):
+            self._holds.pin(ref, None, now_unix_seconds=now)
+            self._note(now, Action.PIN, "left alone until unpinned: its original requests are put back", ref)
+        decisions: list[Decision] = []
+        for step in steps:
+            decisions.append(self._send(pod, step))
+            if decisions[-1].outcome in _BAD:
+                break
+        return tuple(decisions)
+
+    def _original(self, pod: Pod) -> Original | None:
+        annotated = annotated_original(pod)
+        return self._holds.original(pod.uid) if annotated is None else annotated
+
+    def _pod(self, name: str, verb: str) -> Pod:
+        pods = {ref_of(pod): pod for pod in self._pods()}
+        return pods[_chosen(name, pods, verb)]
+
+    def _note(self, now: float, action: Action, detail: str, ref: PodRef | None = None) -> None:
+        self._journal.add(unix_seconds=now, action=action, outcome=Outcome.DONE, reason=ASKED, detail=detail, pod=ref)
+
+    def _ordered(
+        self, now: float, ref: PodRef | None, until: float | None, since: float | None
+    ) -> Mapping[str, object]:
+        self._changed()
+        return ORDERED.to_json(
+            Ordered(
+                node=self._node,
+                taken_unix_seconds=now,
+                ref=ref,
+                until_unix_seconds=until,
+                held_since_unix_seconds=since,
+                notes=self._faults(),
+            )
+        )
+
+    def _faults(self) -> tuple[str, ...]:
+        return tuple(fault for fault in (self._holds.fault, self._journal.fault) if fault is not None)
+
+
+def _rank(decision: Decision) -> int:
+    return _BAD.index(decision.outcome) if decision.outcome in _BAD else len(_BAD)
+
+
+# Arguments
+
+
+def _only(arguments: Mapping[str, object], verb: str, *known: str) -> None:
+    unknown = arguments.keys() - set(known)
+    if unknown:
+        allowed = ", ".join(known) or "none"
+        raise ControlError(f"{verb}: unknown argument {min(unknown)}; allowed: {allowed}")
+
+
+def _name(arguments: Mapping[str, object], verb: str) -> str:
+    name = arguments.get("name")
+    if not isinstance(name, str) or not name:
+        raise ControlError(f"{verb}: name is {name!r}; allowed: a pod, namespace/pod, or a pod's uid")
+    return name
+
+
+def _flag(arguments: Mapping[str, object], verb: str, name: str) -> bool:
+    value = arguments.get(name, False)
+    if not isinstance(value, bool):
+        raise ControlError(f"{verb}: {name} is {value!r}; allowed: true, false")
+    return value
+
+
+def _seconds(arguments: Mapping[str, object], verb: str, name: str) -> float | None:
+    value = arguments.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= LONGEST_SECONDS:
+        raise ControlError(f"{verb}: {name} is {value!r}; allowed: seconds above 0, up to {LONGEST_SECONDS:g}")
+    return float(value)
+
+
+def _until(arguments: Mapping[str, object], verb: str, now: float) -> float | None:
+    seconds = _seconds(arguments, verb, "for_seconds")
+    return None if seconds is None else now + seconds
+
+
+def _members(arguments: Mapping[str, object], name: str, kind: type[Member]) -> frozenset[Member]:
+    values = arguments.get(name)
+    if values is None:
+        return frozenset()
+    members = {member.value: member for member in kind}
+    if not isinstance(values, list) or not all(isinstance(value, str) and value in members for value in values):
+        raise ControlError(f"events: {name} is {values!r}; allowed: a list of {', '.join(members)}")
+    return frozenset(members[value] for value in values)
+
+
+def _chosen(name: str, refs: Mapping[PodRef, object] | set[PodRef], verb: str) -> PodRef:
+    """Find the pod that a person means.
+
+    Raises:
+        ControlError: There is none, or pods of several namespaces go by the name.
+    """
+    units = {
+        UnitIdentity(
+            cgroup_path=str(ref), kind=UnitKind.CONTAINER, namespace=ref.namespace, pod=ref.name, pod_uid=ref.uid
+        ): ref
+        for ref in refs
+    }
+    try:
+        found = {units[one] for one in chosen_by(name, units)}
+    except NoSuchUnit as error:
+        raise ControlError(f"{verb}: {error}") from error
+    if len(found) > 1:  # one that is pinned and gone, and its successor of the same name
+        uids = ", ".join(sorted(ref.uid for ref in found))
+        raise ControlError(f"{verb}: {name} is the name of {len(found)} pods; allowed: one of the uids {uids}")
+    return found.pop()
+
+
+def _until_text(until: float | None) -> str:
+    if until is None:
+        return "until further notice"
+    return f"until {datetime.fromtimestamp(until, tz=UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -1,0 +1,278 @@
+"""What people have ordered at this node, and what must be known to undo what the agent did: pause, pins, originals.
+
+Node. One JSON file, replaced whole, read strictly. A pause that is lost would start writing again, so a file that is
+damaged means paused: it is kept under another name, and a person looks at it and resumes.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from agent.core.originals import Original, original_of
+from agent.core.planned import PodRef
+from agent.core.pod import Pod
+from agent.node.documents import Document, DocumentFormatError
+
+log = logging.getLogger(__name__)
+
+FILE_NAME: Final = "holds"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """Nothing is written on this node."""
+
+    since_unix_seconds: float
+    until_unix_seconds: float | None
+    """None = until somebody resumes."""
+    reason: str = ""
+    """Why, where it was no person's wish; one sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pin:
+    """One pod is left alone."""
+
+    ref: PodRef
+    since_unix_seconds: float
+    until_unix_seconds: float | None
+    """None = until somebody unpins it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """All of it; the content of the file."""
+
+    pause: Pause | None = None
+    pins: tuple[Pin, ...] = ()
+    originals: tuple[Original, ...] = ()
+
+
+_HELD: Final = Document(Held, "holds", 1)
+
+
+class Holds:
+    """Pause, pins and originals of one node. Every method may be called from any thread; reading never waits."""
+
+    def __init__(self, path: Path | None, *, now_unix_seconds: float) -> None:
+        """Read back what was ordered.
+
+        Args:
+            path: The file. None = memory only.
+            now_unix_seconds: Wall clock, for the pause that a damaged file means.
+        """
+        self._path = path
+        self._lock = threading.Lock()
+        self._fault: str | None = None
+        self._held = Held() if path is None else self._read(path, now_unix_seconds)
+        """Replaced whole, never changed: whoever reads it needs no lock."""
+
+    @property
+    def fault(self) -> str | None:
+        """Say why the newest orders are kept in memory only; None = they are kept as they should be."""
+        return self._fault
+
+    # -- pause -----------------------------------------------------------------------------------------------------
+
+    def is_paused(self, now_unix_seconds: float) -> bool:
+        """Say whether nothing may be written."""
+        return self.paused(now_unix_seconds) is not None
+
+    def paused(self, now_unix_seconds: float) -> Pause | None:
+        """Give the pause that is in force; None = there is none."""
+        pause = self._held.pause
+        return pause if pause is not None and _lasts(pause.until_unix_seconds, now_unix_seconds) else None
+
+    def pause(self, until_unix_seconds: float | None, *, now_unix_seconds: float) -> Pause | None:
+        """Pause, at once, until a moment or until somebody resumes; give the pause that it takes the place of."""
+        before = self.paused(now_unix_seconds)
+        since = now_unix_seconds if before is None else before.since_unix_seconds
+        pause = Pause(since_unix_seconds=since, until_unix_seconds=until_unix_seconds)
+        self._change(lambda held: replace(held, pause=pause))
+        return before
+
+    def resume(self, *, now_unix_seconds: float) -> Pause | None:
+        """End the pause; give it, None = there was none."""
+        before = self.paused(now_unix_seconds)
+        self._change(lambda held: replace(held, pause=None))
+        return before
+
+    # -- pins ------------------------------------------------------------------------------------------------------
+
+    def pin(self, ref: PodRef, until_unix_seconds: float | None, *, now_unix_seconds: float) -> Pin | None:
+        """Leave a pod alone until a moment or until it is unpinned; give the pin that it takes the place of."""
+        before = next((pin for pin in self.pins(now_unix_seconds) if pin.ref.uid == ref.uid), None)
+        since = now_unix_seconds if before is None else before.since_unix_seconds
+        pin = Pin(ref=ref, since_unix_seconds=since, until_unix_seconds=until_unix_seconds)
+        self._change(lambda held: replace(held, pins=(*_without(held.pins, ref.uid), pin)))
+        return before
+
+    def unpin(self, uid: str, *, now_unix_seconds: float) -> Pin | None:
+        """Let a pod be sized again; give its pin, None = it had none."""
+        before = next((pin for pin in self.pins(now_unix_seconds) if pin.ref.uid == uid), None)
+        self._change(lambda held: replace(held, pins=_without(held.pins, uid)))
+        return before
+
+    def pins(self, now_unix_seconds: float) -> tuple[Pin, ...]:
+        """Give the pins in force, the oldest first."""
+        return tuple(pin for pin in self._held.pins if _lasts(pin.until_unix_seconds, now_unix_seconds))
+
+    def pinned(self, now_unix_seconds: float) -> frozenset[str]:
+        """Give the uids of the pods that are left alone."""
+        return frozenset(pin.ref.uid for pin in self.pins(now_unix_seconds))
+
+    # -- originals -------------------------------------------------------------------------------------------------
+
+    def keep_original(self, pod: Pod, *, now_unix_seconds: float) -> bool:
+        """Keep the requests and limits of a pod that is about to be resized for the first time.
+
+        What was kept before stays. Without a state directory memory is all there is, and that counts as kept.
+
+        Returns:
+            Whether they are kept; False = the disk does not take them, and a restart of the agent would lose them.
+        """
+        return self.keep_originals((pod,), now_unix_seconds=now_unix_seconds)
+
+    def keep_originals(self, pods: Iterable[Pod], *, now_unix_seconds: float) -> bool:
+        """Keep those of several pods with one write (of 12 ms, most of it waiting for the disk)."""
+        originals = [original_of(pod, kept_unix_seconds=now_unix_seconds) for pod in pods]
+
+        def keep(held: Held) -> Held:
+            known = {kept.ref.uid for kept in held.originals}
+            new = tuple(original for original in originals if original.ref.uid not in known)
+            return replace(held, originals=(*held.originals, *new)) if new else held
+
+        self._change(keep)
+        return self._fault is None
+
+    def original(self, uid: str) -> Original | None:
+        """Give what a pod had before its first resize; None = it was never resized by this agent."""
+        return next((original for original in self._held.originals if original.ref.uid == uid), None)
+
+    # -- tidying ---------------------------------------------------------------------------------------------------
+
+    def expire(self, *, now_unix_seconds: float) -> tuple[Pause | None, tuple[Pin, ...]]:
+        """Take away what has come to its end; give it, so that it can be told."""
+        held = self._held
+        pause = held.pause if self.paused(now_unix_seconds) is None else None
+        pins = tuple(pin for pin in held.pins if not _lasts(pin.until_unix_seconds, now_unix_seconds))
+        if pause is not None or pins:
+            self._change(
+                lambda held: replace(
+                    held,
+                    pause=None if held.pause == pause else held.pause,
+                    pins=tuple(pin for pin in held.pins if pin not in pins),
+                )
+            )
+        return pause, pins
+
+    def forget_gone(self, present_uids: Collection[str]) -> None:
+        """Forget pins and originals of pods that are gone.
+
+        Args:
+            present_uids: Of all pods bound to the node; from a list that is complete.
+        """
+
+        def stay(held: Held) -> Held:
+            return replace(
+                held,
+                pins=tuple(pin for pin in held.pins if pin.ref.uid in present_uids),
+                originals=tuple(one for one in held.originals if one.ref.uid in present_uids),
+            )
+
+        self._change(stay)
+
+    def notes(self, now_unix_seconds: float) -> tuple[str, ...]:
+        """Say what is held and what is wrong; one sentence each."""
+        pause, fault, pins = self.paused(now_unix_seconds), self._fault, len(self.pins(now_unix_seconds))
+        notes = []
+        if pause is not None:
+            notes.append("paused, nothing is written: " + (pause.reason or "plimsoll resume ends it"))
+        if pins:
+            notes.append(f"{pins} pod{'s are' if pins > 1 else ' is'} pinned: left alone until plimsoll unpin")
+        return (*notes, *(() if fault is None else (fault,)))
+
+    # -- the file --------------------------------------------------------------------------------------------------
+
+    def _change(self, change: Callable[[Held], Held]) -> None:
+        """Put a change in force first and on disk second: an order holds even where the disk refuses it.
+
+        What the disk refused before is tried again with the next order, whatever it is.
+        """
+        with self._lock:
+            before = self._held
+            self._held = change(before)
+            if self._path is None or (self._held == before and self._fault is None):
+                return
+            try:
+                _replace_file(self._path, _text(self._held))
+            except OSError as error:
+                reason = error.strerror or str(error)
+                if self._fault is None:
+                    log.warning("holds cannot be kept", extra={"path": str(self._path), "reason": reason})
+                self._fault = f"{self._path} cannot be written ({reason}): a restart of the agent forgets new orders"
+            else:
+                self._fault = None
+
+    def _read(self, path: Path, now_unix_seconds: float) -> Held:
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            return Held()
+        except OSError as error:
+            return self._distrust(path, f"cannot be read: {error.strerror or error}", now_unix_seconds)
+        try:
+            return _HELD.from_json(json.loads(content))
+        except (ValueError, RecursionError, DocumentFormatError) as error:
+            # The file itself stays as it is until the next order: a restart before that is to pause again.
+            aside = path.with_name(f"{path.name}.damaged")
+            reason = f"not understood ({' '.join(str(error).split())[:200]}), kept as {aside.name}"
+            try:
+                _replace_file(aside, content)
+            except OSError as failure:
+                reason = f"not understood, and no copy can be made: {failure.strerror or failure}"
+            return self._distrust(path, reason, now_unix_seconds)
+
+    def _distrust(self, path: Path, reason: str, now_unix_seconds: float) -> Held:
+        log.error("holds are damaged: this node is paused", extra={"path": str(path), "reason": reason})
+        told = f"{path} was {reason}; pins and kept originals are lost; plimsoll resume when that is settled"
+        return Held(pause=Pause(since_unix_seconds=now_unix_seconds, until_unix_seconds=None, reason=told))
+
+
+def _lasts(until_unix_seconds: float | None, now_unix_seconds: float) -> bool:
+    return until_unix_seconds is None or now_unix_seconds < until_unix_seconds
+
+
+def _without(pins: tuple[Pin, ...], uid: str) -> tuple[Pin, ...]:
+    return tuple(pin for pin in pins if pin.ref.uid != uid)
+
+
+def _text(held: Held) -> bytes:
+    return json.dumps(_HELD.to_json(held), indent=1, allow_nan=False).encode() + b"\n"
+
+
+def _replace_file(path: Path, content: bytes) -> None:
+    """Write aside, flush, rename, flush the directory: after a crash there is the old content or the new one."""
+    fresh = path.with_name(f"{path.name}.new")
+    try:
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except OSError:
+        fresh.unlink(missing_ok=True)
+        raise
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

@@ -1,0 +1,57 @@
+"""Fixtures of the tests on a real control plane: one cluster per session, a namespace and a node name per test.
+
+PLIMSOLL_KUBERNETES=1.34.4 runs the same tests against that version (the nightly tier); its programs are built by
+``python -m tests.cluster.binaries --version 1.34.4``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster import fence
+from tests.cluster.binaries import KUBERNETES
+from tests.cluster.control_plane import ControlPlane, control_plane
+from tests.cluster.identities import create_namespace, fresh_name
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """The session's control plane with controllers and audit log, of the version asked for; no scheduler."""
+    version = os.environ.get("PLIMSOLL_KUBERNETES", KUBERNETES)
+    with control_plane(version, directory=tmp_path_factory.mktemp("cluster")) as plane:
+        yield plane
+
+
+@pytest.fixture(scope="session")
+def control_plane_1_37(cluster: ControlPlane) -> ControlPlane:
+    """The same, for tests of what Kubernetes 1.37 answers; under another version they skip."""
+    if not cluster.version.startswith("1.37."):
+        pytest.skip(f"about Kubernetes 1.37; this run is against {cluster.version}")
+    return cluster
+
+
+@pytest.fixture(scope="session")
+def fenced(cluster: ControlPlane) -> ControlPlane:
+    """The same, with the agent's rights and the fence around its writes in force, as the chart ships them."""
+    fence.install(cluster)
+    return cluster
+
+
+@pytest.fixture
+def namespace(cluster: ControlPlane) -> Iterator[str]:
+    """A namespace of its own, ready for pods; its removal is begun at the end, not awaited."""
+    name = fresh_name("test")
+    create_namespace(cluster, name)
+    yield name
+    cluster.admin.delete(f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture
+def node_name(cluster: ControlPlane) -> Iterator[str]:
+    """A name that no node has; a Node object under it is removed at the end."""
+    name = fresh_name("node")
+    yield name
+    cluster.admin.delete(f"/api/v1/nodes/{name}")

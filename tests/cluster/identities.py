@@ -1,0 +1,84 @@
+"""Who calls the API: namespaces, service accounts, and the tokens that the kubelet gives to pods."""
+
+from __future__ import annotations
+
+import secrets
+
+from tests.cluster.api import Api, Json
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.processes import wait_for
+
+
+def fresh_name(what: str) -> str:
+    """Give a name that nothing has: tests share one cluster."""
+    return f"{what}-{secrets.token_hex(4)}"
+
+
+def create_namespace(plane: ControlPlane, name: str, annotations: dict[str, str] | None = None) -> Json:
+    """Create a namespace and wait until pods may be created in it (its default account is there)."""
+    made = plane.admin.create(
+        "/api/v1/namespaces",
+        {"metadata": {"name": name, "annotations": annotations or {}}},
+    )
+    accounts = f"/api/v1/namespaces/{name}/serviceaccounts"
+    if plane.has_controllers:
+        wait_for(lambda: plane.admin.exists(f"{accounts}/default"), f"the default account of {name}")
+    else:
+        create_service_account(plane, name, "default")
+    return made
+
+
+def create_service_account(plane: ControlPlane, namespace: str, name: str) -> Json:
+    """Create a service account."""
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+    return plane.admin.create(path, {"metadata": {"name": name}})
+
+
+def node_bound_token(
+    plane: ControlPlane,
+    namespace: str,
+    service_account: str,
+    node: str | None,
+    *,
+    audiences: tuple[str, ...] = (),
+    seconds: int = 3600,
+) -> str:
+    """Ask for a token of a service account.
+
+    Args:
+        plane: Where.
+        namespace: Of the account.
+        service_account: Its name.
+        node: Bind it to this Node object, which must exist: the token then carries the node's name as the kubelet's
+            projected tokens do. None = bound to nothing.
+        audiences: Whom it is for; the API server when empty.
+        seconds: Its life, at least 600.
+    """
+    spec: Json = {"audiences": list(audiences), "expirationSeconds": seconds}
+    if node is not None:
+        uid = plane.admin.get(f"/api/v1/nodes/{node}")["metadata"]["uid"]
+        spec["boundObjectRef"] = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid}
+    return _token(plane, namespace, service_account, spec)
+
+
+def pod_bound_token(plane: ControlPlane, namespace: str, service_account: str, pod: str) -> str:
+    """Ask for a token as the kubelet does for a pod: it carries the pod and, once the pod is bound, its node."""
+    uid = plane.admin.get(f"/api/v1/namespaces/{namespace}/pods/{pod}")["metadata"]["uid"]
+    reference = {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid}
+    return _token(plane, namespace, service_account, {"boundObjectRef": reference})
+
+
+def _token(plane: ControlPlane, namespace: str, service_account: str, spec: Json) -> str:
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{service_account}/token"
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+    return str(plane.admin.create(path, request)["status"]["token"])
+
+
+def whoami(api: Api) -> Json:
+    """Ask the server whom it takes the caller for: username, groups, extra."""
+    review = api.create(
+        "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+        {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"},
+    )
+    info: Json = review["status"]["userInfo"]
+    return info

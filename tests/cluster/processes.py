@@ -1,0 +1,118 @@
+"""Programs of the tests' cluster as children: they end with the tests, and say why when they fail."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+READY_SECONDS: Final = 120.0
+"""Far above the five seconds that a start takes: two cores may be shared with a compiler."""
+STOP_SECONDS: Final = 5.0
+"""What a program gets to end by itself. The API server would wait for up to a minute for open requests."""
+TAIL_LINES: Final = 12
+
+
+class ClusterError(Exception):
+    """Part of the cluster does not run; the message carries the end of its log."""
+
+
+class Process:
+    """One program with its log in a file; started at once, and killed by the kernel when its starter dies.
+
+    "Starter" is the thread that called: start clusters from a thread that lives as long as they shall. A starter that
+    is killed in the first milliseconds, before setpriv has asked the kernel for this, leaves the child behind.
+    """
+
+    def __init__(self, name: str, command: Sequence[str | Path], log: Path) -> None:
+        self.name = name
+        self.log = log
+        # setpriv (util-linux) and not preexec_fn: the latter may deadlock where threads run. A session of its own keeps
+        # Ctrl-C for pytest, which then stops everything in the right order.
+        command = ["setpriv", "--pdeathsig", "KILL", "--", *command]
+        with log.open("ab") as out:
+            self._child = subprocess.Popen(
+                [str(word) for word in command],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """The process id; meaningless after ``stop``."""
+        return self._child.pid
+
+    def is_running(self) -> bool:
+        """Tell whether it has not ended; paused counts as running."""
+        return self._child.poll() is None
+
+    def pause(self) -> None:
+        """Freeze it: connections stay open and nothing answers."""
+        self._child.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused one go on."""
+        self._child.send_signal(signal.SIGCONT)
+
+    def stop(self, *, kill: bool = False) -> None:
+        """End it and wait; by SIGKILL at once, or when it takes longer than ``STOP_SECONDS``."""
+        if self.is_running():
+            self._child.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
+            self.resume()  # a paused one would not see the signal
+            try:
+                self._child.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._child.kill()
+        self._child.wait()
+
+    def wait_until(self, condition: Callable[[], bool], what: str, seconds: float = READY_SECONDS) -> None:
+        """Wait for a condition that this program brings about.
+
+        Raises:
+            ClusterError: The program ended, or the condition does not come.
+        """
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if not self.is_running():
+                raise ClusterError(f"{self.name} ended with {self._child.returncode} before {what}\n{self.tail()}")
+            if time.monotonic() > deadline:
+                raise ClusterError(f"{self.name}: not within {seconds:.0f} s: {what}\n{self.tail()}")
+            time.sleep(0.02)
+
+    def tail(self) -> str:
+        """Give the end of the log."""
+        lines = self.log.read_text(errors="replace").splitlines()[-TAIL_LINES:]
+        return "\n".join((f"{self.log}:", *(f"  {line}" for line in lines)))
+
+
+def wait_for(condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
+    """Wait for a condition, asking fifty times a second.
+
+    Raises:
+        TimeoutError: It does not come.
+    """
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            msg = f"not within {seconds:.0f} s: {what}"
+            raise TimeoutError(msg)
+        time.sleep(0.02)
+
+
+def free_ports(count: int, address: str) -> list[int]:
+    """Find ports that nobody listens on; all are held until the last is found, so that they differ."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    held = [socket.socket(family, socket.SOCK_STREAM) for _ in range(count)]
+    try:
+        for one in held:
+            one.bind((address, 0))
+        return [one.getsockname()[1] for one in held]
+    finally:
+        for one in held:
+            one.close()

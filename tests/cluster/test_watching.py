@@ -1,0 +1,561 @@
+"""The agent's eyes on a real API server: what it sees, and what it does when the server goes, lags or refuses."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.core.cluster import Namespace, Taint
+from agent.core.model import QosClass, UnitIdentity, UnitKind
+from agent.core.pod import Container, ContainerKind, ContainerState, Pod, Requirements, is_pod_running
+from agent.kube.access import identity, missing_permissions, node_claim
+from agent.kube.api import STRATEGIC_MERGE_PATCH, HttpApi
+from agent.kube.credentials import Credentials, from_kubeconfig
+from agent.kube.errors import ApiError, KubeError, Unreachable
+from agent.kube.server import server_version
+from agent.kube.watch import WatchPace
+from agent.node.cluster import ClusterView
+from tests.cluster.api import JSON_PATCH, MERGE, STRATEGIC, Json
+from tests.cluster.audit import AuditLog
+from tests.cluster.binaries import KUBERNETES
+from tests.cluster.control_plane import ControlPlane, control_plane
+from tests.cluster.cut_wire import wire
+from tests.cluster.fence import ACCOUNT, NAMESPACE, USER, install
+from tests.cluster.identities import create_service_account, fresh_name, node_bound_token
+from tests.cluster.objects import (
+    container,
+    create_node,
+    deferred,
+    pod,
+    pod_path,
+    resize_body,
+    running_status,
+    write_pod_status,
+)
+from tests.cluster.processes import wait_for
+
+pytestmark = [
+    pytest.mark.cluster,
+    # CPython's wrap_socket forgets to close a socket that was reset between connect and handshake (a killed server's
+    # backlog); the collector does, and says so.
+    pytest.mark.filterwarnings(r"ignore:Exception ignored in. <ssl\.SSLSocket:pytest.PytestUnraisableExceptionWarning"),
+]
+
+QUICK = WatchPace(start_spread_seconds=0.0, first_wait_seconds=0.05, longest_wait_seconds=0.3)
+
+
+@pytest.fixture(scope="module")
+def rights(cluster: ControlPlane) -> None:
+    install(cluster)
+
+
+@pytest.fixture
+def node(cluster: ControlPlane, node_name: str, rights: None) -> str:
+    create_node(cluster.admin, node_name)
+    return node_name
+
+
+@pytest.fixture(scope="module")
+def fragile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A server that may be stopped: the session's controllers would take half a minute to come back after an outage."""
+    version = os.environ.get("PLIMSOLL_KUBERNETES", KUBERNETES)
+    directory = tmp_path_factory.mktemp("fragile")
+    with control_plane(version, directory=directory, with_controllers=False, audit=False) as plane:
+        create_service_account(plane, "default", "default")
+        yield plane
+
+
+@pytest.fixture
+def token(cluster: ControlPlane, node: str) -> str:
+    return node_bound_token(cluster, NAMESPACE, ACCOUNT, node)
+
+
+@pytest.fixture
+def api(cluster: ControlPlane, token: str) -> HttpApi:
+    return client(cluster, token)
+
+
+def client(cluster: ControlPlane, token: str, *, server: str | None = None, timeout_seconds: float = 5.0) -> HttpApi:
+    return HttpApi(
+        Credentials(server=server or cluster.url, origin="tests", ca_file=cluster.authority, token=token),
+        timeout_seconds=timeout_seconds,
+    )
+
+
+class News:
+    """Counts how often the planner was woken."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self) -> None:
+        self.count += 1
+
+
+@contextlib.contextmanager
+def watching(api: HttpApi, node: str, news: News | None = None, pace: WatchPace = QUICK) -> Iterator[ClusterView]:
+    view = ClusterView(api, node, on_news=news, pace=pace)
+    view.start()
+    try:
+        yield view
+    finally:
+        began = time.monotonic()
+        view.stop()
+        assert time.monotonic() - began < 2.0  # half a second, and what a machine under load takes
+
+
+def complete(view: ClusterView) -> ClusterView:
+    wait_for(lambda: view.state().is_complete, "everything has been listed")
+    return view
+
+
+def names(view: ClusterView) -> list[str]:
+    return [one.name for one in view.state().pods]
+
+
+def only_pod(view: ClusterView) -> Pod:
+    (found,) = view.state().pods
+    return found
+
+
+def create_pod(cluster: ControlPlane, namespace: str, manifest: Json) -> Json:
+    made: Json = cluster.admin.create(pod_path(namespace), manifest)
+    return made
+
+
+def delete_pod(cluster: ControlPlane, namespace: str, name: str) -> None:
+    cluster.admin.delete(pod_path(namespace, name), gracePeriodSeconds="0")
+
+
+def counts(view: ClusterView, name: str = "pods") -> dict[str, int]:
+    return next(dataclasses.asdict(one.counts) for one in view.statuses() if one.name == name)
+
+
+# -- what is seen ----------------------------------------------------------------------------------------------------
+
+
+def test_the_view_shows_pods_of_its_own_node_only_and_follows_them(
+    cluster: ControlPlane, api: HttpApi, node: str, namespace: str
+) -> None:
+    create_pod(cluster, namespace, pod("before", node))
+    create_pod(cluster, namespace, pod("elsewhere", f"{node}-other"))
+    audit = AuditLog(cluster.audit_log)
+    with watching(api, node) as view:
+        complete(view)
+        assert names(view) == ["before"]
+        create_pod(cluster, namespace, pod("after", node))
+        create_pod(cluster, namespace, pod("elsewhere-too", f"{node}-other"))
+        create_pod(cluster, namespace, pod("last", node))
+        wait_for(lambda: "last" in names(view), "the last pod is seen")
+        assert names(view) == ["after", "before", "last"]
+        delete_pod(cluster, namespace, "before")
+        wait_for(lambda: "before" not in names(view), "the deletion is seen")
+        state = view.state()
+        assert state.server_version == f"v{cluster.version}"
+        assert state.age_seconds is not None
+        assert state.unreadable_pods == ()
+    calls = [call for call in audit.calls(USER) if call.resource in ("pods", "nodes")]
+    assert {call.verb for call in calls} == {"list", "watch"}
+    assert all(f"Selector=spec.nodeName%3D{node}" in call.uri for call in calls if call.resource == "pods")
+    assert all(f"Selector=metadata.name%3D{node}" in call.uri for call in calls if call.resource == "nodes")
+    assert all(call.user_agent.startswith("plimsoll/") for call in calls)
+    assert audit.writes(USER) == []
+
+
+def test_the_node_is_seen_with_amounts_taints_and_features_and_goes_when_deleted(
+    cluster: ControlPlane, api: HttpApi, node: str
+) -> None:
+    with watching(api, node) as view:
+        complete(view)
+        seen = view.state().node
+        assert seen is not None
+        assert (seen.name, seen.operating_system, seen.kubelet_version) == (node, "linux", "v1.37.1")
+        assert (seen.allocatable_cpu_millicores, seen.allocatable_memory_bytes) == (4000, 8 * 2**30)
+        assert seen.conditions["Ready"] == "True"
+        taint = {"key": "example.com/x", "effect": "NoSchedule", "value": "y"}
+        cluster.admin.patch(f"/api/v1/nodes/{node}", {"spec": {"taints": [taint]}}, MERGE)
+
+        def has_taint() -> bool:
+            now = view.state().node
+            return now is not None and Taint(key="example.com/x", effect="NoSchedule", value="y") in now.taints
+
+        wait_for(has_taint, "the taint is seen")
+        cluster.admin.delete(f"/api/v1/nodes/{node}")
+        wait_for(lambda: view.state().node is None, "the node is gone")
+
+
+def test_namespaces_are_seen_with_their_annotations(
+    cluster: ControlPlane, api: HttpApi, node: str, namespace: str
+) -> None:
+    with watching(api, node) as view:
+        complete(view)
+        metadata = {"annotations": {"plimsoll.dev/mode": "enforce"}}
+        cluster.admin.patch(f"/api/v1/namespaces/{namespace}", {"metadata": metadata}, MERGE)
+
+        def found() -> Namespace:
+            return view.state().namespaces[namespace]
+
+        wait_for(lambda: found().annotations == metadata["annotations"], "the annotation is seen")
+        assert found().labels["kubernetes.io/metadata.name"] == namespace
+
+
+def test_a_real_pod_is_read_with_every_field(cluster: ControlPlane, api: HttpApi, node: str, namespace: str) -> None:
+    app = container("app", requests={"cpu": "100m", "memory": "64Mi"}, limits={"memory": "128Mi"})
+    app["resizePolicy"] = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
+    proxy = container("proxy", requests={"cpu": "50m"}) | {"restartPolicy": "Always"}
+    manifest = pod(
+        "web",
+        node,
+        app,
+        labels={"app": "web"},
+        annotations={"note": "x", "kubectl.kubernetes.io/last-applied-configuration": "{}"},
+        initContainers=[container("setup"), proxy],
+        os={"name": "linux"},
+        volumes=[{"name": "cache", "emptyDir": {"medium": "Memory"}}],
+        resources={"requests": {"cpu": "500m", "memory": "256Mi"}},
+    )
+    made = create_pod(cluster, namespace, manifest)
+    status = running_status(made)
+    status["containerStatuses"][0] |= {
+        "restartCount": 1,
+        "lastState": {
+            "terminated": {
+                "exitCode": 137,
+                "reason": "OOMKilled",
+                "startedAt": "2026-01-31T12:00:00Z",
+                "finishedAt": "2026-01-31T12:00:05Z",
+            }
+        },
+    }
+    status["conditions"].append(deferred(1, "not now"))
+    write_pod_status(cluster.admin, namespace, "web", status, pod=made)
+    with watching(api, node) as view:
+        seen = only_pod(complete(view))
+    now = time.time()
+    assert seen.uid == made["metadata"]["uid"]
+    assert (seen.namespace, seen.node_name, seen.phase) == (namespace, node, "Running")
+    assert is_pod_running(seen)
+    assert (seen.generation, seen.observed_generation) == (1, 1)
+    assert seen.resource_version is not None
+    assert int(seen.resource_version) > int(made["metadata"]["resourceVersion"])
+    assert seen.created_unix_seconds == pytest.approx(now, abs=300)
+    assert seen.started_unix_seconds == pytest.approx(now, abs=300)
+    assert (seen.labels, seen.annotations) == ({"app": "web"}, {"note": "x"})
+    assert (seen.operating_system, seen.has_memory_volumes, seen.has_resource_claims) == ("linux", True, False)
+    assert seen.recorded_qos is QosClass.BURSTABLE
+    assert seen.resources == Requirements(requests={"cpu": 500_000_000, "memory": 256 * 2**20 * 10**9})
+    assert seen.containers == (
+        Container(
+            name="app",
+            kind=ContainerKind.REGULAR,
+            resources=Requirements(
+                requests={"cpu": 100_000_000, "memory": 64 * 2**20 * 10**9},
+                limits={"memory": 128 * 2**20 * 10**9},
+            ),
+            restarts_for_memory=True,
+        ),
+    )
+    assert [(one.name, one.kind) for one in seen.init_containers] == [
+        ("setup", ContainerKind.INIT),
+        ("proxy", ContainerKind.SIDECAR),
+    ]
+    running = seen.status_of("app")
+    assert running is not None
+    assert (running.state, running.is_ready, running.is_started) == (ContainerState.RUNNING, True, True)
+    assert running.started_unix_seconds == pytest.approx(now, abs=300)
+    assert running.allocated == {"cpu": 100_000_000, "memory": 64 * 2**20 * 10**9}
+    assert running.last_termination is not None
+    assert running.last_termination.is_oom_kill
+    assert running.last_termination.exit_code == 137
+    # date -u -d 2026-01-31T12:00:05Z +%s
+    assert running.last_termination.finished_unix_seconds == 1_769_860_805
+    ended = seen.status_of("setup")
+    assert ended is not None
+    assert ended.termination is not None
+    assert (ended.state, ended.termination.reason) == (ContainerState.TERMINATED, "Completed")
+    pending = seen.condition("PodResizePending")
+    assert pending is not None
+    assert (pending.reason, pending.message, pending.observed_generation) == ("Deferred", "not now", 1)
+    assert pending.last_transition_unix_seconds == pytest.approx(now, abs=300)
+
+
+def test_the_view_names_containers_as_a_pods_file_does(
+    cluster: ControlPlane, api: HttpApi, node: str, namespace: str
+) -> None:
+    with watching(api, node) as view:
+        complete(view)
+        view.refresh()
+        made = create_pod(cluster, namespace, pod("web", node))
+        status = running_status(made)
+        write_pod_status(cluster.admin, namespace, "web", status, pod=made)
+        identity_of_path = UnitIdentity(
+            cgroup_path="/kubepods/x",
+            kind=UnitKind.CONTAINER,
+            pod_uid=made["metadata"]["uid"],
+            container_id=status["containerStatuses"][0]["containerID"].removeprefix("containerd://"),
+        )
+        wait_for(lambda: view.name(identity_of_path)[0].container == "app", "the container has its name")
+        named, resources = view.name(identity_of_path)
+        assert (named.namespace, named.pod, resources.cpu_request_millicores) == (namespace, "web", 100)
+        workload = view.belonging(named).workload
+        assert workload is not None
+        assert workload.name == "web"
+        assert view.refresh()
+        assert not view.refresh()
+        assert view.age_seconds is not None
+
+
+def test_a_change_that_nobody_reads_wakes_nobody(
+    cluster: ControlPlane, api: HttpApi, node: str, namespace: str
+) -> None:
+    made = create_pod(cluster, namespace, pod("web", node))
+    write_pod_status(cluster.admin, namespace, "web", running_status(made), pod=made)
+    news = News()
+    with watching(api, node, news) as view:
+        complete(view)
+        wait_for(lambda: counts(view)["watches"] == 1, "pods are watched")
+        before, events = news.count, counts(view)["events"]
+        written = write_pod_status(cluster.admin, namespace, "web", {"message": "nobody reads this"})
+        wait_for(lambda: only_pod(view).resource_version == written["metadata"]["resourceVersion"], "it is seen")
+        assert counts(view)["events"] == events + 1
+        assert news.count == before
+        write_pod_status(cluster.admin, namespace, "web", {"phase": "Failed"})
+        wait_for(lambda: only_pod(view).phase == "Failed", "the phase is seen")
+        assert news.count == before + 1
+
+
+def test_the_answer_to_a_patch_is_in_the_view_at_once_and_stays(
+    cluster: ControlPlane, token: str, node: str, namespace: str
+) -> None:
+    made = create_pod(cluster, namespace, pod("web", node, container(requests={"cpu": "100m"})))
+    write_pod_status(cluster.admin, namespace, "web", running_status(made), pod=made)
+    metadata = {"annotations": {"plimsoll.dev/mode": "enforce"}}
+    old = cluster.admin.patch(pod_path(namespace, "web"), {"metadata": metadata}, MERGE)
+    direct = client(cluster, token)
+    with wire(cluster.url) as line, watching(client(cluster, token, server=line.url), node) as view:
+        complete(view)
+        wait_for(lambda: counts(view)["watches"] == 1, "pods are watched")
+        with line.down():  # the watch cannot bring it
+            body = resize_body(app={"requests": {"cpu": "150m"}})
+            answer = direct.call(
+                "PATCH", pod_path(namespace, "web", "resize"), body=body, content_type=STRATEGIC_MERGE_PATCH
+            )
+            view.put(answer)
+            assert only_pod(view).containers[0].resources.cpu_request_millicores == 150
+            view.put(old)
+            assert only_pod(view).containers[0].resources.cpu_request_millicores == 150
+        events = counts(view)["events"]
+        wait_for(lambda: counts(view)["events"] > events, "the watch brings it too")
+        assert only_pod(view).containers[0].resources.cpu_request_millicores == 150
+        # A deleted pod does not come back by a late answer.
+        delete_pod(cluster, namespace, "web")
+        wait_for(lambda: names(view) == [], "the pod is gone")
+        view.put(answer)
+        assert names(view) == []
+
+
+# -- when the server goes --------------------------------------------------------------------------------------------
+
+
+def test_a_cut_watch_goes_on_where_it_was_without_a_new_list(
+    cluster: ControlPlane, token: str, node: str, namespace: str
+) -> None:
+    create_pod(cluster, namespace, pod("stays", node))
+    create_pod(cluster, namespace, pod("goes", node))
+    with wire(cluster.url) as line, watching(client(cluster, token, server=line.url), node) as view:
+        complete(view)
+        wait_for(lambda: counts(view)["watches"] == 1, "pods are watched")
+        with line.down():
+            delete_pod(cluster, namespace, "goes")
+            create_pod(cluster, namespace, pod("comes", node))
+            wait_for(lambda: all(one.trouble for one in view.statuses()), "every watch knows that it is cut")
+            assert names(view) == ["goes", "stays"]
+            assert view.state().is_complete
+        wait_for(lambda: names(view) == ["comes", "stays"], "what happened meanwhile is seen")
+        wait_for(lambda: not any(one.trouble for one in view.statuses()), "every watch is back")
+        assert counts(view)["lists"] == 1
+        assert counts(view)["expired"] == 0
+
+
+def admin_client(cluster: ControlPlane, *, server: str | None = None, timeout_seconds: float = 5.0) -> HttpApi:
+    pair = cluster.client_certificate("agent", ["system:masters"])
+    credentials = Credentials(
+        server=server or cluster.url,
+        origin="tests",
+        ca_file=cluster.authority,
+        certificate_file=pair.certificate,
+        key_file=pair.key,
+    )
+    return HttpApi(credentials, timeout_seconds=timeout_seconds)
+
+
+def test_state_stays_through_an_outage_and_is_right_after_it(fragile: ControlPlane) -> None:
+    node, namespace = fresh_name("node"), "default"
+    create_pod(fragile, namespace, pod("one", node))
+    create_pod(fragile, namespace, pod("two", node))
+    with watching(admin_client(fragile), node) as view:
+        complete(view)
+        with fragile.outage():
+            refused = f"no answer from {fragile.url}: Connection refused"
+            wait_for(lambda: all(refused in (one.trouble or "") for one in view.statuses()), "the outage is noticed")
+            assert names(view) == ["one", "two"]
+            age = view.state().age_seconds
+            assert age is not None
+            wait_for(lambda: (view.state().age_seconds or 0.0) > age, "the age grows")
+        create_pod(fragile, namespace, pod("three", node))
+        delete_pod(fragile, namespace, "one")
+        wait_for(lambda: names(view) == ["three", "two"], "the view is right again")
+
+
+def test_a_version_that_the_server_no_longer_has_leads_to_a_new_list(fragile: ControlPlane) -> None:
+    node, namespace = fresh_name("node"), "default"
+    create_pod(fragile, namespace, pod("first", node))
+    with wire(fragile.url) as line, watching(admin_client(fragile, server=line.url), node) as view:
+        complete(view)
+        wait_for(lambda: counts(view)["watches"] == 1, "pods are watched")
+        with line.down():
+            create_pod(fragile, namespace, pod("second", node))
+            delete_pod(fragile, namespace, "first")
+            with fragile.outage():
+                pass  # a restarted server remembers no event from before its start: older versions are too old (410)
+        wait_for(lambda: names(view) == ["second"], "listed anew")
+        assert counts(view)["expired"] == 1
+        assert counts(view)["lists"] == 2
+
+
+def test_a_frozen_server_neither_empties_the_view_nor_holds_up_the_stop(fragile: ControlPlane) -> None:
+    node = fresh_name("node")
+    create_pod(fragile, "default", pod("web", node))
+    hasty = dataclasses.replace(QUICK, silence_seconds=0.5)
+    with watching(admin_client(fragile, timeout_seconds=0.5), node, pace=hasty) as view:
+        complete(view)
+        patient = ClusterView(admin_client(fragile), node, pace=QUICK)
+        with fragile.freeze():
+            patient.start()
+            wait_for(
+                lambda: all("timed out" in (one.trouble or "") for one in view.statuses()), "the silence is noticed"
+            )
+            assert names(view) == ["web"]
+            began = time.monotonic()
+            patient.stop()
+            assert time.monotonic() - began < 1.5  # though its threads hang in their connections
+        wait_for(lambda: not any(one.trouble for one in view.statuses()), "every watch is back")
+
+
+# -- who asks --------------------------------------------------------------------------------------------------------
+
+
+def test_a_renewed_token_file_is_taken_with_the_next_request(
+    cluster: ControlPlane, node: str, namespace: str, tmp_path: Path
+) -> None:
+    create_service_account(cluster, namespace, "first")
+    create_service_account(cluster, namespace, "second")
+    # As the kubelet does it: a new directory, and one symbolic link that is swapped.
+    for account in ("first", "second"):
+        (tmp_path / account).mkdir()
+        (tmp_path / account / "token").write_text(node_bound_token(cluster, namespace, account, node) + "\n")
+    (tmp_path / "data").symlink_to("first")
+    (tmp_path / "token").symlink_to("data/token")
+    credentials = Credentials(
+        server=cluster.url, origin="tests", ca_file=cluster.authority, token_file=tmp_path / "token"
+    )
+    api = HttpApi(credentials)
+    assert identity(api).username == f"system:serviceaccount:{namespace}:first"
+    (tmp_path / "data_new").symlink_to("second")
+    (tmp_path / "data_new").rename(tmp_path / "data")
+    assert identity(api).username == f"system:serviceaccount:{namespace}:second"
+    (tmp_path / "data").unlink()
+    assert identity(api).username == f"system:serviceaccount:{namespace}:second"
+
+
+def test_a_refused_token_is_told_without_being_shown(cluster: ControlPlane, node: str) -> None:
+    api = client(cluster, "very-secret-token")
+    with pytest.raises(ApiError) as refused:
+        api.call("GET", "/api/v1/pods")
+    assert (refused.value.status, refused.value.reason) == (401, "Unauthorized")
+    assert str(refused.value) == "GET /api/v1/pods: 401 Unauthorized: Unauthorized"
+    with watching(api, node) as view:
+        wait_for(lambda: all(one.trouble for one in view.statuses()), "every watch knows")
+        assert not view.state().is_complete
+        assert "very-secret-token" not in " ".join(str(one) for one in view.statuses())
+
+
+def test_missing_rights_are_named_one_by_one(cluster: ControlPlane, api: HttpApi, node: str, namespace: str) -> None:
+    assert missing_permissions(api) == ()
+    create_service_account(cluster, namespace, "nobody")
+    nobody = client(cluster, node_bound_token(cluster, namespace, "nobody", node))
+    assert [str(one.permission) for one in missing_permissions(nobody)] == [
+        "list pods",
+        "watch pods",
+        "list nodes",
+        "watch nodes",
+        "list namespaces",
+        "watch namespaces",
+        "patch pods/resize",
+        "get nodes",
+        "patch nodes",
+        "create events (events.k8s.io)",
+        "patch events (events.k8s.io)",
+    ]
+    with watching(nobody, node) as view:
+        wait_for(lambda: all(one.trouble for one in view.statuses()), "every watch knows")
+        trouble = view.statuses()[0].trouble
+        assert trouble is not None
+        assert trouble.startswith("GET /api/v1/pods: 403 Forbidden: pods is forbidden: User ")
+
+
+def test_the_node_claim_is_that_of_the_token(cluster: ControlPlane, api: HttpApi, node: str) -> None:
+    assert node_claim(api) == node
+    assert node_claim(client(cluster, node_bound_token(cluster, NAMESPACE, ACCOUNT, None))) is None
+
+
+def test_an_administrators_kubeconfig_works_and_certificates_say_who_it_is(cluster: ControlPlane) -> None:
+    credentials = from_kubeconfig(cluster.kubeconfig)
+    api = HttpApi(credentials)
+    assert identity(api).username == "admin"
+    assert server_version(api) == f"v{cluster.version}"
+    assert "PRIVATE" not in repr(credentials)
+
+
+def test_a_server_that_is_not_trusted_gets_no_request(cluster: ControlPlane, token: str, tmp_path: Path) -> None:
+    other = tmp_path / "ca.crt"
+    other.write_text(cluster.client_certificate("somebody").certificate.read_text())
+    api = HttpApi(Credentials(server=cluster.url, origin="tests", ca_file=other, token=token))
+    audit = AuditLog(cluster.audit_log)
+    with pytest.raises(Unreachable) as refused:
+        api.call("POST", "/api/v1/namespaces", body={})
+    assert not refused.value.may_have_been_done
+    assert "certificate" in str(refused.value)
+    assert audit.calls(USER) == []
+
+
+def test_refusals_come_with_reason_causes_and_message(
+    cluster: ControlPlane, api: HttpApi, node: str, namespace: str
+) -> None:
+    made = create_pod(cluster, namespace, pod("web", node, container(requests={"cpu": "100m"})))
+    write_pod_status(cluster.admin, namespace, "web", running_status(made), pod=made)
+    path = pod_path(namespace, "web", "resize")
+    with pytest.raises(ApiError) as too_much:
+        api.call("PATCH", path, body=resize_body(app={"requests": {"cpu": "90"}}), content_type=STRATEGIC)
+    # 1.36 and newer refuse at once what can never fit; older ones take it and let the kubelet say so.
+    assert too_much.value.status == 403
+    assert [cause.reason for cause in too_much.value.causes] == ["NodeCapacity"]
+    body = {"metadata": {"resourceVersion": "1"}} | resize_body(app={"requests": {"cpu": "110m"}})
+    with pytest.raises(ApiError) as stale:
+        api.call("PATCH", path, body=body, content_type=STRATEGIC)
+    assert (stale.value.status, stale.value.reason) == (409, "Conflict")
+    with pytest.raises(ApiError) as invalid:
+        api.call(
+            "PATCH", path, body=[{"op": "remove", "path": "/spec/containers/0/resources"}], content_type=JSON_PATCH
+        )
+    assert invalid.value.status == 422
+    assert invalid.value.causes
+    assert "\n" not in str(invalid.value)
+    with pytest.raises(KubeError):
+        api.call("GET", "/api/v1/pods/secrets/of/others")

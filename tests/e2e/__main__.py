@@ -1,0 +1,115 @@
+"""``python -m tests.e2e`` (``make e2e``): a real kubelet in a guest, and the table of what was seen on it.
+
+Exit code 0: every step was seen; 1: not every one; 2: the node could not be had.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Final
+
+from tests.cluster import fence
+from tests.cluster.binaries import BinaryError
+from tests.cluster.control_plane import control_plane
+from tests.cluster.identities import create_namespace
+from tests.cluster.processes import ClusterError
+from tests.e2e import namespace, parts
+from tests.e2e.acting import ActingScenario
+from tests.e2e.node import HOST_ADDRESS, Driver, NodeError, node
+from tests.e2e.program import copy_program
+from tests.e2e.scenario import PlainScenario
+from tests.e2e.steps import Steps, summary
+from tests.e2e.workloads import NAMESPACE
+from tests.guest.kernel import GuestError
+
+PARTS: Final = ("plain", "agent")
+SYSTEMD: Final = "/lib/systemd/systemd"
+
+
+def main() -> int:
+    """Run the drivers asked for, one node after the other."""
+    arguments = parse()
+    try:
+        namespace.enter()
+        made = parts.ensure(lambda line: print(f"e2e: {line}", flush=True))
+        tables = [table for driver in arguments.driver for table in run_driver(made, driver, arguments) if table.rows]
+    except (GuestError, BinaryError, ClusterError, NodeError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(summary(tables))
+    return 1 if any(table.failures() for table in tables) else 0
+
+
+def parse() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.e2e", description=__doc__)
+    parser.add_argument(
+        "--driver",
+        action="append",
+        choices=list(Driver),
+        type=Driver,
+        help="cgroup driver; may be repeated (default: both, systemd where this machine has systemd)",
+    )
+    parser.add_argument("--only", choices=PARTS, help="plain: resizes by hand; agent: by the agent (default: both)")
+    parser.add_argument("--logs", type=Path, help="keep certificates and logs in this folder (must not exist)")
+    parser.add_argument("--stay", action="store_true", help="leave the last node running until Enter is pressed")
+    arguments = parser.parse_args()
+    if arguments.driver is None:
+        has_systemd = Path(SYSTEMD).exists()
+        arguments.driver = [Driver.CGROUPFS, Driver.SYSTEMD] if has_systemd else [Driver.CGROUPFS]
+        if not has_systemd and not namespace.is_outside():
+            print(f"e2e: the systemd driver is left out: no {SYSTEMD} on this machine")
+    return arguments
+
+
+def run_driver(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> list[Steps]:
+    """Bring up control plane and node, take the steps, and take all down."""
+    directory = Path(tempfile.mkdtemp(prefix="plimsoll-e2e-"))
+    tree = copy_program(directory)
+    started = time.monotonic()
+    tables = []
+    try:
+        with control_plane(
+            directory=directory / "plane",
+            with_scheduler=True,
+            controllers="*",
+            extra_names=(HOST_ADDRESS,),
+        ) as plane:
+            plane_seconds = time.monotonic() - started
+            create_namespace(plane, NAMESPACE)
+            fence.install(plane)
+            with node(made, plane, directory / "node", driver=driver) as guest:
+                boot = Steps(f"node, cgroup driver {driver}")
+                boot.mark("control plane with scheduler is ready", plane_seconds)
+                for mark, seconds in guest.marks.items():
+                    boot.mark(f"guest: {mark}", seconds, "since qemu's start")
+                tables.append(boot)
+                if arguments.only != "agent":
+                    tables.append(Steps(f"resizes by hand, cgroup driver {driver}"))
+                    PlainScenario(guest, tree).run(tables[-1])
+                if arguments.only != "plain":
+                    tables.append(Steps(f"the agent acts, cgroup driver {driver}"))
+                    ActingScenario(guest, tree).run(tables[-1])
+                if arguments.stay:
+                    stay(directory, plane.kubectl)
+    finally:
+        if arguments.logs is not None:
+            shutil.copytree(directory, arguments.logs / driver, ignore=shutil.ignore_patterns("etcd", "program"))
+        shutil.rmtree(directory, ignore_errors=True)
+    return tables
+
+
+def stay(directory: Path, kubectl: Path) -> None:
+    """Tell how to look around, and wait."""
+    print(f"e2e: nsenter -t {os.getpid()} -n {kubectl} --kubeconfig {directory}/plane/admin.kubeconfig get pods -A")
+    input("e2e: Enter ends it ")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,44 @@
+"""Limits of whole pods where the kernel gives this hierarchy no controllers: said, and nothing is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent.core.annotations import POD_LIMITS
+from agent.core.cluster import Node, NodeState
+from agent.core.plan_options import PodLimitsOptions
+from agent.node.cgroup_limits import CgroupLimits
+from agent.node.pod_limits import PodLimitsWriter
+from tests.kernel.cgroups import CgroupTree
+from tests.pods import container, make_pod
+
+UID = "11111111-aaaa-4000-8000-000000000001"
+
+
+def test_a_cgroup_without_controllers_is_told_once_and_left_alone(tree: CgroupTree, tmp_path: Path) -> None:
+    directory = tree.make(f"kubepods-pod{UID}")
+    if (directory / "memory.max").exists():
+        pytest.skip("this kernel's cgroups have the memory controller; the guest tests write there")
+    told: list[tuple[str, str]] = []
+    writer = PodLimitsWriter(
+        limits=CgroupLimits(tree.base.parent, tmp_path / "limits"),
+        options=PodLimitsOptions(write_cgroups=True),
+        pod_paths=lambda: {UID: f"/{tree.base.name}/kubepods-pod{UID}"},
+        margin_ratio=1.25,
+        may_write=lambda: None,
+        tell=lambda **decision: told.append((str(decision["outcome"]), decision["reason"])),
+    )
+    pod = make_pod(
+        container(),
+        metadata={"uid": UID, "annotations": {POD_LIMITS: '{"limits": {"memory": "64Mi"}}'}},
+        status={"phase": "Running"},
+    )
+    state = NodeState(node=Node(name="n", kubelet_version="v1.33.0"), pods=(pod,), server_version="v1.33.0")
+
+    for second in (0.0, 100.0):
+        writer.tick(state, second)
+
+    assert told == [("withheld", "no_file")]
+    assert not (tmp_path / "limits").exists()

@@ -1,0 +1,62 @@
+"""What doctor says of an agent's standing in its cluster, asked at its socket."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from agent.cli.main import main
+from agent.core.checkup import MachineFacts
+from agent.node.control import ControlError
+from agent.node.documents import CLUSTER
+from agent.sensing import features
+from tests.control_sockets import answering
+from tests.unit.core.test_checkup import GOOD
+from tests.unit.core.test_cluster_checkup import facts
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine of which everything is fit; reading the real one takes a second."""
+
+    def read_facts(**_: object) -> MachineFacts:
+        return GOOD
+
+    monkeypatch.setattr(features, "read_facts", read_facts)
+
+
+def names(path: Path, answer: Mapping[str, object] | str, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[str]]:
+    """Run doctor against an agent that answers so, or refuses; give the exit code and the checks it adds."""
+
+    def cluster(arguments: Mapping[str, object]) -> Mapping[str, object]:
+        if isinstance(answer, str):
+            raise ControlError(answer)
+        return answer
+
+    assert main(["doctor", "--socket", str(path), "-o", "json"]) == 0
+    alone = len(json.loads(capsys.readouterr().out)["checks"])
+    with answering(path, {"cluster": cluster}):
+        code = main(["doctor", "--socket", str(path), "-o", "json"])
+    return code, [check["name"] for check in json.loads(capsys.readouterr().out)["checks"]][alone:]
+
+
+def test_an_agent_in_good_standing_adds_its_checks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    added = names(tmp_path / "s", CLUSTER.to_json(facts()), capsys)
+    assert added == (0, ["API server", "rights", "node claim", "versions"])
+
+
+def test_a_degraded_standing_is_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _ = names(tmp_path / "s", CLUSTER.to_json(facts(node_claim=None)), capsys)
+    assert code == 1
+
+
+def test_an_agent_without_a_cluster_adds_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert names(tmp_path / "s", "cluster: this agent has no API server", capsys) == (0, [])
+    assert main(["doctor", "--socket", "none"]) == 0
+
+
+def test_an_agent_of_another_release_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert names(tmp_path / "s", {**CLUSTER.to_json(facts()), "version": 9}, capsys) == (1, ["agent"])

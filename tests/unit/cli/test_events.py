@@ -1,0 +1,241 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.cli.events_view import OUTCOME_TONES, page_lines
+from agent.cli.main import main
+from agent.cli.table import ASCII, UNICODE, display_width, harmless, line_text
+from agent.core.decisions import Action, Decisions, Outcome
+from agent.core.demand import Kept
+from agent.node.documents import DECISIONS
+from agent.node.journal import Journal
+from tests.control_sockets import answering
+from tests.plans import decision, decisions, ref
+
+
+class Verbs:
+    """An agent with a log of two decisions."""
+
+    answer: Mapping[str, object] = DECISIONS.to_json(decisions(decision(2), decision(1)))
+    asked: Mapping[str, object] = {}
+
+    def events(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
+        self.asked = arguments
+        return self.answer
+
+
+@pytest.fixture
+def verbs() -> Verbs:
+    return Verbs()
+
+
+@pytest.fixture
+def agent(tmp_path: Path, verbs: Verbs) -> Iterator[str]:
+    with answering(tmp_path / "agent.sock", {"events": verbs.events}) as path:
+        yield str(path)
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """The state directory of an agent that is gone: two decisions."""
+    journal = Journal(tmp_path / "decisions")
+    now = 1_700_000_000.0
+    journal.add(unix_seconds=now, action=Action.RESIZE, outcome=Outcome.REJECTED, reason="quota", pod=ref("web-1"))
+    journal.add(unix_seconds=now + 5, action=Action.PAUSE, outcome=Outcome.DONE, reason="asked for")
+    journal.close()
+    return tmp_path
+
+
+def events(*words: str) -> int:
+    return main(["events", *words])
+
+
+def read(capsys: pytest.CaptureFixture[str], *words: str) -> Decisions:
+    assert events(*words, "-o", "json") == 0
+    return DECISIONS.from_json(json.loads(capsys.readouterr().out))
+
+
+def error_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    with pytest.raises(SystemExit) as caught:
+        events(*words)
+    assert caught.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+# From the agent
+
+
+def test_the_agent_is_asked_for_what_is_chosen(agent: str, verbs: Verbs, capsys: pytest.CaptureFixture[str]) -> None:
+    assert events("--socket", agent) == 0
+    assert verbs.asked == {"limit": 40}
+    out = capsys.readouterr().out
+    assert out.startswith("plimsoll worker-7  2 of 2 decisions, newest first  from the agent")
+    words = ("-n", "0", "--pod", "web*", "--action", "resize,revert", "--outcome", "rejected", "--since", "10m")
+    assert events("--socket", agent, *words) == 0
+    assert verbs.asked == {
+        "pod": "web*",
+        "actions": ["resize", "revert"],
+        "outcomes": ["rejected"],
+        "since_seconds": 600.0,
+    }
+
+
+def test_json_is_the_document_of_the_socket(agent: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert read(capsys, "--socket", agent) == decisions(decision(2), decision(1))
+
+
+# From the log
+
+
+def test_without_an_agent_its_log_is_read_and_that_is_said(
+    state: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLIMSOLL_SERVING_SOCKET", str(state / "none.sock"))
+    monkeypatch.setenv("PLIMSOLL_STATE_DIRECTORY", str(state))
+    assert events() == 0
+    out, err = capsys.readouterr()
+    assert "from its log" in out
+    assert "no agent at" in err
+    assert err.endswith("; reading its log\n")
+
+
+def test_an_agent_that_answers_strangely_is_not_passed_over(
+    agent: str, verbs: Verbs, state: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLIMSOLL_SERVING_SOCKET", agent)
+    monkeypatch.setenv("PLIMSOLL_STATE_DIRECTORY", str(state))
+    verbs.answer = {**verbs.answer, "version": 99}
+    assert events() == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "decisions.version: 99 is not 1" in err
+
+
+def test_a_state_directory_is_read_without_asking(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = (state / "decisions").read_bytes()
+    found = read(capsys, "--state-dir", str(state))
+    assert [one.action for one in found.items] == [Action.PAUSE, Action.RESIZE]
+    assert (found.source, found.matching) == ("journal", 2)
+    assert (state / "decisions").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "sequences"),
+    [
+        (("--pod", "web-*"), [1]),
+        (("--action", "pause, resume"), [2]),
+        (("--outcome", "rejected"), [1]),
+        (("--since", "1h"), []),
+        (("-n", "1"), [2]),
+        (("--since", "2023-11-14T22:13:23Z"), [2]),
+    ],
+)
+def test_the_log_is_chosen_from_as_the_agent_does(
+    state: Path, words: tuple[str, ...], sequences: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert [one.sequence for one in read(capsys, "--state-dir", str(state), *words).items] == sequences
+
+
+def test_no_log_is_1_and_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert events("--state-dir", str(tmp_path)) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"no log at {tmp_path / 'decisions'}" in line
+    assert events("--state-dir", "none") == 1
+    assert "there is no log to read" in capsys.readouterr().err
+    assert events("--socket", str(tmp_path / "none.sock")) == 1
+    assert "none.sock" in capsys.readouterr().err
+
+
+def test_a_log_that_cannot_be_read_is_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "decisions").mkdir()
+    assert events("--state-dir", str(tmp_path)) == 1
+    assert "cannot be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("-n", "-1"), "'-1'"),
+        (("-n", "many"), "'many' is not allowed; allowed: a whole number from 0 to 10000"),
+        (("--action", "resize,dance"), "'dance' is not allowed; allowed: resize, revert"),
+        (("--outcome", "fine"), "'fine' is not allowed; allowed: accepted"),
+        (("--since", "later"), "'later' is no moment"),
+    ],
+)
+def test_bad_input_is_one_line(words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert told in error_of(capsys, *words)
+
+
+# View
+
+
+def text_of(*items: Any, width: int = 240, **fields: Any) -> str:
+    lines = page_lines(decisions(*items, **fields), width=width, glyphs=UNICODE)
+    return "\n".join(line_text(line) for line in lines)
+
+
+def test_a_line_tells_when_who_what_and_what_came_of_it() -> None:
+    (row,) = text_of(decision(detail="as planned")).splitlines()[3:]
+    assert row.split()[0] == "12s"
+    for part in ("shop/web-7d9c5b8f4-x2x9k", "app CPU 500m → 200m", "applied", "1.5s", "node's spike", "as planned"):
+        assert part in row
+
+
+def test_repeats_are_shown_and_once_is_not() -> None:
+    assert "x14" in text_of(decision(repeats=14))
+    assert "x1" not in text_of(decision(pod=ref("a"), changes=()))
+
+
+def test_a_reason_of_an_enum_has_words() -> None:
+    assert "node is full" in text_of(decision(reason=Kept.NODE_FULL, outcome=Outcome.WITHHELD))
+
+
+def test_what_is_about_the_node_says_so() -> None:
+    row = text_of(decision(pod=None, action=Action.PAUSE, outcome=Outcome.DONE, changes=(), seconds=None))
+    assert "(node)" in row
+    assert "pause" in row
+
+
+def test_a_revert_is_told_apart_from_a_resize() -> None:
+    assert "revert app CPU 500m → 200m" in text_of(decision(action=Action.REVERT))
+    assert "pod limits" in text_of(decision(action=Action.POD_LIMITS, changes=()))
+
+
+def test_days_ago_have_a_date() -> None:
+    assert "11-19 " in text_of(decision(age_seconds=2 * 86400.0 - 60))
+
+
+def test_nothing_is_said() -> None:
+    assert "nothing was decided, or nothing matches" in text_of()
+    assert "note the log" in text_of(notes=("the log is full",))
+
+
+def test_more_than_asked_for_is_counted() -> None:
+    assert "1 of 90 decisions" in text_of(decision(), matching=90)
+
+
+def test_every_outcome_has_a_tone() -> None:
+    assert set(OUTCOME_TONES) == set(Outcome)
+
+
+@pytest.mark.parametrize("width", [20, 60, 80, 120, 300])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    whole = decisions(decision(detail="d " * 90), decision(2, pod=None), decision(3, 90_000.0, repeats=3))
+    for glyphs in (UNICODE, ASCII):
+        for line in page_lines(whole, width=width, glyphs=glyphs):
+            assert display_width(line_text(line)) <= width
+
+
+@given(st.text(max_size=20))
+def test_texts_cannot_steer_a_terminal(text: str) -> None:
+    strange = decision(reason=text, detail=text, pod=ref(text, text))
+    for line in page_lines(decisions(strange, node=text, notes=(text,)), width=300, glyphs=UNICODE):
+        assert harmless(line_text(line)) == line_text(line)

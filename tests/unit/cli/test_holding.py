@@ -1,0 +1,215 @@
+"""pause, resume, pin, unpin, restore: from the command line through the socket to what is held, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.cli.main import main
+from agent.core.decisions import Action, Decision, Outcome
+from agent.core.planned import PlanStep
+from agent.core.pod import Pod
+from agent.node.holding_verbs import HoldingVerbs
+from agent.node.holds import Holds
+from agent.node.journal import Journal
+from tests.control_sockets import answering
+from tests.pods import container, make_pod
+
+NOW = 1_700_000_000.0
+
+
+def pod(name: str, namespace: str = "shop", cpu: str = "200m") -> Pod:
+    metadata = {"name": name, "namespace": namespace, "uid": f"uid-{namespace}-{name}"}
+    return make_pod(container("app", {"cpu": cpu}), metadata=metadata)
+
+
+@dataclass
+class Agent:
+    """An agent with two pods of one name and one more."""
+
+    path: Path
+    now: float = NOW
+    outcome: Outcome = Outcome.ACCEPTED
+    sent: list[PlanStep] = field(default_factory=list)
+    journal: Journal = field(default_factory=lambda: Journal(None))
+
+    def __post_init__(self) -> None:
+        self.pods = (pod("web"), pod("api"), pod("web", "team"))
+        self.holds = Holds(self.path.parent / "holds", now_unix_seconds=NOW)
+        self.verbs = HoldingVerbs(
+            node="worker-7",
+            journal=self.journal,
+            holds=self.holds,
+            pods=lambda: self.pods,
+            send=self.send,
+            clock=lambda: self.now,
+        )
+
+    def send(self, pod: Pod, step: PlanStep) -> Decision:
+        self.sent.append(step)
+        return self.journal.add(
+            unix_seconds=self.now, action=Action.RESTORE, outcome=self.outcome, reason="x", detail="over quota"
+        )
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[Agent]:
+    agent = Agent(tmp_path / "agent.sock")
+    with answering(agent.path, agent.verbs.verbs()):
+        yield agent
+
+
+@pytest.fixture
+def say(agent: Agent, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Run a verb; give exit code, stdout and stderr."""
+
+    def run(*words: str) -> tuple[int, str, str]:
+        try:
+            code = main([*words, "--socket", str(agent.path)])
+        except SystemExit as left:
+            code = left.code if isinstance(left.code, int) else 99
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+# Pause
+
+
+def test_pause_and_resume_are_confirmed_on_one_line(agent: Agent, say: Any) -> None:
+    assert say("pause") == (0, "worker-7 is paused until plimsoll resume: nothing is written\n", "")
+    assert agent.holds.is_paused(NOW + 1e9)
+    code, out, _ = say("pause", "--for", "1h30m")
+    assert code == 0
+    assert out.startswith("worker-7 is paused until 2023-11-1")
+    assert " (it was paused since 2023-11-1" in out
+    assert agent.holds.is_paused(NOW + 5399)
+    assert not agent.holds.is_paused(NOW + 5400)
+    code, out, _ = say("resume")
+    assert out.startswith("worker-7 goes on: it was paused since 2023-11-1")
+    assert say("resume") == (0, "worker-7 was not paused\n", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("soon", "'soon' is no span of time"),
+        ("0s", "'0s' is no span"),
+        ("9999d", "'9999d' is too long"),
+        ("-3m", "-3m"),
+    ],
+)
+def test_spans_that_are_none_are_refused(agent: Agent, say: Any, text: str, told: str) -> None:
+    for verb in (("pause",), ("pin", "api")):
+        code, out, err = say(*verb, f"--for={text}")
+        assert (code, out) == (2, "")
+        assert told in err
+        assert len(err.splitlines()) == 1
+    assert not agent.holds.is_paused(NOW)
+
+
+def test_a_disk_that_does_not_take_it_is_said_and_the_pause_holds(agent: Agent, say: Any) -> None:
+    agent.path.parent.joinpath("holds.new").mkdir()  # what is written aside is in the way
+    code, out, err = say("pause")
+    assert code == 0
+    assert "is paused" in out
+    assert err.startswith("plimsoll pause: ")
+    assert "a restart of the agent forgets new orders" in err
+
+
+# Pins
+
+
+def test_pin_and_unpin_are_confirmed_on_one_line(agent: Agent, say: Any) -> None:
+    assert say("pin", "api") == (0, "shop/api is left alone until plimsoll unpin\n", "")
+    assert say("pin", "team/web", "--for", "2h")[1].startswith("team/web is left alone until 2023-11-1")
+    assert " (it was pinned since 2023-11-1" in say("pin", "api")[1]
+    assert agent.holds.pinned(NOW) == {"uid-shop-api", "uid-team-web"}
+    assert say("unpin", "api")[1].startswith("shop/api may be sized again: it was pinned since 2023")
+    assert say("unpin", "api") == (0, "shop/api was not pinned\n", "")
+
+
+def test_pin_without_a_name_tells_what_is_held(agent: Agent, say: Any) -> None:
+    assert say("pin") == (0, "nothing is pinned or paused on worker-7\n", "")
+    say("pin", "api")
+    say("pause", "--for", "1h")
+    first, second = say("pin")[1].splitlines()
+    assert first.startswith("worker-7 is paused since 2023-11-1")
+    assert second.startswith("shop/api is pinned since 2023-11-1")
+    assert second.endswith("until plimsoll unpin")
+    assert say("pin", "--for", "1h")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("web", "web is the name of 2: shop/web, team/web; allowed: one of them"),
+        ("wep", "nothing is called wep; allowed: "),
+    ],
+)
+@pytest.mark.parametrize("verb", ["pin", "unpin", "restore"])
+def test_no_pod_is_guessed(agent: Agent, say: Any, verb: str, name: str, told: str) -> None:
+    code, out, err = say(verb, name)
+    assert (code, out) == (2, "")
+    assert f"plimsoll: {verb}: {told}" in err
+    assert len(err.splitlines()) == 1
+
+
+# Restore
+
+
+def test_restore_says_what_is_put_back(agent: Agent, say: Any) -> None:
+    agent.holds.keep_original(pod("api", cpu="500m"), now_unix_seconds=NOW)
+    dry = say("restore", "api", "--dry-run")
+    assert dry == (0, "shop/api: would be restored: app CPU 200m to 500m\n", "")
+    assert agent.sent == []
+    assert say("restore", "api") == (0, "shop/api: restored and pinned: app CPU 200m to 500m\n", "")
+    assert len(agent.sent) == 1
+    assert agent.holds.pinned(NOW) == {"uid-shop-api"}
+
+
+def test_restore_of_what_has_its_requests_and_of_nothing(agent: Agent, say: Any) -> None:
+    assert say("restore", "--all") == (0, "nothing to restore: no pod of worker-7 was resized by this agent\n", "")
+    agent.holds.keep_original(pod("api"), now_unix_seconds=NOW)
+    assert say("restore", "--all") == (0, "shop/api: has its original requests\n", "")
+
+
+def test_a_restore_that_fails_is_1_and_on_stderr(agent: Agent, say: Any) -> None:
+    for namespace in ("shop", "team"):
+        agent.holds.keep_original(pod("web", namespace, cpu="500m"), now_unix_seconds=NOW)
+    agent.outcome = Outcome.REJECTED
+    code, out, err = say("restore", "--all")
+    assert (code, out) == (1, "")
+    assert err.splitlines() == [
+        f"{name}: not restored (rejected: over quota): app CPU 200m to 500m" for name in ("shop/web", "team/web")
+    ]
+
+
+def test_no_original_known_is_2(agent: Agent, say: Any) -> None:
+    code, _, err = say("restore", "api")
+    assert code == 2
+    assert "shop/api: no original requests are known: it was never resized here" in err
+
+
+@pytest.mark.parametrize("words", [(), ("api", "--all")])
+def test_restore_wants_a_pod_or_all(agent: Agent, say: Any, words: tuple[str, ...]) -> None:
+    assert say("restore", *words) == (2, "", "plimsoll: restore: allowed: POD or --all, one of them\n")
+
+
+# No agent
+
+
+@pytest.mark.parametrize(
+    "words", [("pause",), ("resume",), ("pin", "a"), ("pin",), ("unpin", "a"), ("restore", "--all")]
+)
+def test_no_agent_is_1_and_one_line(tmp_path: Path, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*words, "--socket", str(tmp_path / "none.sock")]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"plimsoll {words[0]}: no agent at ")
+    assert main([*words, "--socket", "none"]) == 1
+    assert "there is no agent to ask" in capsys.readouterr().err

@@ -1,0 +1,248 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.core.cluster import Namespace, NodeState
+from agent.core.demand import ContainerDemand, Demand, PodDemand, Reserved, Urgent
+from agent.core.demanding import DemandSettings, Measured, demands
+from agent.core.orders import Mode, Ranking
+from agent.core.plan_options import ActOptions, PlanOptions
+from agent.core.pod import ContainerKind, Pod
+from agent.core.policies.bounds import LARGEST
+from agent.core.policies.options import BoundsOptions, PolicyName
+from agent.core.recommendation import Recommendation, Withheld, Workload
+from tests.pods import container, make_pod, sidecar
+from tests.recommendations import MI, recommendation
+
+NOW = 1_800_000_000.0
+WEB = Workload(namespace="shop", kind="StatefulSet", name="web")
+
+
+def pod(*containers: dict[str, Any], name: str = "web", mode: str = "enforce", **fields: Any) -> Pod:
+    metadata = {
+        "name": name,
+        "uid": f"uid-shop-{name}",
+        "annotations": {"plimsoll.dev/mode": mode},
+        "ownerReferences": [{"kind": "StatefulSet", "name": "web", "uid": "o", "controller": True}],
+        **fields.pop("metadata", {}),
+    }
+    started = datetime.fromtimestamp(NOW - 7200, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    status = {"phase": "Running", "startTime": started, **fields.pop("status", {})}
+    app = container("app", {"cpu": "500m", "memory": "256Mi"}, {"memory": "512Mi"})
+    return make_pod(*(containers or (app,)), metadata=metadata, status=status, **fields)
+
+
+def asked(*pods: Pod, items: list[Recommendation] | None = None, **fields: Any) -> tuple[PodDemand, ...]:
+    known: dict[str, Any] = {
+        "settings": DemandSettings(
+            act=ActOptions(), plan=PlanOptions(), bounds=BoundsOptions(), policy=PolicyName.CRUISE
+        ),
+        "pinned": frozenset(),
+        "barred": lambda _: False,
+        "now_unix_seconds": NOW,
+    }
+    state = NodeState(node=None, pods=pods or (pod(),), namespaces=fields.pop("namespaces", {}))
+    return demands(state, [recommendation("web")] if items is None else items, **{**known, **fields})
+
+
+def only(found: tuple[PodDemand, ...]) -> ContainerDemand:
+    (one,) = found
+    (app,) = one.containers
+    return app
+
+
+def test_base_and_peak_come_from_the_policy_before_bounds_and_are_rounded_up() -> None:
+    item = recommendation(
+        "web",
+        cpu=250,
+        cpu_fields={"base": 100.2, "peak": 180.00000000001},
+        memory=128 * MI,
+        memory_fields={"base": 1000.0, "peak": 2000.5, "limit": 256 * MI, "is_upward_only": True},
+    )
+    app = only(asked(items=[item], measured=Measured(memory_current_bytes={("uid-shop-web", "app"): 4242})))
+    assert app.cpu == Demand(base=101, peak=180)  # the last is float noise
+    assert app.memory == Demand(base=1000, peak=2001, limit=256 * MI, in_use=4242, is_upward_only=True)
+    assert (app.cpu_withheld, app.memory_withheld) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "base", "peak"),
+    [
+        ({"base": None, "peak": None, "proposed": 300.0}, 300, 300),  # a policy that knows one figure
+        ({"base": None, "peak": None, "proposed": None}, 250, 250),
+        ({"base": float("nan"), "peak": float("inf")}, 250, 250),
+        ({"base": 200.0, "peak": 100.0}, 200, 200),  # a spike is never below 0
+        ({"base": -5.0, "peak": 1e300}, 0, int(LARGEST)),
+    ],
+)
+def test_demands_are_whole_and_ordered_whatever_the_policy_says(fields: dict[str, Any], base: int, peak: int) -> None:
+    app = only(asked(items=[recommendation("web", cpu=250, cpu_fields=fields)]))
+    assert app.cpu == Demand(base=base, peak=peak)
+
+
+def test_what_is_withheld_has_no_demand_and_keeps_its_reason() -> None:
+    (found,) = asked(items=[recommendation("web", cpu=Withheld.GAPS)])
+    (app,) = found.containers
+    assert (app.cpu, app.cpu_withheld) == (None, Withheld.GAPS)
+    assert app.memory is not None
+    assert found.reserved is None  # one missing signal never blanks the others
+
+
+def test_a_pod_of_which_nothing_is_known_is_reserved_for() -> None:
+    (found,) = asked(items=[])
+    assert found.reserved is Reserved.NO_DATA
+    assert only((found,)).cpu_withheld is Withheld.NO_DATA
+    (young,) = asked(items=[recommendation("web", cpu=Withheld.TOO_YOUNG, memory=Withheld.TOO_YOUNG)])
+    assert young.reserved is Reserved.NO_DATA
+    assert only((young,)).memory_withheld is Withheld.TOO_YOUNG
+
+
+def test_sidecars_come_first_and_init_containers_that_end_not_at_all() -> None:
+    one = pod(container("app", {"cpu": "1"}), initContainers=[container("init"), sidecar("proxy", {"cpu": "10m"})])
+    (found,) = asked(one, items=[recommendation("web"), recommendation("web", "proxy", cpu=7)])
+    assert [(part.name, part.kind) for part in found.containers] == [
+        ("proxy", ContainerKind.SIDECAR),
+        ("app", ContainerKind.REGULAR),
+    ]
+    assert found.containers[0].cpu == Demand(base=4, peak=7)  # half of 7, rounded up
+
+
+def test_of_two_runs_of_a_container_the_present_one_counts_else_the_newest_reading() -> None:
+    def run(container_id: str, cpu: int, age_seconds: float | None) -> Recommendation:
+        item = recommendation("web", cpu=cpu, cpu_fields={"base": 0.0}, basis={"sample_age_seconds": age_seconds})
+        return replace(item, identity=replace(item.identity, container_id=container_id))
+
+    now, before = run("now", 10, 30.0), run("before", 20, 1.0)
+    unread = run("unread", 30, None)
+    status = {"containerStatuses": [{"name": "app", "containerID": "containerd://now"}]}
+    for items in ([now, before, unread], [unread, before, now]):
+        assert only(asked(pod(status=status), items=items)).cpu == Demand(base=0, peak=10)
+        assert only(asked(items=items)).cpu == Demand(base=0, peak=20)
+
+
+def test_what_is_no_container_of_a_pod_is_passed_over() -> None:
+    item = recommendation("web")
+    strangers = [
+        replace(item, identity=replace(item.identity, pod_uid=None)),
+        replace(item, identity=replace(item.identity, container=None)),
+    ]
+    assert only(asked(items=strangers)).cpu is None
+
+
+def test_a_static_pod_is_joined_by_its_configurations_hash() -> None:
+    static = {"kubernetes.io/config.source": "file", "kubernetes.io/config.hash": "f00d"}
+    one = pod(metadata={"annotations": static})
+    item = recommendation("web")
+    item = replace(item, identity=replace(item.identity, pod_uid="f00d"))
+    (found,) = asked(one, items=[item])
+    assert found.reserved is Reserved.STATIC
+    assert found.containers[0].cpu is not None  # shown, and reserved for
+
+
+def test_urgent_need_raises_base_and_peak() -> None:
+    urgent = {("uid-shop-web", "app"): Urgent(cpu_millicores=900, memory_bytes=400 * MI, memory_limit_bytes=600 * MI)}
+    app = only(asked(urgent=urgent))
+    assert app.cpu == Demand(base=900, peak=900, is_urgent=True)
+    assert app.memory == Demand(base=400 * MI, peak=400 * MI, limit=600 * MI, is_urgent=True)
+
+
+def test_urgent_need_below_the_prediction_changes_no_amount() -> None:
+    urgent = {("uid-shop-web", "app"): Urgent(cpu_millicores=1)}
+    app = only(asked(urgent=urgent))
+    assert app.cpu == Demand(base=125, peak=250, is_urgent=True)
+    assert app.memory == Demand(base=64 * MI, peak=128 * MI)  # not urgent itself
+
+
+@pytest.mark.parametrize(
+    ("advised", "limits", "expected"),
+    [
+        (300 * MI, {"memory": "512Mi"}, 512 * MI),  # a limit that presses is never lowered
+        (None, {"memory": "512Mi"}, 512 * MI),
+        (900 * MI, {"memory": "512Mi"}, 900 * MI),
+        (None, {"memory": "300Mi"}, 400 * MI),
+        (None, None, None),  # nor is a first one set
+    ],
+)
+def test_an_urgent_limit_only_raises(advised: int | None, limits: dict[str, str] | None, expected: int | None) -> None:
+    one = pod(container("app", {"cpu": "500m", "memory": "256Mi"}, limits))
+    urgent = {("uid-shop-web", "app"): Urgent(memory_bytes=1, memory_limit_bytes=400 * MI)}
+    app = only(asked(one, items=[recommendation("web", memory_fields={"limit": advised})], urgent=urgent))
+    assert app.memory is not None
+    assert app.memory.limit == expected
+
+
+def test_need_that_was_seen_and_not_predicted_may_only_raise() -> None:
+    urgent = {("uid-shop-web", "app"): Urgent(cpu_millicores=900, memory_bytes=MI)}
+    app = only(asked(items=[recommendation("web", memory=Withheld.NOT_CONTROLLED, cpu=Withheld.GAPS)], urgent=urgent))
+    assert app.cpu == Demand(base=900, peak=900, is_upward_only=True, is_urgent=True)
+    assert app.cpu_withheld is None
+    assert (app.memory, app.memory_withheld) == (None, Withheld.NOT_CONTROLLED)  # on purpose
+    unmeasured = only(asked(items=[], urgent=urgent))
+    assert unmeasured.memory == Demand(base=256 * MI, peak=256 * MI, is_upward_only=True, is_urgent=True)
+    bare = only(asked(pod(container("app")), items=[], urgent=urgent))
+    assert bare.cpu == Demand(base=900, peak=900, is_upward_only=True, is_urgent=True)
+
+
+def test_the_working_set_is_needed_whatever_the_prediction_says() -> None:
+    settings = DemandSettings(
+        act=ActOptions(),
+        plan=PlanOptions(),
+        bounds=BoundsOptions(memory_in_use_ratio=1.5),
+        policy=PolicyName.CRUISE,
+    )
+    measured = Measured(working_set_bytes={("uid-shop-web", "app"): 100 * MI})
+    app = only(asked(settings=settings, measured=measured))
+    assert app.memory == Demand(base=150 * MI, peak=150 * MI)
+
+
+def test_orders_come_from_the_namespace_and_replicas_from_who_knows() -> None:
+    one = pod(metadata={"annotations": {}})
+    namespaces = {"shop": Namespace(name="shop", annotations={"plimsoll.dev/mode": "enforce"})}
+    (found,) = asked(one, namespaces=namespaces, barred=lambda workload: workload == WEB, pinned=frozenset({"other"}))
+    assert (found.orders.mode, found.reserved, found.is_shrink_barred) == (Mode.ENFORCE, None, True)
+    deployed = pod(
+        metadata={"ownerReferences": [{"kind": "ReplicaSet", "name": "web", "uid": "o", "controller": True}]}
+    )
+    assert [asked(deployed, replicas=lambda _, n=n: n)[0].orders.ranking for n in (1, 2)] == [
+        Ranking.MEDIUM,
+        Ranking.LOW,
+    ]
+    (pinned,) = asked(pinned=frozenset({"uid-shop-web"}))
+    assert pinned.reserved is Reserved.PINNED
+
+
+def test_recommend_can_be_looked_at_as_if_enforced_and_off_cannot() -> None:
+    recommended, off = pod(mode="recommend"), pod(name="off", mode="off")
+    items = [recommendation("web"), recommendation("off")]
+    assert [one.reserved for one in asked(recommended, off, items=items)] == [Reserved.RECOMMEND, Reserved.OFF]
+    what_if = asked(recommended, off, items=items, as_enforced=True)
+    assert [(one.reserved, one.orders.mode) for one in what_if] == [(None, Mode.ENFORCE), (Reserved.OFF, Mode.OFF)]
+
+
+figures = st.one_of(st.none(), st.floats(allow_nan=True, allow_infinity=True))
+
+
+@given(figures, figures, figures, st.one_of(st.none(), st.integers(0, 10**7)), st.integers(0, 10**6))
+def test_any_figures_give_a_base_between_0_and_the_peak(
+    base: float | None, peak: float | None, proposed: float | None, urgent: int | None, working_set: int
+) -> None:
+    fields = {"base": base, "peak": peak, "proposed": proposed}
+    key = ("uid-shop-web", "app")
+    app = only(
+        asked(
+            items=[recommendation("web", cpu_fields=fields, memory_fields=fields)],
+            urgent={key: Urgent(cpu_millicores=urgent, memory_bytes=urgent)},
+            measured=Measured(working_set_bytes={key: working_set}),
+        )
+    )
+    for demand in (app.cpu, app.memory):
+        assert demand is not None
+        assert max(0, urgent or 0) <= demand.base <= demand.peak
+    assert app.memory is not None
+    assert app.memory.base >= working_set

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.core.token_bucket import WINDOW_SECONDS, TokenBucket
+
+
+def test_a_full_bucket_gives_all_its_tokens_and_then_none_for_a_minute() -> None:
+    bucket = TokenBucket(2, now_seconds=100.0)
+    assert [bucket.take(100.0), bucket.take(110.0), bucket.take(120.0)] == [True, True, False]
+    # The first came out at 100: it is back at 160.
+    assert bucket.wait_seconds(120.0) == 40.0
+    assert not bucket.take(159.9)
+    assert bucket.wait_seconds(160.0) == 0.0
+    assert bucket.take(160.0)
+    assert not bucket.take(160.0)
+
+
+def test_missing_tokens_come_back_evenly_over_the_first_minute() -> None:
+    bucket = TokenBucket(4, now_seconds=0.0, fill_ratio=0.5)
+    assert bucket.available(0.0) == 2
+    # Two are missing: one is back after 30 s, the other after 60 s.
+    assert [bucket.available(moment) for moment in (29.0, 30.0, 59.0, 60.0)] == [2, 3, 3, 4]
+    assert TokenBucket(4, now_seconds=0.0, fill_ratio=0.0).available(0.0) == 0
+
+
+@pytest.mark.parametrize(("tokens", "fill_ratio"), [(0, 1.0), (1, 1.1), (1, -0.1)])
+def test_a_bucket_needs_a_token_and_a_share(tokens: int, fill_ratio: float) -> None:
+    with pytest.raises(ValueError, match="at least 1 is needed"):
+        TokenBucket(tokens, now_seconds=0.0, fill_ratio=fill_ratio)
+
+
+@given(
+    st.integers(1, 5),
+    st.floats(0, 1),
+    st.lists(st.floats(0, 40), max_size=60),
+)
+def test_no_minute_sees_more_than_there_are_tokens(tokens: int, fill_ratio: float, pauses: list[float]) -> None:
+    bucket = TokenBucket(tokens, now_seconds=0.0, fill_ratio=fill_ratio)
+    now, taken = 0.0, []
+    for pause in pauses:
+        now += pause
+        if bucket.take(now):
+            taken.append(now)
+        else:
+            assert bucket.wait_seconds(now) > 0
+    for first in taken:
+        assert sum(first <= moment < first + WINDOW_SECONDS for moment in taken) <= tokens

@@ -1,0 +1,103 @@
+"""Answers that a real server does not give on demand; the rest is in tests/cluster/test_resizing.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from agent.core.planned import Change, Phase, PlanStep, PodRef, Setting
+from agent.core.pod import ContainerKind
+from agent.core.policies.bounds import Resource
+from agent.core.recommendation import Workload
+from agent.core.resize_answer import AnswerKind
+from agent.kube.api import JSON, STRATEGIC_MERGE_PATCH, Stream
+from agent.kube.errors import ApiError, CredentialsError, KubeError, Unreachable
+from agent.kube.resize import resize
+
+STEP = PlanStep(
+    ref=PodRef(namespace="shop", name="web/odd", uid="u"),
+    workload=Workload(namespace="shop", kind="Deployment", name="web"),
+    phase=Phase.GROW,
+    changes=(
+        Change(
+            container="app",
+            kind=ContainerKind.REGULAR,
+            resource=Resource.CPU,
+            setting=Setting.REQUEST,
+            before=1,
+            after=2,
+        ),
+    ),
+    reason="a test",
+)
+
+
+class FakeApi:
+    def __init__(self, answer: Callable[[], object]) -> None:
+        self._answer = answer
+        self.calls: list[dict[str, Any]] = []
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: object | None = None,
+        content_type: str = JSON,
+        timeout_seconds: float | None = None,
+    ) -> object:
+        self.calls.append(
+            {"method": method, "path": path, "query": query, "type": content_type, "timeout": timeout_seconds}
+        )
+        return self._answer()
+
+    def stream(self, path: str, **_: object) -> Stream:
+        raise NotImplementedError
+
+
+def raising(error: KubeError) -> Callable[[], object]:
+    def answer() -> object:
+        raise error
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (Unreachable("timed out", may_have_been_done=True), AnswerKind.UNKNOWN),
+        (Unreachable("refused"), AnswerKind.UNAVAILABLE),
+        (CredentialsError("token: missing"), AnswerKind.UNAVAILABLE),
+        (ApiError("PATCH /x", status=504, reason="Timeout", message="etcdserver: timed out"), AnswerKind.UNKNOWN),
+        (ApiError("PATCH /x", status=429, message="busy", retry_after_seconds=7.0), AnswerKind.THROTTLED),
+    ],
+)
+def test_failure_is_an_answer_and_is_not_tried_again(error: KubeError, kind: AnswerKind) -> None:
+    api = FakeApi(raising(error))
+    answer, pod = resize(api, STEP, "7")
+    assert (answer.kind, pod) == (kind, None)
+    assert answer.message
+    assert len(api.calls) == 1
+    if kind is AnswerKind.THROTTLED:
+        assert answer.retry_after_seconds == 7.0
+
+
+@pytest.mark.parametrize("document", [None, [], "pod", {}, {"metadata": []}, {"metadata": {"uid": "other"}}])
+def test_success_that_is_not_the_pod_is_unknown(document: object) -> None:
+    answer, pod = resize(FakeApi(lambda: document), STEP, None)
+    assert (answer.kind, pod) == (AnswerKind.UNKNOWN, None)
+    assert "not the pod of uid u" in answer.message
+
+
+def test_names_are_quoted_and_the_time_limit_is_handed_on() -> None:
+    document = {"metadata": {"uid": "u", "resourceVersion": "8", "generation": 2}}
+    api = FakeApi(lambda: document)
+    answer, pod = resize(api, STEP, "7", timeout_seconds=3.0)
+    assert (answer.kind, pod) == (AnswerKind.ACCEPTED, document)
+    [call] = api.calls
+    assert call["path"] == "/api/v1/namespaces/shop/pods/web%2Fodd/resize"
+    assert (call["method"], call["type"], call["timeout"]) == ("PATCH", STRATEGIC_MERGE_PATCH, 3.0)
+    assert resize(api, STEP, "8")[0].kind is AnswerKind.NO_CHANGE

@@ -1,0 +1,344 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from agent.core.annotations import ORIGINAL_RESOURCES
+from agent.core.decisions import Action, Decision, Outcome
+from agent.core.originals import ref_of
+from agent.core.planned import Phase, PlanStep
+from agent.core.pod import Pod
+from agent.node.control import ControlError
+from agent.node.documents import DECISIONS
+from agent.node.holding_answers import HOLDING, ORDERED, RESTORED, Ordered, Restored
+from agent.node.holding_verbs import LONGEST_SECONDS, HoldingVerbs
+from agent.node.holds import Holds
+from agent.node.journal import Journal
+from tests.pods import container, make_pod
+
+NOW = 1_700_000_000.0
+
+
+def pod(name: str, namespace: str = "shop", cpu: str = "200m", uid: str | None = None, **metadata: Any) -> Pod:
+    known = {"name": name, "namespace": namespace, "uid": uid or f"uid-{namespace}-{name}"}
+    return make_pod(container("app", {"cpu": cpu, "memory": "64Mi"}), metadata={**known, **metadata})
+
+
+@dataclass
+class Room:
+    """A node with two pods of one name, and one more; the API answers as told."""
+
+    pods: tuple[Pod, ...] = (pod("web"), pod("api"), pod("web", "team"))
+    now: float = NOW
+    outcome: Outcome = Outcome.ACCEPTED
+    sent: list[PlanStep] = field(default_factory=list)
+    changed: int = 0
+    journal: Journal = field(default_factory=lambda: Journal(None))
+    holds: Holds = field(default_factory=lambda: Holds(None, now_unix_seconds=NOW))
+
+    def __post_init__(self) -> None:
+        self.verbs = HoldingVerbs(
+            node="worker-7",
+            journal=self.journal,
+            holds=self.holds,
+            pods=lambda: self.pods,
+            send=self.send,
+            clock=lambda: self.now,
+            changed=self.news,
+        )
+
+    def news(self) -> None:
+        self.changed += 1
+
+    def send(self, pod: Pod, step: PlanStep) -> Decision:
+        assert step.ref == ref_of(pod)
+        assert pod.uid in self.holds.pinned(self.now)  # before anything is sent
+        self.sent.append(step)
+        return self.journal.add(
+            unix_seconds=self.now,
+            action=Action.RESTORE,
+            outcome=self.outcome,
+            reason="x",
+            detail="what the API said",
+            pod=step.ref,
+        )
+
+    def order(self, verb: str, **arguments: object) -> Ordered:
+        return ORDERED.from_json(dict(self.verbs.verbs()[verb](arguments)))
+
+    def restore(self, **arguments: object) -> Restored:
+        return RESTORED.from_json(dict(self.verbs.restore(arguments)))
+
+    def log(self) -> list[tuple[str, str]]:
+        return [(one.action, str(one.pod or "")) for one in self.journal.newest()]
+
+
+@pytest.fixture
+def room() -> Room:
+    return Room()
+
+
+# Pause
+
+
+def test_pause_holds_at_once_and_is_put_down(room: Room) -> None:
+    answer = room.order("pause", for_seconds=1800)
+    assert answer == Ordered(
+        node="worker-7",
+        taken_unix_seconds=NOW,
+        ref=None,
+        until_unix_seconds=NOW + 1800,
+        held_since_unix_seconds=None,
+    )
+    assert room.holds.is_paused(NOW + 1799)
+    assert not room.holds.is_paused(NOW + 1800)
+    assert room.log() == [("pause", "")]
+    assert "until 2023-11-14T22:43:20Z" in room.journal.newest()[0].detail
+    assert room.changed == 1
+
+
+def test_a_second_pause_tells_of_the_first(room: Room) -> None:
+    room.order("pause", for_seconds=60)
+    room.now += 10
+    answer = room.order("pause")
+    assert (answer.until_unix_seconds, answer.held_since_unix_seconds) == (None, NOW)
+
+
+def test_resume_ends_a_pause_and_says_when_there_was_none(room: Room) -> None:
+    assert room.order("resume").held_since_unix_seconds is None
+    assert room.log() == []
+    room.order("pause")
+    assert room.order("resume").held_since_unix_seconds == NOW
+    assert not room.holds.is_paused(NOW)
+    assert room.log() == [("resume", ""), ("pause", "")]
+
+
+# Pins
+
+
+@pytest.mark.parametrize(("name", "pod"), [("api", "shop/api"), ("team/web", "team/web"), ("uid-shop-web", "shop/web")])
+def test_pin_finds_the_pod_that_is_meant(room: Room, name: str, pod: str) -> None:
+    answer = room.order("pin", name=name)
+    assert str(answer.ref) == pod
+    assert answer.ref is not None
+    assert room.holds.pinned(NOW) == {answer.ref.uid}
+    assert room.log() == [("pin", pod)]
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("web", "web is the name of 2: shop/web, team/web; allowed: one of them"),
+        ("wep", "nothing is called wep; allowed: "),
+        ("", "name is ''; allowed: a pod"),
+        (None, "name is None"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["pin", "unpin", "restore"])
+def test_no_pod_is_guessed(room: Room, verb: str, name: str | None, told: str) -> None:
+    arguments = {} if name is None and verb != "restore" else {"name": name}
+    if verb == "restore" and name is None:
+        told = "allowed: one pod's name, or all"
+    with pytest.raises(ControlError) as caught:
+        room.verbs.verbs()[verb](arguments)
+    assert f"{verb}: {told}" in str(caught.value)
+    assert room.holds.pins(NOW) == ()
+    assert room.log() == []
+
+
+def test_no_pods_at_all_is_said() -> None:
+    with pytest.raises(ControlError, match="nothing is watched"):
+        Room(pods=()).order("pin", name="web")
+
+
+def test_unpin_finds_pods_that_are_gone(room: Room) -> None:
+    room.order("pin", name="api", for_seconds=3600)
+    room.pods = ()
+    assert room.order("unpin", name="api").held_since_unix_seconds == NOW
+    assert room.holds.pins(NOW) == ()
+    assert room.log() == [("unpin", "shop/api"), ("pin", "shop/api")]
+
+
+def test_unpin_of_a_pod_that_was_not_pinned_is_said_and_not_put_down(room: Room) -> None:
+    assert room.order("unpin", name="api").held_since_unix_seconds is None
+    assert room.log() == []
+
+
+def test_a_pod_and_its_pinned_predecessor_of_the_same_name_are_told_apart(room: Room) -> None:
+    room.order("pin", name="api")
+    room.pods = (pod("api", uid="uid-new"),)
+    with pytest.raises(ControlError, match="one of the uids uid-new, uid-shop-api"):
+        room.order("unpin", name="api")
+    assert room.order("unpin", name="uid-shop-api").held_since_unix_seconds == NOW
+
+
+def test_holds_tells_what_is_in_force(room: Room) -> None:
+    room.order("pause", for_seconds=60)
+    room.order("pin", name="api")
+    held = HOLDING.from_json(dict(room.verbs.holds({})))
+    assert held.pause is not None
+    assert [str(pin.ref) for pin in held.pins] == ["shop/api"]
+    room.now += 60
+    assert HOLDING.from_json(dict(room.verbs.holds({}))).pause is None
+
+
+# Restore
+
+
+def resized(room: Room, name: str = "api", namespace: str = "shop") -> None:
+    """The pod had 500m before."""
+    room.holds.keep_original(pod(name, namespace, cpu="500m"), now_unix_seconds=NOW - 60)
+
+
+def test_restore_pins_first_and_sends_the_original(room: Room) -> None:
+    resized(room)
+    (item,) = room.restore(name="api").items
+    assert [(one.before, one.after) for one in item.changes] == [(200, 500)]
+    assert (item.outcome, item.kept_unix_seconds) == (Outcome.ACCEPTED, NOW - 60)
+    assert [(str(step.ref), step.phase) for step in room.sent] == [("shop/api", Phase.GROW)]
+    assert room.holds.pinned(NOW) == {"uid-shop-api"}
+    assert room.log() == [("restore", "shop/api"), ("pin", "shop/api")]
+    assert room.changed == 1
+
+
+def test_restore_goes_on_while_paused(room: Room) -> None:
+    resized(room)
+    room.order("pause")
+    assert room.restore(name="api").items[0].outcome is Outcome.ACCEPTED
+
+
+def test_a_pin_that_ends_is_kept_as_it_is(room: Room) -> None:
+    resized(room)
+    room.order("pin", name="api", for_seconds=60)
+    room.restore(name="api")
+    assert room.holds.pins(NOW)[0].until_unix_seconds == NOW + 60
+
+
+def test_dry_run_does_nothing(room: Room) -> None:
+    resized(room)
+    answer = room.restore(name="api", dry_run=True)
+    assert answer.is_dry_run
+    assert answer.items[0].outcome is None
+    assert len(answer.items[0].changes) == 1
+    assert (room.sent, room.log(), room.holds.pins(NOW), room.changed) == ([], [], (), 0)
+
+
+def test_all_restores_those_whose_original_is_known_in_order(room: Room) -> None:
+    resized(room, "web", "team")
+    resized(room)
+    answer = room.restore(all=True)
+    assert [str(item.ref) for item in answer.items] == ["shop/api", "team/web"]
+    assert Room().restore(all=True).items == ()
+
+
+def test_a_pod_that_has_its_original_requests_is_neither_sent_nor_pinned(room: Room) -> None:
+    room.holds.keep_original(pod("api"), now_unix_seconds=NOW)
+    (item,) = room.restore(name="api").items
+    assert (item.outcome, item.changes) == (None, ())
+    assert (room.sent, room.holds.pins(NOW)) == ([], ())
+
+
+def test_no_original_known_is_refused(room: Room) -> None:
+    with pytest.raises(ControlError, match="shop/api: no original requests are known"):
+        room.restore(name="api")
+
+
+def test_the_annotation_wins_over_what_the_agent_kept(room: Room) -> None:
+    resized(room)
+    text = '{"containers": {"app": {"requests": {"cpu": "900m"}}}}'
+    room.pods = (pod("api", annotations={ORIGINAL_RESOURCES: text}),)
+    (item,) = room.restore(name="api").items
+    assert [one.after for one in item.changes] == [900]
+    assert item.kept_unix_seconds is None
+
+
+def test_an_annotation_that_is_not_understood_restores_nothing(room: Room) -> None:
+    resized(room)
+    room.pods = (pod("api", annotations={ORIGINAL_RESOURCES: "{"}),)
+    (item,) = room.restore(name="api").items
+    assert item.outcome is Outcome.WITHHELD
+    assert "not JSON" in item.detail
+    assert room.sent == []
+
+
+def test_after_a_refusal_the_pods_further_steps_are_not_tried(room: Room) -> None:
+    big = make_pod(container("app", {"cpu": "1", "memory": "64Mi"}, {"memory": "1Gi"}))
+    small = make_pod(container("app", {"cpu": "2", "memory": "64Mi"}, {"memory": "2Gi"}))
+    room.pods = (small,)
+    room.holds.keep_original(big, now_unix_seconds=NOW)
+    room.outcome = Outcome.REJECTED
+    (item,) = room.restore(name="web").items
+    assert (item.outcome, item.detail) == (Outcome.REJECTED, "what the API said")
+    assert len(room.sent) == 1
+    room.outcome = Outcome.ACCEPTED
+    room.restore(name="web")
+    assert len(room.sent) == 3
+
+
+def test_an_agent_without_an_api_server_restores_on_paper_only() -> None:
+    room = Room()
+    resized(room)
+    alone = HoldingVerbs(
+        node="worker-7", journal=room.journal, holds=room.holds, pods=lambda: room.pods, send=None, clock=lambda: NOW
+    )
+    with pytest.raises(ControlError, match="no API server to write to; allowed: with dry_run"):
+        alone.restore({"name": "api"})
+    assert len(RESTORED.from_json(dict(alone.restore({"name": "api", "dry_run": True}))).items) == 1
+
+
+# Events
+
+
+def test_events_are_chosen_counted_and_cut(room: Room) -> None:
+    room.order("pause")
+    room.now += 100
+    room.order("pin", name="api")
+    room.order("pin", name="team/web")
+    found = DECISIONS.from_json(dict(room.verbs.events({"limit": 1, "actions": ["pin"], "outcomes": ["done"]})))
+    assert ([str(one.pod) for one in found.items], found.matching) == (["team/web"], 2)
+    found = DECISIONS.from_json(dict(room.verbs.events({"since_seconds": 50, "pod": "a*"})))
+    assert [str(one.pod) for one in found.items] == ["shop/api"]
+    assert len(DECISIONS.from_json(dict(room.verbs.events({}))).items) == 3
+
+
+# Arguments
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments", "told"),
+    [
+        ("pause", {"for": 3}, "pause: unknown argument for; allowed: for_seconds"),
+        ("resume", {"all": True}, "resume: unknown argument all; allowed: none"),
+        ("pause", {"for_seconds": 0}, "pause: for_seconds is 0; allowed: seconds above 0"),
+        ("pause", {"for_seconds": True}, "pause: for_seconds is True"),
+        ("pin", {"name": "api", "for_seconds": LONGEST_SECONDS + 1}, "pin: for_seconds is"),
+        ("pause", {"for_seconds": "1h"}, "pause: for_seconds is '1h'"),
+        ("pause", {"for_seconds": float("nan")}, "pause: for_seconds is nan"),
+        ("restore", {}, "restore: allowed: one pod's name, or all"),
+        ("restore", {"name": "api", "all": True}, "restore: allowed: one pod's name, or all"),
+        ("restore", {"all": 1}, "restore: all is 1; allowed: true, false"),
+        ("events", {"limit": 0}, "events: limit is 0; allowed: 1 to 10000"),
+        ("events", {"limit": True}, "events: limit is True"),
+        ("events", {"pod": 3}, "events: pod is 3"),
+        ("events", {"actions": ["dance"]}, "events: actions is ['dance']; allowed: a list of resize, revert"),
+        ("events", {"outcomes": "done"}, "events: outcomes is 'done'; allowed: a list of accepted"),
+    ],
+)
+def test_bad_arguments_are_refused_with_what_is_allowed(
+    room: Room, verb: str, arguments: Mapping[str, object], told: str
+) -> None:
+    with pytest.raises(ControlError) as caught:
+        room.verbs.verbs()[verb](arguments)
+    assert told in str(caught.value)
+    assert room.log() == []
+
+
+def test_what_the_disk_did_not_take_is_told_with_the_answer(tmp_path: Any) -> None:
+    holds = Holds(tmp_path / "none" / "holds", now_unix_seconds=NOW)
+    room = Room(holds=holds, journal=Journal(tmp_path / "none" / "decisions"))
+    notes = room.order("pause").notes
+    assert room.holds.is_paused(NOW)
+    assert ["holds" in notes[0], "decision log" in notes[1]] == [True, True]
