@@ -138,8 +138,11 @@ class Situation:
         return NodeState(node=node, pods=tuple(demand.pod for demand in self.demands))
 
     def plan(self) -> Plan:
+        return self.plan_of(self.state)
+
+    def plan_of(self, state: NodeState) -> Plan:
         return build(
-            self.state,
+            state,
             self.demands,
             constraints=self.constraints,
             gates=self.gates,

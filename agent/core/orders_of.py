@@ -16,6 +16,7 @@ from agent.core.cluster import Namespace
 from agent.core.orders import Fault, Mode, Orders, OrderSource, Ranking
 from agent.core.plan_options import ActOptions, PlanOptions
 from agent.core.pod import Pod
+from agent.core.pod_limits import POD_LIMITS_ALLOWED, PodLimitsError, parse_pod_limits
 from agent.core.policies.options import PolicyName
 from agent.core.workload import workload_of
 
@@ -56,6 +57,7 @@ def orders_of(
     )
     is_restart_allowed, _ = reading.take(names.ALLOW_RESTART, names.flag_from, default=False)
     is_guaranteed_allowed, _ = reading.take(names.GUARANTEED, names.flag_from, default=plan.guaranteed)
+    reading.check_pod_limits(pod)
     if reading.faults:
         mode, mode_source = Mode.OFF, reading.faults[0].source
     if is_excluded(pod.namespace, act):
@@ -142,6 +144,17 @@ class _Reading:
         allowed = f"at most {most_key.removeprefix(names.PREFIX)} of the {most_source}, {most_value}"
         self.faults.append(Fault(key=least_key, value=value or "", allowed=allowed, source=source))
         return None, None
+
+    def check_pod_limits(self, pod: Pod) -> None:
+        """Note a fault where the pod's own limits are not understood; who carries them out reads them."""
+        text = pod.annotations.get(names.POD_LIMITS)
+        if text is None:
+            return
+        try:
+            parse_pod_limits(text)
+        except PodLimitsError as error:
+            allowed = f"{error}; allowed: {POD_LIMITS_ALLOWED}"
+            self.faults.append(Fault(key=names.POD_LIMITS, value=text, allowed=allowed, source=OrderSource.POD))
 
     def _find(self, key: str) -> tuple[OrderSource, str | None]:
         for source, stated in self._places:

@@ -389,7 +389,9 @@ def _read_pod_level(
                 return
         elif reading.is_guaranteed:
             budget.is_pair = True
-            base = peak = max([peak, *(unit.limit for unit in inside if unit.limit is not None)])
+            # No container's own limit may be above the pod's.
+            limits = [one.resources.limits.get(name, 0) for one in reading.entry.pod.sized_containers()]
+            base = peak = max(peak, -(-max(limits) // nanos))
         elif is_cpu and is_cpu_limit_raised(reading):
             budget.limit_wish = reading.rules.allocatable_cpu_millicores
             budget.is_limit_raised = True

@@ -20,6 +20,7 @@ from agent.core.pod import CPU, MEMORY, Container, ContainerKind, Pod
 from agent.core.pod_change import changed_pod, stated
 from agent.core.policies.bounds import Resource
 from agent.core.qos import computed_qos_class, pod_qos_class
+from agent.core.units import to_units
 
 
 class WriteAction(StrEnum):
@@ -171,7 +172,7 @@ def _kept(
         return Kept.TOO_OLD
     if restarts and not orders.is_restart_allowed:
         return Kept.RESTART_POLICY
-    if not is_memory_limit_down:
+    if not is_memory_limit_down or _is_in_force(change, pod):
         return None
     if not plan.memory_limits_lowered:
         return Kept.NOT_APPLIED
@@ -179,6 +180,16 @@ def _kept(
     if in_use_bytes is None or change.after < math.ceil(in_use_bytes * plan.memory_limit_margin_ratio):
         return Kept.IN_USE
     return None
+
+
+def _is_in_force(change: Change, pod: Pod) -> bool:
+    """Say whether a lower memory limit is no more than what the kernel holds the container to already.
+
+    So it is where a rise has been put off or has failed: to take the wish back lowers nothing.
+    """
+    status = pod.status_of(change.container)
+    limits = None if status is None or status.actual is None else status.actual.limits
+    return limits is not None and MEMORY in limits and to_units(limits[MEMORY]) <= change.after
 
 
 def _restarts(change: Change, pod: Pod) -> bool:

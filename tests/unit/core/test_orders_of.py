@@ -100,6 +100,16 @@ def test_a_malformed_value_of_the_namespace_makes_its_pods_off_unless_they_say_o
     assert orders({names.MODE: "enforce"}, of_namespace).mode is Mode.ENFORCE
 
 
+def test_pod_limits_that_are_not_understood_make_the_pod_off() -> None:
+    fine = orders({names.POD_LIMITS: '{"limits": {"cpu": "2"}}'}, mode=Mode.ENFORCE)
+    assert (fine.mode, fine.faults) == (Mode.ENFORCE, ())
+    faulty = orders({names.POD_LIMITS: "2 CPUs"}, mode=Mode.ENFORCE)
+    assert faulty.mode is Mode.OFF
+    (fault,) = faulty.faults
+    assert (fault.key, fault.value, fault.source) == (names.POD_LIMITS, "2 CPUs", OrderSource.POD)
+    assert "not JSON" in fault.allowed
+
+
 def test_a_least_above_the_most_is_a_fault_and_bounds_nothing() -> None:
     found = orders({names.MIN_MEMORY: "1Gi"}, {names.MAX_MEMORY: "512Mi"}, mode=Mode.ENFORCE)
     assert found.mode is Mode.OFF

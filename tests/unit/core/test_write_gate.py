@@ -186,6 +186,16 @@ def test_a_memory_limit_falls_only_with_margin_over_what_is_in_use() -> None:
     assert resize(memory(128, 50, setting=Setting.LIMIT), pod=pod, plan=off) is Kept.NOT_APPLIED
 
 
+def test_a_rise_that_never_came_into_force_is_taken_back_without_margin() -> None:
+    held = {"name": "app", "resources": {"limits": {"memory": "45Mi"}}}
+    pod = make_pod(
+        container("app", {"cpu": "250m", "memory": "32Mi"}, {"memory": "128Mi"}),
+        status={"containerStatuses": [held]},
+    )
+    assert resize(memory(128, 45, setting=Setting.LIMIT), pod=pod) is None
+    assert resize(memory(128, 44, setting=Setting.LIMIT), pod=pod) is Kept.IN_USE
+
+
 def test_what_no_pod_may_state_is_not_sent() -> None:
     assert resize() is Spared.UNSOUND
     assert resize(cpu(250, 0)) is Spared.UNSOUND

@@ -234,6 +234,13 @@ def test_expired_within_the_watch_lists_anew_at_once_and_a_second_time_waits() -
         assert run.waits.seconds[1:] == [2.0]
 
 
+def test_a_new_list_that_says_the_same_is_no_news_but_an_empty_first_one_is() -> None:
+    with Run(FakeApi(listed(thing("a")), Script(expired()), listed(thing("a"), version="20"))) as run:
+        assert run.news == 1
+    with Run(FakeApi(listed())) as run:
+        assert run.news == 1  # now it is known that there is nothing
+
+
 def test_expired_as_the_answer_to_the_watch_lists_anew() -> None:
     with Run(FakeApi(listed(), ApiError("w", status=410, reason="Expired"), listed(version="20"))) as run:
         assert run.api.versions == [("list", "0"), ("watch", "10"), ("list", "10"), ("watch", "20")]

@@ -151,6 +151,7 @@ def test_an_answer_of_a_patch_is_news_once_and_renames() -> None:
         assert view.state().pods[0].containers[0].resources.cpu_request_millicores == 200
         assert viewing.news == before + 1
         assert view.refresh()
+        assert not view.refresh()
         view.put(pod("web", "4", cpu="300m"))
         view.put(pod("web", "7", cpu="much"))
         view.put("garbage")
