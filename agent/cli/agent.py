@@ -32,6 +32,6 @@ def run(arguments: argparse.Namespace) -> int:
     stopping = threading.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda *_: stopping.set())
-    with started(lambda: Agent(settings, source="agent")):
+    with started(lambda: Agent(settings, source="agent", acts=True)):
         stopping.wait()
     return 0

@@ -80,4 +80,5 @@ class NodeState:
     is_complete: bool = True
     """Every part has been read at least once."""
     age_seconds: float | None = None
-    """Since the API server last confirmed any of it (an event or a bookmark counts); None = from files."""
+    """Since the API server last confirmed the part that was confirmed longest ago (an event, a bookmark or a new watch
+    counts); None = not all of it yet, or from files."""

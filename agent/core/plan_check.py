@@ -52,6 +52,7 @@ _NAMES: Final = (
     MEANINGFUL,
     IN_PLAN,
 )
+_NO_NUMBERS: Final = (0, 0, 0, 0)
 _FAULTS: Final = {Broken.CHANGE: MEANINGFUL, Broken.LIMIT: LIMITS, Broken.QOS: QOS}
 DAEMON_SET_KIND: Final = "DaemonSet"
 
@@ -192,11 +193,16 @@ def _check_steps(plan: Plan, plans: Mapping[str, PodPlan], state: NodeState, fou
 
 
 def _check_end(pod: PodPlan, after: Stepped, found: _Found) -> None:
-    containers = {container.name: container for container in pod.containers}
-    if pod.budget is not None:
-        containers[""] = pod.budget
-    for (name, resource, setting), value in after.values.items():
-        container = containers.get(name)
-        share = _of(container, resource) if container is not None else None
-        if share is None or value != (share.applied if setting is Setting.REQUEST else share.limit_applied):
-            found.fault(IN_PLAN, f"{pod.ref} {name or 'pod'} {resource} {setting}: {value}")
+    containers = pod.containers if pod.budget is None else (*pod.containers, pod.budget)
+    for container in containers:
+        numbers = after.numbers.get(container.name, _NO_NUMBERS)
+        cpu, memory = container.cpu, container.memory
+        planned = (
+            cpu.applied if cpu is not None else None,
+            cpu.limit_applied if cpu is not None else None,
+            memory.applied if memory is not None else None,
+            memory.limit_applied if memory is not None else None,
+        )
+        for number, wanted in zip(numbers, planned, strict=True):
+            if wanted is not None and wanted != number:
+                found.fault(IN_PLAN, f"{pod.ref} {container.name or 'pod'}: {number} instead of {wanted}")

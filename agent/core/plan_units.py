@@ -41,31 +41,26 @@ class Rules:
 class Unit:
     """One request and limit of one resource."""
 
-    __slots__ = (
-        "applied",
-        "base",
-        "demand",
-        "final",
-        "fixed",
-        "headroom",
-        "is_capped",
-        "is_lifted",
-        "is_limit_fixed",
-        "is_limit_raised",
-        "is_pair",
-        "kept",
-        "kind",
-        "limit",
-        "limit_applied",
-        "limit_kept",
-        "limit_wish",
-        "name",
-        "peak",
-        "request",
-        "spike",
-        "wanted_base",
-        "withheld",
-    )
+    # Defaults stand in the class: of the thousand units of a full node most never leave them.
+    fixed: Kept | None = None
+    """Why it is not planned at all: it counts as it stands."""
+    is_pair = False
+    """Its request is its limit as well, and they move together."""
+    is_capped = False
+    """Its limit stays, so its request is planned below that."""
+    is_limit_fixed = False
+    is_limit_raised = False
+    """The limit, which cannot be taken away, is put out of the way."""
+    is_lifted = False
+    """It would be lower if there were a prediction."""
+    limit_wish: int | None = None
+    """What the policy would have as a limit; None = it stays."""
+    spike = 0
+    headroom = 0
+    kept: Kept | None = None
+    limit_kept: Kept | None = None
+    wanted_base = 0
+    """What a DaemonSet's container would have as its base if it might grow."""
 
     def __init__(
         self,
@@ -81,27 +76,9 @@ class Unit:
         self.demand = demand
         self.request = request
         """None = not stated; so is an explicit 0, as to Kubernetes."""
-        self.limit = limit
         self.withheld = withheld
-        self.fixed: Kept | None = None
-        """Why it is not planned at all: it counts as it stands."""
-        self.is_pair = False
-        """Its request is its limit as well, and they move together."""
-        self.limit_wish: int | None = None
-        """What the policy would have as a limit; None = it stays."""
-        self.is_limit_raised = False
-        """The limit, which cannot be taken away, is put out of the way."""
-        self.is_capped = False
-        """Its limit stays, so its request is planned below that."""
-        self.is_limit_fixed = False
-        self.is_lifted = False
-        """It would be lower if there were a prediction."""
-        self.base = self.peak = self.final = self.applied = self.wanted_base = request or 0
-        """``wanted_base`` is what a DaemonSet's container would have as its base if it might grow."""
-        self.spike = self.headroom = 0
-        self.kept: Kept | None = None
-        self.limit_applied = limit
-        self.limit_kept: Kept | None = None
+        self.limit = self.limit_applied = limit
+        self.base = self.peak = self.final = self.applied = request or 0
 
 
 class Side:
@@ -190,7 +167,7 @@ def entry_of(demand: PodDemand, pod: Pod, constraint: Constraint, rules: Rules, 
     """
     entry = Entry(demand, pod, constraint)
     orders = demand.orders
-    computed = computed_qos_class(pod)
+    computed = _qos_class(pod)
     reading = _Reading(
         entry=entry,
         rules=rules,
@@ -204,6 +181,16 @@ def entry_of(demand: PodDemand, pod: Pod, constraint: Constraint, rules: Rules, 
     entry.cpu = _side(reading, Resource.CPU, cpu_edges, counted[0])
     entry.memory = _side(reading, Resource.MEMORY, memory_edges, counted[1])
     return entry
+
+
+def _qos_class(pod: Pod) -> QosClass:
+    """Compute the class; of nearly every pod the first container says that it is Burstable."""
+    if pod.resources is None and pod.containers:
+        first = pod.containers[0].resources
+        requests, limits = first.requests, first.limits
+        if requests.get(CPU, 0) != limits.get(CPU, 0) or requests.get(MEMORY, 0) != limits.get(MEMORY, 0):
+            return QosClass.BURSTABLE
+    return computed_qos_class(pod)
 
 
 class _Reading(NamedTuple):

@@ -11,14 +11,11 @@ from enum import StrEnum
 
 from agent.core.applying import actuated, applied
 from agent.core.planned import Change, PlanStep, Setting
-from agent.core.pod import Pod
-from agent.core.pod_change import stated
+from agent.core.pod import CPU, MEMORY, Pod, Requirements
 from agent.core.policies.bounds import Resource
 from agent.core.qos import computed_qos_class
 from agent.core.room import counted
-
-_Key = tuple[str, Resource, Setting]
-"""Container (empty = the pod's own budget), resource, and which number."""
+from agent.core.units import NANOS_PER_MILLI, NANOS_PER_UNIT
 
 
 class Broken(StrEnum):
@@ -37,74 +34,69 @@ class Stepped:
     def __init__(self, pod: Pod, held: tuple[int, int]) -> None:
         self.held = held
         """Millicores and bytes; before the first step, what it holds now."""
-        self.values: dict[_Key, int] = {}
-        """Numbers that steps have changed."""
+        self.numbers = {one.name: _numbers(one.resources) for one in pod.sized_containers()}
+        """Of each container, and of the pod's budget under the empty name: CPU request and limit, memory request and
+        limit; millicores, bytes, 0 = not stated."""
+        if pod.resources is not None:
+            self.numbers[""] = _numbers(pod.resources)
         self._pod = pod
         self._steps: list[PlanStep] = []
+        self._original = {name: tuple(numbers) for name, numbers in self.numbers.items()}
         self._is_plain = not pod.init_containers and pod.resources is None and not pod.overhead
 
     def take(self, step: PlanStep) -> Iterator[tuple[Broken, str]]:
         """Take a step; give what it breaks, and where."""
+        self._steps.append(step)
         if not step.changes:
             yield Broken.CHANGE, "it changes nothing"
         for change in step.changes:
-            before = self._value(change.container, change.resource, change.setting)
-            if change.before != before or change.after == before or not before or change.after <= 0:
-                yield Broken.CHANGE, f"{_place(change)} from {change.before} to {change.after}, where it is {before}"
+            numbers = self.numbers.get(change.container)
+            place = place_of(change)
+            if numbers is None or change.before != numbers[place] or change.before in (0, change.after):
+                yield Broken.CHANGE, f"{_place(change)} from {change.before} to {change.after}"
+            if change.after <= 0:
+                yield Broken.CHANGE, f"{_place(change)} to {change.after}"
+            if numbers is not None:
+                numbers[place] = change.after
+        keeps_shape = True
         for change in step.changes:
-            self.values[change.container, change.resource, change.setting] = change.after
-        self._steps.append(step)
-        if not self._is_plain or not self._adds_up(step):
-            yield from self._take_anew()
+            numbers, original = self.numbers.get(change.container), self._original.get(change.container)
+            if numbers is None or original is None:
+                continue
+            request = place_of(change) & 2
+            limit = request + 1
+            if numbers[limit] and numbers[request] > numbers[limit]:
+                yield Broken.LIMIT, f"{_place(change)} {numbers[limit]} below {numbers[request]}"
+            if (numbers[request] == numbers[limit]) != (original[request] == original[limit]):
+                keeps_shape = False
+        if self._is_plain and keeps_shape:
+            # Each request that equalled its limit does, each other does not: every container keeps its class.
+            each = self.numbers.values()
+            self.held = sum([one[0] for one in each]), sum([one[2] for one in each])
             return
-        for change in step.changes:
-            request = self._value(change.container, change.resource, Setting.REQUEST)
-            limit = self._value(change.container, change.resource, Setting.LIMIT)
-            if limit and request and request > limit:
-                yield Broken.LIMIT, f"{_place(change)} {limit} below {request}"
-
-    def _adds_up(self, step: PlanStep) -> bool:
-        """Reckon by the changes, where each request that differed from its limit still does, and each equal one is.
-
-        Then every container keeps its class, and so does the pod.
-        """
-        for change in step.changes:
-            container, resource = change.container, change.resource
-            request = self._original(container, resource, Setting.REQUEST)
-            limit = self._original(container, resource, Setting.LIMIT)
-            after = self._value(container, resource, Setting.REQUEST)
-            if (after == self._value(container, resource, Setting.LIMIT)) != (request == limit):
-                return False
-        if len(self._steps) == 1:
-            self.held = counted(actuated(self._pod))
-        cpu, memory = self.held
-        cpu += step.grows_by(Resource.CPU)
-        memory += step.grows_by(Resource.MEMORY)
-        self.held = (cpu, memory)
-        return True
-
-    def _take_anew(self) -> Iterator[tuple[Broken, str]]:
         pod = self._pod
-        for step in self._steps:
-            pod = applied(pod, step)
-        everyone = [container.resources for container in pod.sized_containers()]
-        if pod.resources is not None:
-            everyone.append(pod.resources)
-        for resources in everyone:
-            for name, limit in resources.limits.items():
-                if limit and resources.requests.get(name, 0) > limit:
-                    yield Broken.LIMIT, f"{name} {limit} below {resources.requests[name]}"
-        if computed_qos_class(pod) is not computed_qos_class(self._pod):
-            yield Broken.QOS, f"{computed_qos_class(pod)} after {computed_qos_class(self._pod)}"
+        for one in self._steps:
+            pod = applied(pod, one)
         self.held = counted(actuated(pod))
+        before, after = computed_qos_class(self._pod), computed_qos_class(pod)
+        if before is not after:
+            yield Broken.QOS, f"{after} after {before}"
 
-    def _value(self, container: str, resource: Resource, setting: Setting) -> int | None:
-        known = self.values.get((container, resource, setting))
-        return self._original(container, resource, setting) if known is None else known
 
-    def _original(self, container: str, resource: Resource, setting: Setting) -> int | None:
-        probe = Change(container=container, kind=None, resource=resource, setting=setting, before=0, after=0)
-        return stated(self._pod, probe)
+def place_of(change: Change) -> int:
+    """Give the place of a change among the four numbers of its container."""
+    place = 0 if change.resource is Resource.CPU else 2
+    return place if change.setting is Setting.REQUEST else place + 1
+
+
+def _numbers(resources: Requirements) -> list[int]:
+    requests, limits = resources.requests, resources.limits
+    return [
+        -(-requests.get(CPU, 0) // NANOS_PER_MILLI),
+        -(-limits.get(CPU, 0) // NANOS_PER_MILLI),
+        -(-requests.get(MEMORY, 0) // NANOS_PER_UNIT),
+        -(-limits.get(MEMORY, 0) // NANOS_PER_UNIT),
+    ]
 
 
 def _place(change: Change) -> str:

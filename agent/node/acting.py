@@ -27,8 +27,6 @@ from agent.core.token_bucket import TokenBucket
 from agent.core.versions import gates_of
 from agent.kube.access import Purpose
 from agent.kube.api import Api, HttpApi
-from agent.kube.credentials import Credentials, from_kubeconfig, in_cluster
-from agent.kube.errors import CredentialsError
 from agent.kube.events import EventWriter
 from agent.metrics.acting_series import ActingSeries, Trigger
 from agent.metrics.agent_series import Metrics
@@ -58,7 +56,7 @@ from agent.node.writing import Writer
 from agent.sensing.discovery import Discovery
 from agent.sensing.machine import Machine
 from agent.sensing.rings import RingFile
-from agent.settings import ApiChoice, Settings
+from agent.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -66,40 +64,6 @@ STOP_SECONDS: Final = 2.5
 """For a call that is under way, and for taking the taint away; a pod has ten seconds to end."""
 RESTORE_TIMEOUT_SECONDS: Final = 2.0
 """A person waits at the socket, and so do the scrapes behind them."""
-
-
-def credentials_of(settings: Settings) -> Credentials | None:
-    """Give how to reach the API server; None = it is not to be asked.
-
-    Raises:
-        CredentialsError: It is to be asked, and there is no way to; or the kubeconfig is not understood.
-    """
-    kubernetes = settings.kubernetes
-    if kubernetes.api is ApiChoice.OFF:
-        return None
-    if kubernetes.api is ApiChoice.AUTO and settings.pods_file is not None:
-        return None
-    if kubernetes.kubeconfig is not None:
-        return from_kubeconfig(kubernetes.kubeconfig)
-    found = in_cluster()
-    if found is None and kubernetes.api is ApiChoice.ON:
-        raise CredentialsError(
-            "kubernetes.api: on, but there is no pod's service account here and no kubeconfig is given (--kubeconfig)"
-        )
-    return found
-
-
-def connect(settings: Settings, node: str) -> tuple[HttpApi, ClusterView] | None:
-    """Prepare the API server's view of this node; None = no API server is to be asked. Nothing is asked yet.
-
-    Raises:
-        CredentialsError: As ``credentials_of`` says.
-    """
-    credentials = credentials_of(settings)
-    if credentials is None:
-        return None
-    api = HttpApi(credentials, timeout_seconds=settings.kubernetes.request_timeout_seconds)
-    return api, ClusterView(api, node)
 
 
 class Acting:

@@ -34,17 +34,23 @@ LONGEST_TRAIL: Final = 7 * 24 * 3600.0
 class Agent:
     """Everything of the node's process: a context manager that serves between enter and exit."""
 
-    def __init__(self, settings: Settings, *, source: str) -> None:
+    def __init__(self, settings: Settings, *, source: str, acts: bool = False) -> None:
         """Build and bind; nothing runs yet.
 
+        Args:
+            settings: All of them.
+            source: What answers say of where they come from.
+            acts: Ask the API server where there is one, plan, and resize what is enforced.
+
         Raises:
+            CredentialsError: There is no way to the API server as the settings name it.
             ServingError: The address or port cannot be had.
             ControlError: The socket's path is taken, or may not be used.
             MachineError, DiscoveryError, RingError, PodsFileError: As ``Watch`` says.
         """
         self._stack = ExitStack()
         try:
-            self.watch = Watch(settings, source=source)
+            self.watch = Watch(settings, source=source, acts=acts)
             self._stack.callback(self.watch.stop)
             self._http = HttpEndpoint(
                 open_listener(settings.serving.address, settings.serving.port),

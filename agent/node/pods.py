@@ -16,6 +16,8 @@ log = logging.getLogger(__name__)
 class NoPods:
     """There is no pod source: units keep what their cgroup tells."""
 
+    age_seconds: float | None = None
+
     def name(self, identity: UnitIdentity) -> tuple[UnitIdentity, UnitResources]:
         """Give the identity as it is."""
         return identity, UnitResources()

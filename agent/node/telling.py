@@ -21,11 +21,9 @@ from agent.core.recommendation import Recommendation, Recommendations, Withheld
 from agent.core.rows import Has, Status
 from agent.metrics.agent_series import Feature, Metrics, Page, PodSource, PressureKind, PressureResource
 from agent.metrics.containers import Labels, Totals, to_container_series
-from agent.node.cluster import ClusterView
 from agent.node.decide import Decider, in_short
 from agent.node.learning import Learner, is_sized
 from agent.node.observer import Observer
-from agent.node.pods import NoPods, PodsFile
 from agent.node.row_source import Rows
 from agent.node.sampling import SamplingLoop
 from agent.node.units import UnitTable
@@ -142,7 +140,8 @@ class Teller:
         discovery: Discovery,
         sampler: Sampler,
         machine: Machine,
-        pods: PodsFile | NoPods | ClusterView,
+        pod_source: PodSource | None,
+        pods_age_seconds: Callable[[], float | None],
         tally: Tally,
         open_files_limit: int,
         learner: Learner,
@@ -152,7 +151,8 @@ class Teller:
         self._more_notes = more_notes
         self._settings, self._metrics, self._rings, self._units = settings, metrics, rings, units
         self._observer, self._loop, self._discovery, self._sampler = observer, loop, discovery, sampler
-        self._machine, self._pods, self._tally = machine, pods, tally
+        self._machine, self._pod_source, self._pods_age_seconds = machine, pod_source, pods_age_seconds
+        self._tally = tally
         self._open_files_limit = open_files_limit
         self._learner, self._decider = learner, decider
         self._advice: Mapping[str, UnitAdvice] = {}
@@ -256,10 +256,8 @@ class Teller:
             touched_bytes=self._rings.touched_bytes,
             span_seconds=self._rings.span_seconds([unit.slot for unit in self._units.all()]),
         )
-        if isinstance(self._pods, PodsFile):
-            metrics.set_pod_source_age(PodSource.FILE, self._pods.age_seconds)
-        elif isinstance(self._pods, ClusterView):
-            metrics.set_pod_source_age(PodSource.WATCH, self._pods.age_seconds)
+        if self._pod_source is not None:
+            metrics.set_pod_source_age(self._pod_source, self._pods_age_seconds())
         node = self._machine.status()
         metrics.set_node_pressure(PressureResource.CPU, PressureKind.SOME, node.cpu_waiting_ratio)
         metrics.set_node_pressure(PressureResource.MEMORY, PressureKind.SOME, node.memory_waiting_ratio)

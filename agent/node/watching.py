@@ -13,20 +13,18 @@ import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import TYPE_CHECKING, Final, Literal, Self
 
 from agent.core.policies.contract import OutOfMemory
 from agent.core.window import WindowPolicy
 from agent.metrics.acting_series import Trigger
-from agent.metrics.agent_series import Metrics
-from agent.node.acting import Acting, connect
-from agent.node.cluster import ClusterView
+from agent.metrics.agent_series import Metrics, PodSource
+from agent.node.connecting import connect
 from agent.node.decide import Decider
 from agent.node.histories import HistoryFile
 from agent.node.history_clock import HistoryClock, newest_minute
 from agent.node.learning import Learner
 from agent.node.observer import MINUTE_NS, Observer
-from agent.node.planning import Planner
 from agent.node.pods import NoPods, PodsFile
 from agent.node.sampling import SamplingLoop, SamplingPolicy
 from agent.node.telling import Listener, Tally, Teller
@@ -39,6 +37,11 @@ from agent.sensing.sampler import open_sampler, raise_open_files_limit
 from agent.sensing.statefile import read_boot_id
 from agent.settings import SamplerChoice, Settings
 from agent.version import installed_version
+
+if TYPE_CHECKING:
+    from agent.node.acting import Acting
+    from agent.node.cluster import ClusterView
+    from agent.node.planning import Planner
 
 log = logging.getLogger(__name__)
 
@@ -73,10 +76,16 @@ class Watch:
     ``plimsoll agent`` and ``run`` serve it (``node.daemon``); ``plimsoll top`` without an agent uses it alone.
     """
 
-    def __init__(self, settings: Settings, *, source: str) -> None:
+    def __init__(self, settings: Settings, *, source: str, acts: bool = False) -> None:
         """Build all parts; nothing runs yet.
 
+        Args:
+            settings: All of them.
+            source: What answers say of where they come from.
+            acts: Take the pods from the API server where there is one, plan, and resize what is enforced.
+
         Raises:
+            CredentialsError: There is no way to the API server as the settings name it.
             MachineError: No cgroup v2 to read.
             DiscoveryError: The cgroup root does not exist.
             RingError: The state file is in use by another agent, or cannot be made.
@@ -88,17 +97,17 @@ class Watch:
         """The control thread has something to do before its next deadline."""
         self._stack = ExitStack()
         try:
-            self._build(settings, source)
+            self._build(settings, source, acts=acts)
         except BaseException:
             self._stack.close()
             raise
         self._threads: list[threading.Thread] = []
 
-    def _build(self, settings: Settings, source: str) -> None:
+    def _build(self, settings: Settings, source: str, *, acts: bool) -> None:
         sampling = settings.sampling
         self.mount = find_cgroup_mount(settings.cgroup.mount)
         self.machine = Machine(settings.node_name or node_name())
-        connection = connect(settings, self.machine.name)
+        connection = connect(settings, self.machine.name) if acts else None
         self._pods: PodsFile | NoPods | ClusterView
         if connection is not None:
             self._pods = connection[1]
@@ -156,6 +165,8 @@ class Watch:
         )
         self.planner: Planner | None = None
         if connection is not None:
+            from agent.node.planning import Planner
+
             self.planner = Planner(
                 settings=settings,
                 state=connection[1].state,
@@ -217,7 +228,8 @@ class Watch:
             discovery=self.discovery,
             sampler=self.sampler,
             machine=self.machine,
-            pods=self._pods,
+            pod_source=_pod_source(settings, is_connected=connection is not None),
+            pods_age_seconds=lambda: self._pods.age_seconds,
             tally=self.tally,
             open_files_limit=self._open_files_limit,
             learner=self.learner,
@@ -226,6 +238,8 @@ class Watch:
         )
         self.acting: Acting | None = None
         if connection is not None and self.planner is not None:
+            from agent.node.acting import Acting
+
             api, cluster = connection
             self._stack.callback(api.close)
             self.acting = Acting(
@@ -369,6 +383,12 @@ class Watch:
     def _note(self, error: Exception) -> None:
         self.tally.loop_failures += 1
         self.tally.newest_failure = f"{type(error).__name__}: {error}"
+
+
+def _pod_source(settings: Settings, *, is_connected: bool) -> PodSource | None:
+    if is_connected:
+        return PodSource.WATCH
+    return PodSource.FILE if settings.pods_file is not None else None
 
 
 def _make_state_directory(directory: Path) -> None:
