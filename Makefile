@@ -10,7 +10,7 @@ STAMP := $(VENV)/.plimsoll
 NATIVE := native/sampler.c native/sampler.h native/build_sampler.py setup.py $(wildcard native/*.h native/*.c)
 ARGS ?=
 
-.PHONY: help run demo test unit lint format bench bench-policies guest e2e cluster cluster-tools test-tools conformance clean
+.PHONY: help run demo test unit lint format bench bench-policies bench-reaction guest e2e cluster cluster-tools test-tools conformance clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -46,6 +46,9 @@ bench: $(STAMP)/dev ## Measure on real cgroups (root, quiet machine, minutes); t
 
 bench-policies: $(STAMP)/dev ## All policies over the real traces in ../shared/traces (or PLIMSOLL_TRACES); the table of the README
 	@$(BIN)/python -m tests.bench.policies $(ARGS)
+
+bench-reaction: $(STAMP)/dev test-tools ## From contention to an accepted resize, 50 runs on real cgroups and a real API server
+	@$(BIN)/python -m tests.bench reaction $(ARGS)
 
 guest: $(STAMP)/dev test-tools ## The tests that need a whole cgroup v2 kernel, in qemu
 	@$(BIN)/python -m pytest tests/guest $(ARGS)

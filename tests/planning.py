@@ -100,15 +100,15 @@ def pod_demand(
 ) -> PodDemand:
     """Give a running pod of namespace ``shop`` and what it needs."""
     everyone = (container(),) if containers is None else containers
-    made = Pod(
-        uid=f"uid-{name}",
-        namespace="shop",
-        name=name,
-        phase="Running",
-        containers=tuple(one for one in everyone if one.kind is ContainerKind.REGULAR),
-        init_containers=tuple(one for one in everyone if one.kind is not ContainerKind.REGULAR),
-        **(pod or {}),
-    )
+    known: dict[str, Any] = {
+        "uid": f"uid-{name}",
+        "namespace": "shop",
+        "name": name,
+        "phase": "Running",
+        "containers": tuple(one for one in everyone if one.kind is ContainerKind.REGULAR),
+        "init_containers": tuple(one for one in everyone if one.kind is not ContainerKind.REGULAR),
+    }
+    made = Pod(**{**known, **(pod or {})})
     return PodDemand(
         pod=made,
         workload=Workload(namespace="shop", kind=kind, name=name),

@@ -13,6 +13,7 @@ from agent.cli.advice_words import CPU, MEMORY, SEVERITY_TEXTS, SEVERITY_TONES, 
 from agent.cli.chart import chart_lines, plots_of
 from agent.cli.paragraphs import Page, flow, hanging
 from agent.cli.table import ABSENT, Glyphs, Line, Span, Tone, age_text, clip, clip_line, display_width, harmless, pad
+from agent.cli.why_acted import acted_lines
 from agent.cli.why_figures import cpu_lines, data_lines, hour_lines, kill_lines, memory_lines
 from agent.core.amounts import amount_text
 from agent.core.choosing import called
@@ -50,6 +51,7 @@ def page_lines(item: Explanation, page: Page, *, with_chart: bool) -> list[Line]
         hour_lines(item, page),
         kill_lines(item, page),
         *(_step_lines(item, side, page) for side in SIDES),
+        acted_lines(item, page),
         _change_lines(item, page),
         _note_lines(item, page),
         _chart(item, page) if with_chart else [],

@@ -37,9 +37,11 @@ from agent.core.findings import (
 )
 from agent.core.model import Partition, QosClass
 from agent.core.pod import Container, ContainerState, ContainerStatus, Pod
+from agent.core.pod_limits import pod_limits_order
 from agent.core.qos import computed_qos_class, pod_qos_class
 
 ASKED_FOR = "as the spec asks; the pods file reports the resize as not settled"
+BY_ANNOTATION = "as the pod's annotation plimsoll.dev/pod-limits asks; set by the agent"
 INCOMPLETE = "this node has pods that the pods file does not know"
 SUCCEEDED_OR_FAILED = ("Succeeded", "Failed")
 
@@ -165,7 +167,8 @@ class _Audit:
             subject = replace(subject, path=live.path)
             yield _parent_finding(subject, live)
             targets = [pod_targets(which, live, self._rules) for which in _variants(pod)]
-            yield from self._values(subject, live, either(targets[0], targets[-1], ASKED_FOR))
+            values = either(targets[0], targets[-1], ASKED_FOR)
+            yield from self._values(subject, live, either(values, _annotated_limits(pod, self._rules), BY_ANNOTATION))
         elif presence is _Presence.MUST:
             yield absent_finding(subject, reason)
         else:
@@ -285,6 +288,15 @@ def _parent(partition: Partition | None, qos: QosClass | None) -> str:
     if qos in (QosClass.BURSTABLE, QosClass.BEST_EFFORT):
         names.append(qos.lower())
     return "/".join(names)
+
+
+def _annotated_limits(pod: Pod, rules: AuditRules) -> tuple[Wanted, ...]:
+    """Give what the agent may have set because the pod's annotation asks for it; nothing where none asks.
+
+    On a cluster that knows pod-level resources it writes nothing new, but leaves what it wrote before an upgrade.
+    """
+    order = pod_limits_order(pod, cluster_knows_them=False, rules=rules.kubelet)
+    return () if order is None else tuple(Wanted(file=file, target=target) for file, target in order.wanted.items())
 
 
 def _pod_presence(pod: Pod) -> tuple[_Presence, str]:

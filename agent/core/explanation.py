@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from agent.core.decisions import Decision
+from agent.core.demand import Reserved
 from agent.core.model import CpuWindow, MemoryWindow
+from agent.core.orders import Orders
+from agent.core.planned import ContainerPlan
 from agent.core.policies.contract import OutOfMemory, Step
 from agent.core.recommendation import Recommendation
 
@@ -35,6 +39,21 @@ class Trail:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Acted:
+    """What the node's plan makes of a container, and what was done to its pod lately."""
+
+    orders: Orders
+    reserved: Reserved | None
+    """Why its requests stay as they are; None = the pod may be optimised."""
+    planned: ContainerPlan | None
+    """None = the plan says nothing of this container."""
+    is_evicted: bool
+    """The plan proposes to evict its pod."""
+    decisions: tuple[Decision, ...]
+    """About its pod, newest first; only the newest few."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
     """One recommendation with all that led to it."""
 
@@ -54,6 +73,8 @@ class Explanation:
     kills: tuple[OutOfMemory, ...]
     trail: Trail | None
     """None = not asked for."""
+    acted: Acted | None = None
+    """None = whoever answers has no API server, or no plan yet."""
     notes: tuple[str, ...] = ()
 
 

@@ -22,8 +22,9 @@ from agent.core.plan_check import check
 from agent.core.plan_fit import Fit, evict, share
 from agent.core.plan_moves import Room, move
 from agent.core.plan_options import PlanOptions
+from agent.core.plan_reading import entry_of
 from agent.core.plan_steps import steps_of
-from agent.core.plan_units import Entry, Rules, Unit, entry_of
+from agent.core.plan_units import Entry, Rules, Unit
 from agent.core.planned import ContainerPlan, Eviction, Plan, PodPlan, PodRef, ResourcePlan, Share
 from agent.core.pod import ContainerKind, Pod
 from agent.core.policies.bounds import Resource
@@ -49,7 +50,7 @@ def build(
     """Plan one node.
 
     Args:
-        state: The node and its pods. Where it is not complete the plan is for looking at: no steps, no evictions.
+        state: The node and its pods. Where it is not complete both resources are only looked at.
         demands: What each pod needs, one per pod. A pod without one is reserved as it stands; one that has ended, or
             that the state does not know, is passed over.
         constraints: What stands in the way of changing a pod, by uid; absent = nothing.
@@ -76,23 +77,21 @@ def build(
     cpu = Fit(
         resource=Resource.CPU,
         room=allocatable_cpu - sum(pod.cpu_counted_millicores for pod in reserved),
-        is_applied=bounds.controlled_resources is not ControlledResources.MEMORY,
+        is_applied=not notes and bounds.controlled_resources is not ControlledResources.MEMORY,
     )
     memory = Fit(
         resource=Resource.MEMORY,
         room=allocatable_memory - sum(pod.memory_counted_bytes for pod in reserved),
-        is_applied=options.memory_applied and bounds.controlled_resources is not ControlledResources.CPU,
+        is_applied=not notes and options.memory_applied and bounds.controlled_resources is not ControlledResources.CPU,
     )
-    evictions: list[Eviction] = []
-    if not notes:
-        evictions = [*_evictions(memory, entries, options), *_evictions(cpu, entries, options)]
+    evictions = [*_evictions(memory, entries, options), *_evictions(cpu, entries, options)]
     cpu_room = Room(allocatable=allocatable_cpu, held=held_cpu)
     memory_room = Room(allocatable=allocatable_memory, held=held_memory)
     is_pressed = node is not None and node.conditions.get(_MEMORY_PRESSURE) == _TRUE
     for fit, room in ((memory, memory_room), (cpu, cpu_room)):
         share(fit, entries, options)
         move(entries, fit, room, rules, is_pressed=is_pressed)
-    steps = steps_of(entries, cpu_room, memory_room) if not notes else ()
+    steps = steps_of(entries, cpu_room, memory_room)
     pods = [*reserved, *(_pod_plan(entry) for entry in entries)]
     pods.sort(key=lambda pod: (pod.ref.namespace, pod.ref.name, pod.ref.uid))
     plan = Plan(

@@ -16,7 +16,8 @@ from typing import Final
 
 from agent.core.cluster import NodeState
 from agent.core.orders import Mode, Ranking
-from agent.core.planned import ContainerPlan, Invariant, Plan, PodPlan, PodRef, ResourcePlan, Setting, Share
+from agent.core.orders_of import DAEMON_SET_KIND
+from agent.core.planned import ContainerPlan, Invariant, Plan, PodPlan, PodRef, ResourcePlan, Share
 from agent.core.policies.bounds import Resource
 from agent.core.room import holds_room
 from agent.core.stepped import Broken, Stepped
@@ -54,7 +55,6 @@ _NAMES: Final = (
 )
 _NO_NUMBERS: Final = (0, 0, 0, 0)
 _FAULTS: Final = {Broken.CHANGE: MEANINGFUL, Broken.LIMIT: LIMITS, Broken.QOS: QOS}
-DAEMON_SET_KIND: Final = "DaemonSet"
 
 
 def check(plan: Plan, state: NodeState) -> tuple[Invariant, ...]:

@@ -64,7 +64,7 @@ def move(entries: Sequence[Entry], fit: Fit, room: Room, rules: Rules, *, is_pre
     for entry, side in survivors:
         for unit in side.units:
             if unit.limit is not None:
-                _settle_limit(entry, side, unit, rules, is_pressed=is_pressed)
+                _settle_limit(entry, side, unit, unit.limit, rules, is_pressed=is_pressed)
 
 
 def _stopped(fit: Fit, rules: Rules) -> Kept | None:
@@ -188,11 +188,8 @@ def _withhold(side: Side, reason: Kept) -> None:
             unit.applied, unit.kept = unit.request or 0, reason
 
 
-def _settle_limit(entry: Entry, side: Side, unit: Unit, rules: Rules, *, is_pressed: bool) -> None:
+def _settle_limit(entry: Entry, side: Side, unit: Unit, limit: int, rules: Rules, *, is_pressed: bool) -> None:
     """Decide the limit beside a request that is decided."""
-    limit = unit.limit
-    if limit is None:
-        return
     if unit.fixed is not None or unit.is_limit_fixed:
         unit.limit_kept = unit.fixed if unit.fixed is not Kept.NOT_STATED else None
         return

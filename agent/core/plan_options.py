@@ -84,8 +84,9 @@ class ActOptions:
     """Seconds for which a workload is not shrunk on this node after a shrink was taken back."""
     deferred_patience_seconds: Annotated[float, Between(1, 86_400)] = 600.0
     """Seconds after which a deferred resize is taken back to what is allocated."""
-    stale_seconds: Annotated[float, Between(1, 3600)] = 60.0
-    """Seconds without news of the API server after which nothing is written."""
+    stale_seconds: Annotated[float, Between(1, 3600)] = 180.0
+    """Seconds without news of the API server after which nothing is written; a watch on which nothing happens brings
+    its first bookmark after two minutes, then one a minute."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ never below what the request will be.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -121,41 +121,39 @@ def _held_before_pairs(side: Side) -> int:
 
 def _sort_in(made: _Moves, side: Side, unit: Unit) -> None:
     is_memory = side.resource is Resource.MEMORY
-    for change in _changes(side, unit):
-        is_fall = change.after < change.before
-        if unit.is_pair and is_fall and is_memory:
-            made.pair_falls.append(change)
-        elif is_fall and change.setting is Setting.LIMIT and is_memory:
-            made.limit_downs.append(change)
-        elif is_fall:
-            made.falls.append(change)
-        else:
+    before, after = unit.request, unit.applied
+    if before is not None and after != before:
+        change = _change(side, unit, Setting.REQUEST, before, after)
+        if after > before:
             made.rises.append(change)
-            if change.setting is Setting.REQUEST:
-                made.is_growing = True
-                made.grows_memory = made.grows_memory or is_memory
+            made.is_growing = True
+            made.grows_memory = made.grows_memory or is_memory
+        elif is_memory and unit.is_pair:
+            made.pair_falls.append(change)
+        else:
+            made.falls.append(change)
+    limit, limit_after = unit.limit, unit.limit_applied
+    if limit is not None and limit_after is not None and limit_after != limit:
+        change = _change(side, unit, Setting.LIMIT, limit, limit_after)
+        if limit_after > limit:
+            made.rises.append(change)
+        elif not is_memory:
+            made.falls.append(change)
+        elif unit.is_pair:
+            made.pair_falls.append(change)
+        else:
+            made.limit_downs.append(change)
 
 
-def _changes(side: Side, unit: Unit) -> Iterator[Change]:
-    kind = unit.kind if unit.name else None
-    if unit.request is not None and unit.applied != unit.request:
-        yield Change(
-            container=unit.name,
-            kind=kind,
-            resource=side.resource,
-            setting=Setting.REQUEST,
-            before=unit.request,
-            after=unit.applied,
-        )
-    if unit.limit is not None and unit.limit_applied is not None and unit.limit_applied != unit.limit:
-        yield Change(
-            container=unit.name,
-            kind=kind,
-            resource=side.resource,
-            setting=Setting.LIMIT,
-            before=unit.limit,
-            after=unit.limit_applied,
-        )
+def _change(side: Side, unit: Unit, setting: Setting, before: int, after: int) -> Change:
+    return Change(
+        container=unit.name,
+        kind=unit.kind if unit.name else None,
+        resource=side.resource,
+        setting=setting,
+        before=before,
+        after=after,
+    )
 
 
 def _step(made: _Moves, phase: Phase, changes: Sequence[Change]) -> PlanStep:

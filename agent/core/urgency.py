@@ -35,13 +35,15 @@ class Starvation:
     is_known: Bools
 
 
-def starvation(before: Rows, after: Rows, *, capacity_millicores: int) -> Starvation:
+def starvation(before: Rows, after: Rows, *, capacity_millicores: int, contended_ns: int | None = None) -> Starvation:
     """Tell how much CPU containers wanted between two readings.
 
     Args:
         before: SAMPLE rows, shape ``(n,)``; of the same cgroups as ``after``.
         after: SAMPLE rows, taken later.
         capacity_millicores: CPU of the node, above 0: nobody wants more.
+        contended_ns: For how long at most the node has been contended, where that is known: all waiting falls into that
+            time. Usage is still taken over all of it, so demand is understated rather than overstated.
 
     Returns:
         Not known where a row was not read, where a counter fell, where PSI is missing, or where the two are too close
@@ -56,7 +58,8 @@ def starvation(before: Rows, after: Rows, *, capacity_millicores: int) -> Starva
     is_known &= (used_usec >= 0) & (some_usec >= 0)
     elapsed_usec = np.maximum(elapsed_ns, 1) / 1e3
     waiting_usec = np.minimum(some_usec, elapsed_usec) - _own_limit_usec(before, after, elapsed_usec)
-    waiting = np.clip(waiting_usec / elapsed_usec, 0.0, 1.0)
+    within_usec = elapsed_usec if contended_ns is None else np.minimum(elapsed_usec, contended_ns / 1e3)
+    waiting = np.clip(waiting_usec / within_usec, 0.0, 1.0)
     usage = np.minimum(used_usec * MILLICORES_PER_USEC_PER_NS / np.maximum(elapsed_ns, 1), capacity_millicores)
     return Starvation(
         demand_millicores=np.minimum(usage * (1.0 + waiting), capacity_millicores),

@@ -176,6 +176,8 @@ class Actor:
         self._kills: deque[Key] = deque(maxlen=MAX_KILLS)
         self._proposed: dict[tuple[str, str], float] = {}
         self._faults_told: dict[str, str] = {}
+        self._owners_told: dict[str, str] = {}
+        """Of the same faults, in Events: later, where nothing may be written at first."""
         self._barrier: Barrier | None = None
         self.changed_seconds: Mapping[str, float] = {}
         """When pods were last resized, by uid; on the ledger's clock. Replaced whole."""
@@ -277,8 +279,9 @@ class Actor:
         self._expire(wall_now)
         state = self._cluster.state()
         with self._writer.lock:
-            for news in self._ledger.observe(state, now):
-                self._tell(news)
+            heard = self._ledger.observe(state, now)
+            for news in heard:
+                self._put_down(news)
             self._take_back(now)
             wanted = self._ledger.wanted(now)
             self._keep()
@@ -301,6 +304,9 @@ class Actor:
         self._note_barrier(barrier, planned)
         if barrier is None:
             self._act(planned, wanted)
+        # Last, so that no resize waits for it, and without the lock: nor does who restores a pod.
+        for news in heard:
+            self._tell_owner(news)
         self._propose(planned)
         self._tell_faults(planned)
         for keeper in self._keepers:
@@ -454,7 +460,7 @@ class Actor:
         for uid, container in pressed:
             self._ledger.pressed(uid, container, now)
 
-    def _tell(self, news: News) -> None:
+    def _put_down(self, news: News) -> None:
         """Put down what the kubelet made of a resize."""
         self._journal.add(
             unix_seconds=self._wall_now(),
@@ -472,6 +478,8 @@ class Actor:
         log.info("resize settled", extra={"pod": str(news.ref), "outcome": news.outcome, "detail": news.detail})
         if news.outcome is Outcome.APPLIED and news.seconds is not None:
             self._series.observe_resize(news.seconds)
+
+    def _tell_owner(self, news: News) -> None:
         event = _EVENTS.get(news.outcome)
         if event is not None:
             self._event(news.ref, event, news.detail or changes_text(news.changes))
@@ -508,10 +516,14 @@ class Actor:
         }
         self._series.set_annotation_faults(len(faulty))
         for uid, text in faulty.items():
-            if self._faults_told.get(uid) == text:
-                continue
             pod = planned.demands[uid].pod
             ref = PodRef(namespace=pod.namespace, name=pod.name, uid=uid)
+            is_event_due = self.may_write() is None and _has_enforced(planned.plan)
+            if is_event_due and self._owners_told.get(uid) != text:
+                self._owners_told[uid] = text
+                self._event(ref, EventReason.ANNOTATION_NOT_UNDERSTOOD, text)
+            if self._faults_told.get(uid) == text:
+                continue
             log.warning("annotation not understood", extra={"pod": str(ref), "cause": text})
             self._journal.add(
                 unix_seconds=self._wall_now(),
@@ -521,9 +533,8 @@ class Actor:
                 detail=text,
                 pod=ref,
             )
-            if self._barrier is None and _has_enforced(planned.plan):
-                self._event(ref, EventReason.ANNOTATION_NOT_UNDERSTOOD, text)
         self._faults_told = faulty
+        self._owners_told = {uid: text for uid, text in self._owners_told.items() if uid in faulty}
 
     def _expire(self, wall_now: float) -> None:
         pause, pins = self._holds.expire(now_unix_seconds=wall_now)
@@ -547,7 +558,8 @@ class Actor:
         self._series.set_holding(is_paused=self._holds.is_paused(wall_now), pinned=len(self._holds.pinned(wall_now)))
 
     def _event(self, ref: PodRef, reason: EventReason, note: str) -> None:
-        if self._events is not None:
+        # An Event is a write too: a node that is paused, or may not write, makes none.
+        if self._events is not None and self.may_write() is None:
             self._events.send(PodEvent(ref=ref, reason=reason, note=note))
 
 

@@ -19,6 +19,7 @@ from agent.core.cluster import NodeState
 from agent.core.cluster_checkup import ClusterFacts, MissingRight
 from agent.core.decisions import Action, Decision, Outcome
 from agent.core.demand import Reserved
+from agent.core.explanation import Acted
 from agent.core.model import UnitIdentity, UnitKind
 from agent.core.planned import Plan, PlanStep
 from agent.core.pod import Pod
@@ -41,7 +42,7 @@ from agent.node.holding_verbs import HoldingVerbs
 from agent.node.holds import FILE_NAME as HOLDS_FILE
 from agent.node.holds import Holds
 from agent.node.journal import FILE_NAME as JOURNAL_FILE
-from agent.node.journal import Journal
+from agent.node.journal import Choice, Journal
 from agent.node.learning import Learner
 from agent.node.ledger_file import FILE_NAME as LEDGER_FILE
 from agent.node.ledger_file import LedgerFile
@@ -62,6 +63,8 @@ log = logging.getLogger(__name__)
 
 STOP_SECONDS: Final = 2.5
 """For a call that is under way, and for taking the taint away; a pod has ten seconds to end."""
+DECISIONS_TOLD: Final = 5
+"""Of one pod, by ``why``."""
 RESTORE_TIMEOUT_SECONDS: Final = 2.0
 """A person waits at the socket, and so do the scrapes behind them."""
 
@@ -199,6 +202,24 @@ class Acting:
         notes += [f"the API server is not heard: {trouble}" for trouble in sorted(troubles)]
         notes += [f"not understood: {fault}" for fault in self._cluster.faults()]
         return notes
+
+    def acted(self, identity: UnitIdentity) -> Acted | None:
+        """Give what the newest plan makes of a container, and what was done to its pod; None = it is in no plan."""
+        planned = self.actor.planned
+        demand = None if planned is None else planned.demands.get(identity.pod_uid or "")
+        if planned is None or demand is None:
+            return None
+        pod = next((one for one in planned.plan.pods if one.ref.uid == demand.pod.uid), None)
+        if pod is None:
+            return None
+        containers = {one.name: one for one in pod.containers}
+        return Acted(
+            orders=demand.orders,
+            reserved=demand.reserved,
+            planned=containers.get(identity.container or ""),
+            is_evicted=pod.is_evicted,
+            decisions=self.journal.newest(DECISIONS_TOLD, Choice(pod=str(pod.ref))),
+        )
 
     def verbs(self, node: str) -> dict[str, Verb]:
         """Give what can be asked and ordered at the socket."""

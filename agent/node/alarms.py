@@ -85,6 +85,15 @@ class Alarms:
         self._rings, self._options, self._limit_ratio = rings, options, memory_limit_ratio
         self._capacity_millicores, self._on_alarm = capacity_millicores, on_alarm
         self._looked = _Looked((), rings)
+        self._contended_ns: int | None = None
+
+    def contended(self, since_ns: int) -> None:
+        """Hear that contention has begun, for the next look; the sampling thread.
+
+        Args:
+            since_ns: How long ago at most.
+        """
+        self._contended_ns = since_ns
 
     def follow(self, watched: Sequence[Watched]) -> None:
         """Look at these from now on; any thread. The same ones again keep their last readings."""
@@ -97,6 +106,7 @@ class Alarms:
     def look(self) -> None:
         """Compare the newest readings with those before, and tell of what is urgent."""
         looked = self._looked
+        contended_ns, self._contended_ns = self._contended_ns, None
         if not looked.slots:
             return
         rows = self._rings.newest_rows(looked.slots)
@@ -106,14 +116,21 @@ class Alarms:
             looked.before = rows
         elif int(rows["monotonic_ns"].max()) - int(before["monotonic_ns"].max()) >= LEAST_ELAPSED_NS:
             looked.before = rows
-            self._starved(looked, before, rows, found)
+            self._starved(looked, before, rows, contended_ns, found)
         self._filled(looked, rows, found)
         self._stalled(looked, found)
         if found:
             self._on_alarm(found)
 
-    def _starved(self, looked: _Looked, before: Rows, rows: Rows, found: dict[ContainerKey, Urgent]) -> None:
-        seen = starvation(before, rows, capacity_millicores=self._capacity_millicores)
+    def _starved(
+        self,
+        looked: _Looked,
+        before: Rows,
+        rows: Rows,
+        contended_ns: int | None,
+        found: dict[ContainerKey, Urgent],
+    ) -> None:
+        seen = starvation(before, rows, capacity_millicores=self._capacity_millicores, contended_ns=contended_ns)
         is_urgent = seen.is_known & (seen.waiting_ratio >= self._options.urgent_waiting_ratio)
         is_urgent &= seen.demand_millicores > looked.request_millicores
         for index in np.flatnonzero(is_urgent).tolist():

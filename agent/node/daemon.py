@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Self
 
@@ -179,4 +180,8 @@ class Agent:
             minutes_of=watch.observer.minutes_of,
             notes=watch.teller.notes(),
         )
+        acting = watch.acting
+        if acting is not None:
+            items = tuple(replace(item, acted=acting.acted(item.recommendation.identity)) for item in found.items)
+            found = replace(found, items=items)
         return EXPLANATIONS.to_json(found)

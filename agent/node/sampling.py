@@ -247,11 +247,11 @@ class SamplingLoop:
 
     def _read_lane(self, now_ns: int, *, has_just_swept: bool) -> None:
         risen = self._lane.read(now_ns)
+        if risen:
+            self._listener.contention(risen)
         if risen and not has_just_swept:
             result = self._sweep(is_slow=False, is_retry=False)
             self._listener.swept(result, lateness_seconds=None)
-        if risen:
-            self._listener.contention(risen)
 
     def _serve_descriptors(self, ready: set[int]) -> None:
         if self._wake_read in ready:

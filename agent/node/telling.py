@@ -62,8 +62,10 @@ class Listener:
         tally: Tally,
         on_kill: Callable[[OomKill], None],
         on_sweep: Callable[[], None] = lambda: None,
+        on_contention: Callable[[], None] = lambda: None,
     ) -> None:
         self._metrics, self._tally, self._on_kill, self._on_sweep = metrics, tally, on_kill, on_sweep
+        self._on_contention = on_contention
         self._refusal_kind: str | None = None
 
     def swept(self, result: SweepResult, *, lateness_seconds: float | None) -> None:
@@ -95,7 +97,8 @@ class Listener:
         log.warning("out-of-memory kill", extra={"cgroup": kill.path, "kills": kill.kills})
 
     def contention(self, lanes: tuple[str, ...]) -> None:
-        """Log it for debugging; the sweep it starts is counted as every other."""
+        """Log it for debugging, and hand it on; the sweep that it starts is counted as every other."""
+        self._on_contention()
         log.debug("contention: swept early", extra={"lanes": ", ".join(lanes)})
 
     def refused(self, path: str, error: Exception) -> None:

@@ -203,7 +203,7 @@ class Watch:
                 sweep_budget_seconds=sampling.sweep_budget_seconds,
                 max_event_files=event_files,
             ),
-            listener=Listener(self.metrics, self.tally, self._killed, self._swept),
+            listener=Listener(self.metrics, self.tally, self._killed, self._swept, self._contended),
         )
         self._stack.callback(self.loop.close)
         self.observer = Observer(
@@ -269,6 +269,11 @@ class Watch:
         """Look for what is urgent; on the sampling thread, after each sweep."""
         if self.acting is not None:
             self.acting.swept()
+
+    def _contended(self) -> None:
+        """Hear that contention has begun: between the last two readings of the fast lane. On the sampling thread."""
+        if self.acting is not None:
+            self.acting.alarms.contended(int(1e9 / self.settings.sampling.fast_lane_hz))
 
     def _killed(self, kill: OomKill) -> None:
         """Tell those who size of an out-of-memory kill; on the sampling thread."""

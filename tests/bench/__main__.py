@@ -1,7 +1,7 @@
 """``make bench``: measure on this machine's real cgroups; a table on stdout and one flat object in build/bench.json.
 
 ``python -m tests.bench [PART...]``: parts are sweeps, agent, metrics, windows, recommend, simulate, plan,
-reaction; all of them by default. A run of some parts keeps the other figures of the file.
+watching, reaction; all of them by default. A run of some parts keeps the other figures of the file.
 """
 
 from __future__ import annotations
@@ -75,6 +75,18 @@ def _simulate() -> dict[str, float]:
     return measure()
 
 
+def _plan() -> dict[str, float]:
+    from tests.bench.planning import measure
+
+    return measure()
+
+
+def _watching() -> dict[str, float]:
+    from tests.bench.watching import EVENTS, PODS, measure
+
+    return measure(PODS, EVENTS)
+
+
 def _reaction() -> dict[str, float]:
     from tests.bench.reaction import measure
 
@@ -88,6 +100,8 @@ PARTS: dict[str, Callable[[], dict[str, float]]] = {
     "windows": _windows,
     "recommend": _recommend,
     "simulate": _simulate,
+    "plan": _plan,
+    "watching": _watching,
     "reaction": _reaction,
 }
 

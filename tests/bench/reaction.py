@@ -40,6 +40,8 @@ SETTINGS: Final = {
 }
 """The agent's defaults, but that it may act, and that no plan comes by chance."""
 PATIENCE_SECONDS: Final = 30.0
+PAUSE_SECONDS: Final = (15.5, 17.0)
+"""Out of step with the sweeps, and past the bound on sweeps that start early: contention that goes on is no news."""
 
 
 def measure() -> dict[str, float]:
@@ -75,7 +77,7 @@ def _runs(node: ActingNode, plane: ControlPlane) -> Iterator[float]:
             node.tree.make(cgroups[name])
             node.tree.spawn(cgroups[name], "busy")
             node.tree.freeze(cgroups[name])
-            time.sleep(random.uniform(2.5, 4.0))  # out of step with the sweeps, and past the bound on urgent plans
+            time.sleep(random.uniform(*PAUSE_SECONDS))
             began = time.monotonic()
             node.tree.thaw("others")
             node.tree.thaw(cgroups[name])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.kernel.agents import AgentProcess, wait_for
 from tests.kernel.cgroups import CgroupTree
 
 PATIENCE_SECONDS: Final = 60.0
+ANSWER_SECONDS: Final = 20.0
 MINUTE_SECONDS: Final = 150.0
 """Until the first whole minute has been measured and acted on; nothing falls before."""
 QUICK: Final[Mapping[str, object]] = {
@@ -173,6 +175,7 @@ class ActingNode:
             *(word for key, value in merged.items() for word in ("--set", f"{key}={_text(value)}")),
             cgroup_root=f"/{self.tree.name}",
         )
+        os.environ["PYTHONFAULTHANDLER"] = "1"  # see `ask`
         self.agent.__enter__()
         return self.agent
 
@@ -206,7 +209,15 @@ class ActingNode:
         return next((float(one.split()[-1]) for one in page.splitlines() if one.startswith(f"{line} ")), None)
 
     def ask(self, verb: str, **arguments: object) -> dict[str, Any]:
-        return dict(request(self.agent.socket, verb, arguments))
+        """Ask the agent; one that does not answer is made to say what its threads are at."""
+        try:
+            return dict(request(self.agent.socket, verb, arguments, timeout_seconds=ANSWER_SECONDS))
+        except ControlError as error:
+            if "no answer" not in str(error):
+                raise
+            self.agent.end(signal.SIGABRT)
+            msg = f"{error}\n{self.agent.stderr.read_text()[-8000:]}"
+            raise AssertionError(msg) from None
 
     def events(self, **arguments: object) -> list[dict[str, Any]]:
         items: list[dict[str, Any]] = self.ask("events", **arguments)["items"]

@@ -742,3 +742,18 @@ def test_values_computed_for_a_pod_are_equal_to_themselves(
     compared = [f for f in report.findings if f.subject.level in (Level.POD, Level.CONTAINER) and f.file != QOS_CLASS]
     assert len(compared) == 15
     assert {f.state for f in compared if f.expected is not None} == {State.EQUAL}
+
+
+def test_limits_that_the_agent_set_for_an_annotation_are_no_drift() -> None:
+    def drifted(annotations: dict[str, str]) -> set[str]:
+        pod = make_pod(
+            container("app", {"cpu": "100m", "memory": "64Mi"}),
+            metadata={"annotations": annotations},
+            status=running(QosClass.BURSTABLE),
+        )
+        values: Values = {"cpu.weight": 4, "cpu.max": quota(100_000), "memory.max": 384 * MIB}
+        found = not_equal(run([pod], pod_cgroup(pod, values), container_cgroup(pod)))
+        return {file for level, file in found if level is Level.POD}
+
+    assert drifted({}) == {"cpu.max", "memory.max"}
+    assert drifted({"plimsoll.dev/pod-limits": '{"limits": {"cpu": "1", "memory": "384Mi"}}'}) == set()

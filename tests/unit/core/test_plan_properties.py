@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.core.applying import applied
@@ -13,9 +13,7 @@ from agent.core.qos import computed_qos_class
 from agent.core.room import counted, fits_now, holds_room
 from tests.planning import Situation, situations
 
-_MANY = settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
+_MANY = settings(max_examples=150, deadline=None)
 
 
 def _held(pods: dict[str, Pod]) -> tuple[int, int]:

@@ -34,6 +34,15 @@ def test_starvation_is_usage_and_what_was_waited_for() -> None:
     assert (round(demand, 6), round(waiting, 6), is_known) == (1400.0, 0.4, True)
 
 
+def test_starvation_that_has_just_begun_counts_from_its_beginning() -> None:
+    before = row(monotonic_ns=NS)
+    # 0.1 s waited within the last quarter of a second; over the whole second that were a tenth.
+    after = row(monotonic_ns=2 * NS, usage_usec=100_000, cpu_some_usec=100_000)
+    found = starvation(before, after, capacity_millicores=4000, contended_ns=NS // 4)
+    assert float(found.waiting_ratio[0]) == pytest.approx(0.4)
+    assert float(found.demand_millicores[0]) == pytest.approx(140.0)
+
+
 def test_starvation_waiting_for_the_own_limit_is_none() -> None:
     before = row(monotonic_ns=NS)
     # 800 ms throttled in 10 of 10 periods: all of the wait is its own.

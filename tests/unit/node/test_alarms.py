@@ -86,6 +86,16 @@ def test_look_an_early_sweep_is_compared_with_what_came_well_before_it(node: Nod
     assert node.told[0]["u0", "app"].cpu_waiting_ratio == 0.5
 
 
+def test_look_at_the_beginning_of_contention_counts_waiting_from_there(node: Node) -> None:
+    node.alarms.follow([node.watched(0, cpu_request_millicores=50)])
+    node.sweep(NS, (0, 0, 1), (0, 0, 1))
+    node.alarms.contended(NS // 4)
+    node.sweep(2 * NS, (100_000, 100_000, 1), (0, 0, 1))
+    assert node.told[0]["u0", "app"].cpu_waiting_ratio == 0.4
+    node.sweep(3 * NS, (200_000, 200_000, 1), (0, 0, 1))  # it was for that look alone
+    assert len(node.told) == 1
+
+
 def test_look_memory_close_to_the_limit_counts_without_the_page_cache(node: Node) -> None:
     node.alarms.follow([node.watched(0), node.watched(1)])
     node.slow(0, 2)

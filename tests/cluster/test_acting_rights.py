@@ -1,0 +1,161 @@
+"""An agent that may not, or cannot, resize: it names what is missing, recommends, writes nothing, and goes on."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+import yaml
+
+from tests.cluster import fence, objects
+from tests.cluster.acting_node import ActingNode, acting_node
+from tests.cluster.api import Api, Json
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.identities import create_namespace, create_service_account, fresh_name, node_bound_token
+from tests.kernel.cgroups import why_not
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.kernel,
+    pytest.mark.skipif(why_not() is not None, reason=why_not() or ""),
+]
+
+WITHHELD: Final = {
+    "no resizes": "not allowed: patch pods/resize: without it nothing is resized",
+    "no claim": "the agent's token names no node, so nothing is written",
+    "other node": "the agent's token is of node ",
+    "old kubelet": "the node's kubelet is v1.32.4",
+}
+"""Agents that write nothing, and what each says."""
+SCENES: Final = (*WITHHELD, "no events", "fenced")
+
+
+@pytest.fixture(scope="module")
+def nodes(fenced: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, ActingNode]]:
+    """A node for each scene, with one pod that wants more and an agent that has heard everything."""
+    with contextlib.ExitStack() as stack:
+        made: dict[str, ActingNode] = {}
+        for scene in SCENES:
+            made[scene] = stack.enter_context(scene_of(fenced, scene, tmp_path_factory.mktemp("rights")))
+        for scene, node in made.items():
+            node.wait(lambda node=node: node.ask("plan", what_if=True)["pods"], f"{scene}: the plan knows the pod")
+        for scene, node in made.items():
+            node.wait(lambda node=node: decided(node), f"{scene}: it has come to something")
+            node.settle(3)
+        yield made
+
+
+@contextlib.contextmanager
+def scene_of(plane: ControlPlane, scene: str, directory: Path) -> Iterator[ActingNode]:
+    namespace, name = fresh_name("test"), fresh_name("node")
+    create_namespace(plane, namespace)
+    with acting_node(plane, namespace, name, directory) as node:
+        node.run_pod("web", objects.container(requests={"cpu": "100m", "memory": "64Mi"}), orders={"min-cpu": "300m"})
+        settings: dict[str, object] = {}
+        if scene == "old kubelet":
+            status = {"nodeInfo": objects.node_info("v1.32.4")}
+            objects.write_node_status(plane.admin, name, status)
+        if scene == "fenced":
+            settings["kubernetes__requireNodeClaim"] = False
+        node.start_agent(api=identity_of(plane, scene, node), **settings)
+        yield node
+    plane.admin.delete(f"/api/v1/namespaces/{namespace}")
+    plane.admin.delete(f"/api/v1/nodes/{name}")
+
+
+def identity_of(plane: ControlPlane, scene: str, node: ActingNode) -> Api:
+    if scene in ("no claim", "fenced"):
+        return fence.agent_api(plane, None)
+    if scene == "other node":
+        other = fresh_name("other")
+        objects.create_node(plane.admin, other)
+        return fence.agent_api(plane, other)
+    if scene == "no resizes":
+        return account_without(plane, node, {"pods/resize"})
+    if scene == "no events":
+        return account_without(plane, node, {"events"})
+    return fence.agent_api(plane, node.name)
+
+
+def account_without(plane: ControlPlane, node: ActingNode, resources: set[str]) -> Api:
+    """Make an account with the chart's role but for some resources; give the API with a token of the node."""
+    documents = yaml.safe_load_all(fence.AGENT.read_text())
+    [role] = [one for one in documents if one is not None and one["kind"] == "ClusterRole"]
+    name = f"{node.namespace}-agent"
+    rules: list[Json] = [
+        {**rule, "resources": kept} for rule in role["rules"] if (kept := sorted(set(rule["resources"]) - resources))
+    ]
+    plane.admin.apply({**role, "metadata": {"name": name}, "rules": rules})
+    plane.admin.apply(
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": "agent", "namespace": node.namespace}],
+        }
+    )
+    create_service_account(plane, node.namespace, "agent")
+    return plane.api_with_token(node_bound_token(plane, node.namespace, "agent", node.name))
+
+
+def decided(node: ActingNode) -> bool:
+    """Say whether something was decided about resizing."""
+    return bool(node.events(actions=["resize"]))
+
+
+def notices(node: ActingNode) -> list[str]:
+    return [one["detail"] for one in node.events(actions=["notice"])]
+
+
+@pytest.mark.parametrize("scene", WITHHELD)
+def test_what_stands_in_the_way_is_named_and_nothing_is_written(nodes: dict[str, ActingNode], scene: str) -> None:
+    node = nodes[scene]
+    assert not node.write_calls()
+    assert node.request_of("web") == "100m"
+    [withheld] = node.events(actions=["resize"])
+    assert withheld["outcome"] == "withheld"
+    assert WITHHELD[scene] in withheld["detail"]
+    assert any(WITHHELD[scene] in note for note in node.ask("plan")["notes"])
+    assert node.metric("plimsoll_dry_run") == 1.0
+    assert node.agent.stderr.read_text().count(WITHHELD[scene]) in (1, 2)  # as missing, and as the barrier
+
+
+@pytest.mark.parametrize("scene", WITHHELD)
+def test_it_goes_on_measuring_and_recommending(nodes: dict[str, ActingNode], scene: str) -> None:
+    node = nodes[scene]
+    before = node.metric("plimsoll_sweeps_total") or 0.0
+    node.wait(lambda: (node.metric("plimsoll_sweeps_total") or 0.0) > before, "it goes on measuring")
+    pod = node.planned("web", what_if=True)
+    assert pod is not None
+    assert pod["containers"][0]["cpu"]["final"] == 300
+
+
+@pytest.mark.parametrize("scene", ["no resizes", "no claim", "other node"])
+def test_what_is_missing_is_a_notice_of_the_decision_log(nodes: dict[str, ActingNode], scene: str) -> None:
+    assert [WITHHELD[scene] in notice for notice in notices(nodes[scene])] == [True]
+
+
+def test_a_kubelet_too_old_needs_no_step_to_be_withheld(nodes: dict[str, ActingNode]) -> None:
+    assert "no resize in place: needs 1.33, the node's kubelet is v1.32.4" in nodes["old kubelet"].ask("plan")["notes"]
+
+
+def test_without_the_right_to_tell_owners_pods_are_resized_all_the_same(nodes: dict[str, ActingNode]) -> None:
+    node = nodes["no events"]
+    node.wait(lambda: node.request_of("web") == "300m", "it is resized")
+    [create, patch] = sorted(notices(node))
+    assert create.startswith("not allowed: create events")
+    assert patch.startswith("not allowed: patch events")
+    assert {call.resource for call in node.writes() if call.code < 300} == {"pods/resize"}
+
+
+def test_a_refusal_by_the_fence_is_told_and_not_repeated_at_once(nodes: dict[str, ActingNode]) -> None:
+    node = nodes["fenced"]
+    refused = [call for call in node.audit.calls(fence.USER) if call.name == "web" and call.namespace == node.namespace]
+    assert [(call.resource, call.code) for call in refused if call.is_write] == [("pods/resize", 403)]
+    assert node.request_of("web") == "100m"
+    [told] = node.events(outcomes=["rejected"])
+    assert "only pods of the own node may be resized" in told["detail"]
