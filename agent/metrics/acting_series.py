@@ -197,7 +197,7 @@ class ActingSeries:
         self._paused = Gauge("plimsoll_paused", "1 = nothing is written on this node.", registry=registry)
         self._dry_run = Gauge(
             "plimsoll_dry_run",
-            "1 = recommend only: no API server, no right to write, or a token that does not name this node.",
+            "1 = recommend only: no pod in mode enforce, no right to write, or a token that does not name this node.",
             registry=registry,
         )
         self._pinned = Gauge("plimsoll_pinned_pods", "Pods left alone by plimsoll pin.", registry=registry)

@@ -59,6 +59,8 @@ REMEMBERED_SECONDS: Final = 30.0
 """What was seen to be needed is planned with for as long as a cool-down lasts, and for so long at least: by then the
 windows know of it too, and a grow that did not fit at once has had its tries."""
 MAX_KILLS: Final = 256
+MAX_UNTOLD: Final = 100
+"""Kubernetes Events that wait; the decision log has what is dropped."""
 
 _Number = TypeVar("_Number", int, float)
 
@@ -174,11 +176,14 @@ class Actor:
         self._urgent: dict[Key, tuple[Urgent, float]] = {}
         """What was seen to be needed, and until when it is remembered."""
         self._kills: deque[Key] = deque(maxlen=MAX_KILLS)
+        self._untold: deque[PodEvent] = deque(maxlen=MAX_UNTOLD)
         self._proposed: dict[tuple[str, str], float] = {}
         self._faults_told: dict[str, str] = {}
         self._owners_told: dict[str, str] = {}
         """Of the same faults, in Events: later, where nothing may be written at first."""
         self._barrier: Barrier | None = None
+        self.is_enforcing = False
+        """Some pod of the newest plan is in mode enforce; else nothing at all is written, no taint either."""
         self.changed_seconds: Mapping[str, float] = {}
         """When pods were last resized, by uid; on the ledger's clock. Replaced whole."""
         self.planned: Planned | None = None
@@ -309,8 +314,10 @@ class Actor:
             self._tell_owner(news)
         self._propose(planned)
         self._tell_faults(planned)
+        self._tell_gates(planned)
         for keeper in self._keepers:
             keeper.tick(state, now)
+        self._tell_owners()
         if state.is_complete:
             self._holds.forget_gone({pod.uid for pod in state.pods})
         if self._clock() >= self._flush_due_seconds:
@@ -415,7 +422,8 @@ class Actor:
         is_dry_run = barrier is not None and barrier.is_dry_run
         if barrier is not None and barrier.reason == NO_API:
             self._series.forget_plan()  # it is of a state that nobody vouches for
-        self._series.set_dry_run(is_dry_run=is_dry_run or self._settings.act.mode is Mode.OFF)
+        self.is_enforcing = _has_enforced(planned.plan)
+        self._series.set_dry_run(is_dry_run=is_dry_run or not self.is_enforcing)
         if barrier != self._barrier:
             self._barrier = barrier
             if barrier is not None:
@@ -535,6 +543,22 @@ class Actor:
             )
         self._faults_told = faulty
         self._owners_told = {uid: text for uid, text in self._owners_told.items() if uid in faulty}
+
+    def _tell_gates(self, planned: Planned) -> None:
+        """Tell once of each kind of step for which API server or kubelet are too old."""
+        if not planned.state.is_complete:
+            return
+        for reason in planned.gates.reasons:
+            if reason not in self._gates_told:
+                log.info("some steps are withheld", extra={"reason": "versions", "detail": reason})
+                self._journal.add(
+                    unix_seconds=self._wall_now(),
+                    action=Action.NOTICE,
+                    outcome=Outcome.WITHHELD,
+                    reason="versions",
+                    detail=reason,
+                )
+        self._gates_told = planned.gates.reasons
 
     def _expire(self, wall_now: float) -> None:
         pause, pins = self._holds.expire(now_unix_seconds=wall_now)

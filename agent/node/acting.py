@@ -329,7 +329,9 @@ class Acting:
         return _OverloadTurn(self.overload, metrics.acting), _Lasting(pod_limits.tick), _Lasting(reserver.tick)
 
     def _taint_right(self) -> str | None:
-        return None if self.rights.may(Purpose.TAINT) else "rights"
+        if not self.rights.may(Purpose.TAINT):
+            return "rights"
+        return None if self.actor.is_enforcing else "recommend"
 
     def _notice(self, reason: str, sentence: str) -> None:
         self.journal.add(

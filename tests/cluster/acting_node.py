@@ -46,6 +46,8 @@ OWNER: Final = {
 }
 """A controller of a kind that this cluster does not serve: its garbage collector leaves such pods alone."""
 
+_SAID: Final = ("base", "final", "request", "applied", "kept", "withheld")
+
 Answer = TypeVar("Answer")
 
 
@@ -234,12 +236,28 @@ class ActingNode:
         """What the agent says of itself, for a test that failed."""
         if not hasattr(self, "agent"):
             return "no agent was started"
-        log = self.agent.stderr.read_text()[-3000:]
+        lines = [line for line in self.agent.stderr.read_text().splitlines() if '"settings"' not in line]
+        log = "\n".join(line[:1000] for line in lines[-30:])
         try:
             plan, events = self.ask("plan"), self.events()
         except ControlError as error:
             return f"{log}\n{error}"
-        return f"{log}\nplan: {json.dumps(plan)[:6000]}\nevents: {json.dumps(events)[:3000]}"
+        pods = [
+            {
+                "name": pod["ref"]["name"],
+                "reserved": pod["reserved"],
+                "cpu": [one["cpu"] and {key: one["cpu"][key] for key in _SAID} for one in pod["containers"]],
+            }
+            for pod in plan["pods"]
+        ]
+        told = [
+            " ".join(str(one[key]) for key in ("action", "outcome", "reason", "detail"))
+            + f" {one['pod'] and one['pod']['name']}"
+            for one in events
+        ]
+        return "\n".join(
+            [log, *map(json.dumps, pods), f"steps: {json.dumps(plan['steps'])[:3000]}", f"notes: {plan['notes']}", *told]
+        )
 
     def settle(self, plans_more: int = 2) -> None:
         """Let time pass for the agent, as its own turns count it: until it has planned again so often."""

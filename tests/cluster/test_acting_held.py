@@ -96,7 +96,7 @@ def test_a_pause_in_the_middle_lets_nothing_more_through_and_ends_by_itself(node
     then = node.write_calls()
     assert len(node.resizes()) <= at_answer + 1  # one may have been under way
     if len(grown(node)) < len(PODS):
-        assert node.ask("plan")["steps"]
+        assert node.ask("plan")["steps"], node.said()
     node.settle(3)
     assert node.write_calls() == then
     node.wait(lambda: node.metric("plimsoll_paused") == 0.0, "its time is up")

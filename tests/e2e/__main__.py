@@ -57,6 +57,15 @@ def parse() -> argparse.Namespace:
         help="cgroup driver; may be repeated (default: both, systemd where this machine has systemd)",
     )
     parser.add_argument("--only", choices=PARTS, help="plain: resizes by hand; agent: by the agent (default: both)")
+    parser.add_argument(
+        "--set",
+        dest="settings",
+        action="append",
+        default=[],
+        type=setting,
+        metavar="KEY=VALUE",
+        help="a setting of the agent; may be repeated",
+    )
     parser.add_argument("--logs", type=Path, help="keep certificates and logs in this folder (must not exist)")
     parser.add_argument("--stay", action="store_true", help="leave the last node running until Enter is pressed")
     arguments = parser.parse_args()
@@ -66,6 +75,14 @@ def parse() -> argparse.Namespace:
         if not has_systemd and not namespace.is_outside():
             print(f"e2e: the systemd driver is left out: no {SYSTEMD} on this machine")
     return arguments
+
+
+def setting(text: str) -> tuple[str, str]:
+    """Read ``KEY=VALUE``."""
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
+    return key, value
 
 
 def run_driver(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> list[Steps]:
@@ -95,7 +112,7 @@ def run_driver(made: parts.Parts, driver: Driver, arguments: argparse.Namespace)
                     PlainScenario(guest, tree).run(tables[-1])
                 if arguments.only != "plain":
                     tables.append(Steps(f"the agent acts, cgroup driver {driver}"))
-                    ActingScenario(guest, tree).run(tables[-1])
+                    ActingScenario(guest, tree, dict(arguments.settings)).run(tables[-1])
                 if arguments.stay:
                     stay(directory, plane.kubectl)
     finally:

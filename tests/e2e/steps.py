@@ -54,7 +54,7 @@ class Steps:
             where = traceback.extract_tb(error.__traceback__)[-1]
             print("\n".join(f"      {line}" for line in words.splitlines()[1:ERROR_LINES]))
             print(f"      at {where.filename}:{where.lineno}: {where.line}", flush=True)
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(Exception):  # words about a failure must not become another one
                 print(self.whenever_failed(), end="", flush=True)
         else:
             text = "" if note is None else str(note)

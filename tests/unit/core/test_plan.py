@@ -394,6 +394,7 @@ def test_a_pod_that_may_not_shrink_keeps_what_it_has_and_growth_waits_in_order()
     assert cpu_of(plan, "big").kept is Kept.COOL_DOWN
     assert cpu_of(plan, "y").kept is Kept.NODE_FULL
     assert plan.cpu.applied_total == 1150
+    assert order(node(*pods, cpu=1149, constraints={"uid-big": held}).plan()) == [("grow", "y")]
     urgent = [pods[0], pods[1], app("y", 200, is_urgent=True)]
     assert order(node(*urgent, cpu=1150, constraints={"uid-big": held}).plan()) == [("grow", "y")]
 
@@ -422,7 +423,8 @@ def test_a_barred_workload_only_grows() -> None:
 
 @pytest.mark.parametrize(("resource", "flag"), [("cpu", "is_cpu_frozen"), ("memory", "is_memory_frozen")])
 def test_a_resource_that_an_hpa_scales_on_counts_as_it_stands(resource: str, flag: str) -> None:
-    both = pod_demand(demands=[needs("app", wanted(200), wanted(128 * MIB))], **{flag: True})
+    frozen: dict[str, Any] = {flag: True}
+    both = pod_demand(demands=[needs("app", wanted(200), wanted(128 * MIB))], **frozen)
     plan = node(both).plan()
     assert resource not in [change.resource.value for step in plan.steps for change in step.changes]
     share = cpu_of(plan) if resource == "cpu" else memory_of(plan)
@@ -458,7 +460,7 @@ def test_nothing_is_resized_where_server_or_kubelet_is_too_old_and_the_plan_says
 
 
 def limited(cpu: Any = CPU, memory: Any = MEMORY, *, policy: PolicyName = PolicyName.CRUISE, **stated: int) -> Any:
-    resources = {"cpu": 100, "memory": 64 * MIB, **stated}
+    resources: dict[str, Any] = {"cpu": 100, "memory": 64 * MIB, **stated}
     return pod_demand(
         containers=[container(**resources)], demands=[needs("app", cpu, memory)], order={"policy": policy}
     )
@@ -541,8 +543,9 @@ def test_a_limit_does_not_rise_in_a_cool_down_nor_for_a_daemon_set_that_may_not_
     plan = node(limited(cpu_limit=200), constraints={"uid-web": Constraint(grow=Kept.COOL_DOWN)}).plan()
     assert (cpu_of(plan).limit_kept, plan.steps) == (Kept.COOL_DOWN, ())
     never = PlanOptions(daemon_set_growth=DaemonSetGrowth.NEVER)
-    plan = node(daemon("d", 100, 100, containers=[container(cpu=100, cpu_limit=200, memory=64 * MIB)]), options=never)
-    assert (cpu_of(plan.plan(), "d").limit_kept, plan.plan().steps) == (Kept.NOT_APPLIED, ())
+    held = daemon("d", 100, 100, containers=[container(cpu=100, cpu_limit=200, memory=64 * MIB)])
+    plan = node(held, options=never).plan()
+    assert (cpu_of(plan, "d").limit_kept, plan.steps) == (Kept.NOT_APPLIED, ())
 
 
 def test_a_memory_limit_that_stays_caps_the_request() -> None:
@@ -566,7 +569,7 @@ def test_a_memory_request_equal_to_its_limit_moves_with_it_to_what_the_limit_sho
 
 
 def test_a_guaranteed_pod_moves_request_and_limit_together_and_holds_its_peak_by_itself() -> None:
-    whole = {"cpu": 100, "cpu_limit": 100, "memory": 64 * MIB, "memory_limit": 64 * MIB}
+    whole: dict[str, Any] = {"cpu": 100, "cpu_limit": 100, "memory": 64 * MIB, "memory_limit": 64 * MIB}
     guaranteed = pod_demand(
         containers=[container(**whole)], demands=[needs("app", wanted(150, 300), wanted(48 * MIB, in_use=MIB))]
     )
@@ -581,7 +584,10 @@ def test_a_guaranteed_pod_moves_request_and_limit_together_and_holds_its_peak_by
 # A pod's own budget.
 
 
-def budgeted(cpu: Any = wanted(300, 500), memory: Any = MEMORY, **fields: Any) -> Any:
+BUDGETED = wanted(300, 500)
+
+
+def budgeted(cpu: Any = BUDGETED, memory: Any = MEMORY, **fields: Any) -> Any:
     containers = [container("app"), container("proxy", cpu=50, memory=MIB)]
     demands = [needs("app", cpu, memory), needs("proxy", wanted(100, 200), wanted(MIB))]
     resources = fields.pop("resources", requirements(1000))
@@ -712,6 +718,13 @@ def test_an_urgent_step_into_free_room_is_the_first_of_all() -> None:
     assert order(plan) == [("grow", "z"), ("shrink", "a")]
     waiting = node(big, app("y", 200), app("z", 300, is_urgent=True), cpu=1100).plan()
     assert order(waiting) == [("shrink", "a"), ("grow", "z"), ("grow", "y")]
+
+
+def test_free_room_is_given_away_once_and_the_next_urgent_pod_waits_for_what_falls() -> None:
+    big = app("a", 100, containers=[container(cpu=900, memory=64 * MIB)])
+    urgent = [app(name, 300, is_urgent=True) for name in "yz"]
+    # 1100 are held and 300 are free: enough for one growth by 200.
+    assert order(node(big, *urgent, cpu=1400).plan()) == [("grow", "y"), ("shrink", "a"), ("grow", "z")]
 
 
 def test_memory_grows_before_cpu_alone() -> None:
