@@ -42,7 +42,7 @@ from agent.settings import Settings
 
 log = logging.getLogger(__name__)
 
-NEWS_SECONDS: Final = 0.25
+NEWS_SECONDS: Final = 1.0
 """Between two turns that news ask for: a rollout brings many."""
 KILL_SECONDS: Final = 1.0
 FAILED_SECONDS: Final = 2.0
@@ -181,6 +181,7 @@ class Actor:
         self._faults_told: dict[str, str] = {}
         self._owners_told: dict[str, str] = {}
         """Of the same faults, in Events: later, where nothing may be written at first."""
+        self._gates_told: tuple[str, ...] = ()
         self._barrier: Barrier | None = None
         self.is_enforcing = False
         """Some pod of the newest plan is in mode enforce; else nothing at all is written, no taint either."""
@@ -284,8 +285,7 @@ class Actor:
         self._expire(wall_now)
         state = self._cluster.state()
         with self._writer.lock:
-            heard = self._ledger.observe(state, now)
-            for news in heard:
+            for news in self._ledger.observe(state, now):
                 self._put_down(news)
             self._take_back(now)
             wanted = self._ledger.wanted(now)
@@ -309,9 +309,6 @@ class Actor:
         self._note_barrier(barrier, planned)
         if barrier is None:
             self._act(planned, wanted)
-        # Last, so that no resize waits for it, and without the lock: nor does who restores a pod.
-        for news in heard:
-            self._tell_owner(news)
         self._propose(planned)
         self._tell_faults(planned)
         self._tell_gates(planned)
@@ -486,8 +483,6 @@ class Actor:
         log.info("resize settled", extra={"pod": str(news.ref), "outcome": news.outcome, "detail": news.detail})
         if news.outcome is Outcome.APPLIED and news.seconds is not None:
             self._series.observe_resize(news.seconds)
-
-    def _tell_owner(self, news: News) -> None:
         event = _EVENTS.get(news.outcome)
         if event is not None:
             self._event(news.ref, event, news.detail or changes_text(news.changes))
@@ -582,9 +577,16 @@ class Actor:
         self._series.set_holding(is_paused=self._holds.is_paused(wall_now), pinned=len(self._holds.pinned(wall_now)))
 
     def _event(self, ref: PodRef, reason: EventReason, note: str) -> None:
-        # An Event is a write too: a node that is paused, or may not write, makes none.
-        if self._events is not None and self.may_write() is None:
-            self._events.send(PodEvent(ref=ref, reason=reason, note=note))
+        if self._events is not None:
+            self._untold.append(PodEvent(ref=ref, reason=reason, note=note))
+
+    def _tell_owners(self) -> None:
+        """Tell pods' owners what there is to tell; at a turn's end, so that no resize waits for it.
+
+        An Event is a write too: on a node that is paused, or may not write, they wait, the newest of them.
+        """
+        while self._events is not None and self._untold and self.may_write() is None:
+            self._events.send(self._untold.popleft())
 
 
 _EVENTS: Final = {

@@ -331,7 +331,8 @@ class Acting:
     def _taint_right(self) -> str | None:
         if not self.rights.may(Purpose.TAINT):
             return "rights"
-        return None if self.actor.is_enforcing else "recommend"
+        # A taint of its own that is there is taken away in any mode.
+        return None if self.actor.is_enforcing or self.overload.is_tainted else "recommend"
 
     def _notice(self, reason: str, sentence: str) -> None:
         self.journal.add(
