@@ -126,6 +126,8 @@ class Urgent:
     """What its limit should become at least."""
     memory_waiting_ratio: float | None = None
     """Share of the last seconds in which it waited for memory, where that is much; after a shrink it is too much."""
+    is_past: bool = False
+    """It was seen within the last hour, not the last minutes: a peak, no sustained demand, and nothing is urgent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -165,8 +165,8 @@ def _container_demand(
     stated = container.resources
     cpu = recommendation.cpu_millicores if recommendation is not None else None
     memory = recommendation.memory_bytes if recommendation is not None else None
-    cpu_demand = _demand(cpu, stated.cpu_request_millicores, pressing.cpu_millicores)
-    memory_demand = _demand(memory, stated.memory_request_bytes, pressing.memory_bytes)
+    cpu_demand = _demand(cpu, stated.cpu_request_millicores, pressing.cpu_millicores, is_past=pressing.is_past)
+    memory_demand = _demand(memory, stated.memory_request_bytes, pressing.memory_bytes, is_past=pressing.is_past)
     if memory_demand is not None:
         base = max(memory_demand.base, math.ceil(measured.working_set_bytes.get(key, 0) * bounds.memory_in_use_ratio))
         memory_demand = replace(
@@ -186,13 +186,14 @@ def _container_demand(
     )
 
 
-def _demand(advice: Advice | None, request: int | None, urgent: int | None) -> Demand | None:
+def _demand(advice: Advice | None, request: int | None, urgent: int | None, *, is_past: bool) -> Demand | None:
     """Give the demand of one resource; None = there is no prediction, and nothing presses.
 
     Args:
         advice: What was recommended; None = nothing was measured.
         request: As the spec states it.
         urgent: What was seen to be needed; None = it does not press.
+        is_past: That was a while ago: it is a peak, and no demand by itself.
     """
     if advice is not None and advice.request is not None:
         base = _whole(advice.base if advice.base is not None else advice.proposed, advice.request)
@@ -204,13 +205,14 @@ def _demand(advice: Advice | None, request: int | None, urgent: int | None) -> D
         limit, is_upward_only = None, True
     else:
         return None
-    base = max(base, urgent or 0)
+    seen = urgent or 0
+    base = base if is_past else max(base, seen)
     return Demand(
         base=base,
-        peak=max(base, peak),
+        peak=max(base, peak, seen),
         limit=limit,
         is_upward_only=is_upward_only,
-        is_urgent=urgent is not None,
+        is_urgent=urgent is not None and not is_past,
     )
 
 

@@ -29,11 +29,26 @@ from agent.core.planned import ContainerPlan, Eviction, Plan, PodPlan, PodRef, R
 from agent.core.pod import ContainerKind, Pod
 from agent.core.policies.bounds import Resource
 from agent.core.policies.options import BoundsOptions, ControlledResources
+from agent.core.quick_values import slot_setters
 from agent.core.room import counted, holds_room
 from agent.core.workload import workload_of
 
 _MEMORY_PRESSURE: Final = "MemoryPressure"
 _TRUE: Final = "True"
+(
+    _set_base,
+    _set_peak,
+    _set_spike,
+    _set_headroom,
+    _set_final,
+    _set_request,
+    _set_applied,
+    _set_limit,
+    _set_limit_applied,
+    _set_kept,
+    _set_limit_kept,
+    _set_withheld,
+) = slot_setters(Share)
 _RESERVED_BY_MODE: Final = {Mode.OFF: Reserved.OFF, Mode.RECOMMEND: Reserved.RECOMMEND}
 
 
@@ -249,20 +264,20 @@ def _share(unit: Unit) -> Share | None:
     request = unit.request
     if request is None and unit.demand is None:
         return None
-    return Share(
-        base=unit.base,
-        peak=unit.peak,
-        spike=unit.spike,
-        headroom=unit.headroom,
-        final=unit.final,
-        request=request,
-        applied=None if request is None else unit.applied,
-        limit=unit.limit,
-        limit_applied=unit.limit_applied,
-        kept=unit.kept or unit.fixed,
-        limit_kept=unit.limit_kept,
-        withheld=unit.withheld,
-    )
+    made: Share = object.__new__(Share)
+    _set_base(made, unit.base)
+    _set_peak(made, unit.peak)
+    _set_spike(made, unit.spike)
+    _set_headroom(made, unit.headroom)
+    _set_final(made, unit.final)
+    _set_request(made, request)
+    _set_applied(made, None if request is None else unit.applied)
+    _set_limit(made, unit.limit)
+    _set_limit_applied(made, unit.limit_applied)
+    _set_kept(made, unit.kept or unit.fixed)
+    _set_limit_kept(made, unit.limit_kept)
+    _set_withheld(made, unit.withheld)
+    return made
 
 
 def _resource_plan(fit: Fit, room: Room, entries: Sequence[Entry]) -> ResourcePlan:
@@ -272,8 +287,15 @@ def _resource_plan(fit: Fit, room: Room, entries: Sequence[Entry]) -> ResourcePl
         if entry.is_evicted:
             continue
         side = entry.side(fit.resource)
-        finals += side.held([unit.final for unit in side.units])
-        applied += side.held_applied()
+        if side.stages:
+            finals += side.held([unit.final for unit in side.units])
+            applied += side.held_applied()
+            continue
+        for unit in side.units:
+            finals += unit.final
+            applied += unit.applied
+        finals += side.overhead
+        applied += side.overhead
     return ResourcePlan(
         resource=fit.resource,
         allocatable=room.allocatable,

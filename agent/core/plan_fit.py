@@ -49,16 +49,22 @@ def evict(fit: Fit, entries: Sequence[Entry], rule: FitRule) -> list[tuple[Entry
     Returns:
         Who goes, in order, and how much was lacking before each went.
     """
-    remaining = [entry.side(fit.resource) for entry in entries if not entry.is_evicted]
-    total = sum(side.total for side in remaining)
-    literal_total = sum(side.literal_total for side in remaining)
-    spike = max((side.spike for side in remaining), default=0)
+    if not fit.is_applied:
+        return []
+    total = literal_total = spike = 0
+    for entry in entries:
+        if not entry.is_evicted:
+            side = entry.side(fit.resource)
+            total += side.total
+            literal_total += side.literal_total
+            if side.spike > spike:
+                spike = side.spike
     lacking = needed(total=total, literal_total=literal_total, spike=spike, rule=rule) - fit.room
-    if lacking <= 0 or not fit.is_applied:
+    if lacking <= 0:
         return []
     gone: list[tuple[Entry, int]] = []
     for entry in _candidates(fit.resource, entries):
-        entry.is_evicted = True
+        entry.evicted_for = fit.resource
         gone.append((entry, lacking))
         side = entry.side(fit.resource)
         total -= side.total
@@ -97,22 +103,35 @@ def _returns_larger(side: Side) -> bool:
 def share(fit: Fit, entries: Sequence[Entry], options: PlanOptions) -> None:
     """Give every survivor its final request; fill in the sums of the node."""
     sides = [entry.side(fit.resource) for entry in entries if not entry.is_evicted]
-    literal_total = 0
     for side in sides:
         fit.total += side.total
-        literal_total += side.literal_total
         fit.base_total += side.base_sum
         if side.spike > fit.spike:
             fit.spike = side.spike
     left = fit.room - fit.total
-    fits = fit.spike <= left
-    fit.headroom = handed_out(spike=fit.spike, room=left, is_infeasible=not fits)
+    fit.headroom = handed_out(spike=fit.spike, room=left, is_infeasible=fit.spike > left)
     if fit.headroom:
         _hand_out(sides, fit)
-    # What is left by the rule that will be asked the next time, so that growth never makes anybody go.
-    total = needed(total=fit.total, literal_total=literal_total, spike=fit.spike, rule=options.fit_rule)
-    if total <= fit.room:
-        _fill_up([entry.side(fit.resource) for entry in entries if entry.is_daemon], fit.room - total)
+    daemons = [entry.side(fit.resource) for entry in entries if entry.is_daemon]
+    if daemons:
+        _fill_up(daemons, _left_for_daemons(fit, entries, options.fit_rule))
+
+
+def _left_for_daemons(fit: Fit, entries: Sequence[Entry], rule: FitRule) -> int:
+    """Give the room into which DaemonSets may grow so that this never makes anybody go, the next time either.
+
+    That is what the rule leaves where it was met: with those who go for want of the other resource only, as long as
+    this one is asked first.
+    """
+    staying = [
+        entry.side(fit.resource)
+        for entry in entries
+        if not entry.is_evicted or (fit.resource is Resource.MEMORY and entry.evicted_for is Resource.CPU)
+    ]
+    total = sum(side.total for side in staying)
+    literal_total = sum(side.literal_total for side in staying)
+    spike = max(side.spike for side in staying)
+    return fit.room - needed(total=total, literal_total=literal_total, spike=spike, rule=rule)
 
 
 def _hand_out(sides: Sequence[Side], fit: Fit) -> None:

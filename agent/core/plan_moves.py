@@ -108,6 +108,7 @@ def _wish(
     unit.kept = reason
     if reason is None:
         unit.applied = unit.final
+        side.is_moving = True
 
 
 def _in_use(unit: Unit) -> int | None:
@@ -146,6 +147,7 @@ def _let_fall(survivors: Sequence[tuple[Entry, Side]], small: list[tuple[Side, U
     for side, unit in sorted(small, key=lambda one: one[1].final - one[1].applied):
         before = side.held_applied()
         unit.applied, unit.kept = unit.final, None
+        side.is_moving = True
         excess -= before - side.held_applied()
         if excess <= 0:
             return
@@ -156,6 +158,8 @@ def _grant(survivors: Sequence[tuple[Entry, Side]], resource: Resource, room: Ro
     left = room.allocatable - room.held
     wishing: list[tuple[Entry, Side, int, int]] = []
     for entry, side in survivors:
+        if not side.is_moving:
+            continue
         falls = rises = False
         for unit in side.units:
             before = unit.request or 0
@@ -163,8 +167,6 @@ def _grant(survivors: Sequence[tuple[Entry, Side]], resource: Resource, room: Ro
                 rises = True
             elif unit.applied < before:
                 falls = True
-        if not falls and not rises:
-            continue
         lowest = side.held([min(unit.applied, unit.request or 0) for unit in side.units]) if falls else side.counted
         left += side.counted - lowest
         if rises:

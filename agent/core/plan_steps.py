@@ -21,7 +21,9 @@ from agent.core.plan_moves import Room
 from agent.core.plan_units import Entry, Side, Unit
 from agent.core.planned import Change, Phase, PlanStep, Setting
 from agent.core.policies.bounds import Resource
+from agent.core.quick_values import slot_setters
 
+_set_container, _set_kind, _set_resource, _set_setting, _set_before, _set_after = slot_setters(Change)
 _SHRINK_REASON: Final = "it requests more than it needs"
 _GROW_REASON: Final = "what it needs, and its share of the node's spike"
 _URGENT_REASON: Final = "it is short now"
@@ -146,14 +148,14 @@ def _sort_in(made: _Moves, side: Side, unit: Unit) -> None:
 
 
 def _change(side: Side, unit: Unit, setting: Setting, before: int, after: int) -> Change:
-    return Change(
-        container=unit.name,
-        kind=unit.kind if unit.name else None,
-        resource=side.resource,
-        setting=setting,
-        before=before,
-        after=after,
-    )
+    made: Change = object.__new__(Change)
+    _set_container(made, unit.name)
+    _set_kind(made, unit.kind if unit.name else None)
+    _set_resource(made, side.resource)
+    _set_setting(made, setting)
+    _set_before(made, before)
+    _set_after(made, after)
+    return made
 
 
 def _step(made: _Moves, phase: Phase, changes: Sequence[Change]) -> PlanStep:

@@ -82,6 +82,7 @@ class Side:
         "counted",
         "edges",
         "inside",
+        "is_moving",
         "is_predicted",
         "is_spared",
         "literal_total",
@@ -106,6 +107,8 @@ class Side:
         self.counted = counted
         """What the pod holds now, as the scheduler counts."""
         self.is_predicted = True
+        self.is_moving = False
+        """A request is to change."""
         self.is_spared = False
         """Others go, and this pod does not for one reason only: its successor would ask for no more than it has."""
         self.total = self.literal_total = self.base_sum = self.spike = 0
@@ -125,7 +128,7 @@ class Side:
 class Entry:
     """One pod that may be optimised."""
 
-    __slots__ = ("constraint", "cpu", "demand", "is_daemon", "is_evicted", "is_urgent", "memory", "name", "pod", "ref")
+    __slots__ = ("constraint", "cpu", "demand", "evicted_for", "is_daemon", "is_urgent", "memory", "name", "pod", "ref")
 
     def __init__(self, demand: PodDemand, pod: Pod, constraint: Constraint) -> None:
         self.demand = demand
@@ -134,10 +137,15 @@ class Entry:
         self.ref = PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid)
         self.name = (pod.namespace, pod.name, pod.uid)
         self.is_daemon = demand.workload.kind == DAEMON_SET_KIND
-        self.is_evicted = False
+        self.evicted_for: Resource | None = None
         self.is_urgent = False
         self.cpu: Side
         self.memory: Side
+
+    @property
+    def is_evicted(self) -> bool:
+        """Say whether it is proposed to go."""
+        return self.evicted_for is not None
 
     def side(self, resource: Resource) -> Side:
         """Give one resource."""

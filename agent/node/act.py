@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol
 
 from agent.core.change_text import changes_text
 from agent.core.cluster import NodeState
@@ -30,6 +30,7 @@ from agent.core.resize_answer import AnswerKind
 from agent.core.room import fits_now
 from agent.core.standing import reserved_reason
 from agent.core.token_bucket import TokenBucket
+from agent.core.urgent_memory import UrgentMemory
 from agent.core.workload import workload_of
 from agent.core.write_gate import may_resize
 from agent.metrics.acting_series import ActingSeries, Trigger
@@ -53,6 +54,8 @@ NO_API: Final = "api"
 """The API server has not told enough, or not lately."""
 FLUSH_SECONDS: Final = 60.0
 """Between two writings of the decision log's counts."""
+LOOK_UP_SECONDS: Final = 5.0
+"""Between two readings of pods of whose resize no answer came."""
 PROPOSED_AGAIN_SECONDS: Final = 600.0
 """An eviction that stays proposed is told again after so long."""
 REMEMBERED_SECONDS: Final = 30.0
@@ -61,8 +64,6 @@ windows know of it too, and a grow that did not fit at once has had its tries.""
 MAX_KILLS: Final = 256
 MAX_UNTOLD: Final = 100
 """Kubernetes Events that wait; the decision log has what is dropped."""
-
-_Number = TypeVar("_Number", int, float)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,8 +174,9 @@ class Actor:
         self._replan_due_seconds = clock()
         self._backed_off_until_seconds = 0.0
         self._flush_due_seconds = clock() + FLUSH_SECONDS
-        self._urgent: dict[Key, tuple[Urgent, float]] = {}
-        """What was seen to be needed, and until when it is remembered."""
+        self._look_up_due_seconds = 0.0
+        self._urgent: dict[Key, UrgentMemory] = {}
+        """What was seen to be needed."""
         self._kills: deque[Key] = deque(maxlen=MAX_KILLS)
         self._untold: deque[PodEvent] = deque(maxlen=MAX_UNTOLD)
         self._proposed: dict[tuple[str, str], float] = {}
@@ -200,11 +202,10 @@ class Actor:
 
     def alarm(self, found: Mapping[Key, Urgent]) -> None:
         """Hear who starves; quick, any thread."""
-        until = self._clock() + max(self._settings.act.shrink_cool_down_seconds, REMEMBERED_SECONDS)
+        now = self._clock()
         with self._condition:
             for key, urgent in found.items():
-                known, _ = self._urgent.get(key, (urgent, 0.0))
-                self._urgent[key] = (_larger(known, urgent), until)
+                self._urgent.setdefault(key, UrgentMemory()).add(urgent, now)
             self._asked.add(Trigger.PRESSURE)
             self._condition.notify()
 
@@ -256,9 +257,8 @@ class Actor:
         return max(due, self._backed_off_until_seconds, self._clock() + self._quiet_seconds())
 
     def _quiet_seconds(self) -> float:
-        """Give for how long the API server is to be left alone."""
-        with self._writer.lock:
-            return self._ledger.wait_seconds(self._now())
+        """Give for how long the API server is to be left alone; without the writer's lock, as others wait for us."""
+        return max(0.0, self._writer.quiet_until_seconds - self._now())
 
     def _due(self) -> Trigger | None:
         """Take what is due off what is asked for; None = nothing is."""
@@ -283,9 +283,10 @@ class Actor:
         now, wall_now = self._now(), self._wall_now()
         self._rights.ask(self._clock())
         self._expire(wall_now)
+        looked_up = self._look_up()
         state = self._cluster.state()
         with self._writer.lock:
-            for news in self._ledger.observe(state, now):
+            for news in (*looked_up, *self._ledger.observe(state, now)):
                 self._put_down(news)
             self._take_back(now)
             wanted = self._ledger.wanted(now)
@@ -320,6 +321,16 @@ class Actor:
         if self._clock() >= self._flush_due_seconds:
             self._flush_due_seconds = self._clock() + FLUSH_SECONDS
             self._journal.flush()
+        if self._writer.unanswered():
+            self._replan_due_seconds = min(self._replan_due_seconds, self._clock() + LOOK_UP_SECONDS)
+
+    def _look_up(self) -> tuple[News, ...]:
+        """Read the pods of whose resize no answer came, now and then."""
+        now = self._clock()
+        if now < self._look_up_due_seconds:
+            return ()
+        self._look_up_due_seconds = now + LOOK_UP_SECONDS
+        return self._writer.look_up()
 
     def _act(self, planned: Planned, wanted: Sequence[tuple[Action, PlanStep]]) -> None:
         for action, step in wanted:
@@ -449,17 +460,18 @@ class Actor:
 
     def remembered(self) -> dict[Key, Urgent]:
         """Give what was seen to be needed lately; any thread."""
-        now = self._clock()
+        now, fresh_seconds = self._clock(), max(self._settings.act.shrink_cool_down_seconds, REMEMBERED_SECONDS)
         with self._condition:
-            self._urgent = {key: (urgent, until) for key, (urgent, until) in self._urgent.items() if until > now}
-            return {key: urgent for key, (urgent, _) in self._urgent.items()}
+            found = {key: memory.at(now, fresh_seconds) for key, memory in self._urgent.items()}
+            self._urgent = {key: memory for key, memory in self._urgent.items() if found[key] is not None}
+            return {key: urgent for key, urgent in found.items() if urgent is not None}
 
     def _take_back(self, now: float) -> None:
         """Tell the ledger of kills and of waiting for memory: it knows which shrinks are to be taken back."""
         with self._condition:
             kills = list(self._kills)
             self._kills.clear()
-            pressed = [key for key, (urgent, _) in self._urgent.items() if urgent.memory_waiting_ratio is not None]
+            pressed = [key for key, memory in self._urgent.items() if memory.take_pressed()]
         for uid, container in kills:
             self._ledger.killed(uid, container, now)
         for uid, container in pressed:
@@ -605,19 +617,3 @@ def oldest_pending_seconds(kept: LedgerState, now: float) -> float | None:
 
 def _has_enforced(plan: Plan) -> bool:
     return any(pod.mode is Mode.ENFORCE for pod in plan.pods)
-
-
-def _larger(one: Urgent, other: Urgent) -> Urgent:
-    """Give the larger of each figure."""
-    return Urgent(
-        cpu_millicores=_most(one.cpu_millicores, other.cpu_millicores),
-        cpu_waiting_ratio=_most(one.cpu_waiting_ratio, other.cpu_waiting_ratio),
-        memory_bytes=_most(one.memory_bytes, other.memory_bytes),
-        memory_limit_bytes=_most(one.memory_limit_bytes, other.memory_limit_bytes),
-        memory_waiting_ratio=other.memory_waiting_ratio,
-    )
-
-
-def _most(one: _Number | None, other: _Number | None) -> _Number | None:
-    known = [value for value in (one, other) if value is not None]
-    return max(known, default=None)

@@ -135,7 +135,7 @@ class Alarms:
         is_urgent &= seen.demand_millicores > looked.request_millicores
         for index in np.flatnonzero(is_urgent).tolist():
             found[looked.watched[index].key] = Urgent(
-                cpu_millicores=math.ceil(seen.demand_millicores[index]),
+                cpu_millicores=math.ceil(seen.demand_millicores[index] * (1.0 + self._options.urgent_headroom_ratio)),
                 cpu_waiting_ratio=float(seen.waiting_ratio[index]),
             )
 

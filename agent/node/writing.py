@@ -10,13 +10,18 @@ import logging
 import threading
 from collections.abc import Callable
 from typing import Final
+from urllib.parse import quote
 
 from agent.core.decisions import Action, Decision, Outcome
 from agent.core.ledger import Ledger
-from agent.core.planned import PlanStep
+from agent.core.ledger_record import FlightState, News
+from agent.core.planned import PlanStep, PodRef
 from agent.core.pod import Pod
 from agent.core.resize_answer import Answer, AnswerKind
 from agent.kube.api import Api
+from agent.kube.convert import pod_from_json
+from agent.kube.errors import KubeError
+from agent.kube.reading import ConvertError
 from agent.kube.resize import resize
 from agent.metrics.acting_series import ActingSeries
 from agent.node.holds import Holds
@@ -38,6 +43,8 @@ _OUTCOMES: Final = {
     AnswerKind.UNAVAILABLE: Outcome.ERROR,
     AnswerKind.UNKNOWN: Outcome.ERROR,
 }
+LOOK_UP_TIMEOUT_SECONDS: Final = 2.0
+"""For reading one pod: the acting thread waits for it."""
 NOT_KEPT: Final = "the disk does not take the original requests: nothing is changed that could not be restored"
 
 
@@ -76,7 +83,9 @@ class Writer:
         self._take_pod, self._keep, self._now, self._wall_now = take_pod, keep, now, wall_now
         self._timeout_seconds = timeout_seconds
         self.lock: Final = threading.RLock()
-        """Held while the ledger is used, and while a step is sent."""
+        """Held while the ledger is used, and while a step is sent: never taken under another lock."""
+        self.quiet_until_seconds = 0.0
+        """Until when the API server is to be left alone, on the ledger's clock; may be read without the lock."""
 
     def send(
         self, pod: Pod, step: PlanStep, action: Action = Action.RESIZE, *, timeout_seconds: float | None = None
@@ -109,7 +118,9 @@ class Writer:
             )
             if fresh is not None:
                 self._take_pod(fresh)
-            self._ledger.answered(step.ref.uid, answer, self._now())
+            now = self._now()
+            self._ledger.answered(step.ref.uid, answer, now)
+            self.quiet_until_seconds = now + self._ledger.wait_seconds(now)
             self._keep()
         outcome = _OUTCOMES[answer.kind]
         if action is Action.REVERT and answer.is_done:
@@ -122,6 +133,37 @@ class Writer:
             extra={"pod": str(step.ref), "phase": step.phase, "outcome": outcome, "detail": decision.detail},
         )
         return decision, answer
+
+    def unanswered(self) -> tuple[PodRef, ...]:
+        """Give the pods of whose newest resize nobody knows whether it was done."""
+        with self.lock:  # so that a call that is under way is over
+            return tuple(
+                record.ref
+                for record in self._ledger.kept().pods
+                if record.flight is not None and record.flight.state is FlightState.SENT
+            )
+
+    def look_up(self) -> tuple[News, ...]:
+        """Read the pods of whose resizes no answer came; give what became of those that could be read.
+
+        Without it such a pod would wait until its silence is long enough to mean "not done", however much it starves.
+        """
+        told: list[News] = []
+        for ref in self.unanswered():
+            path = f"/api/v1/namespaces/{quote(ref.namespace, safe='')}/pods/{quote(ref.name, safe='')}"
+            try:
+                document = self._api.call("GET", path, timeout_seconds=LOOK_UP_TIMEOUT_SECONDS)
+                pod = pod_from_json(document)
+            except (KubeError, ConvertError) as error:
+                log.debug("pod not looked up", extra={"pod": str(ref), "cause": str(error)})
+                continue
+            if pod.uid != ref.uid:
+                continue  # its successor; the view forgets the one that is gone
+            with self.lock:
+                self._take_pod(document)
+                told.extend(self._ledger.confirmed(pod, self._now()))
+                self._keep()
+        return tuple(told)
 
     def _put_down(self, step: PlanStep, action: Action, outcome: Outcome, reason: str, detail: str) -> Decision:
         return self._journal.add(

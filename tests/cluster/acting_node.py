@@ -256,7 +256,13 @@ class ActingNode:
             for one in events
         ]
         return "\n".join(
-            [log, *map(json.dumps, pods), f"steps: {json.dumps(plan['steps'])[:3000]}", f"notes: {plan['notes']}", *told]
+            [
+                log,
+                *map(json.dumps, pods),
+                f"steps: {json.dumps(plan['steps'])[:3000]}",
+                f"notes: {plan['notes']}",
+                *told,
+            ]
         )
 
     def settle(self, plans_more: int = 2) -> None:

@@ -201,7 +201,8 @@ class Watch:
     def __init__(self, connection: http.client.HTTPSConnection, answer: http.client.HTTPResponse) -> None:
         self._connection = connection
         self._answer = answer
-        connection.sock.settimeout(None)  # an event may be a long time coming
+        self._socket = connection.sock  # the connection forgets it when another thread closes it
+        self._socket.settimeout(None)  # an event may be a long time coming
 
     def __iter__(self) -> Iterator[Json]:
         """Give events: ``{"type": "ADDED", "object": {...}}``."""
@@ -213,7 +214,7 @@ class Watch:
         """End the watch, also from another thread while this one waits for an event."""
         with contextlib.suppress(OSError):
             # Of the plain socket: TLS would wait for a lock that the reader holds.
-            socket.socket.shutdown(self._connection.sock, socket.SHUT_RDWR)
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def __enter__(self) -> Watch:
         return self

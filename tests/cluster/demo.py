@@ -1,71 +1,184 @@
-"""``python -m tests.cluster.demo``: leave a control plane running, with nodes in name whose kubelets answer resizes."""
+"""``python -m tests.cluster.demo``: a real control plane, pods on real cgroups of this machine, and an acting agent.
+
+Ends with Ctrl-C or SIGTERM and leaves nothing behind; the janitor of ``plimsoll run --demo`` sees to it even after
+``kill -9``. Where no cgroups can be made there is the control plane alone.
+"""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import shlex
 import signal
+import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
+
+import psutil
 
 from tests.cluster import fence, objects
 from tests.cluster.api import kubeconfig
 from tests.cluster.binaries import KUBERNETES, VERSIONS, BinaryError, ensure
 from tests.cluster.certificates import CertificateError
-from tests.cluster.control_plane import control_plane
+from tests.cluster.control_plane import ControlPlane, control_plane
+from tests.cluster.demo_agent import DemoAgent
+from tests.cluster.demo_loads import DemoLoads
+from tests.cluster.demo_workloads import create_all
 from tests.cluster.kubelet_play import KubeletPlay
 from tests.cluster.processes import ClusterError
+from tests.kernel.cgroups import CgroupTree, why_not
 
-PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+PROGRAMS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+LOOK_SECONDS: Final = 0.5
+PLIMSOLL: Final = Path(sys.executable).with_name("plimsoll")
 
 
 def main() -> int:
     """Run until Ctrl-C or SIGTERM; 1 when something does not start."""
     parser = argparse.ArgumentParser(prog="python -m tests.cluster.demo", description=__doc__)
     parser.add_argument("--version", default=KUBERNETES, choices=VERSIONS, help="of Kubernetes (default %(default)s)")
-    parser.add_argument("--nodes", type=int, default=2, help="how many nodes (default %(default)s)")
+    parser.add_argument(
+        "--nodes",
+        type=_count,
+        default=1,
+        metavar="N",
+        help="how many nodes; all but the first in name only (default 1)",
+    )
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        ensure(PROGRAMS, arguments.version, lambda line: print(f"cluster: {line}", flush=True))
-        with tempfile.TemporaryDirectory(prefix="plimsoll-cluster-") as directory:
-            run(arguments.version, arguments.nodes, Path(directory))
+        ensure(PROGRAMS, arguments.version, lambda line: _say(line) if " found: " not in line else None)
+        run(arguments.version, [f"node-{number + 1}" for number in range(arguments.nodes)])
     except KeyboardInterrupt:
-        print("cluster: stopped", flush=True)
+        _say("stopped, and everything removed")
     except (BinaryError, CertificateError, ClusterError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0
 
 
-def run(version: str, nodes: int, directory: Path) -> None:
-    """Start everything, say how to use it, and wait for the signal."""
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 100):
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed: a whole number from 1 to 100")
+    return int(text)
+
+
+def _say(line: str) -> None:
+    print(f"cluster: {line}", flush=True)
+
+
+def run(version: str, nodes: list[str]) -> None:
+    """Start everything, say how to use it, and keep it going until the signal."""
+    reason = why_not()
     with contextlib.ExitStack() as stack:
+        tree = CgroupTree() if reason is None else None
+        directory = stack.enter_context(swept_directory(tree))
+        _say(f"Kubernetes {version} starts, in {directory}")
         plane = stack.enter_context(control_plane(version, directory=directory, with_scheduler=True))
         fence.install(plane)
-        names = [f"node-{index}" for index in range(1, nodes + 1)]
-        for name in names:
-            objects.create_node(plane.admin, name, kubelet_version=f"v{version}")
+        cpu, memory = machine_amounts()
+        for name in nodes:
+            objects.create_node(plane.admin, name, cpu=cpu, memory=memory, kubelet_version=f"v{version}")
             stack.enter_context(KubeletPlay(plane, name))
             kubeconfig(fence.agent_api(plane, name), directory / f"agent-{name}.kubeconfig")
-        print(
-            f"""
-Kubernetes {version} at {plane.url} with the nodes {", ".join(names)}; pods run in name only, and resizes are answered.
-The agent's rights and fence (charts/plimsoll/rbac) are in force.
+        create_all(plane.admin, nodes[0])
+        if tree is None:
+            environment = write_environment(plane, directory, None)
+            print(plain_guide(plane, nodes, environment, str(reason)), flush=True)
+            signal.pause()
+            return
+        stack.enter_context(tree)
+        loads = DemoLoads(plane.admin, nodes[0], tree)
+        loads.look()
+        agent = stack.enter_context(DemoAgent(plane, nodes[0], tree, directory))
+        print(guide(plane, nodes, write_environment(plane, directory, agent), agent), flush=True)
+        while True:
+            loads.look()
+            agent.revive()
+            time.sleep(LOOK_SECONDS)
 
-  export KUBECONFIG={plane.kubeconfig}
-  alias kubectl={plane.kubectl}
-  kubectl create deployment web --image=web --replicas=3
+
+@contextlib.contextmanager
+def swept_directory(tree: CgroupTree | None) -> Iterator[Path]:
+    """Give a fresh directory; whatever ends this process, it is removed together with a tree's cgroups."""
+    scratch = Path(tempfile.mkdtemp(prefix="plimsoll-cluster-"))
+    nothing = scratch / "no-cgroups"
+    janitor = subprocess.Popen(
+        [sys.executable, "-m", "agent.cli.demo", str(nothing if tree is None else tree.base), str(scratch)],
+        stdin=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert janitor.stdin is not None
+    try:
+        yield scratch
+    finally:
+        janitor.stdin.close()
+        janitor.wait()
+
+
+def machine_amounts() -> tuple[str, str]:
+    """Give CPU and memory that a node of this machine's size can allocate."""
+    return str(psutil.cpu_count()), f"{psutil.virtual_memory().total >> 20}Mi"
+
+
+def write_environment(plane: ControlPlane, directory: Path, agent: DemoAgent | None) -> Path:
+    """Write a file for ``.`` of a shell, after which kubectl and plimsoll speak to this cluster and this agent."""
+    programs = directory / "bin"
+    programs.mkdir()
+    (programs / "kubectl").symlink_to(plane.kubectl)
+    (programs / "plimsoll").symlink_to(PLIMSOLL)
+    lines = [f'PATH={shlex.quote(str(programs))}:"$PATH"', f"KUBECONFIG={shlex.quote(str(plane.kubeconfig))}"]
+    if agent is not None:
+        lines.append(f"PLIMSOLL_SERVING_SOCKET={shlex.quote(str(agent.socket))}")
+        lines.append(f"PLIMSOLL_STATE_DIRECTORY={shlex.quote(str(agent.state))}")
+    file = directory / "env"
+    file.write_text("".join(f"export {line}\n" for line in lines))
+    return file
+
+
+def guide(plane: ControlPlane, nodes: list[str], environment: Path, agent: DemoAgent) -> str:
+    """Say what to try where an agent acts."""
+    return f"""
+Kubernetes {plane.version}, node {nodes[0]}{_others(nodes)}: loads in real cgroups, and an agent that resizes.
+In a second terminal:
+
+  . {environment}
+  kubectl get pods --output=wide    # images are names only; the loads are real
+  plimsoll top                      # who uses what, who waits
+  plimsoll events                   # api grows within seconds, web shrinks after a minute
+  plimsoll plan                     # who gets what; who is left alone, and why
+  plimsoll why search-0             # everything behind one answer
+  kubectl create deployment mine --image=mine --replicas=2    # becomes part of it
+  plimsoll pause --for 5m; plimsoll resume
+  plimsoll restore --all            # back to what they came with, and pinned
+
+Metrics: {agent.metrics_url()}   logs, audit log: {environment.parent}
+Ctrl-C ends it and removes everything.
+"""
+
+
+def plain_guide(plane: ControlPlane, nodes: list[str], environment: Path, reason: str) -> str:
+    """Say what to try where pods can run in name only."""
+    return f"""
+cluster: pods run in name only, and there is no agent: {reason}
+
+Kubernetes {plane.version}, nodes {", ".join(nodes)}; resizes are answered. In a second terminal:
+
+  . {environment}
   kubectl get pods --output=wide
+  kubectl create deployment mine --image=mine --replicas=2
+  KUBECONFIG={environment.parent}/agent-{nodes[0]}.kubeconfig kubectl auth can-i --list    # what an agent may do
 
-As the agent of a node, for an hour: KUBECONFIG={directory}/agent-{names[0] if names else "NODE"}.kubeconfig
-Who called what: {plane.audit_log}
-Ctrl-C stops it and removes everything.
-""",
-            flush=True,
-        )
-        signal.pause()
+Ctrl-C ends it and removes everything.
+"""
+
+
+def _others(nodes: list[str]) -> str:
+    return f" ({', '.join(nodes[1:])} in name only)" if len(nodes) > 1 else ""
 
 
 if __name__ == "__main__":

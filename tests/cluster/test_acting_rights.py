@@ -40,11 +40,8 @@ def nodes(fenced: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Ite
         made: dict[str, ActingNode] = {}
         for scene in SCENES:
             made[scene] = stack.enter_context(scene_of(fenced, scene, tmp_path_factory.mktemp("rights")))
-        for scene, node in made.items():
-            node.wait(lambda node=node: node.ask("plan", what_if=True)["pods"], f"{scene}: the plan knows the pod")
-        for scene, node in made.items():
-            node.wait(lambda node=node: decided(node), f"{scene}: it has come to something")
-            node.settle(3)
+        for node in made.values():
+            await_decision(node)
         yield made
 
 
@@ -102,9 +99,12 @@ def account_without(plane: ControlPlane, node: ActingNode, resources: set[str]) 
     return plane.api_with_token(node_bound_token(plane, node.namespace, "agent", node.name))
 
 
-def decided(node: ActingNode) -> bool:
-    """Say whether its agent has come to something."""
-    return bool(node.events())
+def await_decision(node: ActingNode) -> None:
+    """Wait until its agent has come to something, and has had time to think otherwise."""
+    node.wait(lambda: node.ask("plan", what_if=True)["pods"], "the plan knows the pod")
+    node.wait(node.events, "something was decided")
+    node.wait(lambda: (node.planned("web", what_if=True) or {}).get("containers"), "the pod is sized, if on paper")
+    node.settle(3)
 
 
 def notices(node: ActingNode) -> list[str]:

@@ -94,7 +94,6 @@ def populate(node: ActingNode, others: dict[str, str]) -> None:
         resources = {"requests": {"cpu": "900m", "memory": "128Mi"}, "limits": {"cpu": "2", "memory": "256Mi"}}
         node.run_pod("budgeted", objects.container(), objects.container("second"), resources=resources)
 
-
     for index, amount in enumerate(ODD_AMOUNTS):
         node.run_pod(f"odd-{index}", objects.container(requests={"cpu": amount, "memory": "64Mi"}))
 
@@ -144,9 +143,7 @@ def test_what_differs_by_little_is_left(node: ActingNode) -> None:
     ("name", "request_after"),
     [("floor", "300m"), ("ceiling", "200m"), ("vpa", "25m"), ("may-restart", "1m")],
 )
-def test_a_pod_is_shrunk_to_what_its_bounds_and_its_policy_say(
-    node: ActingNode, name: str, request_after: str
-) -> None:
+def test_a_pod_is_shrunk_to_what_its_bounds_and_its_policy_say(node: ActingNode, name: str, request_after: str) -> None:
     assert node.request_of(name) == request_after
     assert len(node.resizes(name)) == 1
 

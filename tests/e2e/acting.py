@@ -23,6 +23,9 @@ AGENT_RUNS: Final = "agent runs as uid 65534, no capability, read-only root"
 LOADS_RUN: Final = "paused: loads start and contend, nothing is written"
 ENFORCE: Final = {"plimsoll.dev/mode": "enforce"}
 LOADS: Final = ("oversized", "noisy", "starved", "leaky", "bursty", "team")
+STARVED_MILLICORES: Final = 400
+GROWN_MILLICORES: Final = 350
+"""More than the starved pod has with all that is free beside the idle one."""
 LEAKY_MIB: Final = 100
 QUIET_SECONDS: Final = 20.0
 """How long a silence is listened to: several plans."""
@@ -174,10 +177,10 @@ class ActingScenario:
         # What an idle container needs is next to nothing, and the agent would lower its limit to that.
         self.workload("leaky").control("memory_mib", LEAKY_MIB)
         self.workload("bursty").control("memory_mib", 40)
-        self.workload("noisy").control("spinners", 2)
-        self.workload("starved").control("spinners", 1)
+        self.workload("noisy").control("cpu_millicores", 1800)
+        self.workload("starved").control("cpu_millicores", STARVED_MILLICORES)
         free = self.free_millicores()
-        assert free < 400, f"{free}m are free: the starved pod could grow without waiting"
+        assert 50 + free < GROWN_MILLICORES, f"{free}m are free: the starved pod could grow without waiting"
         return f"{free}m CPU are free; {self.listen(QUIET_SECONDS)}"
 
     def shrink_before_grow(self) -> str:
@@ -191,9 +194,9 @@ class ActingScenario:
         def has_grown() -> bool:
             nonlocal was_deferred
             was_deferred = was_deferred or starved.condition(objects.RESIZE_PENDING) is not None
-            return starved.cpu_request_millicores() >= 400
+            return starved.cpu_request_millicores() >= GROWN_MILLICORES
 
-        self.node.wait(has_grown, "the starved pod requests 400m or more", ACT_SECONDS)
+        self.node.wait(has_grown, f"the starved pod requests {GROWN_MILLICORES}m or more", ACT_SECONDS)
         seconds = time.monotonic() - begun
         order = [call.name for call in writes.resizes()]
         shrunk, grown = oversized.pod()["metadata"]["name"], starved.pod()["metadata"]["name"]
@@ -234,7 +237,7 @@ class ActingScenario:
     def memory_before_kill(self) -> str:
         """A rise of about 2 MiB a second, from what it has held all the time to well above its limit of then."""
         leaky = self.workload("leaky")
-        self.workload("noisy").control("spinners", 0)
+        self.workload("noisy").control("cpu_millicores", 0)
         self.node.wait(lambda: int(leaky.read("memory.current")) > LEAKY_MIB * MIB, f"{LEAKY_MIB} MiB are held")
         first_limit = leaky.memory_limit_bytes()
         assert first_limit is not None
@@ -277,33 +280,33 @@ class ActingScenario:
     def pod_level(self) -> str:
         """A pod whose two containers share the pod's own request, both busy."""
         team = self.workload("team")
-        self.workload("starved").control("spinners", 0)
+        self.workload("starved").control("cpu_millicores", 0)
 
         def request() -> int:
             return millicores(team.pod()["spec"]["resources"]["requests"]["cpu"])
 
         before = request()
         begun = time.monotonic()
-        team.control("spinners", 1)  # both containers see it
+        team.control("cpu_millicores", 150)  # both containers see it
         self.node.wait(lambda: request() > before + 50, "the pod's own CPU request grows", ACT_SECONDS)
         seconds = time.monotonic() - begun
         self.node.wait(lambda: team.read("cpu.weight", None) == weight(request()), "the pod's weight follows")
         assert team.restarts() == 0
         text = f"{before}m -> {request()}m after {seconds:.1f} s, weight {team.read('cpu.weight', None)}"
-        team.control("spinners", 0)
-        self.workload("starved").control("spinners", 1)
+        team.control("cpu_millicores", 0)
+        self.workload("starved").control("cpu_millicores", STARVED_MILLICORES)
         return text
 
     def nothing_refused(self, writes: Writes) -> str:
         """Ask for far more than two CPUs; in all this time the API server refused the agent nothing."""
         starved = self.workload("starved")
-        starved.control("spinners", 8)
+        starved.control("cpu_millicores", 6000)
         time.sleep(QUIET_SECONDS)  # several plans over the new demand
         request = starved.cpu_request_millicores()
         allocatable = millicores(self.node.object()["status"]["allocatable"]["cpu"])
         # A conflict (409) is another matter: the pod changed while the patch was on its way.
         refused = [call for call in writes.resizes(accepted=False) if call.code in {403, 422}]
-        starved.control("spinners", 1)
+        starved.control("cpu_millicores", STARVED_MILLICORES)
         assert request <= allocatable
         assert not refused, "; ".join(f"{call} {call.body}" for call in refused)
         return f"request {request}m of {allocatable}m; 0 of {len(writes.resizes())} resizes refused"
@@ -311,8 +314,8 @@ class ActingScenario:
     def pause_stops(self) -> str:
         """Change all loads while paused."""
         with self.paused():
-            self.workload("starved").control("spinners", 0)
-            self.workload("oversized").control("spinners", 2)
+            self.workload("starved").control("cpu_millicores", 0)
+            self.workload("oversized").control("cpu_millicores", STARVED_MILLICORES)
             return self.listen(QUIET_SECONDS)
 
     def agent_killed(self) -> str:
@@ -325,7 +328,9 @@ class ActingScenario:
         back_seconds = self.agent.wait_restarted(identity)
         oversized = self.workload("oversized")
         self.node.wait(
-            lambda: oversized.cpu_request_millicores() >= 300, "the pod that is busy now has grown", ACT_SECONDS
+            lambda: oversized.cpu_request_millicores() >= GROWN_MILLICORES,
+            "the pod that is busy now has grown",
+            ACT_SECONDS,
         )
         time.sleep(QUIET_SECONDS)  # what would be done twice would be done now
         calls = writes.resizes()

@@ -89,7 +89,7 @@ class Workload:
         return self.pod()
 
     def control(self, file: str, value: int) -> None:
-        """Tell the load what to do: ``spinners`` or ``memory_mib`` (image/load.c)."""
+        """Tell the load what to do: ``cpu_millicores`` or ``memory_mib`` (image/load.c)."""
         uid = self.pod()["metadata"]["uid"]
         folder = f"/var/lib/kubelet/pods/{uid}/volumes/kubernetes.io~empty-dir/control"
         target = shlex.quote(f"{folder}/{file}")

@@ -152,6 +152,13 @@ def test_urgent_need_raises_base_and_peak() -> None:
     assert app.memory == Demand(base=400 * MI, peak=400 * MI, limit=600 * MI, is_urgent=True)
 
 
+def test_urgent_need_of_a_while_ago_is_a_peak_and_presses_nobody() -> None:
+    urgent = {("uid-shop-web", "app"): Urgent(cpu_millicores=900, memory_bytes=400 * MI, is_past=True)}
+    app = only(asked(urgent=urgent))
+    assert app.cpu == Demand(base=125, peak=900)
+    assert app.memory == Demand(base=64 * MI, peak=400 * MI)
+
+
 def test_urgent_need_below_the_prediction_changes_no_amount() -> None:
     urgent = {("uid-shop-web", "app"): Urgent(cpu_millicores=1)}
     app = only(asked(urgent=urgent))

@@ -340,6 +340,15 @@ def test_a_daemon_set_that_has_grown_gives_its_growth_back_when_others_need_the_
     assert plan.evictions == ()
 
 
+def test_a_daemon_set_does_not_grow_into_memory_of_a_pod_that_goes_for_want_of_cpu() -> None:
+    going = pod_demand("a", demands=[needs("app", wanted(900, 1000), wanted(500 * MIB))])
+    growing = pod_demand("d", kind="DaemonSet", demands=[needs("app", CPU, wanted(300 * MIB))])
+    plan = node(going, growing, cpu=1000, memory=700 * MIB).plan()
+    assert [one.resource for one in plan.evictions] == [Resource.CPU]
+    # 700 - 500 as long as it is there: otherwise it would go for want of memory the next time.
+    assert memory_of(plan, "d").final == 200 * MIB
+
+
 def test_a_daemon_set_that_states_nothing_has_no_claim() -> None:
     bare = pod_demand("d", kind="DaemonSet", containers=[container(memory=MIB)], demands=[needs("app", CPU, MEMORY)])
     plan = node(bare).plan()

@@ -21,13 +21,13 @@ MIB = 1 << 20
 class Node:
     """Two containers in rings, and what was told of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, headroom_ratio: float = 0.0) -> None:
         self.rings = RingFile.open(None, RingGeometry(max_slots=4), boot_id="b")
         self.slots = [self.rings.attach(name, number, now_monotonic_ns=1) for number, name in enumerate("ab", 7)]
         self.told: list[Mapping[ContainerKey, Urgent]] = []
         self.alarms = Alarms(
             rings=self.rings,
-            options=ActOptions(),
+            options=ActOptions(urgent_headroom_ratio=headroom_ratio),
             memory_limit_ratio=2.0,
             capacity_millicores=4000,
             on_alarm=self.told.append,
@@ -68,6 +68,15 @@ def test_look_tells_who_starves_and_what_it_wanted(node: Node) -> None:
     node.sweep(2 * NS, (500_000, 400_000, 1), (500_000, 100_000, 1))
     (told,) = node.told
     assert told == {("u0", "app"): Urgent(cpu_millicores=700, cpu_waiting_ratio=0.4)}
+
+
+def test_look_what_starves_is_told_with_headroom_but_only_past_the_request() -> None:
+    node = Node(headroom_ratio=0.5)
+    node.alarms.follow([node.watched(0), node.watched(1, cpu_request_millicores=700)])
+    node.sweep(NS, (0, 0, 1), (0, 0, 1))
+    node.sweep(2 * NS, (500_000, 400_000, 1), (500_000, 400_000, 1))
+    assert node.told == [{("u0", "app"): Urgent(cpu_millicores=1050, cpu_waiting_ratio=0.4)}]
+    node.rings.close()
 
 
 def test_look_what_the_request_covers_already_is_no_alarm(node: Node) -> None:

@@ -1,0 +1,94 @@
+"""What concerns the whole node: one that is too small for its pods, and one that is overloaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import fence, objects
+from tests.cluster.acting_node import ActingNode, acting_node
+from tests.cluster.api import Json
+from tests.cluster.control_plane import ControlPlane
+from tests.kernel.cgroups import why_not
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.kernel,
+    pytest.mark.skipif(why_not() is not None, reason=why_not() or ""),
+]
+
+
+@pytest.fixture
+def node(fenced: ControlPlane, namespace: str, node_name: str, tmp_path: Path) -> Iterator[ActingNode]:
+    with acting_node(fenced, namespace, node_name, tmp_path) as made:
+        yield made
+
+
+def taints(node: ActingNode) -> list[Json]:
+    found: list[Json] = node.plane.admin.get(f"/api/v1/nodes/{node.name}")["spec"].get("taints", [])
+    return found
+
+
+def keys(node: ActingNode) -> list[str]:
+    return [one["key"] for one in taints(node)]
+
+
+def test_evictions_are_proposed_where_a_node_is_too_small_and_nobody_is_evicted(node: ActingNode) -> None:
+    large = objects.container(requests={"cpu": "400m", "memory": "64Mi"})
+    node.run_pod("first", large)
+    node.run_pod("second", large, orders={"eviction-ranking": "high"})
+    node.run_pod("kept", large, orders={"eviction-ranking": "no-eviction"})
+    node.run_pod("bare", large, owner=None)
+    node.start_agent()
+    node.wait_known("first", "second", "kept")
+    objects.write_node_status(node.plane.admin, node.name, {"allocatable": {"cpu": "1300m"}})
+    [proposed] = node.wait(lambda: node.events(outcomes=["proposed"]), "an eviction is proposed")
+    assert proposed["action"] == "eviction"
+    assert proposed["reason"] == "cpu"
+    assert proposed["pod"]["name"] in ("first", "second")
+    assert "of cpu are lacking" in proposed["detail"]
+    name = proposed["pod"]["name"]
+    assert [one["ref"]["name"] for one in node.ask("plan")["evictions"]] == [name]
+    assert node.metric('plimsoll_evictions_proposed_total{resource="cpu"}') == 1.0
+    node.settle(4)
+    assert node.metric('plimsoll_evictions_proposed_total{resource="cpu"}') == 1.0, "said once, not each turn"
+    node.wait(lambda: node.told(name), "its owner is told")
+    assert node.told(name) == ["EvictionProposed"]
+    assert {call.resource for call in node.writes()} == {"events"}
+    for pod in ("first", "second", "kept", "bare"):
+        assert "deletionTimestamp" not in node.pod(pod)["metadata"]
+    objects.write_node_status(node.plane.admin, node.name, {"allocatable": {"cpu": "4"}})
+    node.wait(lambda: not node.ask("plan")["evictions"], "on a larger node all fit")
+
+
+def test_an_overloaded_node_is_tainted_until_it_recovers_and_never_by_an_agent_that_ended(node: ActingNode) -> None:
+    other = {"key": "example.com/theirs", "effect": "PreferNoSchedule", "value": "x"}
+    fence.set_taints(node.plane.admin, node.name, [other])
+    node.run_pod("busy")
+    path = node.cgroup_of(node.pod("busy"))
+    loads = f"{path.rpartition('/')[0]}/load"
+    node.start_agent(
+        overload__taint=True,
+        overload__windowSeconds=10,
+        overload__loadPerCpuThreshold=0.1,
+        overload__releaseLoadPerCpu=0,
+        overload__waitingRatioThreshold=0.02,
+        overload__releaseWaitingRatio=0.02,
+    )
+    for _ in range(3):
+        node.tree.spawn(path, "busy")
+    node.wait(lambda: fence.TAINT_KEY in keys(node), "the taint is set", seconds=120)
+    assert keys(node) == ["example.com/theirs", fence.TAINT_KEY]
+    assert [one["effect"] for one in taints(node)] == ["PreferNoSchedule", "NoSchedule"]
+    assert node.events(actions=["taint"])[0]["outcome"] == "done"
+    assert node.metric("plimsoll_overload_tainted") == 1.0
+    node.agent.end()
+    assert keys(node) == ["example.com/theirs"], loads
+    node.agent.start()
+    node.wait(lambda: fence.TAINT_KEY in keys(node), "it is set again", seconds=120)
+    node.tree.kill(path)
+    node.wait(lambda: fence.TAINT_KEY not in keys(node), "it is gone with the load", seconds=120)
+    assert keys(node) == ["example.com/theirs"]
+    assert [one["reason"] for one in node.events(actions=["untaint"])] == ["recovered", "exit"]

@@ -1,0 +1,112 @@
+"""``make cluster`` as a newcomer has it: an agent that resizes real loads, and nothing left when it ends."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import psutil
+import pytest
+
+from tests.cluster import fence
+from tests.cluster.audit import AuditLog, Call
+from tests.kernel.agents import REPOSITORY, wait_for
+from tests.kernel.cgroups import cgroup2_mount, why_not
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.kernel,
+    pytest.mark.skipif(why_not() is not None, reason=why_not() or ""),
+]
+
+PATIENCE_SECONDS: Final = 120.0
+
+
+class Demo:
+    """The demo as a process."""
+
+    def __init__(self, output: Path) -> None:
+        self._output = output
+        with output.open("wb") as said:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.cluster.demo"],
+                cwd=REPOSITORY,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def said(self) -> str:
+        return self._output.read_text()
+
+    def environment(self) -> Path:
+        """The file of the line ``. FILE``; waits for it."""
+
+        def found() -> re.Match[str] | None:
+            assert self.process.poll() is None, self.said()
+            return re.search(r"^  \. (\S+)$", self.said(), re.MULTILINE)
+
+        match = wait_for(found, "the demo says how to use it", seconds=PATIENCE_SECONDS)
+        assert match is not None
+        return Path(match[1])
+
+    def cgroups(self) -> list[Path]:
+        """Its directory below the mount; none = it has none (any more)."""
+        mount = cgroup2_mount()
+        assert mount is not None
+        return list(mount.glob(f"plimsoll-test-{self.process.pid}-*"))
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Iterator[Demo]:
+    made = Demo(tmp_path / "said")
+    try:
+        yield made
+    finally:
+        made.process.terminate()
+        made.process.wait(PATIENCE_SECONDS)
+
+
+def run_in(environment: Path, command: str) -> str:
+    """Run a line of the guide in a shell as a newcomer would; give what it prints."""
+    words = ["sh", "-ec", f". {environment}; {command}"]
+    return subprocess.run(words, check=True, capture_output=True, text=True, timeout=PATIENCE_SECONDS).stdout
+
+
+def resized(audit: AuditLog, start: str) -> list[Call]:
+    """The agent's accepted resizes of pods whose name starts so."""
+    writes = audit.writes(fence.USER, refused=False)
+    return [call for call in writes if call.resource == "pods/resize" and call.name.startswith(start)]
+
+
+def test_demo_resizes_takes_in_a_new_deployment_and_leaves_nothing_after_sigterm(demo: Demo) -> None:
+    environment = demo.environment()
+    audit = AuditLog(environment.parent / "audit.log", from_start=True)
+    wait_for(lambda: resized(audit, "api-"), f"the starved pod is grown; {demo.said()}", seconds=PATIENCE_SECONDS)
+    run_in(environment, "kubectl create deployment mine --image=mine")
+    asked = "plimsoll top --once --pod 'mine-*' -o csv"
+    wait_for(lambda: ",mine-" in run_in(environment, asked), "its load is seen", seconds=PATIENCE_SECONDS)
+    run_in(environment, "kubectl delete deployment mine")
+    [cgroup] = demo.cgroups()
+    left = {process.pid: process for process in psutil.Process(demo.process.pid).children(recursive=True)}
+    assert "kube-apiserver" in {process.name() for process in left.values()}
+    demo.process.terminate()
+    assert demo.process.wait(PATIENCE_SECONDS) == 0, demo.said()
+    assert not cgroup.exists()
+    assert not environment.parent.exists()
+    assert [process for process in left.values() if process.is_running()] == []
+
+
+def test_demo_killed_leaves_nothing(demo: Demo) -> None:
+    directory = demo.environment().parent
+    children = psutil.Process(demo.process.pid).children(recursive=True)
+    demo.process.kill()
+    demo.process.wait()
+    wait_for(lambda: not demo.cgroups(), "the cgroups are gone")
+    wait_for(lambda: not directory.exists(), "the directory is gone")
+    assert psutil.wait_procs(children, timeout=PATIENCE_SECONDS)[1] == []
