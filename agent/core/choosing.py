@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from agent.core.model import UnitIdentity
+from agent.core.recommendation import Workload
 
 ALIKE = 0.6
 """From where on one name may be meant for another; 0 = nothing in common, 1 = equal."""
@@ -17,29 +20,44 @@ class NoSuchUnit(LookupError):  # noqa: N818 - a state of the world, named as on
     """No unit, or units of several pods, go by the name; one line that tells what does."""
 
 
-def chosen_by(name: str, identities: Iterable[UnitIdentity]) -> tuple[UnitIdentity, ...]:
+def _no_workload(_: UnitIdentity) -> Workload | None:
+    return None
+
+
+def chosen_by(
+    name: str,
+    identities: Iterable[UnitIdentity],
+    *,
+    workload_of: Callable[[UnitIdentity], Workload | None] = _no_workload,
+) -> tuple[UnitIdentity, ...]:
     """Find what a person means.
 
+    What goes by the very name wins; then, in this order, a pod of the workload of that name, what a pattern with ``*``
+    fits, and a pod whose name begins so. None of them is taken where it would mean several pods.
+
     Args:
-        name: ``POD``, ``POD/CONTAINER``, ``NAMESPACE/POD`` or ``NAMESPACE/POD/CONTAINER``; a pod by its uid, too; or
-            the last part of a cgroup's path, or all of it, for what has no pod.
+        name: ``POD``, ``POD/CONTAINER``, ``NAMESPACE/POD`` or ``NAMESPACE/POD/CONTAINER``; a pod by its uid, its
+            workload (``web``, ``Deployment/web``) or the beginning of its name, too; or the last part of a cgroup's
+            path, or all of it, for what has no pod.
         identities: Those there are.
+        workload_of: Tells a unit's workload; None = it has none, or none is known.
 
     Returns:
         The containers of one pod, or one unit; never empty.
 
     Raises:
-        NoSuchUnit: There is none, or pods of several namespaces go by the name.
+        NoSuchUnit: There is none, or several pods go by the name.
     """
-    known = tuple(identities)
+    known = tuple(_Known(one, workload_of(one)) for one in identities)
     wanted = tuple(name.split("/"))
-    found = tuple(one for one in known if name in _paths(one) or wanted in _names(one))
-    owners = sorted({_owner(one) for one in found})
-    if not found:
-        raise NoSuchUnit(f"nothing is called {name}{_instead(name, known)}")
-    if len(owners) > 1:
-        raise NoSuchUnit(f"{name} is the name of {len(owners)}: {_some(owners)}; allowed: one of them")
-    return found
+    for is_meant in (_is_exactly(name, wanted), _is_of_workload(wanted), _fits(name, wanted), _begins(wanted)):
+        found = tuple(one for one in known if is_meant(one))
+        owners = sorted({_owner(one.identity) for one in found})
+        if len(owners) > 1:
+            raise NoSuchUnit(f"{name} may be any of {len(owners)}: {_some(owners)}; allowed: one of them")
+        if found:
+            return tuple(one.identity for one in found)
+    raise NoSuchUnit(f"nothing is called {name}{_instead(name, known)}")
 
 
 def called(identity: UnitIdentity) -> str:
@@ -47,6 +65,83 @@ def called(identity: UnitIdentity) -> str:
     if identity.namespace is not None and identity.pod is not None and identity.container is not None:
         return f"{identity.namespace}/{identity.pod}/{identity.container}"
     return identity.cgroup_path
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    identity: UnitIdentity
+    workload: Workload | None
+
+    def pod_names(self) -> Iterator[str]:
+        """Give the names of its very own pod."""
+        yield from (pod for pod in (self.identity.pod, self.identity.pod_uid) if pod is not None)
+
+    def words(self) -> set[str]:
+        """Give the parts of all its names."""
+        workload = () if self.workload is None else (self.workload.name,)
+        return {*filter(None, called(self.identity).split("/")), *workload}
+
+
+_Test = Callable[[_Known], bool]
+
+
+def _is_exactly(name: str, wanted: tuple[str, ...]) -> _Test:
+    return lambda one: name in _paths(one.identity) or _goes_by(wanted, one.identity, one.pod_names())
+
+
+def _is_of_workload(wanted: tuple[str, ...]) -> _Test:
+    def test(one: _Known) -> bool:
+        workload = one.workload
+        if workload is None:
+            return False
+        return wanted == (workload.kind, workload.name) or _goes_by(wanted, one.identity, (workload.name,))
+
+    return test
+
+
+def _fits(name: str, wanted: tuple[str, ...]) -> _Test:
+    if "*" not in name:
+        return lambda _: False
+    return lambda one: (
+        any(_matches(name, path) for path in _paths(one.identity))
+        or _goes_by(wanted, one.identity, one.pod_names(), _matches)
+    )
+
+
+def _begins(wanted: tuple[str, ...]) -> _Test:
+    if "" in wanted:
+        return lambda _: False  # everything begins with nothing
+
+    def test(one: _Known) -> bool:
+        pod = one.identity.pod
+        begun = (part for part in wanted if pod is not None and pod.startswith(part))
+        return _goes_by(wanted, one.identity, tuple(begun))
+
+    return test
+
+
+def _matches(pattern: str, name: str) -> bool:
+    return fnmatchcase(name.lower(), pattern.lower())
+
+
+def _is_same(wanted: str, name: str) -> bool:
+    return wanted == name
+
+
+def _goes_by(
+    wanted: tuple[str, ...],
+    identity: UnitIdentity,
+    pods: Iterable[str],
+    is_same: Callable[[str, str], bool] = _is_same,
+) -> bool:
+    """Say whether the parts of a name are those of a unit, whose pod has these names."""
+    container = identity.container if identity.container is not None else identity.container_id
+    for pod in pods:
+        for head in ((pod,), *(((identity.namespace, pod),) if identity.namespace is not None else ())):
+            for parts in (head, *(((*head, container),) if container is not None else ())):
+                if len(parts) == len(wanted) and all(map(is_same, wanted, parts)):
+                    return True
+    return False
 
 
 def _owner(identity: UnitIdentity) -> str:
@@ -59,32 +154,20 @@ def _paths(identity: UnitIdentity) -> set[str]:
     return {identity.cgroup_path, identity.cgroup_path.rsplit("/", 1)[-1]} - {""}  # the root has no last part
 
 
-def _names(identity: UnitIdentity) -> set[tuple[str, ...]]:
-    container = identity.container if identity.container is not None else identity.container_id
-    pods = [pod for pod in (identity.pod, identity.pod_uid) if pod is not None]
-    names: set[tuple[str, ...]] = set()
-    for pod in pods:
-        for head in ((pod,), *(((identity.namespace, pod),) if identity.namespace is not None else ())):
-            names.add(head)
-            if container is not None:
-                names.add((*head, container))
-    return names
-
-
-def _instead(name: str, known: Sequence[UnitIdentity]) -> str:
+def _instead(name: str, known: Sequence[_Known]) -> str:
     if not known:
         return ": nothing is watched"
-    names = sorted({called(one) for one in known})
-    likeness = {other: _likeness(name, other) for other in names}
-    near = sorted((other for other in names if likeness[other] >= ALIKE), key=lambda other: -likeness[other])
-    return f"; allowed: {_some(near or names)}"
+    names = {called(one.identity): one.words() for one in known}
+    having = sorted(other for other in names if name.strip("/*") and name.strip("/*").lower() in other.lower())
+    likeness = {other: _likeness(name, words) for other, words in names.items()}
+    near = sorted((other for other in names if likeness[other] >= ALIKE), key=lambda other: (-likeness[other], other))
+    return f"; allowed: {_some(having or near or sorted(names))}"
 
 
-def _likeness(asked: str, name: str) -> float:
+def _likeness(asked: str, words: set[str]) -> float:
     """Compare two names part by part: the mean, over the parts asked for, of how like the most similar part is."""
-    theirs = list(filter(None, name.split("/")))
     found = [
-        max((difflib.SequenceMatcher(a=mine, b=their).ratio() for their in theirs), default=0.0)
+        max((difflib.SequenceMatcher(a=mine, b=their).ratio() for their in words), default=0.0)
         for mine in filter(None, asked.split("/"))
     ]
     return sum(found) / max(len(found), 1)

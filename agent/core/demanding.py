@@ -9,7 +9,7 @@ from typing import Final
 
 from agent.core.cluster import NodeState
 from agent.core.demand import ContainerDemand, Demand, PodDemand, Reserved, Urgent
-from agent.core.orders import Mode
+from agent.core.orders import Mode, Orders
 from agent.core.orders_of import orders_of
 from agent.core.plan_options import ActOptions, PlanOptions
 from agent.core.pod import Container, ContainerKind, Pod
@@ -63,6 +63,7 @@ def demands(
     urgent: Mapping[Key, Urgent] = _NOTHING_URGENT,
     measured: Measured = NOTHING_MEASURED,
     replicas: Callable[[Workload], int | None] = lambda _: None,
+    limit_held: Callable[[Workload, str], bool] = lambda workload, container: False,
     as_enforced: bool = False,
 ) -> tuple[PodDemand, ...]:
     """Give what every pod of the node needs, in the order of the state; each pod by itself, whatever ails the others.
@@ -78,6 +79,7 @@ def demands(
         urgent: What starving containers were seen to need: their demand is at least that.
         measured: The newest readings.
         replicas: Of a workload, where somebody knows.
+        limit_held: Whether a container's memory limit may not rise again yet.
         as_enforced: Treat mode recommend as enforce, to see what would be done.
     """
     index = _index(recommendations, state.pods)
@@ -103,8 +105,17 @@ def demands(
             act=settings.act,
             is_pinned=pod.uid in pinned,
         )
+        most_limit_bytes = _most_limit_bytes(state, orders, settings.bounds)
         containers = tuple(
-            _container_demand(pod, container, index, urgent, measured, settings.bounds)
+            _container_demand(
+                pod,
+                container,
+                index,
+                urgent,
+                measured,
+                settings.bounds,
+                most_limit_bytes=_stated_limit(container) if limit_held(workload, container.name) else most_limit_bytes,
+            )
             for container in (*(one for one in pod.init_containers if _runs_on(one)), *pod.containers)
         )
         if reserved is None and all(one.cpu is None and one.memory is None for one in containers):
@@ -158,6 +169,8 @@ def _container_demand(
     urgent: Mapping[Key, Urgent],
     measured: Measured,
     bounds: BoundsOptions,
+    *,
+    most_limit_bytes: int | None,
 ) -> ContainerDemand:
     key = (pod.cgroup_uid, container.name)
     recommendation = index.get(key)
@@ -173,7 +186,7 @@ def _container_demand(
             memory_demand,
             base=base,
             peak=max(base, memory_demand.peak),
-            limit=_limit(memory_demand.limit, stated.memory_limit_bytes, pressing.memory_limit_bytes),
+            limit=_limit(memory_demand.limit, stated.memory_limit_bytes, pressing.memory_limit_bytes, most_limit_bytes),
             in_use=measured.memory_current_bytes.get(key),
         )
     return ContainerDemand(
@@ -216,11 +229,36 @@ def _demand(advice: Advice | None, request: int | None, urgent: int | None, *, i
     )
 
 
-def _limit(advised: int | None, stated: int | None, urgent: int | None) -> int | None:
-    """Give what a memory limit should become; one that presses is only ever raised, and a first one is never set."""
-    if urgent is None or stated is None:
+def _limit(advised: int | None, stated: int | None, urgent: int | None, most: int | None) -> int | None:
+    """Give what a memory limit should become; one that presses is only ever raised, and a first one is never set.
+
+    Args:
+        advised: By the policy; None = it stays.
+        stated: As the spec has it.
+        urgent: What it should be at least, since memory has come close to it.
+        most: It is raised no further than this; one that is higher already stays. None = no bound is known.
+    """
+    if stated is None:
         return advised
-    return max(advised or 0, stated, urgent)
+    wished = advised if urgent is None else max(advised or 0, stated, urgent)
+    if wished is None or most is None:
+        return wished
+    return min(wished, max(most, stated))
+
+
+def _most_limit_bytes(state: NodeState, orders: Orders, bounds: BoundsOptions) -> int | None:
+    """Give the most that a memory limit may be raised to: what was ordered for the pod, else what the node has.
+
+    A limit costs no room, so nothing else would stop one that follows a leak; past the node's memory it is none.
+    """
+    ordered = orders.max_memory_bytes if orders.max_memory_bytes is not None else bounds.max_memory_bytes
+    allocatable = state.node.allocatable_memory_bytes if state.node is not None else None
+    known = [amount for amount in (ordered, allocatable) if amount is not None]
+    return min(known, default=None)
+
+
+def _stated_limit(container: Container) -> int | None:
+    return container.resources.memory_limit_bytes
 
 
 def _whole(amount: float | None, otherwise: int) -> int:

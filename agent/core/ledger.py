@@ -33,15 +33,18 @@ from agent.core.ledger_refusal import after_answer, requests_in_all
 from agent.core.ledger_times import as_of
 from agent.core.oom_cool_down import OomCoolDown
 from agent.core.plan_options import ActOptions
-from agent.core.planned import PlanStep, PodRef
+from agent.core.planned import PlanStep, PodRef, Setting
 from agent.core.pod import Pod
 from agent.core.pod_change import changed_pod, spec_text
+from agent.core.policies.bounds import Resource
 from agent.core.recommendation import Workload
 from agent.core.resize_answer import Answer, AnswerKind
 from agent.core.workload import workload_of
 
 _FIRST_WAIT_SECONDS = 1.0
 _LONGEST_WAIT_SECONDS = 60.0
+_LONGEST_ASKED_SECONDS = 300.0
+"""Of what a server may ask for: whoever sits between it and the agent can write the header too."""
 _BUSY = frozenset({AnswerKind.THROTTLED, AnswerKind.UNAVAILABLE})
 
 
@@ -110,9 +113,12 @@ class Ledger:
         since = self._bars.get(workload)
         return since is not None and now_seconds - since < self._act.shrink_barred_seconds
 
-    def may_act_on_oom(self, workload: Workload, container: str, now_seconds: float) -> bool:
-        """Say whether an out-of-memory kill may lead to an action now; if so, that counts as the action."""
-        return self._oom.take(workload, container, now_seconds)
+    def is_memory_limit_held(self, workload: Workload, container: str, now_seconds: float) -> bool:
+        """Say whether a container's memory limit has risen so lately that it must not rise again yet.
+
+        What leaks is stopped by its limit: one that followed each kill or each alarm would let it fill the node.
+        """
+        return self._oom.is_cooling(workload, container, now_seconds)
 
     # What was done
 
@@ -156,6 +162,14 @@ class Ledger:
         if answer.kind is AnswerKind.GONE:
             del self._records[uid]
             return
+        if answer.is_done:
+            for change in record.flight.step.changes:
+                if (
+                    change.resource is Resource.MEMORY
+                    and change.setting is Setting.LIMIT
+                    and change.after > change.before
+                ):
+                    self._oom.take(record.workload, change.container, now_seconds)
         self._records[uid] = after_answer(record, record.flight, answer, self._node, now_seconds)
 
     def observe(self, state: NodeState, now_seconds: float) -> tuple[News, ...]:
@@ -253,7 +267,7 @@ class Ledger:
             self._quiet_until_seconds, self._wait_seconds = None, 0.0
             return
         self._wait_seconds = min(max(2.0 * self._wait_seconds, _FIRST_WAIT_SECONDS), _LONGEST_WAIT_SECONDS)
-        asked = answer.retry_after_seconds or 0.0
+        asked = min(answer.retry_after_seconds or 0.0, _LONGEST_ASKED_SECONDS)
         self._quiet_until_seconds = now_seconds + max(asked, self._wait_seconds)
 
     def _forget(self, state: NodeState, now_seconds: float) -> None:

@@ -33,11 +33,14 @@ def constraint_of(record: PodRecord | None, pod: Pod, act: ActOptions, now_secon
     flight = record.flight if record is not None else None
     if status.state is ResizeState.DEFERRED and (flight is None or flight.state is FlightState.DEFERRED):
         return _DEFERRED
-    is_wanted = record is not None and step_of(record, pod) is not None
-    if flight is not None or is_wanted or status.is_in_flight:
+    if flight is not None or status.is_in_flight:
         return _IN_FLIGHT
     if record is None:
         return FREE
+    is_wanted = step_of(record, pod) is not None
+    if is_wanted and record.wanted is not None and not record.wanted.is_floor:
+        return _IN_FLIGHT
+    # A shrink that is to be taken back may have to wait for room: until then a plan may help with what there is.
     infeasible = record.infeasible
     if infeasible is not None and infeasible.is_final:
         return _INFEASIBLE
@@ -47,7 +50,7 @@ def constraint_of(record: PodRecord | None, pod: Pod, act: ActOptions, now_secon
     changed = record.changed_seconds
     age_seconds = now_seconds - changed if changed is not None else None
     return Constraint(
-        shrink=falls or _cooling(age_seconds, act.shrink_cool_down_seconds),
+        shrink=Kept.IN_FLIGHT if is_wanted else falls or _cooling(age_seconds, act.shrink_cool_down_seconds),
         grow=rises or _cooling(age_seconds, act.grow_cool_down_seconds),
         urgent_grow=rises,
         cpu_below_millicores=infeasible.cpu_below_millicores if infeasible is not None else None,

@@ -35,6 +35,11 @@ class OomCoolDown:
         self._acted[workload, container] = now_seconds
         return True
 
+    def is_cooling(self, workload: Workload, container: str, now_seconds: float) -> bool:
+        """Say whether an action was taken so lately that another one has to wait."""
+        acted = self._acted.get((workload, container))
+        return acted is not None and not self._is_over(acted, now_seconds)
+
     @property
     def acted_seconds(self) -> Mapping[Key, float]:
         """Give the moments that are remembered."""

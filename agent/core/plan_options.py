@@ -75,7 +75,7 @@ class ActOptions:
     urgent_waiting_ratio: Annotated[float, Between(0.01, 1)] = 0.2
     """Share of the last seconds that an enforced container waited for CPU which asks for a plan at once, 0..1."""
     urgent_headroom_ratio: Annotated[float, Between(0, 10)] = 0.2
-    """Share added to what a starving container was seen to want, so that it is not grown by a little again and again."""
+    """Share added to what a starving container was seen to want: one large step instead of many small ones."""
     urgent_memory_ratio: Annotated[float, Between(0.1, 1)] = 0.9
     """Share of its memory limit in use which asks for a plan at once, 0..1."""
     revert_seconds: Annotated[float, Between(0, 86_400)] = 600.0

@@ -7,12 +7,13 @@ fallen gives its room back only once the kubelet has acted on it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from agent.core.applying import applied
 from agent.core.cluster import NodeState
 from agent.core.effective import CountingRule, pod_requests
-from agent.core.planned import PlanStep
+from agent.core.planned import PlanStep, Setting
 from agent.core.pod import CPU, INFEASIBLE, MEMORY, RESIZE_PENDING, Pod
 from agent.core.units import NANOS_PER_MILLI, NANOS_PER_UNIT
 
@@ -92,6 +93,20 @@ def fits_now(state: NodeState, step: PlanStep) -> bool:
     return (after[0] <= before[0] or cpu_millicores <= node.allocatable_cpu_millicores) and (
         after[1] <= before[1] or memory_bytes <= node.allocatable_memory_bytes
     )
+
+
+def part_that_fits(state: NodeState, step: PlanStep) -> PlanStep | None:
+    """Give the step if the node holds it now, else the part of it that needs no room; None = there is none.
+
+    Limits need no room. A pod that is killed at a limit that was put too low is helped by its limit alone.
+    """
+    if fits_now(state, step):
+        return step
+    limits = tuple(change for change in step.changes if change.setting is Setting.LIMIT)
+    if not limits:
+        return None
+    part = replace(step, changes=limits)
+    return part if fits_now(state, part) else None
 
 
 def _counted_in_full(pod: Pod) -> tuple[int, int]:

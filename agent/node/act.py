@@ -27,7 +27,7 @@ from agent.core.orders import Mode
 from agent.core.planned import Plan, PlanStep, PodRef
 from agent.core.pod import Pod
 from agent.core.resize_answer import AnswerKind
-from agent.core.room import fits_now
+from agent.core.room import part_that_fits
 from agent.core.standing import reserved_reason
 from agent.core.token_bucket import TokenBucket
 from agent.core.urgent_memory import UrgentMemory
@@ -46,6 +46,7 @@ log = logging.getLogger(__name__)
 NEWS_SECONDS: Final = 1.0
 """Between two turns that news ask for: a rollout brings many."""
 KILL_SECONDS: Final = 1.0
+LONGEST_WAIT_SECONDS: Final = 60.0
 FAILED_SECONDS: Final = 2.0
 """After a turn that failed: a fault that repeats at once must not spin."""
 PAUSED: Final = "paused"
@@ -71,7 +72,7 @@ class Barrier:
     """Why nothing at all is written."""
 
     reason: str
-    """From a closed set: ``paused``, ``api``, ``pods``, ``history``, ``rights``, ``versions``."""
+    """From a closed set: ``paused``, ``api``, ``pods``, ``measuring``, ``history``, ``rights``, ``versions``."""
     sentence: str
 
     @property
@@ -128,6 +129,7 @@ class Actor:
         keepers: Sequence[Keeper],
         keep: Callable[[], bool],
         is_history_known: Callable[[], bool],
+        measuring_fault: Callable[[], str | None],
         memory_in_use: Callable[[Pod], Mapping[str, int]],
         planned: Callable[[Planned], None],
         now: Callable[[], float],
@@ -151,6 +153,7 @@ class Actor:
             keepers: Looked after in each turn.
             keep: Puts the ledger on disk.
             is_history_known: What was learnt before the start is known by now.
+            measuring_fault: Why what was measured is too old to act by; None = it is not.
             memory_in_use: Gives memory.current of a pod's containers, read just now; under the empty name of all.
             planned: Is handed each new plan, on this thread.
             now: The ledger's clock: Unix seconds that never go back.
@@ -160,6 +163,7 @@ class Actor:
         self._settings, self._cluster, self._planner, self._writer = settings, cluster, planner, writer
         self._ledger, self._holds, self._journal, self._series = ledger, holds, journal, series
         self._rights, self._bucket, self._events, self._keepers = rights, bucket, events, keepers
+        self._measuring_fault = measuring_fault
         self._keep, self._is_history_known, self._memory_in_use, self._on_planned = (
             keep,
             is_history_known,
@@ -185,6 +189,8 @@ class Actor:
         """Of the same faults, in Events: later, where nothing may be written at first."""
         self._gates_told: tuple[str, ...] = ()
         self._barrier: Barrier | None = None
+        self.failure: str | None = None
+        """Why the newest turn came to nothing; None = it did not."""
         self.is_enforcing = False
         """Some pod of the newest plan is in mode enforce; else nothing at all is written, no taint either."""
         self.changed_seconds: Mapping[str, float] = {}
@@ -227,20 +233,29 @@ class Actor:
     def run(self) -> None:
         """Take turns until ``stop``."""
         while True:
-            with self._condition:
-                trigger = self._due()
-                while trigger is None and not self._is_stopping:
-                    self._condition.wait(max(0.0, self._next_due_seconds() - self._clock()))
-                    trigger = self._due()
-                if self._is_stopping:
-                    break
             try:
-                self.turn(trigger or Trigger.INTERVAL)
-            except Exception:  # top of a thread's loop: say it, go on, and not at once
+                trigger = self._wait()
+                if trigger is None:
+                    break
+                self.turn(trigger)
+            except Exception as error:  # top of a thread's loop: say it, go on, and not at once
                 log.exception("a turn of planning and acting failed")
+                self.failure = f"{type(error).__name__}: {error}"
                 self._backed_off_until_seconds = self._clock() + FAILED_SECONDS
+            else:
+                self.failure = None
         for keeper in self._keepers:
             keeper.close()
+
+    def _wait(self) -> Trigger | None:
+        """Wait until a turn is due, and give what asked for it; None = the end."""
+        with self._condition:
+            while not self._is_stopping:
+                trigger = self._due()
+                if trigger is not None:
+                    return trigger
+                self._condition.wait(min(max(0.0, self._next_due_seconds() - self._clock()), LONGEST_WAIT_SECONDS))
+        return None
 
     def _spacing_seconds(self, trigger: Trigger) -> float:
         return {
@@ -295,6 +310,7 @@ class Actor:
                 pinned=self._holds.pinned(wall_now),
                 constraints=self._ledger.constraints(state, now),
                 is_barred=lambda workload: self._ledger.is_shrink_barred(workload, now),
+                is_limit_held=lambda workload, name: self._ledger.is_memory_limit_held(workload, name, now),
             )
         started = time.perf_counter()
         planned = self._planner.plan(holding, urgent=self.remembered())
@@ -369,9 +385,20 @@ class Actor:
         if refusal is not None:
             log.debug("step left", extra={"pod": str(step.ref), "phase": step.phase, "reason": refusal})
             return refusal is not Kept.PAUSED
-        if not fits_now(state, step):
+        fitting = part_that_fits(state, step)
+        if fitting is None or (fitting != step and action is Action.RESIZE):
             log.debug("step waits for room", extra={"pod": str(step.ref)})
+            if action is not Action.RESIZE:
+                self._journal.add(
+                    unix_seconds=wall_now,
+                    action=action,
+                    outcome=Outcome.WITHHELD,
+                    reason=Kept.NODE_FULL,
+                    detail=f"{changes_text(step.changes)}: waits for room",
+                    pod=step.ref,
+                )
             return True
+        step = fitting
         if not self._bucket.take(self._clock()):
             self._series.set_blocked({Kept.BUDGET: 1})
             self._journal.add(
@@ -422,6 +449,9 @@ class Actor:
             return Barrier(reason="versions", sentence="; ".join(planned.gates.reasons))
         if state.unreadable_pods:
             return Barrier(reason="pods", sentence=f"not understood: {'; '.join(state.unreadable_pods)}")
+        fault = self._measuring_fault()
+        if fault is not None:
+            return Barrier(reason="measuring", sentence=fault)
         if not self._is_history_known():
             return Barrier(reason="history", sentence="the history is not read yet")
         return None

@@ -23,7 +23,6 @@ from agent.core.explanation import Acted
 from agent.core.model import UnitIdentity, UnitKind
 from agent.core.planned import Plan, PlanStep
 from agent.core.pod import Pod
-from agent.core.rows import Has, Status
 from agent.core.token_bucket import TokenBucket
 from agent.core.versions import gates_of
 from agent.kube.access import Purpose
@@ -38,6 +37,7 @@ from agent.node.cgroup_limits import CgroupLimits
 from agent.node.cluster import ClusterView
 from agent.node.control import ControlError, Verb
 from agent.node.documents import CLUSTER, PLAN
+from agent.node.heartbeat import Heartbeat
 from agent.node.holding_verbs import HoldingVerbs
 from agent.node.holds import FILE_NAME as HOLDS_FILE
 from agent.node.holds import Holds
@@ -63,6 +63,10 @@ log = logging.getLogger(__name__)
 
 STOP_SECONDS: Final = 2.5
 """For a call that is under way, and for taking the taint away; a pod has ten seconds to end."""
+OLDEST_SWEEP_SECONDS: Final = 10.0
+OLDEST_SWEEPS: Final = 5
+OLDEST_EVALUATIONS: Final = 3
+"""Older than so many intervals, what was measured is not acted by."""
 DECISIONS_TOLD: Final = 5
 """Of one pod, by ``why``."""
 RESTORE_TIMEOUT_SECONDS: Final = 2.0
@@ -85,6 +89,7 @@ class Acting:
         discovery: Discovery,
         learner: Learner,
         teller: Teller,
+        heartbeat: Heartbeat,
         planner: Planner,
         metrics: Metrics,
     ) -> None:
@@ -138,6 +143,7 @@ class Acting:
             keepers=self._keepers(api, machine, discovery, teller, metrics),
             keep=lambda: ledger_file.keep(self.ledger),
             is_history_known=lambda: learner.is_restored,
+            measuring_fault=lambda: self._measuring_fault(teller, heartbeat),
             memory_in_use=self._memory_in_use,
             planned=self._follow,
             now=learner.clock.now,
@@ -196,6 +202,8 @@ class Acting:
         notes = list(self.holds.notes(time.time()))
         if barrier is not None and barrier.reason != PAUSED:
             notes.append(f"nothing is resized: {barrier.sentence}")
+        if self.actor.failure is not None:
+            notes.append(f"the newest turn of planning failed: {self.actor.failure}")
         if self.journal.fault is not None:
             notes.append(self.journal.fault)
         troubles = {status.trouble for status in self._cluster.statuses() if status.trouble is not None}
@@ -280,6 +288,7 @@ class Acting:
                 pinned=self.holds.pinned(time.time()),
                 constraints=self.ledger.constraints(state, now),
                 is_barred=lambda workload: self.ledger.is_shrink_barred(workload, now),
+                is_limit_held=lambda workload, name: self.ledger.is_memory_limit_held(workload, name, now),
             )
         plan = self._planner.plan(holding, urgent=self.actor.remembered(), as_enforced=as_enforced).plan
         return replace(plan, notes=(*plan.notes, *self.notes()))
@@ -369,25 +378,32 @@ class Acting:
             )
         self.alarms.follow(watched)
 
+    def _measuring_fault(self, teller: Teller, heartbeat: Heartbeat) -> str | None:
+        """Say why what was measured must not be acted by: it is too old."""
+        swept_ns, evaluated = heartbeat.last_sweep_monotonic_ns, teller.evaluated
+        oldest_seconds = max(OLDEST_SWEEP_SECONDS, OLDEST_SWEEPS * heartbeat.interval_seconds)
+        if swept_ns is None or (time.monotonic_ns() - swept_ns) / 1e9 > oldest_seconds:
+            return f"no sweep within {oldest_seconds:g} s: the sampler does not keep up"
+        oldest_seconds = OLDEST_EVALUATIONS * self._settings.evaluate_interval_seconds + OLDEST_SWEEP_SECONDS
+        if evaluated is None or time.monotonic() - evaluated.taken_monotonic_seconds > oldest_seconds:
+            return f"no evaluation within {oldest_seconds:g} s: see the agent's log"
+        return None
+
     def _memory_in_use(self, pod: Pod) -> dict[str, int]:
-        """Give memory.current of a pod's containers by the newest sweep; of the pod itself under the empty name."""
-        units = [
-            unit
-            for unit in self._units.all()
-            if unit.identity.pod_uid == pod.cgroup_uid and unit.identity.container is not None
-        ]
-        rows = self._rings.newest_rows([unit.slot for unit in units])
-        found = {
-            unit.identity.container or "": int(row["memory_current_bytes"])
-            for unit, row in zip(units, rows, strict=True)
-            if row["status"] == Status.OK and row["has"] & Has.MEMORY and self._rings.inode(unit.slot) == unit.inode
-        }
-        path = pod_paths_of(unit.identity for unit in units).get(pod.cgroup_uid)
-        if path is not None:
+        """Read memory.current of a pod's containers, and of the pod itself under the empty name.
+
+        The kernel is asked anew: a limit that falls below what is in use kills, and a reading of a second ago is old.
+        """
+        identities = [unit.identity for unit in self._units.all() if unit.identity.pod_uid == pod.cgroup_uid]
+        paths = [(one.container, one.cgroup_path) for one in identities if one.container is not None]
+        paths += [("", path) for path in pod_paths_of(identities).values()]
+        found: dict[str, int] = {}
+        for name, path in paths:
             try:
-                found[""] = int((self._mount / path.lstrip("/") / "memory.current").read_text(encoding="ascii"))
+                text = (self._mount / path.lstrip("/") / "memory.current").read_text(encoding="ascii")
+                found[name] = max(found.get(name, 0), int(text))
             except (OSError, ValueError):
-                log.debug("memory of a pod not read", extra={"path": path})
+                log.debug("memory in use not read", extra={"path": path})
         return found
 
 

@@ -19,6 +19,7 @@ from typing import Final
 from agent.core.cgroup_tree import Amount
 from agent.core.pod_limits import amount_line, is_in_force
 from agent.node.documents import Document, DocumentFormatError
+from agent.node.replacing import replace_file
 from agent.sensing.live_values import parse_amount, read_cgroup_file
 from agent.sensing.parsing import parse_u64
 
@@ -206,16 +207,9 @@ class CgroupLimits:
         if self._path is None:
             return
         content = json.dumps(_WRITTEN.to_json(WrittenLimits(limits=tuple(self._written.values()))))
-        fresh = self._path.with_name(f"{self._path.name}.new")
         try:
-            with fresh.open("w", encoding="ascii") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(self._path)
+            replace_file(self._path, content.encode("ascii"))
         except OSError as error:
-            with contextlib.suppress(OSError):
-                fresh.unlink(missing_ok=True)
             fault = f"{self._path} cannot be written ({error.strerror}): cgroups are left as they are"
             if self.fault is None:
                 log.warning("limits cannot be remembered", extra={"path": str(self._path), "reason": error.strerror})

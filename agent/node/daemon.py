@@ -170,11 +170,16 @@ class Agent:
         watch = self.watch
         units = [unit for unit in watch.units.all() if is_sized(unit.identity)]
         try:
-            chosen = {identity.cgroup_path for identity in chosen_by(name, (unit.identity for unit in units))}
+            found = chosen_by(
+                name,
+                (unit.identity for unit in units),
+                workload_of=lambda one: watch.learner.place_of(one).belonging.workload,
+            )
         except NoSuchUnit as error:
             raise ControlError(f"why: {error}") from error
+        chosen = {identity.cgroup_path for identity in found}
         statuses = watch.observer.statuses(unit for unit in units if unit.identity.cgroup_path in chosen)
-        found = watch.decider.explain(
+        told = watch.decider.explain(
             statuses,
             trail_seconds=float(seconds),
             minutes_of=watch.observer.minutes_of,
@@ -182,6 +187,6 @@ class Agent:
         )
         acting = watch.acting
         if acting is not None:
-            items = tuple(replace(item, acted=acting.acted(item.recommendation.identity)) for item in found.items)
-            found = replace(found, items=items)
-        return EXPLANATIONS.to_json(found)
+            items = tuple(replace(item, acted=acting.acted(item.recommendation.identity)) for item in told.items)
+            told = replace(told, items=items)
+        return EXPLANATIONS.to_json(told)

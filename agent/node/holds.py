@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import threading
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from agent.core.originals import Original, original_of
 from agent.core.planned import PodRef
 from agent.core.pod import Pod
 from agent.node.documents import Document, DocumentFormatError
+from agent.node.replacing import replace_file
 
 log = logging.getLogger(__name__)
 
@@ -212,7 +212,7 @@ class Holds:
             if self._path is None or (self._held == before and self._fault is None):
                 return
             try:
-                _replace_file(self._path, _text(self._held))
+                replace_file(self._path, _text(self._held))
             except OSError as error:
                 reason = error.strerror or str(error)
                 if self._fault is None:
@@ -235,7 +235,7 @@ class Holds:
             aside = path.with_name(f"{path.name}.damaged")
             reason = f"not understood ({' '.join(str(error).split())[:200]}), kept as {aside.name}"
             try:
-                _replace_file(aside, content)
+                replace_file(aside, content)
             except OSError as failure:
                 reason = f"not understood, and no copy can be made: {failure.strerror or failure}"
             return self._distrust(path, reason, now_unix_seconds)
@@ -256,23 +256,3 @@ def _without(pins: tuple[Pin, ...], uid: str) -> tuple[Pin, ...]:
 
 def _text(held: Held) -> bytes:
     return json.dumps(_HELD.to_json(held), indent=1, allow_nan=False).encode() + b"\n"
-
-
-def _replace_file(path: Path, content: bytes) -> None:
-    """Write aside, flush, rename, flush the directory: after a crash there is the old content or the new one."""
-    fresh = path.with_name(f"{path.name}.new")
-    try:
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
-    except OSError:
-        fresh.unlink(missing_ok=True)
-        raise
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)

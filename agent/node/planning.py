@@ -37,6 +37,8 @@ class Holding:
     """By uid."""
     is_barred: Callable[[Workload], bool]
     """The workload may not be shrunk for now."""
+    is_limit_held: Callable[[Workload, str], bool]
+    """A container's memory limit may not rise again yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +102,7 @@ class Planner:
             now_unix_seconds=now,
             urgent=urgent,
             measured=measured,
+            limit_held=holding.is_limit_held,
             as_enforced=as_enforced,
         )
         gates = gates_of(state.server_version, state.node)

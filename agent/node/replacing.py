@@ -1,25 +1,38 @@
-"""Small files that are replaced whole: after a crash there is the old content or the new, never half of one."""
+"""Small files that are replaced whole: after a crash there is the old content or the new, never half of one. Node."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """Write aside, sync, rename, and sync the directory.
+def replace_file(path: Path, *parts: bytes | memoryview) -> None:
+    """Write aside (as ``<name>.new``, for its owner alone), sync, rename, and sync the directory.
+
+    Args:
+        path: The file.
+        parts: Its content, one after the other.
 
     Raises:
-        OSError: It cannot be written; what stood there before still does.
+        OSError: It cannot be written. What stood there before still does, unless only the directory could not be
+            synced: then the new content is there, and a crash of the machine may lose it.
     """
-    aside = path.with_name(f".{path.name}.new")
-    with aside.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    fresh = path.with_name(f"{path.name}.new")
     try:
-        os.fsync(directory)
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            for part in parts:
+                file.write(part)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            fresh.unlink(missing_ok=True)  # a full disk is not to be kept full by what was never finished
+        raise
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)  # the new name too is to survive a crash of the machine
     finally:
         os.close(directory)

@@ -7,7 +7,6 @@ beside, flushed to the disk, renamed; so after any crash there is the old one or
 from __future__ import annotations
 
 import io
-import os
 import struct
 import zipfile
 import zlib
@@ -20,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.core.policies.contract import Rows
+from agent.node.replacing import replace_file
 
 STATE_VERSION: Final = 1
 MAGIC: Final = b"PLMSSTAT"
@@ -78,22 +78,7 @@ def write_state(path: Path, arrays: Mapping[str, Array], names: RowNames) -> Non
             with members.open(f"{name}.npy", "w") as member:
                 np.lib.format.write_array(member, array, allow_pickle=False)
     payload = content.getbuffer()
-    fresh = path.with_name(path.name + ".new")
-    try:
-        with fresh.open("wb") as file:
-            file.write(_HEADER.pack(MAGIC, STATE_VERSION, zlib.crc32(payload), len(payload)))
-            file.write(payload)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
-    except OSError:
-        fresh.unlink(missing_ok=True)
-        raise
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)  # the new name too is to survive a crash of the machine
-    finally:
-        os.close(directory)
+    replace_file(path, _HEADER.pack(MAGIC, STATE_VERSION, zlib.crc32(payload), len(payload)), payload)
 
 
 def read_state(path: Path, present: RowNames) -> SavedState | str:

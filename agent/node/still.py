@@ -115,7 +115,9 @@ class StillNode:
         Raises:
             NoSuchUnit: Nothing goes by the name, or too much.
         """
-        chosen = {one.cgroup_path for one in chosen_by(name, (unit.identity for unit in self._units.all()))}
+        known = (unit.identity for unit in self._units.all())
+        found = chosen_by(name, known, workload_of=lambda one: self._learner.place_of(one).belonging.workload)
+        chosen = {one.cgroup_path for one in found}
         statuses = self._observer.statuses(unit for unit in self._units.all() if unit.identity.cgroup_path in chosen)
         return self._decider.explain(
             statuses, trail_seconds=trail_seconds, minutes_of=self._observer.minutes_of, notes=self._notes

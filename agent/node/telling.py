@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -122,6 +123,7 @@ class Listener:
 class Evaluated:
     """What the newest evaluation gave: the data of a plan."""
 
+    taken_monotonic_seconds: float
     recommendations: Recommendations
     measured: Measured
     waiting_ratios: tuple[float | None, ...]
@@ -183,6 +185,7 @@ class Teller:
         decided = self._decider.decide(statuses)
         items = decided.items
         self.evaluated = Evaluated(
+            taken_monotonic_seconds=time.monotonic(),
             recommendations=decided,
             measured=to_measured(statuses),
             waiting_ratios=tuple(one.cpu.last_waiting_ratio for one in statuses),

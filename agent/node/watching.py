@@ -253,6 +253,7 @@ class Watch:
                 discovery=self.discovery,
                 learner=self.learner,
                 teller=self.teller,
+                heartbeat=self.loop.heartbeat,
                 planner=self.planner,
                 metrics=self.metrics,
             )

@@ -162,15 +162,14 @@ class ActingNode:
         events = self.plane.admin.items(f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events")
         return [one["reason"] for one in events if one["regarding"]["name"] == name]
 
-    def start_agent(self, *, api: Api | None = None, **settings: object) -> AgentProcess:
-        """Start the agent; ``act__mode="off"`` sets ``act.mode``.
+    def start_agent(self, **settings: object) -> AgentProcess:
+        """Start the agent with its own account's token, bound to this node; ``act__mode="off"`` sets ``act.mode``."""
+        return self.start_agent_as(fence.agent_api(self.plane, self.name), **settings)
 
-        Args:
-            api: As whom, and where; None = the agent's own account, its token bound to this node.
-            settings: Beside ``QUICK``.
-        """
+    def start_agent_as(self, api: Api, **settings: object) -> AgentProcess:
+        """Start the agent as another identity, or by another way to the server; settings come beside ``QUICK``."""
         merged = {**QUICK, **{name.replace("__", "."): value for name, value in settings.items()}}
-        file = kubeconfig(api or fence.agent_api(self.plane, self.name), self.directory / "agent.kubeconfig")
+        file = kubeconfig(api, self.directory / "agent.kubeconfig")
         self.agent = AgentProcess(
             self.directory,
             *("--node", self.name, "--kubeconfig", str(file), "--cgroup-mount", str(self.tree.mount)),

@@ -20,12 +20,12 @@ from tests.kernel.cgroups import CgroupTree
 SETTINGS: Final[Mapping[str, object]] = {
     "act.mode": "enforce",
     "act.growCoolDownSeconds": 5,
-    "act.shrinkCoolDownSeconds": 15,
+    "act.shrinkCoolDownSeconds": 60,
     "plan.replanSeconds": 5,
     "plan.minAgeSeconds": 0,
     "evaluateIntervalSeconds": 5,
     "recommend.minSpanSeconds": 10,
-    "windows.cpuWindowSeconds": 30,
+    "windows.cpuWindowSeconds": 60,
     "windows.rateWindowSeconds": 5,
     "serving.port": 0,
 }

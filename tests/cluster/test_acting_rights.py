@@ -57,7 +57,7 @@ def scene_of(plane: ControlPlane, scene: str, directory: Path) -> Iterator[Actin
             objects.write_node_status(plane.admin, name, status)
         if scene == "fenced":
             settings["kubernetes__requireNodeClaim"] = False
-        node.start_agent(api=identity_of(plane, scene, node), **settings)
+        node.start_agent_as(identity_of(plane, scene, node), **settings)
         yield node
     plane.admin.delete(f"/api/v1/namespaces/{namespace}")
     plane.admin.delete(f"/api/v1/nodes/{name}")

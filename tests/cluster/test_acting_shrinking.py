@@ -16,7 +16,6 @@ from tests.cluster.acting_node import MINUTE_SECONDS, ActingNode, acting_node
 from tests.cluster.api import Json
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.identities import create_namespace, fresh_name
-from tests.cluster.processes import wait_for as wait_for_cluster
 from tests.kernel.cgroups import why_not
 
 pytestmark = [
@@ -113,7 +112,7 @@ def run_job(node: ActingNode, name: str) -> None:
     )
     pods = f"/api/v1/namespaces/{node.namespace}/pods"
     selector = {"labelSelector": f"batch.kubernetes.io/job-name={name}"}
-    wait_for_cluster(lambda: node.plane.admin.items(pods, **selector), "the job has a pod")
+    node.wait(lambda: node.plane.admin.items(pods, **selector), "the job has a pod")
     [pod] = node.plane.admin.items(pods, **selector)
     node.inhabit(pod["metadata"]["name"])
 

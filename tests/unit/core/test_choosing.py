@@ -6,6 +6,7 @@ import pytest
 
 from agent.core.choosing import NoSuchUnit, called, chosen_by
 from agent.core.model import UnitIdentity, UnitKind
+from agent.core.recommendation import Workload
 
 
 def pod(namespace: str, name: str, container: str, uid: str | None = None) -> UnitIdentity:
@@ -53,7 +54,7 @@ def test_chosen_by_finds_what_the_name_says(name: str, expected: tuple[UnitIdent
 
 
 def test_chosen_by_a_pod_name_in_two_namespaces_is_refused_with_both() -> None:
-    with pytest.raises(NoSuchUnit, match=r"web-1 is the name of 2: shop/web-1, test/web-1; allowed: one of them"):
+    with pytest.raises(NoSuchUnit, match=r"web-1 may be any of 2: shop/web-1, test/web-1; allowed: one of them"):
         chosen_by("web-1", ALL)
 
 
@@ -70,6 +71,63 @@ def test_chosen_by_the_name_of_a_container_alone_tells_whose_it_is() -> None:
 def test_chosen_by_a_pod_takes_what_has_no_container_of_its_own() -> None:
     whole = UnitIdentity(cgroup_path="/kubepods/podxyz", kind=UnitKind.CONTAINER, pod_uid="xyz")
     assert chosen_by("xyz", (*ALL, whole)) == (whole,)
+
+
+WORKLOADS = {
+    "web-7f-a": Workload(namespace="shop", kind="Deployment", name="web"),
+    "web-gate-b": Workload(namespace="shop", kind="Deployment", name="web-gate"),
+    "db-0": Workload(namespace="shop", kind="StatefulSet", name="db"),
+    "db-1": Workload(namespace="shop", kind="StatefulSet", name="db"),
+}
+APP, SIDECAR = pod("shop", "web-7f-a", "app"), pod("shop", "web-7f-a", "proxy")
+GATE, DB_1 = pod("shop", "web-gate-b", "app"), pod("shop", "db-1", "app")
+OWNED = (APP, SIDECAR, GATE, DB, DB_1, NGINX)
+
+
+def of_workload(name: str, known: tuple[UnitIdentity, ...] = OWNED) -> tuple[UnitIdentity, ...]:
+    return chosen_by(name, known, workload_of=lambda one: WORKLOADS.get(one.pod or ""))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("web", (APP, SIDECAR)),  # not web-gate, though that begins so too
+        ("shop/web", (APP, SIDECAR)),
+        ("Deployment/web", (APP, SIDECAR)),
+        ("web/proxy", (SIDECAR,)),
+        ("shop/web/proxy", (SIDECAR,)),
+        ("web-7", (APP, SIDECAR)),
+        ("shop/web-7", (APP, SIDECAR)),
+        ("web-7/app", (APP,)),
+        ("web-7*", (APP, SIDECAR)),
+        ("WEB-7*/app", (APP,)),
+        ("*/web-7f*", (APP, SIDECAR)),
+        ("uid-shop-web-g*", (GATE,)),
+        ("nginx*", (NGINX,)),
+        ("/system*", (NGINX,)),
+        ("db-0", (DB,)),  # its very name, though the workload has two
+    ],
+)
+def test_chosen_by_what_means_one_pod_takes_it(name: str, expected: tuple[UnitIdentity, ...]) -> None:
+    assert of_workload(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("db", "db may be any of 2: shop/db-0, shop/db-1; allowed: one of them"),
+        ("web-*", "web-* may be any of 2: shop/web-7f-a, shop/web-gate-b; allowed: one of them"),
+        ("we", "we may be any of 2: shop/web-7f-a, shop/web-gate-b; allowed: one of them"),
+        ("gate", "nothing is called gate; allowed: shop/web-gate-b/app"),
+        ("GATE*", "nothing is called GATE*; allowed: shop/web-gate-b/app"),
+        ("wep", "nothing is called wep; allowed: shop/web-7f-a/app, shop/web-7f-a/proxy"),  # like the workload's name
+        ("shop/", "nothing is called shop/; allowed: shop/db-0/app, "),
+    ],
+)
+def test_chosen_by_what_means_several_or_none_lists_those_that_it_may_mean(name: str, told: str) -> None:
+    with pytest.raises(NoSuchUnit) as caught:
+        of_workload(name)
+    assert str(caught.value).startswith(told)
 
 
 @pytest.mark.parametrize("name", ["", "//"])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.cluster import Namespace, NodeState
+from agent.core.cluster import Namespace, Node, NodeState
 from agent.core.demand import ContainerDemand, Demand, PodDemand, Reserved, Urgent
 from agent.core.demanding import DemandSettings, Measured, demands
 from agent.core.orders import Mode, Ranking
@@ -47,7 +47,7 @@ def asked(*pods: Pod, items: list[Recommendation] | None = None, **fields: Any) 
         "barred": lambda _: False,
         "now_unix_seconds": NOW,
     }
-    state = NodeState(node=None, pods=pods or (pod(),), namespaces=fields.pop("namespaces", {}))
+    state = NodeState(node=fields.pop("node", None), pods=pods or (pod(),), namespaces=fields.pop("namespaces", {}))
     return demands(state, [recommendation("web")] if items is None else items, **{**known, **fields})
 
 
@@ -253,3 +253,20 @@ def test_any_figures_give_a_base_between_0_and_the_peak(
         assert max(0, urgent or 0) <= demand.base <= demand.peak
     assert app.memory is not None
     assert app.memory.base >= working_set
+
+
+def test_a_memory_limit_rises_no_further_than_was_ordered_or_the_node_has() -> None:
+    node = Node(name="n", allocatable={"memory": 8192 * MI * 10**9})
+    leaking = {("uid-shop-web", "app"): Urgent(memory_bytes=500 * MI, memory_limit_bytes=1 << 50)}
+
+    def limit(**fields: Any) -> int | None:
+        app = only(asked(urgent=leaking, node=node, **fields))
+        assert app.memory is not None
+        return app.memory.limit
+
+    assert limit() == 8192 * MI
+    assert limit(limit_held=lambda workload, name: (workload, name) == (WEB, "app")) == 512 * MI
+    modest = pod(metadata={"annotations": {"plimsoll.dev/mode": "enforce", "plimsoll.dev/max-memory": "600Mi"}})
+    assert only(asked(modest, urgent=leaking, node=node)).memory == Demand(
+        base=500 * MI, peak=500 * MI, limit=600 * MI, is_urgent=True
+    )

@@ -339,7 +339,6 @@ def test_moments_ahead_of_the_clock_count_as_now() -> None:
     desk.resize(Phase.SHRINK, memory=200)
     desk.look(10.0)
     desk.ledger.killed(desk.fake.uid, "app", desk.now)
-    desk.ledger.may_act_on_oom(WEB, "app", desk.now)
     desk.send(desk.ledger.wanted(desk.now)[0][1], AnswerKind.UNKNOWN)
     # The machine was started anew, and its clock with it.
     later = Desk(desk.fake, kept=desk.ledger.kept(), now=5.0)
@@ -348,5 +347,19 @@ def test_moments_ahead_of_the_clock_count_as_now() -> None:
     assert (record.changed_seconds, record.flight.sent_seconds, record.shrunk[0].at_seconds) == (5.0, 5.0, 5.0)
     assert later.ledger.is_shrink_barred(WEB, 5.0)
     assert not later.ledger.is_shrink_barred(WEB, 5.0 + 86_400.0)
-    assert not later.ledger.may_act_on_oom(WEB, "app", 304.0)
-    assert later.ledger.may_act_on_oom(WEB, "app", 305.0)
+
+
+def test_a_memory_limit_that_has_risen_is_held_for_a_while_over_restarts_and_whatever_asks() -> None:
+    desk = Desk()
+    assert not desk.ledger.is_memory_limit_held(WEB, "app", desk.now)
+    desk.resize(Phase.GROW, limit=1024)
+    assert desk.ledger.is_memory_limit_held(WEB, "app", desk.now)
+    later = Desk(desk.fake, kept=desk.ledger.kept(), now=desk.now)
+    assert later.ledger.is_memory_limit_held(WEB, "app", desk.now + 290.0)
+    assert not later.ledger.is_memory_limit_held(WEB, "app", desk.now + 310.0)
+
+
+def test_the_api_server_is_left_alone_for_five_minutes_at_most_whatever_it_asks() -> None:
+    desk = Desk()
+    desk.send(step(desk.fake, cpu=600), AnswerKind.THROTTLED, retry_after_seconds=99_999_999.0)
+    assert desk.ledger.wait_seconds(desk.now) == 300.0

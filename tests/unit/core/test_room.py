@@ -13,7 +13,7 @@ from agent.core.planned import Change, Phase, PlanStep, PodRef, Setting
 from agent.core.pod import CPU, MEMORY, ContainerKind, ContainerStatus, Pod, PodCondition, Reported, Requirements
 from agent.core.policies.bounds import Resource
 from agent.core.recommendation import Workload
-from agent.core.room import counted, fits_now, holds_room
+from agent.core.room import counted, fits_now, holds_room, part_that_fits
 from agent.core.units import MIB, to_millis, to_units
 from tests.planning import amounts, container, situations
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.core.orders import Ranking
@@ -59,6 +59,7 @@ def test_a_node_that_does_not_fit_shows_what_is_left_as_headroom() -> None:
     assert handed_out(spike=100, room=300, is_infeasible=False) == 100
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 1 << 50), st.integers(0, 1 << 50)), max_size=30), st.integers(1, 1 << 20))
 def test_finals_lie_between_base_and_peak_and_rounded_down_they_sum_up_to_no_more_than_there_is(
     amounts: list[tuple[int, int]], unit: int

@@ -81,6 +81,7 @@ def test_recommendations_come_from_rings_and_history(tmp_path: Path) -> None:
         (told,) = node.explanations("web/app", 3600.0).items
         assert told.recommendation == item
         assert told.trail is not None
+        assert node.explanations("db", 0.0).items[0].recommendation == item  # by its workload
         with pytest.raises(NoSuchUnit, match="nothing is called nobody"):
             node.explanations("nobody", 0.0)
 

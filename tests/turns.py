@@ -1,0 +1,441 @@
+"""A node on which the agent takes turns: a server that is a function, pods that a kubelet moves when told, fake clocks.
+
+All but the server, the kubelet and the clocks is the real thing: planner, ledger, hand, rights, holds, log, metrics.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry
+
+from agent.core.cluster import Node, NodeState
+from agent.core.decisions import Decision
+from agent.core.demand import Urgent
+from agent.core.demanding import NOTHING_MEASURED, Measured
+from agent.core.orders import Mode
+from agent.core.plan_options import ActOptions, PlanOptions
+from agent.core.planned import PodRef
+from agent.core.recommendation import Recommendation, Withheld
+from agent.core.token_bucket import TokenBucket
+from agent.core.units import NANOS_PER_UNIT
+from agent.kube.access import NODE_NAME_CLAIM, REVIEWS_PATH, SELF_PATH
+from agent.kube.api import JSON, Stream
+from agent.kube.convert import pod_from_json
+from agent.kube.errors import ApiError
+from agent.kube.events import EventWriter
+from agent.metrics.acting_series import ActingSeries, Trigger
+from agent.node.act import Actor
+from agent.node.holds import FILE_NAME as HOLDS_FILE
+from agent.node.holds import Holds
+from agent.node.journal import Journal
+from agent.node.ledger_file import FILE_NAME as LEDGER_FILE
+from agent.node.ledger_file import LedgerFile
+from agent.node.planning import Planned, Planner
+from agent.node.rights import Rights
+from agent.node.telling import Evaluated
+from agent.node.writing import Writer
+from agent.settings import Settings
+from tests import recommendations
+from tests.planning import EXACT
+from tests.pods import container, pod_json
+
+NODE: Final = "worker-7"
+MI: Final = 1 << 20
+NOW: Final = 1_700_000_000.0
+"""Of the wall and of the ledger, at the start."""
+BOOTED: Final = 1000.0
+"""Of the monotonic clock, at the start."""
+
+Answer = Exception | Callable[[], None]
+
+
+def uid_of(name: str) -> str:
+    return f"uid-shop-{name}"
+
+
+class Server:
+    """The API server as a function, and the kubelet as its methods."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, dict[str, Any]] = {}
+        self.calls: list[tuple[str, str]] = []
+        self.bodies: list[Any] = []
+        self.missing: set[str] = set()
+        """Rights, as ``patch pods/resize``."""
+        self.claim: str | None = NODE
+        self.is_away = False
+        self.answers: list[Answer] = []
+        """Of the next resizes: raised, or called before the resize is done."""
+
+    def add(self, name: str, *, cpu: int, memory: int = 256, limit: int | None = None, **annotations: str) -> None:
+        """Start a pod of a Deployment; millicores, MiB. Annotations by their last part: ``mode``."""
+        label = "7c5ddbdf54"
+        requests = {"cpu": f"{cpu}m", "memory": f"{memory}Mi"}
+        limits = None if limit is None else {"memory": f"{limit}Mi"}
+        document = pod_json(
+            container("app", requests, limits),
+            metadata={
+                "name": name,
+                "uid": uid_of(name),
+                "resourceVersion": "1",
+                "generation": 1,
+                "labels": {"pod-template-hash": label},
+                "ownerReferences": [
+                    {"kind": "ReplicaSet", "name": f"{name}-{label}", "uid": f"rs-{name}", "controller": True}
+                ],
+                "annotations": {f"plimsoll.dev/{key}": value for key, value in annotations.items()},
+            },
+            status={"phase": "Running"},
+        )
+        self.pods[name] = document
+        self.actuate(name)
+
+    def requests(self, name: str) -> dict[str, str]:
+        return dict(self.pods[name]["spec"]["containers"][0]["resources"]["requests"])
+
+    def cpu(self, name: str) -> str:
+        return self.requests(name)["cpu"]
+
+    def order(self, name: str, **annotations: str) -> None:
+        """A person annotates a pod."""
+        metadata = self.pods[name]["metadata"]
+        metadata["annotations"] = {f"plimsoll.dev/{key}": value for key, value in annotations.items()}
+        metadata["resourceVersion"] = str(int(metadata["resourceVersion"]) + 1)
+
+    def actuate(self, name: str) -> None:
+        """The kubelet puts the wish in force."""
+        document = self.pods[name]
+        resources = deepcopy(document["spec"]["containers"][0]["resources"])
+        document["status"].update(
+            observedGeneration=document["metadata"]["generation"],
+            conditions=[],
+            containerStatuses=[
+                {
+                    "name": "app",
+                    "containerID": "containerd://app",
+                    "state": {"running": {}},
+                    "allocatedResources": resources["requests"],
+                    "resources": resources,
+                }
+            ],
+        )
+
+    def put_off(self, name: str, reason: str = "Deferred") -> None:
+        """The kubelet has no room for it."""
+        document = self.pods[name]
+        document["status"].update(
+            observedGeneration=document["metadata"]["generation"],
+            conditions=[{"type": "PodResizePending", "status": "True", "reason": reason, "message": "no room"}],
+        )
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = JSON,
+        timeout_seconds: float | None = None,
+    ) -> object:
+        self.calls.append((method, path))
+        self.bodies.append(body)
+        if self.is_away:
+            raise ApiError(f"{method} {path}", status=503, message="apiserver is shutting down")
+        if path == REVIEWS_PATH:
+            return {"status": {"allowed": not self._is_missing(body["spec"]["resourceAttributes"])}}
+        if path == SELF_PATH:
+            extra = {} if self.claim is None else {NODE_NAME_CLAIM: [self.claim]}
+            return {"status": {"userInfo": {"username": "agent", "extra": extra}}}
+        if path.endswith("/resize"):
+            return self._resize(path.split("/")[-2], body)
+        if method == "GET":
+            return deepcopy(self.pods[path.split("/")[-1]])
+        assert path.startswith("/apis/events.k8s.io/"), path
+        return {}
+
+    def stream(self, path: str, **_: object) -> Stream:
+        raise AssertionError(path)
+
+    def _is_missing(self, attributes: Mapping[str, str]) -> bool:
+        subresource = attributes.get("subresource")
+        kind = attributes["resource"] + (f"/{subresource}" if subresource else "")
+        return f"{attributes['verb']} {kind}" in self.missing
+
+    def _resize(self, name: str, body: Any) -> object:
+        answer = self.answers.pop(0) if self.answers else None
+        if isinstance(answer, Exception):
+            raise answer
+        if answer is not None:
+            answer()
+        document = self.pods[name]
+        metadata = document["metadata"]
+        if body["metadata"]["resourceVersion"] != metadata["resourceVersion"]:
+            raise ApiError("PATCH", status=409, reason="Conflict", message="the object has been modified")
+        [wanted], [one] = body["spec"]["containers"], document["spec"]["containers"]
+        before = deepcopy(one)
+        for kind, amounts in wanted["resources"].items():
+            one["resources"][kind].update(amounts)
+        if one == before:
+            return deepcopy(document)
+        metadata["resourceVersion"] = str(int(metadata["resourceVersion"]) + 1)
+        metadata["generation"] += 1
+        return deepcopy(document)
+
+    @property
+    def writes(self) -> list[str]:
+        """What was written: ``resize web``, ``event``."""
+        told = []
+        for method, path in self.calls:
+            if method == "GET" or path in (REVIEWS_PATH, SELF_PATH):
+                continue
+            told.append(f"resize {path.split('/')[-2]}" if path.endswith("/resize") else "event")
+        return told
+
+    @property
+    def events(self) -> list[tuple[str, str, str]]:
+        """Pod, reason and note of the Events."""
+        return [
+            (body["regarding"]["name"], body["reason"], body["note"])
+            for (_, path), body in zip(self.calls, self.bodies, strict=True)
+            if path.endswith("/events")
+        ]
+
+
+class StubKeeper:
+    """Is looked after, and says so."""
+
+    def __init__(self) -> None:
+        self.ticks = 0
+        self.closed = 0
+
+    def tick(self, state: NodeState, now_seconds: float) -> None:
+        self.ticks += 1
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@dataclass(slots=True)
+class _Later:
+    at: float
+    do: Callable[[], None]
+
+
+class Hours(threading.Condition):
+    """What the acting thread waits on; no time passes but on the fake clocks."""
+
+    def __init__(self, turns: Turns) -> None:
+        super().__init__()
+        self._turns = turns
+        self._waits = 0
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self._waits += 1
+        assert self._waits < 10_000, "it spins"
+        assert timeout is not None
+        due = self._turns.clock + timeout
+        later = self._turns.later
+        if later and later[0].at <= due:
+            one = later.pop(0)
+            self._turns.sleep(max(0.0, one.at - self._turns.clock))
+            one.do()
+            return True
+        self._turns.sleep(timeout)
+        return False
+
+
+class Turns:
+    """The agent's acting on one node of 4 cores and 8 GiB; every pod in mode enforce unless annotated."""
+
+    def __init__(
+        self,
+        directory: Path | None = None,
+        *,
+        act: ActOptions | None = None,
+        plan: PlanOptions | None = None,
+        tokens: int = 60,
+        needs_claim: bool = True,
+        has_events: bool = True,
+    ) -> None:
+        self.server = Server()
+        self.clock = BOOTED
+        self.settings = replace(
+            Settings(),
+            act=act or ActOptions(mode=Mode.ENFORCE),
+            plan=plan or PlanOptions(min_age_seconds=0.0),
+            bounds=EXACT,
+        )
+        self.node: Node | None = Node(
+            name=NODE,
+            allocatable={"cpu": 4 * NANOS_PER_UNIT, "memory": 8192 * MI * NANOS_PER_UNIT},
+            kubelet_version="v1.37.1",
+            declared_features=frozenset({"InPlacePodLevelResourcesVerticalScaling"}),
+        )
+        self.state_fields: dict[str, Any] = {"server_version": "v1.37.1", "age_seconds": 1.0}
+        self.recommended: dict[str, Recommendation] = {}
+        self.measured: Measured = NOTHING_MEASURED
+        self.is_history_known = True
+        self.measuring_fault: str | None = None
+        self.in_use: dict[str, int] = {}
+        self.plans: list[tuple[float, Planned]] = []
+        self.triggers: list[tuple[float, Trigger]] = []
+        self.later: list[_Later] = []
+        self.registry = CollectorRegistry()
+        self.series = ActingSeries(self.registry)
+        self.keeper = StubKeeper()
+        self.told: list[str] = []
+        self.kept: list[int] = []
+        """Of each writing of the ledger, how many resizes had been sent."""
+        self.directory, self._tokens, self._needs_claim, self._has_events = directory, tokens, needs_claim, has_events
+        self.start()
+
+    def start(self) -> None:
+        """Start the agent, or start it anew with what is on disk."""
+
+        def below(name: str) -> Path | None:
+            return None if self.directory is None else self.directory / name
+
+        self.journal = Journal(None)
+        self.holds = Holds(below(HOLDS_FILE), now_unix_seconds=self.wall)
+        self.ledger_file = LedgerFile(below(LEDGER_FILE))
+        self.ledger = self.ledger_file.read(self.settings.act, now_seconds=self.wall)
+        self.rights = Rights(self.server, node=NODE, needs_claim=self._needs_claim, tell=self.told.append)
+        self.planner = Planner(
+            settings=self.settings, state=self.state, evaluated=self.evaluated, wall_now=lambda: self.wall
+        )
+        self.writer = Writer(
+            api=self.server,
+            ledger=self.ledger,
+            journal=self.journal,
+            holds=self.holds,
+            series=self.series,
+            take_pod=lambda _: self.actor.ask(Trigger.NEWS),
+            keep=self.keep,
+            now=lambda: self.wall,
+            wall_now=lambda: self.wall,
+            timeout_seconds=1.0,
+        )
+        self.actor = Actor(
+            settings=self.settings,
+            cluster=self,
+            planner=self.planner,
+            writer=self.writer,
+            ledger=self.ledger,
+            holds=self.holds,
+            journal=self.journal,
+            series=self.series,
+            rights=self.rights,
+            bucket=TokenBucket(self._tokens, now_seconds=self.clock),
+            events=EventWriter(
+                self.server, NODE, unix_seconds=lambda: self.wall, monotonic_seconds=lambda: self.clock, per_minute=1000
+            )
+            if self._has_events
+            else None,
+            keepers=(self.keeper,),
+            keep=self.keep,
+            is_history_known=lambda: self.is_history_known,
+            measuring_fault=lambda: self.measuring_fault,
+            memory_in_use=lambda _: self.in_use,
+            planned=self._planned,
+            now=lambda: self.wall,
+            wall_now=lambda: self.wall,
+            clock=lambda: self.clock,
+        )
+        self.actor._condition = Hours(self)
+
+    # -- what the agent reads --------------------------------------------------------------------------------------
+
+    @property
+    def wall(self) -> float:
+        return NOW + self.clock - BOOTED
+
+    def state(self) -> NodeState:
+        pods = tuple(pod_from_json(deepcopy(document)) for document in self.server.pods.values())
+        return NodeState(node=self.node, pods=pods, **self.state_fields)
+
+    def evaluated(self) -> Evaluated:
+        made = recommendations.node(*self.recommended.values())
+        return Evaluated(
+            recommendations=made, measured=self.measured, waiting_ratios=(), taken_monotonic_seconds=self.clock
+        )
+
+    def keep(self) -> bool:
+        self.kept.append(sum(write.startswith("resize") for write in self.server.writes))
+        return self.ledger_file.keep(self.ledger)
+
+    def _planned(self, planned: Planned) -> None:
+        self.plans.append((self.clock, planned))
+
+    # -- what happens ----------------------------------------------------------------------------------------------
+
+    def need(self, name: str, cpu: int | None = None, memory: int | None = None, *, limit: int | None = None) -> None:
+        """A pod needs so much from now on; millicores, MiB; None = nobody knows."""
+        fields: dict[str, dict[str, Any] | None] = {"cpu_fields": None, "memory_fields": None}
+        if cpu is not None:
+            fields["cpu_fields"] = {"base": float(cpu), "peak": float(cpu)}
+        if memory is not None:
+            amount = float(memory * MI)
+            fields["memory_fields"] = {
+                "base": amount,
+                "peak": amount,
+                "limit": None if limit is None else limit * MI,
+            }
+        self.recommended[name] = recommendations.recommendation(
+            name,
+            cpu=Withheld.NO_DATA if cpu is None else cpu,
+            memory=Withheld.NO_DATA if memory is None else memory * MI,
+            **fields,
+        )
+
+    def starve(self, name: str, **urgent: Any) -> None:
+        self.actor.alarm({(uid_of(name), "app"): Urgent(**urgent)})
+
+    def sleep(self, seconds: float) -> None:
+        self.clock += seconds
+
+    def turn(self, trigger: Trigger = Trigger.INTERVAL, *, after: float = 0.0) -> None:
+        self.sleep(after)
+        self.actor.turn(trigger)
+
+    def at(self, seconds: float, do: Callable[[], None]) -> None:
+        """Have something happen so many seconds after the start, while ``run`` waits."""
+        self.later.append(_Later(BOOTED + seconds, do))
+        self.later.sort(key=lambda one: one.at)
+
+    def run(self, until: float) -> list[tuple[float, Trigger]]:
+        """Run the thread's loop, on this thread, so many seconds from the start; give its turns, seconds from then."""
+        turn, turns = self.actor.turn, self.triggers
+
+        def noted(trigger: Trigger) -> None:
+            turns.append((self.clock - BOOTED, trigger))
+            turn(trigger)
+
+        self.at(until, self.actor.stop)
+        self.actor.turn = noted  # type: ignore[method-assign]
+        self.actor.run()
+        return turns
+
+    # -- what came of it -------------------------------------------------------------------------------------------
+
+    def log(self) -> list[tuple[str, str, str, str]]:
+        """Give the decision log, oldest first: action, outcome, reason, pod."""
+        return [
+            (one.action, one.outcome, one.reason, "" if one.pod is None else one.pod.name)
+            for one in reversed(self.journal.newest())
+        ]
+
+    def newest(self) -> Decision:
+        return self.journal.newest(1)[0]
+
+    def figure(self, name: str, **labels: str) -> float | None:
+        return self.registry.get_sample_value(f"plimsoll_{name}", labels)
+
+    def ref(self, name: str) -> PodRef:
+        return PodRef(namespace="shop", name=name, uid=uid_of(name))
