@@ -53,7 +53,7 @@ bench-reaction: $(STAMP)/dev test-tools ## From contention to an accepted resize
 guest: $(STAMP)/dev test-tools ## The tests that need a whole cgroup v2 kernel, in qemu
 	@$(BIN)/python -m pytest tests/guest $(ARGS)
 
-cluster: $(STAMP)/dev ## Leave a real Kubernetes control plane running with two nodes in name and the agent's rights, until Ctrl-C
+cluster: $(STAMP)/dev ## The whole loop to look at: a real Kubernetes control plane, real loads in real cgroups (root), an agent that resizes
 	@$(BIN)/python -m tests.cluster.demo $(ARGS)
 
 cluster-tools: $(STAMP)/dev ## Build what the cluster needs from Go modules, once (minutes; cached); ARGS="--all" for every program

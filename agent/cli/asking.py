@@ -25,6 +25,10 @@ class NoAnswerError(Exception):
         """There is no agent at all, unlike one that will not answer."""
 
 
+class RefusedError(Exception):
+    """The agent takes an argument to be wrong; one line."""
+
+
 def ask(
     arguments: argparse.Namespace,
     verb: str,
@@ -33,7 +37,7 @@ def ask(
     *,
     timeout_seconds: float = 5.0,
 ) -> Kind:
-    """Ask the agent.
+    """Ask the agent, and leave where it takes an argument to be wrong.
 
     Args:
         arguments: Parsed by a parser with ``SOCKET_OPTIONS``.
@@ -46,6 +50,26 @@ def ask(
         NoAnswerError: Nobody answers, or not in this release's words.
         SystemExit: An argument is wrong; one line, code 2.
     """
+    try:
+        return ask_or_refuse(arguments, verb, asked, document, timeout_seconds=timeout_seconds)
+    except RefusedError as error:
+        fail(f"{verb}: {error}")
+
+
+def ask_or_refuse(
+    arguments: argparse.Namespace,
+    verb: str,
+    asked: Mapping[str, object],
+    document: Document[Kind],
+    *,
+    timeout_seconds: float = 5.0,
+) -> Kind:
+    """Ask the agent; as ``ask``, for one question of several.
+
+    Raises:
+        NoAnswerError: Nobody answers, or not in this release's words.
+        RefusedError: An argument is wrong.
+    """
     from agent.node.control import ControlError, NoAgent, Refused, request
     from agent.node.documents import DocumentFormatError
 
@@ -55,7 +79,7 @@ def ask(
     try:
         return document.from_json(request(socket_path, verb, asked, timeout_seconds=timeout_seconds))
     except Refused as error:
-        fail(f"{verb}: {error.reason}")
+        raise RefusedError(error.reason) from error
     except ControlError as error:
         raise NoAnswerError(str(error), is_absent=isinstance(error, NoAgent)) from error
     except DocumentFormatError as error:

@@ -30,8 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     from agent.core.decisions import Action, Outcome
 
+    parser.add_argument("-n", "--namespace", metavar="NAME", help="of pods of this namespace only; * allowed")
     parser.add_argument(
-        "-n",
         "--limit",
         metavar="N",
         type=_limit,
@@ -41,9 +41,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pod", metavar="NAME", help="of this pod only, by name, namespace/name or uid; * allowed")
     parser.add_argument("--action", metavar="NAMES", type=_words(Action), help=f"some of {', '.join(Action)}")
     parser.add_argument("--outcome", metavar="NAMES", type=_words(Outcome), help=f"some of {', '.join(Outcome)}")
+    parser.add_argument(
+        "--all", action="store_true", help="every decision about a resize, not only the newest outcome of each"
+    )
     parser.add_argument("--since", metavar="TIME", type=_since, help='no older than: 10m, 2h, "1d ago", an ISO time')
     parser.add_argument(
-        "-o", "--output", choices=("table", "json"), default="table", help="json has every field (default: table)"
+        "-o",
+        "--output",
+        choices=("table", "json"),
+        default="table",
+        help="json has every field of every decision (default: table)",
     )
     add_look_options(parser)
     add_options(parser, SOCKET_OPTIONS, _STATE_OPTIONS)
@@ -105,9 +112,11 @@ def _found(arguments: argparse.Namespace) -> Decisions:
     asked: dict[str, object] = {
         "limit": arguments.limit or None,
         "pod": arguments.pod,
+        "namespace": arguments.namespace,
         "actions": arguments.action and list(arguments.action),
         "outcomes": arguments.outcome and list(arguments.outcome),
         "since_seconds": arguments.since,
+        "newest_outcomes": _is_told_short(arguments) or None,
     }
     try:
         return ask(arguments, "events", {key: value for key, value in asked.items() if value is not None}, DECISIONS)
@@ -119,9 +128,15 @@ def _found(arguments: argparse.Namespace) -> Decisions:
         return found
 
 
+def _is_told_short(arguments: argparse.Namespace) -> bool:
+    """Say whether a resize is told by its newest outcome alone."""
+    return not arguments.all and arguments.output == "table"
+
+
 def _from_file(arguments: argparse.Namespace, directory: Path | None) -> Decisions:
     """Read the log of an agent that may be gone, and change nothing."""
     from agent.core.decisions import Action, Decisions, Outcome
+    from agent.core.outcomes import newest_outcomes
     from agent.node.journal import FILE_NAME, Choice, read_journal
 
     if directory is None:
@@ -131,14 +146,17 @@ def _from_file(arguments: argparse.Namespace, directory: Path | None) -> Decisio
         raise NoAnswerError(f"no agent to ask, and no log at {path}; allowed: --state-dir DIR of an agent")
     choice = Choice(
         pod=arguments.pod,
+        namespace=arguments.namespace,
         actions=frozenset(Action(word) for word in arguments.action or ()),
         outcomes=frozenset(Outcome(word) for word in arguments.outcome or ()),
         since_unix_seconds=None if arguments.since is None else now - arguments.since,
     )
     try:
-        found = tuple(decision for decision in read_journal(path) if choice.holds(decision))
+        kept = read_journal(path)
     except OSError as error:
         raise NoAnswerError(f"{path}: cannot be read: {error.strerror or error}") from error
+    told = newest_outcomes(kept) if _is_told_short(arguments) else kept
+    found = tuple(decision for decision in told if choice.holds(decision))
     return Decisions(
         taken_unix_seconds=now,
         node=str(path),
@@ -154,4 +172,31 @@ def _print_table(found: Decisions, arguments: argparse.Namespace) -> None:
 
     terminal = find_terminal(sys.stdout, os.environ, use_colour=not arguments.no_color)
     width = arguments.width or terminal_width()
-    write_lines(page_lines(found, width=width, glyphs=terminal.glyphs), has_colour=terminal.has_colour)
+    lines = page_lines(found, width=width, glyphs=terminal.glyphs, nothing=_nothing(arguments))
+    write_lines(lines, has_colour=terminal.has_colour)
+
+
+def _nothing(arguments: argparse.Namespace) -> str:
+    """Say that no decision matches, with what was asked for."""
+    from agent.cli.events_view import NOTHING
+    from agent.cli.table import age_text, harmless
+
+    about = []
+    if arguments.pod is not None:
+        about.append(f"about a pod called {arguments.pod}")
+    if arguments.namespace is not None:
+        about.append(f"{'' if about else 'about a pod '}in namespace {arguments.namespace}")
+    if arguments.action:
+        about.append(f"of action {' or '.join(arguments.action)}")
+    if arguments.outcome:
+        about.append(f"with outcome {' or '.join(arguments.outcome)}")
+    if arguments.since is not None:
+        about.append(f"of the last {age_text(arguments.since)}")
+    if not about:
+        return NOTHING
+    hints = []
+    if arguments.pod is not None and "*" not in arguments.pod:
+        hints.append(f"a part of a name needs *: --pod '{arguments.pod}*'")
+    if arguments.outcome and not arguments.all:
+        hints.append("--all has the outcomes before the newest, too")
+    return harmless(f"no decision {' '.join(about)}" + "".join(f"; {hint}" for hint in hints))

@@ -9,7 +9,7 @@ from agent.cli.plan_words import KEPT_WORDS, RESERVED_WORDS, changes_words
 from agent.cli.table import ABSENT, Cell, Column, Glyphs, Line, Span, Tone, age_text, clip_line, harmless, render_table
 from agent.core.decisions import Action, Decision, Decisions, Outcome
 
-NOTHING: Final = "nothing was decided, or nothing matches"
+NOTHING: Final = "nothing was decided so far"
 OUTCOME_TONES: Final = {
     Outcome.ACCEPTED: Tone.PLAIN,
     Outcome.APPLIED: Tone.GAIN,
@@ -31,8 +31,15 @@ _REASON_WORDS: Final = {
 _DAY_SECONDS: Final = 86_400.0
 
 
-def page_lines(found: Decisions, *, width: int, glyphs: Glyphs) -> list[Line]:
-    """Give the whole answer."""
+def page_lines(found: Decisions, *, width: int, glyphs: Glyphs, nothing: str = NOTHING) -> list[Line]:
+    """Give the whole answer.
+
+    Args:
+        found: The decisions.
+        width: Cells of the terminal.
+        glyphs: Signs of this terminal.
+        nothing: What to say where there are none.
+    """
     told = f"{len(found.items)} of {found.matching} decisions" if found.matching else "decisions"
     source = "from the agent" if found.source == "agent" else "from its log"
     lines: list[Line] = [
@@ -45,7 +52,7 @@ def page_lines(found: Decisions, *, width: int, glyphs: Glyphs) -> list[Line]:
         (),
     ]
     if not found.items:
-        return [*lines, (Span(NOTHING, Tone.NOTE),)]
+        return [*lines, (Span(nothing, Tone.NOTE),)]
     columns = [
         Column(key="age", title="AGE", min_width=6),
         Column(key="time", title="TIME", min_width=8, priority=40, is_text=True),
@@ -75,7 +82,7 @@ def _cells(one: Decision, now: float, glyphs: Glyphs) -> list[Cell]:
         Cell(one.outcome, OUTCOME_TONES[one.outcome]),
         Cell(ABSENT if one.seconds is None else age_text(one.seconds), Tone.DIM),
         Cell(f"x{one.repeats}" if one.repeats > 1 else "", Tone.NOTE),
-        Cell(harmless(_REASON_WORDS.get(one.reason, one.reason))),
+        Cell("" if one.reason == one.outcome else harmless(_REASON_WORDS.get(one.reason, one.reason))),
         Cell(harmless(one.detail), Tone.DIM),
     ]
 

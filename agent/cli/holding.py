@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from agent.cli.asking import NoAnswerError, ask, no_answer
+from agent.cli.options import fail
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +40,20 @@ def span(text: str) -> float:
     if seconds > 366 * 86_400.0:
         raise argparse.ArgumentTypeError(f"{text!r} is too long; allowed: up to 366d, or without an end")
     return seconds
+
+
+def one_or_all(arguments: argparse.Namespace, verb: str) -> bool:
+    """Say whether ``--all`` was given, and no pod.
+
+    Raises:
+        SystemExit: Both, or neither; one line, code 2.
+    """
+    is_all: bool = arguments.all
+    if is_all == (arguments.name is not None):
+        fail(
+            f"{verb}: {'both POD and --all are' if is_all else 'neither POD nor --all is'} given; allowed: one of them"
+        )
+    return is_all
 
 
 def order(

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument(
-        "name", metavar="POD", nargs="?", help="name, namespace/name or uid; without it, tell what is pinned and paused"
+        "name",
+        metavar="POD",
+        nargs="?",
+        help="name, namespace/name, uid or workload; without it, tell what is pinned and paused",
     )
     add_for(parser, "until plimsoll unpin")
     add_options(parser, SOCKET_OPTIONS)

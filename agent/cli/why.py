@@ -35,8 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "name",
         metavar="POD[/CONTAINER]",
-        help="also NAMESPACE/POD[/CONTAINER], a pod's uid, a cgroup path or its last part; a pod stands for all its "
-        "containers",
+        help="also NAMESPACE/POD[/CONTAINER], a pod's uid, its workload, the beginning of its name, a pattern with *, "
+        "a cgroup path or its last part; a pod stands for all its containers",
     )
     parser.add_argument("--plot", action="store_true", help="draw usage, pressure, request and recommendation here")
     parser.add_argument("--png", metavar="FILE", type=Path, help="write the same as a picture; replaces a file")

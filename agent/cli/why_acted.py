@@ -12,6 +12,7 @@ from agent.cli.table import Line, Span, Tone, harmless
 from agent.core.decisions import Decision
 from agent.core.explanation import Acted, Explanation
 from agent.core.orders import OrderSource
+from agent.core.outcomes import newest_outcomes
 from agent.core.planned import Share
 
 
@@ -34,7 +35,7 @@ def acted_lines(item: Explanation, page: Page) -> list[Line]:
                 lines += hanging((Span(f"  {side.title}: ", Tone.DIM),), _share_text(side, share, page), page)
     if acted.decisions:
         lines.append((Span("DONE LATELY", Tone.TITLE), Span("  newest first (plimsoll events)", Tone.DIM)))
-        for decision in acted.decisions:
+        for decision in newest_outcomes(acted.decisions):
             lines += _decision_lines(decision, page)
     return lines
 

@@ -28,6 +28,7 @@ from agent.core.ledger_record import (
     OomAction,
     PodRecord,
     Shrunk,
+    Wanted,
 )
 from agent.core.ledger_refusal import after_answer, requests_in_all
 from agent.core.ledger_times import as_of
@@ -45,7 +46,8 @@ _FIRST_WAIT_SECONDS = 1.0
 _LONGEST_WAIT_SECONDS = 60.0
 _LONGEST_ASKED_SECONDS = 300.0
 """Of what a server may ask for: whoever sits between it and the agent can write the header too."""
-_BUSY = frozenset({AnswerKind.THROTTLED, AnswerKind.UNAVAILABLE})
+_BUSY = frozenset({AnswerKind.THROTTLED, AnswerKind.UNAVAILABLE, AnswerKind.UNKNOWN})
+"""Answers of a server that has enough to do, or is away: the next pod's step would fare no better."""
 
 
 class InFlightError(ValueError):
@@ -147,6 +149,7 @@ class Ledger:
             spec_before=spec_text(pod),
             spec_after=spec_text(after),
             generation=pod.generation,
+            resource_version=pod.resource_version,
             cpu_asked_millicores=cpu_after if cpu_after > cpu_before else None,
             memory_asked_bytes=memory_after if memory_after > memory_before else None,
         )
@@ -212,6 +215,12 @@ class Ledger:
     def pressed(self, uid: str, container: str, now_seconds: float) -> PlanStep | None:
         """Take down memory pressure as high as ``act.revertMemoryWaitingRatio``; as ``killed``."""
         return self._take_back(uid, container, now_seconds, "memory pressure after a shrink: taken back")
+
+    def want(self, step: PlanStep, pod: Pod, action: Action) -> None:
+        """Have a step sent as soon as what is under way for its pod is done: ``wanted`` will give it."""
+        record = self._records.get(pod.uid) or _new_record(pod)
+        wanted = Wanted(action=action, phase=step.phase, targets=step.changes, is_floor=False, reason=step.reason)
+        self._records[pod.uid] = replace(record, wanted=wanted)
 
     def kept(self) -> LedgerState:
         """Give all that must not be forgotten over a restart; equal when nothing has changed."""

@@ -91,7 +91,9 @@ def _not_in_spec(record: PodRecord, flight: Flight, spec: str, look: Look) -> tu
         detail = "another resize took its place"
         return record, (_news(record, flight, look, Outcome.CONFLICT, CHANGED_BY_OTHERS, detail),)
     # A patch is of one version of the pod: once that is past, it can no longer come through.
-    is_fresh = look.confirmed_seconds is None or look.confirmed_seconds - flight.sent_seconds >= UNSEEN_SECONDS
+    seen_seconds = look.now_seconds if look.confirmed_seconds is None else look.confirmed_seconds
+    is_past = look.confirmed_seconds is None and look.pod.resource_version != flight.resource_version
+    is_fresh = is_past or seen_seconds - flight.sent_seconds >= UNSEEN_SECONDS
     if not has_moved and not is_fresh:
         return record, ()
     record = replace(record, flight=None)

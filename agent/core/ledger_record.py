@@ -44,6 +44,8 @@ class Flight:
     cpu_asked_millicores: int | None
     """The pod's requests in all, with the wish; None = they do not rise by it."""
     memory_asked_bytes: int | None
+    resource_version: str | None = None
+    """Of the pod that the patch names: while the pod still has it, a patch without an answer may yet come through."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

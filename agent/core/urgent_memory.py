@@ -9,6 +9,7 @@ headroom. Forgotten earlier, each burst would be followed by a shrink, and that 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 from typing import Final, TypeVar
 
 from agent.core.demand import Urgent
@@ -23,8 +24,6 @@ class UrgentMemory:
     """Of one container. Times are seconds of a clock that does not go back."""
 
     def __init__(self) -> None:
-        self._newest: Urgent | None = None
-        self._newest_seconds = 0.0
         self._peaks: list[tuple[float, Urgent]] = []
         """When, and how much: each larger than all that came after it."""
         self._is_pressed = False
@@ -35,8 +34,6 @@ class UrgentMemory:
         seen = replace(seen, memory_waiting_ratio=None)
         if seen == Urgent():
             return
-        self._newest = seen if self._newest is None else larger(self._newest, seen)
-        self._newest_seconds = now_seconds
         self._peaks = [(when, peak) for when, peak in self._peaks if larger(seen, peak) != seen]
         self._peaks.append((now_seconds, seen))
 
@@ -52,15 +49,14 @@ class UrgentMemory:
             now_seconds: The moment.
             fresh_seconds: For how long after it was last seen it is demand; after that it is a peak.
         """
-        if self._newest is not None and now_seconds - self._newest_seconds < fresh_seconds:
-            return self._newest
-        self._newest = None
-        self._peaks = [(when, peak) for when, peak in self._peaks if now_seconds - when < PEAK_SECONDS]
+        longest_seconds = max(PEAK_SECONDS, fresh_seconds)
+        self._peaks = [(when, peak) for when, peak in self._peaks if now_seconds - when < longest_seconds]
+        fresh = [peak for when, peak in self._peaks if now_seconds - when < fresh_seconds]
+        if fresh:
+            return reduce(larger, fresh)
         if not self._peaks:
             return Urgent(is_past=True) if self._is_pressed else None
-        most = self._peaks[0][1]
-        for _, peak in self._peaks[1:]:
-            most = larger(most, peak)
+        most = reduce(larger, (peak for _, peak in self._peaks))
         return replace(most, is_past=True, memory_limit_bytes=None)
 
 

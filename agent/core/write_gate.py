@@ -104,6 +104,7 @@ def may_resize(
     gates: Gates,
     memory_in_use_bytes: Mapping[str, int],
     is_paused: bool = False,
+    is_put_back: bool = False,
 ) -> Refusal | None:
     """Say why a step may not be sent; None = it may. It is sent as a whole or not at all.
 
@@ -117,6 +118,7 @@ def may_resize(
         memory_in_use_bytes: memory.current by container, read just now; under the empty name of the whole pod. A limit
             is not lowered where it is missing.
         is_paused: Nothing is written on this node for now.
+        is_put_back: It takes back what was done before: no growth, whoever must not grow.
     """
     for resource in Resource:
         changes = [change for change in step.changes if change.resource is resource]
@@ -128,7 +130,7 @@ def may_resize(
             kind=step.workload.kind,
             ranking=orders.ranking,
             plan=plan,
-            grows=any(change.after > change.before for change in changes),
+            grows=not is_put_back and any(change.after > change.before for change in changes),
             is_paused=is_paused,
         )
         if refusal is not None:

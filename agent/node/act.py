@@ -18,7 +18,7 @@ from typing import Final, Protocol
 from agent.core.change_text import changes_text
 from agent.core.cluster import NodeState
 from agent.core.decisions import Action, Outcome
-from agent.core.demand import Kept, Urgent
+from agent.core.demand import Gates, Kept, Urgent
 from agent.core.demanding import Key
 from agent.core.event_pacing import EventReason, PodEvent
 from agent.core.ledger import Ledger
@@ -33,7 +33,7 @@ from agent.core.token_bucket import TokenBucket
 from agent.core.urgent_memory import UrgentMemory
 from agent.core.workload import workload_of
 from agent.core.write_gate import may_resize
-from agent.metrics.acting_series import ActingSeries, Trigger
+from agent.metrics.acting_series import ActingSeries, Trigger, kept_counts
 from agent.node.holds import Holds
 from agent.node.journal import Journal
 from agent.node.planning import Holding, Planned, Planner
@@ -44,13 +44,26 @@ from agent.settings import Settings
 log = logging.getLogger(__name__)
 
 NEWS_SECONDS: Final = 1.0
-"""Between two turns that news ask for: a rollout brings many."""
+"""Between two turns that news ask for while something is under way or waits."""
+IDLE_NEWS_SECONDS: Final = 5.0
+"""... and while nothing does: a rollout brings many, and a turn of a full node costs some 40 ms."""
+TURN_SECONDS: Final = 1.0
+"""For sending, in one turn; a turn that is cut short is made anew at once."""
+RESERVE_RATIO: Final = 0.25
+"""Of the budget, for reverts and for pods that starve."""
+BUDGET_SECONDS: Final = 5.0
+"""Until the next try where the budget was used up."""
+SEEN_SECONDS: Final = 300.0
+"""A pod that was not seen for so long, by a view that is whole, is gone: its pin and its originals are forgotten."""
 KILL_SECONDS: Final = 1.0
 LONGEST_WAIT_SECONDS: Final = 60.0
 FAILED_SECONDS: Final = 2.0
 """After a turn that failed: a fault that repeats at once must not spin."""
 PAUSED: Final = "paused"
 """The reason of a barrier that people have put up."""
+MEASURING: Final = "measuring"
+HISTORY: Final = "history"
+_OF_FIGURES: Final = (MEASURING, HISTORY)
 NO_API: Final = "api"
 """The API server has not told enough, or not lately."""
 FLUSH_SECONDS: Final = 60.0
@@ -74,6 +87,16 @@ class Barrier:
     reason: str
     """From a closed set: ``paused``, ``api``, ``pods``, ``measuring``, ``history``, ``rights``, ``versions``."""
     sentence: str
+
+    def lets_through(self, action: Action) -> bool:
+        """Say whether it does not concern an action.
+
+        A pause does not stop what a person has asked for since; figures that are too old are no reason to leave a pod
+        in the state in which it was killed.
+        """
+        if action is Action.RESTORE:
+            return self.reason in (PAUSED, *_OF_FIGURES)
+        return action is Action.REVERT and self.reason in _OF_FIGURES
 
     @property
     def is_dry_run(self) -> bool:
@@ -178,6 +201,9 @@ class Actor:
         self._replan_due_seconds = clock()
         self._backed_off_until_seconds = 0.0
         self._flush_due_seconds = clock() + FLUSH_SECONDS
+        self._began_seconds = clock()
+        self._seen_seconds: dict[str, float] = {}
+        self._is_busy = True
         self._look_up_due_seconds = 0.0
         self._urgent: dict[Key, UrgentMemory] = {}
         """What was seen to be needed."""
@@ -259,7 +285,7 @@ class Actor:
 
     def _spacing_seconds(self, trigger: Trigger) -> float:
         return {
-            Trigger.NEWS: NEWS_SECONDS,
+            Trigger.NEWS: NEWS_SECONDS if self._is_busy else IDLE_NEWS_SECONDS,
             Trigger.PRESSURE: self._settings.act.urgent_interval_seconds,
             Trigger.OUT_OF_MEMORY: KILL_SECONDS,
         }.get(trigger, 0.0)
@@ -322,23 +348,33 @@ class Actor:
         }
         self.planned = planned
         self._on_planned(planned)
-        barrier = self._barrier_of(planned, wall_now)
+        barrier = self._barrier_of(planned.state, planned.gates, wall_now)
         self._note_barrier(barrier, planned)
-        if barrier is None:
-            self._act(planned, wanted)
+        passing = [(action, step) for action, step in wanted if barrier is None or barrier.lets_through(action)]
+        self._act(planned, passing, planned.plan.steps if barrier is None else ())
         self._propose(planned)
         self._tell_faults(planned)
         self._tell_gates(planned)
         for keeper in self._keepers:
             keeper.tick(state, now)
         self._tell_owners()
-        if state.is_complete:
-            self._holds.forget_gone({pod.uid for pod in state.pods})
+        self._is_busy = bool(wanted or planned.plan.steps or any(record.flight is not None for record in kept.pods))
+        self._forget_gone()
         if self._clock() >= self._flush_due_seconds:
             self._flush_due_seconds = self._clock() + FLUSH_SECONDS
             self._journal.flush()
         if self._writer.unanswered():
             self._replan_due_seconds = min(self._replan_due_seconds, self._clock() + LOOK_UP_SECONDS)
+
+    def _forget_gone(self) -> None:
+        """Forget pins and originals of pods that have been away for some time; never for a view that lacks some."""
+        now, state = self._clock(), self._cluster.state()
+        self._seen_seconds.update({pod.uid: now for pod in state.pods})
+        if not state.is_complete or state.unreadable_pods:
+            return
+        self._seen_seconds = {uid: seen for uid, seen in self._seen_seconds.items() if now - seen < SEEN_SECONDS}
+        if now - self._began_seconds >= SEEN_SECONDS:
+            self._holds.forget_gone(self._seen_seconds.keys())
 
     def _look_up(self) -> tuple[News, ...]:
         """Read the pods of whose resize no answer came, now and then."""
@@ -348,13 +384,20 @@ class Actor:
         self._look_up_due_seconds = now + LOOK_UP_SECONDS
         return self._writer.look_up()
 
-    def _act(self, planned: Planned, wanted: Sequence[tuple[Action, PlanStep]]) -> None:
-        for action, step in wanted:
+    def _act(self, planned: Planned, wanted: Sequence[tuple[Action, PlanStep]], steps: Sequence[PlanStep]) -> None:
+        """Send steps one by one; after a second, or for what is more urgent, the rest is left to the next turn."""
+        until = self._clock() + TURN_SECONDS
+        for action, step in (*wanted, *((Action.RESIZE, step) for step in steps)):
+            if self._is_interrupted(until):
+                self.ask(Trigger.NEWS)
+                return
             if not self._try(step, planned, action):
                 return
-        for step in planned.plan.steps:
-            if not self._try(step, planned, Action.RESIZE):
-                return
+
+    def _is_interrupted(self, until: float) -> bool:
+        with self._condition:
+            is_urgent = self._is_stopping or Trigger.OUT_OF_MEMORY in self._asked
+            return is_urgent or self._clock() > until
 
     def _try(self, step: PlanStep, planned: Planned, action: Action) -> bool:
         """Send one step if it may be sent now; False = the turn is over."""
@@ -363,12 +406,17 @@ class Actor:
         pod = next((one for one in state.pods if one.uid == step.ref.uid), None)
         if pod is None:
             return True
+        barrier = self._barrier_of(state, planned.gates, wall_now)
+        if barrier is not None and not barrier.lets_through(action):
+            return False  # it has come up since the turn began
         orders = self._planner.orders_of_pod(pod, state)
         refusal = may_resize(
             step,
             pod,
             orders,
-            reserved=reserved_reason(
+            reserved=None
+            if action is Action.RESTORE
+            else reserved_reason(
                 pod,
                 orders,
                 workload_of(pod),
@@ -380,7 +428,8 @@ class Actor:
             plan=self._settings.plan,
             gates=planned.gates,
             memory_in_use_bytes=self._memory_in_use(pod),
-            is_paused=self._holds.is_paused(wall_now),
+            is_paused=action is not Action.RESTORE and self._holds.is_paused(wall_now),
+            is_put_back=action is not Action.RESIZE,
         )
         if refusal is not None:
             log.debug("step left", extra={"pod": str(step.ref), "phase": step.phase, "reason": refusal})
@@ -399,45 +448,56 @@ class Actor:
                 )
             return True
         step = fitting
-        if not self._bucket.take(self._clock()):
-            self._series.set_blocked({Kept.BUDGET: 1})
-            self._journal.add(
-                unix_seconds=wall_now,
-                action=action,
-                outcome=Outcome.WITHHELD,
-                reason=Kept.BUDGET,
-                detail=f"more than {self._settings.act.resizes_per_minute} resizes in a minute; the rest waits",
-            )
-            self.ask(Trigger.NEWS)
-            self._turned_seconds[Trigger.NEWS] = self._clock() + self._bucket.wait_seconds(self._clock())
+        if not self._has_budget(step, action, planned):
             return False
         decision, answer = self._writer.send(pod, step, action)
         if answer is None:
-            return True
+            return True  # nothing was sent
+        self._bucket.take(self._clock())
         if answer.is_done:
             if action is Action.REVERT:
                 self._event(step.ref, EventReason.RESIZE_REVERTED, step.reason)
             return True
         if answer.kind in (AnswerKind.THROTTLED, AnswerKind.UNAVAILABLE, AnswerKind.UNKNOWN):
+            self.ask(Trigger.NEWS)  # as soon as the server is to be asked again
             return False
         if answer.kind is AnswerKind.FORBIDDEN:
             self._rights.ask_soon()
+        if answer.kind is AnswerKind.CONFLICT:
+            self.ask(Trigger.NEWS)  # decided anew, on what it has become
         if decision.outcome is Outcome.INFEASIBLE:
             self._event(step.ref, EventReason.RESIZE_INFEASIBLE, answer.message)
         elif decision.outcome is Outcome.REJECTED:
             self._event(step.ref, EventReason.RESIZE_REJECTED, answer.message)
         return True
 
+    def _has_budget(self, step: PlanStep, action: Action, planned: Planned) -> bool:
+        """Say whether one more resize may be sent in this minute; what can wait leaves a reserve for what cannot."""
+        now = self._clock()
+        can_wait = action is Action.RESIZE and not step.is_urgent
+        reserve = int(RESERVE_RATIO * self._settings.act.resizes_per_minute) if can_wait else 0
+        if self._bucket.available(now) > reserve:
+            return True
+        self._series.set_blocked({**kept_counts(planned.plan), Kept.BUDGET: 1})
+        self._journal.add(
+            unix_seconds=self._wall_now(),
+            action=action,
+            outcome=Outcome.WITHHELD,
+            reason=Kept.BUDGET,
+            detail=f"more than {self._settings.act.resizes_per_minute} resizes in a minute; the rest waits",
+        )
+        self._replan_due_seconds = min(self._replan_due_seconds, now + BUDGET_SECONDS)
+        return False
+
     # -- what stands in the way ------------------------------------------------------------------------------------
 
-    def _barrier_of(self, planned: Planned, wall_now: float) -> Barrier | None:
+    def _barrier_of(self, state: NodeState, gates: Gates, wall_now: float) -> Barrier | None:
         pause = self._holds.paused(wall_now)
         if pause is not None:
             return Barrier(reason=PAUSED, sentence=pause.reason or "paused")
         faults = self._rights.faults()
         if faults and self._rights.is_known:
             return Barrier(reason="rights", sentence="; ".join(faults))
-        state = planned.state
         if not state.is_complete or state.node is None:
             return Barrier(reason=NO_API, sentence="the API server has not told of the node and its pods yet")
         stale_seconds = self._settings.act.stale_seconds
@@ -445,15 +505,15 @@ class Actor:
             return Barrier(reason=NO_API, sentence=f"nothing was heard of the API server for {stale_seconds:g} s")
         if faults:
             return Barrier(reason=NO_API, sentence="; ".join(faults))
-        if not planned.gates.resize:
-            return Barrier(reason="versions", sentence="; ".join(planned.gates.reasons))
+        if not gates.resize:
+            return Barrier(reason="versions", sentence="; ".join(gates.reasons))
         if state.unreadable_pods:
             return Barrier(reason="pods", sentence=f"not understood: {'; '.join(state.unreadable_pods)}")
         fault = self._measuring_fault()
         if fault is not None:
-            return Barrier(reason="measuring", sentence=fault)
+            return Barrier(reason=MEASURING, sentence=fault)
         if not self._is_history_known():
-            return Barrier(reason="history", sentence="the history is not read yet")
+            return Barrier(reason=HISTORY, sentence="the history is not read yet")
         return None
 
     def _note_barrier(self, barrier: Barrier | None, planned: Planned) -> None:
@@ -628,7 +688,8 @@ class Actor:
         An Event is a write too: on a node that is paused, or may not write, they wait, the newest of them.
         """
         while self._events is not None and self._untold and self.may_write() is None:
-            self._events.send(self._untold.popleft())
+            if not self._events.send(self._untold.popleft()):
+                return  # a server that is slow, or a budget: the rest waits
 
 
 _EVENTS: Final = {

@@ -18,13 +18,14 @@ from typing import Final
 from agent.core.cluster import NodeState
 from agent.core.cluster_checkup import ClusterFacts, MissingRight
 from agent.core.decisions import Action, Decision, Outcome
-from agent.core.demand import Reserved
+from agent.core.demand import Kept, Reserved
 from agent.core.explanation import Acted
 from agent.core.model import UnitIdentity, UnitKind
 from agent.core.planned import Plan, PlanStep
 from agent.core.pod import Pod
 from agent.core.token_bucket import TokenBucket
 from agent.core.versions import gates_of
+from agent.core.write_gate import may_resize
 from agent.kube.access import Purpose
 from agent.kube.api import Api, HttpApi
 from agent.kube.events import EventWriter
@@ -294,7 +295,24 @@ class Acting:
         return replace(plan, notes=(*plan.notes, *self.notes()))
 
     def _restore(self, pod: Pod, step: PlanStep) -> Decision:
-        decision, _ = self.writer.send(pod, step, Action.RESTORE, timeout_seconds=RESTORE_TIMEOUT_SECONDS)
+        """Put one step of the originals back, past mode and pin, but by every rule that keeps a pod whole."""
+        state = self._cluster.state()
+        refusal = may_resize(
+            step,
+            pod,
+            self._planner.orders_of_pod(pod, state),
+            reserved=None,
+            plan=self._settings.plan,
+            gates=gates_of(state.server_version, state.node),
+            memory_in_use_bytes=self._memory_in_use(pod),
+            is_put_back=True,
+        )
+        faults = self.rights.faults()
+        if refusal is not None or faults:
+            return self.writer.withhold(step, Action.RESTORE, refusal or "rights", "; ".join(faults))
+        decision, answer = self.writer.send(pod, step, Action.RESTORE, timeout_seconds=RESTORE_TIMEOUT_SECONDS)
+        if answer is None and decision.reason == Kept.IN_FLIGHT:
+            return self.writer.send_later(pod, step, Action.RESTORE)
         return decision
 
     # -- inside ----------------------------------------------------------------------------------------------------

@@ -119,8 +119,14 @@ class Alarms:
             self._starved(looked, before, rows, contended_ns, found)
         self._filled(looked, rows, found)
         self._stalled(looked, found)
+        # A slot may have gone to another cgroup since the list was made; asked after reading, and only of those found.
+        places = {one.key: one for one in looked.watched if one.key in found}
+        found = {key: urgent for key, urgent in found.items() if self._is_there(places[key])}
         if found:
             self._on_alarm(found)
+
+    def _is_there(self, watched: Watched) -> bool:
+        return self._rings.inode(watched.slot) == watched.inode
 
     def _starved(
         self,

@@ -28,6 +28,17 @@ class Ordered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unpinned:
+    """The answer to unpin with all."""
+
+    node: str
+    taken_unix_seconds: float
+    pins: tuple[Pin, ...]
+    """Those that were in force and are no more."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
     """The answer to holds: everything that is held."""
 
@@ -65,5 +76,6 @@ class Restored:
 
 
 ORDERED: Final = Document(Ordered, "ordered", 1)
+UNPINNED: Final = Document(Unpinned, "unpinned", 1)
 HOLDING: Final = Document(Holding, "holding", 1)
 RESTORED: Final = Document(Restored, "restored", 1)

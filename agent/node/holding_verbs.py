@@ -11,15 +11,29 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final, TypeVar
 
+from agent.core.annotations import ORIGINAL_RESOURCES
 from agent.core.choosing import NoSuchUnit, chosen_by
 from agent.core.decisions import Action, Decision, Decisions, Outcome
 from agent.core.model import UnitIdentity, UnitKind
 from agent.core.originals import Original, OriginalError, annotated_original, ref_of, restore_steps
+from agent.core.outcomes import newest_outcomes
 from agent.core.planned import PlanStep, PodRef
 from agent.core.pod import Pod
+from agent.core.recommendation import Workload
+from agent.core.workload import workload_of
 from agent.node.control import ControlError, Verb
 from agent.node.documents import DECISIONS
-from agent.node.holding_answers import HOLDING, ORDERED, RESTORED, Holding, Ordered, Restored, RestoredPod
+from agent.node.holding_answers import (
+    HOLDING,
+    ORDERED,
+    RESTORED,
+    UNPINNED,
+    Holding,
+    Ordered,
+    Restored,
+    RestoredPod,
+    Unpinned,
+)
 from agent.node.holds import Holds
 from agent.node.journal import Choice, Journal
 
@@ -45,6 +59,11 @@ _BAD: Final = (
     Outcome.DEFERRED,
 )
 """The worst first. After any of these the pod's further steps are not tried."""
+_FENCED: Final = "only its original resources may be put back"
+"""What the fence of the chart answers for a pod that is not enforced."""
+_PAST_FENCE: Final = "restore it while its mode is enforce, or have a person with rights of their own patch it"
+_NOT_DONE: Final = (Outcome.REJECTED, Outcome.INFEASIBLE, Outcome.CONFLICT, Outcome.WITHHELD)
+"""The pod is as it was, for certain: a pin would keep what nobody asked to keep."""
 
 
 class HoldingVerbs:
@@ -121,10 +140,12 @@ class HoldingVerbs:
         return self._ordered(now, ref, until, None if before is None else before.since_unix_seconds)
 
     def unpin(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
-        """Let a pod be sized again: ``{"name": "web"}``; also one that is gone."""
-        _only(arguments, "unpin", "name")
-        now = self._clock()
-        refs = {pin.ref for pin in self._holds.pins(now)} | {ref_of(pod) for pod in self._pods()}
+        """Let a pod be sized again: ``{"name": "web"}``, also one that is gone; or all: ``{"all": true}``."""
+        _only(arguments, "unpin", "name", "all")
+        now, is_all = self._clock(), _is_all(arguments, "unpin")
+        if is_all:
+            return self._unpinned_all(now)
+        refs = {pin.ref: None for pin in self._holds.pins(now)} | {ref_of(pod): pod for pod in self._pods()}
         ref = _chosen(_name(arguments, "unpin"), refs, "unpin")
         before = self._holds.unpin(ref.uid, now_unix_seconds=now)
         if before is not None:
@@ -152,9 +173,7 @@ class HoldingVerbs:
         it is a wish of its own.
         """
         _only(arguments, "restore", "name", "all", "dry_run")
-        is_all, is_dry_run = _flag(arguments, "restore", "all"), _flag(arguments, "restore", "dry_run")
-        if is_all == (arguments.get("name") is not None):
-            raise ControlError("restore: allowed: one pod's name, or all")
+        is_all, is_dry_run = _is_all(arguments, "restore"), _flag(arguments, "restore", "dry_run")
         if self._send is None and not is_dry_run:
             raise ControlError("restore: this agent has no API server to write to; allowed: with dry_run")
         chosen = self._pods() if is_all else (self._pod(_name(arguments, "restore"), "restore"),)
@@ -180,22 +199,26 @@ class HoldingVerbs:
     def events(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
         """Tell decisions, newest first.
 
-        All optional: ``limit``, ``pod`` (``*`` allowed), ``actions``, ``outcomes`` (lists), ``since_seconds``.
+        All optional: ``limit``, ``pod`` and ``namespace`` (``*`` allowed), ``actions``, ``outcomes`` (lists),
+        ``since_seconds``; ``newest_outcomes``: one entry of each resize, see ``core.outcomes``.
         """
-        _only(arguments, "events", "limit", "pod", "actions", "outcomes", "since_seconds")
-        limit, pod, now = arguments.get("limit"), arguments.get("pod"), self._clock()
+        known = ("limit", "pod", "namespace", "actions", "outcomes", "since_seconds", "newest_outcomes")
+        _only(arguments, "events", *known)
+        limit, now = arguments.get("limit"), self._clock()
         if limit is not None and (type(limit) is not int or not 1 <= limit <= MOST_DECISIONS):
             raise ControlError(f"events: limit is {limit!r}; allowed: 1 to {MOST_DECISIONS}")
-        if pod is not None and not isinstance(pod, str):
-            raise ControlError(f"events: pod is {pod!r}; allowed: a name, * in it allowed")
         since = _seconds(arguments, "events", "since_seconds")
         choice = Choice(
-            pod=pod,
+            pod=_pattern(arguments, "pod"),
+            namespace=_pattern(arguments, "namespace"),
             actions=_members(arguments, "actions", Action),
             outcomes=_members(arguments, "outcomes", Outcome),
             since_unix_seconds=None if since is None else now - since,
         )
-        found = self._journal.newest(None, choice)
+        found = self._journal.newest()
+        if _flag(arguments, "events", "newest_outcomes"):
+            found = newest_outcomes(found)
+        found = tuple(decision for decision in found if choice.holds(decision))
         return DECISIONS.to_json(
             Decisions(
                 taken_unix_seconds=now,
@@ -206,6 +229,14 @@ class HoldingVerbs:
                 notes=self._faults(),
             )
         )
+
+    def _unpinned_all(self, now: float) -> Mapping[str, object]:
+        pins = self._holds.pins(now)
+        for pin in pins:
+            self._holds.unpin(pin.ref.uid, now_unix_seconds=now)
+            self._note(now, Action.UNPIN, "may be sized again", pin.ref)
+        self._changed()
+        return UNPINNED.to_json(Unpinned(node=self._node, taken_unix_seconds=now, pins=pins, notes=self._faults()))
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
@@ -221,14 +252,15 @@ class HoldingVerbs:
         steps = restore_steps(pod, original)
         changes = tuple(change for step in steps for change in step.changes)
         decisions = () if is_dry_run else self._sent(pod, steps)
-        worst = min(
-            decisions, key=lambda one: _BAD.index(one.outcome) if one.outcome in _BAD else len(_BAD), default=None
-        )
+        worst = min(decisions, key=_rank, default=None)
+        detail = "" if worst is None else worst.detail
+        if _FENCED in detail and original.kept_unix_seconds is not None:
+            detail += f"; the fence knows them by {ORIGINAL_RESOURCES} alone, which this pod lacks: {_PAST_FENCE}"
         return RestoredPod(
             ref=ref,
             changes=changes,
             outcome=None if worst is None else worst.outcome,
-            detail="" if worst is None else worst.detail,
+            detail=detail,
             kept_unix_seconds=original.kept_unix_seconds,
         )
 
@@ -236,7 +268,8 @@ class HoldingVerbs:
         if self._send is None or not steps:
             return ()
         ref, now = ref_of(pod), self._clock()
-        if ref.uid not in self._holds.pinned(now):
+        was_pinned = ref.uid in self._holds.pinned(now)
+        if not was_pinned:
             self._holds.pin(ref, None, now_unix_seconds=now)
             self._note(now, Action.PIN, "left alone until unpinned: its original requests are put back", ref)
         decisions: list[Decision] = []
@@ -244,6 +277,9 @@ class HoldingVerbs:
             decisions.append(self._send(pod, step))
             if decisions[-1].outcome in _BAD:
                 break
+        if not was_pinned and decisions[0].outcome in _NOT_DONE:
+            self._holds.unpin(ref.uid, now_unix_seconds=now)
+            self._note(now, Action.UNPIN, "may be sized again: nothing of it was put back", ref)
         return tuple(decisions)
 
     def _original(self, pod: Pod) -> Original | None:
@@ -304,6 +340,14 @@ def _flag(arguments: Mapping[str, object], verb: str, name: str) -> bool:
     return value
 
 
+def _is_all(arguments: Mapping[str, object], verb: str) -> bool:
+    """Say whether all pods are meant, and not one by its name."""
+    is_all = _flag(arguments, verb, "all")
+    if is_all == (arguments.get("name") is not None):
+        raise ControlError(f"{verb}: allowed: one pod's name, or all")
+    return is_all
+
+
 def _seconds(arguments: Mapping[str, object], verb: str, name: str) -> float | None:
     value = arguments.get(name)
     if value is None:
@@ -311,6 +355,13 @@ def _seconds(arguments: Mapping[str, object], verb: str, name: str) -> float | N
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= LONGEST_SECONDS:
         raise ControlError(f"{verb}: {name} is {value!r}; allowed: seconds above 0, up to {LONGEST_SECONDS:g}")
     return float(value)
+
+
+def _pattern(arguments: Mapping[str, object], name: str) -> str | None:
+    value = arguments.get(name)
+    if value is not None and not isinstance(value, str):
+        raise ControlError(f"events: {name} is {value!r}; allowed: a name, * in it allowed")
+    return value
 
 
 def _until(arguments: Mapping[str, object], verb: str, now: float) -> float | None:
@@ -328,20 +379,30 @@ def _members(arguments: Mapping[str, object], name: str, kind: type[Member]) -> 
     return frozenset(members[value] for value in values)
 
 
-def _chosen(name: str, refs: Mapping[PodRef, object] | set[PodRef], verb: str) -> PodRef:
+def _chosen(name: str, pods: Mapping[PodRef, Pod | None], verb: str) -> PodRef:
     """Find the pod that a person means.
 
+    Args:
+        name: As ``choosing.chosen_by`` reads it.
+        pods: Those there are; None = it is pinned and gone.
+        verb: What is asked.
+
     Raises:
-        ControlError: There is none, or pods of several namespaces go by the name.
+        ControlError: There is none, or several pods go by the name.
     """
+
+    def workload(identity: UnitIdentity) -> Workload | None:
+        pod = pods[units[identity]]
+        return None if pod is None else workload_of(pod)
+
     units = {
         UnitIdentity(
             cgroup_path=str(ref), kind=UnitKind.CONTAINER, namespace=ref.namespace, pod=ref.name, pod_uid=ref.uid
         ): ref
-        for ref in refs
+        for ref in pods
     }
     try:
-        found = {units[one] for one in chosen_by(name, units)}
+        found = {units[one] for one in chosen_by(name, units, workload_of=workload)}
     except NoSuchUnit as error:
         raise ControlError(f"{verb}: {error}") from error
     if len(found) > 1:  # one that is pinned and gone, and its successor of the same name

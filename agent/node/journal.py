@@ -44,6 +44,8 @@ class Choice:
 
     pod: str | None = None
     """Name, namespace/name or uid; ``*`` allowed; case never counts."""
+    namespace: str | None = None
+    """Of the pod; ``*`` allowed; what is about the node has none."""
     actions: frozenset[Action] = frozenset()
     """Empty = all."""
     outcomes: frozenset[Outcome] = frozenset()
@@ -57,11 +59,18 @@ class Choice:
             return False
         if self.since_unix_seconds is not None and decision.unix_seconds < self.since_unix_seconds:
             return False
-        return self.pod is None or (decision.pod is not None and _is_called(self.pod.lower(), decision.pod))
+        ref = decision.pod
+        if self.namespace is not None and (ref is None or not _matches(ref.namespace, self.namespace)):
+            return False
+        return self.pod is None or (ref is not None and _is_called(self.pod, ref))
 
 
 def _is_called(pattern: str, ref: PodRef) -> bool:
-    return any(fnmatchcase(name.lower(), pattern) for name in (ref.name, str(ref), ref.uid))
+    return any(_matches(name, pattern) for name in (ref.name, str(ref), ref.uid))
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return fnmatchcase(name.lower(), pattern.lower())
 
 
 _Key = tuple[Action, str, str]

@@ -13,6 +13,7 @@ from typing import Final
 from urllib.parse import quote
 
 from agent.core.decisions import Action, Decision, Outcome
+from agent.core.demand import Kept
 from agent.core.ledger import Ledger
 from agent.core.ledger_record import FlightState, News
 from agent.core.planned import PlanStep, PodRef
@@ -20,7 +21,7 @@ from agent.core.pod import Pod
 from agent.core.resize_answer import Answer, AnswerKind
 from agent.kube.api import Api
 from agent.kube.convert import pod_from_json
-from agent.kube.errors import KubeError
+from agent.kube.errors import KubeError, Unreachable
 from agent.kube.reading import ConvertError
 from agent.kube.resize import resize
 from agent.metrics.acting_series import ActingSeries
@@ -46,6 +47,8 @@ _OUTCOMES: Final = {
 LOOK_UP_TIMEOUT_SECONDS: Final = 2.0
 """For reading one pod: the acting thread waits for it."""
 NOT_KEPT: Final = "the disk does not take the original requests: nothing is changed that could not be restored"
+NOT_KEPT_LEDGER: Final = "the disk does not take what is about to be done: after a crash nobody would know of it"
+LATER: Final = "sent as soon as the kubelet has done the step before it"
 
 
 class Writer:
@@ -107,8 +110,12 @@ class Writer:
                 return self._put_down(step, action, Outcome.WITHHELD, kept, ""), None
             if not self._holds.keep_original(pod, now_unix_seconds=self._wall_now()):
                 return self._put_down(step, action, Outcome.WITHHELD, "originals", NOT_KEPT), None
+            if action is not Action.RESTORE and self._holds.is_paused(self._wall_now()):
+                return self._put_down(step, action, Outcome.WITHHELD, Kept.PAUSED, ""), None  # while this waited
             self._ledger.sent(step, pod, self._now(), action)
-            self._keep()  # before it is sent: after a crash in between, what became of it is looked up
+            if not self._keep():  # before it is sent: after a crash in between, what became of it is looked up
+                self._ledger.answered(step.ref.uid, Answer(kind=AnswerKind.CONFLICT), self._now())
+                return self._put_down(step, action, Outcome.WITHHELD, "ledger", NOT_KEPT_LEDGER), None
             answer, fresh = resize(
                 self._api,
                 step,
@@ -121,7 +128,6 @@ class Writer:
             now = self._now()
             self._ledger.answered(step.ref.uid, answer, now)
             self.quiet_until_seconds = now + self._ledger.wait_seconds(now)
-            self._keep()
         outcome = _OUTCOMES[answer.kind]
         if action is Action.REVERT and answer.is_done:
             outcome = Outcome.REVERTED
@@ -133,6 +139,17 @@ class Writer:
             extra={"pod": str(step.ref), "phase": step.phase, "outcome": outcome, "detail": decision.detail},
         )
         return decision, answer
+
+    def withhold(self, step: PlanStep, action: Action, reason: str, detail: str = "") -> Decision:
+        """Put down that a step was not sent."""
+        return self._put_down(step, action, Outcome.WITHHELD, reason, detail)
+
+    def send_later(self, pod: Pod, step: PlanStep, action: Action) -> Decision:
+        """Have a step sent once what is under way for its pod is done."""
+        with self.lock:
+            self._ledger.want(step, pod, action)
+            self._keep()
+        return self._put_down(step, action, Outcome.ACCEPTED, step.reason, LATER)
 
     def unanswered(self) -> tuple[PodRef, ...]:
         """Give the pods of whose newest resize nobody knows whether it was done."""
@@ -154,6 +171,9 @@ class Writer:
             try:
                 document = self._api.call("GET", path, timeout_seconds=LOOK_UP_TIMEOUT_SECONDS)
                 pod = pod_from_json(document)
+            except Unreachable as error:
+                log.debug("no pod looked up", extra={"cause": str(error)})
+                break  # the next one would wait as long
             except (KubeError, ConvertError) as error:
                 log.debug("pod not looked up", extra={"pod": str(ref), "cause": str(error)})
                 continue

@@ -14,7 +14,7 @@ NAMESPACE: Final = "default"
 LOAD: Final = "demo.example/load"
 """Annotation of a pod: what its containers do, in the words of ``agent.cli.demo_load``."""
 USUAL_LOAD: Final = "steady 0.02"
-USUAL_REQUESTS: Final = {"cpu": "200m", "memory": "64Mi"}
+USUAL_REQUESTS: Final = {"cpu": "60m", "memory": "64Mi"}
 """Of containers that come without any, by a LimitRange: nobody can size a pod that requests nothing."""
 
 
@@ -39,7 +39,7 @@ WORKLOADS: Final = (
     # Two loads share one CPU of the machine, so that both wait; only one of them may be helped.
     DemoWorkload(kind="Deployment", name="api", load="pinned 0.75", cpu="100m"),
     DemoWorkload(kind="Deployment", name="report", load="pinned 0.75", cpu="100m", orders={"mode": "recommend"}),
-    DemoWorkload(kind="Deployment", name="batch", load="bursty 2 8", cpu="150m"),
+    DemoWorkload(kind="Deployment", name="batch", load="bursty 1 9", cpu="150m"),
     DemoWorkload(kind="StatefulSet", name="orders", load="steady 0.05", cpu="100m", is_guaranteed=True),
     DemoWorkload(kind="StatefulSet", name="search", load="steady 0.05", cpu="150m", memory="128Mi"),
     DemoWorkload(kind="DaemonSet", name="node-logs", load="steady 0.02", cpu="50m"),

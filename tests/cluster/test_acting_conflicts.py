@@ -11,7 +11,7 @@ import pytest
 
 from tests.cluster import objects
 from tests.cluster.acting_node import ActingNode, acting_node
-from tests.cluster.api import Json
+from tests.cluster.api import ApiError, Json
 from tests.cluster.control_plane import ControlPlane
 from tests.kernel.cgroups import why_not
 
@@ -50,7 +50,7 @@ def bumping(node: ActingNode, name: str, pause_seconds: float) -> Iterator[None]
             condition = {"type": "tests/bumped", "status": "True", "message": str(count)}
             try:
                 node.plane.admin.patch(path, {"status": {"conditions": [condition]}})
-            except Exception as error:  # told at the block's end
+            except (OSError, ApiError) as error:  # told at the block's end
                 faults.append(error)
                 return
 

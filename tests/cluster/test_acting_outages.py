@@ -8,6 +8,7 @@ import json
 import os
 import threading
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,7 @@ LIVELY_SECONDS = 1.0
 
 @pytest.fixture(scope="module")
 def fragile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A server that may be stopped, with the agent's rights and fence; no controllers, which would be slow to return."""
+    """A server that may be stopped, with the agent's rights and fence; controllers would be slow to return."""
     version = os.environ.get("PLIMSOLL_KUBERNETES", KUBERNETES)
     with control_plane(version, directory=tmp_path_factory.mktemp("fragile"), with_controllers=False) as plane:
         create_service_account(plane, "default", "default")
@@ -157,7 +158,7 @@ def test_a_frozen_server_gets_no_second_patch_for_a_wish_that_it_may_have_taken(
     node.settle(2)
     assert node.generation("hungry") == 1 + len(node.resizes("hungry", refused=False))
     changes = [call.body and call.body["spec"] for call in node.resizes("hungry", refused=False)]
-    assert all(one != other for one, other in zip(changes, changes[1:], strict=False)), changes
+    assert all(one != other for one, other in pairwise(changes)), changes
 
 
 def test_a_cut_watch_goes_on_and_one_whose_version_is_forgotten_lists_anew(node: ActingNode) -> None:

@@ -6,7 +6,6 @@ Nothing falls before a whole minute has been measured, so all pods share one age
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 import pytest

@@ -80,7 +80,7 @@ class ActingScenario:
         """Give the end of the agent's log, and what it decided last."""
         lines = self.agent.log().splitlines()
         try:
-            lines += self.agent.ask("events", "-n", "12", "--width", "150").splitlines()
+            lines += [decision_words(one) for one in self.agent.ask("events", 20.0, limit=12)["items"]]
         except (NodeError, OSError, ValueError, LookupError) as error:
             lines.append(str(error))
         return "".join(f"      {line}\n" for line in lines)
@@ -345,14 +345,14 @@ class ActingScenario:
 
     def restored(self) -> str:
         """Give every pod back what it had."""
-        answer = self.agent.ask("restore", "--all")
+        answer = self.agent.ask("restore", all=True)
         wanted = {"starved": 50, "oversized": 700}
         self.node.wait(
             lambda: {name: self.workload(name).cpu_request_millicores() for name in wanted} == wanted,
             f"requests are {wanted}",
         )
         assert self.workload("leaky").memory_limit_bytes() == 192 * MIB
-        return f"{len(answer.splitlines())} pods"
+        return f"{len(answer['items'])} pods"
 
     def bystanders(self, writes: Writes) -> str:
         """Look back on the whole run."""
@@ -379,3 +379,9 @@ def was_killed(workload: Workload) -> bool:
     statuses = workload.pod()["status"]["containerStatuses"]
     ends = [one.get(state, {}).get("terminated", {}) for one in statuses for state in ("state", "lastState")]
     return any(end.get("reason") == "OOMKilled" for end in ends)
+
+
+def decision_words(decision: Json) -> str:
+    """Give an entry of the agent's log of decisions as one line."""
+    pod = (decision.get("pod") or {}).get("name", "")
+    return f"{decision['action']} {decision['outcome']} {pod}: {decision['reason']} {decision['detail']}"

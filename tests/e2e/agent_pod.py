@@ -5,7 +5,9 @@ Its image is empty: interpreter, libraries and the copy of the package are folde
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,7 +21,7 @@ from tests.cluster.api import Json
 from tests.cluster.audit import AuditLog, Call
 from tests.e2e.node import GUEST_ADDRESS, HOST_ADDRESS, METRICS_PORT, Node, NodeError, container_id
 from tests.e2e.parts import HOST_IMAGE
-from tests.e2e.program import PYTHON, SECONDS, run_as_root
+from tests.e2e.program import PYTHON, SECONDS
 
 NAME: Final = "agent"
 UID: Final = 65534
@@ -131,17 +133,24 @@ class AgentPod:
 
         return self.node.wait(is_another, "the agent is started again", SECONDS) + self.wait_serving(identity)
 
-    def ask(self, *arguments: str) -> str:
-        """Run a verb on the node as root, through the agent's socket; beside the pods, so that no load slows it.
+    def ask(self, verb: str, seconds: float = SECONDS, **arguments: object) -> Json:
+        """Put a question or an order to the agent's socket as root on the node, as ``plimsoll VERB`` does.
+
+        Args:
+            verb: ``pause``, ``resume``, ``restore``, ``events`` ...
+            seconds: To wait for the answer.
+            arguments: Of the verb.
 
         Raises:
-            NodeError: It ended with a code other than 0.
+            NodeError: There is no answer, or none that is good.
         """
-        socket = f"/proc/{self.pid()}/root{SOCKET}"
-        code, output = run_as_root(self.node, self.tree, [*arguments, "--socket", socket])
-        if code != 0:
-            raise NodeError(f"e2e: plimsoll {' '.join(arguments)} ended with {code}\n{output[-1500:]}")
-        return output
+        line = json.dumps({"verb": verb, "arguments": arguments})
+        words = shlex.join([str(self.node.parts.ask), f"/proc/{self.pid()}/root{SOCKET}", line])
+        answer = json.loads(self.node.run(words, timeout_seconds=seconds))
+        if not answer["ok"]:
+            raise NodeError(f"e2e: the agent answers to {verb}: {answer['error']}")
+        result: Json = answer["result"]
+        return result
 
     def ask_inside(self, *arguments: str) -> str:
         """Run a verb beside the agent in its pod (kubectl exec: the API server's way to the kubelet).

@@ -59,6 +59,7 @@ class Node:
     name: str
     driver: Driver
     plane: ControlPlane
+    parts: Parts
     exchange: Path
     """Seen by the guest as ``EXCHANGE``; holds its logs."""
     serial: Path
@@ -206,6 +207,7 @@ def node(
         name=name,
         driver=driver,
         plane=plane,
+        parts=parts,
         exchange=exchange,
         serial=serial,
         process=process,

@@ -24,7 +24,7 @@ from tests.cluster import binaries
 from tests.guest import kernel
 from tests.guest.kernel import GuestError, GuestKernel, Progress
 
-IMAGE_SOURCES: Final = Path(__file__).with_name("image")
+SOURCES: Final = Path(__file__).with_name("native")
 MODULES: Final = (*kernel.MODULES, "virtio_net", "virtio_blk", "ext4")
 """A network card to reach the API server and a disk: containerd's overlays cannot lie on the guest's own overlay."""
 RUNC_PACKAGE: Final = "runc"
@@ -55,6 +55,8 @@ class Parts:
     runc_origin: str
     programs: Mapping[str, Path]
     images: tuple[Path, ...]
+    ask: Path
+    """Puts a line to a unix socket (native/ask.c)."""
 
 
 def ensure(progress: Progress = lambda _line: None) -> Parts:
@@ -68,12 +70,14 @@ def ensure(progress: Progress = lambda _line: None) -> Parts:
     check_host_programs()
     programs = binaries.ensure((*binaries.FOR_TESTS, *PROGRAMS), progress=progress)
     runc, origin = ensure_runc(progress)
+    made = ensure_images(progress)
     return Parts(
         kernel=guest_kernel,
         runc=runc,
         runc_origin=origin,
         programs={name: programs[name].resolve() for name in PROGRAMS},
-        images=ensure_images(progress),
+        images=tuple(sorted(made.glob("*.tar"))),
+        ask=made / "ask",
     )
 
 
@@ -115,10 +119,10 @@ def ensure_runc(progress: Progress) -> tuple[Path, str]:
     return target / "runc", origin_text
 
 
-def ensure_images(progress: Progress) -> tuple[Path, ...]:
-    """Give the archives of all images; one folder, since they are made in a second."""
+def ensure_images(progress: Progress) -> Path:
+    """Give the folder of all images' archives and of ``ask``; one for all, since they are made in a second."""
     recipe = hashlib.sha256(Path(__file__).read_bytes())
-    for source in sorted(IMAGE_SOURCES.iterdir()):
+    for source in sorted(SOURCES.iterdir()):
         recipe.update(source.read_bytes())
     name = f"images-{recipe.hexdigest()[:12]}"
     folder = cache_root() / name
@@ -138,14 +142,16 @@ def ensure_images(progress: Progress) -> tuple[Path, ...]:
             links = {name: f"usr/{name}" for name in ("bin", "sbin", "lib", "lib64")}
             account = {"etc/passwd": b"root:x:0:0::/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n"}
             write_image(made / "host.tar", HOST_IMAGE, account, links, ["/bin/sh"])
+            (made / "ask").write_bytes(compiled(work, "ask"))
+            (made / "ask").chmod(0o755)
             folder = finished(made, name)
-    return tuple(sorted(folder.glob("*.tar")))
+    return folder
 
 
 def compiled(work: Path, name: str) -> bytes:
-    """Compile one of the images' programs, static."""
+    """Compile a program, static."""
     target = work / name
-    source = IMAGE_SOURCES / f"{name}.c"
+    source = SOURCES / f"{name}.c"
     kernel.run(["gcc", "-O2", "-Wall", "-Werror", "-static", "-s", "-o", str(target), str(source)])
     return target.read_bytes()
 

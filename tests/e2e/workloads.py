@@ -89,7 +89,7 @@ class Workload:
         return self.pod()
 
     def control(self, file: str, value: int) -> None:
-        """Tell the load what to do: ``cpu_millicores`` or ``memory_mib`` (image/load.c)."""
+        """Tell the load what to do: ``cpu_millicores`` or ``memory_mib`` (native/load.c)."""
         uid = self.pod()["metadata"]["uid"]
         folder = f"/var/lib/kubelet/pods/{uid}/volumes/kubernetes.io~empty-dir/control"
         target = shlex.quote(f"{folder}/{file}")
@@ -187,7 +187,7 @@ def load(
     limits: Mapping[str, str] | None = None,
     mebibytes_per_turn: int = 4,
 ) -> Json:
-    """Give a container that does what it is told (image/load.c)."""
+    """Give a container that does what it is told (native/load.c)."""
     return {
         "name": name,
         "image": LOAD_IMAGE,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agent.cli.asking import ask_or_refuse
 from agent.cli.main import main
 from agent.core.decisions import Action, Decision, Outcome
 from agent.core.planned import PlanStep
@@ -148,7 +149,7 @@ def test_pin_without_a_name_tells_what_is_held(agent: Agent, say: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("web", "web is the name of 2: shop/web, team/web; allowed: one of them"),
+        ("web", "web may be any of 2: shop/web, team/web; allowed: one of them"),
         ("wep", "nothing is called wep; allowed: "),
     ],
 )
@@ -158,6 +159,20 @@ def test_no_pod_is_guessed(agent: Agent, say: Any, verb: str, name: str, told: s
     assert (code, out) == (2, "")
     assert f"plimsoll: {verb}: {told}" in err
     assert len(err.splitlines()) == 1
+
+
+def test_unpin_of_all_undoes_a_restore_of_all(agent: Agent, say: Any) -> None:
+    for namespace in ("shop", "team"):
+        agent.holds.keep_original(pod("web", namespace, cpu="500m"), now_unix_seconds=NOW)
+    say("restore", "--all")
+    assert len(agent.holds.pinned(NOW)) == 2
+    code, out, err = say("unpin", "--all")
+    assert (code, err) == (0, "")
+    first, second = out.splitlines()
+    assert first.startswith("shop/web may be sized again: it was pinned since 2023-11-1")
+    assert second.startswith("team/web may be sized again")
+    assert agent.holds.pins(NOW) == ()
+    assert say("unpin", "--all") == (0, "nothing was pinned on worker-7\n", "")
 
 
 # Restore
@@ -186,7 +201,8 @@ def test_a_restore_that_fails_is_1_and_on_stderr(agent: Agent, say: Any) -> None
     code, out, err = say("restore", "--all")
     assert (code, out) == (1, "")
     assert err.splitlines() == [
-        f"{name}: not restored (rejected: over quota): app CPU 200m to 500m" for name in ("shop/web", "team/web")
+        f"{number}/2 {name}: not restored (rejected: over quota): app CPU 200m to 500m"
+        for number, name in enumerate(("shop/web", "team/web"), 1)
     ]
 
 
@@ -196,16 +212,114 @@ def test_no_original_known_is_2(agent: Agent, say: Any) -> None:
     assert "shop/api: no original requests are known: it was never resized here" in err
 
 
-@pytest.mark.parametrize("words", [(), ("api", "--all")])
-def test_restore_wants_a_pod_or_all(agent: Agent, say: Any, words: tuple[str, ...]) -> None:
-    assert say("restore", *words) == (2, "", "plimsoll: restore: allowed: POD or --all, one of them\n")
+@pytest.mark.parametrize("verb", ["restore", "unpin"])
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [((), "neither POD nor --all is given"), (("api", "--all"), "both POD and --all are given")],
+)
+def test_a_pod_or_all_is_wanted(agent: Agent, say: Any, verb: str, words: tuple[str, ...], told: str) -> None:
+    code, out, err = say(verb, *words)
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert f"{verb}: {told}; allowed: one of them" in err
+
+
+class Counted:
+    """Counts what is restored, and does to the agent what a test says, before a pod is."""
+
+    def __init__(self, agent: Agent, before: Callable[[str], None] = lambda name: None) -> None:
+        self.asked: list[Mapping[str, object]] = []
+        self.before = before
+        self._restore = agent.verbs.restore
+
+    def restore(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
+        self.asked.append(arguments)
+        if arguments.get("dry_run") is not True:
+            self.before(str(arguments["name"]))
+        return self._restore(arguments)
+
+
+@pytest.fixture
+def three(agent: Agent) -> Agent:
+    """All three pods were resized."""
+    for one in agent.pods:
+        agent.holds.keep_original(pod(one.name, one.namespace, cpu="500m"), now_unix_seconds=NOW)
+    return agent
+
+
+def restore_all(agent: Agent, counted: Counted, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    path = agent.path.with_name("counted.sock")
+    with answering(path, {"restore": counted.restore}):
+        code = main(["restore", "--all", "--socket", str(path)])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_all_are_restored_with_one_question_each(three: Agent, capsys: pytest.CaptureFixture[str]) -> None:
+    counted = Counted(three)
+    code, out, err = restore_all(three, counted, capsys)
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        f"{number}/3 {name}: restored and pinned: app CPU 200m to 500m"
+        for number, name in enumerate(("shop/api", "shop/web", "team/web"), 1)
+    ]
+    uids = ("uid-shop-api", "uid-shop-web", "uid-team-web")
+    assert counted.asked == [{"all": True, "dry_run": True}, *({"name": uid} for uid in uids)]
+
+
+def test_a_pod_that_went_meanwhile_does_not_stop_the_others(three: Agent, capsys: pytest.CaptureFixture[str]) -> None:
+    def go(name: str) -> None:
+        three.pods = tuple(one for one in three.pods if one.uid != "uid-shop-web")
+
+    code, out, err = restore_all(three, Counted(three, go), capsys)
+    assert code == 1
+    assert [line.split()[1] for line in out.splitlines()] == ["shop/api:", "team/web:"]
+    assert err.startswith("2/3 shop/web: not restored: nothing is called uid-shop-web")
+
+
+def test_an_agent_that_fails_in_the_middle_leaves_a_list(three: Agent, capsys: pytest.CaptureFixture[str]) -> None:
+    def break_down(name: str) -> None:
+        if name == "uid-shop-web":
+            raise RuntimeError("broken")
+
+    code, out, err = restore_all(three, Counted(three, break_down), capsys)
+    assert (code, out.count("restored and pinned")) == (1, 1)
+    lines = err.splitlines()
+    assert "plimsoll restore: shop/web: asked for, with no answer: plimsoll events tells" in lines
+    assert lines[-1] == "plimsoll restore: not tried: team/web"
+
+
+def test_ctrl_c_stops_between_two_pods_and_says_what_was_done(
+    three: Agent, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*given: Any, **named: Any) -> Any:
+        if given[2] == {"name": "uid-shop-web"}:
+            raise KeyboardInterrupt
+        return ask_or_refuse(*given, **named)
+
+    monkeypatch.setattr("agent.cli.restore.ask_or_refuse", interrupted)
+    code, out, err = restore_all(three, Counted(three), capsys)
+    assert (code, out) == (130, "1/3 shop/api: restored and pinned: app CPU 200m to 500m\n")
+    assert err.splitlines() == [
+        "",
+        "plimsoll restore: stopped: 1 of 3 pods are through",
+        "plimsoll restore: shop/web: asked for, with no answer: plimsoll events tells",
+        "plimsoll restore: not tried: team/web",
+    ]
+    assert three.holds.pinned(NOW) == {"uid-shop-api"}
+
+
+def test_what_the_disk_did_not_take_is_said_once(three: Agent, capsys: pytest.CaptureFixture[str]) -> None:
+    three.path.parent.joinpath("holds.new").mkdir()
+    _, _, err = restore_all(three, Counted(three), capsys)
+    assert len(err.splitlines()) == 1
+    assert "a restart of the agent forgets new orders" in err
 
 
 # No agent
 
 
 @pytest.mark.parametrize(
-    "words", [("pause",), ("resume",), ("pin", "a"), ("pin",), ("unpin", "a"), ("restore", "--all")]
+    "words", [("pause",), ("resume",), ("pin", "a"), ("pin",), ("unpin", "a"), ("unpin", "--all"), ("restore", "--all")]
 )
 def test_no_agent_is_1_and_one_line(tmp_path: Path, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*words, "--socket", str(tmp_path / "none.sock")]) == 1

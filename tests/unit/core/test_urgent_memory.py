@@ -13,7 +13,9 @@ def test_what_is_fresh_is_demand_and_the_largest_of_it_counts() -> None:
     assert memory.at(0.0, FRESH) is None
     memory.add(Urgent(cpu_millicores=300, cpu_waiting_ratio=0.5), 0.0)
     memory.add(Urgent(cpu_millicores=200, cpu_waiting_ratio=0.6), 100.0)
-    assert memory.at(399.0, FRESH) == Urgent(cpu_millicores=300, cpu_waiting_ratio=0.6)
+    assert memory.at(299.0, FRESH) == Urgent(cpu_millicores=300, cpu_waiting_ratio=0.6)
+    # One spike is not demand for as long as smaller ones follow it.
+    assert memory.at(399.0, FRESH) == Urgent(cpu_millicores=200, cpu_waiting_ratio=0.6)
 
 
 def test_what_is_not_fresh_is_a_peak_for_an_hour_each() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,12 +14,13 @@ from agent.core.planned import Phase, PlanStep
 from agent.core.pod import Pod
 from agent.node.control import ControlError
 from agent.node.documents import DECISIONS
-from agent.node.holding_answers import HOLDING, ORDERED, RESTORED, Ordered, Restored
+from agent.node.holding_answers import HOLDING, ORDERED, RESTORED, UNPINNED, Ordered, Restored
 from agent.node.holding_verbs import LONGEST_SECONDS, HoldingVerbs
 from agent.node.holds import Holds
 from agent.node.journal import Journal
 from tests.pods import container, make_pod
 
+FENCE = Path(__file__).parents[3] / "charts/plimsoll/rbac/fence.yaml"
 NOW = 1_700_000_000.0
 
 
@@ -34,6 +36,7 @@ class Room:
     pods: tuple[Pod, ...] = (pod("web"), pod("api"), pod("web", "team"))
     now: float = NOW
     outcome: Outcome = Outcome.ACCEPTED
+    said: str = "what the API said"
     sent: list[PlanStep] = field(default_factory=list)
     changed: int = 0
     journal: Journal = field(default_factory=lambda: Journal(None))
@@ -62,7 +65,7 @@ class Room:
             action=Action.RESTORE,
             outcome=self.outcome,
             reason="x",
-            detail="what the API said",
+            detail=self.said,
             pod=step.ref,
         )
 
@@ -131,7 +134,7 @@ def test_pin_finds_the_pod_that_is_meant(room: Room, name: str, pod: str) -> Non
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("web", "web is the name of 2: shop/web, team/web; allowed: one of them"),
+        ("web", "web may be any of 2: shop/web, team/web; allowed: one of them"),
         ("wep", "nothing is called wep; allowed: "),
         ("", "name is ''; allowed: a pod"),
         (None, "name is None"),
@@ -139,8 +142,8 @@ def test_pin_finds_the_pod_that_is_meant(room: Room, name: str, pod: str) -> Non
 )
 @pytest.mark.parametrize("verb", ["pin", "unpin", "restore"])
 def test_no_pod_is_guessed(room: Room, verb: str, name: str | None, told: str) -> None:
-    arguments = {} if name is None and verb != "restore" else {"name": name}
-    if verb == "restore" and name is None:
+    arguments = {} if name is None and verb == "pin" else {"name": name}
+    if verb != "pin" and name is None:
         told = "allowed: one pod's name, or all"
     with pytest.raises(ControlError) as caught:
         room.verbs.verbs()[verb](arguments)
@@ -183,6 +186,28 @@ def test_holds_tells_what_is_in_force(room: Room) -> None:
     assert [str(pin.ref) for pin in held.pins] == ["shop/api"]
     room.now += 60
     assert HOLDING.from_json(dict(room.verbs.holds({}))).pause is None
+
+
+@pytest.mark.parametrize("name", ["back", "shop/back", "ReplicaSet/back", "back-*", "back-x"])
+def test_a_pod_is_ordered_about_by_what_means_no_other(room: Room, name: str) -> None:
+    owner = {"kind": "ReplicaSet", "name": "back", "uid": "rs", "controller": True}
+    room.pods = (*room.pods, pod("back-x2x9k", ownerReferences=[owner]), pod("backup"))
+    for verb in ("pin", "unpin"):
+        assert str(room.order(verb, name=name).ref) == "shop/back-x2x9k"
+    with pytest.raises(ControlError, match="shop/back-x2x9k: no original requests are known"):
+        room.restore(name=name)
+
+
+def test_unpin_of_all_frees_all_and_puts_each_down(room: Room) -> None:
+    room.order("pin", name="api")
+    room.order("pin", name="team/web", for_seconds=60)
+    room.now += 5
+    answer = UNPINNED.from_json(dict(room.verbs.unpin({"all": True})))
+    assert [(str(pin.ref), pin.since_unix_seconds) for pin in answer.pins] == [("shop/api", NOW), ("team/web", NOW)]
+    assert room.holds.pins(room.now) == ()
+    assert [one for one in room.log() if one[0] == "unpin"] == [("unpin", "team/web"), ("unpin", "shop/api")]
+    assert room.changed == 3
+    assert UNPINNED.from_json(dict(room.verbs.unpin({"all": True}))).pins == ()
 
 
 # Restore
@@ -278,6 +303,41 @@ def test_after_a_refusal_the_pods_further_steps_are_not_tried(room: Room) -> Non
     assert len(room.sent) == 3
 
 
+@pytest.mark.parametrize("outcome", [Outcome.REJECTED, Outcome.INFEASIBLE, Outcome.CONFLICT, Outcome.WITHHELD])
+def test_a_pod_of_which_nothing_was_put_back_is_pinned_no_more(room: Room, outcome: Outcome) -> None:
+    resized(room)
+    room.outcome = outcome
+    room.restore(name="api")
+    assert room.holds.pins(NOW) == ()
+    assert room.log()[0] == ("unpin", "shop/api")
+    room.order("pin", name="api")  # of a person: it stays
+    room.restore(name="api")
+    assert room.holds.pinned(NOW) == {"uid-shop-api"}
+
+
+def test_a_restore_of_which_nobody_knows_what_came_stays_pinned(room: Room) -> None:
+    resized(room)
+    room.outcome = Outcome.ERROR
+    room.restore(name="api")
+    assert room.holds.pinned(NOW) == {"uid-shop-api"}
+
+
+def test_what_the_fence_refuses_says_the_way_past_it(room: Room) -> None:
+    # as the chart words it
+    room.said = "plimsoll: the pod's mode is off, so only its original resources may be put back"
+    assert room.said.removeprefix("plimsoll: the pod's mode is off") in FENCE.read_text()
+    resized(room)
+    room.outcome = Outcome.REJECTED
+    (item,) = room.restore(name="api").items
+    assert item.detail.endswith(
+        "; the fence knows them by plimsoll.dev/original-resources alone, which this pod lacks: restore it while its "
+        "mode is enforce, or have a person with rights of their own patch it"
+    )
+    text = '{"containers": {"app": {"requests": {"cpu": "900m"}}}}'
+    room.pods = (pod("api", annotations={ORIGINAL_RESOURCES: text}),)
+    assert room.restore(name="api").items[0].detail == room.said
+
+
 def test_an_agent_without_an_api_server_restores_on_paper_only() -> None:
     room = Room()
     resized(room)
@@ -319,6 +379,8 @@ def test_events_are_chosen_counted_and_cut(room: Room) -> None:
         ("pause", {"for_seconds": float("nan")}, "pause: for_seconds is nan"),
         ("restore", {}, "restore: allowed: one pod's name, or all"),
         ("restore", {"name": "api", "all": True}, "restore: allowed: one pod's name, or all"),
+        ("unpin", {}, "unpin: allowed: one pod's name, or all"),
+        ("unpin", {"name": "api", "all": True}, "unpin: allowed: one pod's name, or all"),
         ("restore", {"all": 1}, "restore: all is 1; allowed: true, false"),
         ("events", {"limit": 0}, "events: limit is 0; allowed: 1 to 10000"),
         ("events", {"limit": True}, "events: limit is True"),
