@@ -268,7 +268,7 @@ class Turns:
         self.clock = BOOTED
         self.settings = replace(
             Settings(),
-            act=act or ActOptions(mode=Mode.ENFORCE),
+            act=replace(act or ActOptions(mode=Mode.ENFORCE), resizes_per_minute=tokens),
             plan=plan or PlanOptions(min_age_seconds=0.0),
             bounds=EXACT,
         )

@@ -111,6 +111,10 @@ class Demand:
     """There is no prediction yet that could lower the request."""
     is_urgent: bool = False
     """Measured in the last seconds under pressure: cool-downs after a grow do not hold it up."""
+    sustained: int | None = None
+    """The base without what was seen in the last seconds, which alone makes nobody go. None = base."""
+    sustained_peak: int | None = None
+    """The peak without what was seen of late. None = above ``sustained`` by as much as peak is above base."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

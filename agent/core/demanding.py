@@ -181,11 +181,14 @@ def _container_demand(
     cpu_demand = _demand(cpu, stated.cpu_request_millicores, pressing.cpu_millicores, is_past=pressing.is_past)
     memory_demand = _demand(memory, stated.memory_request_bytes, pressing.memory_bytes, is_past=pressing.is_past)
     if memory_demand is not None:
-        base = max(memory_demand.base, math.ceil(measured.working_set_bytes.get(key, 0) * bounds.memory_in_use_ratio))
+        held = math.ceil(measured.working_set_bytes.get(key, 0) * bounds.memory_in_use_ratio)
+        base = max(memory_demand.base, held)
         memory_demand = replace(
             memory_demand,
             base=base,
             peak=max(base, memory_demand.peak),
+            sustained=_at_least(held, memory_demand.sustained),
+            sustained_peak=_at_least(held, memory_demand.sustained_peak),
             limit=_limit(memory_demand.limit, stated.memory_limit_bytes, pressing.memory_limit_bytes, most_limit_bytes),
             in_use=measured.memory_current_bytes.get(key),
         )
@@ -218,15 +221,22 @@ def _demand(advice: Advice | None, request: int | None, urgent: int | None, *, i
         limit, is_upward_only = None, True
     else:
         return None
-    seen = urgent or 0
-    base = base if is_past else max(base, seen)
+    if urgent is None:
+        return Demand(base=base, peak=max(base, peak), limit=limit, is_upward_only=is_upward_only)
+    pressing = base if is_past else max(base, urgent)
     return Demand(
-        base=base,
-        peak=max(base, peak, seen),
+        base=pressing,
+        peak=max(pressing, peak, urgent),
         limit=limit,
         is_upward_only=is_upward_only,
-        is_urgent=urgent is not None and not is_past,
+        is_urgent=not is_past,
+        sustained=base,
+        sustained_peak=max(base, peak),
     )
+
+
+def _at_least(least: int, amount: int | None) -> int | None:
+    return None if amount is None else max(least, amount)
 
 
 def _limit(advised: int | None, stated: int | None, urgent: int | None, most: int | None) -> int | None:

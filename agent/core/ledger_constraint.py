@@ -101,7 +101,8 @@ def kept_back(
 def _held_up(record: PodRecord, phase: Phase, now_seconds: float) -> Kept | None:
     """Say why what must be put back cannot be sent yet: it has been sent, no answer to what was, or a refusal."""
     flight = record.flight
-    if flight is not None and (flight.state is FlightState.SENT or flight.action is Action.REVERT):
+    is_in_turn = record.wanted is not None and record.wanted.action is Action.RESTORE
+    if flight is not None and (is_in_turn or flight.state is FlightState.SENT or flight.action is Action.REVERT):
         return Kept.IN_FLIGHT
     return _waiting(record, now_seconds).get(phase)
 

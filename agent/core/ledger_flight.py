@@ -162,8 +162,12 @@ def _waiting(
 
 
 def _still_wanted(record: PodRecord) -> Wanted | None:
-    """Give what is wanted once a resize gets on: it is not withdrawn any more, but a shrink is still taken back."""
-    return record.wanted if record.wanted is not None and record.wanted.is_floor else None
+    """Give what is wanted once a resize gets on.
+
+    It is not withdrawn any more; but a shrink is still taken back, and what a person asked for still comes after it.
+    """
+    wanted = record.wanted
+    return wanted if wanted is not None and (wanted.is_floor or wanted.action is Action.RESTORE) else None
 
 
 def _in_state(flight: Flight, state: FlightState, look: Look) -> Flight:

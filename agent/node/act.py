@@ -396,7 +396,7 @@ class Actor:
 
     def _is_interrupted(self, until: float) -> bool:
         with self._condition:
-            is_urgent = self._is_stopping or Trigger.OUT_OF_MEMORY in self._asked
+            is_urgent = self._is_stopping or bool(self._kills)  # those that this turn has not taken in
             return is_urgent or self._clock() > until
 
     def _try(self, step: PlanStep, planned: Planned, action: Action) -> bool:

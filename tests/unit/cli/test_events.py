@@ -17,7 +17,7 @@ from agent.core.demand import Kept
 from agent.node.documents import DECISIONS
 from agent.node.journal import Journal
 from tests.control_sockets import answering
-from tests.plans import decision, decisions, ref
+from tests.plans import change, decision, decisions, ref
 
 
 class Verbs:
@@ -75,13 +75,14 @@ def error_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 def test_the_agent_is_asked_for_what_is_chosen(agent: str, verbs: Verbs, capsys: pytest.CaptureFixture[str]) -> None:
     assert events("--socket", agent) == 0
-    assert verbs.asked == {"limit": 40}
+    assert verbs.asked == {"limit": 40, "newest_outcomes": True}
     out = capsys.readouterr().out
     assert out.startswith("plimsoll worker-7  2 of 2 decisions, newest first  from the agent")
-    words = ("-n", "0", "--pod", "web*", "--action", "resize,revert", "--outcome", "rejected", "--since", "10m")
-    assert events("--socket", agent, *words) == 0
+    words = ("--limit", "0", "--pod", "web*", "-n", "shop", "--action", "resize,revert", "--outcome", "rejected")
+    assert events("--socket", agent, *words, "--since", "10m", "--all") == 0
     assert verbs.asked == {
         "pod": "web*",
+        "namespace": "shop",
         "actions": ["resize", "revert"],
         "outcomes": ["rejected"],
         "since_seconds": 600.0,
@@ -134,7 +135,10 @@ def test_a_state_directory_is_read_without_asking(state: Path, capsys: pytest.Ca
         (("--action", "pause, resume"), [2]),
         (("--outcome", "rejected"), [1]),
         (("--since", "1h"), []),
-        (("-n", "1"), [2]),
+        (("--limit", "1"), [2]),
+        (("-n", "shop"), [1]),
+        (("--namespace", "s*", "--pod", "web-1"), [1]),
+        (("-n", "team"), []),
         (("--since", "2023-11-14T22:13:23Z"), [2]),
     ],
 )
@@ -163,8 +167,8 @@ def test_a_log_that_cannot_be_read_is_1(tmp_path: Path, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("-n", "-1"), "'-1'"),
-        (("-n", "many"), "'many' is not allowed; allowed: a whole number from 0 to 10000"),
+        (("--limit", "-1"), "'-1'"),
+        (("--limit", "many"), "'many' is not allowed; allowed: a whole number from 0 to 10000"),
         (("--action", "resize,dance"), "'dance' is not allowed; allowed: resize, revert"),
         (("--outcome", "fine"), "'fine' is not allowed; allowed: accepted"),
         (("--since", "later"), "'later' is no moment"),
@@ -172,6 +176,52 @@ def test_a_log_that_cannot_be_read_is_1(tmp_path: Path, capsys: pytest.CaptureFi
 )
 def test_bad_input_is_one_line(words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert told in error_of(capsys, *words)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ((), "nothing was decided so far"),
+        (("--pod", "web"), "no decision about a pod called web; a part of a name needs *: --pod 'web*'"),
+        (("--pod", "web*"), "no decision about a pod called web*"),
+        (("-n", "nowhere"), "no decision about a pod in namespace nowhere"),
+        (("--pod", "w*", "-n", "team"), "no decision about a pod called w* in namespace team"),
+        (("--action", "pin,unpin", "--since", "10m"), "no decision of action pin or unpin of the last 10m"),
+        (
+            ("--outcome", "deferred"),
+            "no decision with outcome deferred; --all has the outcomes before the newest, too",
+        ),
+        (("--outcome", "deferred", "--all"), "no decision with outcome deferred"),
+    ],
+)
+def test_no_decision_says_what_was_asked_for(
+    agent: str, verbs: Verbs, words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    verbs.answer = DECISIONS.to_json(decisions())
+    assert events("--socket", agent, *words) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == told
+
+
+def test_a_resize_is_one_line_and_all_of_it_with_all_and_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = Journal(tmp_path / "decisions")
+    about: dict[str, Any] = {"action": Action.RESIZE, "pod": ref("web-1"), "changes": (change(),)}
+    log.add(unix_seconds=1000.0, outcome=Outcome.ACCEPTED, reason="it is short now", **about)
+    log.add(unix_seconds=1001.5, outcome=Outcome.APPLIED, reason="applied", seconds=1.5, **about)
+    log.close()
+
+    def rows(*words: str) -> list[str]:
+        assert events("--state-dir", str(tmp_path), "--width", "200", *words) == 0
+        return capsys.readouterr().out.splitlines()[3:]
+
+    (row,) = rows()
+    for part in ("1.5s", "applied", "it is short now"):
+        assert part in row
+    assert len(rows("--all")) == 2
+    assert len(rows("--outcome", "accepted", "--all")) == 1
+    assert rows("--outcome", "accepted") == []
+    assert [one.outcome for one in read(capsys, "--state-dir", str(tmp_path)).items] == ["applied", "accepted"]
 
 
 # View
@@ -213,8 +263,12 @@ def test_days_ago_have_a_date() -> None:
     assert "11-19 " in text_of(decision(age_seconds=2 * 86400.0 - 60))
 
 
+def test_a_reason_that_only_repeats_the_outcome_is_left_out() -> None:
+    assert text_of(decision(reason="applied")).count("applied") == 1
+
+
 def test_nothing_is_said() -> None:
-    assert "nothing was decided, or nothing matches" in text_of()
+    assert "nothing was decided so far" in text_of()
     assert "note the log" in text_of(notes=("the log is full",))
 
 

@@ -70,6 +70,16 @@ def test_the_share_is_told_with_what_comes_of_it() -> None:
     assert lines[3].endswith("= 64.0MiB; as requested")
 
 
+def test_a_resize_is_told_once_with_the_reason_why_it_was_made() -> None:
+    log = (
+        decision(2, reason="applied"),
+        decision(1, 14.0, outcome=Outcome.ACCEPTED, reason="it is short now", seconds=None),
+    )
+    _, title, row = texts(acted(decisions=log))
+    assert title.startswith("DONE LATELY")
+    assert row.endswith("applied app CPU 500m → 200m: it is short now")
+
+
 def test_what_is_kept_has_its_reason() -> None:
     kept = share(100, 100, 105, 105, kept=Kept.SMALL_CHANGE, limit=200, limit_applied=200, limit_kept=Kept.TOO_OLD)
     unknown = share(100, 100, 100, 100, withheld=Withheld.GAPS)

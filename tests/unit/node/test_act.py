@@ -14,6 +14,7 @@ from agent.core.orders import Mode
 from agent.core.plan_options import ActOptions
 from agent.kube.errors import ApiError, Cause, Unreachable
 from agent.metrics.acting_series import Trigger
+from agent.node.act import SEEN_SECONDS
 from tests.turns import MI, NODE, Turns, uid_of
 
 RESIZE_RIGHT = "patch pods/resize"
@@ -532,11 +533,48 @@ def test_what_pods_gone_had_is_forgotten_only_by_a_complete_list() -> None:
     assert turns.holds.original(uid_of("a")) is not None
     del turns.server.pods["a"]
     turns.state_fields["is_complete"] = False
-    turns.turn(after=1.0)
+    turns.turn(after=SEEN_SECONDS)
+    turns.state_fields.update(is_complete=True, unreadable_pods=("shop/a: odd",))
+    turns.turn(after=SEEN_SECONDS)
     assert turns.holds.original(uid_of("a")) is not None
-    turns.state_fields["is_complete"] = True
+    turns.state_fields["unreadable_pods"] = ()
     turns.turn(after=1.0)
     assert turns.holds.original(uid_of("a")) is None
+
+
+def test_turn_that_takes_long_leaves_the_rest_to_the_next() -> None:
+    turns = Turns()
+    for name in "abcd":
+        turns.server.add(name, cpu=500)
+        turns.need(name, cpu=200)
+    turns.server.answers = [lambda: turns.sleep(0.75) for _ in range(3)]
+    turns.turn()
+    assert turns.server.writes == ["resize a", "resize b"]
+    turns.turn()
+    assert turns.server.writes[2:] == ["resize c", "resize d"]
+
+
+def test_kill_in_the_middle_of_a_turn_comes_before_its_other_steps() -> None:
+    turns = shrunk()
+    turns.server.add("b", cpu=500)
+    turns.need("b", cpu=200)
+    turns.server.answers = [lambda: turns.actor.killed((uid_of("web"), "app"))]
+    turns.turn(after=1.0)
+    assert turns.server.writes == ["resize a"]
+    turns.turn()
+    assert turns.server.writes[1:3] == ["resize web", "resize b"]
+
+
+def test_budget_keeps_a_reserve_for_what_cannot_wait() -> None:
+    turns = Turns(tokens=4)
+    for name in "abcde":
+        turns.server.add(name, cpu=500)
+        turns.need(name, cpu=200)
+    turns.turn()
+    assert turns.server.writes == ["resize a", "resize b", "resize c"]
+    turns.starve("e", cpu_millicores=900)
+    turns.turn(after=1.0)
+    assert turns.server.writes[3:] == ["resize e"]
 
 
 def test_step_held_back_by_the_ledger_costs_no_budget() -> None:

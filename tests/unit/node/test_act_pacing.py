@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -38,7 +39,7 @@ def test_quiet_node_is_planned_at_once_and_then_each_minute() -> None:
 
 
 @pytest.mark.parametrize(
-    ("trigger", "spacing"), [(NEWS, 1.0), (PRESSURE, 2.0), (KILL, 1.0), (ORDER, 0.0)], ids=lambda one: str(one)
+    ("trigger", "spacing"), [(NEWS, 5.0), (PRESSURE, 2.0), (KILL, 1.0), (ORDER, 0.0)], ids=lambda one: str(one)
 )
 def test_turns_that_are_asked_for_come_at_once_and_no_closer_than_they_may(trigger: Trigger, spacing: float) -> None:
     turns = Turns()
@@ -46,6 +47,15 @@ def test_turns_that_are_asked_for_come_at_once_and_no_closer_than_they_may(trigg
         turns.at(seconds, asking(turns, trigger))
     asked = [seconds for seconds, one in turns.run(50.0) if one is trigger]
     assert asked == ([10.0, 10.0 + spacing, 30.0] if spacing else [10.0, 10.25, 10.5, 30.0])
+
+
+def test_news_come_more_often_while_something_is_under_way() -> None:
+    turns = Turns()
+    turns.server.add("web", cpu=500)
+    turns.need("web", cpu=200)
+    for seconds in (10.0, 10.25):
+        turns.at(seconds, asking(turns, NEWS))
+    assert [seconds for seconds, one in turns.run(20.0) if one is NEWS] == [1.0, 10.0, 11.0]
 
 
 def test_one_kind_does_not_hold_up_another_and_the_most_urgent_names_the_turn() -> None:
@@ -120,7 +130,7 @@ def test_server_that_goes_on_shedding_load_is_asked_less_and_less() -> None:
 
     turns.server.call = noted  # type: ignore[method-assign]
     turns.run(400.0)
-    waits = [after - before for before, after in zip(tries, tries[1:], strict=False)]
+    waits = [after - before for before, after in pairwise(tries)]
     assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
     assert turns.server.cpu("web") == "200m"
 

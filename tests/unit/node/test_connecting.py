@@ -77,7 +77,7 @@ def test_outside_a_cluster_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_kubeconfig_that_is_none_is_told(tmp_path: Path) -> None:
-    with pytest.raises(CredentialsError, match="kubeconfig .*absent: cannot be used"):
+    with pytest.raises(CredentialsError, match=r"kubeconfig .*absent: cannot be used"):
         connect(settings(kubeconfig=tmp_path / "absent"), "worker-7")
 
 

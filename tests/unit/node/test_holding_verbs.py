@@ -18,6 +18,7 @@ from agent.node.holding_answers import HOLDING, ORDERED, RESTORED, UNPINNED, Ord
 from agent.node.holding_verbs import LONGEST_SECONDS, HoldingVerbs
 from agent.node.holds import Holds
 from agent.node.journal import Journal
+from tests.plans import change
 from tests.pods import container, make_pod
 
 FENCE = Path(__file__).parents[3] / "charts/plimsoll/rbac/fence.yaml"
@@ -364,6 +365,24 @@ def test_events_are_chosen_counted_and_cut(room: Room) -> None:
     assert len(DECISIONS.from_json(dict(room.verbs.events({}))).items) == 3
 
 
+def test_events_tell_a_resize_once_where_that_is_asked_for(room: Room) -> None:
+    about: dict[str, Any] = {"action": Action.RESIZE, "pod": ref_of(pod("web")), "changes": (change(),)}
+    room.journal.add(unix_seconds=NOW, outcome=Outcome.ACCEPTED, reason="it is short now", **about)
+    room.journal.add(unix_seconds=NOW + 1, outcome=Outcome.APPLIED, reason="applied", seconds=1.0, **about)
+    room.order("pin", name="team/web")
+
+    def told(**arguments: object) -> list[tuple[str, str]]:
+        found = DECISIONS.from_json(dict(room.verbs.events(arguments)))
+        assert found.matching == len(found.items)
+        return [(one.outcome, one.reason) for one in found.items]
+
+    assert len(told()) == 3
+    assert told(newest_outcomes=True, namespace="SHOP") == [("applied", "it is short now")]
+    # what came of it is told, not what it went through
+    assert told(newest_outcomes=True, outcomes=["accepted"]) == []
+    assert told(newest_outcomes=True, namespace="team") == [("done", "asked for")]
+
+
 # Arguments
 
 
@@ -385,6 +404,8 @@ def test_events_are_chosen_counted_and_cut(room: Room) -> None:
         ("events", {"limit": 0}, "events: limit is 0; allowed: 1 to 10000"),
         ("events", {"limit": True}, "events: limit is True"),
         ("events", {"pod": 3}, "events: pod is 3"),
+        ("events", {"namespace": 3}, "events: namespace is 3"),
+        ("events", {"newest_outcomes": 1}, "events: newest_outcomes is 1; allowed: true, false"),
         ("events", {"actions": ["dance"]}, "events: actions is ['dance']; allowed: a list of resize, revert"),
         ("events", {"outcomes": "done"}, "events: outcomes is 'done'; allowed: a list of accepted"),
     ],

@@ -1,4 +1,4 @@
-"""The hand: what is put on disk before a step is sent, what is put down after it, and what keeps a step from being sent."""
+"""The hand: what is on disk before a step is sent, what is put down after it, what keeps a step from being sent."""
 
 from __future__ import annotations
 
