@@ -308,7 +308,10 @@ class Turns:
         self.ledger = self.ledger_file.read(self.settings.act, now_seconds=self.wall)
         self.rights = Rights(self.server, node=NODE, needs_claim=self._needs_claim, tell=self.told.append)
         self.planner = Planner(
-            settings=self.settings, state=self.state, evaluated=self.evaluated, wall_now=lambda: self.wall
+            settings=self.settings,
+            state=self.state,
+            evaluated=self.evaluated,
+            wall_now=lambda: self.wall,
         )
         self.writer = Writer(
             api=self.server,
@@ -324,6 +327,7 @@ class Turns:
         )
         self.actor = Actor(
             settings=self.settings,
+            node_name=NODE,
             cluster=self,
             planner=self.planner,
             writer=self.writer,
@@ -377,7 +381,7 @@ class Turns:
 
     def need(self, name: str, cpu: int | None = None, memory: int | None = None, *, limit: int | None = None) -> None:
         """A pod needs so much from now on; millicores, MiB; None = nobody knows."""
-        fields: dict[str, dict[str, Any] | None] = {"cpu_fields": None, "memory_fields": None}
+        fields: dict[str, Any] = {}
         if cpu is not None:
             fields["cpu_fields"] = {"base": float(cpu), "peak": float(cpu)}
         if memory is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -51,10 +52,20 @@ VERBS: Final[dict[str, Verb]] = {
 }
 
 
+_CHOICE: Final = re.compile(r"(?P<where>[^:]+): invalid choice: (?P<given>.*) \(choose from (?P<allowed>.*)\)", re.S)
+"""As argparse words it."""
+_SPAN: Final = re.compile(r"(?:\d+[smhd])+")
+"""What stands after ``--for``."""
+
+
 class _Parser(argparse.ArgumentParser):
     """Errors on one line: what, where, what is allowed; exit code 2."""
 
     def error(self, message: str) -> NoReturn:
+        choice = _CHOICE.fullmatch(message)
+        if choice is not None:  # in the words of all other lines
+            allowed = choice["allowed"].replace("'", "")
+            message = f"{choice['where']}: {choice['given']} is not allowed; allowed: {allowed}"
         print(f"{self.prog}: {' '.join(message.split())} (see {self.prog} --help)", file=sys.stderr)
         raise SystemExit(2)
 
@@ -67,6 +78,8 @@ class _Parser(argparse.ArgumentParser):
         families = tuple("-".join(word.split("-")[:3]) + "-" for word in asked)
         near = [flag for flag in flags if flag.startswith(families)]
         near = near or [flag for word in asked for flag in difflib.get_close_matches(word, flags, n=3)]
+        if "--for" in flags:
+            near += [f"--for {word}" for word in words if _SPAN.fullmatch(word)]
         allowed = f"; allowed: {', '.join(dict.fromkeys(near))}" if near else ""
         self.error(f"unrecognized arguments: {' '.join(words)}{allowed}")
 

@@ -61,7 +61,9 @@ def run(arguments: argparse.Namespace) -> int:
         return no_answer("plan", error)
     shown = _chosen(plan, arguments)
     if plan.pods and not shown.pods:
-        print(f"plimsoll plan: no pod is called that: 0 of {len(plan.pods)}", file=sys.stderr)
+        print(f"plimsoll plan: {_none_chosen(plan, arguments)}", file=sys.stderr)
+        if arguments.output == "table":
+            return 0
     if arguments.output == "table":
         _print_page(plan, shown, arguments, "from files" if is_offline else "from the agent")
     else:
@@ -123,6 +125,16 @@ def _chosen(plan: Plan, arguments: argparse.Namespace) -> Plan:
         evictions=tuple(one for one in plan.evictions if is_asked(one.ref.namespace, one.ref.name, one.ref.uid)),
         steps=tuple(one for one in plan.steps if is_asked(one.ref.namespace, one.ref.name, one.ref.uid)),
     )
+
+
+def _none_chosen(plan: Plan, arguments: argparse.Namespace) -> str:
+    """Say that no pod is as asked for."""
+    from agent.cli.table import harmless
+
+    called = "" if arguments.pod is None else f" is called {arguments.pod}"
+    within = "" if arguments.namespace is None else f" {'' if called else 'is '}in namespace {arguments.namespace}"
+    hint = f"; a part of a name needs *: --pod '{arguments.pod}*'" if called and "*" not in arguments.pod else ""
+    return harmless(f"none of {len(plan.pods)} pods{called}{within}{hint}")
 
 
 def _matches(name: str, pattern: str) -> bool:

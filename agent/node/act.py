@@ -139,6 +139,7 @@ class Actor:
         self,
         *,
         settings: Settings,
+        node_name: str,
         cluster: Cluster,
         planner: Planner,
         writer: Writer,
@@ -163,6 +164,7 @@ class Actor:
 
         Args:
             settings: How to plan and act.
+            node_name: Of this node in the cluster.
             cluster: What the API told last.
             planner: Makes plans.
             writer: Sends steps; its lock guards the ledger.
@@ -184,6 +186,7 @@ class Actor:
             clock: Monotonic seconds, for waiting.
         """
         self._settings, self._cluster, self._planner, self._writer = settings, cluster, planner, writer
+        self._node_name = node_name
         self._ledger, self._holds, self._journal, self._series = ledger, holds, journal, series
         self._rights, self._bucket, self._events, self._keepers = rights, bucket, events, keepers
         self._measuring_fault = measuring_fault
@@ -498,7 +501,9 @@ class Actor:
         faults = self._rights.faults()
         if faults and self._rights.is_known:
             return Barrier(reason="rights", sentence="; ".join(faults))
-        if not state.is_complete or state.node is None:
+        if state.is_complete and state.node is None:
+            return Barrier(reason=NO_API, sentence=f"the cluster has no node {self._node_name}: is --node right?")
+        if not state.is_complete:
             return Barrier(reason=NO_API, sentence="the API server has not told of the node and its pods yet")
         stale_seconds = self._settings.act.stale_seconds
         if state.age_seconds is None or state.age_seconds > stale_seconds:
@@ -525,7 +530,8 @@ class Actor:
         if barrier != self._barrier:
             self._barrier = barrier
             if barrier is not None:
-                log.info("nothing is written", extra={"reason": barrier.reason, "detail": barrier.sentence})
+                level = logging.INFO if barrier.reason in (PAUSED, HISTORY) else logging.WARNING
+                log.log(level, "nothing is written", extra={"reason": barrier.reason, "detail": barrier.sentence})
         if barrier is not None and planned.plan.steps:
             self._journal.add(
                 unix_seconds=self._wall_now(),

@@ -125,6 +125,7 @@ class Acting:
         )
         self.actor = Actor(
             settings=settings,
+            node_name=machine.name,
             cluster=cluster,
             planner=planner,
             writer=self.writer,

@@ -32,6 +32,17 @@ LONGEST_TRAIL: Final = 7 * 24 * 3600.0
 """The history reaches back this far."""
 
 
+ACTING_VERBS: Final = ("plan", "events", "pause", "resume", "pin", "unpin", "holds", "restore", "cluster")
+"""What only an agent with an API server answers to."""
+
+
+def _has_no_api(arguments: Mapping[str, object]) -> Mapping[str, object]:
+    raise ControlError(
+        "this agent neither plans nor acts: it has no API server to ask; "
+        "start plimsoll agent in a pod, or with --node NAME --kubeconfig FILE"
+    )
+
+
 class Agent:
     """Everything of the node's process: a context manager that serves between enter and exit."""
 
@@ -129,7 +140,9 @@ class Agent:
             "ping": self._ping,
         }
         acting = self.watch.acting
-        return verbs if acting is None else {**verbs, **acting.verbs(self.watch.machine.name)}
+        if acting is None:
+            return {**verbs, **dict.fromkeys(ACTING_VERBS, _has_no_api)}
+        return {**verbs, **acting.verbs(self.watch.machine.name)}
 
     def _ping(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
         if arguments:

@@ -108,6 +108,8 @@ class Watch:
         self.mount = find_cgroup_mount(settings.cgroup.mount)
         self.machine = Machine(settings.node_name or node_name())
         connection = connect(settings, self.machine.name) if acts else None
+        if acts and connection is None:
+            log.info("no API server to ask (not in a pod, no kubeconfig): nothing is planned or resized")
         self._pods: PodsFile | NoPods | ClusterView
         if connection is not None:
             self._pods = connection[1]

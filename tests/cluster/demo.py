@@ -151,10 +151,10 @@ In a second terminal:
   plimsoll top                      # who uses what, who waits
   plimsoll events                   # api grows within seconds, web shrinks after a minute
   plimsoll plan                     # who gets what; who is left alone, and why
-  plimsoll why search-0             # everything behind one answer
+  plimsoll why api                  # everything behind one answer
   kubectl create deployment mine --image=mine --replicas=2    # becomes part of it
   plimsoll pause --for 5m; plimsoll resume
-  plimsoll restore --all            # back to what they came with, and pinned
+  plimsoll restore --all            # back to what they came with, and pinned until plimsoll unpin --all
 
 Metrics: {agent.metrics_url()}   logs, audit log: {environment.parent}
 Ctrl-C ends it and removes everything.

@@ -186,7 +186,7 @@ def test_bad_input_is_one_line(words: tuple[str, ...], told: str, capsys: pytest
         (("--pod", "web*"), "no decision about a pod called web*"),
         (("-n", "nowhere"), "no decision about a pod in namespace nowhere"),
         (("--pod", "w*", "-n", "team"), "no decision about a pod called w* in namespace team"),
-        (("--action", "pin,unpin", "--since", "10m"), "no decision of action pin or unpin of the last 10m"),
+        (("--action", "pin,unpin", "--since", "10m"), "no decision of action pin or unpin of the last 10m00s"),
         (
             ("--outcome", "deferred"),
             "no decision with outcome deferred; --all has the outcomes before the newest, too",

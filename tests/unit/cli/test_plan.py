@@ -102,7 +102,21 @@ def test_pods_are_found_by_uid_and_none_is_said(agent: str, capsys: pytest.Captu
     assert plan("--socket", agent, "-o", "csv", "--pod", "nobody") == 0
     out, err = capsys.readouterr()
     assert len(out.splitlines()) == 1
-    assert err == "plimsoll plan: no pod is called that: 0 of 8\n"
+    assert err == "plimsoll plan: none of 8 pods is called nobody; a part of a name needs *: --pod 'nobody*'\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("-n", "nowhere"), "none of 8 pods is in namespace nowhere"),
+        (("--pod", "x*", "-n", "shop"), "none of 8 pods is called x* in namespace shop"),
+    ],
+)
+def test_no_pod_chosen_says_what_was_asked_for_and_draws_no_page(
+    agent: str, words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert plan("--socket", agent, *words) == 0
+    assert capsys.readouterr() == ("", f"plimsoll plan: {told}\n")
 
 
 def test_no_agent_is_1_and_names_the_way_without(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

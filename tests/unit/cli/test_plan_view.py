@@ -10,7 +10,8 @@ from agent.cli.plan_view import PlanLook, page_lines, rows_of, verdict_of
 from agent.cli.plan_words import KEPT_WORDS, RESERVED_WORDS, kept_words
 from agent.cli.table import ASCII, UNICODE, Line, Tone, display_width, harmless, line_text
 from agent.core.demand import Kept, Reserved
-from agent.core.planned import Invariant, Plan
+from agent.core.orders import Mode
+from agent.core.planned import Invariant, Plan, PodPlan
 from agent.core.policies.bounds import Resource
 from agent.core.recommendation import Withheld
 from tests.plans import MI, container, left_alone, mixed_plan, plan, pod, share, step, sums
@@ -67,11 +68,49 @@ def test_nothing_enforced_names_what_if_and_the_annotation() -> None:
 
 def test_sums_are_laid_out_as_they_come_about() -> None:
     text = text_of(plan())
-    head = "ALLOCATABLE - RESERVED = AVAILABLE   BASES + HEADROOM = PLANNED AFTER STEPS"
+    head = "ALLOCATABLE - RESERVED = AVAILABLE   BASES + HEADROOM = PLANNED   AFTER"
     assert head in line_with(text, "ALLOCATABLE")
+    assert head in line_with(text_of(plan(), 80), "ALLOCATABLE")  # the usual terminal
     figures = ["4000m", "1000m", "3000m", "1000m", "500m", "1500m", "2000m"]
     assert line_with(text, " 4000m ").split() == ["CPU", *figures]
     assert line_with(text, " 8.00GiB ").split()[:4] == ["memory", "8.00GiB", "2.00GiB", "6.00GiB"]
+
+
+def test_a_sum_that_lacks_a_term_has_no_signs() -> None:
+    for width in range(20, 100):
+        title = next(line for line in text_of(plan(), width).splitlines() if "AVAILABLE" in line)
+        is_whole = all(word in title for word in ("ALLOCATABLE - RESERVED = ", "BASES + HEADROOM = PLANNED"))
+        assert is_whole or not set("-+=") & set(title)
+
+
+@pytest.mark.parametrize(
+    ("pods", "told"),
+    [
+        ((pod("a", container()), left_alone("b", Reserved.STATIC)), "nothing is written for it"),
+        ((left_alone("a", Reserved.TOO_YOUNG),), "nothing is written for it yet: 1 pod has no prediction so far"),
+        (
+            (
+                left_alone("a", Reserved.NO_DATA),
+                pod("b", container(), container("c", cpu=share(1, 1, 1, withheld=Withheld.TOO_YOUNG))),
+            ),
+            "nothing is written for it yet: 2 pods have no prediction so far",
+        ),
+        ((pod("b", container(memory=share(1, 1, 1, withheld=Withheld.GAPS))),), "nothing is written for it"),
+    ],
+)
+def test_a_node_that_does_not_fit_says_who_is_not_predicted_so_far(pods: tuple[PodPlan, ...], told: str) -> None:
+    short = sums(is_infeasible=True, base_total=2800, spike_largest=500)
+    assert line_with(text_of(plan(*pods, cpu=short)), "300m short").endswith(told)
+
+
+def test_enforced_pods_that_nothing_is_known_of_yet_are_not_called_not_enforced() -> None:
+    young = left_alone("b", Reserved.TOO_YOUNG, mode=Mode.ENFORCE)
+    waits = plan(left_alone("a", Reserved.NO_DATA, mode=Mode.ENFORCE), young, left_alone("c", Reserved.RECOMMEND))
+    text = text_of(waits)
+    assert "nothing yet" in text
+    assert "2 pods of mode enforce cannot be planned so far: 1 nothing measured, 1 too young" in text
+    assert "nothing enforced" not in text
+    assert "nothing yet" not in text_of(plan(young, pod("a", container())))
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from agent.core.demanding import NOTHING_MEASURED
 from agent.core.model import QosClass, UnitIdentity, UnitKind
 from agent.core.orders import Mode, OrderSource
 from agent.core.plan_options import ActOptions
+from agent.core.pod import CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION
 from agent.core.policies.options import PolicyName
 from agent.node.planning import Holding, Planner
 from tests.turns import NOW, Turns, uid_of
@@ -26,16 +27,16 @@ def identity(uid: str | None) -> UnitIdentity:
     return UnitIdentity(cgroup_path="/x", kind=UnitKind.CONTAINER, qos=QosClass.BURSTABLE, pod_uid=uid, container="app")
 
 
-def two(**fields: ActOptions) -> Turns:
-    turns = Turns(**fields)
+def two(act: ActOptions | None = None) -> Turns:
+    turns = Turns(act=act)
     for name in ("a", "b"):
         turns.server.add(name, cpu=500)
         turns.need(name, cpu=200)
     return turns
 
 
-def moved(turns: Turns, held: Holding | None = None, **fields: bool) -> list[str]:
-    planned = turns.planner.plan(held or holding(), **fields)
+def moved(turns: Turns, held: Holding | None = None, *, as_enforced: bool = False) -> list[str]:
+    planned = turns.planner.plan(held or holding(), as_enforced=as_enforced)
     return [step.ref.name for step in planned.plan.steps]
 
 
@@ -104,7 +105,10 @@ def test_unit_of_no_pod_has_no_orders() -> None:
 
 def test_static_pod_is_found_by_the_uid_of_its_cgroup() -> None:
     turns = two()
-    turns.server.pods["a"]["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "hash-of-its-file"}
+    turns.server.pods["a"]["metadata"]["annotations"] = {
+        CONFIG_MIRROR_ANNOTATION: "hash",
+        CONFIG_HASH_ANNOTATION: "hash",
+    }
     [pod] = [pod for pod in turns.state().pods if pod.name == "a"]
     assert pod.cgroup_uid != pod.uid
     assert turns.planner.orders_of(identity(pod.cgroup_uid)) is not None
