@@ -9,14 +9,15 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from agent.core.applying import actuated, applied
 from agent.core.cluster import Node, NodeState
 from agent.core.demand import Constraint, ContainerDemand, Demand, Gates, Kept, PodDemand, Reserved
 from agent.core.orders import Mode, Orders, OrderSource, Ranking
 from agent.core.plan import build
+from agent.core.plan_memo import PlanMemo
 from agent.core.plan_options import DaemonSetGrowth, FitRule, PlanOptions
 from agent.core.planned import Plan, PlanStep
 from agent.core.pod import CPU, MEMORY, Container, ContainerKind, ContainerStatus, Pod, Requirements
+from agent.core.pod_change import actuated, changed_pod
 from agent.core.policies.options import BoundsOptions, PolicyName
 from agent.core.qos import computed_qos_class
 from agent.core.recommendation import Workload
@@ -140,7 +141,7 @@ class Situation:
     def plan(self) -> Plan:
         return self.plan_of(self.state)
 
-    def plan_of(self, state: NodeState) -> Plan:
+    def plan_of(self, state: NodeState, memo: PlanMemo | None = None) -> Plan:
         return build(
             state,
             self.demands,
@@ -149,13 +150,14 @@ class Situation:
             options=self.options,
             bounds=self.bounds,
             taken_unix_seconds=1.0,
+            memo=memo,
         )
 
     def after(self, steps: Iterable[PlanStep], *, is_actuated: bool = True) -> Situation:
         """Give what there is after steps, acted on by the kubelet or only taken by the API."""
         pods = {demand.pod.uid: demand.pod for demand in self.demands}
         for step in steps:
-            pod = applied(pods[step.ref.uid], step)
+            pod = changed_pod(pods[step.ref.uid], step.changes)
             pods[step.ref.uid] = actuated(pod) if is_actuated else pod
         return replace(self, demands=tuple(replace(one, pod=pods[one.pod.uid]) for one in self.demands))
 
@@ -188,13 +190,56 @@ def _demand(random: Random, amount: _Amount) -> Demand | None:
     if _one_in(random, 12):
         return None
     base = amount(random)
-    return Demand(
+    demand = Demand(
         base=base,
         peak=base + (0 if _one_in(random, 4) else amount(random)),
         limit=None if _one_in(random, 2) else amount(random),
         in_use=None if _one_in(random, 4) else amount(random) // 2,
         is_upward_only=_one_in(random, 8),
         is_urgent=_one_in(random, 6),
+    )
+    return _with_burst(random, demand, amount) if _one_in(random, 4) else demand
+
+
+def _with_burst(random: Random, demand: Demand, amount: _Amount) -> Demand:
+    """Give the demand with what was seen in the last seconds, or, some time later, what is remembered of it."""
+    seen = 3 * amount(random)
+    is_past = _one_in(random, 3)
+    base = demand.base if is_past else max(demand.base, seen)
+    return replace(
+        demand,
+        base=base,
+        peak=max(demand.peak, seen),
+        is_urgent=not is_past,
+        sustained=demand.base,
+        sustained_peak=None if _one_in(random, 4) else demand.peak,
+    )
+
+
+def calm(situation: Situation) -> Situation:
+    """Give the node as it is without what was seen of late."""
+
+    def calmed(demand: Demand | None) -> Demand | None:
+        if demand is None or demand.sustained is None:
+            return demand
+        lasting = demand.sustained_peak
+        if lasting is None:
+            lasting = demand.sustained + demand.peak - demand.base
+        return replace(
+            demand, base=demand.sustained, peak=lasting, is_urgent=False, sustained=None, sustained_peak=None
+        )
+
+    return replace(
+        situation,
+        demands=tuple(
+            replace(
+                one,
+                containers=tuple(
+                    replace(each, cpu=calmed(each.cpu), memory=calmed(each.memory)) for each in one.containers
+                ),
+            )
+            for one in situation.demands
+        ),
     )
 
 

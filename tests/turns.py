@@ -25,7 +25,6 @@ from agent.core.recommendation import Recommendation, Withheld
 from agent.core.token_bucket import TokenBucket
 from agent.core.units import NANOS_PER_UNIT
 from agent.kube.access import NODE_NAME_CLAIM, REVIEWS_PATH, SELF_PATH
-from agent.kube.api import JSON, Stream
 from agent.kube.convert import pod_from_json
 from agent.kube.errors import ApiError
 from agent.kube.events import EventWriter
@@ -42,6 +41,7 @@ from agent.node.telling import Evaluated
 from agent.node.writing import Writer
 from agent.settings import Settings
 from tests import recommendations
+from tests.fake_api import Call, FakeApi
 from tests.planning import EXACT
 from tests.pods import container, pod_json
 
@@ -59,13 +59,12 @@ def uid_of(name: str) -> str:
     return f"uid-shop-{name}"
 
 
-class Server:
+class Server(FakeApi):
     """The API server as a function, and the kubelet as its methods."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.pods: dict[str, dict[str, Any]] = {}
-        self.calls: list[tuple[str, str]] = []
-        self.bodies: list[Any] = []
         self.missing: set[str] = set()
         """Rights, as ``patch pods/resize``."""
         self.claim: str | None = NODE
@@ -134,18 +133,8 @@ class Server:
             conditions=[{"type": "PodResizePending", "status": "True", "reason": reason, "message": "no room"}],
         )
 
-    def call(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: Any = None,
-        content_type: str = JSON,
-        timeout_seconds: float | None = None,
-    ) -> object:
-        self.calls.append((method, path))
-        self.bodies.append(body)
+    def answer(self, call: Call) -> object:
+        method, path, body = call.method, call.path, call.body
         if self.is_away:
             raise ApiError(f"{method} {path}", status=503, message="apiserver is shutting down")
         if path == REVIEWS_PATH:
@@ -159,9 +148,6 @@ class Server:
             return deepcopy(self.pods[path.split("/")[-1]])
         assert path.startswith("/apis/events.k8s.io/"), path
         return {}
-
-    def stream(self, path: str, **_: object) -> Stream:
-        raise AssertionError(path)
 
     def _is_missing(self, attributes: Mapping[str, str]) -> bool:
         subresource = attributes.get("subresource")
@@ -192,10 +178,10 @@ class Server:
     def writes(self) -> list[str]:
         """What was written: ``resize web``, ``event``."""
         told = []
-        for method, path in self.calls:
-            if method == "GET" or path in (REVIEWS_PATH, SELF_PATH):
+        for call in self.calls:
+            if call.method == "GET" or call.path in (REVIEWS_PATH, SELF_PATH):
                 continue
-            told.append(f"resize {path.split('/')[-2]}" if path.endswith("/resize") else "event")
+            told.append(f"resize {call.path.split('/')[-2]}" if call.path.endswith("/resize") else "event")
         return told
 
     @property
@@ -203,8 +189,7 @@ class Server:
         """Pod, reason and note of the Events."""
         return [
             (body["regarding"]["name"], body["reason"], body["note"])
-            for (_, path), body in zip(self.calls, self.bodies, strict=True)
-            if path.endswith("/events")
+            for body in (call.body for call in self.calls if call.path.endswith("/events"))
         ]
 
 
@@ -443,3 +428,12 @@ class Turns:
 
     def ref(self, name: str) -> PodRef:
         return PodRef(namespace="shop", name=name, uid=uid_of(name))
+
+
+def two_pods(**fields: Any) -> Turns:
+    """Two pods that want to shrink; a comes first."""
+    turns = Turns(**fields)
+    for name in ("a", "b"):
+        turns.server.add(name, cpu=500)
+        turns.need(name, cpu=200)
+    return turns

@@ -53,24 +53,29 @@ def page_lines(found: Decisions, *, width: int, glyphs: Glyphs, nothing: str = N
     ]
     if not found.items:
         return [*lines, (Span(nothing, Tone.NOTE),)]
+    has_repeats = any(one.repeats > 1 for one in found.items)
+    repeats = [Column(key="repeats", title="TIMES", priority=30)] if has_repeats else []
+    has_details = any(one.detail for one in found.items)
+    detail = Column(key="detail", title="DETAIL", min_width=16, good_width=60, priority=20, is_text=True)
+    details = [detail] if has_details else []
     columns = [
         Column(key="age", title="AGE", min_width=6),
-        Column(key="time", title="TIME", min_width=8, priority=40, is_text=True),
+        Column(key="time", title="TIME", min_width=8, priority=55, is_text=True),
         Column(key="pod", title="POD", min_width=12, good_width=36, is_text=True),
-        Column(key="what", title="WHAT", min_width=16, good_width=60, is_text=True),
-        Column(key="outcome", title="OUTCOME", min_width=8, is_text=True),
-        Column(key="took", title="TOOK", priority=50),
-        Column(key="repeats", title="TIMES", priority=30),
+        Column(key="what", title="WHAT", min_width=19, good_width=60, is_text=True),
+        Column(key="outcome", title="OUTCOME", min_width=10, is_text=True),
+        Column(key="took", title="TOOK", priority=15),
+        *repeats,
         Column(key="reason", title="REASON", min_width=12, good_width=32, priority=10, is_text=True),
-        Column(key="detail", title="DETAIL", min_width=16, good_width=60, priority=20, is_text=True),
+        *details,
     ]
-    cells = [_cells(one, found.taken_unix_seconds, glyphs) for one in found.items]
+    cells = [_cells(one, found.taken_unix_seconds, glyphs, has_repeats, has_details) for one in found.items]
     table = render_table(columns, cells, width=width, glyphs=glyphs, marks=False)
     lines += [table.titles, *table.rows]
     return [clip_line(line, width, ellipsis=glyphs.ellipsis) for line in lines]
 
 
-def _cells(one: Decision, now: float, glyphs: Glyphs) -> list[Cell]:
+def _cells(one: Decision, now: float, glyphs: Glyphs, has_repeats: bool, has_details: bool) -> list[Cell]:
     moment = datetime.fromtimestamp(one.unix_seconds, tz=UTC).astimezone()
     age = max(0.0, now - one.unix_seconds)
     pod = Cell("(node)", Tone.DIM) if one.pod is None else Cell(harmless(str(one.pod)))
@@ -81,9 +86,9 @@ def _cells(one: Decision, now: float, glyphs: Glyphs) -> list[Cell]:
         Cell(what_text(one, glyphs)),
         Cell(one.outcome, OUTCOME_TONES[one.outcome]),
         Cell(ABSENT if one.seconds is None else age_text(one.seconds), Tone.DIM),
-        Cell(f"x{one.repeats}" if one.repeats > 1 else "", Tone.NOTE),
+        *([Cell(f"x{one.repeats}" if one.repeats > 1 else "", Tone.NOTE)] if has_repeats else []),
         Cell("" if one.reason == one.outcome else harmless(_REASON_WORDS.get(one.reason, one.reason))),
-        Cell(harmless(one.detail), Tone.DIM),
+        *([Cell(harmless(one.detail), Tone.DIM)] if has_details else []),
     ]
 
 

@@ -102,7 +102,19 @@ def settings_from(arguments: argparse.Namespace, **more: object) -> Settings:
         raise SystemExit(2) from error
 
 
+def file_or_stdin(text: str) -> Path:
+    """Read the name of a file to read, for ``type=`` of an argument; ``-`` is standard input."""
+    return Path("/dev/stdin" if text == "-" else text)
+
+
 def fail(message: str) -> NoReturn:
-    """Say what is wrong on one line and leave with code 2."""
-    print(f"plimsoll: {message}", file=sys.stderr)
+    """Say what is wrong on one line and leave with code 2.
+
+    Args:
+        message: With ``VERB: `` in front where it is about one.
+    """
+    from agent.cli.main import VERBS
+
+    verb, _, rest = message.partition(": ")
+    print(f"plimsoll {verb}: {rest}" if verb in VERBS else f"plimsoll: {message}", file=sys.stderr)
     raise SystemExit(2)

@@ -8,12 +8,11 @@ import sys
 import time
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from agent.cli.asking import SOCKET_OPTIONS, NoAnswerError, ask, no_answer
 from agent.cli.filter_options import add_look_options
-from agent.cli.options import add_options, fail, overrides_from, settings_from
+from agent.cli.options import add_options, fail, file_or_stdin, overrides_from, settings_from
 
 if TYPE_CHECKING:
     from agent.core.planned import Plan
@@ -38,16 +37,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-n", "--namespace", metavar="NAME", help="show pods of this namespace only; * allowed")
     parser.add_argument("--pod", metavar="NAME", help="show this pod only, by name or uid; * allowed")
     add_look_options(parser)
-    files = parser.add_argument_group("offline", "plan from files instead of asking the agent")
-    files.add_argument("--pods", metavar="FILE", type=Path, help="kubectl get pods -A -o json (or yaml)")
-    files.add_argument("--node-file", metavar="FILE", type=Path, help="kubectl get node NAME -o json")
+    files = parser.add_argument_group("offline", "plan from files instead of asking the agent; - reads standard input")
+    files.add_argument("--pods", metavar="FILE", type=file_or_stdin, help="kubectl get pods -A -o json (or yaml)")
+    files.add_argument("--node-file", metavar="FILE", type=file_or_stdin, help="kubectl get node NAME -o json")
     files.add_argument(
         "--recommendations",
         metavar="FILE",
-        type=Path,
+        type=file_or_stdin,
         help="plimsoll recommend -o json; without it every container counts as it stands",
     )
-    files.add_argument("--namespaces", metavar="FILE", type=Path, help="kubectl get namespaces -o json")
+    files.add_argument("--namespaces", metavar="FILE", type=file_or_stdin, help="kubectl get namespaces -o json")
     add_options(parser, SOCKET_OPTIONS)
     parser.epilog = "Exit code: 0 shown, 1 no answer could be had, 2 bad input."
 

@@ -1,16 +1,16 @@
-"""How a plan looks in a terminal: sums, containers, who is left alone, evictions, steps, invariants. Face, pure."""
+"""How a plan looks in a terminal: head, containers, who is left alone, evictions, steps, invariants. Face, pure."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import Final
 
 from agent.cli.advice_words import CPU, MEMORY, Side
 from agent.cli.paragraphs import Page, fact, hanging
+from agent.cli.plan_sums import NOT_YET, pods_text, sum_lines
 from agent.cli.plan_words import (
     POD_BUDGET,
     RESERVED_WORDS,
@@ -33,19 +33,12 @@ from agent.cli.table import (
     age_text,
     clip_line,
     harmless,
-    line_text,
     pad,
     render_table,
 )
 from agent.core.demand import Reserved
 from agent.core.orders import Mode
-from agent.core.planned import ContainerPlan, Eviction, Plan, PlanStep, PodPlan, ResourcePlan, Share
-from agent.core.policies.bounds import Resource
-
-_NOT_YET: Final = (Reserved.NO_DATA, Reserved.TOO_YOUNG, Reserved.NOT_RUNNING)
-"""Why a pod is left alone for a while only."""
-_RESOURCES: Final = (Resource.MEMORY, Resource.CPU)
-"""In the order in which they are planned."""
+from agent.core.planned import ContainerPlan, Eviction, Plan, PlanStep, PodPlan, Share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +91,7 @@ def page_lines(plan: Plan, look: PlanLook, *, width: int, glyphs: Glyphs, shown:
     lines: list[Line] = [_title(plan, look), *_summary(plan, look, page)]
     for note in plan.notes:
         lines += hanging((Span("note ", Tone.NOTE),), note, page)
-    lines += [(), *_sum_lines(plan, page), ()]
+    lines += [(), *sum_lines(plan, page), ()]
     rows = rows_of(shown)
     if rows:
         lines += [*_container_lines(rows, width, glyphs), ()]
@@ -135,13 +128,13 @@ def _summary(plan: Plan, look: PlanLook, page: Page) -> Iterator[Line]:
     if reasons:
         most = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
         yield from fact("left alone", ", ".join(f"{count} {RESERVED_WORDS[why]}" for why, count in most), page)
-    unready = Counter(pod.reserved for pod in plan.pods if pod.mode is Mode.ENFORCE and pod.reserved in _NOT_YET)
+    unready = Counter(pod.reserved for pod in plan.pods if pod.mode is Mode.ENFORCE and pod.reserved in NOT_YET)
     if not planned and unready:
         why = ", ".join(f"{count} {RESERVED_WORDS[reason or Reserved.NO_DATA]}" for reason, count in unready.items())
         yield from fact(
             "nothing yet",
-            f"{_pods(unready.total())} of mode enforce cannot be planned so far: {why}; a pod is planned "
-            "recommend.minSpanSeconds after its first reading",
+            f"{pods_text(unready.total())} of mode enforce cannot be planned so far: {why}; a pod is planned once it "
+            "runs, is plan.minAgeSeconds old and was measured for recommend.minSpanSeconds",
             page,
             Tone.NOTE,
         )
@@ -153,72 +146,6 @@ def _summary(plan: Plan, look: PlanLook, page: Page) -> Iterator[Line]:
             page,
             Tone.NOTE,
         )
-
-
-# Sums
-
-
-def _sum_lines(plan: Plan, page: Page) -> list[Line]:
-    columns = [
-        Column(key="what", title="", min_width=6, is_text=True),
-        Column(key="allocatable", title="ALLOCATABLE", priority=20),
-        Column(key="reserved", title="- RESERVED", priority=21),
-        Column(key="available", title="= AVAILABLE"),
-        Column(key="base", title="BASES", priority=11),
-        Column(key="headroom", title="+ HEADROOM", priority=10),
-        Column(key="final", title="= PLANNED", priority=5),
-        Column(key="applied", title="AFTER", priority=30),
-    ]
-    cells: list[list[Cell]] = []
-    verdicts: list[Line] = []
-    for resource in _RESOURCES:
-        sums = plan.resource(resource)
-        figures = [sums.allocatable, sums.reserved, sums.available, sums.base_total]
-        figures += [sums.headroom, sums.final_total, sums.applied_total]
-        cells.append([Cell(SIDE_OF[resource].title), *(Cell(amount(resource, figure)) for figure in figures)])
-        verdict, tone = verdict_of(sums, waiting=_waiting(plan, resource))
-        verdicts += hanging((Span(pad(SIDE_OF[resource].title, 6, to_right=False)), Span(" ")), verdict, page, tone)
-    table = render_table(columns, cells, width=page.width, glyphs=page.glyphs, marks=False)
-    if "- RESERVED" not in line_text(table.titles):  # a sum that lacks a term is none
-        columns = [replace(column, title=column.title.lstrip("-+= ")) for column in columns]
-        table = render_table(columns, cells, width=page.width, glyphs=page.glyphs, marks=False)
-    return [table.titles, *table.rows, *verdicts]
-
-
-def _waiting(plan: Plan, resource: Resource) -> int:
-    """Count the pods of which nothing is predicted so far, and which may hold more than they need."""
-    return sum(
-        pod.reserved in _NOT_YET
-        or (
-            pod.reserved is None
-            and any(
-                share is not None and share.withheld is not None
-                for container in pod.containers
-                for share in (share_of(SIDE_OF[resource], container),)
-            )
-        )
-        for pod in plan.pods
-    )
-
-
-def verdict_of(sums: ResourcePlan, *, waiting: int = 0) -> tuple[str, Tone]:
-    """Say whether a node fits, and by how much it does or does not.
-
-    Args:
-        sums: Of one resource.
-        waiting: Pods of which nothing is predicted so far.
-    """
-    aside = "" if sums.is_applied else ", only looked at"
-    if not sums.is_infeasible:
-        return f"fits, {amount(sums.resource, max(0, sums.available - sums.final_total))} left{aside}", Tone.GAIN
-    short = sums.base_total + sums.spike_largest - sums.available
-    text = f"does not fit: {amount(sums.resource, short)} short" if short > 0 else "does not fit"
-    yet = f" yet: {_pods(waiting)} {'have' if waiting > 1 else 'has'} no prediction so far" if waiting else ""
-    return f"{text}; nothing is written for it{aside}{yet}", Tone.HOT
-
-
-def _pods(count: int) -> str:
-    return f"{count} pod{'s' if count > 1 else ''}"
 
 
 # Containers

@@ -6,6 +6,7 @@ from typing import Final
 
 from agent.cli.advice_words import CPU, MEMORY, WITHHELD_WORDS, Side
 from agent.cli.table import harmless
+from agent.core.change_text import by_container
 from agent.core.demand import Kept, Reserved
 from agent.core.planned import Change, ContainerPlan, Phase, PlanStep, Setting, Share
 from agent.core.policies.bounds import Resource
@@ -74,11 +75,9 @@ def change_words(change: Change, becomes: str) -> str:
 
 def changes_words(changes: tuple[Change, ...], becomes: str) -> str:
     """Give all changes of a pod, container by container: ``app CPU 500m -> 250m, memory ...; proxy CPU ...``."""
-    by_container: dict[str, list[str]] = {}
-    for change in changes:
-        by_container.setdefault(change.container, []).append(change_words(change, becomes))
     return "; ".join(
-        f"{harmless(name) if name else POD_BUDGET} {', '.join(texts)}" for name, texts in by_container.items()
+        f"{harmless(name) if name else POD_BUDGET} {', '.join(change_words(change, becomes) for change in its)}"
+        for name, its in by_container(changes).items()
     )
 
 

@@ -118,8 +118,8 @@ def line_of(item: RestoredPod, answer: Restored) -> str:
     if item.outcome not in _GOOD:
         failed = f"not restored ({item.outcome}{f': {harmless(item.detail)}' if item.detail else ''})"
         return f"{pod}: {failed}: {changes}" if changes else f"{pod}: {failed}"
-    if not changes:
-        return f"{pod}: has its original requests"
     if answer.is_dry_run:
-        return f"{pod}: would be restored: {changes}"
+        return f"{pod}: would be restored: {changes}" if changes else f"{pod}: has its original requests"
+    if not changes:
+        return f"{pod}: has its original requests, and is pinned"
     return f"{pod}: restored and pinned: {changes}"

@@ -153,7 +153,7 @@ class RecordingSizing:
 class StateSizing:
     """The state files, with whichever policy the settings name."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, verb: str) -> None:
         from agent.kube.podsfile import PodsFileError
         from agent.node.resting import RestingNode, StateError
 
@@ -161,10 +161,18 @@ class StateSizing:
             self._node = RestingNode(settings)
         except (StateError, PodsFileError) as error:
             raise SizingError(str(error)) from error
+        self._verb = verb
 
     def recommendations(self) -> Recommendations:
-        """Compute them."""
-        return self._node.recommendations()
+        """Compute them; says on stderr where pods have no names."""
+        found = self._node.recommendations()
+        if any(item.identity.pod_uid is not None and item.identity.pod is None for item in found.items):
+            print(
+                f"plimsoll {self._verb}: the state files have no names and no requests of pods, which vpa and crane "
+                "need; allowed: --pods FILE (kubectl get pods -A -o json)",
+                file=sys.stderr,
+            )
+        return found
 
     def explanations(self, name: str, trail_seconds: float) -> Explanations:
         """Compute them."""
@@ -217,7 +225,7 @@ def sizing_source(arguments: argparse.Namespace, verb: str) -> Iterator[SizingSo
                     f"the agent at {socket_path} keeps its state in memory only (as a demo does): nothing else can be "
                     "tried on it; allowed: an agent with a state directory, or plimsoll record and replay"
                 )
-    source = StateSizing(settings)
+    source = StateSizing(settings, verb)
     try:
         yield source
     finally:

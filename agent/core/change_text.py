@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from agent.core.amounts import amount_text
 from agent.core.planned import Change, Setting
@@ -11,12 +11,23 @@ POD_BUDGET = "the pod"
 """What a pod's own budget is called where containers have names."""
 
 
-def changes_text(changes: Sequence[Change]) -> str:
+def changes_text(changes: Iterable[Change]) -> str:
     """Write ``app: cpu 100m -> 250m, memory limit 64MiB -> 128MiB; the pod: ...``, container by container."""
-    by_container: dict[str, list[str]] = {}
+    return "; ".join(
+        f"{name or POD_BUDGET}: {', '.join(_text(change) for change in its)}"
+        for name, its in by_container(changes).items()
+    )
+
+
+def by_container(changes: Iterable[Change]) -> dict[str, list[Change]]:
+    """Sort changes by container, in the order met; those of the pod's own budget under the empty name."""
+    found: dict[str, list[Change]] = {}
     for change in changes:
-        unit = change.resource.unit
-        what = change.resource.value if change.setting is Setting.REQUEST else f"{change.resource} limit"
-        text = f"{what} {amount_text(change.before, unit)} -> {amount_text(change.after, unit)}"
-        by_container.setdefault(change.container or POD_BUDGET, []).append(text)
-    return "; ".join(f"{name}: {', '.join(texts)}" for name, texts in by_container.items())
+        found.setdefault(change.container, []).append(change)
+    return found
+
+
+def _text(change: Change) -> str:
+    unit = change.resource.unit
+    what = change.resource.value if change.setting is Setting.REQUEST else f"{change.resource} limit"
+    return f"{what} {amount_text(change.before, unit)} -> {amount_text(change.after, unit)}"

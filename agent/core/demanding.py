@@ -224,14 +224,16 @@ def _demand(advice: Advice | None, request: int | None, urgent: int | None, *, i
     if urgent is None:
         return Demand(base=base, peak=max(base, peak), limit=limit, is_upward_only=is_upward_only)
     pressing = base if is_past else max(base, urgent)
+    lasting = max(base, peak)
+    is_all_sustained = urgent <= base or (is_past and urgent <= lasting)
     return Demand(
         base=pressing,
-        peak=max(pressing, peak, urgent),
+        peak=max(lasting, urgent),
         limit=limit,
         is_upward_only=is_upward_only,
         is_urgent=not is_past,
-        sustained=base,
-        sustained_peak=max(base, peak),
+        sustained=None if is_all_sustained else base,
+        sustained_peak=None if is_all_sustained else lasting,
     )
 
 

@@ -20,17 +20,17 @@ from agent.core.demand import FREE, Constraint, Gates, PodDemand, Reserved
 from agent.core.orders import Mode, Ranking
 from agent.core.plan_check import check
 from agent.core.plan_fit import Fit, evict, share
+from agent.core.plan_memo import PlanMemo, PodFacts
 from agent.core.plan_moves import Room, move
 from agent.core.plan_options import PlanOptions
 from agent.core.plan_reading import entry_of
 from agent.core.plan_steps import steps_of
 from agent.core.plan_units import Entry, Rules, Unit
-from agent.core.planned import ContainerPlan, Eviction, Plan, PodPlan, PodRef, ResourcePlan, Share
-from agent.core.pod import ContainerKind, Pod
+from agent.core.planned import ContainerPlan, Eviction, Plan, PodPlan, ResourcePlan, Share
+from agent.core.pod import ContainerKind
 from agent.core.policies.bounds import Resource
 from agent.core.policies.options import BoundsOptions, ControlledResources
 from agent.core.quick_values import slot_setters
-from agent.core.room import counted, holds_room
 from agent.core.workload import workload_of
 
 _MEMORY_PRESSURE: Final = "MemoryPressure"
@@ -48,6 +48,7 @@ _TRUE: Final = "True"
     _set_kept,
     _set_limit_kept,
     _set_withheld,
+    _set_urgent,
 ) = slot_setters(Share)
 _RESERVED_BY_MODE: Final = {Mode.OFF: Reserved.OFF, Mode.RECOMMEND: Reserved.RECOMMEND}
 
@@ -61,6 +62,7 @@ def build(
     options: PlanOptions,
     bounds: BoundsOptions,
     taken_unix_seconds: float,
+    memo: PlanMemo | None = None,
 ) -> Plan:
     """Plan one node.
 
@@ -73,6 +75,7 @@ def build(
         options: How it is planned.
         bounds: Least, most, rounding, and the smallest change.
         taken_unix_seconds: The moment, for the plan's face.
+        memo: Kept by the caller from plan to plan, for speed alone; None = everything is read anew.
 
     Returns:
         The plan, checked. Planning again after it was applied, or after any part of it, leads to the same end.
@@ -87,8 +90,10 @@ def build(
         cpu=cpu_edges(bounds),
         memory=memory_edges(bounds),
         allocatable_cpu_millicores=allocatable_cpu,
+        allocatable_memory_bytes=allocatable_memory,
     )
-    entries, reserved, held_cpu, held_memory = _sorted_out(state, demands, constraints, rules)
+    facts = (memo or PlanMemo()).facts_of(state.pods)
+    entries, reserved, held_cpu, held_memory = _sorted_out(facts, demands, constraints, rules)
     cpu = Fit(
         resource=Resource.CPU,
         room=allocatable_cpu - sum(pod.cpu_counted_millicores for pod in reserved),
@@ -158,7 +163,7 @@ def _notes(cpu: Fit, memory: Fit, gates: Gates) -> tuple[str, ...]:
 
 
 def _sorted_out(
-    state: NodeState, demands: Sequence[PodDemand], constraints: Mapping[str, Constraint], rules: Rules
+    facts: Sequence[PodFacts], demands: Sequence[PodDemand], constraints: Mapping[str, Constraint], rules: Rules
 ) -> tuple[list[Entry], list[PodPlan], int, int]:
     """Give who may be optimised, by namespace and name, who is reserved, and what all hold; millicores, bytes."""
     by_uid: dict[str, PodDemand] = {}
@@ -167,53 +172,52 @@ def _sorted_out(
     entries: list[Entry] = []
     reserved: list[PodPlan] = []
     held_cpu = held_memory = 0
-    for pod in state.pods:
-        if not holds_room(pod):
+    for one in facts:
+        if not one.holds_room:
             continue
-        held = counted(pod)
-        held_cpu += held[0]
-        held_memory += held[1]
-        known = by_uid.get(pod.uid)
+        held_cpu += one.counted[0]
+        held_memory += one.counted[1]
+        known = by_uid.get(one.ref.uid)
         if known is None:
-            reserved.append(_unknown(pod, held))
+            reserved.append(_unknown(one))
             continue
         reason = known.reserved or _RESERVED_BY_MODE.get(known.orders.mode)
         if reason is None:
-            entries.append(entry_of(known, pod, constraints.get(pod.uid, FREE), rules, held))
+            entries.append(entry_of(known, one, constraints.get(one.ref.uid, FREE), rules))
         else:
-            reserved.append(_reserved(known, pod, held, reason))
+            reserved.append(_reserved(known, one, reason))
     entries.sort(key=lambda entry: entry.name)
     return entries, reserved, held_cpu, held_memory
 
 
-def _unknown(pod: Pod, held: tuple[int, int]) -> PodPlan:
+def _unknown(facts: PodFacts) -> PodPlan:
     return PodPlan(
-        ref=PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid),
-        workload=workload_of(pod),
+        ref=facts.ref,
+        workload=workload_of(facts.pod),
         mode=Mode.OFF,
         ranking=Ranking.NO_EVICTION,
         reserved=Reserved.NO_DATA,
-        cpu_counted_millicores=held[0],
-        memory_counted_bytes=held[1],
+        cpu_counted_millicores=facts.counted[0],
+        memory_counted_bytes=facts.counted[1],
     )
 
 
-def _reserved(demand: PodDemand, pod: Pod, held: tuple[int, int], reason: Reserved) -> PodPlan:
+def _reserved(demand: PodDemand, facts: PodFacts, reason: Reserved) -> PodPlan:
     return PodPlan(
-        ref=PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid),
+        ref=facts.ref,
         workload=demand.workload,
         mode=demand.orders.mode,
         ranking=demand.orders.ranking,
         reserved=reason,
-        cpu_counted_millicores=held[0],
-        memory_counted_bytes=held[1],
+        cpu_counted_millicores=facts.counted[0],
+        memory_counted_bytes=facts.counted[1],
     )
 
 
 def _evictions(fit: Fit, entries: Sequence[Entry], options: PlanOptions) -> list[Eviction]:
     proposals = []
     for entry, lacking in evict(fit, entries, options.fit_rule):
-        spike = entry.side(fit.resource).spike
+        spike = entry.side(fit.resource).lasting_spike
         ranking = entry.demand.orders.ranking
         lacks = amount_text(lacking, fit.resource.unit)
         has = amount_text(spike, fit.resource.unit)
@@ -277,6 +281,7 @@ def _share(unit: Unit) -> Share | None:
     _set_kept(made, unit.kept or unit.fixed)
     _set_limit_kept(made, unit.limit_kept)
     _set_withheld(made, unit.withheld)
+    _set_urgent(made, unit.urgent)
     return made
 
 

@@ -27,6 +27,7 @@ WITHIN: Final = "base <= final <= peak"
 FINALS_FIT: Final = "sum of finals <= available, or nothing is written"
 APPLIED_FIT: Final = "sum after all steps <= available, or no more than before"
 LIMITS: Final = "limit >= request"
+LIMIT_WITHIN: Final = "no memory limit is raised above what the node has"
 QOS: Final = "QoS class unchanged"
 DAEMON_SETS: Final = "DaemonSets are neither evicted nor grown past what fits"
 NO_EVICTION: Final = "no-eviction is not evicted"
@@ -43,6 +44,7 @@ _NAMES: Final = (
     FINALS_FIT,
     APPLIED_FIT,
     LIMITS,
+    LIMIT_WITHIN,
     QOS,
     DAEMON_SETS,
     NO_EVICTION,
@@ -62,7 +64,7 @@ def check(plan: Plan, state: NodeState) -> tuple[Invariant, ...]:
     found = _Found()
     for pod in plan.pods:
         if pod.reserved is None:
-            _check_shares(pod, found)
+            _check_shares(pod, plan.memory.allocatable, found)
     for resource in (plan.cpu, plan.memory):
         _check_sums(resource, plan, found)
     by_uid = {pod.ref.uid: pod for pod in plan.pods}
@@ -84,7 +86,7 @@ class _Found:
         self.faults.setdefault(name, detail)
 
 
-def _check_shares(pod: PodPlan, found: _Found) -> None:
+def _check_shares(pod: PodPlan, allocatable_memory_bytes: int, found: _Found) -> None:
     containers: Iterable[ContainerPlan] = pod.containers if pod.budget is None else (*pod.containers, pod.budget)
     for container in containers:
         for share in (container.cpu, container.memory):
@@ -97,6 +99,13 @@ def _check_shares(pod: PodPlan, found: _Found) -> None:
                 found.fault(WITHIN, f"{_place(pod, container, share)}: {share.base} <= {final} <= {share.peak}")
             if limit is not None and after is not None and limit < after:
                 found.fault(LIMITS, f"{_place(pod, container, share)}: {limit} below {after}")
+        memory = container.memory
+        if memory is None or memory.limit is None or memory.limit_applied is None:
+            continue
+        # One that has to stay above its request may be a byte more.
+        most = max(memory.limit, allocatable_memory_bytes, (memory.applied or 0) + 1)
+        if memory.limit_applied > most:
+            found.fault(LIMIT_WITHIN, f"{_place(pod, container, memory)}: {memory.limit_applied} > {most}")
 
 
 def _place(pod: PodPlan, container: ContainerPlan, share: Share) -> str:

@@ -5,7 +5,7 @@ Works on the planner's entries, sorted by namespace and name, so that the order 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,6 +38,8 @@ class Fit:
 def evict(fit: Fit, entries: Sequence[Entry], rule: FitRule) -> list[tuple[Entry, int]]:
     """Mark who should go until the rest fits; say so where nobody else may go and it does not.
 
+    What was seen in the last seconds, or is remembered of a burst, has no part in it: nobody goes for a burst.
+
     A pod goes only if its successor would be admitted, by its peak, with more than the pod has now: otherwise it comes
     back to the same place. A pod whose need nobody can foretell stays.
 
@@ -57,8 +59,8 @@ def evict(fit: Fit, entries: Sequence[Entry], rule: FitRule) -> list[tuple[Entry
             side = entry.side(fit.resource)
             total += side.total
             literal_total += side.literal_total
-            if side.spike > spike:
-                spike = side.spike
+            if side.lasting_spike > spike:
+                spike = side.lasting_spike
     lacking = needed(total=total, literal_total=literal_total, spike=spike, rule=rule) - fit.room
     if lacking <= 0:
         return []
@@ -69,8 +71,8 @@ def evict(fit: Fit, entries: Sequence[Entry], rule: FitRule) -> list[tuple[Entry
         side = entry.side(fit.resource)
         total -= side.total
         literal_total -= side.literal_total
-        if side.spike == spike:
-            spike = max((one.side(fit.resource).spike for one in entries if not one.is_evicted), default=0)
+        if side.lasting_spike == spike:
+            spike = max((one.side(fit.resource).lasting_spike for one in entries if not one.is_evicted), default=0)
         lacking = needed(total=total, literal_total=literal_total, spike=spike, rule=rule) - fit.room
         if lacking <= 0:
             return gone
@@ -83,7 +85,7 @@ def _candidates(resource: Resource, entries: Sequence[Entry]) -> list[Entry]:
     keyed = []
     for entry in entries:
         side = entry.side(resource)
-        key = eviction_order(entry.demand.orders.ranking, side.spike, entry.name)
+        key = eviction_order(entry.demand.orders.ranking, side.lasting_spike, entry.name)
         is_known = entry.cpu.is_predicted and entry.memory.is_predicted
         if key is None or entry.is_evicted or entry.is_daemon or not is_known:
             continue
@@ -96,7 +98,7 @@ def _candidates(resource: Resource, entries: Sequence[Entry]) -> list[Entry]:
 
 def _returns_larger(side: Side) -> bool:
     """Say whether admission would ask for more than the pod has: only what is stated is admitted anew, by its peak."""
-    admitted = sum(unit.peak for unit in side.units if unit.request is not None)
+    admitted = sum(unit.base + unit.lasting_spike for unit in side.units if unit.request is not None)
     return admitted > sum(unit.request or 0 for unit in side.units)
 
 
@@ -112,9 +114,13 @@ def share(fit: Fit, entries: Sequence[Entry], options: PlanOptions) -> None:
     fit.headroom = handed_out(spike=fit.spike, room=left, is_infeasible=fit.spike > left)
     if fit.headroom:
         _hand_out(sides, fit)
+    lifted = 0
+    pressed = [side for side in sides if side.is_pressed]
+    if pressed:
+        lifted = _lift(pressed, left - fit.headroom)
     daemons = [entry.side(fit.resource) for entry in entries if entry.is_daemon]
     if daemons:
-        _fill_up(daemons, _left_for_daemons(fit, entries, options.fit_rule))
+        _fill_up(daemons, _left_for_daemons(fit, entries, options.fit_rule) - lifted)
 
 
 def _left_for_daemons(fit: Fit, entries: Sequence[Entry], rule: FitRule) -> int:
@@ -137,21 +143,51 @@ def _left_for_daemons(fit: Fit, entries: Sequence[Entry], rule: FitRule) -> int:
 def _hand_out(sides: Sequence[Side], fit: Fit) -> None:
     units = [unit for side in sides if side.spike for unit in side.units if unit.spike]
     rounding = next(side.edges.unit for side in sides)
-    nearest, floors = finals(
-        [unit.base for unit in units],
-        [unit.peak for unit in units],
-        [unit.spike for unit in units],
-        headroom=fit.headroom,
-        unit=rounding,
-    )
+    bases = [unit.base for unit in units]
+    spikes = [unit.spike for unit in units]
+    peaks = [base + spike for base, spike in zip(bases, spikes, strict=True)]
+    nearest, floors = finals(bases, peaks, spikes, headroom=fit.headroom, unit=rounding)
     # Against what was handed out, not against the room: what is left over belongs to the DaemonSets.
-    excess = sum(nearest) - sum(unit.base for unit in units) - fit.headroom
+    excess = sum(nearest) - sum(bases) - fit.headroom
     for unit, final, floor in zip(units, nearest, floors, strict=True):
         if excess > 0 and final > floor:
             excess -= final - floor
             final = floor
         unit.final = final
         unit.headroom = final - unit.base
+
+
+def _lift(pressed: Sequence[Side], left: int) -> int:
+    """Raise who is short now by one common share of what is lacking, the largest that fits; give how much that takes.
+
+    Of the room that nobody else has a claim to: a burst moves nobody else.
+    """
+    if left <= 0:
+        return 0
+    before = sum(side.held([unit.final for unit in side.units]) for side in pressed)
+
+    def taken(level: int) -> int:
+        return sum(side.held(_lifted(side, level)) for side in pressed) - before
+
+    level = _highest(_LEVELS, taken, left)
+    lifted = taken(level)
+    for side in pressed:
+        for unit, amount in zip(side.units, _lifted(side, level), strict=True):
+            unit.urgent = amount - unit.final
+            unit.final = amount
+    return lifted
+
+
+def _lifted(side: Side, level: int) -> list[int]:
+    amounts = []
+    for unit in side.units:
+        amount = unit.final
+        if unit.pressing > amount:
+            amount += (unit.pressing - amount) * level // _LEVELS
+            if amount < unit.pressing:
+                amount = max(unit.final, amount - amount % side.edges.unit)
+        amounts.append(amount)
+    return amounts
 
 
 def _fill_up(daemons: Sequence[Side], left: int) -> None:
@@ -168,15 +204,21 @@ def _fill_up(daemons: Sequence[Side], left: int) -> None:
     def taken(level: int) -> int:
         return sum(side.held(_at_level(side, level)) for side in growing) - before
 
-    low, high = 0, 2 * _LEVELS
-    if taken(high) <= left:
-        low = high
+    level = _highest(2 * _LEVELS, taken, left)
+    for side in growing:
+        for unit, amount in zip(side.units, _at_level(side, level), strict=True):
+            unit.final = amount
+
+
+def _highest(most: int, taken: Callable[[int], int], left: int) -> int:
+    """Find the highest level at which no more is taken than what is left; at none of them nothing is."""
+    if taken(most) <= left:
+        return most
+    low, high = 0, most
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if taken(middle) <= left else (low, middle)
-    for side in growing:
-        for unit, amount in zip(side.units, _at_level(side, low), strict=True):
-            unit.final = amount
+    return low
 
 
 def _at_level(side: Side, level: int) -> list[int]:

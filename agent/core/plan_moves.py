@@ -2,7 +2,8 @@
 
 Whatever may not fall keeps what it has, and its present request counts. Growth is granted in a fixed order, urgent
 pods first, then by namespace and name, as long as the node holds all of it together: with everybody who is still
-there, those proposed for eviction included. Whatever is not granted waits, and does not make others move.
+there, those proposed for eviction included. What is short now is granted as much as there is room for, everything else
+as a whole or not at all. Whatever is not granted waits, and does not make others move.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ def move(entries: Sequence[Entry], fit: Fit, room: Room, rules: Rules, *, is_pre
         survivors.append((entry, side))
         for unit in side.units:
             if unit.final == unit.applied or unit.fixed is not None:
-                unit.kept = unit.fixed or (Kept.UPWARD_ONLY if unit.is_lifted else None)
+                is_short = unit.final < unit.pressing
+                unit.kept = unit.fixed or (Kept.NODE_FULL if is_short else Kept.UPWARD_ONLY if unit.is_lifted else None)
             else:
                 _wish(entry, side, unit, rules, small, is_pressed=is_pressed)
     if stopped is not None:
@@ -92,8 +94,9 @@ def _wish(
         return
     if unit.final < before:
         reason = _why_not_fall(entry, unit)
-        if reason is None and side.is_spared:
+        if reason is None and (side.is_spared or unit.final < unit.pressing):
             # With less it would be the next to go, and another would stay: proposals would change with each step.
+            # And nothing is taken from who is short, even though the room could be claimed by others.
             reason = Kept.NODE_FULL
         if reason is None and unit.is_capped and before == unit.limit and unit.final == below_limit(before):
             reason = Kept.QOS  # equal today, and no reason to part but that no plan makes them equal
@@ -109,6 +112,8 @@ def _wish(
     if reason is None:
         unit.applied = unit.final
         side.is_moving = True
+        if unit.final < unit.pressing:
+            unit.kept = Kept.NODE_FULL
 
 
 def _in_use(unit: Unit) -> int | None:
@@ -117,9 +122,11 @@ def _in_use(unit: Unit) -> int | None:
 
 def lowering(entry: Entry, unit: Unit, rules: Rules, *, is_pressed: bool) -> Lowering:
     """Say what holds for lowering memory limits of one container."""
-    restarts = any(one.name == unit.name and one.restarts_for_memory for one in entry.pod.sized_containers())
+    is_possible = rules.gates.memory_limit_down
+    if not is_possible:
+        is_possible = any(one.name == unit.name and one.restarts_for_memory for one in entry.pod.sized_containers())
     return Lowering(
-        is_possible=rules.gates.memory_limit_down or restarts,
+        is_possible=is_possible,
         is_wanted=rules.options.memory_limits_lowered,
         is_pressed=is_pressed,
         margin_ratio=rules.options.memory_limit_margin_ratio,
@@ -141,7 +148,7 @@ def _why_not_rise(entry: Entry, unit: Unit) -> Kept | None:
 
 def _let_fall(survivors: Sequence[tuple[Entry, Side]], small: list[tuple[Side, Unit]], fit: Fit) -> None:
     """Let small changes come about after all where keeping them would take the room of others, the largest first."""
-    excess = sum(side.held_applied() for _, side in survivors) - fit.room
+    excess = sum(_held_calmly(side) if side.is_pressed else side.held_applied() for _, side in survivors) - fit.room
     if excess <= 0:
         return
     for side, unit in sorted(small, key=lambda one: one[1].final - one[1].applied):
@@ -151,6 +158,11 @@ def _let_fall(survivors: Sequence[tuple[Entry, Side]], small: list[tuple[Side, U
         excess -= before - side.held_applied()
         if excess <= 0:
             return
+
+
+def _held_calmly(side: Side) -> int:
+    """Give what it holds after all steps, without what it is given for being short: that moves nobody else."""
+    return side.held([unit.applied - max(0, min(unit.applied - unit.final, 0) + unit.urgent) for unit in side.units])
 
 
 def _grant(survivors: Sequence[tuple[Entry, Side]], resource: Resource, room: Room) -> None:
@@ -179,9 +191,33 @@ def _grant(survivors: Sequence[tuple[Entry, Side]], resource: Resource, room: Ro
         if below is not None and wished >= below:
             _withhold(side, Kept.INFEASIBLE)
         elif taken > 0 and taken > left:
-            _withhold(side, Kept.NODE_FULL)
+            left -= _grant_part(side, lowest, max(0, left))
         else:
             left -= taken
+
+
+def _grant_part(side: Side, lowest: int, left: int) -> int:
+    """Grant what is urgent as far as there is room, one unit after the other; give how much that takes.
+
+    Args:
+        side: A pod that cannot be granted all it wishes.
+        lowest: What it holds without growing.
+        left: What it may hold beyond that.
+    """
+    wishes = [unit.applied for unit in side.units]
+    _withhold(side, Kept.NODE_FULL)
+    amounts = [unit.applied for unit in side.units]
+    for place, (unit, wish) in enumerate(zip(side.units, wishes, strict=True)):
+        before = unit.applied
+        if wish <= before or unit.demand is None or not unit.demand.is_urgent:
+            continue
+        part = min(wish, side.most_at(place, amounts, lowest + left))
+        if part < wish:
+            part -= part % side.edges.unit
+        if part > before and not is_small(before, part, side.edges):
+            unit.applied = amounts[place] = part
+            unit.kept = None if part == unit.final >= unit.pressing else Kept.NODE_FULL
+    return max(0, side.held(amounts) - lowest)
 
 
 def _withhold(side: Side, reason: Kept) -> None:

@@ -172,7 +172,16 @@ def _step(made: _Moves, phase: Phase, changes: Sequence[Change]) -> PlanStep:
         ref=entry.ref,
         workload=entry.demand.workload,
         phase=phase,
-        changes=tuple(changes),
+        changes=_in_order(entry, changes),
         reason=reason,
         is_urgent=entry.is_urgent and rises,
     )
+
+
+def _in_order(entry: Entry, changes: Sequence[Change]) -> tuple[Change, ...]:
+    """Sort by container as the pod's spec has them: the API refuses a resize that names them in another order."""
+    first = changes[0].container
+    if all(change.container == first for change in changes):
+        return tuple(changes)
+    places = {one.name: place for place, one in enumerate(entry.pod.sized_containers())}
+    return tuple(sorted(changes, key=lambda change: places.get(change.container, len(places))))

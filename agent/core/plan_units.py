@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from agent.core.container_sizing import Edges
 from agent.core.demand import Constraint, Demand, Gates, Kept, PodDemand
 from agent.core.orders_of import DAEMON_SET_KIND
+from agent.core.plan_memo import PodFacts
 from agent.core.plan_options import PlanOptions
-from agent.core.planned import PodRef
-from agent.core.pod import ContainerKind, Pod
+from agent.core.pod import ContainerKind
 from agent.core.policies.bounds import Resource
 from agent.core.recommendation import Withheld
 
@@ -29,6 +29,7 @@ class Rules:
     cpu: Edges
     memory: Edges
     allocatable_cpu_millicores: int
+    allocatable_memory_bytes: int
 
 
 class Unit:
@@ -49,7 +50,14 @@ class Unit:
     limit_wish: int | None = None
     """What the policy would have as a limit; None = it stays."""
     spike = 0
+    """What it takes part in sharing with."""
+    lasting_spike = 0
+    """The same without what was seen of late: who must go is decided by it."""
+    pressing = 0
+    """What it would have at once, beyond what is sustained; no more than its base = nothing presses."""
     headroom = 0
+    urgent = 0
+    """What it was given for that."""
     kept: Kept | None = None
     limit_kept: Kept | None = None
     wanted_base = 0
@@ -84,7 +92,9 @@ class Side:
         "inside",
         "is_moving",
         "is_predicted",
+        "is_pressed",
         "is_spared",
+        "lasting_spike",
         "literal_total",
         "overhead",
         "resource",
@@ -94,24 +104,34 @@ class Side:
         "units",
     )
 
-    def __init__(self, resource: Resource, edges: Edges, units: list[Unit], counted: int) -> None:
+    def __init__(
+        self,
+        resource: Resource,
+        edges: Edges,
+        units: list[Unit],
+        counted: int,
+        stages: Sequence[tuple[int, int]],
+        overhead: int,
+    ) -> None:
         self.resource = resource
         self.edges = edges
         self.units = units
         """What shares: the containers, or the pod's budget alone."""
         self.inside: list[Unit] = []
         """Containers below a budget: shown only."""
-        self.stages: Sequence[tuple[int, int]] = ()
+        self.stages: Sequence[tuple[int, int]] = stages
         """Of each init container that ends: its request, and how many of the first units run beside it."""
-        self.overhead = 0
+        self.overhead = overhead
         self.counted = counted
         """What the pod holds now, as the scheduler counts."""
         self.is_predicted = True
         self.is_moving = False
         """A request is to change."""
+        self.is_pressed = False
+        """A unit would have more at once than what is sustained."""
         self.is_spared = False
         """Others go, and this pod does not for one reason only: its successor would ask for no more than it has."""
-        self.total = self.literal_total = self.base_sum = self.spike = 0
+        self.total = self.literal_total = self.base_sum = self.spike = self.lasting_spike = 0
 
     def held(self, amounts: Sequence[int]) -> int:
         """Give what the pod would hold with such requests, one per unit, as the scheduler counts."""
@@ -120,9 +140,23 @@ class Side:
             total = max(total, request + sum(amounts[:before]))
         return total + self.overhead
 
+    def most_at(self, place: int, amounts: Sequence[int], held: int) -> int:
+        """Give the most that one unit could request without the pod holding more than this."""
+        room = held - self.overhead
+        most = room - sum(amounts) + amounts[place]
+        for request, before in self.stages:
+            if place < before:
+                most = min(most, room - request - sum(amounts[:before]) + amounts[place])
+        return most
+
     def held_applied(self) -> int:
         """Give what it holds after all steps."""
-        return self.held([unit.applied for unit in self.units])
+        if self.stages:
+            return self.held([unit.applied for unit in self.units])
+        total = self.overhead
+        for unit in self.units:
+            total += unit.applied
+        return total
 
 
 class Entry:
@@ -130,12 +164,12 @@ class Entry:
 
     __slots__ = ("constraint", "cpu", "demand", "evicted_for", "is_daemon", "is_urgent", "memory", "name", "pod", "ref")
 
-    def __init__(self, demand: PodDemand, pod: Pod, constraint: Constraint) -> None:
+    def __init__(self, demand: PodDemand, facts: PodFacts, constraint: Constraint) -> None:
         self.demand = demand
-        self.pod = pod
+        self.pod = facts.pod
         self.constraint = constraint
-        self.ref = PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid)
-        self.name = (pod.namespace, pod.name, pod.uid)
+        self.ref = facts.ref
+        self.name = facts.name
         self.is_daemon = demand.workload.kind == DAEMON_SET_KIND
         self.evicted_for: Resource | None = None
         self.is_urgent = False

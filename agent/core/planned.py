@@ -34,13 +34,14 @@ class Share:
     """One resource of one container (or of a pod's own budget) in the plan."""
 
     base: int
+    """Sustained; what was seen in the last seconds apart."""
     peak: int
     spike: int
-    """peak - base, >= 0."""
+    """What it takes part in sharing with, >= 0: peak - base, but for what is urgent."""
     headroom: int
     """Its share of the node's spike headroom."""
     final: int
-    """base + headroom, rounded: the request to have. base <= final <= peak."""
+    """base + headroom, rounded, + urgent: the request to have. base <= final <= peak."""
     request: int | None
     """As the spec states it now; None = not stated."""
     applied: int | None
@@ -52,6 +53,8 @@ class Share:
     limit_kept: Kept | None = None
     withheld: Withheld | None = None
     """Why there is no prediction; then base, peak and final are the request."""
+    urgent: int = 0
+    """What it was given of the room that nobody else has a claim to, since it is short now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

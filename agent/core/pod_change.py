@@ -1,4 +1,4 @@
-"""A pod with some of its numbers changed, and its numbers as one text to compare by. Core, pure."""
+"""A pod with some of its numbers changed, and acted on; its numbers as one text to compare by. Core, pure."""
 
 from __future__ import annotations
 
@@ -30,6 +30,12 @@ def changed_pod(pod: Pod, changes: Iterable[Change]) -> Pod:
     for change in changes:
         pod = _with(pod, change)
     return pod
+
+
+def actuated(pod: Pod) -> Pod:
+    """Give the pod once the kubelet has acted on its spec: nothing else holds room for it any more."""
+    statuses = tuple(replace(status, allocated=None, actual=None) for status in pod.statuses)
+    return replace(pod, statuses=statuses, allocated=None, actual=None)
 
 
 def spec_text(pod: Pod) -> str:

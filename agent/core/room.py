@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from agent.core.applying import applied
 from agent.core.cluster import NodeState
 from agent.core.effective import CountingRule, pod_requests
 from agent.core.planned import PlanStep, Setting
 from agent.core.pod import CPU, INFEASIBLE, MEMORY, RESIZE_PENDING, Pod
+from agent.core.pod_change import changed_pod
 from agent.core.units import NANOS_PER_MILLI, NANOS_PER_UNIT
 
 _RUNNING_RESIZES: Final = CountingRule(use_status=True)
@@ -84,7 +84,7 @@ def fits_now(state: NodeState, step: PlanStep) -> bool:
     pod = next((pod for pod in state.pods if pod.uid == step.ref.uid), None)
     if pod is None or not holds_room(pod):
         return False
-    before, after = counted(pod), counted(applied(pod, step))
+    before, after = counted(pod), counted(changed_pod(pod, step.changes))
     if after[0] <= before[0] and after[1] <= before[1]:
         return True
     held = [counted(other) for other in state.pods if holds_room(other)]

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import StrEnum
 
-from agent.core.applying import actuated, applied
 from agent.core.planned import Change, PlanStep, Setting
 from agent.core.pod import CPU, MEMORY, Pod, Requirements
+from agent.core.pod_change import actuated, changed_pod
 from agent.core.policies.bounds import Resource
 from agent.core.qos import computed_qos_class
 from agent.core.room import counted
@@ -76,7 +76,7 @@ class Stepped:
             return
         pod = self._pod
         for one in self._steps:
-            pod = applied(pod, one)
+            pod = changed_pod(pod, one.changes)
         self.held = counted(actuated(pod))
         before, after = computed_qos_class(self._pod), computed_qos_class(pod)
         if before is not after:

@@ -19,7 +19,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from agent.core.decisions import Outcome
 from agent.core.demand import Kept, Reserved
 from agent.core.orders import Mode
-from agent.core.planned import Change, ContainerPlan, Plan, PlanStep, ResourcePlan
+from agent.core.planned import Change, ContainerPlan, Plan, ResourcePlan
 from agent.core.policies.bounds import Resource
 
 RESIZE_BUCKETS_SECONDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
@@ -211,16 +211,12 @@ class ActingSeries:
         self._gauges = _PlanGauges()
         registry.register(self._gauges)
 
-    def count_resize(self, step: PlanStep, result: Outcome) -> None:
-        """Count a step for each resource and direction that it moves, whatever it is called in its pod.
+    def count_changes(self, changes: Iterable[Change], result: Outcome) -> None:
+        """Count a resize for each resource and direction that it moves, whatever it is called in its pod.
 
         Raises:
             KeyError: A result that no resize can have: a fault of the caller.
         """
-        self.count_changes(step.changes, result)
-
-    def count_changes(self, changes: Iterable[Change], result: Outcome) -> None:
-        """Count what a resize moved; as ``count_resize``."""
         for resource, direction in {
             (change.resource, Direction.UP if change.after > change.before else Direction.DOWN) for change in changes
         }:

@@ -102,7 +102,7 @@ class Acting:
         wall_now = time.time
         self.journal = Journal(_below(state, JOURNAL_FILE))
         self.holds = Holds(_below(state, HOLDS_FILE), now_unix_seconds=wall_now())
-        ledger_file = LedgerFile(_below(state, LEDGER_FILE))
+        self._ledger_file = ledger_file = LedgerFile(_below(state, LEDGER_FILE))
         self.ledger = ledger_file.read(settings.act, now_seconds=learner.clock.now())
         self.rights = Rights(
             api,
@@ -208,6 +208,8 @@ class Acting:
             notes.append(f"the newest turn of planning failed: {self.actor.failure}")
         if self.journal.fault is not None:
             notes.append(self.journal.fault)
+        if self._ledger_file.fault is not None:
+            notes.append(f"nothing is resized: what is under way cannot be kept: {self._ledger_file.fault}")
         troubles = {status.trouble for status in self._cluster.statuses() if status.trouble is not None}
         notes += [f"the API server is not heard: {trouble}" for trouble in sorted(troubles)]
         notes += [f"not understood: {fault}" for fault in self._cluster.faults()]

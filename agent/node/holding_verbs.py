@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from enum import StrEnum
-from typing import Final, TypeVar
+from typing import Final
 
 from agent.core.annotations import ORIGINAL_RESOURCES
 from agent.core.choosing import NoSuchUnit, chosen_by
@@ -34,17 +33,23 @@ from agent.node.holding_answers import (
     RestoredPod,
     Unpinned,
 )
+from agent.node.holding_arguments import (
+    read_all,
+    read_flag,
+    read_members,
+    read_name,
+    read_pattern,
+    read_seconds,
+    read_until,
+    refuse_unknown,
+)
 from agent.node.holds import Holds
 from agent.node.journal import Choice, Journal
 
-LONGEST_SECONDS: Final = 366 * 86_400.0
-"""Of a pause or a pin with an end."""
 MOST_DECISIONS: Final = 10_000
 """Of one answer; more than the log holds."""
 ASKED: Final = "asked for"
 """The reason in the log where a person ordered it."""
-
-Member = TypeVar("Member", bound=StrEnum)
 
 
 Send = Callable[[Pod, PlanStep], Decision]
@@ -113,16 +118,16 @@ class HoldingVerbs:
 
     def pause(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
         """Stop every write: ``{"for_seconds": 1800}``, null or absent = until resumed."""
-        _only(arguments, "pause", "for_seconds")
+        refuse_unknown(arguments, "pause", "for_seconds")
         now = self._clock()
-        until = _until(arguments, "pause", now)
+        until = read_until(arguments, "pause", now)
         before = self._holds.pause(until, now_unix_seconds=now)
         self._note(now, Action.PAUSE, f"nothing is written {_until_text(until)}")
         return self._ordered(now, None, until, None if before is None else before.since_unix_seconds)
 
     def resume(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
         """End the pause."""
-        _only(arguments, "resume")
+        refuse_unknown(arguments, "resume")
         now = self._clock()
         before = self._holds.resume(now_unix_seconds=now)
         if before is not None:
@@ -131,22 +136,22 @@ class HoldingVerbs:
 
     def pin(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
         """Leave a pod alone: ``{"name": "web", "for_seconds": null}``."""
-        _only(arguments, "pin", "name", "for_seconds")
+        refuse_unknown(arguments, "pin", "name", "for_seconds")
         now = self._clock()
-        until = _until(arguments, "pin", now)
-        ref = ref_of(self._pod(_name(arguments, "pin"), "pin"))
+        until = read_until(arguments, "pin", now)
+        ref = ref_of(self._pod(read_name(arguments, "pin"), "pin"))
         before = self._holds.pin(ref, until, now_unix_seconds=now)
         self._note(now, Action.PIN, f"left alone {_until_text(until)}", ref)
         return self._ordered(now, ref, until, None if before is None else before.since_unix_seconds)
 
     def unpin(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
         """Let a pod be sized again: ``{"name": "web"}``, also one that is gone; or all: ``{"all": true}``."""
-        _only(arguments, "unpin", "name", "all")
-        now, is_all = self._clock(), _is_all(arguments, "unpin")
-        if is_all:
+        refuse_unknown(arguments, "unpin", "name", "all")
+        now = self._clock()
+        if read_all(arguments, "unpin"):
             return self._unpinned_all(now)
         refs = {pin.ref: None for pin in self._holds.pins(now)} | {ref_of(pod): pod for pod in self._pods()}
-        ref = _chosen(_name(arguments, "unpin"), refs, "unpin")
+        ref = _chosen(read_name(arguments, "unpin"), refs, "unpin")
         before = self._holds.unpin(ref.uid, now_unix_seconds=now)
         if before is not None:
             self._note(now, Action.UNPIN, "may be sized again", ref)
@@ -154,7 +159,7 @@ class HoldingVerbs:
 
     def holds(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
         """Tell what is held."""
-        _only(arguments, "holds")
+        refuse_unknown(arguments, "holds")
         now = self._clock()
         return HOLDING.to_json(
             Holding(
@@ -169,14 +174,14 @@ class HoldingVerbs:
     def restore(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
         """Put original requests back: ``{"name": "web"}`` or ``{"all": true}``, with ``"dry_run": true`` only say so.
 
-        What is restored is pinned first: without that the next plan would take it back. A pause does not stop it, as
-        it is a wish of its own.
+        What is restored is pinned first, also where nothing differs now: without that the next plan would take it back.
+        A pause does not stop it, as it is a wish of its own.
         """
-        _only(arguments, "restore", "name", "all", "dry_run")
-        is_all, is_dry_run = _is_all(arguments, "restore"), _flag(arguments, "restore", "dry_run")
+        refuse_unknown(arguments, "restore", "name", "all", "dry_run")
+        is_all, is_dry_run = read_all(arguments, "restore"), read_flag(arguments, "restore", "dry_run")
         if self._send is None and not is_dry_run:
             raise ControlError("restore: this agent has no API server to write to; allowed: with dry_run")
-        chosen = self._pods() if is_all else (self._pod(_name(arguments, "restore"), "restore"),)
+        chosen = self._pods() if is_all else (self._pod(read_name(arguments, "restore"), "restore"),)
         items: list[RestoredPod] = []
         for pod in sorted(chosen, key=ref_of):
             item = self._restored(pod, is_dry_run=is_dry_run)
@@ -203,20 +208,20 @@ class HoldingVerbs:
         ``since_seconds``; ``newest_outcomes``: one entry of each resize, see ``core.outcomes``.
         """
         known = ("limit", "pod", "namespace", "actions", "outcomes", "since_seconds", "newest_outcomes")
-        _only(arguments, "events", *known)
+        refuse_unknown(arguments, "events", *known)
         limit, now = arguments.get("limit"), self._clock()
         if limit is not None and (type(limit) is not int or not 1 <= limit <= MOST_DECISIONS):
             raise ControlError(f"events: limit is {limit!r}; allowed: 1 to {MOST_DECISIONS}")
-        since = _seconds(arguments, "events", "since_seconds")
+        since = read_seconds(arguments, "events", "since_seconds")
         choice = Choice(
-            pod=_pattern(arguments, "pod"),
-            namespace=_pattern(arguments, "namespace"),
-            actions=_members(arguments, "actions", Action),
-            outcomes=_members(arguments, "outcomes", Outcome),
+            pod=read_pattern(arguments, "pod"),
+            namespace=read_pattern(arguments, "namespace"),
+            actions=read_members(arguments, "actions", Action),
+            outcomes=read_members(arguments, "outcomes", Outcome),
             since_unix_seconds=None if since is None else now - since,
         )
         found = self._journal.newest()
-        if _flag(arguments, "events", "newest_outcomes"):
+        if read_flag(arguments, "events", "newest_outcomes"):
             found = newest_outcomes(found)
         found = tuple(decision for decision in found if choice.holds(decision))
         return DECISIONS.to_json(
@@ -265,7 +270,7 @@ class HoldingVerbs:
         )
 
     def _sent(self, pod: Pod, steps: Sequence[PlanStep]) -> tuple[Decision, ...]:
-        if self._send is None or not steps:
+        if self._send is None:
             return ()
         ref, now = ref_of(pod), self._clock()
         was_pinned = ref.uid in self._holds.pinned(now)
@@ -277,7 +282,7 @@ class HoldingVerbs:
             decisions.append(self._send(pod, step))
             if decisions[-1].outcome in _BAD:
                 break
-        if not was_pinned and decisions[0].outcome in _NOT_DONE:
+        if not was_pinned and decisions and decisions[0].outcome in _NOT_DONE:
             self._holds.unpin(ref.uid, now_unix_seconds=now)
             self._note(now, Action.UNPIN, "may be sized again: nothing of it was put back", ref)
         return tuple(decisions)
@@ -316,67 +321,7 @@ def _rank(decision: Decision) -> int:
     return _BAD.index(decision.outcome) if decision.outcome in _BAD else len(_BAD)
 
 
-# Arguments
-
-
-def _only(arguments: Mapping[str, object], verb: str, *known: str) -> None:
-    unknown = arguments.keys() - set(known)
-    if unknown:
-        allowed = ", ".join(known) or "none"
-        raise ControlError(f"{verb}: unknown argument {min(unknown)}; allowed: {allowed}")
-
-
-def _name(arguments: Mapping[str, object], verb: str) -> str:
-    name = arguments.get("name")
-    if not isinstance(name, str) or not name:
-        raise ControlError(f"{verb}: name is {name!r}; allowed: a pod, namespace/pod, or a pod's uid")
-    return name
-
-
-def _flag(arguments: Mapping[str, object], verb: str, name: str) -> bool:
-    value = arguments.get(name, False)
-    if not isinstance(value, bool):
-        raise ControlError(f"{verb}: {name} is {value!r}; allowed: true, false")
-    return value
-
-
-def _is_all(arguments: Mapping[str, object], verb: str) -> bool:
-    """Say whether all pods are meant, and not one by its name."""
-    is_all = _flag(arguments, verb, "all")
-    if is_all == (arguments.get("name") is not None):
-        raise ControlError(f"{verb}: allowed: one pod's name, or all")
-    return is_all
-
-
-def _seconds(arguments: Mapping[str, object], verb: str, name: str) -> float | None:
-    value = arguments.get(name)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= LONGEST_SECONDS:
-        raise ControlError(f"{verb}: {name} is {value!r}; allowed: seconds above 0, up to {LONGEST_SECONDS:g}")
-    return float(value)
-
-
-def _pattern(arguments: Mapping[str, object], name: str) -> str | None:
-    value = arguments.get(name)
-    if value is not None and not isinstance(value, str):
-        raise ControlError(f"events: {name} is {value!r}; allowed: a name, * in it allowed")
-    return value
-
-
-def _until(arguments: Mapping[str, object], verb: str, now: float) -> float | None:
-    seconds = _seconds(arguments, verb, "for_seconds")
-    return None if seconds is None else now + seconds
-
-
-def _members(arguments: Mapping[str, object], name: str, kind: type[Member]) -> frozenset[Member]:
-    values = arguments.get(name)
-    if values is None:
-        return frozenset()
-    members = {member.value: member for member in kind}
-    if not isinstance(values, list) or not all(isinstance(value, str) and value in members for value in values):
-        raise ControlError(f"events: {name} is {values!r}; allowed: a list of {', '.join(members)}")
-    return frozenset(members[value] for value in values)
+# Pods
 
 
 def _chosen(name: str, pods: Mapping[PodRef, Pod | None], verb: str) -> PodRef:

@@ -131,7 +131,7 @@ class Writer:
         outcome = _OUTCOMES[answer.kind]
         if action is Action.REVERT and answer.is_done:
             outcome = Outcome.REVERTED
-        self._series.count_resize(step, outcome)
+        self._series.count_changes(step.changes, outcome)
         reason = step.reason if answer.is_done else str(answer.kind)
         decision = self._put_down(step, action, outcome, reason, answer.message if not answer.is_done else "")
         log.info(

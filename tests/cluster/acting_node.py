@@ -31,7 +31,7 @@ QUICK: Final[Mapping[str, object]] = {
     "plan.replanSeconds": 1,
     "plan.minAgeSeconds": 0,
     "evaluateIntervalSeconds": 1,
-    "recommend.minSpanSeconds": 3,
+    "recommend.minSpanSeconds": 1,
     "windows.cpuWindowSeconds": 10,
     "windows.rateWindowSeconds": 2,
     "sampling.intervalSeconds": 0.5,
@@ -189,10 +189,9 @@ class ActingNode:
         return next((one for one in self.ask("plan", what_if=what_if)["pods"] if one["ref"]["name"] == name), None)
 
     def kept(self, name: str) -> str | None:
-        """Why the first container's CPU request is not moved to what was planned."""
-        pod = self.planned(name)
-        assert pod is not None
-        reason: str | None = pod["containers"][0]["cpu"]["kept"]
+        """Why the first container's CPU request is not moved to what was planned; None also while nothing is known."""
+        containers = (self.planned(name) or {}).get("containers")
+        reason: str | None = containers[0]["cpu"]["kept"] if containers else None
         return reason
 
     def wait_known(self, *names: str) -> None:

@@ -132,7 +132,6 @@ def test_a_kill_right_after_each_patch_repeats_none_and_cool_downs_outlive_it(no
     assert node.request_of("cooling") == "300m"
     node.kill_agent()
     node.agent.start()
-    node.wait_known("cooling")
-    assert node.kept("cooling") == "cooldown"
+    node.wait(lambda: node.kept("cooling") == "cooldown", "and over it")
     node.settle(2)
     assert len(node.resizes("cooling")) == 1

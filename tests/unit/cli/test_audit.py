@@ -192,7 +192,7 @@ def test_machine_without_kubepods_says_so(tmp_path: Path, pods_file: Path, capsy
         (("--pods", "PODS", "--cgroup-root", "/nowhere"), "--cgroup-root /nowhere: no directory"),
         (("--pods", "PODS", "--qos-reserved", "memory=5%"), "--node-allocatable-memory"),
         (("--pods", "PODS", "--qos-reserved", "memory=5"), "not allowed (N%, N a whole number from 0 to 100)"),
-        (("--pods", "PODS", "--driver", "podman"), "invalid choice: 'podman'"),
+        (("--pods", "PODS", "--driver", "podman"), "'podman' is not allowed"),
         (("--pods", "PODS", "--colour"), "unrecognized arguments: --colour"),
     ],
 )

@@ -244,6 +244,15 @@ def test_repeats_are_shown_and_once_is_not() -> None:
     assert "x1" not in text_of(decision(pod=ref("a"), changes=()))
 
 
+def test_eighty_columns_keep_what_was_done_what_came_of_it_and_how_long_it_took() -> None:
+    titles, row = text_of(decision(), width=80).splitlines()[2:]
+    assert titles.split() == ["AGE", "POD", "WHAT", "OUTCOME", "TOOK", "REASON"]
+    for part in ("app CPU 500m → 200m", "applied", "1.5s"):
+        assert part in row
+    assert "infeasible 1.5s" in text_of(decision(outcome=Outcome.INFEASIBLE, detail="no room"), width=80)
+    assert "TIMES" in text_of(decision(repeats=2))
+
+
 def test_a_reason_of_an_enum_has_words() -> None:
     assert "node is full" in text_of(decision(reason=Kept.NODE_FULL, outcome=Outcome.WITHHELD))
 

@@ -39,7 +39,7 @@ class Agent:
     journal: Journal = field(default_factory=lambda: Journal(None))
 
     def __post_init__(self) -> None:
-        self.pods = (pod("web"), pod("api"), pod("web", "team"))
+        self.pods: tuple[Pod, ...] = (pod("web"), pod("api"), pod("web", "team"))
         self.holds = Holds(self.path.parent / "holds", now_unix_seconds=NOW)
         self.verbs = HoldingVerbs(
             node="worker-7",
@@ -77,6 +77,30 @@ def say(agent: Agent, capsys: pytest.CaptureFixture[str]) -> Any:
         return code, out, err
 
     return run
+
+
+def test_an_agent_without_an_api_server_says_that_it_does_not_act(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with answering(tmp_path / "agent.sock", {}) as path:
+        assert main(["pause", "--socket", str(path)]) == 1
+    told = "it asks no API server (no kubeconfig, and not in a pod), so it neither plans nor acts"
+    assert capsys.readouterr().err == f"plimsoll pause: agent at {path}: {told}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("pause", "30m"), "unrecognized arguments: 30m; allowed: --for 30m (see"),
+        (("pin", "api", "1h30m"), "unrecognized arguments: 1h30m; allowed: --for 1h30m (see"),
+        (("pin", "api", "web"), "unrecognized arguments: web (see"),
+        (("resume", "30m"), "unrecognized arguments: 30m (see"),
+    ],
+)
+def test_a_span_without_for_says_how(say: Any, words: tuple[str, ...], told: str) -> None:
+    code, out, err = say(*words)
+    assert (code, out) == (2, "")
+    assert f"plimsoll {words[0]}: {told}" in err
 
 
 # Pause
@@ -157,7 +181,7 @@ def test_pin_without_a_name_tells_what_is_held(agent: Agent, say: Any) -> None:
 def test_no_pod_is_guessed(agent: Agent, say: Any, verb: str, name: str, told: str) -> None:
     code, out, err = say(verb, name)
     assert (code, out) == (2, "")
-    assert f"plimsoll: {verb}: {told}" in err
+    assert f"plimsoll {verb}: {told}" in err
     assert len(err.splitlines()) == 1
 
 
@@ -191,7 +215,10 @@ def test_restore_says_what_is_put_back(agent: Agent, say: Any) -> None:
 def test_restore_of_what_has_its_requests_and_of_nothing(agent: Agent, say: Any) -> None:
     assert say("restore", "--all") == (0, "nothing to restore: no pod of worker-7 was resized by this agent\n", "")
     agent.holds.keep_original(pod("api"), now_unix_seconds=NOW)
-    assert say("restore", "--all") == (0, "shop/api: has its original requests\n", "")
+    assert say("restore", "--all", "--dry-run") == (0, "shop/api: has its original requests\n", "")
+    assert agent.holds.pins(NOW) == ()
+    assert say("restore", "--all") == (0, "shop/api: has its original requests, and is pinned\n", "")
+    assert agent.holds.pinned(NOW) == {"uid-shop-api"}
 
 
 def test_a_restore_that_fails_is_1_and_on_stderr(agent: Agent, say: Any) -> None:

@@ -75,6 +75,21 @@ def test_bad_input_is_one_line_and_exit_2(
     assert named in refused(capsys, *words)
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("plan", "-o", "yaml"), "plimsoll plan: argument -o/--output: 'yaml' is not allowed; allowed: table, json, "),
+        (("tpo",), "plimsoll: argument VERB: 'tpo' is not allowed; allowed: run, agent, top, "),
+    ],
+)
+def test_a_wrong_choice_is_told_in_the_words_of_all_others(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], told: str
+) -> None:
+    line = refused(capsys, *words)
+    assert line.startswith(told)
+    assert "choose from" not in line
+
+
 def test_several_wrong_settings_are_all_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["settings", "--set", "no.such=1", "--port", "eighty"])

@@ -90,3 +90,9 @@ def test_fail_says_its_line_and_ends_with_2(capsys: pytest.CaptureFixture[str]) 
         fail("what: where; allowed: this")
     assert ended.value.code == 2
     assert capsys.readouterr().err == "plimsoll: what: where; allowed: this\n"
+
+
+def test_what_is_wrong_with_a_verb_begins_as_all_its_lines_do(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        fail("plan: where: no; allowed: this")
+    assert capsys.readouterr().err == "plimsoll plan: where: no; allowed: this\n"

@@ -3,6 +3,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -134,7 +136,7 @@ def test_an_agent_of_another_release_is_1(agent: str, verbs: Verbs, capsys: pyte
 
 def test_a_refusal_is_2_and_told(agent: str, verbs: Verbs, capsys: pytest.CaptureFixture[str]) -> None:
     verbs.refusal = "plan: this agent has no API server to plan with"
-    assert error_of(capsys, "--socket", agent) == "plimsoll: plan: this agent has no API server to plan with"
+    assert error_of(capsys, "--socket", agent) == "plimsoll plan: this agent has no API server to plan with"
 
 
 def test_settings_with_an_agent_are_refused(agent: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -224,6 +226,18 @@ def test_without_recommendations_everything_counts_as_it_stands_and_that_is_said
     assert "plimsoll recommend -o json" in out
 
 
+def test_pods_come_from_standard_input_too(files: Files) -> None:
+    words = files.words("-o", "json")
+    found = subprocess.run(
+        [sys.executable, "-m", "agent", "plan", "--pods", "-", *words[2:]],
+        input=(files.directory / "pods.json").read_bytes(),
+        capture_output=True,
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr
+    assert [one.ref.name for one in PLAN.from_json(json.loads(found.stdout)).pods] == ["web-7d9c5b8f4-x2x9k"]
+
+
 def test_what_if_plans_what_is_only_recommended(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
     assert planned(capsys, *files.told()).steps == ()
     found = planned(capsys, *files.told("--what-if"))
@@ -285,7 +299,7 @@ def test_files_that_do_not_do_are_one_line(
     path = files.put(name, content)
     more = ("--namespaces", path) if name == "namespaces.json" else ()
     line = error_of(capsys, *files.told(*more))
-    assert line.startswith("plimsoll: plan: ")
+    assert line.startswith("plimsoll plan: ")
     assert told in line
 
 

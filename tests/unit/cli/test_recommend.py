@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -11,7 +13,9 @@ from agent.cli.main import main
 from agent.node.control import ControlEndpoint, open_control_listener
 from agent.node.documents import RECOMMENDATIONS
 from agent.node.listening import ListeningLoop
+from agent.sensing.rings import read_boot_id
 from tests.recommendations import mixed_node
+from tests.unit.node.test_resting import pods_file, write_state
 
 
 class Verbs:
@@ -174,3 +178,19 @@ def test_another_policy_is_tried_on_the_state_that_the_agent_tells(
     assert out == ""
     (line,) = err.splitlines()
     assert reason in line
+
+
+def test_state_files_without_names_say_where_they_come_from(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "environ", {"LANG": "C.UTF-8"})
+    pods = pods_file(tmp_path)
+    write_state(tmp_path, boot_id=read_boot_id(), newest_seconds=time.monotonic(), pods=pods)
+    assert recommend("--state-dir", str(tmp_path), "--policy", "vpa") == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == (
+        "plimsoll recommend: the state files have no names and no requests of pods, which vpa and crane need; allowed: "
+        "--pods FILE (kubectl get pods -A -o json)"
+    )
+    assert recommend("--state-dir", str(tmp_path), "--policy", "vpa", "--pods", str(pods)) == 0
+    assert capsys.readouterr().err == ""

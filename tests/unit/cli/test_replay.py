@@ -110,7 +110,7 @@ def test_why_explains_one_unit(file: Path, capsys: pytest.CaptureFixture[str]) -
         (("recommend", "--state-dir", "/tmp"), "state.directory is an agent's"),
         (("recommend", "--policy", "best"), "allowed: cruise, vpa, crane, forecast"),
         (("recommend", "--crane-cpu-marg", "1"), "allowed: "),
-        (("forecast",), "invalid choice"),
+        (("forecast",), "is not allowed; allowed: "),
     ],
 )
 def test_what_cannot_be_is_said_on_one_line(

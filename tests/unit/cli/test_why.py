@@ -107,7 +107,7 @@ def test_png_of_no_minute_is_no_answer(
 
 
 def test_an_unknown_name_tells_those_there_are(state: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    assert refused(capsys, "wep", *state) == "plimsoll: why: nothing is called wep; allowed: shop/web/app\n"
+    assert refused(capsys, "wep", *state) == "plimsoll why: nothing is called wep; allowed: shop/web/app\n"
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def agent_that(path: Path, why: Verb) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("why", "code", "message"),
     [
-        (refuse, 2, "plimsoll: why: nothing is called wep; allowed: shop/web/app\n"),
+        (refuse, 2, "plimsoll why: nothing is called wep; allowed: shop/web/app\n"),
         (break_down, 1, "why: the agent failed on this request; see its log\n"),
         (nothing, 1, "explanations.format: None is not 'plimsoll-explanations'\n"),
     ],

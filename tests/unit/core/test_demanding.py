@@ -148,15 +148,22 @@ def test_a_static_pod_is_joined_by_its_configurations_hash() -> None:
 def test_urgent_need_raises_base_and_peak() -> None:
     urgent = {("uid-shop-web", "app"): Urgent(cpu_millicores=900, memory_bytes=400 * MI, memory_limit_bytes=600 * MI)}
     app = only(asked(urgent=urgent))
-    assert app.cpu == Demand(base=900, peak=900, is_urgent=True)
-    assert app.memory == Demand(base=400 * MI, peak=400 * MI, limit=600 * MI, is_urgent=True)
+    calm: dict[str, int] = {"sustained": 64 * MI, "sustained_peak": 128 * MI}
+    assert app.cpu == Demand(base=900, peak=900, is_urgent=True, sustained=125, sustained_peak=250)
+    assert app.memory == Demand(base=400 * MI, peak=400 * MI, limit=600 * MI, is_urgent=True, **calm)
+    # What is in use is there, pressed or not.
+    in_use = only(asked(urgent=urgent, measured=Measured(working_set_bytes={("uid-shop-web", "app"): 200 * MI})))
+    assert in_use.memory is not None
+    assert in_use.memory.sustained == in_use.memory.sustained_peak == 200 * MI
 
 
 def test_urgent_need_of_a_while_ago_is_a_peak_and_presses_nobody() -> None:
     urgent = {("uid-shop-web", "app"): Urgent(cpu_millicores=900, memory_bytes=400 * MI, is_past=True)}
     app = only(asked(urgent=urgent))
-    assert app.cpu == Demand(base=125, peak=900)
-    assert app.memory == Demand(base=64 * MI, peak=400 * MI)
+    assert app.cpu == Demand(base=125, peak=900, sustained=125, sustained_peak=250)
+    assert app.memory == Demand(base=64 * MI, peak=400 * MI, sustained=64 * MI, sustained_peak=128 * MI)
+    low = {("uid-shop-web", "app"): Urgent(cpu_millicores=200, is_past=True)}
+    assert only(asked(urgent=low)).cpu == Demand(base=125, peak=250)
 
 
 def test_urgent_need_below_the_prediction_changes_no_amount() -> None:
@@ -187,13 +194,13 @@ def test_an_urgent_limit_only_raises(advised: int | None, limits: dict[str, str]
 def test_need_that_was_seen_and_not_predicted_may_only_raise() -> None:
     urgent = {("uid-shop-web", "app"): Urgent(cpu_millicores=900, memory_bytes=MI)}
     app = only(asked(items=[recommendation("web", memory=Withheld.NOT_CONTROLLED, cpu=Withheld.GAPS)], urgent=urgent))
-    assert app.cpu == Demand(base=900, peak=900, is_upward_only=True, is_urgent=True)
+    assert app.cpu == Demand(base=900, peak=900, is_upward_only=True, is_urgent=True, sustained=500, sustained_peak=500)
     assert app.cpu_withheld is None
     assert (app.memory, app.memory_withheld) == (None, Withheld.NOT_CONTROLLED)  # on purpose
     unmeasured = only(asked(items=[], urgent=urgent))
     assert unmeasured.memory == Demand(base=256 * MI, peak=256 * MI, is_upward_only=True, is_urgent=True)
     bare = only(asked(pod(container("app")), items=[], urgent=urgent))
-    assert bare.cpu == Demand(base=900, peak=900, is_upward_only=True, is_urgent=True)
+    assert bare.cpu == Demand(base=900, peak=900, is_upward_only=True, is_urgent=True, sustained=0, sustained_peak=0)
 
 
 def test_the_working_set_is_needed_whatever_the_prediction_says() -> None:
@@ -268,5 +275,10 @@ def test_a_memory_limit_rises_no_further_than_was_ordered_or_the_node_has() -> N
     assert limit(limit_held=lambda workload, name: (workload, name) == (WEB, "app")) == 512 * MI
     modest = pod(metadata={"annotations": {"plimsoll.dev/mode": "enforce", "plimsoll.dev/max-memory": "600Mi"}})
     assert only(asked(modest, urgent=leaking, node=node)).memory == Demand(
-        base=500 * MI, peak=500 * MI, limit=600 * MI, is_urgent=True
+        base=500 * MI,
+        peak=500 * MI,
+        limit=600 * MI,
+        is_urgent=True,
+        sustained=64 * MI,
+        sustained_peak=128 * MI,
     )

@@ -53,7 +53,7 @@ def test_a_good_plan_says_every_invariant_and_that_it_holds() -> None:
     assert [(step.phase, step.ref.name) for step in plan.steps] == [(Phase.SHRINK, "b"), (Phase.GROW, "a")]
     assert faults(plan) == []
     assert [one.name for one in plan.invariants] == [one.name for one in check(plan, GOOD.state)]
-    assert len({one.name for one in plan.invariants}) == 14
+    assert len({one.name for one in plan.invariants}) == 15
     assert plan.is_sound
 
 

@@ -7,11 +7,13 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.applying import applied
+from agent.core.demand import Demand, PodDemand
+from agent.core.plan_memo import PlanMemo
 from agent.core.pod import Pod
+from agent.core.pod_change import changed_pod
 from agent.core.qos import computed_qos_class
 from agent.core.room import counted, fits_now, holds_room
-from tests.planning import Situation, situations
+from tests.planning import Situation, calm, situations
 
 _MANY = settings(max_examples=150, deadline=None)
 
@@ -98,10 +100,50 @@ def test_steps_done_one_after_the_other_fit_when_their_turn_comes(situation: Sit
     for step in plan.steps:
         assert fits_now(current.state, step) or _is_overfull(current, step.ref.uid)
         pod = next(demand.pod for demand in current.demands if demand.pod.uid == step.ref.uid)
-        assert applied(pod, step) != pod
+        assert changed_pod(pod, step.changes) != pod
         current = current.after([step])
 
 
 def _is_overfull(situation: Situation, uid: str) -> bool:
     held = _held({demand.pod.uid: demand.pod for demand in situation.demands})
     return held[0] > situation.cpu or held[1] > situation.memory
+
+
+@_MANY
+@given(situations())
+def test_a_burst_makes_nobody_go_and_moves_nobody_else(situation: Situation) -> None:
+    limitless = replace(situation, demands=tuple(_without_limits(demand) for demand in situation.demands))
+    plan, before = limitless.plan(), calm(limitless).plan()
+    assert [one.ref for one in plan.evictions] == [one.ref for one in before.evictions]
+    assert plan.cpu.is_infeasible == before.cpu.is_infeasible
+    assert plan.memory.is_infeasible == before.memory.is_infeasible
+
+
+@_MANY
+@given(situations())
+def test_what_is_read_of_pods_once_is_as_good_as_what_is_read_anew(situation: Situation) -> None:
+    memo = PlanMemo()
+    plan = situation.plan_of(situation.state, memo)
+    assert plan == situation.plan()
+    for after in (situation.after(plan.steps), situation.after(plan.steps, is_actuated=False)):
+        assert after.plan_of(after.state, memo) == after.plan()
+
+
+def _without_limits(demand: PodDemand) -> PodDemand:
+    """Give the demand without limits: those of a burst do not tell what they would be without it."""
+
+    def without(one: Demand | None) -> Demand | None:
+        return None if one is None else replace(one, limit=None)
+
+    containers = tuple(replace(one, cpu=without(one.cpu), memory=without(one.memory)) for one in demand.containers)
+    return replace(demand, containers=containers)
+
+
+@_MANY
+@given(situations())
+def test_changes_come_in_the_order_of_the_spec(situation: Situation) -> None:
+    pods = {demand.pod.uid: demand.pod for demand in situation.demands}
+    for step in situation.plan().steps:
+        names = [*(one.name for one in pods[step.ref.uid].sized_containers()), ""]
+        places = [names.index(change.container) for change in step.changes]
+        assert places == sorted(places)

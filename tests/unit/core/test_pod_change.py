@@ -4,8 +4,9 @@ import pytest
 
 from agent.core.planned import Change, Setting
 from agent.core.pod import ContainerKind
-from agent.core.pod_change import changed_pod, spec_text, stated
+from agent.core.pod_change import actuated, changed_pod, spec_text, stated
 from agent.core.policies.bounds import Resource
+from agent.core.room import counted
 from tests.pods import container, make_pod, sidecar
 
 MI = 1 << 20
@@ -67,3 +68,13 @@ def test_specs_are_equal_as_texts_exactly_when_no_amount_differs() -> None:
         ("", Resource.MEMORY, Setting.REQUEST),
     ):
         assert spec_text(changed_pod(POD, [change(name, resource, setting, after=3)])) != spec_text(POD)
+
+
+def test_a_changed_pod_holds_room_as_before_until_the_kubelet_has_acted() -> None:
+    held = {"cpu": "1"}
+    status = {"containerStatuses": [{"name": "app", "allocatedResources": held, "resources": {"requests": held}}]}
+    pod = make_pod(container("app", held), status=status)
+    lowered = changed_pod(pod, [change("app", Resource.CPU, Setting.REQUEST, 40)])
+    assert lowered.statuses == pod.statuses
+    assert counted(lowered) == (1000, 0)
+    assert counted(actuated(lowered)) == (40, 0)

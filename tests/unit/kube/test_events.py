@@ -11,7 +11,7 @@ from agent.core.event_pacing import EventReason, PodEvent
 from agent.core.planned import PodRef
 from agent.kube.errors import ApiError, KubeError, Unreachable
 from agent.kube.events import EventWriter
-from tests.unit.kube.test_resize import FakeApi, raising
+from tests.fake_api import FakeApi, raising
 
 EVENT = PodEvent(ref=PodRef(namespace="shop", name="web", uid="u"), reason=EventReason.RESIZED, note="a note")
 
@@ -41,7 +41,7 @@ def test_event_that_is_not_taken_is_false_and_said_once(error: KubeError, caplog
 
 
 def test_budget_left_out_is_false_and_a_count_is_true_without_a_call() -> None:
-    api, now = FakeApi(lambda: {}), [0.0]
+    api, now = FakeApi(lambda _: {}), [0.0]
     writer = writer_of(api, now, per_minute=1)
     assert writer.send(EVENT)
     assert writer.send(EVENT)
@@ -53,7 +53,7 @@ def test_event_whose_count_finds_it_gone_is_made_anew() -> None:
     gone = ApiError("PATCH /x", status=404, message="not found")
     answers: list[KubeError | None] = [None, gone, None]
 
-    def answer() -> object:
+    def answer(_: object) -> object:
         error = answers.pop(0)
         if error is not None:
             raise error
@@ -65,4 +65,4 @@ def test_event_whose_count_finds_it_gone_is_made_anew() -> None:
     now[0] = 100.0
     assert not writer.send(EVENT)
     assert writer.send(EVENT)
-    assert [call["method"] for call in api.calls] == ["POST", "PATCH", "POST"]
+    assert [call.method for call in api.calls] == ["POST", "PATCH", "POST"]

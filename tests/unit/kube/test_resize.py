@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
-
 import pytest
 
 from agent.core.planned import Change, Phase, PlanStep, PodRef, Setting
@@ -12,9 +9,10 @@ from agent.core.pod import ContainerKind
 from agent.core.policies.bounds import Resource
 from agent.core.recommendation import Workload
 from agent.core.resize_answer import AnswerKind
-from agent.kube.api import JSON, STRATEGIC_MERGE_PATCH, Stream
+from agent.kube.api import STRATEGIC_MERGE_PATCH
 from agent.kube.errors import ApiError, CredentialsError, KubeError, Unreachable
 from agent.kube.resize import resize
+from tests.fake_api import FakeApi, raising
 
 STEP = PlanStep(
     ref=PodRef(namespace="shop", name="web/odd", uid="u"),
@@ -32,37 +30,6 @@ STEP = PlanStep(
     ),
     reason="a test",
 )
-
-
-class FakeApi:
-    def __init__(self, answer: Callable[[], object]) -> None:
-        self._answer = answer
-        self.calls: list[dict[str, Any]] = []
-
-    def call(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: object | None = None,
-        content_type: str = JSON,
-        timeout_seconds: float | None = None,
-    ) -> object:
-        self.calls.append(
-            {"method": method, "path": path, "query": query, "type": content_type, "timeout": timeout_seconds}
-        )
-        return self._answer()
-
-    def stream(self, path: str, **_: object) -> Stream:
-        raise NotImplementedError
-
-
-def raising(error: KubeError) -> Callable[[], object]:
-    def answer() -> object:
-        raise error
-
-    return answer
 
 
 @pytest.mark.parametrize(
@@ -87,17 +54,17 @@ def test_failure_is_an_answer_and_is_not_tried_again(error: KubeError, kind: Ans
 
 @pytest.mark.parametrize("document", [None, [], "pod", {}, {"metadata": []}, {"metadata": {"uid": "other"}}])
 def test_success_that_is_not_the_pod_is_unknown(document: object) -> None:
-    answer, pod = resize(FakeApi(lambda: document), STEP, None)
+    answer, pod = resize(FakeApi(lambda _: document), STEP, None)
     assert (answer.kind, pod) == (AnswerKind.UNKNOWN, None)
     assert "not the pod of uid u" in answer.message
 
 
 def test_names_are_quoted_and_the_time_limit_is_handed_on() -> None:
     document = {"metadata": {"uid": "u", "resourceVersion": "8", "generation": 2}}
-    api = FakeApi(lambda: document)
+    api = FakeApi(lambda _: document)
     answer, pod = resize(api, STEP, "7", timeout_seconds=3.0)
     assert (answer.kind, pod) == (AnswerKind.ACCEPTED, document)
     [call] = api.calls
-    assert call["path"] == "/api/v1/namespaces/shop/pods/web%2Fodd/resize"
-    assert (call["method"], call["type"], call["timeout"]) == ("PATCH", STRATEGIC_MERGE_PATCH, 3.0)
+    assert call.path == "/api/v1/namespaces/shop/pods/web%2Fodd/resize"
+    assert (call.method, call.content_type, call.timeout_seconds) == ("PATCH", STRATEGIC_MERGE_PATCH, 3.0)
     assert resize(api, STEP, "8")[0].kind is AnswerKind.NO_CHANGE

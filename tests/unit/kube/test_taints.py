@@ -2,49 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pytest
 
-from agent.kube.api import JSON, Stream
+from agent.kube.api import JSON
 from agent.kube.errors import ApiError, KubeError, Unreachable
 from agent.kube.taints import TRIES, NodeFormatError, TaintChange, TaintResult, set_taint
+from tests.fake_api import Call, FakeApi, in_turn
 
 OURS = {"key": "ours", "effect": "NoSchedule"}
-
-
-class Answers:
-    """Gives what it is told to, and keeps what it was asked."""
-
-    def __init__(self, *answers: object) -> None:
-        self._answers = list(answers)
-        self.calls: list[tuple[str, str, object, str, float | None]] = []
-
-    def call(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: object | None = None,
-        content_type: str = JSON,
-        timeout_seconds: float | None = None,
-    ) -> object:
-        self.calls.append((method, path, body, content_type, timeout_seconds))
-        answer = self._answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    def stream(
-        self,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        accept: str = JSON,
-        timeout_seconds: float | None = None,
-    ) -> Stream:
-        raise NotImplementedError
 
 
 def node(*taints: object, version: object = "7") -> dict[str, object]:
@@ -55,54 +20,54 @@ def refusal(status: int) -> ApiError:
     return ApiError("PATCH", status=status)
 
 
-def put(api: Answers, *, wanted: bool = True, name: str = "n") -> TaintResult:
+def put(api: FakeApi, *, wanted: bool = True, name: str = "n") -> TaintResult:
     return set_taint(api, name, key="ours", effect="NoSchedule", wanted=wanted, timeout_seconds=3.0)
 
 
 def test_the_patch_carries_the_version_that_was_read_and_the_others_unchanged() -> None:
     other = {"key": "theirs", "effect": "NoExecute", "timeAdded": "then", "field of tomorrow": 1}
-    api = Answers(node(other), node(other, OURS))
+    api = FakeApi(in_turn(node(other), node(other, OURS)))
 
     result = put(api)
 
     assert (result.change, result.conflicts) == (TaintChange.PUT, 0)
     body = {"metadata": {"resourceVersion": "7"}, "spec": {"taints": [other, OURS]}}
     assert api.calls == [
-        ("GET", "/api/v1/nodes/n", None, JSON, 3.0),
-        ("PATCH", "/api/v1/nodes/n", body, "application/merge-patch+json", 3.0),
+        Call("GET", "/api/v1/nodes/n", None, None, JSON, 3.0),
+        Call("PATCH", "/api/v1/nodes/n", None, body, "application/merge-patch+json", 3.0),
     ]
 
 
 def test_our_taint_with_a_value_of_somebodys_is_as_wanted() -> None:
-    api = Answers(node({**OURS, "value": "x"}))
+    api = FakeApi(in_turn(node({**OURS, "value": "x"})))
 
     assert put(api).change is TaintChange.NONE
     assert len(api.calls) == 1
 
 
 def test_all_taints_of_our_key_go_at_once() -> None:
-    api = Answers(node(OURS, {"key": "ours", "effect": "NoExecute"}), node())
+    api = FakeApi(in_turn(node(OURS, {"key": "ours", "effect": "NoExecute"}), node()))
 
     assert put(api, wanted=False).change is TaintChange.TAKEN_AWAY
-    assert api.calls[1][2] == {"metadata": {"resourceVersion": "7"}, "spec": {"taints": []}}
+    assert api.calls[1].body == {"metadata": {"resourceVersion": "7"}, "spec": {"taints": []}}
 
 
 @pytest.mark.parametrize("spec", [{}, {"taints": None}, None])
 def test_a_node_without_taints_is_a_node(spec: object) -> None:
-    api = Answers({"metadata": {"resourceVersion": "7"}, "spec": spec})
+    api = FakeApi(in_turn({"metadata": {"resourceVersion": "7"}, "spec": spec}))
 
     assert put(api, wanted=False).change is TaintChange.NONE
 
 
 def test_after_a_conflict_the_node_is_read_anew() -> None:
-    api = Answers(node(version="1"), refusal(409), node(version="2"), node(OURS))
+    api = FakeApi(in_turn(node(version="1"), refusal(409), node(version="2"), node(OURS)))
 
     assert put(api).conflicts == 1
-    assert api.calls[3][2] == {"metadata": {"resourceVersion": "2"}, "spec": {"taints": [OURS]}}
+    assert api.calls[3].body == {"metadata": {"resourceVersion": "2"}, "spec": {"taints": [OURS]}}
 
 
 def test_conflicts_without_end_are_given_up() -> None:
-    api = Answers(*[node(), refusal(409)] * TRIES)
+    api = FakeApi(in_turn(*[node(), refusal(409)] * TRIES))
 
     with pytest.raises(ApiError):
         put(api)
@@ -112,7 +77,7 @@ def test_conflicts_without_end_are_given_up() -> None:
 
 @pytest.mark.parametrize("error", [refusal(403), refusal(422), refusal(500), Unreachable("no answer")])
 def test_whatever_is_no_conflict_is_not_tried_again(error: KubeError) -> None:
-    api = Answers(node(), error)
+    api = FakeApi(in_turn(node(), error))
 
     with pytest.raises(type(error)):
         put(api)
@@ -132,12 +97,12 @@ def test_whatever_is_no_conflict_is_not_tried_again(error: KubeError) -> None:
 )
 def test_what_is_no_node_is_not_written_over(answer: object) -> None:
     with pytest.raises(NodeFormatError, match="/api/v1/nodes/n: "):
-        put(Answers(answer))
+        put(FakeApi(in_turn(answer)))
 
 
 def test_a_name_cannot_lead_elsewhere() -> None:
-    api = Answers(node(OURS))
+    api = FakeApi(in_turn(node(OURS)))
 
     put(api, name="a/../b")
 
-    assert api.calls[0][1] == "/api/v1/nodes/a%2F..%2Fb"
+    assert api.calls[0].path == "/api/v1/nodes/a%2F..%2Fb"

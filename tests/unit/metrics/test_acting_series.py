@@ -98,8 +98,8 @@ def test_a_resize_counts_once_for_each_resource_and_direction(
         change(10, 20, **memory),
         change(10, 20, setting=Setting.LIMIT, **memory),
     )
-    acting.count_resize(whole, Outcome.ACCEPTED)
-    acting.count_resize(whole, Outcome.APPLIED)
+    acting.count_changes(whole.changes, Outcome.ACCEPTED)
+    acting.count_changes(whole.changes, Outcome.APPLIED)
     acting.observe_resize(1.5)
     page = values(registry)
     assert {name: value for name, value in page.items() if "resizes_total" in name and value} == {
@@ -110,7 +110,7 @@ def test_a_resize_counts_once_for_each_resource_and_direction(
     assert page['plimsoll_resize_duration_seconds_bucket{le="1.0"}'] == 0
     assert page['plimsoll_resize_duration_seconds_bucket{le="2.0"}'] == 1
     with pytest.raises(KeyError):
-        acting.count_resize(whole, Outcome.PROPOSED)
+        acting.count_changes(whole.changes, Outcome.PROPOSED)
 
 
 def test_a_plan_sets_its_sums_in_base_units(acting: ActingSeries, registry: CollectorRegistry) -> None:

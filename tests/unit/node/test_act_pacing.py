@@ -63,8 +63,12 @@ def test_one_kind_does_not_hold_up_another_and_the_most_urgent_names_the_turn() 
     turns.at(10.0, asking(turns, NEWS))
     turns.at(10.25, lambda: turns.actor.killed((uid_of("web"), "app")))
     turns.at(10.5, lambda: turns.starve("web", cpu_millicores=1))
-    for trigger in (NEWS, ORDER, PRESSURE, KILL):
-        turns.at(20.0, asking(turns, trigger))
+
+    def all_at_once() -> None:
+        for trigger in (NEWS, ORDER, PRESSURE, KILL):
+            turns.actor.ask(trigger)
+
+    turns.at(20.0, all_at_once)
     assert turns.run(30.0) == [(0.0, INTERVAL), (10.0, NEWS), (10.25, KILL), (10.5, PRESSURE), (20.0, KILL)]
 
 

@@ -15,7 +15,8 @@ from agent.core.pod import Pod
 from agent.node.control import ControlError
 from agent.node.documents import DECISIONS
 from agent.node.holding_answers import HOLDING, ORDERED, RESTORED, UNPINNED, Ordered, Restored
-from agent.node.holding_verbs import LONGEST_SECONDS, HoldingVerbs
+from agent.node.holding_arguments import LONGEST_SECONDS
+from agent.node.holding_verbs import HoldingVerbs
 from agent.node.holds import Holds
 from agent.node.journal import Journal
 from tests.plans import change
@@ -260,11 +261,12 @@ def test_all_restores_those_whose_original_is_known_in_order(room: Room) -> None
     assert Room().restore(all=True).items == ()
 
 
-def test_a_pod_that_has_its_original_requests_is_neither_sent_nor_pinned(room: Room) -> None:
+def test_a_pod_that_has_its_original_requests_is_pinned_all_the_same(room: Room) -> None:
     room.holds.keep_original(pod("api"), now_unix_seconds=NOW)
     (item,) = room.restore(name="api").items
     assert (item.outcome, item.changes) == (None, ())
-    assert (room.sent, room.holds.pins(NOW)) == ([], ())
+    assert room.sent == []
+    assert room.holds.pinned(NOW) == {"uid-shop-api"}
 
 
 def test_no_original_known_is_refused(room: Room) -> None:

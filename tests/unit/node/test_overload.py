@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,54 +11,36 @@ from agent.core.cluster import Node, Taint
 from agent.core.decisions import Action, Outcome
 from agent.core.overload import OVERLOAD_TAINT_EFFECT, OVERLOAD_TAINT_KEY
 from agent.core.plan_options import OverloadOptions
-from agent.kube.api import JSON, Stream
 from agent.kube.errors import ApiError, Unreachable
 from agent.node.overload import READ_SECONDS, OverloadKeeper, PodsPressure, machine_load_per_cpu
+from tests.fake_api import Call, FakeApi
 
 OURS = {"key": OVERLOAD_TAINT_KEY, "effect": OVERLOAD_TAINT_EFFECT}
 TURNS_OF_A_WINDOW = 8
 """120 s of 15 s each."""
 
 
-class Server:
+class Server(FakeApi):
     """One node, with what goes wrong on demand."""
 
     def __init__(self, *taints: Mapping[str, str]) -> None:
+        super().__init__()
         self.taints = [dict(taint) for taint in taints]
         self.version = 1
         self.fault: Exception | None = None
         self.reads = self.writes = 0
 
-    def call(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: Any = None,
-        content_type: str = JSON,
-        timeout_seconds: float | None = None,
-    ) -> object:
+    def answer(self, call: Call) -> object:
         if self.fault is not None:
             self.reads += 1
             raise self.fault
-        if method == "GET":
+        if call.method == "GET":
             self.reads += 1
         else:
             self.writes += 1
-            self.taints = body["spec"]["taints"]
+            self.taints = call.body["spec"]["taints"]
             self.version += 1
         return {"metadata": {"resourceVersion": str(self.version)}, "spec": {"taints": list(self.taints)}}
-
-    def stream(
-        self,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        accept: str = JSON,
-        timeout_seconds: float | None = None,
-    ) -> Stream:
-        raise NotImplementedError
 
     @property
     def node(self) -> Node:

@@ -122,6 +122,10 @@ def test_what_the_agent_is_not_to_do_is_not_asked_for() -> None:
     room.server.missing = {"create events", "patch nodes", "get nodes"}
     room.ask()
     assert room.told == []
-    resources = [body["spec"]["resourceAttributes"]["resource"] for body in room.server.bodies if "spec" in body]
+    resources = [
+        body["spec"]["resourceAttributes"]["resource"]
+        for body in (call.body for call in room.server.calls)
+        if "spec" in body
+    ]
     assert "events" not in resources
     assert resources.count("nodes") == 2  # list and watch

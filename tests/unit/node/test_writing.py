@@ -65,7 +65,7 @@ def test_agent_that_dies_in_between_looks_up_what_became_of_it(tmp_path: Path, i
 
     def die() -> None:
         if is_taken:
-            turns.server._resize("web", turns.server.bodies[-1])
+            turns.server._resize("web", turns.server.calls[-1].body)
             turns.server.actuate("web")
         raise Killed
 

@@ -1,0 +1,124 @@
+"""What a plan reads out of each pod, kept from plan to plan as long as the pod is the same object. Core, pure.
+
+Pods do not change; one that has changed is another object. So whatever follows from a pod alone is read once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from agent.core.model import QosClass
+from agent.core.planned import PodRef
+from agent.core.pod import CPU, MEMORY, ContainerKind, Pod
+from agent.core.qos import computed_qos_class
+from agent.core.room import counted, holds_room
+from agent.core.units import NANOS_PER_MILLI, NANOS_PER_UNIT
+
+
+class Stated(NamedTuple):
+    """One resource of one container; millicores or bytes, None = not stated (so is an explicit 0, as to Kubernetes)."""
+
+    name: str
+    kind: ContainerKind
+    request: int | None
+    limit: int | None
+    restarts: bool
+    """A resize of this resource restarts it."""
+
+
+class StatedSide(NamedTuple):
+    """One resource of one pod."""
+
+    containers: tuple[Stated, ...]
+    """Those that go on running, sidecars first."""
+    stages: tuple[tuple[int, int], ...]
+    """Of each init container that ends and requests some: its request, and how many of the first run beside it."""
+    overhead: int
+    is_pod_level: bool
+    """The pod's own budget carries the resource."""
+
+
+class PodFacts(NamedTuple):
+    """What follows from one pod alone."""
+
+    pod: Pod
+    ref: PodRef
+    name: tuple[str, str, str]
+    """Namespace, name and uid: the order of a plan."""
+    holds_room: bool
+    counted: tuple[int, int]
+    """What it holds of its node as the scheduler counts; millicores and bytes."""
+    is_guaranteed: bool
+    """By its spec."""
+    is_class_kept: bool
+    """Its recorded class, where there is one, is what its spec says."""
+    cpu: StatedSide
+    memory: StatedSide
+
+
+class PlanMemo:
+    """The facts of the pods of the last plan. Any thread may use it: what another puts there is as true."""
+
+    def __init__(self) -> None:
+        self._facts: dict[str, PodFacts] = {}
+
+    def facts_of(self, pods: Iterable[Pod]) -> Sequence[PodFacts]:
+        """Give the facts of each pod, in order, and forget all others."""
+        known, told, every = self._facts, dict[str, PodFacts](), list[PodFacts]()
+        for pod in pods:
+            facts = known.get(pod.uid)
+            if facts is None or facts.pod is not pod:
+                facts = facts_of(pod)
+            told[pod.uid] = facts
+            every.append(facts)
+        self._facts = told
+        return every
+
+
+def facts_of(pod: Pod) -> PodFacts:
+    """Read one pod."""
+    qos = _qos_class(pod)
+    return PodFacts(
+        pod=pod,
+        ref=PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid),
+        name=(pod.namespace, pod.name, pod.uid),
+        holds_room=holds_room(pod),
+        counted=counted(pod),
+        is_guaranteed=qos is QosClass.GUARANTEED,
+        is_class_kept=pod.recorded_qos is None or pod.recorded_qos is qos,
+        cpu=_side(pod, CPU, NANOS_PER_MILLI),
+        memory=_side(pod, MEMORY, NANOS_PER_UNIT),
+    )
+
+
+def _side(pod: Pod, name: str, nanos: int) -> StatedSide:
+    stated: list[Stated] = []
+    stages: list[tuple[int, int]] = []
+    for container in (*pod.init_containers, *pod.containers) if pod.init_containers else pod.containers:
+        resources = container.resources
+        request = -(-resources.requests.get(name, 0) // nanos) or None
+        if container.kind is ContainerKind.INIT:
+            if request is not None:
+                stages.append((request, len(stated)))
+            continue
+        limit = -(-resources.limits.get(name, 0) // nanos) or None if resources.limits else None
+        restarts = container.restarts_for_cpu if name == CPU else container.restarts_for_memory
+        stated.append(Stated(container.name, container.kind, request, limit, restarts))
+    level = pod.resources
+    return StatedSide(
+        containers=tuple(stated),
+        stages=tuple(stages),
+        overhead=-(-pod.overhead.get(name, 0) // nanos) if pod.overhead else 0,
+        is_pod_level=level is not None and (name in level.requests or name in level.limits),
+    )
+
+
+def _qos_class(pod: Pod) -> QosClass:
+    """Compute the class; of nearly every pod the first container says that it is Burstable."""
+    if pod.resources is None and pod.containers:
+        first = pod.containers[0].resources
+        requests, limits = first.requests, first.limits
+        if requests.get(CPU, 0) != limits.get(CPU, 0) or requests.get(MEMORY, 0) != limits.get(MEMORY, 0):
+            return QosClass.BURSTABLE
+    return computed_qos_class(pod)

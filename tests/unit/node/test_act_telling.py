@@ -1,0 +1,97 @@
+"""What the acting thread tells: evictions proposed, faults of annotations, old kubelets; once, and to whom it may."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from agent.core.event_pacing import EventReason
+from tests.turns import Turns, two_pods
+
+
+def crowded() -> Turns:
+    """Two pods that need more than the node has."""
+    turns = two_pods()
+    turns.need("a", cpu=3000, memory=256)
+    turns.need("b", cpu=3500, memory=256)
+    return turns
+
+
+def test_eviction_is_proposed_once_and_again_after_ten_minutes_and_never_carried_out() -> None:
+    turns = crowded()
+    for _ in range(3):
+        turns.turn(after=1.0)
+    assert turns.figure("evictions_proposed_total", resource="cpu") == 1
+    proposed = [one for one in turns.journal.newest() if one.action == "eviction"]
+    assert [(one.outcome, one.repeats) for one in proposed] == [("proposed", 1)]
+    assert [event[1] for event in turns.server.events].count(EventReason.EVICTION_PROPOSED) == 1
+    turns.turn(after=600.0)
+    assert turns.figure("evictions_proposed_total", resource="cpu") == 2
+    crowd = dict(turns.recommended)
+    turns.need("a", cpu=500)
+    turns.need("b", cpu=500)
+    turns.turn(after=1.0)
+    turns.recommended = crowd
+    turns.turn(after=1.0)
+    assert turns.figure("evictions_proposed_total", resource="cpu") == 3  # it was settled, and came back
+    assert not [call for call in turns.server.calls if "eviction" in call.path]
+
+
+def test_eviction_proposed_behind_a_barrier_is_logged_and_no_event() -> None:
+    turns = crowded()
+    turns.is_history_known = False
+    turns.turn()
+    assert turns.figure("evictions_proposed_total", resource="cpu") == 1
+    assert turns.server.writes == []
+
+
+def test_fault_of_an_annotation_is_told_once_for_each_wording() -> None:
+    turns = two_pods()
+    turns.server.order("a", mode="loud")
+    for _ in range(3):
+        turns.turn(after=61.0)
+    assert turns.server.writes.count("event") == 1
+    faults = [one for one in turns.journal.newest() if one.reason == "faulty_annotation"]
+    assert [(one.pod, one.repeats) for one in faults] == [(turns.ref("a"), 1)]
+    assert turns.figure("annotation_faults") == 1
+    turns.server.order("a", mode="louder")
+    turns.turn(after=1.0)
+    told = [note for name, reason, note in turns.server.events if reason == EventReason.ANNOTATION_NOT_UNDERSTOOD]
+    assert ["'loud'" in told[0], "'louder'" in told[1], len(told)] == [True, True, 2]
+    turns.server.order("a")
+    turns.turn(after=1.0)
+    assert turns.figure("annotation_faults") == 0
+    turns.server.order("a", mode="loud")
+    turns.turn(after=1.0)
+    faults = [one for one in turns.journal.newest() if one.reason == "faulty_annotation"]
+    assert [one.repeats for one in faults] == [2, 1]  # it came back
+
+
+def test_what_an_old_kubelet_cannot_do_is_told_once() -> None:
+    turns = two_pods()
+    assert turns.node is not None
+    turns.node = replace(turns.node, kubelet_version="v1.35.2")
+    for _ in range(3):
+        turns.turn(after=1.0)
+    told = [one for one in turns.journal.newest() if one.reason == "versions"]
+    assert all((one.action, one.repeats) == ("notice", 1) for one in told)
+    assert any("v1.35.2" in one.detail for one in told)
+
+
+def test_owner_of_what_happened_during_a_pause_is_told_after_it() -> None:
+    turns = two_pods()
+    turns.turn()
+    turns.holds.pause(None, now_unix_seconds=turns.wall)
+    turns.server.actuate("a")
+    turns.turn(after=1.0)
+    assert "event" not in turns.server.writes
+    turns.holds.resume(now_unix_seconds=turns.wall)
+    turns.turn(after=1.0)
+    assert turns.server.events == [("a", "Resized", "app: cpu 500m -> 200m")]
+
+
+def test_without_events_nobody_is_told() -> None:
+    turns = two_pods(has_events=False)
+    turns.turn()
+    turns.server.actuate("a")
+    turns.turn(after=1.0)
+    assert "event" not in turns.server.writes
