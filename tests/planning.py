@@ -213,6 +213,8 @@ def _with_burst(random: Random, demand: Demand, amount: _Amount) -> Demand:
         is_urgent=not is_past,
         sustained=demand.base,
         sustained_peak=None if _one_in(random, 4) else demand.peak,
+        limit=demand.limit if is_past else None if demand.limit is None else max(demand.limit, amount(random)),
+        sustained_limit=None if is_past else demand.limit,
     )
 
 
@@ -226,7 +228,14 @@ def calm(situation: Situation) -> Situation:
         if lasting is None:
             lasting = demand.sustained + demand.peak - demand.base
         return replace(
-            demand, base=demand.sustained, peak=lasting, is_urgent=False, sustained=None, sustained_peak=None
+            demand,
+            base=demand.sustained,
+            peak=lasting,
+            limit=demand.limit if demand.sustained_limit is None else demand.sustained_limit,
+            is_urgent=False,
+            sustained=None,
+            sustained_peak=None,
+            sustained_limit=None,
         )
 
     return replace(

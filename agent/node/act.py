@@ -12,19 +12,17 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from agent.core.change_text import changes_text
 from agent.core.cluster import NodeState
 from agent.core.decisions import Action, Outcome
-from agent.core.demand import Gates, Kept, Urgent
+from agent.core.demand import Kept, Urgent
 from agent.core.demanding import Key
-from agent.core.event_pacing import EventReason, PodEvent
+from agent.core.event_pacing import EventReason
 from agent.core.ledger import Ledger
 from agent.core.ledger_record import FlightState, LedgerState, News
-from agent.core.orders import Mode
-from agent.core.planned import Plan, PlanStep, PodRef
+from agent.core.planned import PlanStep
 from agent.core.pod import Pod
 from agent.core.resize_answer import AnswerKind
 from agent.core.room import part_that_fits
@@ -34,6 +32,8 @@ from agent.core.urgent_memory import UrgentMemory
 from agent.core.workload import workload_of
 from agent.core.write_gate import may_resize
 from agent.metrics.acting_series import ActingSeries, Trigger, kept_counts
+from agent.node.act_telling import ActTeller, Events, has_enforced
+from agent.node.barriers import HISTORY, NO_API, PAUSED, Barrier, Barriers
 from agent.node.holds import Holds
 from agent.node.journal import Journal
 from agent.node.planning import Holding, Planned, Planner
@@ -59,49 +59,14 @@ KILL_SECONDS: Final = 1.0
 LONGEST_WAIT_SECONDS: Final = 60.0
 FAILED_SECONDS: Final = 2.0
 """After a turn that failed: a fault that repeats at once must not spin."""
-PAUSED: Final = "paused"
-"""The reason of a barrier that people have put up."""
-MEASURING: Final = "measuring"
-HISTORY: Final = "history"
-_OF_FIGURES: Final = (MEASURING, HISTORY)
-NO_API: Final = "api"
-"""The API server has not told enough, or not lately."""
 FLUSH_SECONDS: Final = 60.0
 """Between two writings of the decision log's counts."""
 LOOK_UP_SECONDS: Final = 5.0
 """Between two readings of pods of whose resize no answer came."""
-PROPOSED_AGAIN_SECONDS: Final = 600.0
-"""An eviction that stays proposed is told again after so long."""
 REMEMBERED_SECONDS: Final = 30.0
 """What was seen to be needed is planned with for as long as a cool-down lasts, and for so long at least: by then the
 windows know of it too, and a grow that did not fit at once has had its tries."""
 MAX_KILLS: Final = 256
-MAX_UNTOLD: Final = 100
-"""Kubernetes Events that wait; the decision log has what is dropped."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Barrier:
-    """Why nothing at all is written."""
-
-    reason: str
-    """From a closed set: ``paused``, ``api``, ``pods``, ``measuring``, ``history``, ``rights``, ``versions``."""
-    sentence: str
-
-    def lets_through(self, action: Action) -> bool:
-        """Say whether it does not concern an action.
-
-        A pause does not stop what a person has asked for since; figures that are too old are no reason to leave a pod
-        in the state in which it was killed.
-        """
-        if action is Action.RESTORE:
-            return self.reason in (PAUSED, *_OF_FIGURES)
-        return action is Action.REVERT and self.reason in _OF_FIGURES
-
-    @property
-    def is_dry_run(self) -> bool:
-        """Say whether this agent only recommends, until an operator mends something."""
-        return self.reason in ("rights", "versions")
 
 
 class Cluster(Protocol):
@@ -121,14 +86,6 @@ class Keeper(Protocol):
 
     def close(self) -> None:
         """Undo what must not outlive the agent; never raises."""
-        ...
-
-
-class Events(Protocol):
-    """Tells pods' owners; ``kube.events.EventWriter`` is one."""
-
-    def send(self, event: PodEvent) -> bool:
-        """Tell; never raises."""
         ...
 
 
@@ -186,17 +143,27 @@ class Actor:
             clock: Monotonic seconds, for waiting.
         """
         self._settings, self._cluster, self._planner, self._writer = settings, cluster, planner, writer
-        self._node_name = node_name
         self._ledger, self._holds, self._journal, self._series = ledger, holds, journal, series
-        self._rights, self._bucket, self._events, self._keepers = rights, bucket, events, keepers
-        self._measuring_fault = measuring_fault
-        self._keep, self._is_history_known, self._memory_in_use, self._on_planned = (
-            keep,
-            is_history_known,
-            memory_in_use,
-            planned,
-        )
+        self._rights, self._bucket, self._keepers = rights, bucket, keepers
+        self._keep, self._memory_in_use, self._on_planned = keep, memory_in_use, planned
         self._now, self._wall_now, self._clock = now, wall_now, clock
+        self._barriers = Barriers(
+            node_name=node_name,
+            holds=holds,
+            rights=rights,
+            stale_seconds=settings.act.stale_seconds,
+            is_history_known=is_history_known,
+            measuring_fault=measuring_fault,
+        )
+        self._teller = ActTeller(
+            journal=journal,
+            holds=holds,
+            series=series,
+            events=events,
+            may_write=self.may_write,
+            now=now,
+            wall_now=wall_now,
+        )
         self._condition = threading.Condition()
         self._asked: set[Trigger] = set()
         self._is_stopping = False
@@ -211,12 +178,6 @@ class Actor:
         self._urgent: dict[Key, UrgentMemory] = {}
         """What was seen to be needed."""
         self._kills: deque[Key] = deque(maxlen=MAX_KILLS)
-        self._untold: deque[PodEvent] = deque(maxlen=MAX_UNTOLD)
-        self._proposed: dict[tuple[str, str], float] = {}
-        self._faults_told: dict[str, str] = {}
-        self._owners_told: dict[str, str] = {}
-        """Of the same faults, in Events: later, where nothing may be written at first."""
-        self._gates_told: tuple[str, ...] = ()
         self._barrier: Barrier | None = None
         self.failure: str | None = None
         """Why the newest turn came to nothing; None = it did not."""
@@ -326,12 +287,12 @@ class Actor:
         """Take in what happened, plan, and do what may be done now."""
         now, wall_now = self._now(), self._wall_now()
         self._rights.ask(self._clock())
-        self._expire(wall_now)
+        self._teller.expire(wall_now)
         looked_up = self._look_up()
         state = self._cluster.state()
         with self._writer.lock:
             for news in (*looked_up, *self._ledger.observe(state, now)):
-                self._put_down(news)
+                self._teller.put_down(news)
             self._take_back(now)
             wanted = self._ledger.wanted(now)
             self._keep()
@@ -351,16 +312,16 @@ class Actor:
         }
         self.planned = planned
         self._on_planned(planned)
-        barrier = self._barrier_of(planned.state, planned.gates, wall_now)
+        barrier = self._barriers.barrier_of(planned.state, planned.gates, wall_now)
         self._note_barrier(barrier, planned)
         passing = [(action, step) for action, step in wanted if barrier is None or barrier.lets_through(action)]
         self._act(planned, passing, planned.plan.steps if barrier is None else ())
-        self._propose(planned)
-        self._tell_faults(planned)
-        self._tell_gates(planned)
+        self._teller.propose(planned)
+        self._teller.tell_faults(planned)
+        self._teller.tell_gates(planned)
         for keeper in self._keepers:
             keeper.tick(state, now)
-        self._tell_owners()
+        self._teller.tell_owners()
         self._is_busy = bool(wanted or planned.plan.steps or any(record.flight is not None for record in kept.pods))
         self._forget_gone()
         if self._clock() >= self._flush_due_seconds:
@@ -409,7 +370,7 @@ class Actor:
         pod = next((one for one in state.pods if one.uid == step.ref.uid), None)
         if pod is None:
             return True
-        barrier = self._barrier_of(state, planned.gates, wall_now)
+        barrier = self._barriers.barrier_of(state, planned.gates, wall_now)
         if barrier is not None and not barrier.lets_through(action):
             return False  # it has come up since the turn began
         orders = self._planner.orders_of_pod(pod, state)
@@ -427,6 +388,7 @@ class Actor:
                 plan=self._settings.plan,
                 act=self._settings.act,
                 is_pinned=pod.uid in self._holds.pinned(wall_now),
+                is_namespace_known=pod.namespace not in state.unknown_namespaces,
             ),
             plan=self._settings.plan,
             gates=planned.gates,
@@ -459,7 +421,7 @@ class Actor:
         self._bucket.take(self._clock())
         if answer.is_done:
             if action is Action.REVERT:
-                self._event(step.ref, EventReason.RESIZE_REVERTED, step.reason)
+                self._teller.event(step.ref, EventReason.RESIZE_REVERTED, step.reason)
             return True
         if answer.kind in (AnswerKind.THROTTLED, AnswerKind.UNAVAILABLE, AnswerKind.UNKNOWN):
             self.ask(Trigger.NEWS)  # as soon as the server is to be asked again
@@ -469,9 +431,9 @@ class Actor:
         if answer.kind is AnswerKind.CONFLICT:
             self.ask(Trigger.NEWS)  # decided anew, on what it has become
         if decision.outcome is Outcome.INFEASIBLE:
-            self._event(step.ref, EventReason.RESIZE_INFEASIBLE, answer.message)
+            self._teller.event(step.ref, EventReason.RESIZE_INFEASIBLE, answer.message)
         elif decision.outcome is Outcome.REJECTED:
-            self._event(step.ref, EventReason.RESIZE_REJECTED, answer.message)
+            self._teller.event(step.ref, EventReason.RESIZE_REJECTED, answer.message)
         return True
 
     def _has_budget(self, step: PlanStep, action: Action, planned: Planned) -> bool:
@@ -494,38 +456,11 @@ class Actor:
 
     # -- what stands in the way ------------------------------------------------------------------------------------
 
-    def _barrier_of(self, state: NodeState, gates: Gates, wall_now: float) -> Barrier | None:
-        pause = self._holds.paused(wall_now)
-        if pause is not None:
-            return Barrier(reason=PAUSED, sentence=pause.reason or "paused")
-        faults = self._rights.faults()
-        if faults and self._rights.is_known:
-            return Barrier(reason="rights", sentence="; ".join(faults))
-        if state.is_complete and state.node is None:
-            return Barrier(reason=NO_API, sentence=f"the cluster has no node {self._node_name}: is --node right?")
-        if not state.is_complete:
-            return Barrier(reason=NO_API, sentence="the API server has not told of the node and its pods yet")
-        stale_seconds = self._settings.act.stale_seconds
-        if state.age_seconds is None or state.age_seconds > stale_seconds:
-            return Barrier(reason=NO_API, sentence=f"nothing was heard of the API server for {stale_seconds:g} s")
-        if faults:
-            return Barrier(reason=NO_API, sentence="; ".join(faults))
-        if not gates.resize:
-            return Barrier(reason="versions", sentence="; ".join(gates.reasons))
-        if state.unreadable_pods:
-            return Barrier(reason="pods", sentence=f"not understood: {'; '.join(state.unreadable_pods)}")
-        fault = self._measuring_fault()
-        if fault is not None:
-            return Barrier(reason=MEASURING, sentence=fault)
-        if not self._is_history_known():
-            return Barrier(reason=HISTORY, sentence="the history is not read yet")
-        return None
-
     def _note_barrier(self, barrier: Barrier | None, planned: Planned) -> None:
         is_dry_run = barrier is not None and barrier.is_dry_run
         if barrier is not None and barrier.reason == NO_API:
             self._series.forget_plan()  # it is of a state that nobody vouches for
-        self.is_enforcing = _has_enforced(planned.plan)
+        self.is_enforcing = has_enforced(planned.plan)
         self._series.set_dry_run(is_dry_run=is_dry_run or not self.is_enforcing)
         if barrier != self._barrier:
             self._barrier = barrier
@@ -573,144 +508,9 @@ class Actor:
         for uid, container in pressed:
             self._ledger.pressed(uid, container, now)
 
-    def _put_down(self, news: News) -> None:
-        """Put down what the kubelet made of a resize."""
-        self._journal.add(
-            unix_seconds=self._wall_now(),
-            action=news.action,
-            outcome=news.outcome,
-            reason=news.reason,
-            detail=news.detail,
-            pod=news.ref,
-            workload=f"{news.workload.kind}/{news.workload.name}",
-            changes=news.changes,
-            seconds=news.seconds,
-        )
-        if news.outcome is not Outcome.WITHHELD:
-            self._series.count_changes(news.changes, news.outcome)
-        log.info("resize settled", extra={"pod": str(news.ref), "outcome": news.outcome, "detail": news.detail})
-        if news.outcome is Outcome.APPLIED and news.seconds is not None:
-            self._series.observe_resize(news.seconds)
-        event = _EVENTS.get(news.outcome)
-        if event is not None:
-            self._event(news.ref, event, news.detail or changes_text(news.changes))
-
-    def _propose(self, planned: Planned) -> None:
-        """Tell of evictions that the plan asks for; nobody is evicted from here."""
-        now = self._now()
-        wanted = {(one.ref.uid, str(one.resource)) for one in planned.plan.evictions}
-        self._proposed = {key: since for key, since in self._proposed.items() if key in wanted}
-        for eviction in planned.plan.evictions:
-            key = (eviction.ref.uid, str(eviction.resource))
-            if now - self._proposed.get(key, -PROPOSED_AGAIN_SECONDS) < PROPOSED_AGAIN_SECONDS:
-                continue
-            self._proposed[key] = now
-            self._series.count_eviction(eviction.resource)
-            self._journal.add(
-                unix_seconds=self._wall_now(),
-                action=Action.EVICTION,
-                outcome=Outcome.PROPOSED,
-                reason=str(eviction.resource),
-                detail=eviction.reason,
-                pod=eviction.ref,
-                workload=f"{eviction.workload.kind}/{eviction.workload.name}",
-            )
-            if self._barrier is None:
-                self._event(eviction.ref, EventReason.EVICTION_PROPOSED, eviction.reason)
-
-    def _tell_faults(self, planned: Planned) -> None:
-        """Tell of annotations that are not understood, once for each wording."""
-        faulty = {
-            uid: "; ".join(str(fault) for fault in demand.orders.faults)
-            for uid, demand in planned.demands.items()
-            if demand.orders.faults
-        }
-        self._series.set_annotation_faults(len(faulty))
-        for uid, text in faulty.items():
-            pod = planned.demands[uid].pod
-            ref = PodRef(namespace=pod.namespace, name=pod.name, uid=uid)
-            is_event_due = self.may_write() is None and _has_enforced(planned.plan)
-            if is_event_due and self._owners_told.get(uid) != text:
-                self._owners_told[uid] = text
-                self._event(ref, EventReason.ANNOTATION_NOT_UNDERSTOOD, text)
-            if self._faults_told.get(uid) == text:
-                continue
-            log.warning("annotation not understood", extra={"pod": str(ref), "cause": text})
-            self._journal.add(
-                unix_seconds=self._wall_now(),
-                action=Action.NOTICE,
-                outcome=Outcome.WITHHELD,
-                reason="faulty_annotation",
-                detail=text,
-                pod=ref,
-            )
-        self._faults_told = faulty
-        self._owners_told = {uid: text for uid, text in self._owners_told.items() if uid in faulty}
-
-    def _tell_gates(self, planned: Planned) -> None:
-        """Tell once of each kind of step for which API server or kubelet are too old."""
-        if not planned.state.is_complete:
-            return
-        for reason in planned.gates.reasons:
-            if reason not in self._gates_told:
-                log.info("some steps are withheld", extra={"reason": "versions", "detail": reason})
-                self._journal.add(
-                    unix_seconds=self._wall_now(),
-                    action=Action.NOTICE,
-                    outcome=Outcome.WITHHELD,
-                    reason="versions",
-                    detail=reason,
-                )
-        self._gates_told = planned.gates.reasons
-
-    def _expire(self, wall_now: float) -> None:
-        pause, pins = self._holds.expire(now_unix_seconds=wall_now)
-        if pause is not None:
-            self._journal.add(
-                unix_seconds=wall_now,
-                action=Action.RESUME,
-                outcome=Outcome.DONE,
-                reason="time is up",
-                detail="the pause is over",
-            )
-        for pin in pins:
-            self._journal.add(
-                unix_seconds=wall_now,
-                action=Action.UNPIN,
-                outcome=Outcome.DONE,
-                reason="time is up",
-                detail="may be sized again",
-                pod=pin.ref,
-            )
-        self._series.set_holding(is_paused=self._holds.is_paused(wall_now), pinned=len(self._holds.pinned(wall_now)))
-
-    def _event(self, ref: PodRef, reason: EventReason, note: str) -> None:
-        if self._events is not None:
-            self._untold.append(PodEvent(ref=ref, reason=reason, note=note))
-
-    def _tell_owners(self) -> None:
-        """Tell pods' owners what there is to tell; at a turn's end, so that no resize waits for it.
-
-        An Event is a write too: on a node that is paused, or may not write, they wait, the newest of them.
-        """
-        while self._events is not None and self._untold and self.may_write() is None:
-            if not self._events.send(self._untold.popleft()):
-                return  # a server that is slow, or a budget: the rest waits
-
-
-_EVENTS: Final = {
-    Outcome.APPLIED: EventReason.RESIZED,
-    Outcome.DEFERRED: EventReason.RESIZE_DEFERRED,
-    Outcome.INFEASIBLE: EventReason.RESIZE_INFEASIBLE,
-}
-
 
 def oldest_pending_seconds(kept: LedgerState, now: float) -> float | None:
     """Give how long the oldest deferred resize has waited; None = none waits."""
     flights = (record.flight for record in kept.pods)
     waits = [now - one.since_seconds for one in flights if one is not None and one.state is FlightState.DEFERRED]
     return max(waits, default=None)
-
-
-def _has_enforced(plan: Plan) -> bool:
-    return any(pod.mode is Mode.ENFORCE for pod in plan.pods)

@@ -31,8 +31,9 @@ from agent.kube.api import Api, HttpApi
 from agent.kube.events import EventWriter
 from agent.metrics.acting_series import ActingSeries, Trigger
 from agent.metrics.agent_series import Metrics
-from agent.node.act import PAUSED, Actor, Keeper
+from agent.node.act import Actor, Keeper
 from agent.node.alarms import Alarms, Watched
+from agent.node.barriers import PAUSED
 from agent.node.cgroup_limits import FILE_NAME as CGROUP_LIMITS_FILE
 from agent.node.cgroup_limits import CgroupLimits
 from agent.node.cluster import ClusterView

@@ -10,7 +10,7 @@ import logging
 import random as system_random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -26,6 +26,7 @@ from agent.kube.watch import Reflector, WatchCounts, WatchPace, WatchSource
 
 log = logging.getLogger(__name__)
 
+NOT_TOLD: Final = "the API server has not told of it"
 STOP_SECONDS: Final = 0.5
 """A watch that is connecting to a dead server cannot be woken: its thread is left to end with the process."""
 _METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
@@ -147,14 +148,18 @@ class ClusterView:
     def state(self) -> NodeState:
         """Give all that is known at this moment, last known good.
 
-        A node, namespace or pod that is not understood is not in it; of pods ``unreadable_pods`` says so.
+        A node, namespace or pod that is not understood is not in it; ``node_fault``, ``unknown_namespaces`` and
+        ``unreadable_pods`` say so.
         """
-        nodes = self._node.kept.values()
+        pods, nodes, node_faults = self._pods.kept.values(), self._node.kept.values(), self._node.kept.faults()
+        namespaces = {one.name: one for one in self._namespaces.kept.values()}
         return NodeState(
             node=nodes[0] if nodes else None,
-            pods=self._pods.kept.values(),
-            namespaces={one.name: one for one in self._namespaces.kept.values()},
+            pods=pods,
+            namespaces=namespaces,
+            unknown_namespaces=self._unknown({pod.namespace for pod in pods} - namespaces.keys()),
             unreadable_pods=self._pods.kept.faults(),
+            node_fault=node_faults[0] if node_faults and not nodes else None,
             server_version=self._server_version,
             is_complete=all(one.is_listed for _, one in self._all),
             age_seconds=self._oldest_seconds(),
@@ -216,6 +221,14 @@ class ClusterView:
             if self._index[0] <= wanted:
                 self._index = (wanted, index)
         return index
+
+    def _unknown(self, names: Set[str]) -> Mapping[str, str]:
+        """Say why nothing is known of these namespaces."""
+        if not names:
+            return {}
+        faults = (fault.partition(": ") for fault in self._namespaces.kept.faults())
+        why = {name: f"not understood: {cause}" for name, _, cause in faults}
+        return {name: why.get(name, NOT_TOLD) for name in sorted(names)}
 
     def _oldest_seconds(self) -> float | None:
         """Give the age of the part that was heard longest ago; None = not all were."""

@@ -76,9 +76,9 @@ class Planner:
         self._demand_settings = DemandSettings(
             act=settings.act, plan=settings.plan, bounds=settings.bounds, policy=settings.recommend.policy
         )
-        self._revision = 0
-        """Rises with all that orders are made of."""
-        self._orders: tuple[int, Mapping[str, Orders]] = (-1, {})
+        self._revision = object()
+        """Another one with all that orders are made of."""
+        self._orders: tuple[object, Mapping[str, Orders]] = (None, {})
         """Of which revision, by uid."""
 
     def plan(
@@ -121,12 +121,12 @@ class Planner:
 
     def news(self) -> None:
         """Hear that pods or namespaces have changed; quick, any thread."""
-        self._revision += 1
+        self._revision = object()
 
     def orders_of(self, identity: UnitIdentity) -> Orders | None:
         """Give what holds for a unit's pod; None = no pod is known for it."""
         revision, orders = self._orders
-        if revision != self._revision:
+        if revision is not self._revision:
             revision = self._revision  # before the state is read: news in between make it anew
             state = self._state()
             found = ((pod, self.orders_of_pod(pod, state)) for pod in state.pods)
