@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from agent.node.documents import Document
 
 SOCKET_OPTIONS: Final = (Option("--socket", "serving.socket", "PATH", "unix socket of the agent"),)
-NO_API: Final = "it asks no API server (no kubeconfig, and not in a pod), so it neither plans nor acts"
 Kind = TypeVar("Kind")
 
 
@@ -82,8 +81,6 @@ def ask_or_refuse(
     except Refused as error:
         raise RefusedError(error.reason) from error
     except ControlError as error:
-        if f"verb '{verb}' is unknown" in str(error):  # only an agent that acts knows it
-            raise NoAnswerError(f"agent at {socket_path}: {NO_API}") from error
         raise NoAnswerError(str(error), is_absent=isinstance(error, NoAgent)) from error
     except DocumentFormatError as error:
         raise NoAnswerError(f"agent at {socket_path}: {error}") from error

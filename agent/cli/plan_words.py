@@ -15,6 +15,7 @@ RESERVED_WORDS: Final = {
     Reserved.OFF: "mode off",
     Reserved.RECOMMEND: "recommend only",
     Reserved.EXCLUDED: "excluded namespace",
+    Reserved.NAMESPACE_UNKNOWN: "namespace not known",
     Reserved.FAULTY_ANNOTATION: "annotation not understood",
     Reserved.PINNED: "pinned",
     Reserved.STATIC: "static pod",

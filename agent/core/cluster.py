@@ -69,16 +69,20 @@ class NodeState:
     """All that the API told of one node and its pods, last known good."""
 
     node: Node | None
-    """None = not known (yet, or deleted)."""
+    """None = not known (yet, or deleted), or not understood."""
     pods: tuple[Pod, ...]
     """Every pod bound to the node, whatever its phase."""
     namespaces: Mapping[str, Namespace] = field(default_factory=dict)
+    unknown_namespaces: Mapping[str, str] = field(default_factory=dict)
+    """Namespaces of these pods that are not known, and why: what they order is not known either."""
     unreadable_pods: tuple[str, ...] = ()
     """``namespace/name: why`` of pods that are not understood. They hold room that nobody can count: no plan."""
+    node_fault: str | None = None
+    """Why the node object is not understood; None = it is, or there is none."""
     server_version: str | None = None
     """gitVersion of the API server; None = not known."""
     is_complete: bool = True
     """Every part has been read at least once."""
     age_seconds: float | None = None
-    """Since the API server last confirmed the part that was confirmed longest ago (an event, a bookmark or a new watch
-    counts); None = not all of it yet, or from files."""
+    """Since the API server last confirmed the part that was confirmed longest ago (a list, an event or a bookmark; a
+    watch that was merely opened does not count); None = not all of it yet, or from files."""

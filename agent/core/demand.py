@@ -23,6 +23,8 @@ class Reserved(StrEnum):
     """Mode recommend: sized on paper only."""
     EXCLUDED = "excluded"
     """Its namespace is one of ``act.excludedNamespaces``."""
+    NAMESPACE_UNKNOWN = "namespace_unknown"
+    """The API server has not told of its namespace, or that is not understood: what it orders is not known."""
     FAULTY_ANNOTATION = "faulty_annotation"
     PINNED = "pinned"
     """``plimsoll pin``."""
@@ -115,6 +117,8 @@ class Demand:
     """The base without what was seen in the last seconds, which alone makes nobody go. None = base."""
     sustained_peak: int | None = None
     """The peak without what was seen of late. None = above ``sustained`` by as much as peak is above base."""
+    sustained_limit: int | None = None
+    """The limit without it, 0 = none was advised. None = limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

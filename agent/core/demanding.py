@@ -104,6 +104,7 @@ def demands(
             plan=settings.plan,
             act=settings.act,
             is_pinned=pod.uid in pinned,
+            is_namespace_known=pod.namespace not in state.unknown_namespaces,
         )
         most_limit_bytes = _most_limit_bytes(state, orders, settings.bounds)
         containers = tuple(
@@ -189,6 +190,7 @@ def _container_demand(
             peak=max(base, memory_demand.peak),
             sustained=_at_least(held, memory_demand.sustained),
             sustained_peak=_at_least(held, memory_demand.sustained_peak),
+            sustained_limit=None if pressing.memory_limit_bytes is None else memory_demand.limit or 0,
             limit=_limit(memory_demand.limit, stated.memory_limit_bytes, pressing.memory_limit_bytes, most_limit_bytes),
             in_use=measured.memory_current_bytes.get(key),
         )

@@ -41,7 +41,7 @@ def orders_of(
 
     Args:
         pod: The pod.
-        namespace: Its namespace; None = not known, or it says nothing.
+        namespace: Its namespace; None = it says nothing, or is not known: then ``standing`` reserves the pod.
         act: The configured mode, and the namespaces that are never touched.
         recommend_policy: The configured policy.
         plan: Whether Guaranteed pods are sized.

@@ -50,6 +50,7 @@ _TRUE: Final = "True"
     _set_withheld,
     _set_urgent,
 ) = slot_setters(Share)
+_set_name, _set_kind, _set_cpu, _set_memory = slot_setters(ContainerPlan)
 _RESERVED_BY_MODE: Final = {Mode.OFF: Reserved.OFF, Mode.RECOMMEND: Reserved.RECOMMEND}
 
 
@@ -253,15 +254,19 @@ def _pod_plan(entry: Entry) -> PodPlan:
         reserved=None,
         cpu_counted_millicores=entry.cpu.counted,
         memory_counted_bytes=entry.memory.counted,
-        containers=tuple(
-            [
-                ContainerPlan(name=cpu.name, kind=cpu.kind, cpu=_share(cpu), memory=_share(memory))
-                for cpu, memory in zip(cpu_units, memory_units, strict=True)
-            ]
-        ),
+        containers=tuple([_container_plan(*each) for each in zip(cpu_units, memory_units, strict=True)]),
         budget=budget,
         is_evicted=entry.is_evicted,
     )
+
+
+def _container_plan(cpu: Unit, memory: Unit) -> ContainerPlan:
+    made: ContainerPlan = object.__new__(ContainerPlan)
+    _set_name(made, cpu.name)
+    _set_kind(made, cpu.kind)
+    _set_cpu(made, _share(cpu))
+    _set_memory(made, _share(memory))
+    return made
 
 
 def _share(unit: Unit) -> Share | None:

@@ -114,17 +114,16 @@ def share(fit: Fit, entries: Sequence[Entry], options: PlanOptions) -> None:
     fit.headroom = handed_out(spike=fit.spike, room=left, is_infeasible=fit.spike > left)
     if fit.headroom:
         _hand_out(sides, fit)
-    lifted = 0
     pressed = [side for side in sides if side.is_pressed]
-    if pressed:
-        lifted = _lift(pressed, left - fit.headroom)
     daemons = [entry.side(fit.resource) for entry in entries if entry.is_daemon]
-    if daemons:
-        _fill_up(daemons, _left_for_daemons(fit, entries, options.fit_rule) - lifted)
+    if pressed or daemons:
+        left = min(left - fit.headroom, _left_over(fit, entries, options.fit_rule))
+        left -= _lift(pressed, left)
+        _fill_up(daemons, left)
 
 
-def _left_for_daemons(fit: Fit, entries: Sequence[Entry], rule: FitRule) -> int:
-    """Give the room into which DaemonSets may grow so that this never makes anybody go, the next time either.
+def _left_over(fit: Fit, entries: Sequence[Entry], rule: FitRule) -> int:
+    """Give the room into which pods may grow beyond their share so that this makes nobody go, the next time either.
 
     That is what the rule leaves where it was met: with those who go for want of the other resource only, as long as
     this one is asked first.
@@ -136,7 +135,7 @@ def _left_for_daemons(fit: Fit, entries: Sequence[Entry], rule: FitRule) -> int:
     ]
     total = sum(side.total for side in staying)
     literal_total = sum(side.literal_total for side in staying)
-    spike = max(side.spike for side in staying)
+    spike = max(side.lasting_spike for side in staying)
     return fit.room - needed(total=total, literal_total=literal_total, spike=spike, rule=rule)
 
 
@@ -160,9 +159,10 @@ def _hand_out(sides: Sequence[Side], fit: Fit) -> None:
 def _lift(pressed: Sequence[Side], left: int) -> int:
     """Raise who is short now by one common share of what is lacking, the largest that fits; give how much that takes.
 
-    Of the room that nobody else has a claim to: a burst moves nobody else.
+    Of the room that nobody else has a claim to: a burst moves nobody else. Like any level (``_fill_up``) the share does
+    not depend on what was granted before.
     """
-    if left <= 0:
+    if left <= 0 or not pressed:
         return 0
     before = sum(side.held([unit.final for unit in side.units]) for side in pressed)
 
@@ -183,9 +183,11 @@ def _lifted(side: Side, level: int) -> list[int]:
     for unit in side.units:
         amount = unit.final
         if unit.pressing > amount:
-            amount += (unit.pressing - amount) * level // _LEVELS
-            if amount < unit.pressing:
-                amount = max(unit.final, amount - amount % side.edges.unit)
+            origin = amount if unit.origin is None else unit.origin
+            raised = origin + (unit.pressing - origin) * level // _LEVELS
+            if raised < unit.pressing:
+                raised -= raised % side.edges.unit
+            amount = max(amount, raised)
         amounts.append(amount)
     return amounts
 

@@ -53,11 +53,14 @@ def move(entries: Sequence[Entry], fit: Fit, room: Room, rules: Rules, *, is_pre
             continue
         survivors.append((entry, side))
         for unit in side.units:
-            if unit.final == unit.applied or unit.fixed is not None:
-                is_short = unit.final < unit.pressing
-                unit.kept = unit.fixed or (Kept.NODE_FULL if is_short else Kept.UPWARD_ONLY if unit.is_lifted else None)
-            else:
+            if unit.final != unit.applied and unit.fixed is None:
                 _wish(entry, side, unit, rules, small, is_pressed=is_pressed)
+            elif unit.fixed is not None:
+                unit.kept = unit.fixed
+            elif unit.final < unit.pressing:
+                unit.kept = Kept.NODE_FULL
+            elif unit.is_lifted:
+                unit.kept = Kept.UPWARD_ONLY
     if stopped is not None:
         return
     if small:
@@ -238,11 +241,12 @@ def _settle_limit(entry: Entry, side: Side, unit: Unit, limit: int, rules: Rules
     wish = unit.limit_wish
     if unit.is_limit_raised and wish is not None:
         wish = max(wish, limit)
-    after = limit_wish(limit, wish, unit.applied, differs=unit.request != limit)
+    differs = unit.request != limit
+    after = limit_wish(limit, wish, unit.applied, differs=differs)
     if after == limit:
         return
     # The request passes the limit, which has to follow whatever the amount.
-    is_needed = limit_wish(limit, None, unit.applied, differs=unit.request != limit) > limit
+    is_needed = limit_wish(limit, None, unit.applied, differs=differs) > limit
     if after > limit:
         reason = None if is_needed else _why_limit_stays(entry, unit, rules)
     else:

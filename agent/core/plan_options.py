@@ -87,8 +87,9 @@ class ActOptions:
     deferred_patience_seconds: Annotated[float, Between(1, 86_400)] = 600.0
     """Seconds after which a deferred resize is taken back to what is allocated."""
     stale_seconds: Annotated[float, Between(1, 3600)] = 180.0
-    """Seconds without news of the API server after which nothing is written; a watch on which nothing happens brings
-    its first bookmark after two minutes, then one a minute."""
+    """Seconds without news of the API server after which nothing is written. It is asked for a list after five sixths
+    of them, 150 s at most: 150 + 30 s, the time that a list may take, are the default. Where nothing happens a watch is
+    heard once a minute, two minutes after it began: less than 150 costs the server lists, less than 36 is not kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +115,8 @@ class PodLimitsOptions:
     """Limits of whole pods where the cluster knows no pod-level resources; memory kept for higher QoS classes."""
 
     write_cgroups: bool = False
-    """Set cpu.max and memory.max of pods that ask for it by plimsoll.dev/pod-limits; needs a writable cgroup mount."""
+    """Set cpu.max and memory.max of pods in mode enforce that ask for it by plimsoll.dev/pod-limits; needs a writable
+    cgroup mount."""
     qos_reserved_memory_percent: Annotated[int | None, Between(0, 100), Unset("off", none_means="off")] = None
     """Percent of the memory requests of higher QoS classes that lower ones may not use; shown always when set."""
     qos_reserved_write: bool = False

@@ -70,11 +70,15 @@ def _side(reading: _Reading, resource: Resource, edges: Edges, stated: StatedSid
     if fixed is None and (demand.is_cpu_frozen if is_cpu else demand.is_memory_frozen):
         fixed = Kept.HPA
     is_restart_allowed = demand.orders.is_restart_allowed
+    demands = demand.containers
     units: list[Unit] = []
     side = Side(resource, edges, units, counted, stated.stages, stated.overhead)
-    bases = 0
     for place, (name, kind, request, limit, restarts) in enumerate(stated.containers):
-        known = _demand_of(demand, place, name)
+        known: ContainerDemand | None
+        if place < len(demands) and demands[place].name == name:  # nearly always
+            known = demands[place]
+        else:
+            known = next((one for one in reversed(demands) if one.name == name), None)
         wanted: Demand | None = None
         withheld: Withheld | None = Withheld.NO_DATA
         if known is not None:
@@ -97,29 +101,27 @@ def _side(reading: _Reading, resource: Resource, edges: Edges, stated: StatedSid
         elif restarts and not is_restart_allowed:
             unit.fixed = Kept.RESTART_POLICY
         _read(unit, reading, edges, is_cpu=is_cpu)
-        bases += unit.base
     if stated.is_pod_level and entry.pod.resources is not None:
         _read_pod_level(side, entry.pod.resources, reading, fixed)
-        bases = sum(unit.base for unit in side.units)
-    for unit in side.units:
-        if unit.spike > side.spike:
-            side.spike = unit.spike
-        if unit.lasting_spike > side.lasting_spike:
-            side.lasting_spike = unit.lasting_spike
-        if unit.pressing > unit.base:
-            side.is_pressed = True
-    side.base_sum = bases
-    side.total = side.held([unit.base for unit in side.units]) if side.stages else bases + side.overhead
-    side.literal_total = max(side.total, bases + side.lasting_spike + side.overhead)
+    _sum_up(side)
     return side
 
 
-def _demand_of(demand: PodDemand, place: int, name: str) -> ContainerDemand | None:
-    """Find a container's demand: nearly always at its own place."""
-    containers = demand.containers
-    if place < len(containers) and containers[place].name == name:
-        return containers[place]
-    return next((one for one in reversed(containers) if one.name == name), None)
+def _sum_up(side: Side) -> None:
+    bases = spike = lasting_spike = 0
+    for unit in side.units:
+        bases += unit.base
+        if unit.spike > spike:
+            spike = unit.spike
+        if unit.lasting_spike > lasting_spike:
+            lasting_spike = unit.lasting_spike
+        if unit.pressing > unit.base:
+            side.is_pressed = True
+    side.base_sum, side.spike, side.lasting_spike = bases, spike, lasting_spike
+    total = side.held([unit.base for unit in side.units]) if side.stages else bases + side.overhead
+    literal_total = bases + lasting_spike + side.overhead
+    side.total = total
+    side.literal_total = literal_total if literal_total > total else total
 
 
 def _levels(demand: Demand, edges: Edges) -> _Levels:
@@ -136,29 +138,30 @@ def _read(unit: Unit, reading: _Reading, edges: Edges, *, is_cpu: bool) -> None:
     demand, request, limit = unit.demand, unit.request, unit.limit
     if demand is None:
         unit.fixed = unit.fixed or Kept.GAPS
-    if request is None and (demand is None or reading.entry.is_daemon):
+    is_daemon = reading.entry.is_daemon
+    if request is None and (demand is None or is_daemon):
         unit.fixed = Kept.NOT_STATED
     if unit.fixed is not None or demand is None:
         return
     if demand.sustained is None and demand.sustained_peak is None:
         base = pressing = bounded(demand.base, edges)
         lasting = peak = bounded(demand.peak, edges) if demand.peak > demand.base else base
+        if limit is None and not demand.is_upward_only and not is_daemon:
+            # Most units of a node are like that.
+            unit.base = unit.final = unit.pressing = base
+            unit.peak = peak
+            unit.spike = unit.lasting_spike = peak - base
+            return
     else:
         base, lasting, peak, pressing = _levels(demand, edges)
     if limit is not None:
-        wish = demand.limit
-        if wish is not None:
-            wish = max(-(-wish // edges.unit) * edges.unit, edges.least)
-            if not is_cpu:
-                wish = min(wish, max(limit, reading.rules.allocatable_memory_bytes))
+        wish = _limit_wish(demand.limit, limit, reading, edges, is_cpu=is_cpu)
         if request == limit and (reading.is_guaranteed or (wish is not None and not is_cpu)):
             unit.is_pair = True
             pressing = peak = bounded(pair(peak, wish), edges)
-            if demand.sustained is None and not demand.is_urgent:
-                base = lasting = peak
-            else:
-                # A limit that presses has no part in what is sustained.
-                base = lasting = min(peak, bounded(pair(lasting, None if wish is None else min(wish, limit)), edges))
+            calm_limit = demand.limit if demand.sustained_limit is None else demand.sustained_limit
+            calm_wish = _limit_wish(calm_limit, limit, reading, edges, is_cpu=is_cpu)
+            base = lasting = min(peak, bounded(pair(lasting, calm_wish), edges))
         elif wish is not None:
             unit.limit_wish = wish
         elif is_cpu and is_cpu_limit_raised(reading):
@@ -169,6 +172,18 @@ def _read(unit: Unit, reading: _Reading, edges: Edges, *, is_cpu: bool) -> None:
             most = below_limit(limit)
             base, lasting, peak, pressing = min(base, most), min(lasting, most), min(peak, most), min(pressing, most)
     _fill(unit, (base, lasting, peak, pressing), request or 0, is_upward_only=demand.is_upward_only, reading=reading)
+
+
+def _limit_wish(wish: int | None, limit: int, reading: _Reading, edges: Edges, *, is_cpu: bool) -> int | None:
+    """Round what a limit should become up; memory's is raised no further than what the node has."""
+    if wish is None:
+        return None
+    rounded = -(-wish // edges.unit) * edges.unit
+    if rounded < edges.least:
+        rounded = edges.least
+    if is_cpu or rounded <= limit:
+        return rounded
+    return min(rounded, max(limit, reading.rules.allocatable_memory_bytes))
 
 
 def _read_inside(unit: Unit, edges: Edges) -> None:
@@ -186,6 +201,7 @@ def _fill(
     base, lasting, peak, pressing = levels
     if is_upward_only:
         # Without a prediction the peak is the base: it is raised to what was seen, and has no claim to a spike.
+        unit.origin = base
         base = lasting = base if base > request else request
         pressing = peak = max(base, pressing)
         unit.is_lifted = base == request
@@ -198,7 +214,8 @@ def _fill(
         unit.base = base
         unit.peak = peak
         unit.lasting_spike = lasting - base
-        unit.pressing = pressing
+        if unit.request is not None:
+            unit.pressing = pressing
         # What presses is asked for by itself; what was seen some time ago takes part as any peak does.
         unit.spike = (peak if pressing == base else lasting) - base
     unit.final = unit.base

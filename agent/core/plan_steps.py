@@ -97,7 +97,8 @@ def _moves(entry: Entry) -> _Moves | None:
         for unit in side.units:
             if unit.applied == (unit.request or 0) and unit.limit_applied == unit.limit:
                 continue
-            made = made or _Moves(entry)
+            if made is None:
+                made = _Moves(entry)
             is_touched = True
             _sort_in(made, side, unit)
         if made is not None and is_touched:
@@ -160,8 +161,13 @@ def _change(side: Side, unit: Unit, setting: Setting, before: int, after: int) -
 
 def _step(made: _Moves, phase: Phase, changes: Sequence[Change]) -> PlanStep:
     entry = made.entry
-    rises = any(change.after > change.before and change.setting is Setting.REQUEST for change in changes)
-    falls = any(change.after < change.before and change.setting is Setting.REQUEST for change in changes)
+    rises = falls = False
+    for change in changes:
+        if change.setting is Setting.REQUEST:
+            if change.after > change.before:
+                rises = True
+            else:
+                falls = True
     if phase is Phase.LIMIT_DOWN:
         reason = _LIMIT_DOWN_REASON
     elif rises:
@@ -181,7 +187,10 @@ def _step(made: _Moves, phase: Phase, changes: Sequence[Change]) -> PlanStep:
 def _in_order(entry: Entry, changes: Sequence[Change]) -> tuple[Change, ...]:
     """Sort by container as the pod's spec has them: the API refuses a resize that names them in another order."""
     first = changes[0].container
-    if all(change.container == first for change in changes):
+    for change in changes:
+        if change.container != first:
+            break
+    else:
         return tuple(changes)
     places = {one.name: place for place, one in enumerate(entry.pod.sized_containers())}
     return tuple(sorted(changes, key=lambda change: places.get(change.container, len(places))))

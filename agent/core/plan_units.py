@@ -55,6 +55,8 @@ class Unit:
     """The same without what was seen of late: who must go is decided by it."""
     pressing = 0
     """What it would have at once, beyond what is sustained; no more than its base = nothing presses."""
+    origin: int | None = None
+    """Without a prediction: what its base would be if it might fall."""
     headroom = 0
     urgent = 0
     """What it was given for that."""

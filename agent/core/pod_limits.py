@@ -19,6 +19,7 @@ from agent.core.annotations import POD_LIMITS
 from agent.core.cgroup_tree import CPU_MAX, MEMORY_MAX, Amount, Unlimited
 from agent.core.cgroup_values import KubeletRules, pod_cgroup
 from agent.core.cpu_values import DEFAULT_PERIOD_USEC, NO_QUOTA_USEC, CpuMax, millicores_to_quota
+from agent.core.orders import Mode, Orders, OrderSource
 from agent.core.pod import CPU, MEMORY, Container, ContainerKind, ContainerState, Pod
 from agent.core.quantity import QuantityError, parse_quantity
 from agent.core.units import INT64_MAX, MIB, NANOS_PER_MILLI, NANOS_PER_UNIT, to_millis, to_units
@@ -51,7 +52,14 @@ class PodLimits:
 class Held(StrEnum):
     """Why nothing is written for a pod that asks for limits. Also a metric label."""
 
+    OFF = "off"
+    """Mode off, an excluded namespace among it."""
+    RECOMMEND = "recommend"
+    """Mode recommend: no write of any kind."""
+    NAMESPACE_UNKNOWN = "namespace_unknown"
+    """What its namespace orders is not known."""
     FAULTY_ANNOTATION = "faulty_annotation"
+    """This annotation is not understood, or another: then the pod is treated as off."""
     BELOW_REQUESTS = "below_requests"
     """A limit below what its containers request."""
     POD_LEVEL_RESOURCES = "pod_level_resources"
@@ -64,7 +72,7 @@ class Held(StrEnum):
     ENDING = "ending"
 
 
-TAKEN_BACK: Final = frozenset({Held.FAULTY_ANNOTATION, Held.BELOW_REQUESTS})
+TAKEN_BACK: Final = frozenset({Held.OFF, Held.FAULTY_ANNOTATION, Held.BELOW_REQUESTS})
 """Where limits written before are taken back; under the other reasons they stay as they are."""
 
 
@@ -169,6 +177,8 @@ def pod_limits_order(
     *,
     cluster_knows_them: bool | None,
     rules: KubeletRules | None = None,
+    orders: Orders | None = None,
+    is_namespace_known: bool = True,
 ) -> PodLimitsOrder | None:
     """Say what the pod's annotation comes to.
 
@@ -177,6 +187,8 @@ def pod_limits_order(
         cluster_knows_them: Whether both the API server and this node's kubelet have pod-level resources (1.34 or
             newer); None = a version is not known.
         rules: The kubelet's options as far as they are known; None = the defaults.
+        orders: What holds for the pod; None = whether anything may be written for it is not asked.
+        is_namespace_known: The orders were made with what its namespace says.
 
     Returns:
         What to write, or why nothing; None = the pod has no such annotation.
@@ -184,6 +196,9 @@ def pod_limits_order(
     text = pod.annotations.get(POD_LIMITS)
     if text is None:
         return None
+    withheld = None if orders is None else _by_orders(orders, is_namespace_known=is_namespace_known)
+    if withheld is not None:
+        return withheld
     try:
         limits = parse_pod_limits(text)
     except PodLimitsError as error:
@@ -205,6 +220,20 @@ def pod_limits_order(
         told = "written when the init containers have ended"
         return PodLimitsOrder(wanted={}, held=Held.STARTING, text=told, warnings=warnings)
     return PodLimitsOrder(wanted=_wanted(pod, limits, rules or KubeletRules()), warnings=warnings)
+
+
+def _by_orders(orders: Orders, *, is_namespace_known: bool) -> PodLimitsOrder | None:
+    """Say why nothing is written for a pod whatever its limits are; None = it may be."""
+    if orders.mode is Mode.OFF and orders.mode_source is OrderSource.RULE:
+        return _held(Held.OFF, "its namespace is one of act.excludedNamespaces")
+    if not is_namespace_known:
+        return _held(Held.NAMESPACE_UNKNOWN, "what its namespace orders is not known")
+    if orders.faults:
+        return _held(Held.FAULTY_ANNOTATION, "; ".join(str(fault) for fault in orders.faults))
+    if orders.mode is Mode.ENFORCE:
+        return None
+    told = f"mode {orders.mode} by the {orders.mode_source}; limits are set in mode {Mode.ENFORCE}"
+    return _held(Held.OFF if orders.mode is Mode.OFF else Held.RECOMMEND, told)
 
 
 def _held(held: Held, text: str) -> PodLimitsOrder:

@@ -32,6 +32,7 @@ def reserved_reason(
     plan: PlanOptions,
     act: ActOptions,
     is_pinned: bool,
+    is_namespace_known: bool,
 ) -> Reserved | None:
     """Give why a pod is only reserved for; None = it may be optimised.
 
@@ -45,9 +46,12 @@ def reserved_reason(
         plan: Which owners are sized, and from which age on.
         act: The namespaces that are never touched.
         is_pinned: A person asked to leave it alone.
+        is_namespace_known: The orders were made with what its namespace says.
     """
     if is_excluded(pod.namespace, act):
         return Reserved.EXCLUDED
+    if not is_namespace_known:
+        return Reserved.NAMESPACE_UNKNOWN
     if orders.faults:
         return Reserved.FAULTY_ANNOTATION
     if orders.mode is Mode.OFF:

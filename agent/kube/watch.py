@@ -11,7 +11,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Generic, TypeVar
 
 from agent.kube.api import JSON, Api, Stream
@@ -27,12 +27,19 @@ FROM_ANY_CACHE: Final = "0"
 """The resourceVersion of a first list: what the server has at hand, without asking etcd."""
 LONGEST_LINE_BYTES: Final = 16 << 20
 """etcd takes objects of 1.5 MB; what is far longer is no event."""
+LEAST_PATIENCE_SECONDS: Final = 1.0
+LEAST_SILENCE_SECONDS: Final = 30.0
+"""Each silence of each node costs the server a list from its cache."""
+SILENCE_RATIO: Final = 5 / 6
+"""Of the age that is too old: what is left is for the list."""
+TRIAL_RATIO: Final = 5 / 6
+"""A watch that may be silent for less than this share of ``silence_seconds`` may end before its first bookmark."""
 TOO_LARGE_VERSION: Final = "ResourceVersionTooLarge"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchPace:
-    """How often and how patiently the server is asked."""
+    """How often and how patiently the server is asked; ``pace_within`` makes one for a bound on the age."""
 
     start_spread_seconds: float = 2.0
     """The first list comes after 0 to this: a rollout starts many agents at once."""
@@ -44,10 +51,28 @@ class WatchPace:
     watch_seconds: tuple[float, float] = (240.0, 480.0)
     """A watch is asked to end after something between these, so that connections move on to other servers."""
     silence_seconds: float = 150.0
-    """A watch in which nothing came for so long is begun anew: bookmarks come about once a minute."""
+    """A server that was not heard for so long is asked for a list, over however many watches that was.
+
+    A watch that is merely open is no sign of life: the server answers with its head at once, and then with nothing. A
+    quiet one brings its first bookmark after 60 to 122 s, then one each 60 s, and one a second or two before its own
+    end (measured, 1.37). So one watch after the other leaves it unheard for 124 s at most, and one that is cut off and
+    begun anew would for 60 + 122 s; the list comes before that.
+    """
     list_timeout_seconds: float = 30.0
     shortest_watch_seconds: float = 1.0
     """A watch that ended sooner, with nothing in it, counts as a failure: or else it would be asked for in a loop."""
+
+
+def pace_within(stale_seconds: float) -> WatchPace:
+    """Give the pace by which what is known is confirmed more often than each so many seconds, as far as that is cheap.
+
+    Args:
+        stale_seconds: From this age on what is known is not acted by. Below `LEAST_SILENCE_SECONDS` it is reached on a
+            cluster where nothing happens.
+    """
+    usual = WatchPace()
+    seconds = max(min(usual.silence_seconds, stale_seconds * SILENCE_RATIO), LEAST_SILENCE_SECONDS)
+    return replace(usual, silence_seconds=seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +205,7 @@ class Reflector(Generic[T]):
             try:
                 if self._on_connect is not None:
                     self._on_connect()
-                if self._must_list:
+                if self._must_list or self._audible_seconds() <= 0.0:
                     self._list()
                 self._watch()
                 continue
@@ -221,8 +246,15 @@ class Reflector(Generic[T]):
         wait = min(doubled, pace.longest_wait_seconds) * (0.5 + self._random())
         return wait if asked_seconds is None else max(wait, min(asked_seconds, pace.longest_asked_wait_seconds))
 
+    def _audible_seconds(self) -> float:
+        """Give for how long the server may go on saying nothing."""
+        return self._pace.silence_seconds - (self.age_seconds or 0.0)
+
     def _hear(self) -> None:
         self._heard_seconds = self._clock()
+        self._recover()
+
+    def _recover(self) -> None:
         if self._trouble is not None:
             log.info("the API server is heard again", extra={"watch": self._source.name})
             self._trouble = None
@@ -274,15 +306,17 @@ class Reflector(Generic[T]):
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(max(int(seconds), 1)),
         }
+        patience_seconds = max(self._audible_seconds(), LEAST_PATIENCE_SECONDS)
+        is_on_trial = patience_seconds < TRIAL_RATIO * self._pace.silence_seconds
         try:
-            stream = self._open(query, self._source.accept_watch, self._pace.silence_seconds)
+            stream = self._open(query, self._source.accept_watch, patience_seconds)
         except ApiError as error:
             if error.status == GONE:
                 raise _Anew(str(error), is_expired=True) from error
             raise
         self.counts.watches += 1
         begun_seconds, events = self._clock(), self.counts.events
-        self._hear()
+        self._recover()
         try:
             for line in stream:
                 if self._stopping.is_set():
@@ -290,6 +324,13 @@ class Reflector(Generic[T]):
                 if not line.endswith(b"\n"):
                     break  # cut off: the server sends it again to the next watch
                 self._take_line(line)
+                if is_on_trial:
+                    return  # it is heard: the next watch may be silent for as long as one may
+        except Unreachable as error:
+            if self._audible_seconds() > 0.0:
+                raise
+            log.info("listing, as the watch says nothing", extra=self._extra(str(error)))
+            return
         finally:
             self._close(stream)
         is_idle = self.counts.events == events

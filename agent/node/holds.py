@@ -1,7 +1,9 @@
 """What people have ordered at this node, and what must be known to undo what the agent did: pause, pins, originals.
 
 Node. One JSON file, replaced whole, read strictly. A pause that is lost would start writing again, so a file that is
-damaged means paused: it is kept under another name, and a person looks at it and resumes.
+damaged means paused: it is kept under another name, and a person looks at it and resumes. For the same reason an order
+that has an end lasts until both the wall clock and the time since boot are past it: a wall clock that jumps ends none.
+After the machine was started anew the wall clock is all there is.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from agent.core.planned import PodRef
 from agent.core.pod import Pod
 from agent.node.documents import Document, DocumentFormatError
 from agent.node.replacing import replace_file
+from agent.node.steady_clock import BootClock, BootMoment
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +35,8 @@ class Pause:
     since_unix_seconds: float
     until_unix_seconds: float | None
     """None = until somebody resumes."""
+    until_boot: BootMoment | None = None
+    """The same end in the time since boot; None = the wall clock alone counts."""
     reason: str = ""
     """Why, where it was no person's wish; one sentence."""
 
@@ -44,6 +49,8 @@ class Pin:
     since_unix_seconds: float
     until_unix_seconds: float | None
     """None = until somebody unpins it."""
+    until_boot: BootMoment | None = None
+    """As of a pause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,14 +68,16 @@ _HELD: Final = Document(Held, "holds", 1)
 class Holds:
     """Pause, pins and originals of one node. Every method may be called from any thread; reading never waits."""
 
-    def __init__(self, path: Path | None, *, now_unix_seconds: float) -> None:
+    def __init__(self, path: Path | None, *, now_unix_seconds: float, boot: BootClock | None = None) -> None:
         """Read back what was ordered.
 
         Args:
             path: The file. None = memory only.
             now_unix_seconds: Wall clock, for the pause that a damaged file means.
+            boot: The time since boot; None = orders end by the wall clock alone.
         """
         self._path = path
+        self._boot = boot
         self._lock = threading.Lock()
         self._fault: str | None = None
         self._held = Held() if path is None else self._read(path, now_unix_seconds)
@@ -88,13 +97,17 @@ class Holds:
     def paused(self, now_unix_seconds: float) -> Pause | None:
         """Give the pause that is in force; None = there is none."""
         pause = self._held.pause
-        return pause if pause is not None and _lasts(pause.until_unix_seconds, now_unix_seconds) else None
+        return pause if pause is not None and self._lasts(pause, now_unix_seconds) else None
 
     def pause(self, until_unix_seconds: float | None, *, now_unix_seconds: float) -> Pause | None:
         """Pause, at once, until a moment or until somebody resumes; give the pause that it takes the place of."""
         before = self.paused(now_unix_seconds)
         since = now_unix_seconds if before is None else before.since_unix_seconds
-        pause = Pause(since_unix_seconds=since, until_unix_seconds=until_unix_seconds)
+        pause = Pause(
+            since_unix_seconds=since,
+            until_unix_seconds=until_unix_seconds,
+            until_boot=self._boot_end(until_unix_seconds, now_unix_seconds),
+        )
         self._change(lambda held: replace(held, pause=pause))
         return before
 
@@ -110,7 +123,12 @@ class Holds:
         """Leave a pod alone until a moment or until it is unpinned; give the pin that it takes the place of."""
         before = next((pin for pin in self.pins(now_unix_seconds) if pin.ref.uid == ref.uid), None)
         since = now_unix_seconds if before is None else before.since_unix_seconds
-        pin = Pin(ref=ref, since_unix_seconds=since, until_unix_seconds=until_unix_seconds)
+        pin = Pin(
+            ref=ref,
+            since_unix_seconds=since,
+            until_unix_seconds=until_unix_seconds,
+            until_boot=self._boot_end(until_unix_seconds, now_unix_seconds),
+        )
         self._change(lambda held: replace(held, pins=(*_without(held.pins, ref.uid), pin)))
         return before
 
@@ -122,7 +140,7 @@ class Holds:
 
     def pins(self, now_unix_seconds: float) -> tuple[Pin, ...]:
         """Give the pins in force, the oldest first."""
-        return tuple(pin for pin in self._held.pins if _lasts(pin.until_unix_seconds, now_unix_seconds))
+        return tuple(pin for pin in self._held.pins if self._lasts(pin, now_unix_seconds))
 
     def pinned(self, now_unix_seconds: float) -> frozenset[str]:
         """Give the uids of the pods that are left alone."""
@@ -162,7 +180,7 @@ class Holds:
         """Take away what has come to its end; give it, so that it can be told."""
         held = self._held
         pause = held.pause if self.paused(now_unix_seconds) is None else None
-        pins = tuple(pin for pin in held.pins if not _lasts(pin.until_unix_seconds, now_unix_seconds))
+        pins = tuple(pin for pin in held.pins if not self._lasts(pin, now_unix_seconds))
         if pause is not None or pins:
             self._change(
                 lambda held: replace(
@@ -198,6 +216,18 @@ class Holds:
         if pins:
             notes.append(f"{pins} pod{'s are' if pins > 1 else ' is'} pinned: left alone until plimsoll unpin")
         return (*notes, *(() if fault is None else (fault,)))
+
+    # -- ends ------------------------------------------------------------------------------------------------------
+
+    def _boot_end(self, until_unix_seconds: float | None, now_unix_seconds: float) -> BootMoment | None:
+        if until_unix_seconds is None or self._boot is None:
+            return None
+        return self._boot.ahead(until_unix_seconds - now_unix_seconds)
+
+    def _lasts(self, order: Pause | Pin, now_unix_seconds: float) -> bool:
+        if order.until_unix_seconds is None or now_unix_seconds < order.until_unix_seconds:
+            return True
+        return self._boot is not None and order.until_boot is not None and self._boot.is_ahead(order.until_boot)
 
     # -- the file --------------------------------------------------------------------------------------------------
 
@@ -244,10 +274,6 @@ class Holds:
         log.error("holds are damaged: this node is paused", extra={"path": str(path), "reason": reason})
         told = f"{path} was {reason}; pins and kept originals are lost; plimsoll resume when that is settled"
         return Held(pause=Pause(since_unix_seconds=now_unix_seconds, until_unix_seconds=None, reason=told))
-
-
-def _lasts(until_unix_seconds: float | None, now_unix_seconds: float) -> bool:
-    return until_unix_seconds is None or now_unix_seconds < until_unix_seconds
 
 
 def _without(pins: tuple[Pin, ...], uid: str) -> tuple[Pin, ...]:

@@ -12,11 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
+from agent.core.annotations import POD_LIMITS
 from agent.core.cgroup_tree import Amount
 from agent.core.cgroup_values import KubeletRules
 from agent.core.cluster import NodeState
 from agent.core.decisions import Action, DecisionLog, Outcome
 from agent.core.model import UnitIdentity
+from agent.core.orders import Orders
 from agent.core.plan_options import PodLimitsOptions
 from agent.core.planned import PodRef
 from agent.core.pod import Pod
@@ -40,7 +42,7 @@ TURN_SECONDS: Final = 10.0
 SWITCHED_OFF: Final = "switched_off"
 NO_ROOM: Final = "no_room"
 _TOLD_AS_NOTICE: Final = frozenset({Held.CLUSTER_KNOWS_THEM, Held.POD_LEVEL_RESOURCES, Held.VERSION_UNKNOWN})
-_NOT_TOLD: Final = frozenset({Held.STARTING, Held.ENDING})
+_NOT_TOLD: Final = frozenset({Held.STARTING, Held.ENDING, Held.NAMESPACE_UNKNOWN})
 """They pass by themselves."""
 
 
@@ -73,6 +75,7 @@ class PodLimitsWriter:
         may_write: Callable[[], str | None],
         tell: DecisionLog,
         pinned: Callable[[], Collection[str]] = frozenset,
+        orders_of: Callable[[Pod, NodeState], Orders] | None = None,
         rules: KubeletRules | None = None,
         unix_seconds: Callable[[], float] = time.time,
     ) -> None:
@@ -86,11 +89,13 @@ class PodLimitsWriter:
             may_write: Why nothing may be written now; None = it may.
             tell: Is told what was done or withheld.
             pinned: Uids of pods that are left alone.
+            orders_of: What holds for a pod of a state; None = nobody orders anything, as where there is no agent.
             rules: The kubelet's options as far as they are known: what is put back is what it would write.
             unix_seconds: Wall clock, for what is told.
         """
         self._limits, self._options, self._pod_paths = limits, options, pod_paths
         self._margin_ratio, self._may_write, self._tell, self._pinned = margin_ratio, may_write, tell, pinned
+        self._orders_of = orders_of
         self._rules, self._unix_seconds = rules or KubeletRules(), unix_seconds
         self._due_seconds: float | None = None
         self._told: dict[str, frozenset[tuple[str, str]]] = {}
@@ -119,7 +124,7 @@ class PodLimitsWriter:
         held: Counter[Held] = Counter()
         limited = 0
         for pod in state.pods:
-            order = pod_limits_order(pod, cluster_knows_them=knows, rules=self._rules)
+            order = self._order(pod, state, knows)
             ours = written.get(pod.cgroup_uid, ())
             if order is None and not ours:
                 self._told.pop(pod.uid, None)
@@ -130,7 +135,8 @@ class PodLimitsWriter:
             self._say_of(pod, order)
             if pod.uid not in self._pinned():
                 wanted = self._wanted(order)
-                self._take_back(pod, [one for one in ours if wanted is not None and one.file not in wanted])
+                gone = [one for one in ours if wanted is not None and one.file not in wanted]
+                self._take_back(pod, gone, reason=order.held if order is not None else None)
                 if wanted:
                     paths = self._pod_paths() if paths is None else paths
                     limited += self._put(pod, paths.get(pod.cgroup_uid), wanted)
@@ -158,6 +164,17 @@ class PodLimitsWriter:
                 self._saying = set()
                 count += self._take_back(pod, written.get(pod.cgroup_uid, ()), reason="restore")
         return count
+
+    def _order(self, pod: Pod, state: NodeState, knows: bool | None) -> PodLimitsOrder | None:
+        if POD_LIMITS not in pod.annotations:
+            return None  # most have none: no orders are made for them
+        return pod_limits_order(
+            pod,
+            cluster_knows_them=knows,
+            rules=self._rules,
+            orders=None if self._orders_of is None else self._orders_of(pod, state),
+            is_namespace_known=pod.namespace not in state.unknown_namespaces,
+        )
 
     def _wanted(self, order: PodLimitsOrder | None) -> Mapping[str, Amount] | None:
         """Give what is to be in force; empty = nothing, and what was written goes; None = all is left as it is."""

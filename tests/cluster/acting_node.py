@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -134,6 +135,12 @@ class ActingNode:
         amount: str | None = found["resources"].get(kind, {}).get(resource)
         return amount
 
+    def touch(self, *names: str) -> None:
+        """Give pods a new version, as whoever labels them does: a patch of the old one cannot come through any more."""
+        for name in names:
+            body = {"metadata": {"labels": {"tests/touched": secrets.token_hex(4)}}}
+            self.plane.admin.patch(objects.pod_path(self.namespace, name), body, MERGE)
+
     def writes(self) -> list[Call]:
         """Writes of the agent of this node since the node was made; tries that were refused count."""
         mine = (self.name, self.namespace)
@@ -253,6 +260,9 @@ class ActingNode:
             + f" {one['pod'] and one['pod']['name']}"
             for one in events
         ]
+        ledger = self.agent.state / "ledger"
+        if ledger.exists():
+            told.append(f"ledger: {ledger.read_text()[:4000]}")
         return "\n".join(
             [
                 log,

@@ -104,6 +104,7 @@ def test_a_kill_in_the_middle_of_several_loses_nothing_and_repeats_nothing(node:
     node.kill_agent()
     at_kill = {call.name for call in node.resizes(refused=False)}
     node.agent.start()
+    node.touch(*PODS)  # what was under way at the kill and never came through is else waited for, for two minutes
     node.wait(lambda: all(node.request_of(name) == "300m" for name in PODS), "all are grown")
     node.settle(2)
     assert [len(node.resizes(name)) for name in PODS] == [1] * len(PODS), node.write_calls()
@@ -121,7 +122,9 @@ def test_a_kill_right_after_each_patch_repeats_none_and_cool_downs_outlive_it(no
         node.wait(lambda wish=wish: node.request_of("web") == wish, f"it has {wish}")  # type: ignore[misc]
         node.kill_agent()
         node.agent.start()
+        node.touch("web", "cooling")
     node.wait_known("web")
+    node.wait(lambda: node.request_of("cooling") == "300m", "the other one is grown too")
     node.settle(2)
     assert len(node.resizes("web")) == node.generation("web") - 1 <= 2
     node.agent.end()

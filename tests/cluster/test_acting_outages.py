@@ -152,6 +152,7 @@ def test_a_frozen_server_gets_no_second_patch_for_a_wish_that_it_may_have_taken(
         wait_for_sweeps(node)
         assert node.ask("plan")["pods"]  # it is not held up by who waits for the server
     node.tree.kill("others")
+    node.touch("hungry")  # the wish is else waited for, for two minutes
     node.wait(lambda: node.request_of("hungry") != "300m", "the wish is done in the end")
     node.order("web", min_cpu="400m")
     node.wait(lambda: node.request_of("web") == "400m", "others go on")

@@ -23,8 +23,9 @@ AGENT_RUNS: Final = "agent runs as uid 65534, no capability, read-only root"
 LOADS_RUN: Final = "paused: loads start and contend, nothing is written"
 ENFORCE: Final = {"plimsoll.dev/mode": "enforce"}
 LOADS: Final = ("oversized", "noisy", "starved", "leaky", "bursty", "team")
-STARVED_MILLICORES: Final = 400
-GROWN_MILLICORES: Final = 350
+STARVED_MILLICORES: Final = 250
+"""Emulated CPUs share this machine's: what others take shows as the loads' own use, two- or threefold. All must fit."""
+GROWN_MILLICORES: Final = 200
 """More than the starved pod has with all that is free beside the idle one."""
 LEAKY_MIB: Final = 100
 QUIET_SECONDS: Final = 20.0
@@ -156,7 +157,7 @@ class ActingScenario:
     def start_paused(self) -> str:
         """Fill the node while the agent may not write: a big idle pod, a loud neighbour, and a pod that starves."""
         self.agent.ask("pause")
-        self.workload("oversized").start(load(requests={"cpu": "700m", "memory": "64Mi"}), annotations=ENFORCE)
+        self.workload("oversized").start(load(requests={"cpu": "900m", "memory": "64Mi"}), annotations=ENFORCE)
         self.workload("noisy").start(load(requests={"cpu": "300m", "memory": "32Mi"}))
         self.workload("starved").start(load(requests={"cpu": "50m", "memory": "32Mi"}), annotations=ENFORCE)
         self.workload("leaky").start(
@@ -177,7 +178,7 @@ class ActingScenario:
         # What an idle container needs is next to nothing, and the agent would lower its limit to that.
         self.workload("leaky").control("memory_mib", LEAKY_MIB)
         self.workload("bursty").control("memory_mib", 40)
-        self.workload("noisy").control("cpu_millicores", 1800)
+        self.workload("noisy").control("cpu_millicores", 1500)
         self.workload("starved").control("cpu_millicores", STARVED_MILLICORES)
         free = self.free_millicores()
         assert 50 + free < GROWN_MILLICORES, f"{free}m are free: the starved pod could grow without waiting"
@@ -203,7 +204,7 @@ class ActingScenario:
         assert shrunk in order, order
         assert order.index(shrunk) < len(order) - 1 - order[::-1].index(grown), order
         assert not was_deferred, "the starved pod's resize was sent before there was room"
-        assert oversized.cpu_request_millicores() < 700
+        assert oversized.cpu_request_millicores() < 900
         words = [name.split("-")[0] for name in order]
         return f"{starved.cpu_request_millicores()}m after {seconds:.1f} s; patches: {' '.join(words)}"
 
@@ -287,7 +288,7 @@ class ActingScenario:
 
         before = request()
         begun = time.monotonic()
-        team.control("cpu_millicores", 150)  # both containers see it
+        team.control("cpu_millicores", 80)  # both containers see it
         self.node.wait(lambda: request() > before + 50, "the pod's own CPU request grows", ACT_SECONDS)
         seconds = time.monotonic() - begun
         self.node.wait(lambda: team.read("cpu.weight", None) == weight(request()), "the pod's weight follows")
@@ -346,7 +347,7 @@ class ActingScenario:
     def restored(self) -> str:
         """Give every pod back what it had."""
         answer = self.agent.ask("restore", all=True)
-        wanted = {"starved": 50, "oversized": 700}
+        wanted = {"starved": 50, "oversized": 900}
         self.node.wait(
             lambda: {name: self.workload(name).cpu_request_millicores() for name in wanted} == wanted,
             f"requests are {wanted}",

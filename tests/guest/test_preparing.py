@@ -24,7 +24,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return kernel.cache_root()
 
 
-def prepared(work: Path, _progress: kernel.Progress) -> Path:
+def prepared(work: Path, _progress: kernel.Progress, _modules: object) -> Path:
     """Stand in for ``kernel.build``: the files without a kernel in them."""
     folder = work / "9.9.9-test"
     folder.mkdir()
@@ -34,7 +34,7 @@ def prepared(work: Path, _progress: kernel.Progress) -> Path:
     return folder
 
 
-def interrupted(work: Path, _progress: kernel.Progress) -> Path:
+def interrupted(work: Path, _progress: kernel.Progress, _modules: object) -> Path:
     """Stand in for a download that is cut off."""
     (work / "linux-image.deb").write_bytes(b"half")
     raise GuestError("guest: apt-get download failed: no network")

@@ -79,15 +79,6 @@ def say(agent: Agent, capsys: pytest.CaptureFixture[str]) -> Any:
     return run
 
 
-def test_an_agent_without_an_api_server_says_that_it_does_not_act(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with answering(tmp_path / "agent.sock", {}) as path:
-        assert main(["pause", "--socket", str(path)]) == 1
-    told = "it asks no API server (no kubeconfig, and not in a pod), so it neither plans nor acts"
-    assert capsys.readouterr().err == f"plimsoll pause: agent at {path}: {told}\n"
-
-
 @pytest.mark.parametrize(
     ("words", "told"),
     [
