@@ -115,6 +115,7 @@ def demands(
                 urgent,
                 measured,
                 settings.bounds,
+                settings.plan,
                 most_limit_bytes=_stated_limit(container) if limit_held(workload, container.name) else most_limit_bytes,
             )
             for container in (*(one for one in pod.init_containers if _runs_on(one)), *pod.containers)
@@ -170,6 +171,7 @@ def _container_demand(
     urgent: Mapping[Key, Urgent],
     measured: Measured,
     bounds: BoundsOptions,
+    plan: PlanOptions,
     *,
     most_limit_bytes: int | None,
 ) -> ContainerDemand:
@@ -182,6 +184,10 @@ def _container_demand(
     cpu_demand = _demand(cpu, stated.cpu_request_millicores, pressing.cpu_millicores, is_past=pressing.is_past)
     memory_demand = _demand(memory, stated.memory_request_bytes, pressing.memory_bytes, is_past=pressing.is_past)
     if memory_demand is not None:
+        memory_demand = replace(
+            memory_demand,
+            limit=_known_long_enough(memory_demand.limit, stated.memory_limit_bytes, recommendation, plan),
+        )
         held = math.ceil(measured.working_set_bytes.get(key, 0) * bounds.memory_in_use_ratio)
         base = max(memory_demand.base, held)
         memory_demand = replace(
@@ -241,6 +247,16 @@ def _demand(advice: Advice | None, request: int | None, urgent: int | None, *, i
 
 def _at_least(least: int, amount: int | None) -> int | None:
     return None if amount is None else max(least, amount)
+
+
+def _known_long_enough(
+    advised: int | None, stated: int | None, recommendation: Recommendation | None, plan: PlanOptions
+) -> int | None:
+    """Give the limit that is advised, but none that falls on the word of a container that was not known for long."""
+    if advised is None or stated is None or advised >= stated or recommendation is None:
+        return advised
+    is_known = recommendation.basis.memory_measured_seconds >= plan.memory_limit_history_seconds
+    return advised if is_known else None
 
 
 def _limit(advised: int | None, stated: int | None, urgent: int | None, most: int | None) -> int | None:

@@ -164,8 +164,15 @@ def _let_fall(survivors: Sequence[tuple[Entry, Side]], small: list[tuple[Side, U
 
 
 def _held_calmly(side: Side) -> int:
-    """Give what it holds after all steps, without what it is given for being short: that moves nobody else."""
-    return side.held([unit.applied - max(0, min(unit.applied - unit.final, 0) + unit.urgent) for unit in side.units])
+    """Give what it holds after all steps, without what it is given for being short: that moves nobody else.
+
+    But for what is given without a prediction, which is not taken back as soon as that is over.
+    """
+    amounts = []
+    for unit in side.units:
+        given = unit.urgent if unit.origin is None else 0
+        amounts.append(unit.applied - max(0, given + min(unit.applied - unit.final, 0)))
+    return side.held(amounts)
 
 
 def _grant(survivors: Sequence[tuple[Entry, Side]], resource: Resource, room: Room) -> None:

@@ -48,6 +48,8 @@ class PlanOptions:
     """Memory limits may fall, with a margin over what is in use and on 1.34 or newer only."""
     memory_limit_margin_ratio: Annotated[float, Between(1, 10)] = 1.25
     """A memory limit is never lowered below this x memory in use, page cache included."""
+    memory_limit_history_seconds: Annotated[float, Between(0, 604_800)] = 86_400.0
+    """Seconds a container must have been measured before its memory limit falls: a day knows its daily peak."""
     guaranteed: bool = False
     """Size Guaranteed pods too, requests and limits together; a pod's annotation can ask for it alone."""
     min_age_seconds: Annotated[float, Between(0, 604_800)] = 3600.0

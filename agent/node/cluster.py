@@ -70,6 +70,7 @@ class ClusterView:
             pace: How often and how patiently the server is asked.
         """
         self.node_name: Final = node_name
+        self.pace: Final = pace if pace is not None else WatchPace()
         self.on_news: Callable[[], None] = on_news if on_news is not None else _nobody
         self._api = api
         self._clock = clock
@@ -91,7 +92,7 @@ class ClusterView:
             clock=clock,
             random=random,
             on_news=self._pods_changed,
-            pace=pace,
+            pace=self.pace,
         )
         self._node = Reflector(
             api,
@@ -106,7 +107,7 @@ class ClusterView:
             random=random,
             on_news=self._changed,
             on_connect=self._ask_version,
-            pace=pace,
+            pace=self.pace,
         )
         self._namespaces = Reflector(
             api,
@@ -121,7 +122,7 @@ class ClusterView:
             clock=clock,
             random=random,
             on_news=self._changed,
-            pace=pace,
+            pace=self.pace,
         )
         self._all: Final[tuple[tuple[str, Reflector[Pod] | Reflector[Node] | Reflector[Namespace]], ...]] = (
             ("pods", self._pods),

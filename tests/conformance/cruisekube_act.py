@@ -94,7 +94,14 @@ def _write_gate(case: dict[str, Any]) -> dict[str, Any]:
     workload = workload_of(pod)
     held = orders_of(pod, None, act=act, recommend_policy=PolicyName.CRUISE, plan=plan)
     reserved = reserved_reason(
-        pod, held, workload, now_unix_seconds=_NOW_UNIX_SECONDS, plan=plan, act=act, is_pinned=False
+        pod,
+        held,
+        workload,
+        now_unix_seconds=_NOW_UNIX_SECONDS,
+        plan=plan,
+        act=act,
+        is_pinned=False,
+        is_namespace_known=True,
     )
     refusal = may_write(
         WriteAction(case["action"]),

@@ -48,6 +48,7 @@ def asked(*pods: Pod, items: list[Recommendation] | None = None, **fields: Any) 
         "now_unix_seconds": NOW,
     }
     state = NodeState(node=fields.pop("node", None), pods=pods or (pod(),), namespaces=fields.pop("namespaces", {}))
+    state = replace(state, unknown_namespaces=fields.pop("unknown_namespaces", {}))
     return demands(state, [recommendation("web")] if items is None else items, **{**known, **fields})
 
 
@@ -92,6 +93,18 @@ def test_what_is_withheld_has_no_demand_and_keeps_its_reason() -> None:
     assert (app.cpu, app.cpu_withheld) == (None, Withheld.GAPS)
     assert app.memory is not None
     assert found.reserved is None  # one missing signal never blanks the others
+
+
+def test_a_pod_whose_namespace_is_not_known_is_reserved_for_whatever_is_configured() -> None:
+    metadata: dict[str, Any] = {"annotations": {}}
+    act = ActOptions(mode=Mode.ENFORCE)
+    enforced = DemandSettings(act=act, plan=PlanOptions(), bounds=BoundsOptions(), policy=PolicyName.CRUISE)
+    (known,) = asked(pod(metadata=metadata), settings=enforced, unknown_namespaces={"other": "not told"})
+    assert known.reserved is None
+    (unknown,) = asked(pod(metadata=metadata), settings=enforced, unknown_namespaces={"shop": "not told"})
+    assert unknown.reserved is Reserved.NAMESPACE_UNKNOWN
+    (still,) = asked(pod(), unknown_namespaces={"shop": "not told"}, as_enforced=True)
+    assert still.reserved is Reserved.NAMESPACE_UNKNOWN
 
 
 def test_a_pod_of_which_nothing_is_known_is_reserved_for() -> None:
@@ -148,7 +161,7 @@ def test_a_static_pod_is_joined_by_its_configurations_hash() -> None:
 def test_urgent_need_raises_base_and_peak() -> None:
     urgent = {("uid-shop-web", "app"): Urgent(cpu_millicores=900, memory_bytes=400 * MI, memory_limit_bytes=600 * MI)}
     app = only(asked(urgent=urgent))
-    calm: dict[str, int] = {"sustained": 64 * MI, "sustained_peak": 128 * MI}
+    calm: dict[str, Any] = {"sustained": 64 * MI, "sustained_peak": 128 * MI, "sustained_limit": 0}
     assert app.cpu == Demand(base=900, peak=900, is_urgent=True, sustained=125, sustained_peak=250)
     assert app.memory == Demand(base=400 * MI, peak=400 * MI, limit=600 * MI, is_urgent=True, **calm)
     # What is in use is there, pressed or not.
@@ -281,4 +294,22 @@ def test_a_memory_limit_rises_no_further_than_was_ordered_or_the_node_has() -> N
         is_urgent=True,
         sustained=64 * MI,
         sustained_peak=128 * MI,
+        sustained_limit=0,
     )
+
+
+def test_a_memory_limit_falls_only_where_a_day_is_known() -> None:
+    item = recommendation("web", memory=128 * MI, memory_fields={"limit": 256 * MI})  # stated: 512 MiB
+
+    def limit(seconds: float, **plan: Any) -> int | None:
+        known = replace(item, basis=replace(item.basis, history_span_seconds=seconds, memory_span_seconds=60.0))
+        settings = DemandSettings(
+            act=ActOptions(), plan=PlanOptions(**plan), bounds=BoundsOptions(), policy=PolicyName.CRUISE
+        )
+        app = only(asked(items=[known], settings=settings))
+        assert app.memory is not None
+        return app.memory.limit
+
+    assert limit(86_399.0) is None
+    assert limit(86_400.0) == 256 * MI
+    assert limit(60.0, memory_limit_history_seconds=0.0) == 256 * MI

@@ -800,3 +800,185 @@ def test_a_plan_that_breaks_its_own_invariants_is_not_carried_out(monkeypatch: p
 def test_an_empty_node_has_an_empty_plan() -> None:
     plan = node().plan()
     assert (plan.pods, plan.steps, plan.cpu.headroom, plan.is_sound) == ((), (), 0, True)
+
+
+# What was seen in the last seconds.
+
+
+def burst(name: str, base: int, seen: int, *, request: int = 700, spike: int = 100, **fields: Any) -> Any:
+    """Give a pod that needs some CPU, and has wanted much more in the last seconds."""
+    cpu = wanted(seen, seen, is_urgent=True, sustained=base, sustained_peak=base + spike)
+    return pod_demand(
+        name, containers=[container(cpu=request, memory=64 * MIB)], demands=[needs("app", cpu, MEMORY)], **fields
+    )
+
+
+def calm_pod(name: str, base: int = 700, peak: int = 800, request: int = 700, **fields: Any) -> Any:
+    return app(name, base, peak, containers=[container(cpu=request, memory=64 * MIB)], **fields)
+
+
+def test_a_burst_makes_nobody_go_and_is_given_what_is_left() -> None:
+    # Five bases of 700 and a spike of 100, of which each has 20, leave 900 of 4500; p0 wants 2000.
+    plan = node(burst("p0", 700, 2000), *(calm_pod(f"p{place}") for place in range(1, 5)), cpu=4500).plan()
+    assert plan.evictions == ()
+    share = cpu_of(plan, "p0")
+    assert (share.base, share.headroom, share.urgent, share.final, share.peak) == (700, 20, 900, 1620, 2000)
+    assert (share.applied, share.kept) == (1620, Kept.NODE_FULL)
+    assert [cpu_of(plan, f"p{place}").final for place in range(1, 5)] == [720] * 4
+    assert plan.cpu.final_total == plan.cpu.available == 4500
+    assert plan.is_sound
+
+
+def test_a_burst_of_which_all_fits_is_given_all_and_nobody_is_told_that_the_node_is_full() -> None:
+    share = cpu_of(node(burst("p0", 700, 2000)).plan(), "p0")
+    assert (share.final, share.applied, share.kept, share.urgent) == (2000, 2000, None, 1200)
+
+
+def test_what_is_left_is_shared_by_what_is_lacking() -> None:
+    # 2 x 300 of 1700: 1100 are left for 1000 and 3000 that are lacking: 27.5 % of each.
+    pods = [burst(name, 300, seen, request=300, spike=0) for name, seen in (("a", 1300), ("b", 3300))]
+    plan = node(*pods, cpu=1700).plan()
+    assert [cpu_of(plan, name).urgent for name in "ab"] == [275, 825]
+    assert node(*pods, cpu=600).plan().steps == ()
+
+
+def test_a_burst_without_room_takes_nothing_from_who_is_short() -> None:
+    # It requests 500 more than is sustained, wants more than that, and nothing is left: it keeps what it has.
+    plan = node(burst("a", 100, 2000, request=600, spike=0), calm_pod("b", 400, 400, 400), cpu=500).plan()
+    share = cpu_of(plan, "a")
+    assert (share.final, share.applied, share.kept) == (100, 600, Kept.NODE_FULL)
+
+
+def test_starved_pods_are_granted_as_much_as_the_node_has_now() -> None:
+    held = {"uid-big": Constraint(shrink=Kept.COOL_DOWN)}
+    pods = [calm_pod("big", 100, 100, 800), app("x", 250), app("y", 400, is_urgent=True)]
+    plan = node(*pods, cpu=1150, constraints=held).plan()
+    # 800 + 100 + 100 are held: 150 are free, of 300 that y wants; nothing is left for x.
+    assert order(plan) == [("grow", "y")]
+    share = cpu_of(plan, "y")
+    assert (share.final, share.applied, share.kept) == (400, 250, Kept.NODE_FULL)
+    rounded = node(*pods, cpu=1150, constraints=held, bounds=replace(EXACT, round_cpu_millicores=20)).plan()
+    assert cpu_of(rounded, "y").applied == 240
+    # Not for less than the smallest change.
+    little = node(*pods, cpu=1040, constraints=held, bounds=replace(EXACT, smallest_cpu_change_millicores=41)).plan()
+    assert little.steps == ()
+
+
+def test_a_part_is_given_to_the_units_that_are_urgent_one_after_the_other() -> None:
+    containers = [container(name, cpu=100, memory=MIB) for name in "abc"]
+    demands = [
+        needs("a", wanted(300), wanted(MIB)),
+        needs("b", wanted(200, is_urgent=True), wanted(MIB)),
+        needs("c", wanted(300, is_urgent=True), wanted(MIB)),
+    ]
+    held = {"uid-big": Constraint(shrink=Kept.COOL_DOWN)}
+    pods = [calm_pod("big", 100, 100, 800), pod_demand("w", containers=containers, demands=demands)]
+    plan = node(*pods, cpu=1250, constraints=held).plan()
+    shares = [cpu_of(plan, "w", place) for place in range(3)]
+    assert [share.applied for share in shares] == [100, 200, 150]
+    assert [share.kept for share in shares] == [Kept.NODE_FULL, None, Kept.NODE_FULL]
+
+
+def test_a_part_below_the_floor_of_an_init_container_costs_nothing() -> None:
+    init = container("setup", kind=ContainerKind.INIT, cpu=250, memory=MIB)
+    sidecar = container("log", kind=ContainerKind.SIDECAR, cpu=50, memory=MIB)
+    last = container("last", kind=ContainerKind.INIT, cpu=100, memory=MIB)
+    demands = [
+        needs("log", wanted(200, is_urgent=True), wanted(MIB), ContainerKind.SIDECAR),
+        needs("app", wanted(800, is_urgent=True), MEMORY),
+    ]
+    held = {"uid-big": Constraint(shrink=Kept.COOL_DOWN)}
+    pods = [
+        calm_pod("big", 100, 100, 900),
+        pod_demand("w", containers=[init, sidecar, last, container()], demands=demands),
+    ]
+    plan = node(*pods, cpu=1150, constraints=held).plan()
+    # The pod holds 250 for its first init container: up to that both may grow, whatever is lacking otherwise.
+    assert [cpu_of(plan, "w", place).applied for place in range(2)] == [150, 100]
+    assert plan.is_sound
+
+
+def test_a_burst_of_a_while_ago_takes_part_in_sharing_and_makes_nobody_go() -> None:
+    cpu = wanted(500, 2000, sustained=500, sustained_peak=500)
+    plan = node(pod_demand("a", demands=[needs("app", cpu, MEMORY)]), app("b", 300, 600), cpu=1200).plan()
+    # 400 are left above the bases, for spikes of 1500 and 300.
+    assert plan.evictions == ()
+    assert [cpu_of(plan, name).final for name in "ab"] == [833, 367]
+    assert (plan.cpu.spike_largest, plan.cpu.headroom) == (1500, 400)
+
+
+def test_a_peak_that_is_not_told_apart_is_as_far_above_what_is_sustained_as_above_the_base() -> None:
+    cpu = wanted(2000, 2300, is_urgent=True, sustained=500)
+    share = cpu_of(node(pod_demand("a", demands=[needs("app", cpu, MEMORY)]), cpu=1000).plan(), "a")
+    assert (share.base, share.spike, share.final) == (500, 300, 1000)
+
+
+def test_what_was_seen_without_a_prediction_is_given_as_far_as_there_is_room_and_counts_no_less_later() -> None:
+    cpu = wanted(900, 900, is_urgent=True, is_upward_only=True, sustained=100, sustained_peak=100)
+    situation = node(pod_demand("a", demands=[needs("app", cpu, MEMORY)]), calm_pod("b", 300, 300, 300), cpu=800)
+    plan = situation.plan()
+    assert (cpu_of(plan, "a").base, cpu_of(plan, "a").final) == (100, 500)
+    again = situation.after(plan.steps).plan()
+    assert (cpu_of(again, "a").base, cpu_of(again, "a").final, again.steps) == (500, 500, ())
+    assert again.evictions == ()
+
+
+def test_a_burst_makes_no_small_change_worth_making() -> None:
+    pods = [calm_pod("a", 92, 92, 100), burst("b", 100, 900, request=100, spike=0)]
+    plan = node(*pods, cpu=500, bounds=BoundsOptions()).plan()
+    assert cpu_of(plan, "a").kept is Kept.SMALL_CHANGE
+    # 500 - 92 - 100 are left for it, and 8 of them are held by a.
+    assert (cpu_of(plan, "b").final, cpu_of(plan, "b").applied) == (408, 400)
+
+
+def test_a_memory_limit_that_presses_makes_nobody_go_where_it_is_the_request_as_well() -> None:
+    memory = wanted(100 * MIB, is_urgent=True, limit=400 * MIB, sustained=90 * MIB, sustained_limit=0)
+    pods = [limited(memory=memory, memory_limit=64 * MIB), app("b")]
+    plan = node(*pods, memory=300 * MIB).plan()
+    assert plan.evictions == ()
+    share = memory_of(plan)
+    assert (share.base, share.applied, share.limit_applied) == (90 * MIB, 236 * MIB, 236 * MIB)
+
+
+def test_a_burst_of_a_budget_s_container_is_the_budget_s() -> None:
+    seen = wanted(3000, is_urgent=True, sustained=300, sustained_peak=500)
+    share = budget_of(node(budgeted(seen), cpu=2000).plan())
+    # 300 + 100 are sustained, and 200 once; 3000 + 100 press.
+    assert (share.base, share.spike, share.final, share.urgent) == (400, 200, 2000, 1400)
+    assert share.kept is Kept.NODE_FULL
+
+
+# What cannot be.
+
+
+@pytest.mark.parametrize("resources", [requirements(1000), requirements(memory=256 * MIB), requirements()])
+def test_a_pod_with_a_budget_is_left_alone_by_servers_that_cannot_resize_budgets(resources: Requirements) -> None:
+    demand = budgeted(memory=wanted(128 * MIB), resources=resources)
+    plan = node(demand, gates=replace(OPEN, pod_level_resize=False)).plan()
+    assert plan.steps == ()
+    every = pod_of(plan, "web")
+    shares = [
+        share
+        for one in (*every.containers, *((every.budget,) if every.budget else ()))
+        for share in (one.cpu, one.memory)
+    ]
+    assert {share.kept for share in shares if share is not None} == {Kept.TOO_OLD}
+    assert all(share.final == share.request for share in shares if share is not None)
+    assert node(demand).plan().steps != ()
+
+
+def test_no_memory_limit_is_raised_above_what_the_node_has() -> None:
+    leaking = limited(memory=wanted(64 * MIB, limit=1 << 50), memory_limit=128 * MIB)
+    assert memory_of(node(leaking, memory=512 * MIB).plan()).limit_applied == 512 * MIB
+    beyond = limited(memory=wanted(64 * MIB, limit=1 << 50), memory_limit=1024 * MIB)
+    assert node(beyond, memory=512 * MIB).plan().steps == ()  # it stays where it is
+
+
+def test_changes_of_a_step_come_in_the_order_of_the_spec() -> None:
+    sidecar = container("log", kind=ContainerKind.SIDECAR, cpu=100, memory=64 * MIB)
+    demands = [
+        needs("app", wanted(150), wanted(32 * MIB)),
+        needs("log", wanted(40), wanted(96 * MIB), ContainerKind.SIDECAR),
+    ]
+    (step,) = node(pod_demand(containers=[sidecar, container("app")], demands=demands)).plan().steps
+    assert [change.container for change in step.changes] == ["log", "log", "app", "app"]

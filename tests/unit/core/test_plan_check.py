@@ -207,3 +207,21 @@ def test_the_budget_of_an_evicted_pod_counts_and_not_its_containers() -> None:
     assert budget.cpu is not None
     full = with_pod(plan, 0, budget=replace(budget, cpu=replace(budget.cpu, request=2000)))
     assert faults(full, situation) == [plan_check.EVICTED_LARGER]
+
+
+def test_a_memory_limit_above_what_the_node_has_is_told_unless_it_was_there() -> None:
+    plan = GOOD.plan()
+
+    def limits(before: int, after: int) -> list[str]:
+        pods = list(plan.pods)
+        container_plan = pods[0].containers[0]
+        memory = container_plan.memory
+        assert memory is not None
+        changed = replace(memory, limit=before, limit_applied=after)
+        pods[0] = replace(pods[0], containers=(replace(container_plan, memory=changed),))
+        return faults(replace(plan, pods=tuple(pods)))
+
+    most = GOOD.memory
+    assert plan_check.LIMIT_WITHIN not in limits(128 * MIB, most)
+    assert plan_check.LIMIT_WITHIN in limits(128 * MIB, most + 1)
+    assert plan_check.LIMIT_WITHIN not in limits(most + 1, most + 1)

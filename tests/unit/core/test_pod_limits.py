@@ -14,8 +14,10 @@ from agent.core.annotations import POD_LIMITS
 from agent.core.cgroup_tree import CPU_MAX, MEMORY_MAX, Amount, Unlimited
 from agent.core.cgroup_values import KubeletRules
 from agent.core.cpu_values import CpuMax
+from agent.core.orders import Fault, Mode, Orders, OrderSource, Ranking
 from agent.core.pod import Pod
 from agent.core.pod_limits import (
+    TAKEN_BACK,
     Held,
     PodLimits,
     PodLimitsError,
@@ -28,6 +30,7 @@ from agent.core.pod_limits import (
     parse_pod_limits,
     pod_limits_order,
 )
+from agent.core.policies.options import PolicyName
 from agent.core.units import GIB, INT64_MAX, MIB
 from tests.pods import container, make_pod, sidecar
 
@@ -43,6 +46,18 @@ def pod(
 ) -> Pod:
     metadata = {"annotations": {} if annotation is None else {POD_LIMITS: annotation}}
     return make_pod(*(containers or (container("app"),)), metadata=metadata, status=status, **spec)
+
+
+def orders(mode: Mode, source: OrderSource = OrderSource.POD, **fields: Any) -> Orders:
+    return Orders(
+        mode=mode,
+        mode_source=source,
+        policy=PolicyName.CRUISE,
+        policy_source=source,
+        ranking=Ranking.LOW,
+        ranking_source=source,
+        **fields,
+    )
 
 
 def order(of: Pod, *, knows: bool | None = False, rules: KubeletRules | None = None) -> PodLimitsOrder:
@@ -312,3 +327,49 @@ def test_amounts_are_written_as_the_kernel_reads_them() -> None:
     assert amount_line(CpuMax(quota_usec=200_000, period_usec=100_000)) == "200000 100000"
     assert amount_line(Unlimited.MAX) == "max"
     assert amount_line(4096) == "4096"
+
+
+# -- what else is ordered for the pod ----------------------------------------------------------------------------------
+
+FAULT = Fault(key="plimsoll.dev/mode", value="on", allowed="off, recommend, enforce", source=OrderSource.POD)
+
+
+@pytest.mark.parametrize(
+    ("ordered", "held", "is_taken_back", "text"),
+    [
+        (orders(Mode.OFF), Held.OFF, True, "mode off by the pod annotation; limits are set in mode enforce"),
+        (orders(Mode.OFF, OrderSource.RULE), Held.OFF, True, "its namespace is one of act.excludedNamespaces"),
+        (orders(Mode.OFF, faults=(FAULT,)), Held.FAULTY_ANNOTATION, True, str(FAULT)),
+        (
+            orders(Mode.RECOMMEND, OrderSource.CONFIGURATION),
+            Held.RECOMMEND,
+            False,
+            "mode recommend by the configuration; limits are set in mode enforce",
+        ),
+    ],
+)
+def test_a_pod_that_may_not_be_written_gets_no_limits(
+    ordered: Orders, held: Held, is_taken_back: bool, text: str
+) -> None:
+    found = pod_limits_order(pod(), cluster_knows_them=False, orders=ordered)
+    assert found == PodLimitsOrder(wanted={}, held=held, text=text)
+    assert (held in TAKEN_BACK) is is_taken_back
+
+
+def test_a_pod_in_mode_enforce_gets_its_limits() -> None:
+    found = pod_limits_order(pod(), cluster_knows_them=False, orders=orders(Mode.ENFORCE))
+    assert found == order(pod())
+    assert found is not None
+    assert found.wanted
+
+
+def test_nothing_is_written_or_taken_back_for_a_namespace_that_is_not_known() -> None:
+    for mode in Mode:
+        found = pod_limits_order(pod(), cluster_knows_them=False, orders=orders(mode), is_namespace_known=False)
+        assert found is not None
+        assert (found.held, found.wanted) == (Held.NAMESPACE_UNKNOWN, {})
+    assert Held.NAMESPACE_UNKNOWN not in TAKEN_BACK
+    excluded = orders(Mode.OFF, OrderSource.RULE)
+    found = pod_limits_order(pod(), cluster_knows_them=False, orders=excluded, is_namespace_known=False)
+    assert found is not None
+    assert found.held is Held.OFF

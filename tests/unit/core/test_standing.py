@@ -35,6 +35,7 @@ def standing(
     mode: Mode = Mode.ENFORCE,
     plan: PlanOptions | None = None,
     is_pinned: bool = False,
+    is_namespace_known: bool = True,
     **spec: Any,
 ) -> Reserved | None:
     owners = [{"kind": kind, "name": "web", "uid": "o", "controller": True}] if kind else []
@@ -47,7 +48,16 @@ def standing(
     )
     plan, act = plan or PlanOptions(), ActOptions(mode=mode)
     orders = orders_of(pod, None, act=act, recommend_policy=PolicyName.CRUISE, plan=plan)
-    return reserved_reason(pod, orders, workload_of(pod), now_unix_seconds=NOW, plan=plan, act=act, is_pinned=is_pinned)
+    return reserved_reason(
+        pod,
+        orders,
+        workload_of(pod),
+        now_unix_seconds=NOW,
+        plan=plan,
+        act=act,
+        is_pinned=is_pinned,
+        is_namespace_known=is_namespace_known,
+    )
 
 
 def test_an_ordinary_enforced_pod_may_be_optimised() -> None:
@@ -59,6 +69,14 @@ def test_orders_to_leave_alone_come_first() -> None:
     assert standing(metadata=excluded, annotations={names.MODE: "junk"}) is Reserved.EXCLUDED
     assert standing(kind="Job", annotations={names.MODE: "junk"}) is Reserved.FAULTY_ANNOTATION
     assert standing(kind="Job", mode=Mode.OFF) is Reserved.OFF
+
+
+def test_what_an_unknown_namespace_orders_is_not_taken_for_nothing() -> None:
+    assert standing(is_namespace_known=False) is Reserved.NAMESPACE_UNKNOWN
+    # Whatever the pod itself says: its bounds may be the namespace's.
+    said = {names.MODE: "enforce"}
+    assert standing(is_namespace_known=False, annotations=said, mode=Mode.OFF) is Reserved.NAMESPACE_UNKNOWN
+    assert standing(is_namespace_known=False, metadata={"namespace": "kube-system"}) is Reserved.EXCLUDED
 
 
 def test_recommend_and_pins_are_told_of_pods_that_could_be_sized_otherwise() -> None:

@@ -11,27 +11,32 @@ import pytest
 
 from agent.kube.errors import ApiError, Cause, KubeError, Unreachable
 from agent.kube.reading import Reader
-from agent.kube.watch import Reflector, WatchPace, WatchSource
+from agent.kube.watch import Reflector, WatchPace, WatchSource, pace_within
 
 PATH = "/api/v1/things"
 
 
 class Script(list[bytes]):
-    """The lines of one answer; ends with an error where one is given."""
+    """The lines of one answer; ends with an error where one is given, after a silence where one is."""
 
-    def __init__(self, *lines: bytes, error: KubeError | None = None, holds: bool = False) -> None:
+    def __init__(
+        self, *lines: bytes, error: KubeError | None = None, holds: bool = False, silent_seconds: float = 0.0
+    ) -> None:
         super().__init__(lines)
         self.error = error
         self.holds = holds
+        self.silent_seconds = silent_seconds
 
 
 class FakeStream:
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, pass_time: Callable[[float], None]) -> None:
         self._script = script
+        self._pass_time = pass_time
         self._closed = threading.Event()
 
     def __iter__(self) -> Iterator[bytes]:
         yield from self._script
+        self._pass_time(self._script.silent_seconds)
         if self._script.error is not None:
             raise self._script.error
         if self._script.holds:
@@ -47,6 +52,9 @@ class FakeApi:
     def __init__(self, *answers: Script | KubeError | Exception) -> None:
         self.answers = list(answers)
         self.asked: list[dict[str, str]] = []
+        self.patience: list[float | None] = []
+        """Of each watch: how long it may be silent; whole seconds."""
+        self.pass_time: Callable[[float], None] = lambda _: None
         self.is_done = threading.Event()
 
     def call(self, method: str, path: str, **_: object) -> object:
@@ -62,13 +70,15 @@ class FakeApi:
     ) -> FakeStream:
         assert path == PATH
         self.asked.append(dict(query or {}))
+        if "watch" in self.asked[-1]:
+            self.patience.append(timeout_seconds and round(timeout_seconds))
         if not self.answers:
             self.is_done.set()
-            return FakeStream(Script(holds=True))
+            return FakeStream(Script(holds=True), self.pass_time)
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        return FakeStream(answer)
+        return FakeStream(answer, self.pass_time)
 
     @property
     def versions(self) -> list[tuple[str, str | None]]:
@@ -139,10 +149,16 @@ class Run:
             pace=WatchPace(start_spread_seconds=2.0, first_wait_seconds=1.0, longest_wait_seconds=8.0),
         )
         self.reflector._stopping = self.waits  # type: ignore[assignment]
+        self.step_seconds = 0.75
+        """So that a watch that opened and ended has lived for more than a second."""
+        api.pass_time = self._pass
 
     def _clock(self) -> float:
-        self.now += 0.75  # so that a watch that opened and ended has lived for more than a second
+        self.now += self.step_seconds
         return self.now
+
+    def _pass(self, seconds: float) -> None:
+        self.now += seconds
 
     def _count(self) -> None:
         self.news += 1
@@ -334,11 +350,91 @@ def test_trouble_and_its_end_are_said_once(caplog: pytest.LogCaptureFixture) -> 
     assert messages == ["the API server is not heard; the last state stays", "the API server is heard again"]
 
 
+# A server that says nothing
+
+
+def quiet(seconds: float) -> Script:
+    """A watch that is cut off after so long, with nothing in it."""
+    return Script(error=Unreachable("timed out"), silent_seconds=seconds)
+
+
+def run_of(api: FakeApi, step_seconds: float = 0.001) -> Run:
+    run = Run(api)
+    run.step_seconds = step_seconds
+    return run
+
+
+def test_a_watch_that_is_merely_open_is_no_sign_of_life() -> None:
+    ages: list[float | None] = []
+    api = FakeApi(listed(), quiet(60.0), quiet(60.0))
+    run = run_of(api)
+    run.reflector._on_connect = lambda: ages.append(run.reflector.age_seconds)
+    with run:
+        assert api.versions == [("list", "0"), ("watch", "10"), ("watch", "10"), ("watch", "10")]
+        assert [age and round(age) for age in ages] == [None, 60, 120]
+        assert round(run.reflector.age_seconds or 0.0) == 120
+        # What is left of 150 s, however many watches share them.
+        assert api.patience == [150, 90, 30]
+
+
+def test_a_server_that_accepts_watches_and_says_nothing_is_asked_for_lists() -> None:
+    api = FakeApi(listed(thing("a")), quiet(150.0), listed(thing("a", "z"), version="20"), quiet(150.0), listed())
+    with run_of(api) as run:
+        assert api.versions == [
+            ("list", "0"),
+            ("watch", "10"),
+            ("list", "10"),
+            ("watch", "20"),
+            ("list", "20"),
+            ("watch", "10"),
+        ]
+        assert api.patience == [150, 150, 150]
+        assert values(run) == ()
+        assert run.reflector.counts.failures == 0
+        assert run.waits.seconds == [1.0]
+
+
+def test_a_server_that_was_away_for_long_is_asked_for_a_list_first() -> None:
+    api = FakeApi(listed(thing("a")), quiet(100.0), quiet(50.0), Unreachable("away"), listed(thing("a", "z")))
+    with run_of(api) as run:
+        assert api.versions[2:] == [("watch", "10"), ("list", "10"), ("list", "10"), ("watch", "10")]
+        assert values(run) == ("z",)
+
+
+def test_a_watch_begun_on_little_patience_is_begun_anew_once_it_is_heard() -> None:
+    # 60 s of silence, then a cut: 90 s are less than a quiet watch takes until its first bookmark.
+    api = FakeApi(listed(), quiet(60.0), Script(bookmark("20"), bookmark("30")))
+    with run_of(api) as run:
+        assert api.versions[1:] == [("watch", "10"), ("watch", "10"), ("watch", "20")]
+        assert api.patience == [150, 90, 150]
+        assert run.reflector.trouble is None
+
+
+def test_a_watch_begun_soon_after_it_was_heard_goes_on() -> None:
+    api = FakeApi(listed(), quiet(20.0), Script(bookmark("20"), bookmark("30")))
+    with run_of(api, 0.25) as run:
+        assert api.versions[1:] == [("watch", "10"), ("watch", "10"), ("watch", "30")]
+        assert run.reflector.counts.events == 2
+
+
+def test_trouble_is_over_when_a_watch_opens_though_the_age_goes_on() -> None:
+    with run_of(FakeApi(listed(), quiet(60.0))) as run:
+        assert run.reflector.trouble is None
+        assert round(run.reflector.age_seconds or 0.0) == 60
+
+
+@pytest.mark.parametrize(
+    ("stale_seconds", "silence_seconds"), [(180.0, 150.0), (3600.0, 150.0), (60.0, 50.0), (36.0, 30.0), (1.0, 30.0)]
+)
+def test_silence_is_ended_before_what_is_known_is_too_old(stale_seconds: float, silence_seconds: float) -> None:
+    assert pace_within(stale_seconds).silence_seconds == pytest.approx(silence_seconds)
+
+
 def test_age_is_none_until_the_server_is_heard() -> None:
-    run = Run(FakeApi(listed()))
+    run = run_of(FakeApi(listed()), 0.0)
     before = (run.reflector.age_seconds, run.reflector.is_listed, run.reflector.join(0))
     assert before == (None, False, True)
     with run:
         assert run.reflector.is_listed
-        # the clock moves by one step with each look at it
-        assert run.reflector.age_seconds == 0.75
+        run.now += 7.0
+        assert run.reflector.age_seconds == 7.0

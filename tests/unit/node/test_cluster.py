@@ -141,6 +141,33 @@ def test_a_pod_that_is_not_understood_is_named_and_the_rest_goes_on() -> None:
         assert view.faults()[0].startswith("pods shop/broken: ")
 
 
+def test_a_namespace_that_was_not_told_or_is_not_understood_is_named_where_pods_are_in_it() -> None:
+    pods = [pod("web"), pod("told"), pod("broken")]
+    for one, namespace in zip(pods, ("shop", "told", "broken"), strict=True):
+        one["metadata"]["namespace"] = namespace
+    broken = {"metadata": {"name": "broken", "annotations": {"a": 7}}}
+    unused = {"metadata": {"name": "unused", "annotations": {"a": 7}}}
+    api = FakeApi(pods=[*pods], namespaces=[{"metadata": {"name": "told"}}, broken, unused])
+    with Viewing(api) as view:
+        await_(lambda: view.state().is_complete)
+        state = view.state()
+        assert set(state.namespaces) == {"told"}
+        assert set(state.unknown_namespaces) == {"broken", "shop"}
+        assert state.unknown_namespaces["shop"] == "the API server has not told of it"
+        assert state.unknown_namespaces["broken"].startswith("not understood: metadata.annotations")
+        assert state.node_fault is None
+
+
+def test_a_node_that_is_not_understood_is_told_from_one_that_is_not_there() -> None:
+    broken = {"metadata": {"name": "node-1"}, "status": {"allocatable": {"cpu": "much"}}}
+    with Viewing(FakeApi(nodes=[broken])) as view:
+        await_(lambda: view.state().is_complete)
+        state = view.state()
+        assert state.node is None
+        assert state.node_fault is not None
+        assert "'much'" in state.node_fault
+
+
 def test_an_answer_of_a_patch_is_news_once_and_renames() -> None:
     viewing = Viewing(FakeApi(pods=[pod("web")]))
     with viewing as view:

@@ -10,6 +10,7 @@ import pytest
 from agent.kube import credentials
 from agent.kube.credentials import Credentials
 from agent.kube.errors import CredentialsError
+from agent.kube.watch import pace_within
 from agent.node import connecting
 from agent.node.connecting import connect, credentials_of
 from agent.settings import ApiChoice, KubernetesSettings, Settings
@@ -87,6 +88,7 @@ def test_view_is_of_this_node_and_nothing_is_asked_yet(kubeconfig: Path) -> None
     api, view = connected
     assert api.server == "https://127.0.0.1:6443"
     assert view.node_name == "worker-7"
+    assert view.pace == pace_within(180.0)
     assert not view.state().is_complete
 
 

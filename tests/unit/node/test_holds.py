@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from agent.node.holds import Holds
+from agent.node.steady_clock import BootClock
 from tests.plans import ref
 from tests.pods import container, make_pod
 
@@ -93,6 +94,53 @@ def test_pins_hold_one_pod_each_and_outlive_the_agent(holds: Holds, path: Path) 
     assert holds.unpin("uid-shop-a", now_unix_seconds=NOW) is not None
     assert holds.unpin("uid-shop-a", now_unix_seconds=NOW) is None
     assert reopened(path).pinned(NOW) == {"uid-shop-b"}
+
+
+# A wall clock that jumps
+
+
+class Machine:
+    """One that has been up for a while, and whose wall clock says what it likes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.boot_id = "first"
+        self.since_boot = 5000.0
+
+    def agent(self) -> Holds:
+        return Holds(self.path, now_unix_seconds=NOW, boot=BootClock(self.boot_id, lambda: self.since_boot))
+
+
+def test_a_wall_clock_that_jumps_ahead_ends_no_order(path: Path) -> None:
+    machine = Machine(path)
+    holds = machine.agent()
+    holds.pause(NOW + HOUR, now_unix_seconds=NOW)
+    holds.pin(ref("a"), NOW + HOUR, now_unix_seconds=NOW)
+    machine.since_boot += 60.0
+    for one in (holds, machine.agent()):  # a restart of the agent changes nothing
+        assert one.expire(now_unix_seconds=NOW + 2 * HOUR) == (None, ())
+        assert one.is_paused(NOW + 2 * HOUR)
+        assert one.pinned(NOW + 2 * HOUR) == {"uid-shop-a"}
+        assert one.is_paused(NOW + 60.0)  # the clock is put right again
+    machine.since_boot += HOUR - 60.0
+    assert holds.is_paused(NOW + HOUR - 1.0)  # a wall clock that is behind: both must be past
+    assert not holds.is_paused(NOW + HOUR)
+    pause, pins = holds.expire(now_unix_seconds=NOW + HOUR)
+    assert pause is not None
+    assert [pin.ref for pin in pins] == [ref("a")]
+
+
+def test_after_the_machine_was_started_anew_the_wall_clock_is_all_there_is(path: Path) -> None:
+    machine = Machine(path)
+    machine.agent().pause(NOW + HOUR, now_unix_seconds=NOW)
+    machine.boot_id, machine.since_boot = "second", 10.0
+    assert machine.agent().is_paused(NOW + HOUR - 1.0)
+    assert not machine.agent().is_paused(NOW + HOUR)
+
+
+def test_without_a_time_since_boot_the_wall_clock_is_all_there_is(path: Path) -> None:
+    Machine(path).agent().pause(NOW + HOUR, now_unix_seconds=NOW)
+    assert not reopened(path).is_paused(NOW + HOUR)
 
 
 # Originals

@@ -12,9 +12,12 @@ from agent.core.annotations import POD_LIMITS
 from agent.core.cluster import Node, NodeState
 from agent.core.decisions import Action, Outcome
 from agent.core.model import QosClass, UnitIdentity, UnitKind
-from agent.core.plan_options import PodLimitsOptions
+from agent.core.orders import Mode, Orders
+from agent.core.orders_of import orders_of
+from agent.core.plan_options import ActOptions, PlanOptions, PodLimitsOptions
 from agent.core.pod import Pod
 from agent.core.pod_limits import Held
+from agent.core.policies.options import PolicyName
 from agent.node.cgroup_limits import CgroupLimits
 from agent.node.pod_limits import TURN_SECONDS, PodLimitsWriter, pod_paths_of
 from agent.sensing.layout import Driver
@@ -47,6 +50,8 @@ class Scene:
         self.told: list[tuple[Action, Outcome, str]] = []
         self.details: list[str] = []
         self.now = 0.0
+        self.act = ActOptions(mode=Mode.ENFORCE)
+        self.unknown_namespaces: Mapping[str, str] = {}
         self.server, self.kubelet = "v1.33.4", "v1.33.4"
         self.writer = self.new_writer(write=write)
 
@@ -59,8 +64,13 @@ class Scene:
             may_write=lambda: self.withheld,
             tell=self.tell,
             pinned=lambda: self.pinned,
+            orders_of=self.orders_of,
             unix_seconds=lambda: self.now,
         )
+
+    def orders_of(self, pod: Pod, state: NodeState) -> Orders:
+        namespace = state.namespaces.get(pod.namespace)
+        return orders_of(pod, namespace, act=self.act, recommend_policy=PolicyName.CRUISE, plan=PlanOptions())
 
     def tell(self, *, action: Action, outcome: Outcome, reason: str, detail: str = "", **_: object) -> None:
         self.told.append((action, outcome, reason))
@@ -68,7 +78,13 @@ class Scene:
 
     def state(self, *pods: Pod, is_complete: bool = True) -> NodeState:
         node = Node(name="n", kubelet_version=self.kubelet)
-        return NodeState(node=node, pods=pods, server_version=self.server, is_complete=is_complete)
+        return NodeState(
+            node=node,
+            pods=pods,
+            server_version=self.server,
+            is_complete=is_complete,
+            unknown_namespaces=self.unknown_namespaces,
+        )
 
     def turn(self, *pods: Pod, is_complete: bool = True) -> None:
         self.writer.tick(self.state(*pods, is_complete=is_complete), self.now)
@@ -160,9 +176,54 @@ def test_an_annotation_that_became_faulty_is_told_and_its_limits_go(scene: Scene
     assert scene.values == DEFAULTS
     assert scene.told[2:] == [
         (Action.POD_LIMITS, Outcome.WITHHELD, Held.FAULTY_ANNOTATION),
-        *[(Action.POD_LIMITS, Outcome.DONE, "annotation gone")] * 2,
+        *[(Action.POD_LIMITS, Outcome.DONE, Held.FAULTY_ANNOTATION)] * 2,
     ]
     assert scene.writer.held == {Held.FAULTY_ANNOTATION: 1}
+
+
+def test_what_was_set_goes_with_mode_off_and_stays_in_mode_recommend(scene: Scene) -> None:
+    scene.turn(web())
+    scene.act = ActOptions(mode=Mode.RECOMMEND)
+    scene.turn(web())
+    assert scene.values == LIMITED
+    assert scene.told[2:] == [(Action.POD_LIMITS, Outcome.WITHHELD, Held.RECOMMEND)]
+    assert scene.writer.held == {Held.RECOMMEND: 1}
+
+    scene.act = ActOptions(mode=Mode.OFF)
+    scene.turn(web())
+    assert scene.values == DEFAULTS
+    assert scene.told[3:] == [
+        (Action.POD_LIMITS, Outcome.WITHHELD, Held.OFF),
+        *[(Action.POD_LIMITS, Outcome.DONE, Held.OFF)] * 2,
+    ]
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        ActOptions(mode=Mode.OFF),
+        ActOptions(mode=Mode.RECOMMEND),
+        ActOptions(mode=Mode.ENFORCE, excluded_namespaces="kube-system, shop"),
+    ],
+)
+def test_a_pod_that_may_not_be_touched_is_not(scene: Scene, act: ActOptions) -> None:
+    scene.act = act
+    scene.turn(web())
+    assert scene.values == DEFAULTS
+    assert scene.writer.pods_limited == 0
+
+
+def test_a_pod_of_an_unknown_namespace_is_left_as_it_is_and_nothing_is_told(scene: Scene) -> None:
+    scene.unknown_namespaces = {"shop": "not told"}
+    scene.turn(web())
+    assert scene.values == DEFAULTS
+    scene.unknown_namespaces = {}
+    scene.turn(web())
+    scene.unknown_namespaces = {"shop": "not told"}
+    scene.act = ActOptions(mode=Mode.OFF)
+    scene.turn(web())
+    assert scene.values == LIMITED
+    assert scene.told == [(Action.POD_LIMITS, Outcome.DONE, "annotation")] * 2
 
 
 def test_a_limit_below_the_requests_is_refused(scene: Scene) -> None:
