@@ -52,7 +52,8 @@ def _share_text(side: Side, share: Share, page: Page) -> str:
     text = side.text
     if share.withheld is not None:
         return f"no prediction: the request of {text(share.request)} counts as it stands"
-    told = f"base {text(share.base)} + {text(share.headroom)} of the node's spike headroom = {text(share.final)}"
+    short = f" + {text(share.urgent)} since it is short now" if share.urgent else ""
+    told = f"base {text(share.base)} + {text(share.headroom)} of the node's spike headroom{short} = {text(share.final)}"
     if share.applied is not None and share.applied != share.request:
         told += f"; request {text(share.request)} {page.glyphs.becomes} {text(share.applied)}"
     elif share.kept is not None:

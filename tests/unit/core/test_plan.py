@@ -864,6 +864,13 @@ def test_starved_pods_are_granted_as_much_as_the_node_has_now() -> None:
     assert little.steps == ()
 
 
+def test_daemon_sets_grow_into_what_a_burst_leaves() -> None:
+    # Bases of 300 and 100 leave 600 of 1000; the burst takes 400 of them.
+    plan = node(burst("a", 300, 700, request=300, spike=0), daemon("d", 100, 900), cpu=1000).plan()
+    assert (cpu_of(plan, "a").final, cpu_of(plan, "d").final) == (700, 300)
+    assert plan.is_sound
+
+
 def test_a_part_is_given_to_the_units_that_are_urgent_one_after_the_other() -> None:
     containers = [container(name, cpu=100, memory=MIB) for name in "abc"]
     demands = [
@@ -882,7 +889,7 @@ def test_a_part_is_given_to_the_units_that_are_urgent_one_after_the_other() -> N
 def test_a_part_below_the_floor_of_an_init_container_costs_nothing() -> None:
     init = container("setup", kind=ContainerKind.INIT, cpu=250, memory=MIB)
     sidecar = container("log", kind=ContainerKind.SIDECAR, cpu=50, memory=MIB)
-    last = container("last", kind=ContainerKind.INIT, cpu=100, memory=MIB)
+    last = container("last", kind=ContainerKind.INIT, cpu=120, memory=MIB)
     demands = [
         needs("log", wanted(200, is_urgent=True), wanted(MIB), ContainerKind.SIDECAR),
         needs("app", wanted(800, is_urgent=True), MEMORY),
@@ -893,13 +900,14 @@ def test_a_part_below_the_floor_of_an_init_container_costs_nothing() -> None:
         pod_demand("w", containers=[init, sidecar, last, container()], demands=demands),
     ]
     plan = node(*pods, cpu=1150, constraints=held).plan()
-    # The pod holds 250 for its first init container: up to that both may grow, whatever is lacking otherwise.
-    assert [cpu_of(plan, "w", place).applied for place in range(2)] == [150, 100]
+    # The pod holds 250 for its first init container: up to that both may grow, whatever is lacking otherwise. The
+    # sidecar also runs beside the last one.
+    assert [cpu_of(plan, "w", place).applied for place in range(2)] == [130, 120]
     assert plan.is_sound
 
 
 def test_a_burst_of_a_while_ago_takes_part_in_sharing_and_makes_nobody_go() -> None:
-    cpu = wanted(500, 2000, sustained=500, sustained_peak=500)
+    cpu = wanted(500, 2000, sustained=500, sustained_peak=600)
     plan = node(pod_demand("a", demands=[needs("app", cpu, MEMORY)]), app("b", 300, 600), cpu=1200).plan()
     # 400 are left above the bases, for spikes of 1500 and 300.
     assert plan.evictions == ()

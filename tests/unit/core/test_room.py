@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -177,3 +178,18 @@ def test_nothing_fits_where_the_node_or_the_pod_is_not_known() -> None:
     assert not fits_now(state(400, 200 * MIB), step("uid-gone", cpu=50))
     ended = NodeState(node=Node(name="n1", allocatable=amounts(400, MIB)), pods=(make(phase="Failed"),))
     assert not fits_now(ended, step(cpu=50))
+
+
+def test_of_a_step_that_does_not_fit_the_limits_still_do() -> None:
+    def with_limit(wish: PlanStep) -> PlanStep:
+        limit = replace(wish.changes[0], resource=Resource.MEMORY, setting=Setting.LIMIT, before=1, after=2)
+        return replace(wish, changes=(*wish.changes, limit))
+
+    full = state(100, 64 * MIB)
+    both = with_limit(step(cpu=300))
+    assert part_that_fits(state(300, 64 * MIB), both) == both
+    part = part_that_fits(full, both)
+    assert part is not None
+    assert [one.setting for one in part.changes] == [Setting.LIMIT]
+    assert part_that_fits(full, step(cpu=300)) is None
+    assert part_that_fits(NodeState(node=None, pods=()), both) is None
