@@ -17,7 +17,7 @@ from typing import Final
 from agent.core.cluster import NodeState
 from agent.core.orders import Mode, Ranking
 from agent.core.orders_of import DAEMON_SET_KIND
-from agent.core.planned import ContainerPlan, Invariant, Plan, PodPlan, PodRef, ResourcePlan, Share
+from agent.core.planned import Change, ContainerPlan, Invariant, Plan, PodPlan, PodRef, ResourcePlan, Setting, Share
 from agent.core.policies.bounds import Resource
 from agent.core.room import holds_room
 from agent.core.stepped import Broken, Stepped
@@ -31,7 +31,7 @@ LIMIT_WITHIN: Final = "no memory limit is raised above what the node has"
 QOS: Final = "QoS class unchanged"
 DAEMON_SETS: Final = "DaemonSets are neither evicted nor grown past what fits"
 NO_EVICTION: Final = "no-eviction is not evicted"
-UNTOUCHED: Final = "no step for pods that are reserved, evicted or not enforced"
+UNTOUCHED: Final = "no step for pods that are reserved or not enforced; of evicted ones only memory limits rise"
 EVICTED_ONCE: Final = "at most one eviction per pod"
 EVICTED_LARGER: Final = "evicted only if admission would ask for more"
 PREFIXES: Final = "after every step the node holds its pods"
@@ -147,6 +147,11 @@ def _check_evictions(plan: Plan, pods: Mapping[str, PodPlan], found: _Found) -> 
             found.fault(EVICTED_LARGER, place)
 
 
+def _raises_memory_limit(change: Change) -> bool:
+    is_limit = change.resource is Resource.MEMORY and change.setting is Setting.LIMIT
+    return is_limit and change.after > change.before
+
+
 def _returns_larger(pod: PodPlan, resource: Resource) -> bool:
     budget = _of(pod.budget, resource) if pod.budget is not None else None
     shares = [_of(container, resource) for container in pod.containers] if budget is None else [budget]
@@ -178,8 +183,10 @@ def _check_steps(plan: Plan, plans: Mapping[str, PodPlan], state: NodeState, fou
         if pod is None or pod_plan is None:
             found.fault(UNTOUCHED, f"{step.ref} is not on the node")
             continue
-        if pod_plan.reserved is not None or pod_plan.is_evicted or pod_plan.mode is not Mode.ENFORCE:
+        if pod_plan.reserved is not None or pod_plan.mode is not Mode.ENFORCE:
             found.fault(UNTOUCHED, str(step.ref))
+        elif pod_plan.is_evicted and not all(_raises_memory_limit(change) for change in step.changes):
+            found.fault(UNTOUCHED, f"{step.ref} is evicted")
         one = stepped.get(uid)
         if one is None:
             one = stepped[uid] = Stepped(pod, (pod_plan.cpu_counted_millicores, pod_plan.memory_counted_bytes))

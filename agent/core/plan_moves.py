@@ -50,6 +50,8 @@ def move(entries: Sequence[Entry], fit: Fit, room: Room, rules: Rules, *, is_pre
         side = entry.side(resource)
         if stopped is not None or entry.is_evicted:
             _keep_all(side, stopped or Kept.NODE_FULL)
+            if stopped is None and resource is Resource.MEMORY:
+                _raise_limits(entry, side, rules, is_pressed=is_pressed)
             continue
         survivors.append((entry, side))
         for unit in side.units:
@@ -85,6 +87,16 @@ def _keep_all(side: Side, reason: Kept) -> None:
         unit.kept = unit.fixed or (reason if unit.final != unit.applied else None)
         if unit.limit_wish is not None and unit.limit_wish != unit.limit:
             unit.limit_kept = reason
+
+
+def _raise_limits(entry: Entry, side: Side, rules: Rules, *, is_pressed: bool) -> None:
+    """Raise memory limits of a pod that is proposed for eviction: it stays until somebody evicts it, and may be killed.
+
+    A limit takes no room from anybody.
+    """
+    for unit in side.units:
+        if unit.limit is not None and unit.limit_wish is not None and unit.limit_wish > unit.limit and not unit.is_pair:
+            _settle_limit(entry, side, unit, unit.limit, rules, is_pressed=is_pressed)
 
 
 def _wish(

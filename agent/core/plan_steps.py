@@ -59,7 +59,7 @@ def steps_of(entries: Sequence[Entry], cpu: Room, memory: Room) -> tuple[PlanSte
         cpu: What the node has and holds.
         memory: The same of memory.
     """
-    moves = [made for entry in entries if not entry.is_evicted and (made := _moves(entry)) is not None]
+    moves = [made for entry in entries if (made := _moves(entry)) is not None]
     free_cpu, free_memory = cpu.free, memory.free
     first: list[PlanStep] = []
     shrinks: list[PlanStep] = []

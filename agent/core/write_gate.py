@@ -165,7 +165,8 @@ def _kept(
     is_memory_limit_down = (
         change.resource is Resource.MEMORY and change.setting is Setting.LIMIT and change.after < change.before
     )
-    is_gate_open = gates.resize and (gates.pod_level_resize if not change.container else True)
+    # A server that cannot resize a pod's own resources refuses every resize of a pod that has any (1.34.4).
+    is_gate_open = gates.resize and (gates.pod_level_resize if pod.resources is not None else True)
     if change.kind is ContainerKind.INIT:
         is_gate_open &= gates.init_containers
     if is_memory_limit_down:

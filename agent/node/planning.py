@@ -5,6 +5,7 @@ It calls core and holds no rule. The acting thread plans to act; the serving thr
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -16,6 +17,7 @@ from agent.core.model import UnitIdentity
 from agent.core.orders import Orders
 from agent.core.orders_of import orders_of
 from agent.core.plan import build
+from agent.core.plan_memo import PlanMemo
 from agent.core.planned import Plan
 from agent.core.pod import Pod
 from agent.core.policies.options import PolicyName
@@ -76,6 +78,7 @@ class Planner:
         self._demand_settings = DemandSettings(
             act=settings.act, plan=settings.plan, bounds=settings.bounds, policy=settings.recommend.policy
         )
+        self._memo, self._building = PlanMemo(), threading.Lock()
         self._revision = object()
         """Another one with all that orders are made of."""
         self._orders: tuple[object, Mapping[str, Orders]] = (None, {})
@@ -106,15 +109,17 @@ class Planner:
             as_enforced=as_enforced,
         )
         gates = gates_of(state.server_version, state.node)
-        plan = build(
-            state,
-            needs,
-            constraints=holding.constraints,
-            gates=gates,
-            options=self._settings.plan,
-            bounds=self._settings.bounds,
-            taken_unix_seconds=now,
-        )
+        with self._building:  # the memo is one; ten milliseconds
+            plan = build(
+                state,
+                needs,
+                constraints=holding.constraints,
+                gates=gates,
+                options=self._settings.plan,
+                bounds=self._settings.bounds,
+                taken_unix_seconds=now,
+                memo=self._memo,
+            )
         return Planned(
             plan=plan, state=state, demands={one.pod.uid: one for one in needs}, gates=gates, measured=measured
         )

@@ -29,6 +29,7 @@ QUICK: Final[Mapping[str, object]] = {
     "act.mode": "enforce",
     "act.growCoolDownSeconds": 0,
     "act.shrinkCoolDownSeconds": 0,
+    "act.resizesPerMinute": 6000,
     "plan.replanSeconds": 1,
     "plan.minAgeSeconds": 0,
     "evaluateIntervalSeconds": 1,

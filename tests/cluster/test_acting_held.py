@@ -88,7 +88,7 @@ def test_a_node_paused_from_the_start_writes_nothing_until_it_is_resumed(node: A
 def test_a_pause_in_the_middle_lets_nothing_more_through_and_ends_by_itself(node: ActingNode) -> None:
     for name in PODS:
         wanting(node, name)
-    node.start_agent(act__resizesPerMinute=60)
+    node.start_agent(act__resizesPerMinute=240)
     node.wait(lambda: node.resizes(), "it has begun")
     node.ask("pause", for_seconds=6)
     at_answer = len(node.resizes())
@@ -121,7 +121,7 @@ def test_what_a_kubelet_does_during_a_pause_is_put_down_and_not_told_in_events(n
 def test_a_pin_ends_by_itself_or_when_it_is_taken_away(node: ActingNode) -> None:
     for name in ("brief", "long", "free"):
         wanting(node, name)
-    node.start_agent(act__resizesPerMinute=600, plan__minAgeSeconds=1)
+    node.start_agent(plan__minAgeSeconds=1)
     node.ask("pause")
     node.wait(lambda: node.planned("free"), "the plan knows the pods")
     node.ask("pin", name="brief", for_seconds=5)

@@ -155,6 +155,8 @@ def test_without_the_right_to_tell_owners_pods_are_resized_all_the_same(nodes: d
 
 def test_a_refusal_by_the_fence_is_told_and_not_repeated_at_once(nodes: dict[str, ActingNode]) -> None:
     node = nodes["fenced"]
+    node.wait(lambda: node.events(outcomes=["rejected"]), "it is refused")
+    node.settle()
     refused = [call for call in node.audit.calls(fence.USER) if call.name == "web" and call.namespace == node.namespace]
     assert [(call.resource, call.code) for call in refused if call.is_write] == [("pods/resize", 403)]
     assert node.request_of("web") == "100m"

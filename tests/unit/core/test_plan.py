@@ -229,6 +229,25 @@ def test_a_pod_proposed_for_eviction_is_left_alone_and_its_room_is_not_counted_o
     assert order(left) == [("grow", "b"), ("grow", "c")]
 
 
+@pytest.mark.parametrize(("limit", "raised"), [(512 * MIB, 512 * MIB), (128 * MIB, 256 * MIB)])
+def test_of_a_pod_proposed_for_eviction_only_memory_limits_rise(limit: int, raised: int) -> None:
+    # It stays until somebody evicts it: until then it must not be killed for want of a limit that takes no room.
+    memory = wanted(64 * MIB, limit=limit, in_use=10 * MIB)
+    going = pod_demand(
+        "a",
+        containers=[container(cpu=100, memory=64 * MIB, memory_limit=256 * MIB)],
+        demands=[needs("app", wanted(500, 1000), memory)],
+    )
+    plan = node(going, app("b", 500, 1000), app("c", 500, 1000), cpu=1500).plan()
+    assert pod_of(plan, "a").is_evicted
+    share = pod_of(plan, "a").containers[0].memory
+    assert share is not None
+    assert (share.request, share.applied, share.limit_applied) == (64 * MIB, 64 * MIB, raised)
+    changes = [change for step in plan.steps if step.ref.name == "a" for change in step.changes]
+    assert [change.after for change in changes] == ([raised] if raised > 256 * MIB else [])
+    assert plan.is_sound
+
+
 def test_memory_is_asked_first_and_its_evictions_count_for_cpu() -> None:
     big = needs("app", wanted(500, 1000), wanted(600 * MIB, 700 * MIB))
     plan = node(*(pod_demand(name, demands=[big]) for name in "abc"), cpu=1500, memory=1400 * MIB).plan()
