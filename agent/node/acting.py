@@ -53,6 +53,7 @@ from agent.node.planning import Holding, Planned, Planner
 from agent.node.pod_limits import PodLimitsWriter, pod_paths_of
 from agent.node.qos_reserve import QosReserver
 from agent.node.rights import Rights
+from agent.node.steady_clock import BootClock, SteadyClock
 from agent.node.telling import Teller
 from agent.node.units import UnitTable
 from agent.node.writing import Writer
@@ -102,9 +103,10 @@ class Acting:
         self._server = api.server
         wall_now = time.time
         self.journal = Journal(_below(state, JOURNAL_FILE))
-        self.holds = Holds(_below(state, HOLDS_FILE), now_unix_seconds=wall_now())
+        self.holds = Holds(_below(state, HOLDS_FILE), now_unix_seconds=wall_now(), boot=BootClock.of_machine())
+        self._now = SteadyClock(learner.clock.now()).now
         self._ledger_file = ledger_file = LedgerFile(_below(state, LEDGER_FILE))
-        self.ledger = ledger_file.read(settings.act, now_seconds=learner.clock.now())
+        self.ledger = ledger_file.read(settings.act, now_seconds=self._now())
         self.rights = Rights(
             api,
             node=machine.name,
@@ -120,7 +122,7 @@ class Acting:
             series=metrics.acting,
             take_pod=cluster.put,
             keep=lambda: ledger_file.keep(self.ledger),
-            now=learner.clock.now,
+            now=self._now,
             wall_now=wall_now,
             timeout_seconds=settings.kubernetes.request_timeout_seconds,
         )
@@ -149,7 +151,7 @@ class Acting:
             measuring_fault=lambda: self._measuring_fault(teller, heartbeat),
             memory_in_use=self._memory_in_use,
             planned=self._follow,
-            now=learner.clock.now,
+            now=self._now,
             wall_now=wall_now,
         )
         self.alarms = Alarms(
@@ -193,7 +195,7 @@ class Acting:
 
     def was_resized_lately(self, identity: UnitIdentity) -> bool:
         """Say whether a container's pod was resized within ``act.revertSeconds``; any thread."""
-        uid, since = identity.pod_uid, self._learner.clock.now() - self._settings.act.revert_seconds
+        uid, since = identity.pod_uid, self._now() - self._settings.act.revert_seconds
         if uid is None:
             return False
         changed = self.actor.changed_seconds.get(uid)
@@ -286,7 +288,7 @@ class Acting:
 
     def plan(self, *, as_enforced: bool = False) -> Plan:
         """Plan now; nothing is done. Any thread."""
-        now = self._learner.clock.now()
+        now = self._now()
         with self.writer.lock:
             state = self._cluster.state()
             holding = Holding(
@@ -348,6 +350,7 @@ class Acting:
             may_write=may_write,
             tell=tell,
             pinned=lambda: self.holds.pinned(time.time()),
+            orders_of=self._planner.orders_of_pod,
         )
         reserver = QosReserver(
             limits=limits,

@@ -85,6 +85,8 @@ class Barriers:
         faults = self._rights.faults()
         if faults and self._rights.is_known:
             return Barrier(reason="rights", sentence="; ".join(faults))
+        if state.node_fault is not None:
+            return Barrier(reason=NO_API, sentence=f"the node object is not understood: {state.node_fault}")
         if state.is_complete and state.node is None:
             return Barrier(reason=NO_API, sentence=f"the cluster has no node {self._node_name}: is --node right?")
         if not state.is_complete:
