@@ -173,7 +173,8 @@ class Watch:
                 settings=settings,
                 state=connection[1].state,
                 evaluated=lambda: self.teller.evaluated,
-                wall_now=time.time,
+                # A clock that has jumped ahead makes no pod old enough: the history's believes it after some time only.
+                wall_now=lambda: min(time.time(), self.learner.clock.now()),
             )
         self.decider = Decider(
             settings=settings,
