@@ -166,14 +166,6 @@ class PlanStep:
     """One sentence for people: ``share of the node's spike``, ``waiting for CPU 43 % of the last second``."""
     is_urgent: bool = False
 
-    def grows_by(self, resource: Resource) -> int:
-        """Give by how much its requests rise, < 0 where they fall; containers and budget apart are never mixed."""
-        return sum(
-            change.after - change.before
-            for change in self.changes
-            if change.resource is resource and change.setting is Setting.REQUEST
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invariant:

@@ -107,8 +107,11 @@ def test_a_kill_in_the_middle_of_several_loses_nothing_and_repeats_nothing(node:
     node.touch(*PODS)  # what was under way at the kill and never came through is else waited for, for two minutes
     node.wait(lambda: all(node.request_of(name) == "300m" for name in PODS), "all are grown")
     node.settle(2)
-    assert [len(node.resizes(name)) for name in PODS] == [1] * len(PODS), node.write_calls()
     assert [node.generation(name) for name in PODS] == [2] * len(PODS)
+    # The server may have given up the one whose caller was killed; that one is sent again.
+    again = [name for name in PODS if len(node.resizes(name)) > 1]
+    assert len(again) <= 1, node.write_calls()
+    assert all(len(node.resizes(name, refused=False)) <= 1 for name in PODS), node.write_calls()
     known = {one["ref"]["name"] for one in node.ask("restore", all=True, dry_run=True)["items"]}
     assert known == set(PODS) >= at_kill
 
@@ -126,7 +129,8 @@ def test_a_kill_right_after_each_patch_repeats_none_and_cool_downs_outlive_it(no
     node.wait_known("web")
     node.wait(lambda: node.request_of("cooling") == "300m", "the other one is grown too")
     node.settle(2)
-    assert len(node.resizes("web")) == node.generation("web") - 1 <= 2
+    assert node.generation("web") == 3
+    assert len(node.resizes("web", refused=False)) <= 2
     node.agent.end()
     node.start_agent(act__growCoolDownSeconds=3600)
     node.wait_known("cooling")

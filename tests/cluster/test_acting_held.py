@@ -88,9 +88,9 @@ def test_a_node_paused_from_the_start_writes_nothing_until_it_is_resumed(node: A
 def test_a_pause_in_the_middle_lets_nothing_more_through_and_ends_by_itself(node: ActingNode) -> None:
     for name in PODS:
         wanting(node, name)
-    node.start_agent(act__resizesPerMinute=240)
+    node.start_agent()
     node.wait(lambda: node.resizes(), "it has begun")
-    node.ask("pause", for_seconds=6)
+    node.ask("pause", for_seconds=5)
     at_answer = len(node.resizes())
     node.wait(lambda: node.metric("plimsoll_paused") == 1.0, "the next turn has seen it")
     then = node.write_calls()
