@@ -90,13 +90,13 @@ def test_a_pause_in_the_middle_lets_nothing_more_through_and_ends_by_itself(node
         wanting(node, name)
     node.start_agent()
     node.wait(lambda: node.resizes(), "it has begun")
-    node.ask("pause", for_seconds=5)
+    node.ask("pause", for_seconds=15)
     at_answer = len(node.resizes())
     node.wait(lambda: node.metric("plimsoll_paused") == 1.0, "the next turn has seen it")
     then = node.write_calls()
     assert len(node.resizes()) <= at_answer + 1  # one may have been under way
-    if len(grown(node)) < len(PODS):
-        assert node.ask("plan")["steps"], node.said()
+    is_all_done = len(grown(node)) == len(PODS)
+    node.wait(lambda: is_all_done or node.ask("plan")["steps"], "there would be steps")
     node.settle(3)
     assert node.write_calls() == then
     node.wait(lambda: node.metric("plimsoll_paused") == 0.0, "its time is up")

@@ -107,8 +107,9 @@ def await_decision(node: ActingNode) -> None:
     node.settle(3)
 
 
-def notices(node: ActingNode) -> list[str]:
-    return [one["detail"] for one in node.events(actions=["notice"])]
+def notices(node: ActingNode, reason: str = "rights") -> list[str]:
+    """Give what an operator is told; an older server has some of its versions beside."""
+    return [one["detail"] for one in node.events(actions=["notice"]) if one["reason"] == reason]
 
 
 @pytest.mark.parametrize("scene", WITHHELD)
@@ -134,7 +135,8 @@ def test_it_goes_on_measuring_and_recommending(nodes: dict[str, ActingNode], sce
 
 @pytest.mark.parametrize("scene", WITHHELD)
 def test_what_is_missing_is_a_notice_of_the_decision_log(nodes: dict[str, ActingNode], scene: str) -> None:
-    assert [WITHHELD[scene] in notice for notice in notices(nodes[scene])] == [True]
+    reason = "versions" if scene == "old kubelet" else "rights"
+    assert [WITHHELD[scene] in notice for notice in notices(nodes[scene], reason)] == [True]
 
 
 @pytest.mark.parametrize("scene", ["no resizes", "no claim", "other node"])
