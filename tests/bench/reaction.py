@@ -23,7 +23,7 @@ from tests.cluster.acting_node import ActingNode, acting_node
 from tests.cluster.control_plane import ControlPlane, control_plane
 from tests.cluster.identities import create_namespace
 
-RUNS: Final = 8
+RUNS: Final = 50
 REQUEST: Final = "20m"
 LOADS: Final = 3
 """Of the others, per CPU of the machine one at least: so somebody waits."""
