@@ -108,8 +108,7 @@ class Watch:
         self.mount = find_cgroup_mount(settings.cgroup.mount)
         self.machine = Machine(settings.node_name or node_name())
         connection = connect(settings, self.machine.name) if acts else None
-        if acts and connection is None:
-            log.info("no API server to ask (not in a pod, no kubeconfig): nothing is planned or resized")
+        self._is_alone = acts and connection is None
         self._pods: PodsFile | NoPods | ClusterView
         if connection is not None:
             self._pods = connection[1]
@@ -309,6 +308,8 @@ class Watch:
             self._threads.append(thread)
         if self.acting is not None:
             self.acting.start()
+        if self._is_alone:
+            log.info("no API server to ask (not in a pod, no kubeconfig): nothing is planned or resized")
         log.info(
             "watching",
             extra={

@@ -126,7 +126,8 @@ def test_a_server_that_is_away_for_longer_than_is_believed_in(node: ActingNode) 
             assert any("Connection refused" in note for note in node.ask("plan")["notes"])
             assert node.agent.get("/healthz")[0] == 200
         node.order("web", min_cpu="400m")
-        node.wait(lambda: node.request_of("web") == "400m", "it acts again")
+        # The watches may wait for up to 45 s by then.
+        node.wait(lambda: node.request_of("web") == "400m", "it acts again", seconds=120)
         node.wait(lambda: node.request_of("hungry") != "300m", "what starved meanwhile is grown")
         node.tree.kill("others")
         node.settle(2)
