@@ -1,0 +1,87 @@
+"""What the cluster says about workloads besides their pods: autoscalers, ranges, quotas, the cluster's own rules.
+
+Core, pure. Amounts are nanos by resource name, as in ``pod``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from agent.core.recommendation import Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrozenAxes:
+    """Requests that an HPA divides by: changing them would change what it does."""
+
+    cpu_for: str | None = None
+    """``HorizontalPodAutoscaler shop/web``; None = CPU is free."""
+    memory_for: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitRangeItem:
+    """One item of a LimitRange."""
+
+    name: str
+    """Of the LimitRange, for words."""
+    type: str
+    """``Container`` or ``Pod``; others do not matter here."""
+    min: Mapping[str, int] = field(default_factory=dict)
+    max: Mapping[str, int] = field(default_factory=dict)
+    default: Mapping[str, int] = field(default_factory=dict)
+    """Limits given to containers without."""
+    default_request: Mapping[str, int] = field(default_factory=dict)
+    max_limit_request_ratio: Mapping[str, int] = field(default_factory=dict)
+    """In nanos too: 2 is 2,000,000,000."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """One ResourceQuota."""
+
+    name: str
+    hard: Mapping[str, int] = field(default_factory=dict)
+    """``requests.cpu``, ``limits.memory``, ...; ``cpu`` and ``memory`` mean requests."""
+    used: Mapping[str, int] = field(default_factory=dict)
+    scopes: tuple[str, ...] = ()
+    """``BestEffort``, ``NotTerminating``, ...; and of scopeSelector, as ``NAME``. Empty = all pods."""
+    has_selector: bool = False
+    """It has a scopeSelector with values (priority classes): which pods it counts is not worked out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterRule:
+    """What the ConfigMap says of some workloads; the first rule that fits each field wins."""
+
+    namespace: str | None = None
+    """A shell pattern; None = any."""
+    kind: str | None = None
+    name: str | None = None
+    """A shell pattern; None = any."""
+    mode: str | None = None
+    policy: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterRules:
+    """The ConfigMap ``plimsoll``, read."""
+
+    pause_reason: str | None = None
+    rules: tuple[ClusterRule, ...] = ()
+    fault: str | None = None
+    """The ConfigMap is not understood, and why: the last good rules stay, and this is told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodPlace:
+    """Where a pod is and whom it belongs to; all that is kept of the cluster's pods."""
+
+    uid: str
+    namespace: str
+    name: str
+    node: str | None
+    workload: Workload
+    is_running: bool
+    is_terminating: bool
