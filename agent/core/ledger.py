@@ -118,7 +118,8 @@ class Ledger:
     def is_memory_limit_held(self, workload: Workload, container: str, now_seconds: float) -> bool:
         """Say whether a container's memory limit has risen so lately that it must not rise again yet.
 
-        What leaks is stopped by its limit: one that followed each kill or each alarm would let it fill the node.
+        What leaks is stopped by its limit: one that followed each kill or each alarm would let it fill the node. A
+        kill after an alarm's raise is answered once more.
         """
         return self._oom.is_cooling(workload, container, now_seconds)
 
@@ -210,6 +211,8 @@ class Ledger:
             The step that takes the shrinks before it back; None = there were none within ``act.revertSeconds``, or they
             stand no more. Until it is in the spec, ``wanted`` gives it too.
         """
+        if (record := self._records.get(uid)) is not None:
+            self._oom.killed(record.workload, container, now_seconds)
         return self._take_back(uid, container, now_seconds, "an out-of-memory kill after a shrink: taken back")
 
     def pressed(self, uid: str, container: str, now_seconds: float) -> PlanStep | None:

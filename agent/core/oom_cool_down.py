@@ -2,6 +2,9 @@
 
 Every kill is recorded elsewhere; here only what is done about it is held back. The key is the workload's container, so
 that a replacement pod does not begin anew.
+
+A kill that comes after an action of foresight (a limit that was almost full) is answered at once all the same: the
+foresight was not enough. The action after that waits, whatever it is for.
 """
 
 from __future__ import annotations
@@ -26,19 +29,37 @@ class OomCoolDown:
     ) -> None:
         self._acted: dict[Key, float] = dict(acted_seconds or {})
         self._cool_down_seconds = cool_down_seconds
+        self._killed: dict[Key, float] = {}
+        """Kills that nothing has been done about yet."""
+        self._foreseen: set[Key] = set()
+        """Whose last action came before a kill; not kept over a restart: then that action counts as an answer."""
+
+    def killed(self, workload: Workload, container: str, now_seconds: float) -> None:
+        """Hear of a kill."""
+        self._killed = {key: at for key, at in self._killed.items() if not self._is_over(at, now_seconds)}
+        self._killed[workload, container] = now_seconds
 
     def take(self, workload: Workload, container: str, now_seconds: float) -> bool:
-        """Say whether a kill may lead to an action now; if so, that counts as the action."""
+        """Say whether an action may be taken now; if so, that counts as the action."""
+        key = workload, container
         self._acted = {key: at for key, at in self._acted.items() if not self._is_over(at, now_seconds)}
-        if (workload, container) in self._acted:
+        if self.is_cooling(workload, container, now_seconds):
             return False
-        self._acted[workload, container] = now_seconds
+        self._acted[key] = now_seconds
+        self._foreseen &= self._acted.keys()
+        if self._killed.pop(key, None) is None:
+            self._foreseen.add(key)
+        else:
+            self._foreseen.discard(key)
         return True
 
     def is_cooling(self, workload: Workload, container: str, now_seconds: float) -> bool:
         """Say whether an action was taken so lately that another one has to wait."""
-        acted = self._acted.get((workload, container))
-        return acted is not None and not self._is_over(acted, now_seconds)
+        key = workload, container
+        acted = self._acted.get(key)
+        if acted is None or self._is_over(acted, now_seconds):
+            return False
+        return not (key in self._killed and key in self._foreseen)
 
     @property
     def acted_seconds(self) -> Mapping[Key, float]:

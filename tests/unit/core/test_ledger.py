@@ -381,6 +381,8 @@ def test_a_memory_limit_that_has_risen_is_held_for_a_while_over_restarts_and_wha
     later = Desk(desk.fake, kept=desk.ledger.kept(), now=desk.now)
     assert later.ledger.is_memory_limit_held(WEB, "app", desk.now + 290.0)
     assert not later.ledger.is_memory_limit_held(WEB, "app", desk.now + 310.0)
+    desk.ledger.killed(desk.fake.uid, "app", desk.now)  # the rise before was not enough
+    assert not desk.ledger.is_memory_limit_held(WEB, "app", desk.now)
 
 
 def test_the_api_server_is_left_alone_for_five_minutes_at_most_whatever_it_asks() -> None:

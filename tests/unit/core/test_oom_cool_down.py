@@ -32,3 +32,23 @@ def test_a_clock_that_was_put_far_back_does_not_bar_for_ever() -> None:
     cool_down = OomCoolDown({(WEB, "app"): 10_000.0})
     assert not OomCoolDown({(WEB, "app"): 1100.0}).take(WEB, "app", 1000.0)  # by a little: still the same kill
     assert cool_down.take(WEB, "app", 1000.0)
+
+
+def test_a_kill_after_an_action_of_foresight_is_answered_at_once_and_only_once() -> None:
+    cool_down = OomCoolDown()
+    assert cool_down.take(WEB, "app", 1000.0)
+    assert cool_down.is_cooling(WEB, "app", 1010.0)
+    cool_down.killed(WEB, "app", 1010.0)
+    assert not cool_down.is_cooling(WEB, "app", 1010.0)
+    assert cool_down.take(WEB, "app", 1011.0)
+    cool_down.killed(WEB, "app", 1020.0)  # that action was the answer to a kill: the next one waits
+    assert cool_down.is_cooling(WEB, "app", 1020.0)
+    assert cool_down.take(WEB, "app", 1311.0)
+
+
+def test_an_old_kill_is_no_reason_to_act_twice() -> None:
+    cool_down = OomCoolDown()
+    cool_down.killed(WEB, "app", 0.0)
+    cool_down.killed(API, "app", 400.0)  # by now the first is forgotten
+    assert cool_down.take(WEB, "app", 1000.0)
+    assert cool_down.is_cooling(WEB, "app", 1000.0)
