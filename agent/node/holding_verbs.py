@@ -282,6 +282,8 @@ class HoldingVerbs:
             decisions.append(self._send(pod, step))
             if decisions[-1].outcome in _BAD:
                 break
+            # The step after is judged by what this one left: a limit may fall below a request that has fallen by now.
+            pod = next((one for one in self._pods() if one.uid == ref.uid), pod)
         if not was_pinned and decisions and decisions[0].outcome in _NOT_DONE:
             self._holds.unpin(ref.uid, now_unix_seconds=now)
             self._note(now, Action.UNPIN, "may be sized again: nothing of it was put back", ref)

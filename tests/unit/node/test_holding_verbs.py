@@ -12,6 +12,7 @@ from agent.core.decisions import Action, Decision, Outcome
 from agent.core.originals import ref_of
 from agent.core.planned import Phase, PlanStep
 from agent.core.pod import Pod
+from agent.core.pod_change import changed_pod
 from agent.node.control import ControlError
 from agent.node.documents import DECISIONS
 from agent.node.holding_answers import HOLDING, ORDERED, RESTORED, UNPINNED, Ordered, Restored
@@ -229,6 +230,36 @@ def test_restore_pins_first_and_sends_the_original(room: Room) -> None:
     assert room.holds.pinned(NOW) == {"uid-shop-api"}
     assert room.log() == [("restore", "shop/api"), ("pin", "shop/api")]
     assert room.changed == 1
+
+
+def test_a_limit_falls_after_the_request_below_it_by_the_pod_as_it_is_then(room: Room) -> None:
+    def sized(request: str, limit: str) -> Pod:
+        named = {"name": "leaky", "namespace": "shop", "uid": "uid-leaky"}
+        return make_pod(container("app", {"memory": request}, {"memory": limit}), metadata=named)
+
+    seen: list[Pod] = []
+
+    def carried_out(now: Pod, step: PlanStep) -> Decision:
+        seen.append(now)
+        room.pods = (changed_pod(now, step.changes),)
+        return room.send(now, step)
+
+    room.pods = (sized("250Mi", "350Mi"),)
+    room.holds.keep_original(sized("64Mi", "192Mi"), now_unix_seconds=NOW - 60)
+    verbs = HoldingVerbs(
+        node="worker-7",
+        journal=room.journal,
+        holds=room.holds,
+        pods=lambda: room.pods,
+        send=carried_out,
+        clock=lambda: room.now,
+        changed=room.news,
+    )
+    verbs.restore({"name": "leaky"})
+    assert [step.phase for step in room.sent] == [Phase.SHRINK, Phase.LIMIT_DOWN]
+    # Judged by the pod before the first step, a limit of 192Mi would be below the request of 250Mi.
+    assert [one.containers[0].resources.memory_request_bytes for one in seen] == [250 * 1024**2, 64 * 1024**2]
+    assert room.pods[0].containers[0].resources.memory_limit_bytes == 192 * 1024**2
 
 
 def test_restore_goes_on_while_paused(room: Room) -> None:
