@@ -10,7 +10,7 @@ STAMP := $(VENV)/.plimsoll
 NATIVE := native/sampler.c native/sampler.h native/build_sampler.py setup.py $(wildcard native/*.h native/*.c)
 ARGS ?=
 
-.PHONY: help run demo test unit lint format bench bench-policies bench-reaction guest e2e cluster cluster-tools test-tools conformance clean
+.PHONY: help run demo test unit lint format bench bench-policies bench-reaction bench-webhook guest e2e cluster cluster-tools test-tools conformance clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -22,12 +22,12 @@ demo: $(STAMP)/run ## The same with a kubelet-like tree of real cgroups and real
 	@$(BIN)/plimsoll run --demo $(ARGS)
 
 test: $(STAMP)/dev test-tools lint ## Everything CI runs: lint, types, layers, unit (core covered to the last branch), C under sanitizers, fuzz, real kernel, guest
-	@$(BIN)/python -m pytest tests/unit tests/conformance -q --cov=agent.core --cov-branch --cov-fail-under=100 \
+	@$(BIN)/python -m pytest tests/unit tests/conformance -q -n logical --dist loadfile --cov=agent.core --cov-branch --cov-fail-under=100 \
 		--cov-report=term-missing:skip-covered $(ARGS)
 	@$(BIN)/python -m pytest tests --ignore=tests/unit --ignore=tests/conformance $(ARGS)
 
 unit: $(STAMP)/dev ## The fast tier: no root, no kernel objects, no network; under 60 s
-	@$(BIN)/python -m pytest tests/unit tests/conformance -m "not slow" -q $(ARGS)
+	@$(BIN)/python -m pytest tests/unit tests/conformance -m "not slow" -q -n logical --dist loadfile $(ARGS)
 
 lint: $(STAMP)/dev ## ruff (lint and format), mypy strict, import-linter, clang-format
 	@$(BIN)/ruff check agent native tests setup.py
@@ -52,6 +52,9 @@ bench-reaction: $(STAMP)/dev test-tools ## From contention to an accepted resize
 
 guest: $(STAMP)/dev test-tools ## The tests that need a whole cgroup v2 kernel, in qemu
 	@$(BIN)/python -m pytest tests/guest $(ARGS)
+
+bench-webhook: $(STAMP)/dev test-tools ## The webhook under the reports of 5,000 nodes and 200 admissions a second, on SQLite and PostgreSQL (root, 15 minutes)
+	@$(BIN)/python -m tests.bench webhook $(ARGS)
 
 cluster: $(STAMP)/dev ## The whole loop to look at: a real Kubernetes control plane, real loads in real cgroups (root), an agent that resizes
 	@$(BIN)/python -m tests.cluster.demo $(ARGS)

@@ -30,6 +30,8 @@ from agent.kube.errors import ApiError
 from agent.kube.events import EventWriter
 from agent.metrics.acting_series import ActingSeries, Trigger
 from agent.node.act import Actor
+from agent.node.directions import FILE_NAME as DIRECTIVES_FILE
+from agent.node.directions import Directions
 from agent.node.holds import FILE_NAME as HOLDS_FILE
 from agent.node.holds import Holds
 from agent.node.journal import Journal
@@ -248,7 +250,9 @@ class Turns:
         tokens: int = 60,
         needs_claim: bool = True,
         has_events: bool = True,
+        has_webhook: bool = False,
     ) -> None:
+        self.has_webhook = has_webhook
         self.server = Server()
         self.clock = BOOTED
         self.settings = replace(
@@ -288,7 +292,8 @@ class Turns:
             return None if self.directory is None else self.directory / name
 
         self.journal = Journal(None)
-        self.holds = Holds(below(HOLDS_FILE), now_unix_seconds=self.wall)
+        self.directions = Directions(below(DIRECTIVES_FILE), is_expected=self.has_webhook, now=lambda: self.wall)
+        self.holds = Holds(below(HOLDS_FILE), now_unix_seconds=self.wall, of_cluster=self.directions.pause_reason)
         self.ledger_file = LedgerFile(below(LEDGER_FILE))
         self.ledger = self.ledger_file.read(self.settings.act, now_seconds=self.wall)
         self.rights = Rights(self.server, node=NODE, needs_claim=self._needs_claim, tell=self.told.append)
@@ -297,6 +302,7 @@ class Turns:
             state=self.state,
             evaluated=self.evaluated,
             wall_now=lambda: self.wall,
+            directed=self.directions.now,
         )
         self.writer = Writer(
             api=self.server,
@@ -331,6 +337,7 @@ class Turns:
             keep=self.keep,
             is_history_known=lambda: self.is_history_known,
             measuring_fault=lambda: self.measuring_fault,
+            is_untold=lambda: self.directions.is_awaited,
             memory_in_use=lambda _: self.in_use,
             planned=self._planned,
             now=lambda: self.wall,

@@ -48,6 +48,16 @@ VERBS: Final[dict[str, Verb]] = {
     "simulate": Verb("agent.cli.simulate", "replay traces through policies: slack, shortfall, resizes, reaction"),
     "record": Verb("agent.cli.record", "write what a node measures into a compact file"),
     "replay": Verb("agent.cli.replay", "what is in a recording; any decision over it again, at any moment of it"),
+    "webhook": Verb("agent.cli.webhook", "the central process: reports in, sizes of new pods out, evictions judged"),
+    "workloads": Verb(
+        "agent.cli.workloads", "what all nodes learnt of the cluster's workloads; of one, why and by hour"
+    ),
+    "policy": Verb(
+        "agent.cli.policy", "what applies to a workload - mode, policy, bounds, HPA, VPA - and where it is from"
+    ),
+    "admission": Verb(
+        "agent.cli.admission", "what would be changed in a new pod, and why; from files, without a cluster"
+    ),
     "settings": Verb("agent.cli.settings", "every setting with its default, unit and reason"),
 }
 

@@ -1,4 +1,4 @@
-"""``plimsoll resume``: end the pause of this node."""
+"""``plimsoll resume``: end the pause of this node; one of the whole cluster ends in its ConfigMap."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     add_options(parser, SOCKET_OPTIONS)
-    parser.epilog = "Exit code: 0 nothing is paused any more, 1 no agent answers, 2 bad input."
+    parser.epilog = "Exit code: 0 this node's own pause is over, 1 no agent answers, 2 bad input."
 
 
 def run(arguments: argparse.Namespace) -> int:

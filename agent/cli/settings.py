@@ -11,6 +11,7 @@ from agent.cli.options import CGROUP_OPTIONS, SAMPLING_OPTIONS, SERVING_OPTIONS,
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("--in-force", action="store_true", help="print the settings in force here, as JSON")
+    parser.add_argument("--webhook", action="store_true", help="those of plimsoll webhook instead of the agent's")
     add_options(parser, CGROUP_OPTIONS, SAMPLING_OPTIONS, SERVING_OPTIONS)
 
 
@@ -18,6 +19,13 @@ def run(arguments: argparse.Namespace) -> int:
     """List what can be set, or what is."""
     from agent.settings import settings_help
 
+    if arguments.webhook:
+        from agent.cli.webhook import webhook_settings_from
+        from agent.webhook.settings import WebhookSettings
+
+        of_webhook = webhook_settings_from(arguments)
+        print(json.dumps(of_webhook.to_dict(), indent=2) if arguments.in_force else settings_help(WebhookSettings))
+        return 0
     settings = settings_from(arguments)
     print(json.dumps(settings.to_dict(), indent=2) if arguments.in_force else settings_help())
     return 0

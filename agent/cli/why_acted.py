@@ -26,6 +26,8 @@ def acted_lines(item: Explanation, page: Page) -> list[Line]:
         lines.append((Span(f"  left as it is: {RESERVED_WORDS[acted.reserved]}", Tone.NOTE),))
     if acted.is_evicted:
         lines.append((Span("  the node does not fit: its eviction is proposed (plimsoll plan)", Tone.NOTE),))
+    for sentence in acted.told:
+        lines += hanging((Span("  by the webhook: ", Tone.DIM),), harmless(sentence), page, Tone.NOTE)
     for fault in acted.orders.faults:
         lines += hanging((Span("  "),), str(fault), page, Tone.HOT)
     if acted.planned is not None and acted.reserved is None:

@@ -29,6 +29,8 @@ POD_LIMITS: Final = f"{PREFIX}pod-limits"
 """JSON; read by ``pod_limits``."""
 ORIGINAL_RESOURCES: Final = f"{PREFIX}original-resources"
 """Written by the webhook at admission: what the pod came with."""
+ADMISSION: Final = f"{PREFIX}admission"
+"""Written by the webhook at admission: from what the pod was sized, JSON."""
 
 KNOWN: Final = frozenset(
     {
@@ -43,6 +45,7 @@ KNOWN: Final = frozenset(
         GUARANTEED,
         POD_LIMITS,
         ORIGINAL_RESOURCES,
+        ADMISSION,
     }
 )
 

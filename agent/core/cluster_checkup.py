@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.core.checkup import Check, Verdict
+from agent.core.report_checkup import ReportStanding, judge_reporting
 
 _MOST_NAMED: Final = 3
 
@@ -58,11 +59,30 @@ class ClusterFacts:
     orders: tuple[str, ...]
     """What people hold: paused, pinned; one sentence each."""
     is_paused: bool
+    is_webhook_expected: bool = False
+    """The settings name a webhook."""
+    directives_age_seconds: float | None = None
+    """Since the webhook last said what holds; None = it has told nothing yet, or there is none."""
+    directives_stale_seconds: float = 0.0
+    """Older than this, they are old."""
+    cluster_pause: str | None = None
+    """Why the whole cluster is paused; None = it is not."""
+    reporting: ReportStanding | None = None
+    """How reporting to the webhook goes; None = there is none to report to."""
 
 
 def judge_cluster(facts: ClusterFacts) -> tuple[Check, ...]:
     """Judge every part, in the order in which a person would mend them."""
-    return (_server(facts), *_node(facts), *_rights(facts), _claim(facts), _versions(facts), *_orders(facts))
+    return (
+        _server(facts),
+        *_node(facts),
+        *_rights(facts),
+        _claim(facts),
+        _versions(facts),
+        *(() if facts.reporting is None else (judge_reporting(facts.reporting),)),
+        *_directives(facts),
+        *_orders(facts),
+    )
 
 
 def _server(facts: ClusterFacts) -> Check:
@@ -152,6 +172,31 @@ def _versions(facts: ClusterFacts) -> Check:
     )
 
 
+def _directives(facts: ClusterFacts) -> Iterator[Check]:
+    if not facts.is_webhook_expected:
+        return
+    name, age_seconds = "directives", facts.directives_age_seconds
+    mend = "kubectl get pods of plimsoll-webhook, and the agent's log: plimsoll_report_posts_total says what failed"
+    if age_seconds is None:
+        yield Check(
+            name=name,
+            verdict=Verdict.DEGRADED,
+            found="the webhook has told nothing yet",
+            consequence="whom HPAs and VPAs size is not known: nothing is resized",
+            mend=mend,
+        )
+    elif age_seconds > facts.directives_stale_seconds:
+        yield Check(
+            name=name,
+            verdict=Verdict.DEGRADED,
+            found=f"the webhook was last heard {age_seconds / 3600:.0f} h ago",
+            consequence="what it said of HPAs, VPAs and pauses holds on; nothing is enforced on its word alone",
+            mend=mend,
+        )
+    else:
+        yield Check(name=name, verdict=Verdict.OK, found=f"the webhook told what holds {age_seconds:.0f} s ago")
+
+
 def _orders(facts: ClusterFacts) -> Iterator[Check]:
     if not facts.orders:
         return
@@ -164,5 +209,7 @@ def _orders(facts: ClusterFacts) -> Iterator[Check]:
         verdict=Verdict.DEGRADED,
         found=found,
         consequence="nothing is written on this node",
-        mend="plimsoll resume",
+        mend="plimsoll resume"
+        if facts.cluster_pause is None
+        else "take the pause out of the ConfigMap; plimsoll resume ends a pause of this node alone",
     )

@@ -9,11 +9,12 @@ from typing import Final
 
 from agent.core.cluster import NodeState
 from agent.core.demand import ContainerDemand, Demand, PodDemand, Reserved, Urgent
+from agent.core.directed import NOTHING_TOLD, Directed
 from agent.core.orders import Mode, Orders
 from agent.core.orders_of import orders_of
 from agent.core.plan_options import ActOptions, PlanOptions
 from agent.core.pod import Container, ContainerKind, Pod
-from agent.core.policies.bounds import LARGEST
+from agent.core.policies.bounds import LARGEST, Resource
 from agent.core.policies.options import BoundsOptions, PolicyName
 from agent.core.recommendation import Advice, Recommendation, Withheld, Workload
 from agent.core.standing import reserved_reason
@@ -62,7 +63,7 @@ def demands(
     now_unix_seconds: float,
     urgent: Mapping[Key, Urgent] = _NOTHING_URGENT,
     measured: Measured = NOTHING_MEASURED,
-    replicas: Callable[[Workload], int | None] = lambda _: None,
+    directed: Directed = NOTHING_TOLD,
     limit_held: Callable[[Workload, str], bool] = lambda workload, container: False,
     as_enforced: bool = False,
 ) -> tuple[PodDemand, ...]:
@@ -78,7 +79,7 @@ def demands(
         now_unix_seconds: The moment of the answer.
         urgent: What starving containers were seen to need: their demand is at least that.
         measured: The newest readings.
-        replicas: Of a workload, where somebody knows.
+        directed: What the webhook told: who is left alone or frozen or may only grow, rules, replicas.
         limit_held: Whether a container's memory limit may not rise again yet.
         as_enforced: Treat mode recommend as enforce, to see what would be done.
     """
@@ -92,7 +93,8 @@ def demands(
             act=settings.act,
             recommend_policy=settings.policy,
             plan=settings.plan,
-            replicas=replicas(workload),
+            replicas=directed.replicas(workload),
+            rule=directed.rule(workload),
         )
         if as_enforced and orders.mode is Mode.RECOMMEND:
             orders = replace(orders, mode=Mode.ENFORCE)
@@ -105,7 +107,9 @@ def demands(
             act=settings.act,
             is_pinned=pod.uid in pinned,
             is_namespace_known=pod.namespace not in state.unknown_namespaces,
+            by_cluster=directed.reserved(workload),
         )
+        frozen = directed.frozen(workload)
         most_limit_bytes = _most_limit_bytes(state, orders, settings.bounds)
         containers = tuple(
             _container_demand(
@@ -129,7 +133,9 @@ def demands(
                 orders=orders,
                 reserved=reserved,
                 containers=containers,
-                is_shrink_barred=barred(workload),
+                is_cpu_frozen=Resource.CPU in frozen,
+                is_memory_frozen=Resource.MEMORY in frozen,
+                is_shrink_barred=barred(workload) or directed.is_shrink_barred(workload),
             )
         )
     return tuple(made)

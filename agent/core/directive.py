@@ -6,10 +6,13 @@ Only what other nodes and the cluster know: the node has its own history.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from agent.core.recommendation import Workload
 
-DIRECTIVES_VERSION = 1
+DIRECTIVES_VERSION: Final = 1
+HOURS: Final = 24
+"""Hours of a day: as many peaks, the first from 00:00 to 01:00 UTC."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

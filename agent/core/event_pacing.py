@@ -34,13 +34,15 @@ class EventReason(StrEnum):
     RESIZE_REJECTED = "ResizeRejected"
     RESIZE_REVERTED = "ResizeReverted"
     EVICTION_PROPOSED = "EvictionProposed"
+    EVICTION_GRANTED = "EvictionGranted"
+    EVICTION_REFUSED = "EvictionRefused"
     ANNOTATION_NOT_UNDERSTOOD = "AnnotationNotUnderstood"
     POD_LIMITS_REFUSED = "PodLimitsRefused"
 
     @property
     def is_warning(self) -> bool:
         """Say whether a person should look."""
-        return self not in (EventReason.RESIZED, EventReason.RESIZE_DEFERRED, EventReason.EVICTION_PROPOSED)
+        return self not in _HARMLESS
 
     @property
     def action(self) -> str:
@@ -48,9 +50,18 @@ class EventReason(StrEnum):
         return _ACTIONS.get(self, "Resize")
 
 
+_HARMLESS: Final = (
+    EventReason.RESIZED,
+    EventReason.RESIZE_DEFERRED,
+    EventReason.EVICTION_PROPOSED,
+    EventReason.EVICTION_GRANTED,
+    EventReason.EVICTION_REFUSED,
+)
 _ACTIONS: Final = {
     EventReason.RESIZE_REVERTED: "Revert",
     EventReason.EVICTION_PROPOSED: "ProposeEviction",
+    EventReason.EVICTION_GRANTED: "ProposeEviction",
+    EventReason.EVICTION_REFUSED: "ProposeEviction",
     EventReason.ANNOTATION_NOT_UNDERSTOOD: "ReadAnnotations",
     EventReason.POD_LIMITS_REFUSED: "SetPodLimits",
 }

@@ -51,6 +51,8 @@ class Acted:
     """The plan proposes to evict its pod."""
     decisions: tuple[Decision, ...]
     """About its pod, newest first; only the newest few."""
+    told: tuple[str, ...] = ()
+    """What the webhook told of its workload that changes what is done, one sentence each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """What people have ordered for a pod: mode, policy, ranking, bounds; and from where each order comes. Core, pure.
 
-An order stands in the pod's annotations, else in those of its namespace, else in the configuration. The agent and the
-webhook read them through this one code. Names and values are listed in ``annotations``.
+An order stands in the pod's annotations, else in those of its namespace, else in the cluster's rules, else in the
+configuration. The agent and the webhook read them through this one code. Names and values are listed in
+``annotations``.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class OrderSource(StrEnum):
 
     POD = "pod annotation"
     NAMESPACE = "namespace annotation"
+    CLUSTER = "cluster rule"
+    """Of the ConfigMap, told by the webhook."""
     CONFIGURATION = "configuration"
     RULE = "rule"
     """Of Plimsoll itself: excluded namespaces, DaemonSets are never evicted."""
@@ -44,7 +47,7 @@ class OrderSource(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """An annotation that is not understood. Its pod is treated as ``off``."""
+    """An annotation or a rule that is not understood. Its pod is treated as ``off``."""
 
     key: str
     value: str

@@ -1,8 +1,8 @@
 """From annotations and configuration to what holds for a pod. Core, pure.
 
-An order stands in the pod's annotations, else in its namespace's, else in the configuration. One that is not understood
-makes the pod ``off``: what somebody wished for it is not known, so nothing is done. An order of the namespace that the
-pod overrides is not looked at.
+An order stands in the pod's annotations, else in its namespace's, else in the cluster's rules, else in the
+configuration. One that is not understood makes the pod ``off``: what somebody wished for it is not known, so nothing is
+done. An order that another overrides is not looked at.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ def orders_of(
     recommend_policy: PolicyName,
     plan: PlanOptions,
     replicas: int | None = None,
+    rule: Mapping[str, str] = _NO_ANNOTATIONS,
 ) -> Orders:
     """Give what holds for a pod.
 
@@ -45,9 +46,10 @@ def orders_of(
         act: The configured mode, and the namespaces that are never touched.
         recommend_policy: The configured policy.
         plan: Whether Guaranteed pods are sized.
-        replicas: Of its workload; None = not known, as on a node, which sees its own pods only.
+        replicas: Of its workload; None = not known, as on a node without a webhook, which sees its own pods only.
+        rule: What the cluster's rules order for its workload (``cluster_rules.rule_of``), by annotation.
     """
-    reading = _Reading(pod.annotations, namespace.annotations if namespace is not None else _NO_ANNOTATIONS)
+    reading = _Reading(pod.annotations, namespace.annotations if namespace is not None else _NO_ANNOTATIONS, rule)
     mode, mode_source = reading.take(names.MODE, names.mode_from, act.mode)
     policy, policy_source = reading.take(names.POLICY, names.policy_from, recommend_policy)
     ranking, ranking_source = _ranking(pod, reading, replicas)
@@ -116,8 +118,12 @@ def _ranking(pod: Pod, reading: _Reading, replicas: int | None) -> tuple[Ranking
 class _Reading:
     """Takes orders from where they stand, and keeps the faults."""
 
-    def __init__(self, of_pod: Mapping[str, str], of_namespace: Mapping[str, str]) -> None:
-        self._places = ((OrderSource.POD, of_pod), (OrderSource.NAMESPACE, of_namespace))
+    def __init__(self, of_pod: Mapping[str, str], of_namespace: Mapping[str, str], rule: Mapping[str, str]) -> None:
+        self._places = (
+            (OrderSource.POD, of_pod),
+            (OrderSource.NAMESPACE, of_namespace),
+            (OrderSource.CLUSTER, rule),
+        )
         self.faults: list[Fault] = []
 
     def take(self, key: str, read: Callable[[str], _Value], default: _Default) -> tuple[_Value | _Default, OrderSource]:

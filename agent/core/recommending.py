@@ -16,6 +16,7 @@ from agent.core.model import Missing
 from agent.core.outlook import Outlook
 from agent.core.policies.bounds import Bounded, Resource, apply, bounds_of
 from agent.core.policies.contract import Bools, Floats, Ints, Policy, Proposals, Step, Steps
+from agent.core.policies.elsewhere import raised_by_kills
 from agent.core.policies.options import BoundsOptions, ControlledResources
 from agent.core.recommendation import Advice, Basis, Recommendation, Severity, Withheld
 from agent.core.severity import cpu_severity, memory_severity
@@ -58,8 +59,9 @@ def recommend(
     """
     if not subjects:
         return []
-    proposals = policy.recommend(rows_of(subjects), present_of(subjects), now_unix_seconds=now_unix_seconds)
-    proposals = _believed(proposals, conditions)
+    present = present_of(subjects)
+    proposals = policy.recommend(rows_of(subjects), present, now_unix_seconds=now_unix_seconds)
+    proposals = _believed(raised_by_kills(proposals, present, None), conditions)
     bounded = apply(proposals, stated_of(subjects), options)
     return _recommendations(subjects, policy.name, proposals, bounded, conditions, options)
 
@@ -74,11 +76,9 @@ def explain(
 ) -> Reasoned:
     """Recommend for one container by the same code, telling each step and what would change the answer."""
     subjects, steps = (subject,), Steps()
-    stated = stated_of(subjects)
-    proposals = policy.recommend(
-        rows_of(subjects), present_of(subjects), now_unix_seconds=now_unix_seconds, steps=steps
-    )
-    proposals = _believed(proposals, conditions)
+    stated, present = stated_of(subjects), present_of(subjects)
+    proposals = policy.recommend(rows_of(subjects), present, now_unix_seconds=now_unix_seconds, steps=steps)
+    proposals = _believed(raised_by_kills(proposals, present, steps), conditions)
     bounded = apply(proposals, stated, options, steps=steps)
     (answer,) = _recommendations(subjects, policy.name, proposals, bounded, conditions, options)
     now = subject.resources

@@ -33,10 +33,11 @@ def reserved_reason(
     act: ActOptions,
     is_pinned: bool,
     is_namespace_known: bool,
+    by_cluster: Reserved | None = None,
 ) -> Reserved | None:
     """Give why a pod is only reserved for; None = it may be optimised.
 
-    What only a cluster knows (an HPA or VPA that sizes it) and whether anything was measured of it come on top.
+    Whether anything was measured of it comes on top.
 
     Args:
         pod: As the API has it now.
@@ -47,6 +48,7 @@ def reserved_reason(
         act: The namespaces that are never touched.
         is_pinned: A person asked to leave it alone.
         is_namespace_known: The orders were made with what its namespace says.
+        by_cluster: What the webhook told: an HPA or VPA that sizes it; None = none is known.
     """
     if is_excluded(pod.namespace, act):
         return Reserved.EXCLUDED
@@ -56,7 +58,7 @@ def reserved_reason(
         return Reserved.FAULTY_ANNOTATION
     if orders.mode is Mode.OFF:
         return Reserved.OFF
-    lasting = _by_nature(pod, workload, plan) or _by_class(pod, orders)
+    lasting = _by_nature(pod, workload, plan) or _by_class(pod, orders) or by_cluster
     if lasting is not None:
         return lasting
     if orders.mode is Mode.RECOMMEND:

@@ -11,9 +11,12 @@ from typing import Final
 
 import numpy as np
 
+from agent.core.directive import ContainerDirective
 from agent.core.model import CpuWindow, MemoryWindow, Missing, QosClass, UnitIdentity, UnitResources
+from agent.core.orders_of import DAEMON_SET_KIND
 from agent.core.pod import ContainerKind
 from agent.core.policies.contract import Bools, Floats, Present, Rows, Stated
+from agent.core.policies.elsewhere import OWN_MINUTES, elsewhere_of
 from agent.core.recommendation import Workload
 
 _CPU_BASE: Final = "usage_p75_millicores"
@@ -46,6 +49,14 @@ class Subject:
     """The pod asks by annotation for whole CPU cores for this container."""
     container_kind: ContainerKind | None = None
     """None = not known, or it has no pod."""
+    elsewhere: ContainerDirective | None = None
+    """What other nodes saw of its workload's; None = nothing is known, or believed."""
+
+    @property
+    def has_own_week(self) -> bool:
+        """Say whether this node need not go by the peaks of others."""
+        is_daemon = self.workload is not None and self.workload.kind == DAEMON_SET_KIND
+        return is_daemon or self.history_minutes >= OWN_MINUTES
 
     @property
     def cpu_base_millicores(self) -> float | None:
@@ -92,6 +103,9 @@ def present_of(subjects: Sequence[Subject]) -> Present:
         has_memory=has_memory,
         pod_containers=np.array([subject.pod_containers for subject in subjects], dtype=np.int64),
         wants_whole_cores=np.array([subject.wants_whole_cores for subject in subjects], dtype=np.bool_),
+        elsewhere=elsewhere_of(
+            [subject.elsewhere for subject in subjects], [subject.has_own_week for subject in subjects]
+        ),
     )
 
 

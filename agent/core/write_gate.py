@@ -105,6 +105,7 @@ def may_resize(
     memory_in_use_bytes: Mapping[str, int],
     is_paused: bool = False,
     is_put_back: bool = False,
+    frozen: frozenset[Resource] = frozenset(),
 ) -> Refusal | None:
     """Say why a step may not be sent; None = it may. It is sent as a whole or not at all.
 
@@ -119,6 +120,7 @@ def may_resize(
             is not lowered where it is missing.
         is_paused: Nothing is written on this node for now.
         is_put_back: It takes back what was done before: no growth, whoever must not grow.
+        frozen: Resources whose requests an HPA divides by; what was done to them before may be taken back.
     """
     for resource in Resource:
         changes = [change for change in step.changes if change.resource is resource]
@@ -135,6 +137,8 @@ def may_resize(
         )
         if refusal is not None:
             return refusal
+        if resource in frozen and not is_put_back:
+            return Kept.HPA
     if step.ref.uid != pod.uid or any(stated(pod, change) != change.before for change in step.changes):
         return Spared.POD_CHANGED
     for change in step.changes:

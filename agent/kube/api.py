@@ -40,8 +40,8 @@ TIMEOUT_SECONDS: Final = 10.0
 _PIECE_BYTES: Final = 1 << 16
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _SHOWN_REASON: Final = 200
-_KEPT_CONNECTIONS: Final = 4
-"""Idle ones for calls; a stream has a connection of its own."""
+_KEPT_CONNECTIONS: Final = 16
+"""Idle ones at most: each kind that the webhook watches leaves one when its list is read."""
 _SOCKET_OPTIONS: Final = (
     *HTTPConnection.default_socket_options,
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -247,7 +247,7 @@ class HttpApi:
             raise self._unreachable(what, error, may_have_been_done=may_have_been_done) from error
 
     def _unreachable(self, what: str, error: Exception, *, may_have_been_done: bool) -> Unreachable:
-        message = f"{what}: no answer from {self.server}: {_reason_of(error)}"
+        message = f"{what}: no answer from {self.server}: {reason_of(error)}"
         return Unreachable(message, may_have_been_done=may_have_been_done)
 
 
@@ -346,7 +346,7 @@ def _was_never_sent(error: Exception) -> bool:
     )
 
 
-def _reason_of(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
     """Say why in few words; the innermost cause is the plain one."""
     seen: set[int] = set()
     while id(error) not in seen:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from agent.kube.reading import ConvertError
 
@@ -37,6 +37,18 @@ class Entry(Generic[T]):
     """It came by ``put``: until then what is older does not replace it. On the caller's clock."""
 
 
+class Gathering(Protocol):
+    """A list on its way in; nothing holds before it has come to its end."""
+
+    def take(self, document: object) -> None:
+        """Take the next object."""
+        ...
+
+    def finish(self, *, now_seconds: float, is_newest: bool) -> bool:
+        """Put what was taken in the place of all before; as ``Kept.replace_all``."""
+        ...
+
+
 class Kept(Generic[T]):
     """What a reflector knows."""
 
@@ -47,8 +59,8 @@ class Kept(Generic[T]):
             read: Makes a value of an object's JSON; raises ConvertError.
             is_same: Says whether two values are the same to those who use them.
         """
-        self._read = read
-        self._is_same = is_same
+        self.read: Final = read
+        self.is_same: Final = is_same
         self._lock = threading.Lock()
         self._entries: dict[str, Entry[T]] = {}
 
@@ -63,7 +75,7 @@ class Kept(Generic[T]):
             key = f"{namespace}/{name}" if isinstance(namespace, str) and namespace else name
         value, fault = None, None
         try:
-            value = self._read(document)
+            value = self.read(document)
         except ConvertError as error:
             fault = str(error)
         return Entry(
@@ -74,6 +86,10 @@ class Kept(Generic[T]):
             value=value,
             fault=fault,
         )
+
+    def gather(self) -> Gathering:
+        """Begin to take a list."""
+        return _Gathered(self)
 
     def replace_all(self, entries: Iterable[Entry[T]], *, now_seconds: float, is_newest: bool) -> bool:
         """Take a whole list.
@@ -158,7 +174,19 @@ class Kept(Generic[T]):
             return True
         if old.value is None or new.value is None:
             return old.value is new.value and old.fault == new.fault
-        return self._is_same(old.value, new.value)
+        return self.is_same(old.value, new.value)
+
+
+class _Gathered(Generic[T]):
+    def __init__(self, kept: Kept[T]) -> None:
+        self._kept = kept
+        self._entries: list[Entry[T]] = []
+
+    def take(self, document: object) -> None:
+        self._entries.append(self._kept.entry(document))
+
+    def finish(self, *, now_seconds: float, is_newest: bool) -> bool:
+        return self._kept.replace_all(self._entries, now_seconds=now_seconds, is_newest=is_newest)
 
 
 def _is_defended(old: Entry[T], new: Entry[T], now_seconds: float) -> bool:

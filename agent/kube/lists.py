@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 _DECODER: Final = json.JSONDecoder()
@@ -16,21 +17,29 @@ class ListError(ValueError):
     """A text that is no list of the API, or is cut off."""
 
 
-def read_list(text: str, take: Callable[[object], None]) -> str | None:
+@dataclass(frozen=True, slots=True)
+class ListHead:
+    """What a list says of itself."""
+
+    version: str | None
+    """``metadata.resourceVersion``; None = it has none."""
+    next_page: str | None
+    """``metadata.continue``: what to ask the next page with; None = this is the last."""
+
+
+def read_list(text: str, take: Callable[[object], None]) -> ListHead:
     """Hand over each item of a list as soon as it is parsed.
 
     Args:
         text: The JSON of a ``PodList`` or the like.
         take: Is given each item in order.
 
-    Returns:
-        The list's ``metadata.resourceVersion``; None = it has none.
-
     Raises:
         ListError: It is something else; what was handed over already is not to be believed.
     """
     kind: object = None
     version: object = None
+    next_page: object = None
     try:
         at = _expect(text, 0, "{")
         while True:
@@ -43,7 +52,7 @@ def read_list(text: str, take: Callable[[object], None]) -> str | None:
                 if key == "kind":
                     kind = value
                 elif key == "metadata" and isinstance(value, Mapping):
-                    version = value.get("resourceVersion")
+                    version, next_page = value.get("resourceVersion"), value.get("continue")
             at = _skip(text, at)
             if text.startswith("}", at):
                 break
@@ -54,7 +63,11 @@ def read_list(text: str, take: Callable[[object], None]) -> str | None:
     if not isinstance(kind, str) or not kind.endswith("List"):
         msg = f"not a list of the API: kind is {kind!r}"
         raise ListError(msg[:200])
-    return version if isinstance(version, str) and version else None
+    return ListHead(_text(version), _text(next_page))
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
 
 
 def _read_items(text: str, at: int, take: Callable[[object], None]) -> int:

@@ -16,8 +16,8 @@ from typing import Final, Generic, TypeVar
 
 from agent.kube.api import JSON, Api, Stream
 from agent.kube.errors import GATEWAY_TIMEOUT, GONE, ApiError, KubeError, Unreachable, error_of_status
-from agent.kube.kept import Entry, Kept, compare_versions
-from agent.kube.lists import ListError, read_list
+from agent.kube.kept import Gathering, Kept, compare_versions
+from agent.kube.lists import ListError, ListHead, read_list
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +90,9 @@ class WatchSource(Generic[T]):
     """Selectors."""
     accept_list: str = JSON
     accept_watch: str = JSON
+    page_objects: int | None = None
+    """Lists come in pages of so many objects, so that a list of all pods of a large cluster is never in memory as a
+    whole; None = at once. Servers make pages of the newest state only, so this is for few clients."""
 
 
 @dataclass(slots=True)
@@ -125,6 +128,7 @@ class Reflector(Generic[T]):
         on_news: Callable[[], None],
         on_connect: Callable[[], None] | None = None,
         pace: WatchPace | None = None,
+        kept: Kept[T] | None = None,
     ) -> None:
         """Prepare; nothing is asked yet.
 
@@ -136,8 +140,9 @@ class Reflector(Generic[T]):
             on_news: Called from the watching thread after something changed for those who use it.
             on_connect: Called from the watching thread before each list and each watch.
             pace: How often and how patiently.
+            kept: Where the objects are kept; None = as values of ``source.read``, by name.
         """
-        self.kept: Final = Kept(source.read, source.is_same)
+        self.kept: Final = kept if kept is not None else Kept(source.read, source.is_same)
         self.counts: Final = WatchCounts()
         self._api = api
         self._source = source
@@ -263,36 +268,43 @@ class Reflector(Generic[T]):
 
     def _list(self) -> None:
         query = dict(self._source.query)
-        # Not older than what is known: another server's cache may be behind. Nothing stated = asked of etcd itself.
-        is_newest = self._must_list_newest
+        # Not older than what is known: another server's cache may be behind. Nothing stated = the newest state.
+        is_newest = self._must_list_newest or self._source.page_objects is not None
         if not is_newest:
             query["resourceVersion"] = self._version or FROM_ANY_CACHE
-        entries: list[Entry[T]] = []
+        if self._source.page_objects is not None:
+            query["limit"] = str(self._source.page_objects)
+        gathering = self.kept.gather()
+        head = self._list_page(query, gathering)
+        while head.next_page is not None and not self._stopping.is_set():
+            head = self._list_page({**query, "continue": head.next_page}, gathering)
+        if head.version is None:
+            raise Unreachable(f"GET {self._source.path}: the list has no resourceVersion")
+        if self._stopping.is_set():
+            return
+        has_news = gathering.finish(now_seconds=self._clock(), is_newest=is_newest)
+        is_first = self._version is None
+        self._version = head.version
+        self._must_list = self._must_list_newest = False
+        self.counts.lists += 1
+        self._hear()
+        if has_news or is_first:
+            self._on_news()
+
+    def _list_page(self, query: Mapping[str, str], gathering: Gathering) -> ListHead:
         try:
             stream = self._open(query, self._source.accept_list, self._pace.list_timeout_seconds)
             try:
                 text = b"".join(stream).decode("utf-8", errors="replace")
             finally:
                 self._close(stream)
-            version = read_list(text, lambda item: entries.append(self.kept.entry(item)))
+            return read_list(text, gathering.take)
         except ApiError as error:
             if query.get("resourceVersion", FROM_ANY_CACHE) != FROM_ANY_CACHE and _is_unknown_version(error):
                 self._must_list_newest = True
             raise
         except ListError as error:
             raise Unreachable(f"GET {self._source.path}: {error}") from error
-        if version is None:
-            raise Unreachable(f"GET {self._source.path}: the list has no resourceVersion")
-        if self._stopping.is_set():
-            return
-        has_news = self.kept.replace_all(entries, now_seconds=self._clock(), is_newest=is_newest)
-        is_first = self._version is None
-        self._version = version
-        self._must_list = self._must_list_newest = False
-        self.counts.lists += 1
-        self._hear()
-        if has_news or is_first:
-            self._on_news()
 
     # -- watch -----------------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as CONTENT_TYPE_OPENMETRICS
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
+from prometheus_client.registry import Collector
 
 from agent.core.model import Gap
 from agent.core.pacing import Skipped
@@ -265,6 +266,10 @@ class Metrics:
         registry.register(self._measured)
         self.acting: Final = ActingSeries(registry)
         """What planning and acting count."""
+
+    def register(self, series: Collector) -> None:
+        """Put further series on the page; each name once."""
+        self._registry.register(series)
 
     # What the sampler's thread tells.
 

@@ -22,7 +22,7 @@ from agent.core.demanding import Key
 from agent.core.event_pacing import EventReason
 from agent.core.ledger import Ledger
 from agent.core.ledger_record import FlightState, LedgerState, News
-from agent.core.planned import PlanStep
+from agent.core.planned import PlanStep, PodRef
 from agent.core.pod import Pod
 from agent.core.resize_answer import AnswerKind
 from agent.core.room import part_that_fits
@@ -33,7 +33,7 @@ from agent.core.workload import workload_of
 from agent.core.write_gate import may_resize
 from agent.metrics.acting_series import ActingSeries, Trigger, kept_counts
 from agent.node.act_telling import ActTeller, Events, has_enforced
-from agent.node.barriers import HISTORY, NO_API, PAUSED, Barrier, Barriers
+from agent.node.barriers import DIRECTIVES, HISTORY, NO_API, PAUSED, Barrier, Barriers
 from agent.node.holds import Holds
 from agent.node.journal import Journal
 from agent.node.planning import Holding, Planned, Planner
@@ -111,6 +111,7 @@ class Actor:
         keep: Callable[[], bool],
         is_history_known: Callable[[], bool],
         measuring_fault: Callable[[], str | None],
+        is_untold: Callable[[], bool] = lambda: False,
         memory_in_use: Callable[[Pod], Mapping[str, int]],
         planned: Callable[[Planned], None],
         now: Callable[[], float],
@@ -136,6 +137,7 @@ class Actor:
             keep: Puts the ledger on disk.
             is_history_known: What was learnt before the start is known by now.
             measuring_fault: Why what was measured is too old to act by; None = it is not.
+            is_untold: The webhook that is configured has told nothing yet.
             memory_in_use: Gives memory.current of a pod's containers, read just now; under the empty name of all.
             planned: Is handed each new plan, on this thread.
             now: The ledger's clock: Unix seconds that never go back.
@@ -154,6 +156,7 @@ class Actor:
             stale_seconds=settings.act.stale_seconds,
             is_history_known=is_history_known,
             measuring_fault=measuring_fault,
+            is_untold=is_untold,
         )
         self._teller = ActTeller(
             journal=journal,
@@ -205,10 +208,18 @@ class Actor:
             self._asked.add(Trigger.PRESSURE)
             self._condition.notify()
 
-    def killed(self, key: Key) -> None:
-        """Hear of an out-of-memory kill, by pod uid and container; quick, any thread."""
+    def killed(self, key: Key, needs: Urgent | None = None) -> None:
+        """Hear of an out-of-memory kill; quick, any thread.
+
+        Args:
+            key: Pod uid and container.
+            needs: What it was seen to need. Without this a container that is killed as soon as it runs would be helped
+                by chance only: nothing is recommended for one that is not there. None = not known, or not to be sized.
+        """
         with self._condition:
             self._kills.append(key)
+            if needs is not None:
+                self._urgent.setdefault(key, UrgentMemory()).add(needs, self._clock())
             self._asked.add(Trigger.OUT_OF_MEMORY)
             self._condition.notify()
 
@@ -373,7 +384,8 @@ class Actor:
         barrier = self._barriers.barrier_of(state, planned.gates, wall_now)
         if barrier is not None and not barrier.lets_through(action):
             return False  # it has come up since the turn began
-        orders = self._planner.orders_of_pod(pod, state)
+        orders, workload = self._planner.orders_of_pod(pod, state), workload_of(pod)
+        directed = self._planner.directed()
         refusal = may_resize(
             step,
             pod,
@@ -383,18 +395,20 @@ class Actor:
             else reserved_reason(
                 pod,
                 orders,
-                workload_of(pod),
+                workload,
                 now_unix_seconds=wall_now,
                 plan=self._settings.plan,
                 act=self._settings.act,
                 is_pinned=pod.uid in self._holds.pinned(wall_now),
                 is_namespace_known=pod.namespace not in state.unknown_namespaces,
+                by_cluster=directed.reserved(workload),
             ),
             plan=self._settings.plan,
             gates=planned.gates,
             memory_in_use_bytes=self._memory_in_use(pod),
             is_paused=action is not Action.RESTORE and self._holds.is_paused(wall_now),
             is_put_back=action is not Action.RESIZE,
+            frozen=directed.frozen(workload),
         )
         if refusal is not None:
             log.debug("step left", extra={"pod": str(step.ref), "phase": step.phase, "reason": refusal})
@@ -465,7 +479,7 @@ class Actor:
         if barrier != self._barrier:
             self._barrier = barrier
             if barrier is not None:
-                level = logging.INFO if barrier.reason in (PAUSED, HISTORY) else logging.WARNING
+                level = logging.INFO if barrier.reason in (PAUSED, HISTORY, DIRECTIVES) else logging.WARNING
                 log.log(level, "nothing is written", extra={"reason": barrier.reason, "detail": barrier.sentence})
         if barrier is not None and planned.plan.steps:
             self._journal.add(
@@ -475,6 +489,10 @@ class Actor:
                 reason=barrier.reason,
                 detail=f"{len(planned.plan.steps)} steps wait: {barrier.sentence}",
             )
+
+    def tell_owner(self, ref: PodRef, reason: EventReason, note: str) -> None:
+        """Leave something to tell a pod's owner for the end of the next turn; quick, any thread."""
+        self._teller.event(ref, reason, note)
 
     @property
     def barrier(self) -> Barrier | None:

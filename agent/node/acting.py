@@ -7,6 +7,7 @@ rest. It owns the thread ``acting``; the view has three of its own.
 from __future__ import annotations
 
 import logging
+import math
 import random
 import threading
 import time
@@ -18,11 +19,14 @@ from typing import Final
 from agent.core.cluster import NodeState
 from agent.core.cluster_checkup import ClusterFacts, MissingRight
 from agent.core.decisions import Action, Decision, Outcome
-from agent.core.demand import Kept, Reserved
+from agent.core.demand import Kept, Reserved, Urgent
+from agent.core.directed import STALE_SECONDS
 from agent.core.explanation import Acted
 from agent.core.model import UnitIdentity, UnitKind
 from agent.core.planned import Plan, PlanStep
 from agent.core.pod import Pod
+from agent.core.policies.options import ControlledResources
+from agent.core.report_checkup import ReportStanding
 from agent.core.token_bucket import TokenBucket
 from agent.core.versions import gates_of
 from agent.core.write_gate import may_resize
@@ -38,6 +42,7 @@ from agent.node.cgroup_limits import FILE_NAME as CGROUP_LIMITS_FILE
 from agent.node.cgroup_limits import CgroupLimits
 from agent.node.cluster import ClusterView
 from agent.node.control import ControlError, Verb
+from agent.node.directions import Directions
 from agent.node.documents import CLUSTER, PLAN
 from agent.node.heartbeat import Heartbeat
 from agent.node.holding_verbs import HoldingVerbs
@@ -95,6 +100,8 @@ class Acting:
         heartbeat: Heartbeat,
         planner: Planner,
         metrics: Metrics,
+        directions: Directions,
+        reporting: Callable[[], ReportStanding | None] = lambda: None,
     ) -> None:
         """Build all parts; nothing runs yet."""
         state = settings.state.directory
@@ -103,7 +110,13 @@ class Acting:
         self._server = api.server
         wall_now = time.time
         self.journal = Journal(_below(state, JOURNAL_FILE))
-        self.holds = Holds(_below(state, HOLDS_FILE), now_unix_seconds=wall_now(), boot=BootClock.of_machine())
+        self._directions, self._reporting = directions, reporting
+        self.holds = Holds(
+            _below(state, HOLDS_FILE),
+            now_unix_seconds=wall_now(),
+            boot=BootClock.of_machine(),
+            of_cluster=directions.pause_reason,
+        )
         self._now = SteadyClock(learner.clock.now()).now
         self._ledger_file = ledger_file = LedgerFile(_below(state, LEDGER_FILE))
         self.ledger = ledger_file.read(settings.act, now_seconds=self._now())
@@ -149,6 +162,7 @@ class Acting:
             keep=lambda: ledger_file.keep(self.ledger),
             is_history_known=lambda: learner.is_restored,
             measuring_fault=lambda: self._measuring_fault(teller, heartbeat),
+            is_untold=lambda: directions.is_awaited,
             memory_in_use=self._memory_in_use,
             planned=self._follow,
             now=self._now,
@@ -162,6 +176,19 @@ class Acting:
             on_alarm=self.actor.alarm,
         )
         self._thread: threading.Thread | None = None
+        self._proposer = None
+        if settings.report.url is not None:
+            from agent.node.proposing_setup import proposer_of
+
+            self._proposer = proposer_of(
+                settings,
+                settings.report.url,
+                node=cluster.node_name,
+                may_propose=self.actor.may_write,
+                tell=self.journal.add,
+                event=self.actor.tell_owner,
+                metrics=metrics,
+            )
 
     # -- life ------------------------------------------------------------------------------------------------------
 
@@ -170,11 +197,15 @@ class Acting:
         self._cluster.start()
         self._thread = threading.Thread(target=self.actor.run, name="acting", daemon=True)
         self._thread.start()
+        if self._proposer is not None:
+            self._proposer.start()
 
     def stop(self) -> bool:
         """End the threads; False = one of them is left in a call to a server that does not answer."""
         self.actor.stop()
         self._cluster.stop()
+        if self._proposer is not None:
+            self._proposer.stop()
         if self._thread is not None:
             self._thread.join(STOP_SECONDS)
             if self._thread.is_alive():
@@ -188,10 +219,20 @@ class Acting:
         """Look for what is urgent after a sweep; the sampling thread."""
         self.alarms.look()
 
-    def killed(self, identity: UnitIdentity) -> None:
-        """Hear of an out-of-memory kill; the sampling thread."""
-        if identity.pod_uid is not None and identity.container is not None:
-            self.actor.killed((identity.pod_uid, identity.container))
+    def killed(self, identity: UnitIdentity, memory_bytes: int | None) -> None:
+        """Hear of an out-of-memory kill; the sampling thread.
+
+        Args:
+            identity: Who was killed.
+            memory_bytes: What it used then, else its limit; None = neither is known.
+        """
+        if identity.pod_uid is None or identity.container is None:
+            return
+        needs = None
+        if memory_bytes is not None and self._settings.bounds.controlled_resources is not ControlledResources.CPU:
+            limit_bytes = math.ceil(self._settings.cruise.memory_limit_ratio * memory_bytes)
+            needs = Urgent(memory_bytes=memory_bytes, memory_limit_bytes=limit_bytes)
+        self.actor.killed((identity.pod_uid, identity.container), needs)
 
     def was_resized_lately(self, identity: UnitIdentity) -> bool:
         """Say whether a container's pod was resized within ``act.revertSeconds``; any thread."""
@@ -204,7 +245,7 @@ class Acting:
     def notes(self) -> list[str]:
         """Say what is degraded, one sentence each."""
         barrier = self.actor.barrier
-        notes = list(self.holds.notes(time.time()))
+        notes = [*self.holds.notes(time.time()), *self._directions.notes()]
         if barrier is not None and barrier.reason != PAUSED:
             notes.append(f"nothing is resized: {barrier.sentence}")
         if self.actor.failure is not None:
@@ -216,7 +257,7 @@ class Acting:
         troubles = {status.trouble for status in self._cluster.statuses() if status.trouble is not None}
         notes += [f"the API server is not heard: {trouble}" for trouble in sorted(troubles)]
         notes += [f"not understood: {fault}" for fault in self._cluster.faults()]
-        return notes
+        return [*notes, *(self._proposer.notes() if self._proposer is not None else ())]
 
     def acted(self, identity: UnitIdentity) -> Acted | None:
         """Give what the newest plan makes of a container, and what was done to its pod; None = it is in no plan."""
@@ -234,6 +275,7 @@ class Acting:
             planned=containers.get(identity.container or ""),
             is_evicted=pod.is_evicted,
             decisions=self.journal.newest(DECISIONS_TOLD, Choice(pod=str(pod.ref))),
+            told=planned.directed.sentences(demand.workload),
         )
 
     def verbs(self, node: str) -> dict[str, Verb]:
@@ -253,7 +295,7 @@ class Acting:
         if arguments:
             raise ControlError(f"cluster takes no arguments, not {', '.join(arguments)}")
         state, standing, now = self._cluster.state(), self.rights.standing, time.time()
-        gates = gates_of(state.server_version, state.node)
+        gates, directed = gates_of(state.server_version, state.node), self._directions.now()
         missing = () if standing is None else standing.missing
         return CLUSTER.to_json(
             ClusterFacts(
@@ -276,6 +318,11 @@ class Acting:
                 gate_reasons=gates.reasons,
                 orders=self.holds.notes(now),
                 is_paused=self.holds.is_paused(now),
+                is_webhook_expected=self._directions.is_expected,
+                directives_age_seconds=None if directed.directives is None else directed.age_seconds,
+                directives_stale_seconds=STALE_SECONDS,
+                cluster_pause=self.holds.cluster_pause(),
+                reporting=self._reporting(),
             )
         )
 
@@ -378,7 +425,9 @@ class Acting:
         )
 
     def _follow(self, planned: Planned) -> None:
-        """Look, from now on, at the containers that this plan may move."""
+        """Look, from now on, at the containers that this plan may move; propose whom it wants evicted."""
+        if self._proposer is not None:
+            self._proposer.take(planned.plan)
         # Of a pod of which nothing is predicted yet, hunger is seen all the same, and it may grow by that.
         sized = (None, Reserved.NO_DATA)
         managed = {uid: one for uid, one in planned.demands.items() if one.reserved in sized}

@@ -16,7 +16,9 @@ PAUSED: Final = "paused"
 """The reason of a barrier that people have put up."""
 MEASURING: Final = "measuring"
 HISTORY: Final = "history"
-_OF_FIGURES: Final = (MEASURING, HISTORY)
+DIRECTIVES: Final = "directives"
+"""The webhook has told nothing yet: pods that an HPA or a VPA sizes are not known from others."""
+_OF_FIGURES: Final = (MEASURING, HISTORY, DIRECTIVES)
 NO_API: Final = "api"
 """The API server has not told enough, or not lately."""
 
@@ -26,7 +28,8 @@ class Barrier:
     """Why nothing at all is written."""
 
     reason: str
-    """From a closed set: ``paused``, ``api``, ``pods``, ``measuring``, ``history``, ``rights``, ``versions``."""
+    """From a closed set: ``paused``, ``api``, ``pods``, ``measuring``, ``history``, ``directives``, ``rights``,
+    ``versions``."""
     sentence: str
 
     def lets_through(self, action: Action) -> bool:
@@ -57,6 +60,7 @@ class Barriers:
         stale_seconds: float,
         is_history_known: Callable[[], bool],
         measuring_fault: Callable[[], str | None],
+        is_untold: Callable[[], bool] = lambda: False,
     ) -> None:
         """Take what is asked.
 
@@ -67,7 +71,9 @@ class Barriers:
             stale_seconds: Without news of the API server for so long nothing is written.
             is_history_known: What was learnt before the start is known by now.
             measuring_fault: Why what was measured is too old to act by; None = it is not.
+            is_untold: The webhook that is configured has told nothing yet.
         """
+        self._is_untold = is_untold
         self._node_name, self._holds, self._rights, self._stale_seconds = node_name, holds, rights, stale_seconds
         self._is_history_known, self._measuring_fault = is_history_known, measuring_fault
 
@@ -104,4 +110,6 @@ class Barriers:
             return Barrier(reason=MEASURING, sentence=fault)
         if not self._is_history_known():
             return Barrier(reason=HISTORY, sentence="the history is not read yet")
+        if self._is_untold():
+            return Barrier(reason=DIRECTIVES, sentence="the webhook has not yet told whom HPAs and VPAs size")
         return None

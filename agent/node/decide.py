@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from agent.core.directed import NOTHING_TOLD, Directed
 from agent.core.explanation import Explanation, Explanations, HourPeak, Trail
 from agent.core.model import UnitAdvice, UnitIdentity, UnitStatus
 from agent.core.orders import Orders
@@ -49,6 +50,7 @@ class Decider:
         node: str,
         source: str,
         orders_of: Callable[[UnitIdentity], Orders | None] = lambda identity: None,
+        directed: Callable[[], Directed] = lambda: NOTHING_TOLD,
     ) -> None:
         """Answer by the settings, and by what is ordered for single pods.
 
@@ -58,7 +60,9 @@ class Decider:
             node: Its name.
             source: What the answers say of where they come from.
             orders_of: Gives the orders for a unit's pod; None = the settings hold.
+            directed: Gives what the webhook told.
         """
+        self._directed = directed
         self._learner, self._node, self._source = learner, node, source
         self._orders_of = orders_of
         self._bounds = settings.bounds
@@ -155,7 +159,7 @@ class Decider:
         kills: dict[int, int] = {}
         for row, _ in self._learner.history.kills():
             kills[row] = kills.get(row, 0) + 1
-        now = self._learner.clock.now()
+        now, directed = self._learner.clock.now(), self._directed()
         subjects = []
         for status in statuses:
             place = self._learner.place_of(status.identity)
@@ -175,6 +179,7 @@ class Decider:
                     pod_containers=place.belonging.pod_containers,
                     wants_whole_cores=place.belonging.wants_whole_cores,
                     container_kind=place.belonging.container_kind,
+                    elsewhere=directed.elsewhere(place.belonging.workload, status.identity.container),
                 )
             )
         return subjects

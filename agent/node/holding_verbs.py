@@ -316,7 +316,9 @@ class HoldingVerbs:
         )
 
     def _faults(self) -> tuple[str, ...]:
-        return tuple(fault for fault in (self._holds.fault, self._journal.fault) if fault is not None)
+        reason = self._holds.cluster_pause()
+        of_cluster = None if reason is None else f"the whole cluster is paused, which only its ConfigMap ends: {reason}"
+        return tuple(one for one in (of_cluster, self._holds.fault, self._journal.fault) if one is not None)
 
 
 def _rank(decision: Decision) -> int:

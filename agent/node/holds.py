@@ -68,14 +68,23 @@ _HELD: Final = Document(Held, "holds", 1)
 class Holds:
     """Pause, pins and originals of one node. Every method may be called from any thread; reading never waits."""
 
-    def __init__(self, path: Path | None, *, now_unix_seconds: float, boot: BootClock | None = None) -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        *,
+        now_unix_seconds: float,
+        boot: BootClock | None = None,
+        of_cluster: Callable[[], str | None] = lambda: None,
+    ) -> None:
         """Read back what was ordered.
 
         Args:
             path: The file. None = memory only.
             now_unix_seconds: Wall clock, for the pause that a damaged file means.
             boot: The time since boot; None = orders end by the wall clock alone.
+            of_cluster: Gives why the whole cluster is paused; None = it is not. Nobody here can end such a pause.
         """
+        self._of_cluster = of_cluster
         self._path = path
         self._boot = boot
         self._lock = threading.Lock()
@@ -95,13 +104,25 @@ class Holds:
         return self.paused(now_unix_seconds) is not None
 
     def paused(self, now_unix_seconds: float) -> Pause | None:
-        """Give the pause that is in force; None = there is none."""
+        """Give the pause that is in force, the node's own before the cluster's; None = there is none."""
+        reason = self._of_cluster()
+        own = self._own_pause(now_unix_seconds)
+        if own is not None or reason is None:
+            return own
+        told = f"the whole cluster is, by its ConfigMap: {reason}"
+        return Pause(since_unix_seconds=now_unix_seconds, until_unix_seconds=None, reason=told)
+
+    def cluster_pause(self) -> str | None:
+        """Say why the whole cluster is paused; None = it is not. ``resume`` does not end it."""
+        return self._of_cluster()
+
+    def _own_pause(self, now_unix_seconds: float) -> Pause | None:
         pause = self._held.pause
         return pause if pause is not None and self._lasts(pause, now_unix_seconds) else None
 
     def pause(self, until_unix_seconds: float | None, *, now_unix_seconds: float) -> Pause | None:
         """Pause, at once, until a moment or until somebody resumes; give the pause that it takes the place of."""
-        before = self.paused(now_unix_seconds)
+        before = self._own_pause(now_unix_seconds)
         since = now_unix_seconds if before is None else before.since_unix_seconds
         pause = Pause(
             since_unix_seconds=since,
@@ -112,8 +133,8 @@ class Holds:
         return before
 
     def resume(self, *, now_unix_seconds: float) -> Pause | None:
-        """End the pause; give it, None = there was none."""
-        before = self.paused(now_unix_seconds)
+        """End the node's own pause; give it, None = there was none."""
+        before = self._own_pause(now_unix_seconds)
         self._change(lambda held: replace(held, pause=None))
         return before
 
@@ -179,7 +200,7 @@ class Holds:
     def expire(self, *, now_unix_seconds: float) -> tuple[Pause | None, tuple[Pin, ...]]:
         """Take away what has come to its end; give it, so that it can be told."""
         held = self._held
-        pause = held.pause if self.paused(now_unix_seconds) is None else None
+        pause = held.pause if self._own_pause(now_unix_seconds) is None else None
         pins = tuple(pin for pin in held.pins if not self._lasts(pin, now_unix_seconds))
         if pause is not None or pins:
             self._change(

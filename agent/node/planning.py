@@ -13,6 +13,7 @@ from typing import Final
 from agent.core.cluster import NodeState
 from agent.core.demand import Constraint, Gates, PodDemand, Urgent
 from agent.core.demanding import NOTHING_MEASURED, DemandSettings, Key, Measured, demands
+from agent.core.directed import NOTHING_TOLD, Directed
 from agent.core.model import UnitIdentity
 from agent.core.orders import Orders
 from agent.core.orders_of import orders_of
@@ -23,6 +24,7 @@ from agent.core.pod import Pod
 from agent.core.policies.options import PolicyName
 from agent.core.recommendation import Workload
 from agent.core.versions import gates_of
+from agent.core.workload import workload_of
 from agent.node.telling import Evaluated
 from agent.settings import Settings
 
@@ -53,6 +55,8 @@ class Planned:
     """By uid."""
     gates: Gates
     measured: Measured
+    directed: Directed = NOTHING_TOLD
+    """What the webhook had told."""
 
 
 class Planner:
@@ -65,6 +69,7 @@ class Planner:
         state: Callable[[], NodeState],
         evaluated: Callable[[], Evaluated | None],
         wall_now: Callable[[], float],
+        directed: Callable[[], Directed] = lambda: NOTHING_TOLD,
     ) -> None:
         """Take the sources.
 
@@ -73,7 +78,9 @@ class Planner:
             state: Gives what the API told last.
             evaluated: Gives the newest recommendations; None = there are none yet.
             wall_now: Unix seconds; the pods' ages are counted by it.
+            directed: Gives what the webhook told.
         """
+        self.directed: Final = directed
         self._settings, self._state, self._evaluated, self._wall_now = settings, state, evaluated, wall_now
         self._demand_settings = DemandSettings(
             act=settings.act, plan=settings.plan, bounds=settings.bounds, policy=settings.recommend.policy
@@ -95,6 +102,7 @@ class Planner:
             as_enforced: As if every pod in mode recommend were enforced.
         """
         now, state, evaluated = self._wall_now(), self._state(), self._evaluated()
+        directed = self.directed()
         measured = evaluated.measured if evaluated is not None else NOTHING_MEASURED
         needs = demands(
             state,
@@ -105,6 +113,7 @@ class Planner:
             now_unix_seconds=now,
             urgent=urgent,
             measured=measured,
+            directed=directed,
             limit_held=holding.is_limit_held,
             as_enforced=as_enforced,
         )
@@ -121,11 +130,16 @@ class Planner:
                 memo=self._memo,
             )
         return Planned(
-            plan=plan, state=state, demands={one.pod.uid: one for one in needs}, gates=gates, measured=measured
+            plan=plan,
+            state=state,
+            demands={one.pod.uid: one for one in needs},
+            gates=gates,
+            measured=measured,
+            directed=directed,
         )
 
     def news(self) -> None:
-        """Hear that pods or namespaces have changed; quick, any thread."""
+        """Hear that pods, namespaces or directives have changed; quick, any thread."""
         self._revision = object()
 
     def orders_of(self, identity: UnitIdentity) -> Orders | None:
@@ -141,12 +155,15 @@ class Planner:
 
     def orders_of_pod(self, pod: Pod, state: NodeState) -> Orders:
         """Give what holds for a pod as it is in a state."""
+        directed, workload = self.directed(), workload_of(pod)
         return orders_of(
             pod,
             state.namespaces.get(pod.namespace),
             act=self._settings.act,
             recommend_policy=self._settings.recommend.policy,
             plan=self._settings.plan,
+            replicas=directed.replicas(workload),
+            rule=directed.rule(workload),
         )
 
     def policies(self) -> frozenset[PolicyName]:

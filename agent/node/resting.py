@@ -12,6 +12,8 @@ from typing import Final, Self
 from agent.core.explanation import Explanations
 from agent.core.keys import history_key
 from agent.core.recommendation import Recommendations
+from agent.node.directions import FILE_NAME as DIRECTIVES_FILE
+from agent.node.directions import Directions
 from agent.node.histories import HistoryError, HistoryFile
 from agent.node.history_clock import HistoryClock, newest_minute
 from agent.node.learning import PodFacts, is_sized
@@ -100,6 +102,7 @@ class RestingNode:
             wall=lambda: offsets.wall_seconds + newest_ns / NS,
             monotonic_ns=lambda: newest_ns,
         )
+        directions = Directions(directory / DIRECTIVES_FILE, is_expected=settings.report.url is not None, now=clock.now)
         age_seconds = time.time() - (newest_ns / NS + offsets.wall_seconds)
         silent = f"no agent is writing here: this is the state of {age_seconds / 60:.0f} min ago"
         self._node = StillNode(
@@ -119,6 +122,7 @@ class RestingNode:
                 *((history.damage,) if history.damage is not None else ()),
                 *_strangers(history, units, pods),
             ),
+            directed=directions.now,
         )
 
     def recommendations(self) -> Recommendations:

@@ -67,6 +67,14 @@ class BootClock:
         """Give the moment that comes in so many seconds."""
         return BootMoment(boot_id=self._boot_id, boot_seconds=self._since_boot() + seconds)
 
+    def seconds_since(self, moment: BootMoment) -> float | None:
+        """Give how long ago a moment was, negative while it is ahead; None for one of another boot."""
+        return self._since_boot() - moment.boot_seconds if moment.boot_id == self._boot_id else None
+
+    def uptime_seconds(self) -> float:
+        """Give the seconds since this boot."""
+        return self._since_boot()
+
     def is_ahead(self, moment: BootMoment) -> bool:
         """Say whether a moment is still to come; False for one of another boot, of which nothing is known."""
         return moment.boot_id == self._boot_id and self._since_boot() < moment.boot_seconds

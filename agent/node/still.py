@@ -6,12 +6,13 @@ rule.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
 
 from agent.core.choosing import chosen_by
+from agent.core.directed import NOTHING_TOLD, Directed
 from agent.core.explanation import Explanations
 from agent.core.model import UnitIdentity
 from agent.core.recommendation import Recommendations
@@ -47,6 +48,7 @@ class StillNode:
         slow_interval_seconds: float,
         source: str,
         notes: Sequence[str],
+        directed: Callable[[], Directed] = lambda: NOTHING_TOLD,
     ) -> None:
         """Let the policy learn the history.
 
@@ -64,6 +66,7 @@ class StillNode:
             slow_interval_seconds: Between two memory rows.
             source: What the answers say of where they come from.
             notes: What is degraded, one sentence each.
+            directed: Gives what the webhook had told.
         """
         self._rows, self._units, self._notes = rows, units, tuple(notes)
         machine = Machine(node)
@@ -83,7 +86,9 @@ class StillNode:
             notes=lambda: self._notes,
             clock_ns=lambda: end_monotonic_ns,
         )
-        self._decider: Final = Decider(settings=settings, learner=self._learner, node=node, source=source)
+        self._decider: Final = Decider(
+            settings=settings, learner=self._learner, node=node, source=source, directed=directed
+        )
 
     def learn_minutes(self, *, until_monotonic_ns: int) -> None:
         """Learn minutes that are later than the history; those that nobody summed up are made of the readings.

@@ -11,6 +11,7 @@ import os
 import resource
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Self
@@ -19,8 +20,11 @@ from agent.core.policies.contract import OutOfMemory
 from agent.core.window import WindowPolicy
 from agent.metrics.acting_series import Trigger
 from agent.metrics.agent_series import Metrics, PodSource
+from agent.metrics.directive_series import DirectiveSeries
 from agent.node.connecting import connect
 from agent.node.decide import Decider
+from agent.node.directions import FILE_NAME as DIRECTIVES_FILE
+from agent.node.directions import Directions
 from agent.node.histories import HistoryFile
 from agent.node.history_clock import HistoryClock, newest_minute
 from agent.node.learning import Learner
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
     from agent.node.acting import Acting
     from agent.node.cluster import ClusterView
     from agent.node.planning import Planner
+    from agent.node.report import Reporter
 
 log = logging.getLogger(__name__)
 
@@ -164,6 +169,13 @@ class Watch:
                 newest_monotonic_minute=newest_minute(self.rings, self.rings.retained().values()),
             ),
         )
+        directory = settings.state.directory
+        self.directions = Directions(
+            None if directory is None else directory / DIRECTIVES_FILE,
+            is_expected=settings.report.url is not None,
+            now=self.learner.clock.now,
+            changed=self._directed,
+        )
         self.planner: Planner | None = None
         if connection is not None:
             from agent.node.planning import Planner
@@ -174,6 +186,7 @@ class Watch:
                 evaluated=lambda: self.teller.evaluated,
                 # A clock that has jumped ahead makes no pod old enough: the history's believes it after some time only.
                 wall_now=lambda: min(time.time(), self.learner.clock.now()),
+                directed=self.directions.now,
             )
         self.decider = Decider(
             settings=settings,
@@ -181,6 +194,7 @@ class Watch:
             node=self.machine.name,
             source=source,
             orders_of=self.planner.orders_of if self.planner is not None else lambda identity: None,
+            directed=self.directions.now,
         )
         self.metrics = Metrics(
             version=installed_version(),
@@ -189,6 +203,8 @@ class Watch:
             max_series=settings.metrics.max_series,
             per_container=settings.metrics.per_container,
         )
+        if self.directions.is_expected:
+            self.metrics.register(DirectiveSeries(self.directions.now))
         self.loop = SamplingLoop(
             mount=self.mount,
             sampler=self.sampler,
@@ -236,7 +252,7 @@ class Watch:
             open_files_limit=self._open_files_limit,
             learner=self.learner,
             decider=self.decider,
-            more_notes=lambda: self.acting.notes() if self.acting is not None else (),
+            more_notes=self._more_notes,
         )
         self.acting: Acting | None = None
         if connection is not None and self.planner is not None:
@@ -258,14 +274,44 @@ class Watch:
                 heartbeat=self.loop.heartbeat,
                 planner=self.planner,
                 metrics=self.metrics,
+                directions=self.directions,
+                reporting=lambda: None if self.reporter is None else self.reporter.standing(),
             )
             cluster.on_news = self._pods_changed
+        self.reporter: Reporter | None = None
+        if connection is not None and settings.report.url is not None:
+            from agent.node.report_setup import reporter_of
+
+            self.reporter = reporter_of(
+                settings,
+                settings.report.url,
+                rings=self.rings,
+                units=self.units,
+                policy=self.observer.policy,
+                cluster=connection[1],
+                cpus=self.machine.cpus,
+                unix_now=lambda: min(time.time(), self.learner.clock.now()),
+                directions=self.directions,
+                metrics=self.metrics,
+            )
+
+    def _more_notes(self) -> Iterator[str]:
+        if self.acting is not None:
+            yield from self.acting.notes()
+        if self.reporter is not None:
+            yield from self.reporter.notes()
 
     def _pods_changed(self) -> None:
         """Hear of news from the API server; on a thread of its watches."""
         if self.planner is not None and self.acting is not None:
             self.planner.news()
             self.loop.renew_names()
+            self.acting.actor.ask(Trigger.NEWS)
+
+    def _directed(self) -> None:
+        """Hear that the webhook told something new; on the thread that reports."""
+        if self.planner is not None and self.acting is not None:
+            self.planner.news()
             self.acting.actor.ask(Trigger.NEWS)
 
     def _swept(self) -> None:
@@ -284,17 +330,25 @@ class Watch:
         unit = self.units.get(kill.path) or self.units.last_gone(kill.path, now_ns=kill.monotonic_ns)
         if unit is None:
             return
+        usage_bytes = self.observer.memory_at_kill(unit, at_limit=kill.at_limit)
         self.learner.killed(
             unit.identity,
             OutOfMemory(
                 unix_seconds=self.learner.clock.unix_seconds(kill.monotonic_ns),
-                usage_bytes=self.observer.memory_at_kill(unit, at_limit=kill.at_limit),
+                usage_bytes=usage_bytes,
                 limit_bytes=unit.memory_max_bytes,
                 request_bytes=unit.resources.memory_request_bytes,
             ),
         )
+        if self.reporter is not None:
+            self.reporter.killed(
+                unit.identity,
+                memory_bytes=usage_bytes or unit.memory_max_bytes,
+                monotonic_ns=kill.monotonic_ns,
+                kills=kill.kills,
+            )
         if self.acting is not None:
-            self.acting.killed(unit.identity)
+            self.acting.killed(unit.identity, usage_bytes or unit.memory_max_bytes)
         self._news.set()
 
     # -- life ------------------------------------------------------------------------------------------------------
@@ -308,6 +362,10 @@ class Watch:
             self._threads.append(thread)
         if self.acting is not None:
             self.acting.start()
+        if self.reporter is not None:
+            self.reporter.start()
+        elif self.settings.report.url is not None and self._is_alone:
+            log.warning("nothing is reported: report.url is set, but without an API server no pod is known")
         if self._is_alone:
             log.info("no API server to ask (not in a pod, no kubeconfig): nothing is planned or resized")
         log.info(
@@ -324,6 +382,7 @@ class Watch:
         """End the threads and give everything back; a second call is fine."""
         self._stop.set()
         self._news.set()
+        is_reporting_ended = self.reporter is None or self.reporter.stop()
         is_acting_ended = self.acting is None or self.acting.stop()
         self.loop.stop()
         deadline = time.monotonic() + STOP_SECONDS
@@ -338,6 +397,8 @@ class Watch:
         self._threads.clear()
         if not is_acting_ended:
             log.warning("a call to the API server is left unanswered")
+        if not is_reporting_ended:
+            log.warning("a report to the webhook is left unanswered: it is sent again")
         # No msync: the page cache keeps the rings for the next agent, and they mean nothing after a reboot.
         self._stack.close()
 
@@ -430,6 +491,8 @@ def _geometry(settings: Settings) -> RingGeometry:
     sampling, windows = settings.sampling, settings.windows
     defaults = RingGeometry()
     raw_seconds = max(windows.cpu_window_seconds + windows.rate_window_seconds, LEAST_RAW_SECONDS)
+    if settings.report.url is not None:
+        raw_seconds = max(raw_seconds, settings.report.interval_seconds + windows.rate_window_seconds)
     return RingGeometry(
         max_slots=sampling.max_containers,
         raw_length=int(raw_seconds / sampling.interval_seconds) + RAW_MARGIN_ROWS,

@@ -5,15 +5,15 @@ from __future__ import annotations
 import functools
 import math
 import os
+import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, get_args, get_type_hints
+from urllib.parse import urlsplit
 
-from agent.core import plan_options
-from agent.core.policies import options
 from agent.core.ranges import Between, Unset
-from agent.settings import sections
 from agent.settings.sections import Settings, camel
 
 PREFIX: Final = "PLIMSOLL_"
@@ -39,6 +39,11 @@ class Key:
     def variable(self) -> str:
         """Its name in the environment."""
         return PREFIX + (f"{self.section}_" if self.section else "").upper() + self.name.upper()
+
+    @property
+    def is_webhook_url(self) -> bool:
+        """Say whether it is where the agent reports to."""
+        return (self.section, self.name) == ("report", "url")
 
     def to_value(self, raw: object, *, is_text: bool) -> object:
         """Turn what a source holds into the field's type, or raise ValueError (its text, if any, is the reason)."""
@@ -88,6 +93,8 @@ class Key:
     def _to_text(self, raw: str) -> str:
         if self.name == "root" and (not raw.startswith("/") or ".." in raw.split("/")):
             raise ValueError
+        if self.is_webhook_url and not _is_https(raw):
+            raise ValueError
         if any(character.isspace() for character in raw):
             raise ValueError
         return raw
@@ -111,21 +118,38 @@ class Key:
         )
         if self.name == "root":
             noun = "an absolute path inside the tree, without .."
+        if self.is_webhook_url:
+            noun = "https://HOST[:PORT][/PATH]"
         if self.unset:
             noun += ", auto" + (f", none ({self.unset.none_means})" if self.unset.none_means else "")
         return noun
 
 
+def _is_https(text: str) -> bool:
+    """Say whether a text is an https URL without user, query or fragment: a token is sent there, and only there."""
+    try:
+        address = urlsplit(text)
+        port = address.port
+    except ValueError:
+        return False
+    plain = not (address.query or address.fragment or "@" in address.netloc)
+    return address.scheme == "https" and bool(address.hostname) and port != 0 and plain
+
+
 @functools.cache
-def keys() -> dict[str, Key]:
-    """Give every setting by its key in the file; read from the dataclasses once."""
+def keys(root: type = Settings) -> dict[str, Key]:
+    """Give every setting by its key in the file; read from the dataclasses once.
+
+    Args:
+        root: The dataclass of all sections: the agent's, or another process's.
+    """
     specs: dict[str, Key] = {}
-    for section_name, kind in get_type_hints(Settings, include_extras=True).items():
+    for section_name, kind in get_type_hints(root, include_extras=True).items():
         if is_dataclass(kind) and isinstance(kind, type):
             for name, annotation in get_type_hints(kind, include_extras=True).items():
                 specs[f"{camel(section_name)}.{camel(name)}"] = _key_of(kind, section_name, name, annotation)
         else:
-            specs[camel(section_name)] = _key_of(Settings, "", section_name, kind)
+            specs[camel(section_name)] = _key_of(root, "", section_name, kind)
     return specs
 
 
@@ -174,9 +198,10 @@ class SettingDoc:
     text: str
 
 
-def describe_settings() -> tuple[SettingDoc, ...]:
+def describe_settings(root: type = Settings) -> tuple[SettingDoc, ...]:
     """List every setting with its names, default, allowed values and reason, in the order of the file."""
-    texts = _field_docstrings()
+    specs = keys(root)
+    texts = _field_docstrings({spec.owner.__module__ for spec in specs.values()})
     return tuple(
         SettingDoc(
             key=key,
@@ -185,26 +210,26 @@ def describe_settings() -> tuple[SettingDoc, ...]:
             allowed=spec.allowed(),
             text=texts[spec.owner.__name__, spec.name],
         )
-        for key, spec in keys().items()
+        for key, spec in specs.items()
     )
 
 
-def settings_help() -> str:
+def settings_help(root: type = Settings) -> str:
     """Write ``describe_settings`` as text for a terminal, two lines and a reason for each setting."""
     return "\n".join(
         f"{doc.key}  ({doc.variable})\n    default {doc.default}; allowed: {doc.allowed}\n    {doc.text}"
-        for doc in describe_settings()
+        for doc in describe_settings(root)
     )
 
 
-def _field_docstrings() -> dict[tuple[str, str], str]:
+def _field_docstrings(modules: Iterable[str]) -> dict[tuple[str, str], str]:
     """Read the docstring under each field from the sources of the dataclasses; Python keeps none at run time."""
     import ast  # for help texts only
     import inspect
 
     texts: dict[tuple[str, str], str] = {}
-    modules = (sections, options, plan_options)
-    for statement in (one for module in modules for one in ast.parse(inspect.getsource(module)).body):
+    sources = (inspect.getsource(sys.modules[module]) for module in sorted(modules))
+    for statement in (one for source in sources for one in ast.parse(source).body):
         if not isinstance(statement, ast.ClassDef):
             continue
         for member, following in zip(statement.body, statement.body[1:], strict=False):

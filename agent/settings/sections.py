@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
+from agent.core.arbiter_proposals import ProposeOptions
 from agent.core.plan_options import ActOptions, OverloadOptions, PlanOptions, PodLimitsOptions
 from agent.core.policies.options import (
     BoundsOptions,
@@ -214,6 +215,24 @@ class KubernetesSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReportSettings:
+    """What is reported to the central webhook."""
+
+    url: Annotated[str | None, Unset("nothing is reported")] = None
+    """The webhook, https://HOST[:PORT]: histories go there, and what other nodes know comes back."""
+    interval_seconds: Annotated[float, Between(60, 600)] = 300.0
+    """Seconds that one report covers; each node has moments of its own, so that they do not report all at once."""
+    token_file: Annotated[Path | None, Unset("no token is sent")] = None
+    """A token whose audience is the webhook and which names this node; read again whenever it changes."""
+    ca_file: Annotated[Path | None, Unset("the authorities that this machine trusts")] = None
+    """Certificates of the webhook's authority; read again with each connection."""
+    timeout_seconds: Annotated[float, Between(0.5, 60)] = 10.0
+    """Seconds to connect, and again for each pause in an answer."""
+    queue_bytes: Annotated[int, Between(65_536, 1 << 30)] = 16 * 1024 * 1024
+    """Bytes of unsent reports on disk at most (2 MiB without a state directory); 250 containers fill this in a day."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All settings of the agent; each part is handed its own section and no more."""
 
@@ -235,6 +254,8 @@ class Settings:
     act: ActOptions = field(default_factory=ActOptions)
     overload: OverloadOptions = field(default_factory=OverloadOptions)
     pod_limits: PodLimitsOptions = field(default_factory=PodLimitsOptions)
+    report: ReportSettings = field(default_factory=ReportSettings)
+    propose: ProposeOptions = field(default_factory=ProposeOptions)
     evaluate_interval_seconds: Annotated[float, Between(1, 3600)] = 60.0
     """Seconds between two evaluations of all windows, for metrics and minute rows."""
     pods_file: Annotated[Path | None, Unset("no names of pods, only what cgroups tell")] = None

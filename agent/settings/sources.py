@@ -5,12 +5,12 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from agent.settings.keys import PREFIX, keys, shown
+from agent.settings.keys import PREFIX, Key, keys, shown
 from agent.settings.sections import Settings, default_socket, default_state_directory
 
 if TYPE_CHECKING:
@@ -57,29 +57,64 @@ def load_settings(
     Raises:
         SettingsError: With every fault found in any source.
     """
-    errors: list[str] = []
     uid = os.geteuid()
-    chosen: dict[str, tuple[str, object]] = {
-        "state.directory": ("default", default_state_directory(environment, uid=uid)),
-        "serving.socket": ("default", default_socket(environment, uid=uid)),
+    defaults = {
+        "state.directory": default_state_directory(environment, uid=uid),
+        "serving.socket": default_socket(environment, uid=uid),
     }
-    defaults = dict(chosen)
+    return load_into(
+        Settings,
+        path,
+        environment=environment,
+        overrides=overrides,
+        defaults=defaults,
+        contradictions=_contradictions,
+    )
+
+
+def load_into(
+    root: type[Section],
+    path: Path | None,
+    *,
+    environment: Mapping[str, str],
+    overrides: Mapping[str, object] | None = None,
+    defaults: Mapping[str, object] | None = None,
+    contradictions: Callable[[Section, Mapping[str, tuple[str, object]]], Iterable[str]],
+) -> Section:
+    """Read all sources into the dataclass of sections of one process; see ``load_settings``.
+
+    Args:
+        root: The dataclass; ``root()`` has all defaults.
+        path: As for ``load_settings``.
+        environment: As for ``load_settings``.
+        overrides: As for ``load_settings``.
+        defaults: Those that depend on where this runs, by key.
+        contradictions: Gives a line for each pair of settings that cannot both hold; it is handed the settings, and by
+            key where each that was set comes from, with its value.
+
+    Raises:
+        SettingsError: With every fault found in any source.
+    """
+    errors: list[str] = []
+    known = keys(root)
+    at_first = {key: ("default", value) for key, value in (defaults or {}).items()}
+    chosen: dict[str, tuple[str, object]] = dict(at_first)
     if path is None and environment.get(FILE_VARIABLE):
         path = Path(environment[FILE_VARIABLE])
-    for source, shown_key, key, raw, is_text in _raw_values(path, environment, overrides or {}, errors):
-        spec = keys()[key]
+    for source, shown_key, key, raw, is_text in _raw_values(known, path, environment, overrides or {}, errors):
+        spec = known[key]
         if spec.unset and (raw is None or raw in ("", "auto")):
             chosen.pop(key, None)
-            if key in defaults:
-                chosen[key] = defaults[key]
+            if key in at_first:
+                chosen[key] = at_first[key]
             continue
         try:
             chosen[key] = (f"{source}: {shown_key}", spec.to_value(raw, is_text=is_text))
         except ValueError as error:
             why = f" ({error})" if str(error) else ""
             errors.append(f"{source}: {shown_key}: {shown(raw)} is not allowed{why}; allowed: {spec.allowed()}")
-    settings = _assembled(chosen)
-    errors.extend(_contradictions(settings, chosen))
+    settings = _assembled(root(), known, chosen)
+    errors.extend(contradictions(settings, chosen))
     if errors:
         raise SettingsError(tuple(errors))
     return settings
@@ -95,26 +130,30 @@ def _unknown(source: str, shown: str, known: list[str]) -> str:
 
 
 def _raw_values(
-    path: Path | None, environment: Mapping[str, str], overrides: Mapping[str, object], errors: list[str]
+    known: Mapping[str, Key],
+    path: Path | None,
+    environment: Mapping[str, str],
+    overrides: Mapping[str, object],
+    errors: list[str],
 ) -> Iterator[tuple[str, str, str, object, bool]]:
     """Give (source, key as written there, key in the file, value, is text), later ones winning; faults go to errors."""
     if path is not None:
-        for key, value in _read_file(path, errors):
+        for key, value in _read_file(known, path, errors):
             yield str(path), key, key, value, False
-    by_variable = {spec.variable: key for key, spec in keys().items()}
+    by_variable = {spec.variable: key for key, spec in known.items()}
     for name in sorted(name for name in environment if name.startswith(PREFIX) and name != FILE_VARIABLE):
         if name in by_variable and not (name.endswith("_PORT") and environment[name].startswith("tcp://")):
             yield "environment", name, by_variable[name], environment[name], True
         elif not _SERVICE_LINK.search(name):
             errors.append(_unknown("environment", name, list(by_variable)))
     for key, value in overrides.items():
-        if key in keys():
+        if key in known:
             yield "command line", key, key, value, True
         else:
-            errors.append(_unknown("command line", key, list(keys())))
+            errors.append(_unknown("command line", key, list(known)))
 
 
-def _read_file(path: Path, errors: list[str]) -> Iterator[tuple[str, object]]:
+def _read_file(specs: Mapping[str, Key], path: Path, errors: list[str]) -> Iterator[tuple[str, object]]:
     """Give (dotted key, value) of a YAML file; all that is wrong with its shape goes to errors."""
     import yaml  # 3 MB that an agent without a settings file need not load
 
@@ -140,15 +179,15 @@ def _read_file(path: Path, errors: list[str]) -> Iterator[tuple[str, object]]:
         errors.append(f"{path}: holds {shown(content)}; a settings file is a YAML mapping")
         return
     errors.extend(_repeated_keys(path, root, ""))
-    sections = list(dict.fromkeys(key.split(".")[0] for key in keys() if "." in key))
+    sections = list(dict.fromkeys(key.split(".")[0] for key in specs if "." in key))
     for name, value in content.items():
         if name not in sections:
-            if name in keys():
+            if name in specs:
                 yield name, value
             else:
-                errors.append(_unknown(str(path), str(name), sections + [k for k in keys() if "." not in k]))
+                errors.append(_unknown(str(path), str(name), sections + [k for k in specs if "." not in k]))
             continue
-        known = [key for key in keys() if key.startswith(f"{name}.")]
+        known = [key for key in specs if key.startswith(f"{name}.")]
         if value is None:
             continue
         if not isinstance(value, dict):
@@ -178,12 +217,11 @@ def _repeated_keys(path: Path, node: object, prefix: str) -> Iterator[str]:
             yield from _repeated_keys(path, value, f"{name}.")
 
 
-def _assembled(chosen: Mapping[str, tuple[str, object]]) -> Settings:
+def _assembled(settings: Section, known: Mapping[str, Key], chosen: Mapping[str, tuple[str, object]]) -> Section:
     sections: dict[str, dict[str, object]] = {}
     for key, (_, value) in chosen.items():
-        spec = keys()[key]
+        spec = known[key]
         sections.setdefault(spec.section, {})[spec.name] = value
-    settings = Settings()
     whole = sections.pop("", {})
     for section, values in sections.items():
         whole[section] = _replaced(getattr(settings, section), values)

@@ -1,1 +1,1 @@
-"""The central webhook: takes roll-ups in, answers with directives, sizes pods at creation. Never loaded by the agent."""
+"""The central webhook: roll-ups in, directives out, and sizes for new pods. Never loaded by the agent."""

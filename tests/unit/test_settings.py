@@ -119,8 +119,8 @@ nope: 1
         f"{path}: windows: [1] is not allowed; allowed: a mapping with the keys cpuWindowSeconds, "
         "memoryWindowSeconds, rateWindowSeconds, percentile, maxGapRatio, toleranceRatio, maxStepSeconds",
         f"{path}: nope: unknown key; allowed: sampling, windows, cgroup, state, serving, metrics, logging, "
-        "recommend, bounds, cruise, vpa, crane, forecast, kubernetes, plan, act, overload, podLimits, "
-        "evaluateIntervalSeconds, podsFile, nodeName",
+        "recommend, bounds, cruise, vpa, crane, forecast, kubernetes, plan, act, overload, podLimits, report, "
+        "propose, evaluateIntervalSeconds, podsFile, nodeName",
         "environment: PLIMSOLL_SAMPLING_RELIST_SECONDS: 'soon' is not allowed; allowed: a number from 1 to 3600",
         "command line: logging.level: 'loud' is not allowed; allowed: debug, info, warning, error",
     )
@@ -133,7 +133,7 @@ def test_settings_unknown_keys_get_the_nearest_known_one(tmp_path: Path) -> None
         f"{path}: sampling.intervallSeconds: unknown key; did you mean sampling.intervalSeconds?",
         f"{path}: serve: unknown key; did you mean serving?",
         "environment: PLIMSOLL_SERVING_PROT: unknown key; did you mean PLIMSOLL_SERVING_PORT?",
-        "command line: intervalSeconds: unknown key; did you mean sampling.intervalSeconds?",
+        "command line: intervalSeconds: unknown key; did you mean report.intervalSeconds?",
     )
 
 
@@ -275,3 +275,28 @@ def test_options_that_cannot_both_hold_are_told_at_the_start(overrides: dict[str
 def test_a_specification_that_holds_is_taken() -> None:
     settings = load_settings(None, environment={}, overrides={"crane.specificationConfig": "1c2g"})
     assert settings.crane.specification_config == "1c2g"
+
+
+@pytest.mark.parametrize("url", ["https://webhook.plimsoll.svc", "https://[::1]:8443/central", "https://h:1"])
+def test_the_webhook_is_an_https_address(tmp_path: Path, url: str) -> None:
+    settings = load_settings(write(tmp_path, f"report: {{url: '{url}'}}"), environment={})
+    assert settings.report.url == url
+    assert load_settings(None, environment={}).report.url is None
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://h",
+        "h:8443",
+        "https://",
+        "https://h:port",
+        "https://h:0",
+        "https://u:p@h",
+        "https://h/?a",
+        "https://h#x",
+    ],
+)
+def test_any_other_webhook_is_refused_as_a_token_is_sent_there(tmp_path: Path, url: str) -> None:
+    (error,) = errors_of(write(tmp_path, f"report: {{url: '{url}'}}"))
+    assert error.endswith(f"report.url: {url!r} is not allowed; allowed: https://HOST[:PORT][/PATH], auto")

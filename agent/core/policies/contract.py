@@ -37,6 +37,23 @@ class Minutes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Elsewhere:
+    """What other nodes saw of the rows' containers, as the webhook told. Shape ``(len(rows),)`` unless it says more."""
+
+    cpu_hours_millicores: Floats
+    """Peaks by UTC hour of the day over seven days, shape ``(len(rows), 24)``."""
+    has_cpu_hours: Bools
+    memory_hours_bytes: Floats
+    has_memory_hours: Bools
+    memory_peak_bytes: Floats
+    """Largest of seven days."""
+    has_memory_peak: Bools
+    oom_bytes: Floats
+    """Largest figure of the out-of-memory kills of seven days."""
+    has_oom: Bools
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Present:
     """The rows asked for as they are at the moment of deciding. Shape ``(len(rows),)`` each.
 
@@ -53,6 +70,8 @@ class Present:
     """How many containers the row's pod has, itself included; at least 1."""
     wants_whole_cores: Bools
     """The pod asks by annotation for whole CPU cores for this container (VPA's integer post-processor)."""
+    elsewhere: Elsewhere | None = None
+    """None = nothing is known of other nodes, of any row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,9 @@
-"""The policy ``cruise``: CruiseKube's base and peak, from this node's own minutes. Core, pure.
+"""The policy ``cruise``: CruiseKube's base and peak, from this node's own minutes and what others told. Core, pure.
 
 Base is the percentile over the short window (measured elsewhere, ``Present``); peak is the larger of the last hour's
-maximum and that of the same hour of the day over the last seven days, and never below the base. The request is the
-peak, as an admission would give it: sharing the spikes of a node is for its plan.
+maximum and that of the same hour of the day over the last seven days, and never below the base. While a node knows
+less than seven days of a container, what other nodes saw at that hour counts as well (``Present.elsewhere``). The
+request is the peak, as an admission would give it: sharing the spikes of a node is for its plan.
 
 There is no CPU limit of its own. One that is there cannot be removed in place, so it may stay, but must not cap the
 request: the bounds raise it to the request where that passes it (``LimitRule.RAISE``). The same holds for a memory
@@ -30,6 +31,7 @@ from agent.core.policies.contract import (
 from agent.core.policies.cruise_oom import OomMemory
 from agent.core.policies.cruise_peak import Prediction
 from agent.core.policies.cruise_steps import Account, explain
+from agent.core.policies.elsewhere import same_hour_elsewhere
 from agent.core.policies.options import CruiseOptions, PolicyName
 
 MINUTE_SECONDS: Final = 60
@@ -89,8 +91,13 @@ class CruisePolicy:
         options = self._options
         same_hour = self._hours.same_hour(rows, now_unix_seconds)
         last = self._last.largest(rows, self._is_last(now_unix_seconds))
-        week_bytes, has_week = self._hours.week_bytes(rows, now_unix_seconds)
+        week_bytes, has_week = own_week_bytes, has_own_week = self._hours.week_bytes(rows, now_unix_seconds)
         oom_bytes, has_oom = self._oom.largest(rows, now_unix_seconds)
+        others = same_hour_elsewhere(present, now_unix_seconds, options.neighbour_hours)
+        told = present.elsewhere
+        if told is not None:
+            week_bytes, has_week = np.maximum(week_bytes, told.memory_peak_bytes), has_week | told.has_memory_peak
+            oom_bytes, has_oom = np.maximum(oom_bytes, told.oom_bytes), has_oom | told.has_oom
 
         cpu = Prediction(
             base=np.where(present.has_cpu, present.cpu_base_millicores, 0.0),
@@ -99,6 +106,8 @@ class CruisePolicy:
             has_last=last.has_cpu,
             same_hour=same_hour.cpu_millicores,
             has_same_hour=same_hour.has_cpu,
+            elsewhere=others.cpu_millicores,
+            has_elsewhere=others.has_cpu,
         )
         memory = Prediction(
             base=np.maximum(np.where(present.has_memory, present.memory_base_bytes, 0.0), oom_bytes),
@@ -107,6 +116,8 @@ class CruisePolicy:
             has_last=last.has_memory,
             same_hour=same_hour.working_set_bytes,
             has_same_hour=same_hour.has_memory,
+            elsewhere=others.working_set_bytes,
+            has_elsewhere=others.has_memory,
         )
         memory_request = np.where(memory.has_base, np.maximum(memory.peak, options.min_memory_bytes), 0.0)
         largest_bytes = np.maximum(week_bytes, oom_bytes)
@@ -138,7 +149,8 @@ class CruisePolicy:
                     cpu=cpu,
                     memory=memory,
                     working_set_p75_bytes=float(present.memory_base_bytes[0]) if present.has_memory[0] else None,
-                    week_bytes=float(week_bytes[0]) if has_week[0] else None,
+                    week_bytes=float(own_week_bytes[0]) if has_own_week[0] else None,
+                    elsewhere=told,
                     same_hours=self._hours.same_hours_of_row(row, now_unix_seconds),
                     kills=self._oom.counting(row, now_unix_seconds),
                     proposals=proposals,

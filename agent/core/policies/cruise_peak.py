@@ -28,16 +28,20 @@ class Prediction:
     same_hour: Floats
     """Maximum of this hour of the day and its neighbours, today and in the days before."""
     has_same_hour: Bools
+    elsewhere: Floats
+    """The same of other nodes, where they count."""
+    has_elsewhere: Bools
 
     @property
     def is_predicted(self) -> Bools:
         """Tell where there is more than the base to go by."""
-        return self.has_last | self.has_same_hour
+        return self.has_last | self.has_same_hour | self.has_elsewhere
 
     @property
     def peak(self) -> Floats:
-        """The largest of the three; the base where there is no prediction, and 0 without a base: no base, no answer."""
-        return np.where(self.has_base, np.maximum(self.base, np.maximum(self.last, self.same_hour)), 0.0)
+        """The largest of all; the base where there is no prediction, and 0 without a base: no base, no answer."""
+        predicted = np.maximum(np.maximum(self.last, self.same_hour), self.elsewhere)
+        return np.where(self.has_base, np.maximum(self.base, predicted), 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 
 from agent.core.amounts import amount_text
 from agent.core.explanation import HourPeak
-from agent.core.policies.contract import Proposals, Steps
+from agent.core.policies.contract import Elsewhere, Proposals, Steps
 from agent.core.policies.cruise_oom import OomFigure
 from agent.core.policies.cruise_peak import Prediction
+from agent.core.policies.elsewhere import say_kill_elsewhere, say_peak_elsewhere, say_week_elsewhere
 from agent.core.policies.options import CruiseOptions
 
 _SECONDS_PER_MINUTE = 60
@@ -31,7 +32,9 @@ class Account:
     working_set_p75_bytes: float | None
     """The base before them; None = not known."""
     week_bytes: float | None
-    """Maximum of seven days; None = not measured."""
+    """Maximum of seven days on this node; None = not measured."""
+    elsewhere: Elsewhere | None
+    """None = nothing is known of other nodes."""
     same_hours: tuple[HourPeak, ...]
     """The hours that count as the same, oldest first."""
     kills: tuple[OomFigure, ...]
@@ -79,13 +82,14 @@ def _explain_memory(steps: Steps, account: Account) -> None:
         steps.say("memory", _AT_KILL, kills[-1].memory_bytes, "bytes", note)
     else:
         steps.say("memory", _AT_KILL, None, "bytes", f"no kill with usage or limit known in {retention}")
+    say_kill_elsewhere(steps, account.elsewhere)
     has_base = bool(memory.has_base[0])
     steps.say(
         "memory",
         "base: sustained demand",
         float(memory.base[0]) if has_base else None,
         "bytes",
-        "the larger of the two" if has_base else "not known, so there is no answer",
+        "the largest of these" if has_base else "not known, so there is no answer",
     )
     _say_peak(steps, "memory", "bytes", memory, account, lambda hour: hour.working_set_bytes)
     if not has_base:
@@ -105,6 +109,7 @@ def _explain_memory(steps: Steps, account: Account) -> None:
         "bytes",
         "peaks of whole UTC hours" if account.week_bytes is not None else "no minute measured",
     )
+    say_week_elsewhere(steps, account.elsewhere)
     has_limit = bool(proposals.has_memory_limit[0])
     steps.say(
         "memory",
@@ -148,6 +153,8 @@ def _say_peak(
         if known
         else "no such hour measured",
     )
+    if prediction.has_elsewhere[0]:
+        say_peak_elsewhere(steps, resource, float(prediction.elsewhere[0]), unit, options.neighbour_hours)
     if prediction.has_base[0]:
         note = "the largest of these" if prediction.is_predicted[0] else _UNPREDICTED
         steps.say(resource, "peak", float(prediction.peak[0]), unit, note)

@@ -4,7 +4,8 @@ Core, pure. CPU: each row has a set of candidates, simple rules of the last minu
 (``forecast_candidates``); the cheapest of those that would have kept usage within the request in all but a stated share
 of minutes speaks. So a burst that comes each night is reserved for at night, one that came once is let go of after
 minutes, and a rise is covered at once whoever speaks. What is forecast is the minute's peak, PSI-adjusted where there
-is PSI.
+is PSI. While the node knows less than seven days of a container, it asks for no less than what other nodes saw at this
+hour of the day (``Present.elsewhere``).
 
 Memory: never below the largest working set of the last seven days nor what an out-of-memory kill showed to be too
 little, and so far above the former that new peaks stay as rare as asked for (``forecast_memory``). The limit is twice
@@ -29,6 +30,7 @@ from agent.core.policies.contract import (
     Steps,
 )
 from agent.core.policies.cruise_oom import OomMemory
+from agent.core.policies.elsewhere import NEIGHBOUR_HOURS, same_hour_elsewhere
 from agent.core.policies.forecast_candidates import LOOK_MINUTES, Candidates, candidate_needs
 from agent.core.policies.forecast_memory import MemoryMargins
 from agent.core.policies.forecast_season import MINUTES_PER_HOUR, Hours, LastMinutes, Season, Singles
@@ -152,14 +154,20 @@ class ForecastPolicy:
         else:
             week = self._hours.week(rows, hour)
             levels, week_bytes, has_week = self._hours.levels(rows, hour), week.working_set_bytes, week.has_memory
+        own_week_bytes, has_own_week = week_bytes, has_week
         looks = self._looks[:, rows]
         has_cpu = present.has_cpu
         cpu_base = np.where(has_cpu, present.cpu_base_millicores, 0.0)
         wanted = self._candidates.wanted(rows, looks, levels)
-        cpu_request = np.where(has_cpu, np.maximum(wanted, cpu_base), 0.0)
+        others = same_hour_elsewhere(present, now_unix_seconds, NEIGHBOUR_HOURS)
+        cpu_request = np.where(has_cpu, np.maximum(np.maximum(wanted, cpu_base), others.cpu_millicores), 0.0)
         measured = self._measured_minutes[rows] + self._demand.known[_CPU, rows]
 
-        oom_bytes, has_oom = self._oom.largest(rows, now_unix_seconds)
+        oom_bytes, has_oom = own_oom_bytes, has_own_oom = self._oom.largest(rows, now_unix_seconds)
+        told = present.elsewhere
+        if told is not None:
+            week_bytes, has_week = np.maximum(week_bytes, told.memory_peak_bytes), has_week | told.has_memory_peak
+            oom_bytes, has_oom = np.maximum(oom_bytes, told.oom_bytes), has_oom | told.has_oom
         memory_base = np.maximum(np.where(present.has_memory, present.memory_base_bytes, 0.0), oom_bytes)
         has_memory = present.has_memory | has_oom
         peak_bytes = np.maximum(week_bytes, oom_bytes)
@@ -177,7 +185,7 @@ class ForecastPolicy:
             cpu_peak_millicores=cpu_request,
             memory_base_bytes=memory_base,
             memory_peak_bytes=memory_request,
-            cpu_upward_only=has_cpu & (measured < UPWARD_ONLY_MINUTES),
+            cpu_upward_only=has_cpu & (measured < UPWARD_ONLY_MINUTES) & ~others.has_cpu,
             memory_upward_only=has_memory & ~(has_week & present.has_memory),
             limit_rule=LimitRule.RAISE,
         )
@@ -192,9 +200,11 @@ class ForecastPolicy:
                     levels={season: float(levels[season, 0]) for season in Season if season is not Season.NONE},
                     wanted_millicores=float(wanted[0]),
                     measured_minutes=int(measured[0]),
-                    week_bytes=float(week_bytes[0]) if has_week[0] else None,
+                    week_bytes=float(own_week_bytes[0]) if has_own_week[0] else None,
                     memory_margin=float(margin[0]),
-                    oom_bytes=float(oom_bytes[0]) if has_oom[0] else None,
+                    oom_bytes=float(own_oom_bytes[0]) if has_own_oom[0] else None,
+                    elsewhere=told,
+                    cpu_elsewhere_millicores=float(others.cpu_millicores[0]) if others.has_cpu[0] else None,
                     proposals=proposals,
                 ),
             )

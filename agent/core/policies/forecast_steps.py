@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from agent.core.policies.contract import Proposals, Steps
+from agent.core.policies.contract import Elsewhere, Proposals, Steps
+from agent.core.policies.elsewhere import NEIGHBOUR_HOURS, say_kill_elsewhere, say_peak_elsewhere, say_week_elsewhere
 from agent.core.policies.forecast_candidates import Choice
 from agent.core.policies.forecast_season import Season
 from agent.core.policies.options import ForecastOptions
@@ -30,7 +31,11 @@ class Account:
     memory_margin: float
     """As a share of it."""
     oom_bytes: float | None
-    """Of out-of-memory kills; None = none counts."""
+    """Of out-of-memory kills on this node; None = none counts."""
+    elsewhere: Elsewhere | None
+    """None = nothing is known of other nodes."""
+    cpu_elsewhere_millicores: float | None
+    """Largest at this hour of the day on other nodes; None = none counts."""
     proposals: Proposals
 
 
@@ -49,11 +54,18 @@ def explain(steps: Steps, account: Account) -> None:
         _explain_choice(steps, account)
     else:
         steps.say("cpu", "minutes measured", 0.0, "samples", "nothing to forecast from: the base, which may only raise")
+    if account.cpu_elsewhere_millicores is not None:
+        say_peak_elsewhere(steps, "cpu", account.cpu_elsewhere_millicores, "millicores", NEIGHBOUR_HOURS)
     if has_cpu:
         request = float(account.proposals.cpu_request_millicores[0])
-        note = "what the candidate asks for" if request == account.wanted_millicores else "the base, which is larger"
-        steps.say("cpu", "request", request, "millicores", note)
+        steps.say("cpu", "request", request, "millicores", _request_note(request, account))
     _explain_memory(steps, account)
+
+
+def _request_note(request: float, account: Account) -> str:
+    if request == account.wanted_millicores:
+        return "what the candidate asks for"
+    return "what other nodes saw" if request == account.cpu_elsewhere_millicores else "the base, which is larger"
 
 
 def _explain_levels(steps: Steps, account: Account) -> None:
@@ -120,7 +132,9 @@ def _explain_memory(steps: Steps, account: Account) -> None:
         "ratio",
         f"1 % for each minute that needed more, less when there is none; the aim is {account.options.exceed_ratio:g}",
     )
+    say_week_elsewhere(steps, account.elsewhere)
     steps.say("memory", "out-of-memory memory", oom, "bytes", "" if oom is not None else "no kill with a figure")
+    say_kill_elsewhere(steps, account.elsewhere)
     if not proposals.has_memory[0]:
         steps.say("memory", "base", None, "bytes", "not known, so there is no answer")
         return

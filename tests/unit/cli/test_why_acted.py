@@ -57,6 +57,13 @@ def test_orders_and_why_a_pod_is_left_alone() -> None:
     assert texts(acted(orders=own))[0].endswith("ranking medium, policy vpa (pod annotation)")
 
 
+def test_what_the_webhook_told_stands_with_the_orders() -> None:
+    told = ("CPU requests kept: HorizontalPodAutoscaler shop/web scales by them",)
+    assert texts(acted(told=told))[1] == (
+        "  by the webhook: CPU requests kept: HorizontalPodAutoscaler shop/web scales by them"
+    )
+
+
 def test_the_share_is_told_with_what_comes_of_it() -> None:
     planned = container(
         cpu=share(100, 300, 500, 200, headroom=100, final=200, limit=1000, limit_applied=4000),

@@ -44,6 +44,27 @@ def test_good_standing_is_four_lines_without_consequence() -> None:
     assert checks[0].found == "https://10.0.0.1 v1.37.1, heard 3 s ago; 12 pods of node worker-7"
 
 
+def test_directives_are_judged_only_where_a_webhook_is_named() -> None:
+    def judged(**fields: Any) -> Check:
+        found = judge_cluster(facts(is_webhook_expected=True, directives_stale_seconds=86_400.0, **fields))
+        (check,) = [check for check in found if check.name == "directives"]
+        return check
+
+    fresh = judged(directives_age_seconds=240.0)
+    assert (fresh.verdict, fresh.found) == (Verdict.OK, "the webhook told what holds 240 s ago")
+    never = judged(directives_age_seconds=None)
+    assert (never.verdict, never.found) == (Verdict.DEGRADED, "the webhook has told nothing yet")
+    old = judged(directives_age_seconds=90_000.0)
+    assert (old.verdict, old.found) == (Verdict.DEGRADED, "the webhook was last heard 25 h ago")
+
+
+def test_a_pause_of_the_cluster_is_not_mended_at_the_node() -> None:
+    (check,) = bad(facts(orders=("paused",), is_paused=True, cluster_pause="upgrade"))
+    assert check.mend.startswith("take the pause out of the ConfigMap")
+    (own,) = bad(facts(orders=("paused",), is_paused=True))
+    assert own.mend == "plimsoll resume"
+
+
 @pytest.mark.parametrize(
     ("fields", "name", "found"),
     [

@@ -11,17 +11,20 @@ from hypothesis import strategies as st
 from agent.core.cluster import Namespace, Node, NodeState
 from agent.core.demand import ContainerDemand, Demand, PodDemand, Reserved, Urgent
 from agent.core.demanding import DemandSettings, Measured, demands
-from agent.core.orders import Mode, Ranking
+from agent.core.directed import Directed
+from agent.core.orders import Mode, OrderSource, Ranking
 from agent.core.plan_options import ActOptions, PlanOptions
 from agent.core.pod import ContainerKind, Pod
 from agent.core.policies.bounds import LARGEST
 from agent.core.policies.options import BoundsOptions, PolicyName
 from agent.core.recommendation import Recommendation, Withheld, Workload
+from tests.directives import directed, directive
 from tests.pods import container, make_pod, sidecar
 from tests.recommendations import MI, recommendation
 
 NOW = 1_800_000_000.0
 WEB = Workload(namespace="shop", kind="StatefulSet", name="web")
+KINDS = ("StatefulSet", "ReplicaSet", "Deployment")
 
 
 def pod(*containers: dict[str, Any], name: str = "web", mode: str = "enforce", **fields: Any) -> Pod:
@@ -50,6 +53,10 @@ def asked(*pods: Pod, items: list[Recommendation] | None = None, **fields: Any) 
     state = NodeState(node=fields.pop("node", None), pods=pods or (pod(),), namespaces=fields.pop("namespaces", {}))
     state = replace(state, unknown_namespaces=fields.pop("unknown_namespaces", {}))
     return demands(state, [recommendation("web")] if items is None else items, **{**known, **fields})
+
+
+def told(**fields: Any) -> Directed:
+    return directed(*(directive(Workload(namespace="shop", kind=kind, name="web"), **fields) for kind in KINDS))
 
 
 def only(found: tuple[PodDemand, ...]) -> ContainerDemand:
@@ -236,12 +243,42 @@ def test_orders_come_from_the_namespace_and_replicas_from_who_knows() -> None:
     deployed = pod(
         metadata={"ownerReferences": [{"kind": "ReplicaSet", "name": "web", "uid": "o", "controller": True}]}
     )
-    assert [asked(deployed, replicas=lambda _, n=n: n)[0].orders.ranking for n in (1, 2)] == [
+    assert [asked(deployed, directed=told(replicas=n))[0].orders.ranking for n in (1, 2)] == [
         Ranking.MEDIUM,
         Ranking.LOW,
     ]
     (pinned,) = asked(pinned=frozenset({"uid-shop-web"}))
     assert pinned.reserved is Reserved.PINNED
+
+
+def test_what_the_webhook_told_leaves_pods_alone_freezes_axes_and_bars_shrinking() -> None:
+    def found(**fields: Any) -> tuple[Reserved | None, bool, bool, bool]:
+        (one,) = asked(directed=told(**fields))
+        return one.reserved, one.is_cpu_frozen, one.is_memory_frozen, one.is_shrink_barred
+
+    hpa = "HorizontalPodAutoscaler shop/web"
+    assert found() == (None, False, False, False)
+    assert found(left_alone_for="VerticalPodAutoscaler shop/web")[0] is Reserved.VPA
+    assert found(cpu_frozen_for=hpa) == (None, True, False, False)
+    assert found(memory_frozen_for=hpa) == (None, False, True, False)
+    assert found(cpu_frozen_for=hpa, memory_frozen_for=hpa) == (Reserved.HPA, True, True, False)
+    assert found(stop_shrinking_seconds=60.0) == (None, False, False, True)
+    # What an operator ordered is told first; an order that lifts with a word comes after what lasts.
+    (off,) = asked(pod(mode="off"), directed=told(left_alone_for="VPA"))
+    assert off.reserved is Reserved.OFF
+    (recommended,) = asked(pod(mode="recommend"), directed=told(left_alone_for="VPA"))
+    assert recommended.reserved is Reserved.VPA
+
+
+def test_the_cluster_s_rules_come_after_annotations() -> None:
+    (plain,) = asked(pod(metadata={"annotations": {}}), directed=told(mode="enforce", policy="vpa"))
+    assert (plain.orders.mode, plain.orders.mode_source) == (Mode.ENFORCE, OrderSource.CLUSTER)
+    assert (plain.orders.policy, plain.orders.policy_source) == (PolicyName.VPA, OrderSource.CLUSTER)
+    (annotated,) = asked(pod(mode="recommend"), directed=told(mode="enforce"))
+    assert (annotated.orders.mode, annotated.orders.mode_source) == (Mode.RECOMMEND, OrderSource.POD)
+    (strange,) = asked(pod(mode="enforce"), directed=told(policy="magic"))
+    assert strange.reserved is Reserved.FAULTY_ANNOTATION
+    assert str(strange.orders.faults[0]).startswith("cluster rule plimsoll.dev/policy: 'magic' is not allowed")
 
 
 def test_recommend_can_be_looked_at_as_if_enforced_and_off_cannot() -> None:

@@ -117,7 +117,13 @@ def test_no_sequence_writes_more_than_the_budget_in_a_minute(per_minute: int, sa
 
 def test_reasons_say_whether_a_person_should_look_and_what_was_tried() -> None:
     calm = {reason for reason in EventReason if not reason.is_warning}
-    assert calm == {EventReason.RESIZED, EventReason.RESIZE_DEFERRED, EventReason.EVICTION_PROPOSED}
+    assert calm == {
+        EventReason.RESIZED,
+        EventReason.RESIZE_DEFERRED,
+        EventReason.EVICTION_PROPOSED,
+        EventReason.EVICTION_GRANTED,
+        EventReason.EVICTION_REFUSED,
+    }
     assert EventReason.RESIZE_REJECTED.action == "Resize"
     assert EventReason.EVICTION_PROPOSED.action == "ProposeEviction"
 

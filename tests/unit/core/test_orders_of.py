@@ -24,6 +24,7 @@ def orders(
     replicas: int | None = None,
     mode: Mode = Mode.RECOMMEND,
     guaranteed: bool = False,
+    rule: dict[str, str] | None = None,
 ) -> Orders:
     metadata: dict[str, Any] = {
         "namespace": in_namespace,
@@ -37,7 +38,24 @@ def orders(
         recommend_policy=PolicyName.CRUISE,
         plan=PlanOptions(guaranteed=guaranteed),
         replicas=replicas,
+        rule=rule or {},
     )
+
+
+def test_a_rule_of_the_cluster_comes_after_the_namespace_and_before_the_configuration() -> None:
+    rule = {names.MODE: "enforce", names.POLICY: "vpa"}
+    assert orders(rule=rule).mode_source is OrderSource.CLUSTER
+    both = orders(None, {names.MODE: "off"}, rule=rule)
+    assert (both.mode, both.mode_source) == (Mode.OFF, OrderSource.NAMESPACE)
+    assert (both.policy, both.policy_source) == (PolicyName.VPA, OrderSource.CLUSTER)
+    assert orders(in_namespace="kube-system", rule=rule).mode_source is OrderSource.RULE
+
+
+def test_a_rule_that_is_not_understood_turns_the_pod_off_unless_it_is_overridden() -> None:
+    found = orders(rule={names.MODE: "maybe"}, mode=Mode.ENFORCE)
+    assert (found.mode, found.mode_source) == (Mode.OFF, OrderSource.CLUSTER)
+    assert [fault.source for fault in found.faults] == [OrderSource.CLUSTER]
+    assert orders({names.MODE: "enforce"}, rule={names.MODE: "maybe"}).faults == ()
 
 
 def test_without_annotations_the_configuration_holds() -> None:

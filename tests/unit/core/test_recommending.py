@@ -8,10 +8,12 @@ import pytest
 from agent.core.model import Missing, UnitIdentity, UnitKind, UnitResources
 from agent.core.pod import ContainerKind
 from agent.core.policies.contract import LimitRule
-from agent.core.policies.options import BoundsOptions, ControlledResources
+from agent.core.policies.cruise import CruisePolicy
+from agent.core.policies.options import BoundsOptions, ControlledResources, CruiseOptions
 from agent.core.recommendation import Bound, Recommendation, Severity, Withheld
 from agent.core.recommending import explain, recommend
 from agent.core.subject import Conditions, Subject
+from tests.directives import peaks
 from tests.subjects import (
     MI,
     TimesPolicy,
@@ -210,6 +212,33 @@ def test_service_without_requests_gets_a_figure() -> None:
 
     assert answer.cpu_millicores.request == 400
     assert answer.cpu_millicores.severity is answer.memory_bytes.severity is Severity.UNSET
+
+
+def test_memory_at_a_kill_elsewhere_is_the_least_that_any_policy_answers_told_as_a_step() -> None:
+    one = subject(elsewhere=peaks(oom_memory_bytes=400 * MI))
+    arguments: dict[str, Any] = {"now_unix_seconds": 1e9, "conditions": CONDITIONS, "options": BoundsOptions()}
+
+    reasoned = explain(one, TimesPolicy(), **arguments)
+
+    assert reasoned.recommendation == recommend([one], TimesPolicy(), **arguments)[0]
+    assert reasoned.recommendation.memory_bytes.request == 400 * MI
+    assert reasoned.recommendation.cpu_millicores == ask(subject())[0].cpu_millicores
+    assert [step.value for step in reasoned.steps if "kill elsewhere" in step.what] == [400.0 * MI]
+
+
+def test_peaks_of_other_nodes_are_in_every_answer_alike() -> None:
+    hours = dict.fromkeys(range(24), (900, 200 * MI))
+    one = subject(elsewhere=peaks(hours=hours, memory_peak_bytes=210 * MI))
+    arguments: dict[str, Any] = {"now_unix_seconds": 1e9, "conditions": CONDITIONS, "options": BoundsOptions()}
+    policy = CruisePolicy(CruiseOptions(), 1)
+
+    reasoned = explain(one, policy, **arguments)
+
+    assert reasoned.recommendation == recommend([one], policy, **arguments)[0]
+    cpu, memory = reasoned.recommendation.cpu_millicores, reasoned.recommendation.memory_bytes
+    assert (cpu.base, cpu.peak, cpu.request, cpu.is_upward_only) == (200.0, 900.0, 900, False)
+    assert (memory.peak, memory.is_upward_only) == (200.0 * MI, False)
+    assert "other nodes" in " ".join(step.what for step in reasoned.steps)
 
 
 def test_explanation_is_the_same_answer_with_its_steps() -> None:

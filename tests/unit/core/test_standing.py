@@ -36,6 +36,7 @@ def standing(
     plan: PlanOptions | None = None,
     is_pinned: bool = False,
     is_namespace_known: bool = True,
+    by_cluster: Reserved | None = None,
     **spec: Any,
 ) -> Reserved | None:
     owners = [{"kind": kind, "name": "web", "uid": "o", "controller": True}] if kind else []
@@ -57,6 +58,7 @@ def standing(
         act=act,
         is_pinned=is_pinned,
         is_namespace_known=is_namespace_known,
+        by_cluster=by_cluster,
     )
 
 
@@ -69,6 +71,14 @@ def test_orders_to_leave_alone_come_first() -> None:
     assert standing(metadata=excluded, annotations={names.MODE: "junk"}) is Reserved.EXCLUDED
     assert standing(kind="Job", annotations={names.MODE: "junk"}) is Reserved.FAULTY_ANNOTATION
     assert standing(kind="Job", mode=Mode.OFF) is Reserved.OFF
+
+
+def test_an_autoscaler_comes_after_what_the_pod_is_and_before_what_passes() -> None:
+    assert standing(by_cluster=Reserved.VPA) is Reserved.VPA
+    assert standing(by_cluster=Reserved.HPA, mode=Mode.RECOMMEND) is Reserved.HPA
+    assert standing(by_cluster=Reserved.HPA, is_pinned=True, phase="Pending") is Reserved.HPA
+    assert standing(by_cluster=Reserved.VPA, mode=Mode.OFF) is Reserved.OFF
+    assert standing(GUARANTEED, by_cluster=Reserved.VPA) is Reserved.GUARANTEED
 
 
 def test_what_an_unknown_namespace_orders_is_not_taken_for_nothing() -> None:

@@ -3,7 +3,10 @@ from __future__ import annotations
 from dataclasses import fields
 
 from agent.core.model import Missing, QosClass, UnitResources
+from agent.core.policies.elsewhere import OWN_MINUTES
+from agent.core.recommendation import Workload
 from agent.core.subject import present_of, rows_of, stated_of
+from tests.directives import peaks
 from tests.subjects import cpu_window, identity, memory_window, subject
 
 
@@ -34,7 +37,9 @@ def test_arrays_keep_order_and_mask_what_is_not_known() -> None:
     present, stated = present_of((known, unknown)), stated_of((known, unknown))
 
     assert rows_of((known, unknown)).tolist() == [7, 2]
-    assert {field.name: getattr(present, field.name).tolist() for field in fields(present)} == {
+    assert present.elsewhere is None
+    arrays = [field.name for field in fields(present) if field.name != "elsewhere"]
+    assert {name: getattr(present, name).tolist() for name in arrays} == {
         "cpu_base_millicores": [50.5, 0],
         "has_cpu": [True, False],
         "memory_base_bytes": [60, 0],
@@ -57,3 +62,21 @@ def test_arrays_keep_order_and_mask_what_is_not_known() -> None:
         "has_memory_current": [True, False],
         "is_guaranteed": [True, False],
     }
+
+
+def test_peaks_of_others_count_until_the_node_knows_the_week_and_never_for_a_daemon_set() -> None:
+    told = peaks(hours={12: (400, 500)}, memory_peak_bytes=600, oom_memory_bytes=700)
+    daemon = Workload(namespace="ops", kind="DaemonSet", name="log")
+    subjects = (
+        subject(elsewhere=told, history_minutes=OWN_MINUTES - 1),
+        subject(elsewhere=told, history_minutes=OWN_MINUTES),
+        subject(elsewhere=told, history_minutes=0, workload=daemon),
+        subject(elsewhere=told, history_minutes=0, workload=None),
+        subject(),
+    )
+    elsewhere = present_of(subjects).elsewhere
+    assert elsewhere is not None
+    assert elsewhere.has_cpu_hours[:, 12].tolist() == [True, False, False, True, False]
+    assert elsewhere.has_memory_hours[:, 12].tolist() == [True, False, False, True, False]
+    assert elsewhere.has_memory_peak.tolist() == [True, False, False, True, False]
+    assert elsewhere.oom_bytes.tolist() == [700, 700, 700, 700, 0]

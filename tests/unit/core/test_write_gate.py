@@ -127,6 +127,14 @@ def test_a_step_is_held_to_all_that_any_write_is() -> None:
     assert resize(cpu(250, 200), memory(64, 60), kind="DaemonSet", plan=never) is None
 
 
+def test_an_axis_that_an_hpa_scales_by_is_put_back_but_never_moved() -> None:
+    cpu_alone = frozenset({Resource.CPU})
+    assert resize(cpu(250, 300), frozen=cpu_alone) is Kept.HPA
+    assert resize(cpu(250, 300), memory(64, 100), frozen=cpu_alone) is Kept.HPA
+    assert resize(memory(64, 100), frozen=cpu_alone) is None
+    assert resize(cpu(250, 300), frozen=cpu_alone, is_put_back=True) is None
+
+
 def test_a_step_for_another_state_of_the_pod_is_not_sent() -> None:
     assert resize(cpu(240, 300)) is Spared.POD_CHANGED
     assert resize(cpu(250, 300), uid="uid-before") is Spared.POD_CHANGED

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.kube.lists import ListError, read_list
+from agent.kube.lists import ListError, ListHead, read_list
 
 JSON_VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
@@ -19,7 +19,7 @@ JSON_VALUES: st.SearchStrategy[Any] = st.recursive(
 
 def read(text: str) -> tuple[list[object], str | None]:
     items: list[object] = []
-    return items, read_list(text, items.append)
+    return items, read_list(text, items.append).version
 
 
 @given(st.lists(JSON_VALUES, max_size=4), st.dictionaries(st.sampled_from(["a", "b"]), JSON_VALUES), st.booleans())
@@ -31,6 +31,12 @@ def test_a_list_gives_its_items_as_json_does(items: list[object], extra: dict[st
 def test_a_list_of_the_api_may_have_no_items() -> None:
     assert read('{"kind":"PodList","metadata":{},"items":null}') == ([], None)
     assert read(' { "kind" : "PodList" , "items" : [ ] } ') == ([], None)
+
+
+def test_a_page_names_the_next() -> None:
+    text = '{"kind":"PodList","metadata":{"resourceVersion":"7","continue":"more"},"items":[]}'
+    assert read_list(text, print) == ListHead("7", "more")
+    assert read_list(text.replace('"more"', '""'), print) == ListHead("7", None)
 
 
 @given(st.integers(min_value=0, max_value=60))

@@ -12,6 +12,7 @@ from agent.core.demand import Urgent
 from agent.core.event_pacing import EventReason
 from agent.core.orders import Mode
 from agent.core.plan_options import ActOptions
+from agent.core.quantity import parse_quantity
 from agent.kube.errors import ApiError, Cause, Unreachable
 from agent.metrics.acting_series import Trigger
 from agent.node.act import SEEN_SECONDS
@@ -496,3 +497,17 @@ def test_step_held_back_by_the_ledger_costs_no_budget() -> None:
     assert [step.phase for step in turns.plans[-1][1].plan.steps] == ["shrink", "limit_down"]
     assert turns.server.writes == ["resize web"]
     assert turns.actor._bucket.available(turns.clock) == 9
+
+
+def test_a_kill_of_what_nothing_is_recommended_for_raises_request_and_limit_at_once() -> None:
+    turns = Turns()
+    turns.server.add("web", cpu=100, memory=48, limit=64)
+    turns.turn()
+    turns.server.calls.clear()
+    # It was killed as soon as it ran: its cgroup is gone again, and nothing was measured in it.
+    turns.actor.killed((uid_of("web"), "app"), Urgent(memory_bytes=64 * MI, memory_limit_bytes=128 * MI))
+    turns.turn(Trigger.OUT_OF_MEMORY, after=1.0)
+    resources = turns.server.pods["web"]["spec"]["containers"][0]["resources"]
+    assert resources["limits"] == {"memory": str(128 * MI)}
+    assert parse_quantity(resources["requests"]["memory"]) >= 64 * MI * 10**9
+    assert resources["requests"]["cpu"] == "100m"

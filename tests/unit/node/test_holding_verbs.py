@@ -32,6 +32,15 @@ def pod(name: str, namespace: str = "shop", cpu: str = "200m", uid: str | None =
     return make_pod(container("app", {"cpu": cpu, "memory": "64Mi"}), metadata={**known, **metadata})
 
 
+def test_resume_says_that_the_whole_cluster_is_paused_all_the_same() -> None:
+    room = Room(holds=Holds(None, now_unix_seconds=NOW, of_cluster=lambda: "upgrade"))
+    answer = ORDERED.from_json(room.verbs.resume({}))
+    assert answer.held_since_unix_seconds is None
+    assert answer.notes == ("the whole cluster is paused, which only its ConfigMap ends: upgrade",)
+    held = HOLDING.from_json(room.verbs.holds({}))
+    assert held.pause is not None
+
+
 @dataclass
 class Room:
     """A node with two pods of one name, and one more; the API answers as told."""

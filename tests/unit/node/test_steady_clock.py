@@ -33,6 +33,18 @@ def test_moments_are_ahead_until_they_come_and_those_of_other_boots_never() -> N
     assert not clock.is_ahead(moment)
 
 
+def test_how_long_ago_is_known_of_this_boot_alone() -> None:
+    since_boot = 100.0
+    clock = BootClock("this", lambda: since_boot)
+    moment = clock.ahead(-20.0)
+    assert clock.seconds_since(moment) == 20.0
+    assert clock.seconds_since(clock.ahead(5.0)) == -5.0
+    assert clock.seconds_since(BootMoment(boot_id="other", boot_seconds=80.0)) is None
+    since_boot = 160.0
+    assert clock.seconds_since(moment) == 80.0
+    assert clock.uptime_seconds() == 160.0
+
+
 def test_the_machine_has_a_boot_of_its_own() -> None:
     moment = BootClock.of_machine().ahead(3600.0)
     assert BootClock.of_machine().is_ahead(moment)

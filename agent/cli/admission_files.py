@@ -1,0 +1,288 @@
+"""Files for ``plimsoll admission``: pods, or workloads by their templates; and what is known of them. Face.
+
+A pod of a template is what its controller would make: owner, labels and annotations as the API server would see them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from agent.kube.reading import ConvertError, Reader
+
+if TYPE_CHECKING:
+    from agent.core.cluster import Namespace
+    from agent.core.estimate import Estimate
+    from agent.core.pod import Pod
+
+_TEMPLATES: Final = frozenset(
+    {"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController", "Rollout", "Job"}
+)
+_HASH_LABELS: Final = {"Deployment": "pod-template-hash", "Rollout": "rollouts-pod-template-hash"}
+_HASH: Final = "5c7d9bf465"
+"""Of a template that was never applied: any that looks like one."""
+_LISTS: Final = ("List", "PodList", *(f"{kind}List" for kind in sorted(_TEMPLATES)))
+_POD_ALLOWED: Final = "Pod, Deployment, StatefulSet, DaemonSet, ReplicaSet, Job, CronJob, or a list of them"
+_HISTORY_ALLOWED: Final = "the output of plimsoll workloads -o json of one workload, or a list of estimates"
+
+
+class AdmissionFilesError(ValueError):
+    """A file that cannot be used; one line: file, place, value, what is allowed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedPod:
+    """One pod to admit."""
+
+    document: Mapping[str, object]
+    """As an API server would show it to a webhook."""
+    pod: Pod
+    node: str | None
+    """The one node that it can go to."""
+
+
+def load_asked_pods(path: Path) -> tuple[AskedPod, ...]:
+    """Read the pods of a file, in its order; a workload gives one.
+
+    Raises:
+        AdmissionFilesError: It cannot be read, or something in it is neither pod nor workload.
+    """
+    from agent.core.affinity import node_named
+    from agent.kube.convert import pod_from_json
+
+    asked = []
+    try:
+        for index, document in enumerate(_documents(path)):
+            for one in _pods_of(document, f"document {index + 1}"):
+                pod = pod_from_json(one)
+                asked.append(AskedPod(document=one, pod=pod, node=node_named(one.get("spec"))))
+    except ConvertError as error:
+        raise AdmissionFilesError(f"{path.name}: {error}") from error
+    if not asked:
+        raise AdmissionFilesError(f"{path.name}: no pod in it; allowed: {_POD_ALLOWED}")
+    return tuple(asked)
+
+
+def load_namespaces(path: Path) -> dict[str, Namespace]:
+    """Read what ``kubectl get namespaces -o json`` (or ``-o yaml``) prints.
+
+    Raises:
+        AdmissionFilesError: It cannot be read, or is something else.
+    """
+    from agent.kube.convert import namespaces_from_json
+
+    try:
+        return {one.name: one for document in _documents(path) for one in namespaces_from_json(document)}
+    except ConvertError as error:
+        raise AdmissionFilesError(f"{path.name}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownContainer:
+    """What a file knows of one container of a workload."""
+
+    namespace: str
+    kind: str
+    name: str
+    container: str
+    node: str | None
+    """Of a DaemonSet: whose node's history it is of; None = of all nodes, or of nodes alike."""
+    estimate: Estimate
+
+
+def load_history(path: Path) -> tuple[KnownContainer, ...]:
+    """Read estimates.
+
+    Args:
+        path: JSON: a workload as ``/v1/workloads/...`` gives it, several as ``{"workloads": [...]}``, or estimates
+            alone as ``{"estimates": [{"namespace", "kind", "name", "container", "source", "policy", ...}]}``.
+
+    Raises:
+        AdmissionFilesError: It cannot be read, or is something else.
+    """
+    try:
+        documents = list(_documents(path))
+        if len(documents) != 1:
+            raise AdmissionFilesError(f"{path.name}: {len(documents)} documents; allowed: {_HISTORY_ALLOWED}")
+        top = _EstimateReader(documents[0], "")
+        if top.has("estimates"):
+            return tuple(one.known() for one in top.items("estimates"))
+        if not top.has("workloads") and not top.has("containers"):
+            raise top.error("containers", None, _HISTORY_ALLOWED)
+        workloads = top.items("workloads") if top.has("workloads") else [top]
+        return tuple(known for workload in workloads for known in workload.of_workload())
+    except ConvertError as error:
+        raise AdmissionFilesError(f"{path.name}: {error}") from error
+
+
+class _EstimateReader(Reader):
+    """A workload, or one estimate."""
+
+    def of_workload(self) -> Iterator[KnownContainer]:
+        """Read what is advised for the containers of a workload; those without advice are left out."""
+        for container in self.items("containers"):
+            advice = container.child("advice")
+            if not advice.has("missing"):
+                yield self._known(container.required_text("container"), advice)
+
+    def known(self) -> KnownContainer:
+        """Read an estimate that names its workload."""
+        return self._known(self.required_text("container"), self)
+
+    def _known(self, container: str, figures: _EstimateReader) -> KnownContainer:
+        return KnownContainer(
+            namespace=self.required_text("namespace"),
+            kind=self.required_text("kind"),
+            name=self.required_text("name"),
+            container=container,
+            node=figures.text("node"),
+            estimate=figures.estimate(),
+        )
+
+    def estimate(self) -> Estimate:
+        """Read the figures."""
+        from agent.core.estimate import Estimate, EstimateSource
+        from agent.core.policies.options import PolicyName
+
+        return Estimate(
+            source=self.choice("source", EstimateSource) or EstimateSource.WORKLOAD,
+            policy=self.choice("policy", PolicyName) or PolicyName.CRUISE,
+            cpu_request_millicores=self.amount("cpuRequestMillicores"),
+            memory_request_bytes=self.amount("memoryRequestBytes"),
+            cpu_max_millicores=self.amount("cpuMaxMillicores"),
+            memory_max_bytes=self.amount("memoryMaxBytes"),
+            oom_memory_bytes=self.amount("oomMemoryBytes"),
+            cpu_base_millicores=self.amount("cpuBaseMillicores"),
+            memory_base_bytes=self.amount("memoryBaseBytes"),
+            history_seconds=self.seconds("historySeconds"),
+            pods=self.amount("pods") or 0,
+            newest_age_seconds=self.seconds("newestAgeSeconds"),
+        )
+
+    def amount(self, key: str) -> int | None:
+        """Give a whole number that is not negative; None = not known."""
+        value = self.whole(key)
+        if value is not None and value < 0:
+            raise self.error(key, value, "a whole number from 0 on, or null")
+        return value
+
+    def seconds(self, key: str) -> float:
+        """Give a duration; one that is missing is 0: nothing is known of it."""
+        value = self._value.get(key)
+        if value is None:
+            return 0.0
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+            raise self.error(key, value, "seconds from 0 on")
+        return float(value)
+
+
+def _pods_of(document: object, where: str) -> Iterator[dict[str, object]]:
+    """Give the pods of one object of the API.
+
+    Raises:
+        ConvertError: It is none that has pods.
+    """
+    top = Reader(document, where)
+    kind, items = top.text("kind"), _member(document, "items")
+    if kind in _LISTS or (kind is None and isinstance(items, list)):
+        for index, item in enumerate(items if isinstance(items, list) else []):
+            yield from _pods_of(item, f"{where}.items[{index}]")
+    elif kind == "Pod":
+        yield _completed(_object(document, where), where)
+    elif kind == "CronJob":
+        template = _object(_member(_member(document, "spec"), "jobTemplate"), f"{where}.spec.jobTemplate")
+        yield _made(template, "Job", _metadata(document, where), where)
+    elif kind in _TEMPLATES:
+        yield _made(_object(document, where), kind, _metadata(document, where), where)
+    else:
+        raise top.error("kind", kind, _POD_ALLOWED)
+
+
+def _made(owner: Mapping[str, object], kind: str, of_owner: Mapping[str, object], where: str) -> dict[str, object]:
+    """Give the pod that a controller makes of its template."""
+    template = _object(_member(owner.get("spec"), "template"), f"{where}.spec.template")
+    metadata = _object(template.get("metadata") or {}, f"{where}.spec.template.metadata")
+    labels = _object(metadata.get("labels") or {}, f"{where}.spec.template.metadata.labels")
+    name = Reader(of_owner, f"{where}.metadata").required_text("name")
+    maker, maker_name = kind, name
+    label = _HASH_LABELS.get(kind)
+    if label is not None:
+        maker, maker_name, labels = "ReplicaSet", f"{name}-{_HASH}", {**labels, label: _HASH}
+    made = {
+        **metadata,
+        "name": f"{maker_name}-new",
+        "namespace": of_owner.get("namespace"),
+        "labels": labels,
+        "ownerReferences": [{"kind": maker, "name": maker_name, "uid": "unknown", "controller": True}],
+    }
+    return _completed({"metadata": made, "spec": template.get("spec")}, f"{where}.spec.template")
+
+
+def _completed(document: Mapping[str, object], where: str) -> dict[str, object]:
+    """Fill in what the API server would: names, and requests from limits; what it says of its status goes."""
+    metadata = _metadata(document, where)
+    spec = _object(document.get("spec"), f"{where}.spec")
+    named = {
+        **metadata,
+        "name": metadata.get("name") or metadata.get("generateName") or "unnamed",
+        "namespace": metadata.get("namespace") or "default",
+        "uid": metadata.get("uid") or "unknown",
+    }
+    filled = {
+        key: [_with_requests(one) for one in value]
+        for key in ("containers", "initContainers")
+        for value in (spec.get(key),)
+        if isinstance(value, list)
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": named, "spec": {**spec, **filled}}
+
+
+def _with_requests(container: object) -> object:
+    """Let requests that are not stated be the limits, as the API server does before it asks any webhook."""
+    stated = _member(container, "resources")
+    limits = _member(stated, "limits")
+    if not (isinstance(container, Mapping) and isinstance(stated, Mapping) and isinstance(limits, Mapping)):
+        return container
+    requests = stated.get("requests")
+    missing = {} if requests is None else requests
+    if not isinstance(missing, Mapping):
+        return container
+    return {**container, "resources": {**stated, "requests": {**limits, **missing}}}
+
+
+def _metadata(document: object, where: str) -> Mapping[str, object]:
+    return _object(_member(document, "metadata") or {}, f"{where}.metadata")
+
+
+def _member(value: object, key: str) -> object:
+    return value.get(key) if isinstance(value, Mapping) else None
+
+
+def _object(value: object, where: str) -> Mapping[str, object]:
+    if not isinstance(value, Mapping):
+        raise ConvertError(f"{where}: {str(value)[:60]!r} is not an object")
+    return value
+
+
+def _documents(path: Path) -> Iterator[object]:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise AdmissionFilesError(f"{path.name}: cannot be read: {error.strerror or error} ({path})") from error
+    except UnicodeDecodeError as error:
+        raise AdmissionFilesError(f"{path.name}: not UTF-8 at byte {error.start} (JSON or YAML is allowed)") from error
+    if text.lstrip().startswith("{"):
+        try:
+            yield json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise AdmissionFilesError(f"{path.name}: not JSON: {error}") from error
+        return
+    import yaml  # for YAML only
+
+    try:
+        yield from (one for one in yaml.safe_load_all(text) if one is not None)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise AdmissionFilesError(f"{path.name}: not YAML: {' '.join(str(error).split())}") from error

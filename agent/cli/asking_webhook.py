@@ -1,0 +1,213 @@
+"""One question to the webhook over HTTPS: with whose token, trusting whom; and what is said without an answer. Face.
+
+People reach it through ``kubectl port-forward``: an API server that proxies takes the token away.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import ipaddress
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+
+from agent.cli.options import fail
+
+if TYPE_CHECKING:
+    from agent.kube.api import Api
+
+DEFAULT_URL: Final = "https://127.0.0.1:8443"
+SERVICE_NAME: Final = "plimsoll-webhook.plimsoll.svc"
+AUDIENCE: Final = "plimsoll-webhook"
+CONFIGURATION: Final = "plimsoll"
+TIMEOUT_SECONDS: Final = 20.0
+MOST_BYTES: Final = 64 << 20
+NO_EXTRA: Final = "the webhook's answers need msgspec; install it: pip install 'plimsoll[webhook]'"
+
+Body = TypeVar("Body")
+
+
+class NoAnswerError(Exception):
+    """No answer came; one line."""
+
+
+class NotKnownError(NoAnswerError):
+    """The webhook knows nothing of what was asked for."""
+
+
+def add_webhook_options(parser: argparse.ArgumentParser) -> None:
+    """Declare where the webhook is, and who asks."""
+    group = parser.add_argument_group(
+        "webhook", "reached by: kubectl -n plimsoll port-forward service/plimsoll-webhook 8443:443"
+    )
+    group.add_argument("--webhook", metavar="URL", default=DEFAULT_URL, help=f"where it is (default: {DEFAULT_URL})")
+    group.add_argument("--token-file", metavar="FILE", type=Path, help=f"a token for the audience {AUDIENCE}")
+    group.add_argument(
+        "--kubeconfig", metavar="FILE", type=Path, help="asks the API server for a token of --account, and for the CA"
+    )
+    group.add_argument(
+        "--account", metavar="NAMESPACE/NAME", default="plimsoll/plimsoll-webhook-reader", help="(default: %(default)s)"
+    )
+    group.add_argument(
+        "--ca-file", metavar="FILE", type=Path, help="whom to trust (default: by the kubeconfig, or the system)"
+    )
+    group.add_argument(
+        "--server-name", metavar="NAME", help=f"in its certificate (default on loopback: {SERVICE_NAME})"
+    )
+
+
+class WebhookClient:
+    """Asks one webhook."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        """Find out where and as whom.
+
+        Raises:
+            NoAnswerError: The kubeconfig or the API server gives no token.
+            SystemExit: An argument is wrong; one line, code 2.
+        """
+        import urllib3
+
+        self._url = str(arguments.webhook).rstrip("/")
+        address = urlsplit(self._url)
+        if address.scheme != "https" or not address.hostname or address.path:
+            fail(f"{arguments.verb}: --webhook {self._url}: is not allowed; allowed: https://HOST:PORT")
+        api = None if arguments.kubeconfig is None else _api_of(arguments.kubeconfig)
+        self._token = _token(arguments, api)
+        authority: str | None = None
+        if arguments.ca_file is not None:
+            authority = _text_of(arguments.ca_file, arguments.verb)
+        elif api is not None:
+            authority = _registered_authority(api)
+        name = arguments.server_name or (SERVICE_NAME if _is_loopback(address.hostname) else None)
+        context = urllib3.util.ssl_.create_urllib3_context()
+        context.load_default_certs() if authority is None else context.load_verify_locations(cadata=authority)
+        self._pool = urllib3.PoolManager(ssl_context=context, server_hostname=name, assert_hostname=name)
+
+    def get(self, path: str, kind: type[Body], query: Mapping[str, str] | None = None) -> tuple[Body, bytes]:
+        """Ask; give the answer, and its bytes.
+
+        Raises:
+            NotKnownError: There is nothing of that name.
+            NoAnswerError: Nobody answers, or not in this release's words, or refuses.
+        """
+        import msgspec
+        import urllib3
+
+        url = f"{self._url}{quote(path)}" + (f"?{urlencode(query)}" if query else "")
+        headers = {"Authorization": f"Bearer {self._token}"}
+        try:
+            answer = self._pool.request(
+                "GET", url, headers=headers, timeout=TIMEOUT_SECONDS, retries=False, preload_content=False
+            )
+            body = answer.read(MOST_BYTES)
+            answer.release_conn()
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise NoAnswerError(f"webhook at {self._url}: no answer: {_reason_of(error)}") from error
+        if answer.status != 200:
+            kind_of_error = NotKnownError if answer.status == 404 else NoAnswerError
+            raise kind_of_error(f"webhook at {self._url}: {answer.status}: {_fault_of(body)}")
+        try:
+            return msgspec.json.decode(body, type=kind), body
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise NoAnswerError(
+                f"webhook at {self._url}: answers in other words than this release's: {error}"
+            ) from error
+
+
+def _api_of(kubeconfig: Path) -> Api:
+    from agent.kube.api import HttpApi
+    from agent.kube.credentials import from_kubeconfig
+    from agent.kube.errors import KubeError
+
+    try:
+        return HttpApi(from_kubeconfig(kubeconfig))
+    except KubeError as error:
+        raise NoAnswerError(str(error)) from error
+
+
+def _token(arguments: argparse.Namespace, api: Api | None) -> str:
+    if arguments.token_file is not None:
+        from agent.kube.credentials import read_token
+        from agent.kube.errors import CredentialsError
+
+        try:
+            return read_token(arguments.token_file)
+        except CredentialsError as error:
+            fail(f"{arguments.verb}: {error}")
+    if api is None:
+        fail(f"{arguments.verb}: no token; allowed: --token-file FILE, or --kubeconfig FILE and --account NAME")
+    namespace, slash, name = str(arguments.account).partition("/")
+    if not slash or not namespace or not name:
+        fail(f"{arguments.verb}: --account {arguments.account}: is not allowed; allowed: NAMESPACE/NAME")
+    from agent.kube.errors import KubeError
+
+    path = f"/api/v1/namespaces/{quote(namespace, safe='')}/serviceaccounts/{quote(name, safe='')}/token"
+    request = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"audiences": [AUDIENCE], "expirationSeconds": 600},
+    }
+    try:
+        token = _part(_part(api.call("POST", path, body=request), "status"), "token")
+    except KubeError as error:
+        raise NoAnswerError(str(error)) from error
+    if not isinstance(token, str) or not token:
+        raise NoAnswerError(f"{path}: the API server gave no token")
+    return token
+
+
+def _registered_authority(api: Api) -> str | None:
+    """Give the authority that API servers trust the webhook by, PEM; None = it is not to be had."""
+    from agent.kube.errors import KubeError
+
+    path = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{CONFIGURATION}"
+    try:
+        webhooks = _part(api.call("GET", path), "webhooks")
+    except KubeError:
+        return None
+    first = webhooks[0] if isinstance(webhooks, list) and webhooks else None
+    bundle = _part(_part(first, "clientConfig"), "caBundle")
+    try:
+        return base64.b64decode(bundle).decode("ascii") if isinstance(bundle, str) and bundle else None
+    except ValueError:
+        return None
+
+
+def _part(document: object, key: str) -> object:
+    return document.get(key) if isinstance(document, Mapping) else None
+
+
+def _text_of(path: Path, verb: str) -> str:
+    try:
+        return path.read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError) as error:
+        fail(f"{verb}: --ca-file {path}: cannot be read: {getattr(error, 'strerror', None) or 'no PEM file'}")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _reason_of(error: Exception) -> str:
+    cause: BaseException = error
+    while (
+        inner := next((one for one in (*cause.args, cause.__cause__) if isinstance(one, BaseException)), None)
+    ) is not None:
+        cause = inner
+    return " ".join((getattr(cause, "strerror", None) or str(cause) or type(cause).__name__).split())[:300]
+
+
+def _fault_of(body: bytes) -> str:
+    try:
+        document: object = json.loads(body)
+    except ValueError:
+        document = None
+    said = _part(document, "error")
+    return " ".join(said.split())[:300] if isinstance(said, str) else "no reason given"

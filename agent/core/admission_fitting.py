@@ -1,0 +1,242 @@
+"""What the containers of a new pod are given together: fitted to the pod's own budget, ranges, quotas and QoS class.
+
+Core, pure. Whatever does not fit is left as it came, one resource at a time, and it is said why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from agent.core.admission_answer import AdmissionFacts, ContainerAdmission, Left, Move
+from agent.core.admission_ranges import UNIT_NANOS, quota_fault, range_fault
+from agent.core.admission_sizes import Side
+from agent.core.effective import container_requests, pod_limits, pod_requests
+from agent.core.estimate import Estimate, NoEstimate
+from agent.core.planned import Setting
+from agent.core.pod import Container, ContainerKind, Pod, Requirements
+from agent.core.policies.bounds import Resource
+from agent.core.qos import computed_qos_class
+
+_POD_RESOURCES = "spec.resources"
+
+
+@dataclass(slots=True, kw_only=True)
+class Draft:
+    """One container while it is worked on."""
+
+    container: Container
+    index: int
+    """In its list of the spec."""
+    sides: Mapping[Resource, Side]
+    estimate: Estimate | NoEstimate | None = None
+
+    @property
+    def is_changed(self) -> bool:
+        """Say whether anything differs."""
+        return any(side.is_changed for side in self.sides.values())
+
+    def answer(self) -> ContainerAdmission:
+        """Give what became of it."""
+        return ContainerAdmission(
+            name=self.container.name,
+            kind=self.container.kind,
+            estimate=self.estimate,
+            moves=tuple(self._moves()),
+            notes=tuple(dict.fromkeys(note for side in self.sides.values() for note in side.notes)),
+        )
+
+    def _moves(self) -> Iterator[Move]:
+        stated = self.container.resources
+        for resource, side in self.sides.items():
+            for setting, before, after, amounts in (
+                (Setting.REQUEST, side.request_before, side.request, stated.requests),
+                (Setting.LIMIT, side.limit_before, side.limit, stated.limits),
+            ):
+                if before != after:
+                    yield Move(
+                        kind=self.container.kind,
+                        index=self.index,
+                        container=self.container.name,
+                        resource=resource,
+                        setting=setting,
+                        before=before,
+                        after=after,
+                        has_others=bool(amounts),
+                    )
+
+
+def with_drafts(pod: Pod, drafts: Sequence[Draft], resources: Requirements | None = None) -> Pod:
+    """Give the pod as it would be.
+
+    Args:
+        pod: As it came.
+        drafts: Of its containers; those that are missing stay.
+        resources: The budget that it is given; None = it stays.
+    """
+    changed = {(draft.container.kind, draft.index): draft for draft in drafts if draft.is_changed}
+
+    def built(containers: tuple[Container, ...]) -> tuple[Container, ...]:
+        return tuple(
+            container if draft is None else replace(container, resources=_resources(container.resources, draft))
+            for index, container in enumerate(containers)
+            for draft in (changed.get((container.kind, index)),)
+        )
+
+    return replace(
+        pod,
+        containers=built(pod.containers),
+        init_containers=built(pod.init_containers),
+        resources=pod.resources if resources is None else resources,
+        recorded_qos=None,
+    )
+
+
+def _resources(stated: Requirements, draft: Draft) -> Requirements:
+    """Give what a container states after its draft; what did not change keeps its last nano."""
+    requests, limits = dict(stated.requests), dict(stated.limits)
+    for resource, side in draft.sides.items():
+        for amounts, before, after in (
+            (requests, side.request_before, side.request),
+            (limits, side.limit_before, side.limit),
+        ):
+            if before == after:
+                continue
+            if after is None:
+                del amounts[resource.value]
+            else:
+                amounts[resource.value] = after * UNIT_NANOS[resource]
+    return Requirements(requests=requests, limits=limits)
+
+
+def fit_pod_budget(pod: Pod, drafts: Sequence[Draft], budget: Mapping[Resource, int]) -> None:
+    """Keep the containers within the pod's own requests and limits: growth that they do not hold is left out.
+
+    The budget itself belongs to whoever wrote it.
+
+    Args:
+        pod: As it came.
+        drafts: Of its containers.
+        budget: Limits that the pod is to be given, millicores or bytes; they stand for those it has not.
+    """
+    stated = pod.resources or Requirements()
+    for resource in Resource:
+        held = stated.requests.get(resource.value, stated.limits.get(resource.value))
+        if held is None and resource in budget:
+            held = budget[resource] * UNIT_NANOS[resource]
+        if held is not None and container_requests(with_drafts(pod, drafts)).get(resource.value, 0) > held:
+            for draft in drafts:
+                draft.sides[resource].revert_growth(Setting.REQUEST, Left.POD_BUDGET, _POD_RESOURCES)
+
+
+def cap_limits(drafts: Sequence[Draft], budget: Mapping[Resource, int]) -> None:
+    """Lower the limits of containers to those that their pod is to be given, as the API wants; requests stay."""
+    for draft in drafts:
+        if draft.container.kind is ContainerKind.INIT:
+            continue
+        for resource, most in budget.items():
+            side = draft.sides[resource]
+            if side.limit is not None and side.limit > most >= (side.request or 0):
+                side.note(Setting.LIMIT, Left.POD_BUDGET, _POD_RESOURCES)
+                side.limit = most
+
+
+def fit_namespace(
+    pod: Pod, drafts: Sequence[Draft], facts: AdmissionFacts, resources: Requirements | None = None
+) -> None:
+    """Leave out what quotas have no room for, then what LimitRanges would refuse.
+
+    Args:
+        pod: As it came.
+        drafts: Of its containers.
+        facts: Quotas and ranges.
+        resources: The budget that the pod is given; None = none.
+    """
+    if facts.quotas:
+        for resource in Resource:
+            for setting in Setting:
+                holder = quota_fault(pod, with_drafts(pod, drafts, resources), facts.quotas, resource, setting)
+                if holder is not None:
+                    for draft in drafts:
+                        draft.sides[resource].revert_growth(setting, Left.QUOTA, holder)
+    for resource in Resource if facts.limit_ranges else ():
+        holder = range_fault(with_drafts(pod, drafts, resources), facts.limit_ranges, resource)
+        if holder is not None:
+            for draft in drafts:
+                draft.sides[resource].revert(Left.LIMIT_RANGE, holder)
+
+
+def fit_class(pod: Pod, drafts: Sequence[Draft]) -> None:
+    """Leave CPU as it came where the QoS class would be another, and then memory."""
+    for resource in Resource:
+        if class_fault(pod, with_drafts(pod, drafts)) is None:
+            return
+        for draft in drafts:
+            draft.sides[resource].revert(Left.QOS)
+
+
+def class_fault(before: Pod, after: Pod) -> str | None:
+    """Say that the QoS class would be another; None = it stays, whatever this API server fills in."""
+    for was, is_now in ((before, after), (_filled(before), _filled(after))):
+        old, new = computed_qos_class(was), computed_qos_class(is_now)
+        if old is not new:
+            return f"the QoS class would change from {old} to {new}"
+    return None
+
+
+def _filled(pod: Pod) -> Pod:
+    """Give the pod with what newer API servers fill into resources of its own that name one resource only.
+
+    A request is that of the containers together, else the limit; a limit is theirs together where all have one.
+
+    Source:
+        KEP-2837, defaulting; the limits by gate PodLevelResourcesFixDefaulting, on from 1.37.
+    """
+    if pod.resources is None or not pod.has_pod_level_resources:
+        return pod
+    requests, limits = dict(pod.resources.requests), dict(pod.resources.limits)
+    bare = replace(pod, resources=None, overhead={})
+    asked, limited = pod_requests(bare), pod_limits(bare)
+    for resource in Resource:
+        name = resource.value
+        if all(container.resources.limits.get(name) for container in pod.containers):
+            limits.setdefault(name, limited.get(name, 0))
+        if asked.get(name) or name in limits:
+            requests.setdefault(name, asked.get(name) or limits[name])
+    return replace(pod, resources=Requirements(requests=requests, limits=limits))
+
+
+def fault_of(before: Pod, after: Pod, facts: AdmissionFacts) -> str | None:
+    """Say what must not be of a pod that is about to be patched; None = all holds.
+
+    Args:
+        before: As it came.
+        after: As it would be.
+        facts: Of its namespace.
+    """
+    fault = class_fault(before, after)
+    if fault is not None:
+        return fault
+    for container in after.sized_containers():
+        for name, request in container.resources.requests.items():
+            if request > container.resources.limits.get(name, request):
+                return f"container {container.name}: the {name} request would be above its limit"
+    for resource in Resource:
+        holder = range_fault(after, facts.limit_ranges, resource)
+        if holder is not None and range_fault(before, facts.limit_ranges, resource) is None:
+            return f"{holder} would refuse its {resource}"
+    return _budget_fault(after)
+
+
+def _budget_fault(pod: Pod) -> str | None:
+    if pod.resources is None:
+        return None
+    asked = container_requests(pod)
+    for resource in Resource:
+        request, limit = pod.resources.requests.get(resource.value), pod.resources.limits.get(resource.value)
+        held = limit if request is None else request
+        if held is not None and asked.get(resource.value, 0) > held:
+            return f"{_POD_RESOURCES} would hold less {resource} than its containers request"
+        if limit is not None and any(one.resources.limits.get(resource.value, 0) > limit for one in pod.containers):
+            return f"{_POD_RESOURCES} would hold less {resource} than a container's limit"
+    return None

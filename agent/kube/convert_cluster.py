@@ -1,0 +1,212 @@
+"""Kubernetes JSON of the whole cluster to shapes of the house: autoscalers, ranges, quotas, places of pods. Pure.
+
+As ``convert``: foreign data are checked here, an error names the path, and what nobody asks for is passed over unread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from agent.core.cluster_facts import FrozenAxes, LimitRangeItem, PodPlace, Quota
+from agent.core.hpa import RESOURCE_METRIC, UTILIZATION, HpaMetric, frozen_axes
+from agent.core.overload import OVERLOAD_TAINT_KEY
+from agent.core.pod import CPU, RUNNING, OwnerReference, Pod
+from agent.core.recommendation import Workload
+from agent.core.rollup import NodeClass
+from agent.core.units import NANOS_PER_UNIT
+from agent.core.workload import workload_of
+from agent.kube.reading import Reader
+
+INSTANCE_TYPE_LABEL: Final = "node.kubernetes.io/instance-type"
+VPA_OFF: Final = "Off"
+"""updateMode of a VerticalPodAutoscaler that only advises."""
+_CONTAINER_METRIC_KEYS: Final = {
+    "Resource": "resource",
+    "ContainerResource": "containerResource",
+    "Pods": "pods",
+    "Object": "object",
+    "External": "external",
+}
+_USUAL_METRICS: Final = (HpaMetric(type=RESOURCE_METRIC, resource=CPU, target_type=UTILIZATION),)
+"""What the API server puts where none are stated: CPU at 80 %."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Autoscaler:
+    """A HorizontalPodAutoscaler, as far as sizing asks."""
+
+    target: Workload
+    frozen: FrozenAxes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerticalAutoscaler:
+    """A VerticalPodAutoscaler."""
+
+    name: str
+    """For words: ``VerticalPodAutoscaler shop/web``."""
+    target: Workload
+    acts: bool
+    """It changes pods: its updateMode is another than ``Off``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitRange:
+    """The items of one LimitRange."""
+
+    namespace: str
+    items: tuple[LimitRangeItem, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamespaceQuota:
+    """A ResourceQuota, and where it holds."""
+
+    namespace: str
+    quota: Quota
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFacts:
+    """A node, as far as the webhook asks."""
+
+    name: str
+    node_class: NodeClass | None
+    """None = its capacity is not reported yet."""
+    is_overloaded: bool
+    """It carries Plimsoll's own taint."""
+
+
+def pod_place_from_json(document: object) -> PodPlace:
+    """Read where a pod is and whom it belongs to.
+
+    Raises:
+        ConvertError: A value is malformed; as for all readers here.
+    """
+    top = Reader(document, "")
+    metadata = top.child("metadata")
+    pod = Pod(
+        uid=metadata.required_text("uid"),
+        namespace=metadata.text("namespace") or "default",
+        name=metadata.required_text("name"),
+        labels=metadata.texts("labels"),
+        annotations=metadata.texts("annotations"),
+        owners=tuple(
+            OwnerReference(
+                kind=owner.required_text("kind"),
+                name=owner.required_text("name"),
+                uid="",
+                is_controller=owner.flag("controller"),
+            )
+            for owner in metadata.items("ownerReferences")
+        ),
+        is_terminating=metadata.has("deletionTimestamp"),
+    )
+    return PodPlace(
+        uid=pod.uid,
+        namespace=pod.namespace,
+        name=pod.name,
+        node=top.child("spec").text("nodeName"),
+        workload=workload_of(pod),
+        is_running=top.child("status").text("phase") == RUNNING,
+        is_terminating=pod.is_terminating,
+    )
+
+
+def node_facts_from_json(document: object) -> NodeFacts:
+    """Read a node's class and whether it is tainted as overloaded."""
+    top = Reader(document, "")
+    metadata, capacity = top.child("metadata"), top.child("status").child("capacity")
+    cpus = capacity.quantity(CPU) // NANOS_PER_UNIT if capacity.has(CPU) else 0
+    instance_type = metadata.texts("labels").get(INSTANCE_TYPE_LABEL)
+    return NodeFacts(
+        name=metadata.required_text("name"),
+        node_class=NodeClass(instance_type=instance_type or None, cpus=cpus) if cpus > 0 else None,
+        is_overloaded=any(taint.text("key") == OVERLOAD_TAINT_KEY for taint in top.child("spec").items("taints")),
+    )
+
+
+def autoscaler_from_json(document: object) -> Autoscaler:
+    """Read a HorizontalPodAutoscaler of autoscaling/v2."""
+    top = Reader(document, "")
+    namespace, name = _named(top)
+    spec = top.child("spec")
+    metrics = tuple(_metric(entry) for entry in spec.items("metrics")) if spec.has("metrics") else _USUAL_METRICS
+    return Autoscaler(
+        target=_target(spec, "scaleTargetRef", namespace),
+        frozen=frozen_axes(f"HorizontalPodAutoscaler {namespace}/{name}", metrics),
+    )
+
+
+def vertical_autoscaler_from_json(document: object) -> VerticalAutoscaler:
+    """Read a VerticalPodAutoscaler of autoscaling.k8s.io/v1; one that states no updateMode acts."""
+    top = Reader(document, "")
+    namespace, name = _named(top)
+    spec = top.child("spec")
+    return VerticalAutoscaler(
+        name=f"VerticalPodAutoscaler {namespace}/{name}",
+        target=_target(spec, "targetRef", namespace),
+        acts=spec.child("updatePolicy").text("updateMode") != VPA_OFF,
+    )
+
+
+def limit_range_from_json(document: object) -> LimitRange:
+    """Read a LimitRange."""
+    top = Reader(document, "")
+    namespace, name = _named(top)
+    items = tuple(
+        LimitRangeItem(
+            name=name,
+            type=item.required_text("type"),
+            min=item.amounts("min"),
+            max=item.amounts("max"),
+            default=item.amounts("default"),
+            default_request=item.amounts("defaultRequest"),
+            max_limit_request_ratio=item.amounts("maxLimitRequestRatio"),
+        )
+        for item in top.child("spec").items("limits")
+    )
+    return LimitRange(namespace=namespace, items=items)
+
+
+def quota_from_json(document: object) -> NamespaceQuota:
+    """Read a ResourceQuota."""
+    top = Reader(document, "")
+    namespace, name = _named(top)
+    spec = top.child("spec")
+    selecting = spec.child("scopeSelector").items("matchExpressions")
+    exists = [one.required_text("scopeName") for one in selecting if one.text("operator") == "Exists"]
+    quota = Quota(
+        name=name,
+        hard=spec.amounts("hard"),
+        used=top.child("status").amounts("used"),
+        scopes=tuple(dict.fromkeys([*spec.listed_texts("scopes"), *exists])),
+        has_selector=len(exists) < len(selecting),
+    )
+    return NamespaceQuota(namespace=namespace, quota=quota)
+
+
+def config_from_json(document: object) -> Mapping[str, str]:
+    """Read a ConfigMap's data."""
+    return MappingProxyType(Reader(document, "").texts("data"))
+
+
+def _named(top: Reader) -> tuple[str, str]:
+    metadata = top.child("metadata")
+    return metadata.text("namespace") or "default", metadata.required_text("name")
+
+
+def _target(spec: Reader, key: str, namespace: str) -> Workload:
+    target = spec.child(key)
+    return Workload(namespace=namespace, kind=target.required_text("kind"), name=target.required_text("name"))
+
+
+def _metric(entry: Reader) -> HpaMetric:
+    kind = entry.required_text("type")
+    source = entry.child(_CONTAINER_METRIC_KEYS.get(kind, ""))
+    return HpaMetric(
+        type=kind, resource=source.text("name"), target_type=source.child("target").text("type") or UTILIZATION
+    )

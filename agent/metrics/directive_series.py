@@ -1,0 +1,59 @@
+"""The series of directives: how old the webhook's words are, and whom they concern.
+
+Metrics. Registered only where there is a webhook. Figures are those of the moment of the scrape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from agent.core.directed import Directed
+from agent.core.policies.bounds import Resource
+
+
+class DirectiveSeries(Collector):
+    """Collects; any thread."""
+
+    def __init__(self, directed: Callable[[], Directed]) -> None:
+        """Take what gives the directives in force."""
+        self._directed = directed
+
+    def collect(self) -> Iterable[Metric]:
+        """Give the series."""
+        directed = self._directed()
+        age = GaugeMetricFamily(
+            "plimsoll_directives_age_seconds",
+            "Time since the webhook last said what holds; absent before it said anything.",
+            unit="seconds",
+        )
+        if directed.directives is not None:
+            age.add_metric((), directed.age_seconds)
+        yield age
+        workloads = GaugeMetricFamily(
+            "plimsoll_directives_workloads",
+            "Workloads of this node that the webhook told of, by what follows from it.",
+            labels=("effect",),
+        )
+        for effect, count in _counts(directed).items():
+            workloads.add_metric((effect,), count)
+        yield workloads
+        paused = GaugeMetricFamily(
+            "plimsoll_directives_paused", "1 = the whole cluster is paused, as this node was told."
+        )
+        paused.add_metric((), float(directed.pause_reason is not None))
+        yield paused
+
+
+def _counts(directed: Directed) -> dict[str, int]:
+    told = directed.by_workload
+    frozen = [directed.frozen(workload) for workload in told]
+    return {
+        "told": len(told),
+        "left_alone": sum(1 for one in told.values() if one.left_alone_for is not None),
+        "cpu_frozen": sum(1 for axes in frozen if Resource.CPU in axes),
+        "memory_frozen": sum(1 for axes in frozen if Resource.MEMORY in axes),
+        "shrink_barred": sum(1 for workload in told if directed.is_shrink_barred(workload)),
+    }

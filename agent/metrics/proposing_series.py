@@ -1,0 +1,24 @@
+"""The series of evictions that were proposed to the webhook. Metrics; on the page only where there is a webhook."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter
+
+from agent.core.arbiter_words import Verdict
+
+
+class ProposingSeries:
+    """Counts the webhook's answers; any thread."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        answers = Counter(
+            "plimsoll_eviction_answers_total",
+            "Proposals of evictions that the webhook answered, by verdict; a pod that is put off is proposed again.",
+            ("verdict",),
+            registry=registry,
+        )
+        self._answers = {verdict: answers.labels(verdict.value) for verdict in Verdict}
+
+    def count(self, verdict: Verdict) -> None:
+        """Count an answer."""
+        self._answers[verdict].inc()

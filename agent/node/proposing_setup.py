@@ -1,0 +1,58 @@
+"""Puts together what proposes evictions to the webhook. Node; loaded only where ``report.url`` is set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry
+
+from agent.core.decisions import DecisionLog
+from agent.core.event_pacing import EventReason
+from agent.core.planned import PodRef
+from agent.metrics.agent_series import Metrics
+from agent.metrics.proposing_series import ProposingSeries
+from agent.node.proposing import Proposer
+from agent.node.webhook_client import WebhookClient
+from agent.settings import Settings
+
+
+def proposer_of(
+    settings: Settings,
+    url: str,
+    *,
+    node: str,
+    may_propose: Callable[[], str | None],
+    tell: DecisionLog,
+    event: Callable[[PodRef, EventReason, str], None],
+    metrics: Metrics,
+) -> Proposer:
+    """Give the proposer of this node; nothing runs yet.
+
+    Args:
+        settings: All of them.
+        url: Of ``report.url``.
+        node: This one in the cluster.
+        may_propose: Why nothing may be asked for now; None = it may.
+        tell: The decision log.
+        event: Tells a pod's owner; any thread.
+        metrics: The page that the series stand on.
+    """
+    options = settings.report
+    registry = CollectorRegistry()
+    series = ProposingSeries(registry)
+    metrics.register(registry)
+    return Proposer(
+        options=settings.propose,
+        node=node,
+        # A connection of its own: an eviction may take seconds, and a report must not wait for it.
+        poster=WebhookClient(
+            url,
+            token_file=options.token_file,
+            ca_file=options.ca_file,
+            timeout_seconds=options.timeout_seconds,
+        ),
+        may_propose=may_propose,
+        tell=tell,
+        event=event,
+        count=series.count,
+    )

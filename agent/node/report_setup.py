@@ -1,0 +1,96 @@
+"""Puts together what reports to the webhook. Node; loaded only where ``report.url`` is set."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+
+from agent.core.rollup import NodeClass
+from agent.core.window_policy import WindowPolicy
+from agent.metrics.agent_series import Metrics
+from agent.metrics.report_series import ReportSeries
+from agent.node.cluster import ClusterView
+from agent.node.directions import Directions
+from agent.node.report import Reporter
+from agent.node.report_queue import DIRECTORY_NAME, ReportQueue
+from agent.node.rolling import Roller
+from agent.node.row_source import RowSource
+from agent.node.steady_clock import BootClock
+from agent.node.units import UnitTable
+from agent.node.webhook_client import WebhookClient
+from agent.settings import Settings
+
+INSTANCE_TYPE_LABEL: Final = "node.kubernetes.io/instance-type"
+NS: Final = 1_000_000_000
+
+
+def reporter_of(
+    settings: Settings,
+    url: str,
+    *,
+    rings: RowSource,
+    units: UnitTable,
+    policy: Callable[[], WindowPolicy],
+    cluster: ClusterView,
+    cpus: int,
+    unix_now: Callable[[], float],
+    directions: Directions,
+    metrics: Metrics,
+) -> Reporter:
+    """Give the reporter of this node; nothing runs yet.
+
+    Args:
+        settings: All of them.
+        url: Of ``report.url``.
+        rings: What is measured.
+        units: What is watched.
+        policy: The windows in force.
+        cluster: The node's pods and the node itself.
+        cpus: Of this machine.
+        unix_now: UTC seconds of a clock that believes no jump; for the pods' age.
+        directions: Takes the answers.
+        metrics: The page that the series stand on.
+    """
+    options, directory, boot = settings.report, settings.state.directory, BootClock.of_machine()
+
+    def node_class() -> NodeClass:
+        node = cluster.state().node
+        return NodeClass(
+            instance_type=(node.labels.get(INSTANCE_TYPE_LABEL) or None) if node is not None else None, cpus=cpus
+        )
+
+    registry = CollectorRegistry()
+    series = ReportSeries(registry)
+    metrics.register(registry)
+    return Reporter(
+        options=options,
+        node=cluster.node_name,
+        node_class=node_class,
+        roller=Roller(
+            rings=rings,
+            units=units,
+            policy=policy,
+            pods=lambda: cluster.state().pods,
+            unix_seconds=lambda monotonic_ns: unix_now() - (time.monotonic_ns() - monotonic_ns) / NS,
+        ),
+        queue=ReportQueue(
+            None if directory is None else directory / DIRECTORY_NAME,
+            max_bytes=options.queue_bytes,
+            boot=boot,
+            wall_now=time.time,
+        ),
+        client=WebhookClient(
+            url,
+            token_file=options.token_file,
+            ca_file=options.ca_file,
+            timeout_seconds=options.timeout_seconds,
+        ),
+        series=series,
+        etag=lambda: directions.etag,
+        on_answer=directions.take,
+        is_ready=lambda: cluster.state().is_complete,
+        boot=boot,
+    )

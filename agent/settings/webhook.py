@@ -1,0 +1,91 @@
+"""What can be set of the webhook's server: frozen dataclasses; the docstring under each field is its documentation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from agent.core.ranges import Between, Unset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListeningSettings:
+    """Where and how the webhook answers."""
+
+    address: str = "0.0.0.0"  # noqa: S104  API servers call from the nodes' networks
+    """IPv4 or IPv6 address of the HTTPS port; :: takes IPv4 too."""
+    port: Annotated[int, Between(0, 65_535)] = 8443
+    """TCP port; 0 = any free one, told in the log."""
+    keep_alive_seconds: Annotated[int, Between(1, 3600)] = 75
+    """Seconds that an idle connection is kept: API servers ask again on the one they have. Agents' are closed after
+    their report, as five thousand open ones would fill the memory."""
+    request_seconds: Annotated[float, Between(1, 120)] = 10.0
+    """Seconds within which a request must have come whole: head, and then body."""
+    connections: Annotated[int, Between(10, 100_000)] = 2000
+    """Connections at once; those beyond are closed at once."""
+    end_seconds: Annotated[int, Between(1, 300)] = 10
+    """Seconds that requests under way have to end after SIGTERM."""
+    workers: Annotated[int, Between(1, 64)] = 4
+    """Threads for reports, proposals and questions; admissions need none."""
+    waiting_requests: Annotated[int, Between(1, 10_000)] = 64
+    """Requests that may wait for a thread; those beyond are told 503 and when to come again."""
+    load_seconds: Annotated[float, Between(0, 3600)] = 120.0
+    """Seconds for which the history may hold up readiness at the start; then admissions begin without what is missing.
+    What the cluster says is waited for in any case."""
+    switch_interval_seconds: Annotated[float, Between(0.00001, 1)] = 0.0005
+    """Seconds after which a thread that computes lets another one go on; shorter makes admissions wait less."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseSettings:
+    """Where history is kept."""
+
+    url: str = "/var/lib/plimsoll/webhook.db"
+    """A path or sqlite:///PATH for one replica, postgresql://USER@HOST/NAME for several."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessSettings:
+    """Who may report and who may read."""
+
+    audience: str = "plimsoll-webhook"
+    """The audience that every token must be for, agents' and people's."""
+    agent_account: str = "plimsoll-agent"
+    """The service account, in the webhook's own namespace, whose tokens may report."""
+    verdict_seconds: Annotated[float, Between(0, 60)] = 30.0
+    """Seconds for which a token that was found good is believed without asking again."""
+    refusal_seconds: Annotated[float, Between(0, 60)] = 10.0
+    """Seconds for which one that was refused is not asked about again."""
+    verdicts: Annotated[int, Between(1, 1_000_000)] = 8192
+    """Tokens remembered at most; the oldest go first."""
+    reviews_per_minute: Annotated[int, Between(1, 1_000_000)] = 6000
+    """Questions to the API server about tokens at most; callers beyond are told to come again."""
+    requests_per_minute: Annotated[int, Between(1, 100_000)] = 30
+    """Reports of one node at most, and as many calls with proposals: a queue of an hour holds twelve."""
+    rows: Annotated[int, Between(1, 100_000)] = 2000
+    """Rows of one report at most."""
+    body_bytes: Annotated[int, Between(1024, 1 << 30)] = 1 << 20
+    """Bytes of a report at most as sent."""
+    unpacked_bytes: Annotated[int, Between(1024, 1 << 30)] = 8 << 20
+    """Bytes of a report at most when unpacked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSettings:
+    """How the API server is reached, and where the webhook lives."""
+
+    kubeconfig: Annotated[Path | None, Unset("the pod's own service account")] = None
+    """A kubeconfig file; its current context is taken."""
+    namespace: str = "plimsoll"
+    """The namespace of the webhook, its Lease, its ConfigMap and the agents' account."""
+    config_map: str = "plimsoll"
+    """The ConfigMap with the cluster's rules."""
+    lease: str = "plimsoll-webhook"
+    """The Lease by which replicas choose who leads."""
+    replica: Annotated[str | None, Unset("the host name")] = None
+    """This replica's name in the Lease."""
+    request_timeout_seconds: Annotated[float, Between(0.5, 60)] = 10.0
+    """Seconds for one call; watches last longer."""
+    stale_seconds: Annotated[float, Between(1, 3600)] = 180.0
+    """Seconds without news after which the API server is asked for lists again."""

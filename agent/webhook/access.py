@@ -1,0 +1,308 @@
+"""Who calls, and what that caller may say: tokens judged by the API server, claims compared with what is reported.
+
+Webhook. A node speaks for itself alone and only of pods that run there: what one stolen token can bend is that node's
+own history. People read with a token of the same audience, and as far as RBAC lets them ``get`` the path.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Generic, Protocol, TypeVar
+
+from agent.core.cluster_facts import PodPlace
+from agent.core.rollup import RollupRow
+from agent.core.token_bucket import TokenBucket
+from agent.kube.access import NODE_NAME_CLAIM
+from agent.kube.api import Api
+from agent.kube.errors import KubeError
+from agent.settings.webhook import AccessSettings
+
+TOKEN_REVIEWS_PATH: Final = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105  a path
+ACCESS_REVIEWS_PATH: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+POD_NAME_CLAIM: Final = "authentication.kubernetes.io/pod-name"
+POD_UID_CLAIM: Final = "authentication.kubernetes.io/pod-uid"
+MOST_TOKEN_BYTES: Final = 16 * 1024
+AWAY_SECONDS: Final = 5.0
+"""After which a caller may come again while the API server is away."""
+MOST_NODES: Final = 20_000
+"""Of which calls are counted; those heard of longest ago are forgotten first."""
+
+
+class Denied(Exception):  # noqa: N818  an answer
+    """The caller is not let in. ``reason`` is one line for the caller; ``result`` is the label it is counted under."""
+
+    def __init__(self, status: int, result: str, reason: str, *, retry_after_seconds: float | None = None) -> None:
+        super().__init__(reason)
+        self.status: Final = status
+        self.result: Final = result
+        self.reason: Final = reason
+        self.retry_after_seconds: Final = retry_after_seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Whom the API server takes a token's bearer for."""
+
+    username: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def claim(self, name: str) -> str | None:
+        """Give a claim that the token makes once; None = it makes none, or several."""
+        values = self.extra.get(name, ())
+        return values[0] if len(values) == 1 and values[0] else None
+
+
+class PodPlaces(Protocol):
+    """Where pods are, from memory; ``ClusterFacts`` is one."""
+
+    def pod(self, uid: str) -> PodPlace | None:
+        """Give a pod that is there."""
+        ...
+
+    def gone_pod(self, uid: str) -> PodPlace | None:
+        """Give a pod that was there lately."""
+        ...
+
+
+Kept = TypeVar("Kept")
+
+
+class _Memory(Generic[Kept]):
+    """What was found out of whom, for seconds; bounded. For any thread."""
+
+    def __init__(self, most: int, clock: Callable[[], float]) -> None:
+        self._most = most
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[bytes, tuple[float, Kept]] = OrderedDict()
+
+    def get(self, key: bytes) -> Kept | None:
+        with self._lock:
+            found = self._kept.get(key)
+            if found is None:
+                return None
+            if found[0] <= self._clock():
+                del self._kept[key]
+                return None
+            return found[1]
+
+    def put(self, key: bytes, value: Kept, seconds: float) -> None:
+        with self._lock:
+            self._kept[key] = (self._clock() + seconds, value)
+            self._kept.move_to_end(key)
+            while len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+
+
+class Access:
+    """Lets callers in or not; asks the API server, so only from a thread that may wait. For any of them."""
+
+    def __init__(
+        self, api: Api, settings: AccessSettings, *, namespace: str, places: PodPlaces, clock: Callable[[], float]
+    ) -> None:
+        """Prepare; nothing is asked yet.
+
+        Args:
+            api: As an account that may create tokenreviews and subjectaccessreviews.
+            settings: Bounds.
+            namespace: Of the agents' account.
+            places: Where pods are.
+            clock: Seconds that only go forward.
+        """
+        self._api = api
+        self._settings = settings
+        self._namespace = namespace
+        self._agent = f"system:serviceaccount:{namespace}:{settings.agent_account}"
+        self._places = places
+        self._clock = clock
+        self._callers: _Memory[Caller | str] = _Memory(settings.verdicts, clock)
+        """By the token's hash; a text = refused, and why."""
+        self._readers: _Memory[bool] = _Memory(settings.verdicts, clock)
+        self._lock = threading.Lock()
+        self._reviews = TokenBucket(settings.reviews_per_minute, now_seconds=clock())
+        self._nodes: OrderedDict[tuple[str, str], TokenBucket] = OrderedDict()
+
+    def caller(self, authorization: str | None) -> Caller:
+        """Find out who sent a header Authorization.
+
+        Raises:
+            Denied: 401 without a good token; 429 and 503 where it cannot be found out now.
+        """
+        token = _bearer(authorization)
+        key = hashlib.sha256(token.encode()).digest()
+        found = self._callers.get(key)
+        if found is None:
+            found = self._reviewed(token)
+            is_good = isinstance(found, Caller)
+            seconds = self._settings.verdict_seconds if is_good else self._settings.refusal_seconds
+            self._callers.put(key, found, seconds)
+        if isinstance(found, str):
+            raise Denied(401, "bad_token", found)
+        return found
+
+    def node(self, authorization: str | None) -> tuple[Caller, str]:
+        """Find out which node's agent calls.
+
+        Raises:
+            Denied: As ``caller``; 403 where it is no agent, or its token names no node.
+        """
+        caller = self.caller(authorization)
+        if caller.username != self._agent:
+            raise Denied(403, "wrong_account", f"{caller.username} may not report; allowed: {self._agent}")
+        node = caller.claim(NODE_NAME_CLAIM)
+        if node is None:
+            reason = (
+                "the token names no node; allowed: a token of a pod, or bound to a Node, of Kubernetes 1.32 or newer"
+            )
+            raise Denied(403, "no_claim", reason)
+        return caller, node
+
+    def admit(self, node: str, what: str) -> None:
+        """Count a call of a node.
+
+        Args:
+            node: As its token says.
+            what: ``report`` or ``evictions``; each has its own budget.
+
+        Raises:
+            Denied: 429; there were too many within a minute.
+        """
+        now = self._clock()
+        with self._lock:
+            bucket = self._nodes.pop((what, node), None)
+            if bucket is None:
+                bucket = TokenBucket(self._settings.requests_per_minute, now_seconds=now)
+            self._nodes[what, node] = bucket
+            while len(self._nodes) > MOST_NODES:
+                self._nodes.popitem(last=False)
+            if bucket.take(now):
+                return
+            seconds = bucket.wait_seconds(now)
+        reason = f"more than {self._settings.requests_per_minute} calls a minute of node {node}"
+        raise Denied(429, "too_many", reason, retry_after_seconds=seconds)
+
+    def check_node(self, claimed: str, reported: str) -> None:
+        """Compare the token's node with the body's.
+
+        Raises:
+            Denied: 403; they differ.
+        """
+        if claimed != reported:
+            raise Denied(403, "wrong_node", f"the token is of node {claimed}, the report of node {reported[:253]}")
+
+    def row_fault(self, caller: Caller, node: str, row: RollupRow) -> str | None:
+        """Say why a row may not come from a node; None = it may.
+
+        A pod that is gone may still be told of: its last minutes come after its end.
+        """
+        place = self._places.pod(row.pod_uid) or self._places.gone_pod(row.pod_uid)
+        if place is None:
+            if row.pod_uid == caller.claim(POD_UID_CLAIM):  # created a moment ago: the token itself says where it is
+                own = self._namespace, caller.claim(POD_NAME_CLAIM)
+                return None if (row.workload.namespace, row.pod) == own else f"the token is of pod {own[0]}/{own[1]}"
+            return f"podUid: no pod {row.pod_uid} is known"
+        if place.node != node:
+            return f"podUid: the pod is not on node {node}"
+        if (place.namespace, place.name) != (row.workload.namespace, row.pod):
+            return f"pod: the uid is that of {place.namespace}/{place.name}"
+        if place.workload != row.workload:
+            owner = place.workload
+            return f"workload: the pod belongs to {owner.kind} {owner.namespace}/{owner.name}"
+        return None
+
+    def reader(self, authorization: str | None, path: str) -> Caller:
+        """Find out whether who calls may read.
+
+        Args:
+            authorization: The header.
+            path: What is asked for; RBAC grants it as nonResourceURL with verb get.
+
+        Raises:
+            Denied: As ``caller``; 403 where RBAC does not grant it.
+        """
+        caller = self.caller(authorization)
+        key = hashlib.sha256(
+            repr((caller.username, caller.groups, sorted(caller.extra.items()), path)).encode()
+        ).digest()
+        allowed = self._readers.get(key)
+        if allowed is None:
+            allowed = self._may_read(caller, path)
+            settings = self._settings
+            self._readers.put(key, allowed, settings.verdict_seconds if allowed else settings.refusal_seconds)
+        if not allowed:
+            raise Denied(403, "forbidden", f"{caller.username} may not get the nonResourceURL {path}")
+        return caller
+
+    def _reviewed(self, token: str) -> Caller | str:
+        review = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": {"token": token, "audiences": [self._settings.audience]},
+        }
+        status = _part(self._asked(TOKEN_REVIEWS_PATH, review), "status")
+        if status.get("authenticated") is not True:
+            return f"the token is not good for audience {self._settings.audience}"
+        # A server that knows no audiences answers without: then the token was not made for the webhook.
+        if self._settings.audience not in _texts(status.get("audiences")):
+            return f"the token is not for audience {self._settings.audience}"
+        user = _part(status, "user")
+        username, uid = user.get("username"), user.get("uid")
+        if not isinstance(username, str) or not username:
+            return "the token has no user"
+        return Caller(
+            username=username,
+            uid=uid if isinstance(uid, str) else "",
+            groups=_texts(user.get("groups")),
+            extra={str(name): _texts(values) for name, values in _part(user, "extra").items()},
+        )
+
+    def _may_read(self, caller: Caller, path: str) -> bool:
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {
+                "user": caller.username,
+                "uid": caller.uid,
+                "groups": list(caller.groups),
+                "extra": {name: list(values) for name, values in caller.extra.items()},
+                "nonResourceAttributes": {"path": path, "verb": "get"},
+            },
+        }
+        return _part(self._asked(ACCESS_REVIEWS_PATH, review), "status").get("allowed") is True
+
+    def _asked(self, path: str, review: Mapping[str, object]) -> object:
+        now = self._clock()
+        with self._lock:
+            if not self._reviews.take(now):
+                seconds = self._reviews.wait_seconds(now)
+                raise Denied(429, "too_many", "too many tokens at once", retry_after_seconds=seconds)
+        try:
+            return self._api.call("POST", path, body=review)
+        except KubeError as error:
+            reason = "the API server cannot be asked about the token now"
+            raise Denied(503, "api_away", reason, retry_after_seconds=AWAY_SECONDS) from error
+
+
+def _bearer(authorization: str | None) -> str:
+    scheme, _, token = (authorization or "").partition(" ")
+    token = token.strip()
+    if scheme.lower() != "bearer" or not token:
+        raise Denied(401, "no_token", "no token; allowed: Authorization: Bearer TOKEN")
+    if len(token) > MOST_TOKEN_BYTES or not token.isascii() or not token.isprintable() or " " in token:
+        raise Denied(401, "bad_token", "this is no token")
+    return token
+
+
+def _part(document: object, key: str) -> Mapping[object, object]:
+    value = document.get(key) if isinstance(document, Mapping) else None
+    return value if isinstance(value, Mapping) else {}
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list) else ()

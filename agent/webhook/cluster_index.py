@@ -1,0 +1,75 @@
+"""The objects of one list and watch, found by what admissions ask for. No I/O; one thread writes, any may read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Generic, Never, TypeVar
+
+from agent.kube.kept import Entry, Kept
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
+_NOTHING: Mapping[str, Never] = MappingProxyType({})
+
+
+class Indexed(Kept[T], Generic[K, T]):
+    """What a reflector knows, by a key that a value has; to look one up takes no lock."""
+
+    def __init__(self, read: Callable[[object], T], key_of: Callable[[T], K]) -> None:
+        """Begin empty.
+
+        Args:
+            read: Makes a value of an object's JSON; raises ConvertError.
+            key_of: Gives what a value is found by; several may share it.
+        """
+        super().__init__(read, lambda one, other: one == other)
+        self._key_of = key_of
+        self._found: dict[K, dict[str, T]] = {}
+        """Values by the entry's key. The inner ones are never changed, only replaced: who reads while another writes
+        has the old or the new one."""
+        self._keys: dict[str, K] = {}
+        """By the entry's key: where its value stands."""
+
+    def find(self, key: K) -> tuple[T, ...]:
+        """Give the values with a key, by name; empty = there are none."""
+        return tuple(self._found.get(key, _NOTHING).values())
+
+    def replace_all(self, entries: Iterable[Entry[T]], *, now_seconds: float, is_newest: bool) -> bool:
+        """Take a whole list."""
+        entries = list(entries)
+        has_news = super().replace_all(entries, now_seconds=now_seconds, is_newest=is_newest)
+        keys: dict[str, K] = {}
+        found: dict[K, dict[str, T]] = {}
+        for entry in sorted(entries, key=lambda one: one.key):
+            if entry.value is not None:
+                keys[entry.key] = key = self._key_of(entry.value)
+                found.setdefault(key, {})[entry.key] = entry.value
+        self._keys, self._found = keys, found
+        return has_news
+
+    def put(self, entry: Entry[T], *, now_seconds: float) -> bool:
+        """Take one object of a watch."""
+        has_news = super().put(entry, now_seconds=now_seconds)
+        if has_news:
+            self._place(entry.key, entry.value)
+        return has_news
+
+    def remove(self, entry: Entry[T]) -> bool:
+        """Take an object away."""
+        was_there = super().remove(entry)
+        if was_there:
+            self._place(entry.key, None)
+        return was_there
+
+    def _place(self, name: str, value: T | None) -> None:
+        if name in self._keys:
+            key = self._keys.pop(name)
+            others = {one: other for one, other in self._found[key].items() if one != name}
+            if others:
+                self._found[key] = others
+            else:
+                del self._found[key]
+        if value is not None:
+            self._keys[name] = key = self._key_of(value)
+            self._found[key] = dict(sorted({**self._found.get(key, {}), name: value}.items()))

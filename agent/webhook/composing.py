@@ -1,0 +1,345 @@
+"""The webhook put together: who is handed what, which threads there are, in what order all begins and ends.
+
+Webhook. The event loop (the thread that calls ``run``) answers admissions from memory. Beside it: workers for reports
+and questions, one thread that follows the log into the index, one that folds the log (leader only), one that works out
+the dear policies, and those of the watches, the Lease and the certificate. No admission waits for any of them.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from agent.core.admission_answer import Outcome
+from agent.kube.api import HttpApi
+from agent.kube.credentials import Credentials, from_kubeconfig, in_cluster
+from agent.kube.errors import CredentialsError
+from agent.kube.lease import LeaderLease
+from agent.kube.watch import pace_within
+from agent.metrics.webhook_series import WebhookMetrics
+from agent.version import installed_version
+from agent.webhook import telling
+from agent.webhook.access import Access
+from agent.webhook.applying import Defaults
+from agent.webhook.arbiter import Arbiter
+from agent.webhook.certificates import Certificates
+from agent.webhook.cluster import ClusterFacts
+from agent.webhook.directives import Director
+from agent.webhook.estimating import Rebuilder
+from agent.webhook.folding import Folder
+from agent.webhook.https import HttpsServer
+from agent.webhook.late_store import LateStore
+from agent.webhook.openapi import document
+from agent.webhook.reading import Parts as ReadingParts
+from agent.webhook.reading import Questions
+from agent.webhook.reporting import Parts as PostParts
+from agent.webhook.reporting import Posts
+from agent.webhook.review import Reviewer
+from agent.webhook.server import Services, WebhookApp
+from agent.webhook.settings import WebhookSettings
+from agent.webhook.store import Store
+from agent.webhook.store_evictions import EvictionStore
+from agent.webhook.store_shapes import SchemaTooNew, StoreAway, StoreError, StoreUnusable
+from agent.webhook.tailing import Tailer, encode_report
+from agent.webhook.workloads import WorkloadIndex
+
+log = logging.getLogger(__name__)
+
+FOLLOW_SECONDS: Final = 1.0
+"""Between two looks at the log; a report taken here is looked for at once."""
+UPKEEP_SECONDS: Final = 5.0
+BREATH_SECONDS: Final = 0.0005
+"""Given up between pieces of background work, so that an admission that waits goes first."""
+STOP_SECONDS: Final = 5.0
+
+
+class ListeningError(Exception):
+    """The address or port cannot be had; one line."""
+
+
+class _Ending(BaseException):
+    """The webhook ends in the middle of background work; not for ``except Exception``."""
+
+
+class Webhook:
+    """One replica."""
+
+    def __init__(self, settings: WebhookSettings) -> None:
+        """Put everything together; nothing is asked and nobody is answered yet.
+
+        Raises:
+            CredentialsError, StoreError, CertificateSetupError, ListeningError: It cannot work so; one line.
+        """
+        self.settings: Final = settings
+        self._stopping = threading.Event()
+        self._news = threading.Event()
+        self._fatal: StoreError | None = None
+        self._threads: list[threading.Thread] = []
+        self._began_seconds = time.monotonic()
+        cluster = settings.cluster
+        self.listener: Final = open_listener(settings.listening.address, settings.listening.port)
+        try:
+            self._store = LateStore(Store(settings.database.url))
+            self._api = HttpApi(
+                credentials_of(settings),
+                timeout_seconds=cluster.request_timeout_seconds,
+                user_agent=f"plimsoll/{installed_version()} webhook",
+            )
+            pace = pace_within(cluster.stale_seconds)
+            self.metrics = WebhookMetrics(
+                version=installed_version(),
+                commit=os.environ.get("PLIMSOLL_COMMIT", "unknown"),
+                admission_results=[str(one) for one in Outcome],
+            )
+            self.facts = ClusterFacts(self._api, namespace=cluster.namespace, config_map=cluster.config_map, pace=pace)
+            self.lease = LeaderLease(
+                self._api,
+                namespace=cluster.namespace,
+                name=cluster.lease,
+                identity=cluster.replica or socket.gethostname(),
+                on_change=lambda _: self.certificates.wake(),
+            )
+            self.certificates = Certificates(
+                settings.certificate,
+                namespace=cluster.namespace,
+                api=self._api,
+                is_leader=lambda: self.lease.is_leader,
+                pace=pace,
+            )
+            self.index = WorkloadIndex(settings.history, settings)
+            self.tailer = Tailer(self._store, self.index, pause=self._breathe)
+            self._folder = Folder(self._store, settings.folding, pause=self._breathe)
+            self._rebuilder = Rebuilder(self._store, self.index, settings, settings.rebuilding, pause=self._breathe)
+            self._served()
+        except BaseException:
+            self.listener.close()
+            raise
+
+    def _served(self) -> None:
+        """Put together what answers."""
+        settings = self.settings
+        sizing = settings.sizing()
+        director = Director(self.facts, self.index, stop_shrinking_seconds=settings.act.shrink_barred_seconds)
+        access = Access(
+            self._api,
+            settings.access,
+            namespace=settings.cluster.namespace,
+            places=self.facts,
+            clock=time.monotonic,
+        )
+        reviewer = Reviewer(self.facts, self.index, sizing, count=self.metrics.count_admission)
+        arbiter = Arbiter(
+            api=self._api,
+            store=EvictionStore(self._store),
+            facts=self.facts,
+            admission=lambda pod: reviewer.admission(pod, None),
+            options=settings.arbiter,
+            sizing=sizing,
+        )
+        posts = Posts(
+            PostParts(
+                access=access,
+                store=self._store,
+                facts=self.facts,
+                encode=encode_report,
+                directives=lambda node: director.directives_of(node, time.time()),
+                arbitrate=arbiter.decide,
+                appended=self._news.set,
+            ),
+            settings.access,
+            self.metrics,
+        )
+        questions = Questions(
+            ReadingParts(
+                access=access,
+                histories=self.index,
+                facts=self.facts,
+                directive=director.directive_of,
+                marks=self._store.nodes,
+            ),
+            Defaults(
+                act=settings.act,
+                bounds=settings.bounds,
+                policy=sizing.policy,
+                config_map=f"{settings.cluster.namespace}/{settings.cluster.config_map}",
+            ),
+            self.metrics,
+        )
+        self._sizes = telling.StoreSize(self._store)
+        self.metrics.read(
+            *telling.of_history(self.index, self.tailer, self._folder, self._sizes, lambda: self._store.is_prepared),
+            *telling.of_cluster(self.facts, self.lease),
+            *telling.of_certificate(self.certificates),
+            *telling.of_evictions(arbiter),
+        )
+        app = WebhookApp(
+            Services(
+                review=reviewer.review,
+                failed=lambda _: self.metrics.count_admission(Outcome.ERROR, 0.0),
+                report=posts.report,
+                evictions=posts.evictions,
+                workloads=questions.workloads,
+                workload=questions.workload,
+                nodes=questions.nodes,
+                rejected=lambda what: self.metrics.count_call(what, "overload"),
+                page=self.metrics.page,
+                scrape_rejected=self.metrics.count_rejected_scrape,
+                ready=self.ready,
+                openapi=document(),
+                most_report_bytes=settings.access.body_bytes,
+            ),
+            settings.listening,
+        )
+        self.server = HttpsServer(app, self.listener, self.certificates.served_context(), settings.listening)
+
+    def ready(self) -> tuple[bool, str]:
+        """Say whether admissions are answered as well as they can be, and in one line why (not)."""
+        if not self.certificates.status().is_served:
+            return False, "no certificate is served yet"
+        if not self.facts.is_complete:
+            missing = ", ".join(one.name for one in self.facts.statuses() if not one.is_listed)
+            return False, f"not read yet from the API server: {missing}"
+        if self.index.is_loaded:
+            return True, "ready"
+        waited = time.monotonic() - self._began_seconds
+        if waited < self.settings.listening.load_seconds:
+            return False, f"the history is not loaded yet ({waited:.0f} s)"
+        return True, "ready without the history, which is not loaded yet"
+
+    def run(self) -> None:
+        """Serve until ``stop``.
+
+        Raises:
+            StoreError: The database turned out to be none for this Plimsoll.
+        """
+        # The first try comes before anything is answered: a newer schema must stop the start.
+        self._store.prepare()
+        sys.setswitchinterval(self.settings.listening.switch_interval_seconds)
+        self._began_seconds = time.monotonic()
+        self.facts.start()
+        self.lease.start()
+        self.certificates.start()
+        for name, turn, seconds in (
+            ("follow", self._follow, FOLLOW_SECONDS),
+            ("fold", self._fold, UPKEEP_SECONDS),
+            ("rebuild", self._rebuild, UPKEEP_SECONDS),
+            ("sizes", self._sizes.look, telling.SIZE_SECONDS),
+        ):
+            thread = threading.Thread(target=self._turns, args=(turn, seconds), name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        log.info("serving", extra={"url": self.server.url, "database": self._store.place})
+        try:
+            self.server.run()
+        finally:
+            self._end()
+        if self._fatal is not None:
+            raise self._fatal
+
+    def stop(self) -> None:
+        """End: answer what is under way, and come back from ``run``; from any thread, and from a signal handler."""
+        self.server.stop()
+
+    def close(self) -> None:
+        """Let go of what was put together and never run."""
+        self.listener.close()
+        self._store.close()
+        self._api.close()
+
+    def _end(self) -> None:
+        self._stopping.set()
+        self._news.set()
+        self.lease.stop()
+        self.certificates.stop()
+        self.facts.stop()
+        until = time.monotonic() + STOP_SECONDS
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
+        self.close()
+        log.info("ended")
+
+    # -- threads ---------------------------------------------------------------------------------------------------
+
+    def _turns(self, turn: Callable[[], bool], seconds: float) -> None:
+        """Call again and again: at once while there is more, else after so many seconds, or when there is news."""
+        event = self._news if turn == self._follow else self._stopping
+        try:
+            while not self._stopping.is_set():
+                try:
+                    more = turn()
+                except StoreAway:
+                    more = False
+                except (SchemaTooNew, StoreUnusable) as error:
+                    log.exception("the database is none for this Plimsoll")
+                    self._fatal = error
+                    self.stop()
+                    return
+                except Exception:  # the top of a thread's loop: a fault in here must not end it for good
+                    log.exception("background work failed")
+                    more = False
+                if not more and event.wait(seconds) and event is self._news:
+                    event.clear()
+        except _Ending:
+            return
+
+    def _follow(self) -> bool:
+        if not self._store.prepare():
+            return False
+        was_loaded = self.index.is_loaded
+        more = self.tailer.advance(time.time())
+        if self.index.is_loaded and not was_loaded:
+            # What was loaded stays: the collector need not look through it again and again, which takes long.
+            gc.collect()
+            gc.freeze()
+            log.info("history loaded", extra={"workloads": self.index.size().workloads})
+        return more
+
+    def _fold(self) -> bool:
+        return self._folder.fold_once(self.lease.is_leader, now_unix_seconds=time.time()) > 0
+
+    def _rebuild(self) -> bool:
+        self._rebuilder.rebuild(time.time())
+        return False
+
+    def _breathe(self) -> None:
+        if self._stopping.is_set():
+            raise _Ending
+        time.sleep(BREATH_SECONDS)
+
+
+def credentials_of(settings: WebhookSettings) -> Credentials:
+    """Give how to reach the API server.
+
+    Raises:
+        CredentialsError: There is no way to.
+    """
+    if settings.cluster.kubeconfig is not None:
+        return from_kubeconfig(settings.cluster.kubeconfig)
+    found = in_cluster()
+    if found is None:
+        raise CredentialsError("there is no pod's service account here and no kubeconfig is given (--kubeconfig)")
+    return found
+
+
+def open_listener(address: str, port: int) -> socket.socket:
+    """Bind and listen; IPv4 or IPv6, and ``::`` takes IPv4 too.
+
+    Raises:
+        ListeningError: It cannot be had.
+    """
+    where = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        return socket.create_server((address, port), family=family, backlog=1024, dualstack_ipv6=address == "::")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ListeningError(
+            f"cannot listen on {where}: {reason.lower()}; set listening.address or listening.port (0 = any free port)"
+        ) from error

@@ -1,0 +1,198 @@
+"""What each node is told in the answer to its report: of the workloads that run there, and only what it cannot know.
+
+Webhook. Everything is in memory. The ETag is a digest of what is told, made so that it stays while nothing of weight
+changes: peaks are rounded up to three digits, the end of a stop of shrinking to ten minutes, and what remains of it is
+not in the digest.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Final, Protocol
+
+from agent.core import annotations as names
+from agent.core.cluster_facts import ClusterRules, FrozenAxes, PodPlace
+from agent.core.cluster_rules import rule_of
+from agent.core.directive import ContainerDirective, Directives, WorkloadDirective
+from agent.core.directive_text import LONGEST_TEXT, directives_to_json
+from agent.core.recommendation import Workload
+
+SIGNIFICANT_DIGITS: Final = 3
+STOP_STEP_SECONDS: Final = 600.0
+STOP_SHRINKING_SECONDS: Final = 86_400.0
+"""After an out-of-memory kill anywhere the workload only grows for so long; as ``act.shrinkBarredSeconds`` by default.
+"""
+NO_REASON: Final = "no reason given"
+
+
+class Facts(Protocol):
+    """What the cluster is asked; ``webhook.cluster.ClusterFacts`` is one."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Say whether everything has been read at least once."""
+        ...
+
+    def pods_on(self, node: str) -> tuple[PodPlace, ...]:
+        """Give the pods bound to a node."""
+        ...
+
+    def frozen(self, workload: Workload) -> FrozenAxes:
+        """Give the axes that an HPA scales a workload by."""
+        ...
+
+    def left_alone_for(self, workload: Workload) -> str | None:
+        """Give the VPA that sets a workload's requests."""
+        ...
+
+    def rules(self) -> ClusterRules:
+        """Give the cluster's rules."""
+        ...
+
+    def replicas(self, workload: Workload) -> int | None:
+        """Give how many replicas a workload has."""
+        ...
+
+
+class Histories(Protocol):
+    """What all nodes learnt; ``webhook.workloads.WorkloadIndex`` is one."""
+
+    @property
+    def is_loaded(self) -> bool:
+        """Say whether what was stored is in memory again."""
+        ...
+
+    def directive_of(self, workload: Workload, *, node: str, now_unix_seconds: float) -> tuple[ContainerDirective, ...]:
+        """Give what other nodes saw of a workload's containers."""
+        ...
+
+    def newest_kill(self, workload: Workload) -> float | None:
+        """Give when the newest out-of-memory kill was, Unix seconds."""
+        ...
+
+    def workloads_on(self, node: str) -> tuple[Workload, ...]:
+        """Give the workloads of a node's newest report."""
+        ...
+
+
+class NotKnownYet(Exception):  # noqa: N818 - a state of the world, named as one
+    """The cluster or the history has not been read as a whole: what the nodes hold is better than half of it.
+
+    Half a list of HPAs would free workloads that are scaled.
+    """
+
+
+class Director:
+    """Says what nodes are told; any thread, and nothing is kept between two answers."""
+
+    def __init__(
+        self, facts: Facts, histories: Histories, *, stop_shrinking_seconds: float = STOP_SHRINKING_SECONDS
+    ) -> None:
+        """Take whom to ask.
+
+        Args:
+            facts: The cluster.
+            histories: What nodes learnt.
+            stop_shrinking_seconds: For how long a workload only grows after a kill; 0 = never.
+        """
+        self._facts, self._histories = facts, histories
+        self._stop_shrinking_seconds = stop_shrinking_seconds
+
+    def directives_of(self, node: str, now_unix_seconds: float) -> Directives:
+        """Give everything that a node is to know, in order of workloads, with its ETag.
+
+        Raises:
+            NotKnownYet: Nothing can be said, so what the node holds must stay.
+        """
+        if not self._facts.is_complete:
+            raise NotKnownYet("the cluster's pods, HPAs and VPAs are not all read yet")
+        if not self._histories.is_loaded:
+            raise NotKnownYet("the history is not loaded yet")
+        rules = self._facts.rules()
+        # A pod may be reported before the watch has brought it, and the other way round.
+        bound = {place.workload for place in self._facts.pods_on(node)}
+        workloads = sorted({*bound, *self._histories.workloads_on(node)})
+        told, ends = [], []
+        for workload in workloads:
+            one, end = self._directive(workload, node, rules, now_unix_seconds)
+            told.append(one)
+            ends.append(end)
+        reason = rules.pause_reason
+        directives = Directives(
+            etag="",
+            pause_reason=None if reason is None else (reason.strip() or NO_REASON)[:LONGEST_TEXT],
+            workloads=tuple(told),
+        )
+        return replace(directives, etag=_digest(directives, ends))
+
+    def directive_of(self, workload: Workload, now_unix_seconds: float) -> WorkloadDirective:
+        """Give what a node without a history of its own would be told of a workload, for people."""
+        return self._directive(workload, "", self._facts.rules(), now_unix_seconds)[0]
+
+    def _directive(
+        self, workload: Workload, node: str, rules: ClusterRules, now_unix_seconds: float
+    ) -> tuple[WorkloadDirective, float | None]:
+        """Give one directive, and when its stop of shrinking ends."""
+        rule, frozen = rule_of(rules, workload), self._facts.frozen(workload)
+        containers = self._histories.directive_of(workload, node=node, now_unix_seconds=now_unix_seconds)
+        end = self._stop_end(workload, now_unix_seconds)
+        directive = WorkloadDirective(
+            workload=workload,
+            mode=_clipped(rule.get(names.MODE)),
+            policy=_clipped(rule.get(names.POLICY)),
+            left_alone_for=_clipped(self._facts.left_alone_for(workload)),
+            cpu_frozen_for=_clipped(frozen.cpu_for),
+            memory_frozen_for=_clipped(frozen.memory_for),
+            stop_shrinking_seconds=None if end is None else end - now_unix_seconds,
+            replicas=self._facts.replicas(workload),
+            containers=tuple(_rounded(one) for one in sorted(containers, key=lambda one: one.container)),
+        )
+        return directive, end
+
+    def _stop_end(self, workload: Workload, now_unix_seconds: float) -> float | None:
+        """Give until when a workload only grows, a whole number of steps; None = it may shrink."""
+        killed = self._histories.newest_kill(workload)
+        if killed is None or not self._stop_shrinking_seconds:
+            return None
+        end = math.ceil((killed + self._stop_shrinking_seconds) / STOP_STEP_SECONDS) * STOP_STEP_SECONDS
+        return end if end > now_unix_seconds else None
+
+
+@lru_cache(maxsize=8192)  # the index keeps amounts in steps, so that few come again and again; 1 MB
+def rounded_up(amount: int) -> int:
+    """Round up to three significant digits: at most 1 % more, and the same for a while."""
+    step = int(10 ** max(0, len(str(amount)) - SIGNIFICANT_DIGITS))
+    return -(-amount // step) * step
+
+
+def _rounded(one: ContainerDirective) -> ContainerDirective:
+    return ContainerDirective(
+        container=one.container,
+        cpu_peak_millicores=_up(one.cpu_peak_millicores),
+        memory_peak_bytes=_up(one.memory_peak_bytes),
+        cpu_hour_peaks_millicores=tuple(_up(peak) for peak in one.cpu_hour_peaks_millicores),
+        memory_hour_peaks_bytes=tuple(_up(peak) for peak in one.memory_hour_peaks_bytes),
+        oom_memory_bytes=_up(one.oom_memory_bytes),
+    )
+
+
+def _up(amount: int | None) -> int | None:
+    return None if amount is None else rounded_up(amount)
+
+
+def _clipped(text: str | None) -> str | None:
+    """Give text that an agent takes: an empty one says nothing."""
+    return text[:LONGEST_TEXT] if text else None
+
+
+def _digest(directives: Directives, ends: list[float | None]) -> str:
+    """Digest what is told, the end of a stop instead of what remains of it."""
+    steady = replace(
+        directives, workloads=tuple(replace(one, stop_shrinking_seconds=None) for one in directives.workloads)
+    )
+    text = json.dumps([directives_to_json(steady), ends])  # everything in it has its order
+    return blake2b(text.encode(), digest_size=16).hexdigest()

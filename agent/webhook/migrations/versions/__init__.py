@@ -1,0 +1,1 @@
+"""One module per revision; what it names is frozen here, as `tables` moves on."""

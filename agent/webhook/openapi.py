@@ -1,0 +1,232 @@
+"""The OpenAPI document of the webhook: paths written here, bodies from the types of ``wire``. Webhook."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from agent.core.policies.options import PolicyName
+from agent.version import installed_version
+from agent.webhook.reading import MOST_PAGE
+from agent.webhook.wire import (
+    FaultBody,
+    NodesBody,
+    ProposalsBody,
+    RepliesBody,
+    ReportAnswer,
+    ReportBody,
+    WorkloadBody,
+    WorkloadsBody,
+)
+
+_Json = dict[str, object]
+_TYPES: Final = (
+    FaultBody,
+    ReportBody,
+    ReportAnswer,
+    ProposalsBody,
+    RepliesBody,
+    WorkloadsBody,
+    WorkloadBody,
+    NodesBody,
+)
+_WHY_NOT: Final = {
+    400: "The body or the query is not understood.",
+    401: "No token, or none that is good for the webhook's audience.",
+    403: "The token's account, node or rights do not allow this.",
+    404: "Nothing is known of it.",
+    408: "The request did not come whole in time.",
+    413: "Too many bytes.",
+    415: "A body of a kind that is not read.",
+    429: "Too many calls; Retry-After says when to come again.",
+    503: "Not now: the database or the API server is away, or there is too much to do; Retry-After says when again.",
+}
+
+
+def document() -> bytes:
+    """Write the document, JSON."""
+    references, components = msgspec.json.schema_components(_TYPES, ref_template="#/components/schemas/{name}")
+    schemas = dict(zip((kind.__name__ for kind in _TYPES), references, strict=True))
+    posts = _posts(schemas)
+    return msgspec.json.encode(
+        {
+            "openapi": "3.1.0",
+            "info": {
+                "title": "Plimsoll webhook",
+                "version": installed_version(),
+                "description": "Histories in, sizes out. Tokens are judged by TokenReview with the webhook's audience; "
+                "reading also needs RBAC: verb get on the path as nonResourceURL.",
+            },
+            "components": {
+                "schemas": components,
+                "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            },
+            "paths": {**posts, **_gets(schemas), **_open_paths()},
+        }
+    )
+
+
+def _posts(schemas: Mapping[str, _Json]) -> _Json:
+    refusals = (400, 401, 403, 408, 413, 415, 429, 503)
+    encoding = _parameter("header", "Content-Encoding", {"type": "string", "enum": ["gzip", "identity"]})
+    held = _parameter("header", "If-None-Match", {"type": "string", "pattern": '^"[!#-~]*"$'})
+    return {
+        "/v1/report": {
+            "post": {
+                "operationId": "report",
+                "summary": "A node's report of one interval; the answer carries directives that are new to the node.",
+                "security": [{"token": []}],
+                "parameters": [encoding, held],
+                "requestBody": {"required": True, "content": _content(schemas["ReportBody"])},
+                "responses": _responses(
+                    schemas, "ReportAnswer", "The database has the rows that were taken.", refusals
+                ),
+            }
+        },
+        "/v1/evictions": {
+            "post": {
+                "operationId": "propose",
+                "summary": "Pods that a node would have evicted; each is judged.",
+                "security": [{"token": []}],
+                "parameters": [encoding],
+                "requestBody": {"required": True, "content": _content(schemas["ProposalsBody"])},
+                "responses": _responses(schemas, "RepliesBody", "A verdict for each pod.", refusals),
+            }
+        },
+        "/mutate": {
+            "post": {
+                "operationId": "mutate",
+                "summary": "An AdmissionReview (admission.k8s.io/v1), answered with one; whatever comes, it is valid.",
+                "requestBody": {"required": True, "content": _content({"type": "object"})},
+                "responses": {
+                    "200": {"description": "The review with its response.", "content": _content(_REVIEW)},
+                    "408": {"description": _WHY_NOT[408], "content": _content(schemas["FaultBody"])},
+                },
+            }
+        },
+    }
+
+
+_REVIEW: Final[_Json] = {
+    "type": "object",
+    "required": ["apiVersion", "kind", "response"],
+    "properties": {
+        "apiVersion": {"const": "admission.k8s.io/v1"},
+        "kind": {"const": "AdmissionReview"},
+        "response": {
+            "type": "object",
+            "required": ["uid", "allowed"],
+            "properties": {
+                "uid": {"type": "string"},
+                "allowed": {"type": "boolean"},
+                "patch": {"type": "string"},
+                "patchType": {"const": "JSONPatch"},
+            },
+            "dependentRequired": {"patch": ["patchType"], "patchType": ["patch"]},
+        },
+    },
+}
+
+
+def _gets(schemas: Mapping[str, _Json]) -> _Json:
+    refusals = (400, 401, 403, 429, 503)
+    name: _Json = {"type": "string", "pattern": "^[a-z0-9][-.a-z0-9]{0,60}$"}
+    kind: _Json = {"type": "string", "pattern": "^[A-Za-z][A-Za-z0-9]{0,60}$"}
+    limit = {"type": "integer", "minimum": 1, "maximum": MOST_PAGE}
+    after = {"type": "string", "pattern": "^[^/]+/[^/]+/[^/]+$"}
+    return {
+        "/v1/workloads": _get(
+            schemas,
+            "workloads",
+            "WorkloadsBody",
+            "Workloads, in order.",
+            refusals,
+            (
+                _parameter("query", "namespace", name),
+                _parameter("query", "limit", limit),
+                _parameter("query", "after", after),
+            ),
+        ),
+        "/v1/workloads/{namespace}/{kind}/{name}": _get(
+            schemas,
+            "workload",
+            "WorkloadBody",
+            "One workload: history by hour, advice, what applies to it, where it runs.",
+            (*refusals, 404),
+            (
+                _parameter("path", "namespace", name),
+                _parameter("path", "kind", kind),
+                _parameter("path", "name", name),
+                _parameter("query", "policy", {"type": "string", "enum": [str(one) for one in PolicyName]}),
+            ),
+        ),
+        "/v1/nodes": _get(schemas, "nodes", "NodesBody", "Who reports, since when, how far.", refusals, ()),
+    }
+
+
+def _open_paths() -> _Json:
+    text = {"text/plain": {"schema": {"type": "string"}}}
+    paths: _Json = {
+        path: {
+            "get": {
+                "operationId": path.strip("/"),
+                "summary": summary,
+                "responses": {str(code): {"description": words, "content": text} for code, words in codes.items()},
+            }
+        }
+        for path, summary, codes in (
+            ("/healthz", "Whether the process answers.", {200: "It does."}),
+            ("/readyz", "Whether admissions are answered with history.", {200: "They are.", 503: "Not yet, and why."}),
+        )
+    }
+    paths["/metrics"] = {
+        "get": {
+            "operationId": "metrics",
+            "summary": "Prometheus text format, or OpenMetrics where it is asked for.",
+            "responses": {
+                "200": {
+                    "description": "The page.",
+                    "content": {**text, "application/openmetrics-text": {"schema": {"type": "string"}}},
+                },
+                "503": {"description": "Two scrapes are under way.", "content": _content({"type": "object"})},
+            },
+        }
+    }
+    return paths
+
+
+def _get(
+    schemas: Mapping[str, _Json],
+    operation: str,
+    answer: str,
+    summary: str,
+    refusals: Sequence[int],
+    parameters: Sequence[_Json],
+) -> _Json:
+    return {
+        "get": {
+            "operationId": operation,
+            "summary": summary,
+            "security": [{"token": []}],
+            "parameters": list(parameters),
+            "responses": _responses(schemas, answer, summary, refusals),
+        }
+    }
+
+
+def _responses(schemas: Mapping[str, _Json], answer: str, words: str, refusals: Sequence[int]) -> _Json:
+    refused = {
+        str(code): {"description": _WHY_NOT[code], "content": _content(schemas["FaultBody"])}
+        for code in sorted(refusals)
+    }
+    return {"200": {"description": words, "content": _content(schemas[answer])}, **refused}
+
+
+def _content(schema: object) -> _Json:
+    return {"application/json": {"schema": schema}}
+
+
+def _parameter(where: str, name: str, schema: object) -> _Json:
+    return {"in": where, "name": name, "required": where == "path", "schema": schema}

@@ -1,0 +1,348 @@
+"""What people ask: the workloads, one of them whole, the nodes; and what applies to a workload and where that is from.
+
+Webhook. Everything but the nodes' marks is in memory. Runs in worker threads: tokens are judged by the API server.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import msgspec
+
+from agent.core.cluster_facts import ClusterRules
+from agent.core.directive import WorkloadDirective
+from agent.core.estimate import Estimate, NoEstimate
+from agent.core.explanation import HourPeak
+from agent.core.policies.options import PolicyName
+from agent.core.recommendation import Workload
+from agent.core.rollup import NodeClass
+from agent.metrics.webhook_series import WebhookMetrics
+from agent.webhook.access import Access, Denied
+from agent.webhook.applying import Applying, Defaults, Facts
+from agent.webhook.server import Answer, Call, fault
+from agent.webhook.store_shapes import NodeMark, StoreAway
+from agent.webhook.wire import (
+    AdviceBody,
+    AppliesBody,
+    ContainerBody,
+    HourBody,
+    KillBody,
+    NodeBody,
+    NodesBody,
+    SideBody,
+    WorkloadBody,
+    WorkloadLineBody,
+    WorkloadsBody,
+)
+from agent.webhook.workload_shapes import ContainerHistory, MergedHistory, NodeSeen, RowHistory, WorkloadSeen
+
+log = logging.getLogger(__name__)
+
+PAGE: Final = 100
+MOST_PAGE: Final = 500
+STORE_RETRY_SECONDS: Final = 10.0
+_HOUR_SECONDS: Final = 3600
+
+
+class Histories(Protocol):
+    """What nodes learnt; ``WorkloadIndex`` is one."""
+
+    def workloads(self) -> tuple[WorkloadSeen, ...]:
+        """List all workloads, in order."""
+        ...
+
+    def merged(self, workload: Workload) -> MergedHistory | None:
+        """Give what is known of one; None = nothing."""
+        ...
+
+    def nodes(self) -> tuple[NodeSeen, ...]:
+        """List the nodes that report."""
+        ...
+
+    def estimate(
+        self,
+        workload: Workload,
+        container: str,
+        *,
+        policy: PolicyName,
+        node: str | None,
+        node_class: NodeClass | None,
+        now_unix_seconds: float,
+    ) -> Estimate | NoEstimate:
+        """Say what a new pod's container needs."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What is asked."""
+
+    access: Access
+    histories: Histories
+    facts: Facts
+    directive: Callable[[Workload, float], WorkloadDirective]
+    """What a node would be told of a workload."""
+    marks: Callable[[], list[NodeMark]]
+    """How far each node's reports have come, from the database."""
+
+
+class Questions:
+    """Answers ``/v1/workloads``, ``/v1/workloads/...`` and ``/v1/nodes``; for any thread."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        defaults: Defaults,
+        metrics: WebhookMetrics,
+        *,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._parts = parts
+        self._applying = Applying(parts.facts, defaults)
+        self._metrics = metrics
+        self._wall_clock = wall_clock
+
+    def workloads(self, call: Call) -> Answer:
+        """List workloads: ``namespace=``, ``limit=`` and ``after=NAMESPACE/KIND/NAME`` choose."""
+        return self._guarded(call, self._list)
+
+    def workload(self, call: Call) -> Answer:
+        """Give one workload whole; ``policy=`` tries another policy."""
+        return self._guarded(call, self._one)
+
+    def nodes(self, call: Call) -> Answer:
+        """List the nodes that report."""
+        return self._guarded(call, self._nodes)
+
+    def _guarded(self, call: Call, work: Callable[[Call], Answer]) -> Answer:
+        try:
+            self._parts.access.reader(call.authorization, call.path)
+            answer, result = work(call), "accepted"
+        except Denied as denied:
+            answer = fault(denied.status, denied.reason, retry_after_seconds=denied.retry_after_seconds)
+            result = denied.result
+        except _BadQuestionError as error:
+            answer, result = fault(400, str(error)), "malformed"
+        except StoreAway:
+            answer = fault(503, "the database is away", retry_after_seconds=STORE_RETRY_SECONDS)
+            result = "store_away"
+        except Exception:
+            log.exception("a question failed", extra={"path": call.path})
+            answer, result = fault(500, "failed; see the webhook's log"), "error"
+        self._metrics.count_call("reading", result)
+        return answer
+
+    # Lists
+
+    def _list(self, call: Call) -> Answer:
+        now = self._wall_clock()
+        limit = _limit(call.query.get("limit"))
+        chosen = call.query.get("namespace")
+        seen = [one for one in self._parts.histories.workloads() if chosen is None or one.workload.namespace == chosen]
+        start = 0
+        if "after" in call.query:
+            start = bisect_right([one.workload for one in seen], _workload(call.query["after"]))
+        page = seen[start : start + limit]
+        rules = self._parts.facts.rules()
+        has_more = start + limit < len(seen)
+        body = WorkloadsBody(
+            total=len(seen),
+            workloads=[self._line(one, rules, now) for one in page],
+            next=_path(page[-1].workload) if has_more and page else None,
+        )
+        return Answer(body=msgspec.json.encode(body))
+
+    def _line(self, seen: WorkloadSeen, rules: ClusterRules, now: float) -> WorkloadLineBody:
+        workload = seen.workload
+        policy = self._applying.policy_name(workload, rules)
+        mode = self._applying.mode(workload, rules)
+        advice = [self._estimate(workload, name, policy, now) for name in seen.containers]
+        return WorkloadLineBody(
+            namespace=workload.namespace,
+            kind=workload.kind,
+            name=workload.name,
+            containers=list(seen.containers),
+            history_seconds=max(0.0, now - seen.first_unix_seconds),
+            newest_age_seconds=max(0.0, now - seen.last_unix_seconds),
+            mode=mode.value or "",
+            cpu_request_millicores=_sum(
+                one.cpu_request_millicores if isinstance(one, Estimate) else None for one in advice
+            ),
+            memory_request_bytes=_sum(
+                one.memory_request_bytes if isinstance(one, Estimate) else None for one in advice
+            ),
+        )
+
+    def _nodes(self, _: Call) -> Answer:
+        now = self._wall_clock()
+        seen = {one.name: one for one in self._parts.histories.nodes()}
+        marks = {one.node: one for one in self._parts.marks()}
+        nodes = [_node_body(name, seen.get(name), marks.get(name), now) for name in sorted({*seen, *marks})]
+        return Answer(body=msgspec.json.encode(NodesBody(nodes=nodes)))
+
+    # One workload
+
+    def _one(self, call: Call) -> Answer:
+        now = self._wall_clock()
+        parts = call.names
+        workload = Workload(namespace=parts["namespace"], kind=parts["kind"], name=parts["name"])
+        history = self._parts.histories.merged(workload)
+        if history is None:
+            return fault(404, f"nothing is known of {workload.kind} {workload.namespace}/{workload.name}")
+        rules = self._parts.facts.rules()
+        policy = self._applying.policy_name(workload, rules)
+        if "policy" in call.query:
+            policy = _policy_name(call.query["policy"])
+        body = WorkloadBody(
+            namespace=workload.namespace,
+            kind=workload.kind,
+            name=workload.name,
+            history_seconds=max(0.0, now - history.first_unix_seconds),
+            newest_age_seconds=max(0.0, now - history.last_unix_seconds),
+            applies=self._applies(workload, rules, now),
+            containers=[
+                ContainerBody(
+                    container=one.container,
+                    advice=_advice(policy, self._estimate(workload, one.container, policy, now)),
+                    hours=_hours(one),
+                    classes=[_side(row, now) for row in one.classes],
+                    nodes=[_side(row, now) for row in one.nodes],
+                )
+                for one in history.containers
+            ],
+        )
+        return Answer(body=msgspec.json.encode(body))
+
+    def _estimate(self, workload: Workload, container: str, policy: PolicyName, now: float) -> Estimate | NoEstimate:
+        return self._parts.histories.estimate(
+            workload, container, policy=policy, node=None, node_class=None, now_unix_seconds=now
+        )
+
+    def _applies(self, workload: Workload, rules: ClusterRules, now: float) -> AppliesBody:
+        told, applying = self._parts.directive(workload, now), self._applying
+        return AppliesBody(
+            mode=applying.mode(workload, rules),
+            policy=applying.policy(workload, rules),
+            pause=applying.pause(rules),
+            cpu_frozen_for=told.cpu_frozen_for,
+            memory_frozen_for=told.memory_frozen_for,
+            left_alone_for=told.left_alone_for,
+            stop_shrinking_seconds=told.stop_shrinking_seconds,
+            replicas=told.replicas,
+            bounds=list(applying.bounds(workload.namespace)),
+            annotations=dict(sorted(applying.annotations(workload.namespace).items())),
+            rules_fault=rules.fault,
+        )
+
+
+class _BadQuestionError(ValueError):
+    """A query that is not understood; one line."""
+
+
+def _limit(text: str | None) -> int:
+    if text is None:
+        return PAGE
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MOST_PAGE):
+        raise _BadQuestionError(f"limit: {text[:60]!r} is not allowed; allowed: 1 to {MOST_PAGE}")
+    return int(text)
+
+
+def _workload(text: str) -> Workload:
+    parts = text.split("/")
+    if len(parts) != 3:
+        raise _BadQuestionError(f"after: {text[:60]!r} is not allowed; allowed: NAMESPACE/KIND/NAME")
+    return Workload(namespace=parts[0], kind=parts[1], name=parts[2])
+
+
+def _path(workload: Workload) -> str:
+    return f"{workload.namespace}/{workload.kind}/{workload.name}"
+
+
+def _policy_name(text: str) -> PolicyName:
+    try:
+        return PolicyName(text)
+    except ValueError:
+        raise _BadQuestionError(f"policy: {text[:60]!r} is not allowed; allowed: {', '.join(PolicyName)}") from None
+
+
+def _sum(amounts: Iterable[int | None]) -> int | None:
+    total = 0
+    for amount in amounts:
+        if amount is None:
+            return None
+        total += amount
+    return total
+
+
+def _advice(policy: PolicyName, found: Estimate | NoEstimate) -> AdviceBody:
+    if isinstance(found, NoEstimate):
+        return AdviceBody(policy=policy, missing=found)
+    return AdviceBody(
+        policy=found.policy,
+        missing=None,
+        source=found.source,
+        cpu_request_millicores=found.cpu_request_millicores,
+        memory_request_bytes=found.memory_request_bytes,
+        cpu_max_millicores=found.cpu_max_millicores,
+        memory_max_bytes=found.memory_max_bytes,
+        oom_memory_bytes=found.oom_memory_bytes,
+        cpu_base_millicores=found.cpu_base_millicores,
+        memory_base_bytes=found.memory_base_bytes,
+        history_seconds=found.history_seconds,
+        pods=found.pods,
+        newest_age_seconds=found.newest_age_seconds,
+    )
+
+
+def _hours(container: ContainerHistory) -> list[HourBody]:
+    return [_hour(one) for one in container.hours]
+
+
+def _hour(peak: HourPeak) -> HourBody:
+    return HourBody(
+        unix_hour=peak.hour_unix_seconds // _HOUR_SECONDS,
+        cpu_millicores=None if peak.cpu_millicores is None else round(peak.cpu_millicores),
+        memory_bytes=None if peak.working_set_bytes is None else round(peak.working_set_bytes),
+    )
+
+
+def _side(row: RowHistory, now: float) -> SideBody:
+    node_class = row.node_class
+    return SideBody(
+        node=row.node,
+        instance_type=node_class.instance_type if node_class is not None else None,
+        cpus=node_class.cpus if node_class is not None else None,
+        pods=row.pods,
+        history_seconds=max(0.0, now - row.first_unix_seconds),
+        newest_age_seconds=max(0.0, now - row.last_unix_seconds),
+        cpu_base_millicores=row.cpu_base_millicores,
+        memory_base_bytes=row.memory_base_bytes,
+        hours=[_hour(one) for one in row.hours],
+        kills=[
+            KillBody(
+                age_seconds=max(0.0, now - one.newest_unix_seconds), memory_bytes=one.largest_bytes, count=one.count
+            )
+            for one in row.kills
+        ],
+    )
+
+
+def _node_body(name: str, seen: NodeSeen | None, mark: NodeMark | None, now: float) -> NodeBody:
+    return NodeBody(
+        node=name,
+        instance_type=seen.node_class.instance_type if seen is not None else None,
+        cpus=seen.node_class.cpus if seen is not None else None,
+        first_age_seconds=max(0.0, now - seen.first_unix_seconds) if seen is not None else None,
+        newest_age_seconds=max(0.0, now - seen.last_unix_seconds) if seen is not None else None,
+        received_age_seconds=max(0.0, now - mark.last_received_unix_seconds) if mark is not None else None,
+        workloads=seen.workloads if seen is not None else None,
+        incarnation=mark.incarnation if mark is not None else None,
+        sequence=mark.highest_sequence if mark is not None else None,
+        lost_reports=mark.lost_reports if mark is not None else None,
+        missing_reports=mark.missing_reports if mark is not None else None,
+    )

@@ -1,0 +1,280 @@
+"""What a node posts: its reports, taken row by row and answered with directives; its proposals of evictions.
+
+Webhook. Runs in worker threads: it asks the API server about tokens and waits for the database. A report is answered
+with 200 only when the database has it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+import msgspec
+
+from agent.core.arbiter_words import Amounts, EvictionReply, Proposal
+from agent.core.directive import Directives
+from agent.core.directive_text import directives_to_json
+from agent.core.planned import PodRef
+from agent.core.rollup import SCHEMA_VERSION, NodeClass, Report, RollupRow
+from agent.metrics.webhook_series import WebhookMetrics
+from agent.settings.webhook import AccessSettings
+from agent.webhook.access import Access, Caller, Denied
+from agent.webhook.directives import NotKnownYet
+from agent.webhook.report_decoding import DecodedReport, NotAReport, TooLarge, decode_report, unpacked
+from agent.webhook.server import Answer, Call, fault
+from agent.webhook.store_shapes import Appended, NewReport, StoreAway
+from agent.webhook.wire import AmountsBody, ProposalsBody, RefusedRowBody, RepliesBody, ReplyBody, fault_text
+
+log = logging.getLogger(__name__)
+
+STORE_RETRY_SECONDS: Final = 10.0
+READY_RETRY_SECONDS: Final = 5.0
+MOST_INCARNATIONS: Final = 20_000
+_PROPOSALS: Final = msgspec.json.Decoder(ProposalsBody)
+
+
+class ReportLog(Protocol):
+    """Where reports are kept; ``Store`` is one."""
+
+    def append(self, entry: NewReport) -> Appended:
+        """Keep a report unless it was kept before."""
+        ...
+
+
+class NodeFacts(Protocol):
+    """What is asked of the cluster here; ``ClusterFacts`` is one."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Say whether every part has been read."""
+        ...
+
+    def node_class(self, node: str) -> NodeClass | None:
+        """Give a node's class; None = it is not known."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What posts are handed on to."""
+
+    access: Access
+    store: ReportLog
+    facts: NodeFacts
+    encode: Callable[[Report], bytes]
+    """The accepted rows as the log keeps them."""
+    directives: Callable[[str], Directives]
+    """All that a node is to be told."""
+    arbitrate: Callable[[str, Sequence[Proposal]], Sequence[EvictionReply]]
+    """The verdicts on a node's proposals, in their order."""
+    appended: Callable[[], None]
+    """Told after a report was kept: whoever follows the log may look now."""
+
+
+class Posts:
+    """Answers ``/v1/report`` and ``/v1/evictions``; for any thread."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        settings: AccessSettings,
+        metrics: WebhookMetrics,
+        *,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._parts = parts
+        self._settings = settings
+        self._metrics = metrics
+        self._wall_clock = wall_clock
+        self._lost_lock = threading.Lock()
+        self._lost: OrderedDict[tuple[str, str], int] = OrderedDict()
+
+    def report(self, call: Call) -> Answer:
+        """Take a report."""
+        started = time.perf_counter()
+        received = self._wall_clock()
+        result, answer = self._guarded(call, lambda: self._taken(call, received, started))
+        self._metrics.count_call("report", result)
+        return answer
+
+    def evictions(self, call: Call) -> Answer:
+        """Judge proposals."""
+        result, answer = self._guarded(call, lambda: self._judged(call))
+        self._metrics.count_call("evictions", result)
+        return answer
+
+    def _guarded(self, call: Call, work: Callable[[], tuple[str, Answer]]) -> tuple[str, Answer]:
+        """Turn what may go wrong into its answer."""
+        try:
+            _check_media(call)
+            return work()
+        except Denied as denied:
+            text = fault(denied.status, denied.reason, retry_after_seconds=denied.retry_after_seconds)
+            return denied.result, text
+        except TooLarge as error:
+            return "too_large", fault(413, str(error))
+        except NotAReport as error:
+            return "malformed", fault(400, str(error))
+        except _OtherMedia as error:
+            return "malformed", fault(415, str(error))
+        except StoreAway as error:
+            log.warning("the database is away: a report is put off", extra={"cause": str(error)})
+            return "store_away", fault(503, "the database is away", retry_after_seconds=STORE_RETRY_SECONDS)
+        except Exception:
+            log.exception("a post failed", extra={"path": call.path})
+            return "error", fault(500, "failed; see the webhook's log")
+
+    def _node(self, call: Call, what: str) -> tuple[Caller, str]:
+        caller, node = self._parts.access.node(call.authorization)
+        self._parts.access.admit(node, what)
+        if not self._parts.facts.is_complete:
+            reason = "which pods run where is not known yet"
+            raise Denied(503, "not_ready", reason, retry_after_seconds=READY_RETRY_SECONDS)
+        return caller, node
+
+    def _text(self, call: Call) -> bytes:
+        return unpacked(
+            call.body, (call.content_encoding or "").strip().lower(), most_bytes=self._settings.unpacked_bytes
+        )
+
+    # Reports
+
+    def _taken(self, call: Call, received: float, started: float) -> tuple[str, Answer]:
+        caller, node = self._node(call, "report")
+        decoded = decode_report(self._text(call), most_rows=self._settings.rows, cpus_of=self._cpus_of)
+        self._parts.access.check_node(node, decoded.report.node)
+        report, refused, foreign = self._own_rows(caller, node, decoded)
+        appended = self._parts.store.append(
+            NewReport(
+                node=node,
+                incarnation=report.incarnation,
+                sequence=report.sequence,
+                lost_reports=report.lost_reports,
+                received_unix_seconds=received,
+                rows=len(report.rows),
+                payload=self._parts.encode(report),
+            )
+        )
+        if not appended.repeated:
+            self._parts.appended()
+            self._count_lost(node, report)
+            self._metrics.count_report(
+                seconds=time.perf_counter() - started,
+                taken=len(report.rows),
+                out_of_bounds=len(refused) - foreign,
+                foreign=foreign,
+            )
+        return "repeated" if appended.repeated else "accepted", self._answer(call, node, report, refused, appended)
+
+    def _cpus_of(self, node: str) -> int | None:
+        found = self._parts.facts.node_class(node)
+        return None if found is None else found.cpus
+
+    def _own_rows(self, caller: Caller, node: str, decoded: DecodedReport) -> tuple[Report, list[RefusedRowBody], int]:
+        """Leave out rows that the node may not speak of; give the rest, all refused ones, and how many are foreign."""
+        refused = [RefusedRowBody(row=one.row, reason=one.reason) for one in decoded.refused]
+        kept: list[RollupRow] = []
+        foreign = 0
+        for number, row in zip(decoded.numbers, decoded.report.rows, strict=True):
+            reason = self._parts.access.row_fault(caller, node, row)
+            if reason is None:
+                kept.append(row)
+            else:
+                foreign += 1
+                refused.append(RefusedRowBody(row=number, reason=reason))
+        if not refused:
+            return decoded.report, refused, 0
+        refused.sort(key=lambda one: one.row)
+        return replace(decoded.report, rows=tuple(kept)), refused, foreign
+
+    def _count_lost(self, node: str, report: Report) -> None:
+        """Count what the node lost since this process last heard of it."""
+        key = (node, report.incarnation)
+        with self._lost_lock:
+            before = self._lost.pop(key, report.lost_reports)
+            self._lost[key] = max(before, report.lost_reports)
+            while len(self._lost) > MOST_INCARNATIONS:
+                self._lost.popitem(last=False)
+        if report.lost_reports > before:
+            self._metrics.count_lost(report.lost_reports - before)
+
+    def _answer(
+        self, call: Call, node: str, report: Report, refused: list[RefusedRowBody], appended: Appended
+    ) -> Answer:
+        etag = ""  # nothing to tell
+        told: dict[str, object] | None = None
+        try:
+            directives = self._parts.directives(node)
+            etag = directives.etag
+            if etag != _etag_of(call.if_none_match):
+                told = directives_to_json(directives)
+        except NotKnownYet as error:
+            log.debug("no directives yet", extra={"node": node, "cause": str(error)})
+        except Exception:  # the report is kept: that must be said, whatever else is wrong
+            log.exception("no directives", extra={"node": node})
+        body = {
+            "schema": SCHEMA_VERSION,
+            "taken": len(report.rows),
+            "refused": refused,
+            "repeated": appended.repeated,
+            "etag": etag,
+            "directives": told,
+        }
+        headers = {"ETag": f'"{etag}"'} if etag else {}
+        return Answer(body=msgspec.json.encode(body), headers=headers)
+
+    # Proposals
+
+    def _judged(self, call: Call) -> tuple[str, Answer]:
+        _, node = self._node(call, "evictions")
+        try:
+            body = _PROPOSALS.decode(self._text(call))
+        except msgspec.ValidationError as error:
+            raise NotAReport(fault_text(error)) from error
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise NotAReport(f"the body is no JSON: {str(error)[:200]}") from error
+        self._parts.access.check_node(node, body.node)
+        proposals = [
+            Proposal(
+                ref=PodRef(namespace=one.namespace, name=one.pod, uid=one.pod_uid),
+                want=one.reason,
+                order=one.order,
+                ranking=one.ranking,
+                requested=_amounts(one.requested),
+                needed=_amounts(one.needed),
+            )
+            for one in body.proposals
+        ]
+        replies = self._parts.arbitrate(node, proposals)
+        answers = [
+            ReplyBody(pod_uid=one.pod_uid, verdict=one.ruling.verdict, reason=str(one.ruling)) for one in replies
+        ]
+        return "accepted", Answer(body=msgspec.json.encode(RepliesBody(answers=answers)))
+
+
+class _OtherMedia(Exception):  # noqa: N818
+    """A body of a kind that is not read."""
+
+
+def _check_media(call: Call) -> None:
+    kind = (call.content_type or "application/json").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise _OtherMedia("Content-Type: this kind is not read; allowed: application/json")
+    if (call.content_encoding or "identity").strip().lower() not in ("gzip", "identity"):
+        raise _OtherMedia("Content-Encoding: this one is not read; allowed: gzip, identity")
+
+
+def _amounts(body: AmountsBody) -> Amounts:
+    return Amounts(cpu_millicores=body.cpu_millicores, memory_bytes=body.memory_bytes)
+
+
+def _etag_of(header: str | None) -> str | None:
+    """Read If-None-Match with the one ETag that an agent sends."""
+    if header is None:
+        return None
+    return header.strip().removeprefix("W/").strip('"')

@@ -1,0 +1,288 @@
+"""Answers AdmissionReviews: bytes in, bytes out, from memory alone. Webhook; the rules are in ``core.admission``.
+
+Whatever comes, the answer is a complete review that admits the pod, changed or as it came: a webhook that fails may
+hold up a cluster. The one refusal is that of ``core.admission``.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from agent.core.admission import admit
+from agent.core.admission_answer import Admission, AdmissionFacts, Outcome
+from agent.core.admission_options import AdmissionSettings
+from agent.core.admission_patch import patch_operations
+from agent.core.affinity import node_named
+from agent.core.cluster import Namespace
+from agent.core.cluster_facts import ClusterRules, FrozenAxes, LimitRangeItem, Quota
+from agent.core.cluster_rules import rule_of
+from agent.core.estimate import Estimate, NoEstimate
+from agent.core.pod import Container, Pod
+from agent.core.policies.options import PolicyName
+from agent.core.recommendation import Workload
+from agent.core.rollup import NodeClass
+from agent.core.workload import workload_of
+from agent.kube.convert import ConvertError, pod_from_json
+
+log = logging.getLogger(__name__)
+
+API_VERSION: Final = "admission.k8s.io/v1"
+KIND: Final = "AdmissionReview"
+MAX_BODY_BYTES: Final = 8 << 20
+"""An API server takes objects of 3 MiB at most, and a review holds one or two."""
+
+_UID: Final = re.compile(rb'"uid"\s*:\s*"([0-9A-Za-z-]{1,64})"')
+_UID_WITHIN: Final = 4096
+"""An API server writes the review's uid at its beginning."""
+_LONGEST_UID: Final = 253
+_DENIED_CODE: Final = 422
+_MOST_WARNINGS: Final = 5
+_LONGEST_WARNING: Final = 250
+"""Characters; an API server cuts those beyond 256, and all together at 4096."""
+_NO_NAME: Final = "unnamed"
+_MOST_TOLD: Final = 100
+
+
+class Facts(Protocol):
+    """What is known of the cluster; answers from memory, for any thread."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Say whether all of it was read once."""
+        ...
+
+    def namespace(self, name: str) -> Namespace | None:
+        """Give a namespace; None = not known."""
+        ...
+
+    def node_class(self, node: str) -> NodeClass | None:
+        """Give which nodes one is like; None = not known."""
+        ...
+
+    def frozen(self, workload: Workload) -> FrozenAxes:
+        """Give the requests that an HPA divides by."""
+        ...
+
+    def left_alone_for(self, workload: Workload) -> str | None:
+        """Give who else sets the requests; None = nobody."""
+        ...
+
+    def limit_ranges(self, namespace: str) -> tuple[LimitRangeItem, ...]:
+        """Give those of a namespace."""
+        ...
+
+    def quotas(self, namespace: str) -> tuple[Quota, ...]:
+        """Give those of a namespace."""
+        ...
+
+    def rules(self) -> ClusterRules:
+        """Give the cluster's rules."""
+        ...
+
+    def knows_pod_level_resources(self) -> bool | None:
+        """Say whether pods may have resources of their own; None = not known."""
+        ...
+
+
+class History(Protocol):
+    """What is known of workloads; answers from memory, for any thread."""
+
+    def estimate(
+        self,
+        workload: Workload,
+        container: str,
+        *,
+        policy: PolicyName,
+        node: str | None,
+        node_class: NodeClass | None,
+        now_unix_seconds: float,
+    ) -> Estimate | NoEstimate:
+        """Say what a new pod's container needs."""
+        ...
+
+
+class _Passed(Exception):  # noqa: N818
+    """The request is none that is answered with a patch; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A pod that is being created."""
+
+    pod: Pod
+    node: str | None
+    has_annotations: bool
+
+
+class Reviewer:
+    """Answers reviews. For any thread."""
+
+    def __init__(
+        self,
+        facts: Facts,
+        history: History,
+        settings: AdmissionSettings,
+        *,
+        clock: Callable[[], float] = time.time,
+        count: Callable[[str, float], None] = lambda _result, _seconds: None,
+    ) -> None:
+        """Begin.
+
+        Args:
+            facts: The cluster.
+            history: Of its workloads.
+            settings: What annotations and rules do not say.
+            clock: Wall clock, unix seconds.
+            count: Told of each answer: how it came out (an ``Outcome``) and the seconds that it took.
+        """
+        self._facts, self._history, self._settings = facts, history, settings
+        self._clock, self._count = clock, count
+        self._told: set[str] = set()
+
+    def review(self, body: bytes) -> bytes:
+        """Answer one review.
+
+        Args:
+            body: As it came, whatever it is.
+
+        Returns:
+            An AdmissionReview, always complete, with the request's uid where one can be found.
+        """
+        started = time.perf_counter()
+        uid, outcome = "", Outcome.ERROR
+        response: dict[str, object] = {}
+        try:
+            request = _request_of(body)
+            uid = _uid_of(request)
+            outcome, response = self._answer(request)
+        except _Passed as passed:
+            outcome = Outcome.NOOP
+            log.debug("review passed over", extra={"reason": str(passed)})
+        except ConvertError as error:
+            self._tell("a pod is not understood and admitted as it came", str(error))
+        except Exception as error:  # noqa: BLE001  # whatever breaks, the pod is admitted as it came
+            self._tell("an admission failed and the pod is admitted as it came", f"{type(error).__name__}: {error}")
+        if not uid:
+            found = _UID.search(body[:_UID_WITHIN])
+            uid = found[1].decode("ascii") if found is not None else ""
+        answer = {"apiVersion": API_VERSION, "kind": KIND, "response": {"uid": uid, "allowed": True, **response}}
+        written = json.dumps(answer, separators=(",", ":")).encode("ascii")
+        self._count(outcome, time.perf_counter() - started)
+        return written
+
+    def admission(self, pod: Pod, node: str | None) -> Admission:
+        """Say what becomes of a pod.
+
+        Args:
+            pod: As it is being created.
+            node: The one node that it can go to; None = it may go to several.
+        """
+        facts, workload, now = self._facts, workload_of(pod), self._clock()
+        node_class = None if node is None else facts.node_class(node)
+        rules = facts.rules()
+
+        def estimate_of(container: Container, policy: PolicyName) -> Estimate | NoEstimate:
+            return self._history.estimate(
+                workload, container.name, policy=policy, node=node, node_class=node_class, now_unix_seconds=now
+            )
+
+        return admit(
+            pod,
+            facts=AdmissionFacts(
+                namespace=facts.namespace(pod.namespace),
+                frozen=facts.frozen(workload),
+                left_alone_for=facts.left_alone_for(workload),
+                limit_ranges=facts.limit_ranges(pod.namespace),
+                quotas=facts.quotas(pod.namespace),
+                pause_reason=rules.pause_reason,
+                rule=rule_of(rules, workload),
+                knows_pod_level_resources=facts.knows_pod_level_resources(),
+            ),
+            estimates=estimate_of,
+            settings=self._settings,
+            now_unix_seconds=now,
+        )
+
+    def _answer(self, request: Mapping[str, object]) -> tuple[Outcome, dict[str, object]]:
+        """Give how it came out and what the response says besides uid and allowed."""
+        asked = _asked(request)
+        if not self._facts.is_complete:
+            return Outcome.NO_HISTORY, {}  # who is to be left alone is not known yet
+        admission = self.admission(asked.pod, asked.node)
+        if admission.denial is not None:
+            status = {"code": _DENIED_CODE, "reason": "Invalid", "message": f"plimsoll: {admission.denial}"}
+            return admission.outcome, {"allowed": False, "status": status}
+        response: dict[str, object] = {}
+        operations = patch_operations(admission, has_annotations=asked.has_annotations)
+        if operations:
+            patch = json.dumps(operations, separators=(",", ":")).encode("ascii")
+            response = {"patchType": "JSONPatch", "patch": base64.b64encode(patch).decode("ascii")}
+        if admission.warnings:
+            response["warnings"] = [_warning(text) for text in admission.warnings[:_MOST_WARNINGS]]
+        if admission.outcome is Outcome.ERROR:
+            self._tell("a pod is admitted as it came", admission.why)
+        return admission.outcome, response
+
+    def _tell(self, message: str, reason: str) -> None:
+        """Log a reason once; the metric counts the rest."""
+        if reason not in self._told and len(self._told) < _MOST_TOLD:
+            self._told.add(reason)
+            log.warning(message, extra={"reason": reason[:_LONGEST_WARNING]})
+
+
+def _request_of(body: bytes) -> Mapping[str, object]:
+    if len(body) > MAX_BODY_BYTES:
+        raise ConvertError(f"{len(body)} bytes are not allowed (at most {MAX_BODY_BYTES})")
+    document: object = json.loads(body)
+    return _mapping(_mapping(document, "review").get("request"), "request")
+
+
+def _asked(request: Mapping[str, object]) -> _Asked:
+    """Read the pod of a request.
+
+    Raises:
+        _Passed: It is not about a pod that is being created.
+        ConvertError: It is, and is not understood.
+    """
+    resource = _mapping(request.get("resource"), "request.resource")
+    if request.get("operation") != "CREATE" or request.get("subResource"):
+        raise _Passed("not the creation of an object")
+    if (resource.get("group") or "", resource.get("resource")) != ("", "pods"):
+        raise _Passed("not a pod")
+    document = _mapping(request.get("object"), "request.object")
+    metadata = _mapping(document.get("metadata"), "request.object.metadata")
+    namespace = request.get("namespace") or metadata.get("namespace")
+    named = {
+        **metadata,
+        # A generated name and the uid are given after admission.
+        "name": metadata.get("name") or metadata.get("generateName") or _NO_NAME,
+        "namespace": namespace,
+        "uid": metadata.get("uid") or _NO_NAME,
+    }
+    pod = pod_from_json({**document, "metadata": named, "status": None}, "request.object")
+    annotations = metadata.get("annotations")
+    return _Asked(pod=pod, node=node_named(document.get("spec")), has_annotations=isinstance(annotations, Mapping))
+
+
+def _uid_of(request: Mapping[str, object]) -> str:
+    uid = request.get("uid")
+    return uid if isinstance(uid, str) and len(uid) <= _LONGEST_UID else ""
+
+
+def _mapping(value: object, place: str) -> Mapping[str, object]:
+    if not isinstance(value, dict):
+        raise ConvertError(f"{place}: not an object")
+    return value
+
+
+def _warning(text: str) -> str:
+    """Give a line that may stand in an HTTP header."""
+    line = f"plimsoll: {''.join(one if one.isprintable() else ' ' for one in text)}"
+    return line if len(line) <= _LONGEST_WARNING else f"{line[: _LONGEST_WARNING - 3]}..."

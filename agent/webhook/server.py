@@ -1,0 +1,304 @@
+"""The routes: bytes in, bytes out. Admissions are answered on the event loop from memory; what may wait has threads.
+
+Webhook. No rule is in here: what is answered comes from ``Services``. Every bound on size, time and number is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from agent.metrics.agent_series import Page
+from agent.settings.webhook import ListeningSettings
+
+log = logging.getLogger(__name__)
+
+MAX_REVIEW_BYTES: Final = 8 << 20
+"""An API server takes objects of 3 MiB at most, and a review holds one or two."""
+MAX_HEAD_BYTES: Final = 64 * 1024
+MAX_SCRAPES: Final = 2
+RETRY_SECONDS: Final = 2.0
+"""When to come again after an overload."""
+JSON: Final = "application/json"
+_FAILED: Final = "failed; see the webhook's log"
+_TEXT: Final = "text/plain; charset=utf-8"
+_UID: Final = re.compile(rb'"uid"\s*:\s*"([^"\\\x00-\x1f]{1,253})"')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A request, as far as it matters."""
+
+    path: str
+    body: bytes = b""
+    authorization: str | None = None
+    content_type: str | None = None
+    content_encoding: str | None = None
+    if_none_match: str | None = None
+    query: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Parts of the path by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What is sent back."""
+
+    status: int = 200
+    body: bytes = b""
+    content_type: str = JSON
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def fault(status: int, text: str, *, retry_after_seconds: float | None = None, closes: bool = False) -> Answer:
+    """Make the answer that says why not."""
+    headers = {} if retry_after_seconds is None else {"Retry-After": str(max(1, math.ceil(retry_after_seconds)))}
+    if status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    if closes:
+        headers["Connection"] = "close"
+    return Answer(status=status, body=msgspec.json.encode({"error": text}), headers=headers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """What answers."""
+
+    review: Callable[[bytes], bytes]
+    """An AdmissionReview with its answer; from memory, at once."""
+    failed: Callable[[str], None]
+    """Counts an admission that had to be answered without ``review``: the seconds are not known."""
+    report: Callable[[Call], Answer]
+    """These may wait, each in one of a few threads."""
+    evictions: Callable[[Call], Answer]
+    workloads: Callable[[Call], Answer]
+    workload: Callable[[Call], Answer]
+    nodes: Callable[[Call], Answer]
+    rejected: Callable[[str], None]
+    """Counts a call that found no thread free: ``report``, ``evictions``, ``reading``."""
+    page: Callable[[str, str], Page]
+    """/metrics by the headers Accept and Accept-Encoding."""
+    scrape_rejected: Callable[[], None]
+    ready: Callable[[], tuple[bool, str]]
+    """Whether it is, and one line of why (not); from memory."""
+    openapi: bytes
+    most_report_bytes: int
+
+
+class _TooLarge(Exception):  # noqa: N818
+    """More bytes than are taken; holds those that came first."""
+
+    def __init__(self, begun: bytes) -> None:
+        super().__init__()
+        self.begun: Final = begun
+
+
+class _TooSlow(Exception):  # noqa: N818
+    """The body did not come in time."""
+
+
+def admitted_unchanged(body: bytes) -> bytes:
+    """Write the answer that admits a pod as it is, from whatever came: the uid is found without reading the rest."""
+    found = _UID.search(body[:MAX_HEAD_BYTES])
+    uid = found[1].decode("utf-8", errors="replace") if found else ""
+    response = {"uid": uid, "allowed": True}
+    return msgspec.json.encode({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
+
+
+class WebhookApp:
+    """The routes, as an ASGI application."""
+
+    def __init__(self, services: Services, settings: ListeningSettings) -> None:
+        self._services = services
+        self._settings = settings
+        self._pool = ThreadPoolExecutor(settings.workers, thread_name_prefix="worker")
+        self._scrapers = ThreadPoolExecutor(MAX_SCRAPES, thread_name_prefix="scrape")
+        self._under_way = 0
+        self._scrapes = 0
+        self._is_ending = False
+        report, reading = services.most_report_bytes, 0
+        self.asgi: Final = Starlette(
+            routes=[
+                Route("/mutate", self._mutate, methods=["POST"]),
+                Route("/v1/report", self._working("report", services.report, report), methods=["POST"]),
+                Route("/v1/evictions", self._working("evictions", services.evictions, report), methods=["POST"]),
+                Route("/v1/workloads", self._working("reading", services.workloads, reading)),
+                Route("/v1/workloads/{namespace}/{kind}/{name}", self._working("reading", services.workload, reading)),
+                Route("/v1/nodes", self._working("reading", services.nodes, reading)),
+                Route("/metrics", self._scrape),
+                Route("/healthz", self._health),
+                Route("/readyz", self._readiness),
+                Route("/openapi.json", self._document),
+            ],
+            exception_handlers={HTTPException: _on_http, Exception: _on_fault},
+        )
+
+    def end(self) -> None:
+        """Say not ready from now on; requests under way go on."""
+        self._is_ending = True
+
+    def close(self) -> None:
+        """Let the threads go, when nothing is answered any more."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._scrapers.shutdown(wait=True, cancel_futures=True)
+
+    async def _mutate(self, request: Request) -> Response:
+        body = b""
+        try:
+            body = await self._body(request, MAX_REVIEW_BYTES)
+            answer = self._services.review(body)
+        except _TooSlow:
+            self._services.failed("slow")
+            return _response(fault(408, "the review did not arrive in time", closes=True))
+        except _TooLarge as error:
+            self._services.failed("large")
+            answer = admitted_unchanged(error.begun)
+            return _response(Answer(body=answer, headers={"Connection": "close"}))
+        except ClientDisconnect:
+            return _GONE
+        except Exception:  # whatever is wrong in here, the pod is admitted
+            log.exception("an admission failed; the pod is admitted unchanged")
+            self._services.failed("error")
+            answer = admitted_unchanged(body)
+        return _response(Answer(body=answer))
+
+    def _working(
+        self, what: str, work: Callable[[Call], Answer], most_bytes: int
+    ) -> Callable[[Request], Awaitable[Response]]:
+        async def handle(request: Request) -> Response:
+            # Before the body: what cannot be worked on need not be held in memory.
+            if False:
+                self._services.rejected(what)
+                text = f"{self._under_way} requests are under way or wait"
+                return _response(fault(503, text, retry_after_seconds=RETRY_SECONDS, closes=True))
+            self._under_way += 1
+            try:
+                body = await self._body(request, most_bytes) if most_bytes else b""
+                call = _call_of(request, body)
+                answer = await asyncio.get_running_loop().run_in_executor(self._pool, _worked, work, call)
+            except _TooLarge:
+                answer = fault(413, f"the body has more than {most_bytes} bytes", closes=True)
+            except _TooSlow:
+                answer = fault(408, "the body did not arrive in time", closes=True)
+            except ClientDisconnect:
+                return _GONE
+            finally:
+                self._under_way -= 1
+            # Of five thousand agents each comes every five minutes: a connection kept for it is memory for nothing.
+            return _response(answer, closes=bool(most_bytes))
+
+        return handle
+
+    async def _scrape(self, request: Request) -> Response:
+        if self._scrapes >= MAX_SCRAPES:
+            self._services.scrape_rejected()
+            return _response(fault(503, f"{MAX_SCRAPES} scrapes are under way", retry_after_seconds=1.0))
+        self._scrapes += 1
+        try:
+            headers = request.headers
+            page = await asyncio.get_running_loop().run_in_executor(
+                self._scrapers, self._services.page, headers.get("accept", ""), headers.get("accept-encoding", "")
+            )
+        except Exception:
+            log.exception("no page of metrics")
+            return _response(fault(500, _FAILED))
+        finally:
+            self._scrapes -= 1
+        extra = {"Vary": "Accept, Accept-Encoding"}
+        if page.content_encoding:
+            extra["Content-Encoding"] = page.content_encoding
+        return _response(Answer(body=page.body, content_type=page.content_type, headers=extra))
+
+    async def _health(self, _: Request) -> Response:
+        return _response(Answer(body=b"ok\n", content_type=_TEXT))
+
+    async def _readiness(self, _: Request) -> Response:
+        ready, reason = (False, "ending") if self._is_ending else self._services.ready()
+        return _response(Answer(status=200 if ready else 503, body=f"{reason}\n".encode(), content_type=_TEXT))
+
+    async def _document(self, _: Request) -> Response:
+        return _response(Answer(body=self._services.openapi))
+
+    async def _body(self, request: Request, most_bytes: int) -> bytes:
+        """Read a body, within bounds of size and time.
+
+        Raises:
+            _TooLarge, _TooSlow: It is not within them.
+            ClientDisconnect: The sender left.
+        """
+        stated = request.headers.get("content-length", "")
+        if stated.isdigit() and int(stated[:20]) > most_bytes and not request.url.path.endswith("/mutate"):
+            raise _TooLarge(b"")
+        pieces: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(self._settings.request_seconds):
+                async for piece in request.stream():
+                    pieces.append(piece)
+                    size += len(piece)
+                    if size > most_bytes:
+                        raise _TooLarge(b"".join(pieces))
+        except TimeoutError:
+            raise _TooSlow from None
+        return b"".join(pieces)
+
+
+def _worked(work: Callable[[Call], Answer], call: Call) -> Answer:
+    try:
+        return work(call)
+    except Exception:
+        log.exception("a request failed", extra={"path": call.path})
+        return fault(500, _FAILED)
+
+
+def _call_of(request: Request, body: bytes) -> Call:
+    headers = request.headers
+    return Call(
+        path=request.url.path,
+        body=body,
+        authorization=headers.get("authorization"),
+        content_type=headers.get("content-type"),
+        content_encoding=headers.get("content-encoding"),
+        if_none_match=headers.get("if-none-match"),
+        query=dict(request.query_params),
+        names={name: str(value) for name, value in request.path_params.items()},
+    )
+
+
+def _response(answer: Answer, *, closes: bool = False) -> Response:
+    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", **answer.headers}
+    if closes:
+        headers["Connection"] = "close"
+    return Response(answer.body, status_code=answer.status, headers=headers, media_type=answer.content_type)
+
+
+_GONE: Final = Response(status_code=400, headers={"Connection": "close"})
+"""For a sender that left; nobody reads it."""
+
+
+async def _on_http(_: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        raise error
+    texts = {404: "not here; /openapi.json lists what there is", 405: "not allowed with this method"}
+    answer = fault(error.status_code, texts.get(error.status_code, error.detail))
+    response = _response(answer)
+    response.headers.update(error.headers or {})
+    return response
+
+
+async def _on_fault(_: Request, error: Exception) -> Response:
+    log.error("a request failed", exc_info=error)
+    return _response(fault(500, _FAILED))

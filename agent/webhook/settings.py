@@ -1,0 +1,114 @@
+"""All settings of the webhook, in sections; loaded as the agent's are: command line, environment, file. Webhook."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from agent.core.admission_options import AdmissionOptions, AdmissionSettings
+from agent.core.arbiter_options import ArbiterOptions
+from agent.core.plan_options import ActOptions, PlanOptions
+from agent.core.policies.options import BoundsOptions, CraneOptions, CruiseOptions, ForecastOptions, VpaOptions
+from agent.settings import SettingsError
+from agent.settings.sections import LoggingSettings, RecommendSettings, camel
+from agent.settings.sources import load_into
+from agent.settings.webhook import AccessSettings, ClusterSettings, DatabaseSettings, ListeningSettings
+from agent.webhook.certificate_options import CertificateOptions, CertificateSource
+from agent.webhook.estimating import RebuildOptions
+from agent.webhook.folding import FoldOptions
+from agent.webhook.workload_shapes import IndexOptions
+
+__all__ = ["SettingsError", "WebhookSettings", "load_webhook_settings"]
+
+_PASSWORD: Final = re.compile(r"(?<=://)([^/@:]*):[^/@]*@")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookSettings:
+    """All settings of the webhook; sections that the agent has too mean the same, and their defaults are the same."""
+
+    listening: ListeningSettings = field(default_factory=ListeningSettings)
+    database: DatabaseSettings = field(default_factory=DatabaseSettings)
+    cluster: ClusterSettings = field(default_factory=ClusterSettings)
+    certificate: CertificateOptions = field(default_factory=CertificateOptions)
+    access: AccessSettings = field(default_factory=AccessSettings)
+    admission: AdmissionOptions = field(default_factory=AdmissionOptions)
+    arbiter: ArbiterOptions = field(default_factory=ArbiterOptions)
+    history: IndexOptions = field(default_factory=IndexOptions)
+    folding: FoldOptions = field(default_factory=FoldOptions)
+    rebuilding: RebuildOptions = field(default_factory=RebuildOptions)
+    recommend: RecommendSettings = field(default_factory=RecommendSettings)
+    act: ActOptions = field(default_factory=ActOptions)
+    plan: PlanOptions = field(default_factory=PlanOptions)
+    bounds: BoundsOptions = field(default_factory=BoundsOptions)
+    cruise: CruiseOptions = field(default_factory=CruiseOptions)
+    vpa: VpaOptions = field(default_factory=VpaOptions)
+    crane: CraneOptions = field(default_factory=CraneOptions)
+    forecast: ForecastOptions = field(default_factory=ForecastOptions)
+    logging: LoggingSettings = field(default_factory=LoggingSettings)
+
+    def sizing(self) -> AdmissionSettings:
+        """Give the parts that a pod is sized by."""
+        return AdmissionSettings(
+            act=self.act,
+            plan=self.plan,
+            bounds=self.bounds,
+            admission=self.admission,
+            policy=self.recommend.policy,
+            vpa_controlled_values=self.vpa.controlled_values,
+        )
+
+    def to_dict(self) -> dict[str, object]:
+        """Give all values under their keys in the file, as plain JSON values; a password in a URL is not shown."""
+        return {camel(one.name): _plain(getattr(self, one.name)) for one in fields(self)}
+
+
+def load_webhook_settings(
+    path: Path | None, *, environment: Mapping[str, str], overrides: Mapping[str, object] | None = None
+) -> WebhookSettings:
+    """Read all sources and give the settings in force; see ``load_settings``.
+
+    Raises:
+        SettingsError: With every fault found in any source.
+    """
+    return load_into(
+        WebhookSettings, path, environment=environment, overrides=overrides, contradictions=_contradictions
+    )
+
+
+def _contradictions(settings: WebhookSettings, _: Mapping[str, tuple[str, object]]) -> Iterable[str]:
+    """Give one line for each pair of settings that cannot both hold."""
+    bounds, certificate, access = settings.bounds, settings.certificate, settings.access
+    for name, least, most in (
+        ("CpuMillicores", bounds.min_cpu_millicores, bounds.max_cpu_millicores),
+        ("MemoryBytes", bounds.min_memory_bytes, bounds.max_memory_bytes),
+    ):
+        if most is not None and most < least:
+            yield f"bounds.max{name}: {most} is not allowed; allowed: at least bounds.min{name} ({least})"
+    files = (certificate.certificate_file, certificate.key_file)
+    if certificate.source is CertificateSource.FILES and None in files:
+        yield "certificate.source: files is not allowed without certificate.certificateFile and certificate.keyFile"
+    if certificate.source is not CertificateSource.FILES and files != (None, None):
+        yield f"certificate.certificateFile: is not read with certificate.source {certificate.source}; allowed: files"
+    if settings.folding.retention_days < settings.history.retention_days:
+        yield (
+            f"folding.retentionDays: {settings.folding.retention_days} is not allowed; allowed: at least "
+            f"history.retentionDays ({settings.history.retention_days})"
+        )
+    if access.unpacked_bytes < access.body_bytes:
+        yield (
+            f"access.unpackedBytes: {access.unpacked_bytes} is not allowed; allowed: at least access.bodyBytes "
+            f"({access.body_bytes})"
+        )
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, DatabaseSettings):
+        return {"url": _PASSWORD.sub(r"\1:***@", value.url)}
+    if is_dataclass(value):
+        return {camel(one.name): _plain(getattr(value, one.name)) for one in fields(value)}
+    return str(value) if isinstance(value, (Path, StrEnum)) else value

@@ -1,0 +1,141 @@
+"""What goes into the store and comes out of it, and what may be wrong with it. Webhook; plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+SEQUENCE_MAX: Final = 2**63 - 1
+"""Sequence numbers are kept in 64 signed bits."""
+
+
+class StoreError(Exception):
+    """The store cannot do what it was asked; the text is one line for a person, without any password."""
+
+
+class StoreAway(StoreError):  # noqa: N818 - a state of the world, named as one
+    """The database does not answer, is full, locked or read-only: for now. Nothing was acknowledged; ask again."""
+
+
+class StoreUnusable(StoreError):  # noqa: N818
+    """What was named is no place for a store: a mistake in the settings, or a database of something else."""
+
+
+class SchemaTooNew(StoreError):  # noqa: N818
+    """A newer Plimsoll made or changed the database; this one must leave it alone."""
+
+    def __init__(self, *, place: str, found: str, known: str) -> None:
+        super().__init__(
+            f"{place} has schema {found}, this Plimsoll knows {known} and older: start the newer Plimsoll again"
+        )
+        self.found: Final = found
+        self.known: Final = known
+
+
+class LogFolded(StoreError):  # noqa: N818
+    """Reports after the one asked for are in the sketches already and gone from the log: load a snapshot again."""
+
+    def __init__(self, *, after_id: int, folded_through: int) -> None:
+        super().__init__(f"reports {after_id + 1} to {folded_through} are folded and no longer in the log")
+        self.folded_through: Final = folded_through
+
+
+class FoldRaced(StoreError):  # noqa: N818
+    """Somebody else folded in the meantime; nothing was changed."""
+
+    def __init__(self, *, base_id: int, folded_through: int) -> None:
+        super().__init__(f"a fold from report {base_id} on finds the log folded through {folded_through}")
+        self.folded_through: Final = folded_through
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewReport:
+    """A report as it is to be kept."""
+
+    node: str
+    incarnation: str
+    """Of the node's queue."""
+    sequence: int
+    """1 to SEQUENCE_MAX."""
+    lost_reports: int
+    """By the node's own count, since the incarnation began."""
+    received_unix_seconds: float
+    rows: int
+    """In the payload."""
+    payload: bytes
+    """The accepted rows, encoded; opaque here."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.sequence <= SEQUENCE_MAX:
+            raise ValueError(f"sequence {self.sequence} is not within 1 and {SEQUENCE_MAX}")
+        if not 0 <= self.lost_reports <= SEQUENCE_MAX:
+            raise ValueError(f"lost reports {self.lost_reports} are not within 0 and {SEQUENCE_MAX}")
+        for name in (self.node, self.incarnation):
+            # PostgreSQL keeps no NUL in a text, SQLite would.
+            if not name or "\0" in name:
+                raise ValueError(f"{name!r} is no name of a node or an incarnation")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Appended:
+    """What became of a report."""
+
+    id: int | None
+    """Its place in the log, rising with each; None = a repeat, nothing was written."""
+    missing_reports: int
+    """Of the incarnation, not here (yet), between its first and its last."""
+    lost_reports: int
+    """Of the incarnation, dropped by the node before anybody took them: its own count."""
+
+    @property
+    def repeated(self) -> bool:
+        """Whether it had been taken before."""
+        return self.id is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedReport:
+    """A report in the log."""
+
+    id: int
+    node: str
+    received_unix_seconds: float
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeMark:
+    """How far a node's reports have come: its latest incarnation."""
+
+    node: str
+    incarnation: str
+    since_unix_seconds: float
+    """First report of the node, of any incarnation still remembered."""
+    last_received_unix_seconds: float
+    highest_sequence: int
+    reports: int
+    """Taken, of this incarnation."""
+    missing_reports: int
+    lost_reports: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSketch:
+    """What one hour holds of one key; both opaque here but for their order."""
+
+    key: str
+    """Without NUL."""
+    unix_hour: int
+    """Hours since 1970."""
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """Sketches and log position of one moment."""
+
+    folded_through: int
+    """Reports up to this id are in the sketches; tail from here."""
+    sketches: Iterator[StoredSketch]
+    """In no order; read in pieces, while the snapshot is open."""

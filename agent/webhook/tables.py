@@ -1,0 +1,108 @@
+"""The tables of the store, as statements name them; `migrations` makes them. Webhook.
+
+A change here is a change there: a test compares the two.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Float,
+    Identity,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+)
+
+metadata: Final = MetaData()
+
+# Names and keys compare by their bytes: no locale of a database changes an order or an equality.
+_Name = Text().with_variant(Text(collation="C"), "postgresql")
+
+counters: Final = Table(
+    "counters",
+    metadata,
+    Column("name", _Name, primary_key=True),
+    Column("value", BigInteger, nullable=False),
+)
+"""Single numbers; a row is also the lock that its name speaks of."""
+
+LAST_ID: Final = "last_id"
+"""The newest report's id; locked by who appends."""
+FOLDED_THROUGH: Final = "folded_through"
+"""Reports up to this id are in the sketches; locked by who folds."""
+EVICTION_TURN: Final = "eviction_turn"
+"""How often anybody had the tables of evictions to itself; locked by who has."""
+
+reports: Final = Table(
+    "reports",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
+    Column("node", _Name, nullable=False),
+    Column("incarnation", _Name, nullable=False),
+    Column("sequence", BigInteger, nullable=False),
+    Column("received_unix_seconds", Float(53), nullable=False),
+    Column("rows", Integer, nullable=False),
+    Column("payload", LargeBinary, nullable=False),
+)
+"""The log of reports not folded yet."""
+
+node_marks: Final = Table(
+    "node_marks",
+    metadata,
+    Column("node", _Name, primary_key=True),
+    Column("incarnation", _Name, primary_key=True),
+    Column("lowest_sequence", BigInteger, nullable=False),
+    Column("highest_sequence", BigInteger, nullable=False),
+    Column("missing", Text, nullable=False),  # ranges as text: "3-5 9"
+    Column("reports", BigInteger, nullable=False),
+    Column("lost_reports", BigInteger, nullable=False),
+    Column("first_received_unix_seconds", Float(53), nullable=False),
+    Column("last_received_unix_seconds", Float(53), nullable=False),
+)
+"""Which sequences of a node's incarnation were taken."""
+
+sketches: Final = Table(
+    "sketches",
+    metadata,
+    # The hour first: what is written and dropped together lies together.
+    Column("unix_hour", BigInteger, primary_key=True, autoincrement=False),
+    Column("key", _Name, primary_key=True),
+    Column("payload", LargeBinary, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""What each hour holds of each key."""
+
+eviction_back_offs: Final = Table(
+    "eviction_back_offs",
+    metadata,
+    Column("namespace", _Name, primary_key=True),
+    Column("workload_kind", _Name, primary_key=True),
+    Column("workload_name", _Name, primary_key=True),
+    Column("refusals", Integer, nullable=False),
+    Column("until_unix_seconds", Float(53), nullable=False),
+)
+"""Workloads whose disruption budget refused, how often in a row, and until when nobody asks again."""
+
+evictions: Final = Table(
+    "evictions",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), Identity(), primary_key=True),
+    Column("requested_unix_seconds", Float(53), nullable=False, index=True),
+    Column("namespace", _Name, nullable=False),
+    Column("workload_kind", _Name, nullable=False),
+    Column("workload_name", _Name, nullable=False),
+    Column("pod", _Name, nullable=False),
+    Column("pod_uid", _Name, nullable=False, unique=True),
+    Column("node", _Name, nullable=False),
+    Column("reason", _Name, nullable=False),
+    Column("state", _Name, nullable=False),
+    Column("detail", Text, nullable=False),
+    Column("done_unix_seconds", Float(53), nullable=True),
+)
+"""Evictions begun and what became of them, one row per pod; those of a time window are the tokens that are out."""

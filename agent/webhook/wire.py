@@ -1,0 +1,418 @@
+"""The bodies that the webhook takes and gives, as types: JSON in camelCase, bounds on every number, names as they are.
+
+Webhook. The types are the schema: ``openapi`` writes its document from them. Durations are ages in seconds, no times.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from agent.core.arbiter_words import MAX_PROPOSALS, Verdict, Want
+from agent.core.rollup import SCHEMA_VERSION
+
+MAX_AGE_SECONDS: Final = 14 * 86_400.0
+"""What is older has no place in a history of 14 days."""
+MAX_INTERVAL_SECONDS: Final = 3600.0
+MAX_BYTES: Final = 1e13
+"""10 TB: the scale of memory ends there."""
+MAX_MILLICORES: Final = 2e6
+"""A thousand cores, and as much again for what waited."""
+
+# ``$`` of Python's patterns takes a newline at the end, that of OpenAPI does not: the look-ahead makes both alike.
+_LABEL: Final = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$(?!\\n)"
+_SUBDOMAIN: Final = "^[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$(?!\\n)"
+_KIND: Final = "^[A-Za-z][A-Za-z0-9]{0,62}$(?!\\n)"
+_UID: Final = "^[0-9A-Za-z]([-0-9A-Za-z]{0,62}[0-9A-Za-z])?$(?!\\n)"
+_OBJECT: Final = "^[^/%\\s\\x00-\\x1f\\x7f-\\x9f]{1,253}$(?!\\n)"
+
+Label = Annotated[str, Meta(pattern=_LABEL, description="A Kubernetes name: a-z, 0-9 and -, at most 63 of them.")]
+Subdomain = Annotated[str, Meta(pattern=_SUBDOMAIN, description="A Kubernetes name: a-z, 0-9, - and ., at most 253.")]
+Kind = Annotated[str, Meta(pattern=_KIND, description="A kind of object, such as Deployment.")]
+Uid = Annotated[str, Meta(pattern=_UID, description="A uid as the API server gives it.")]
+ObjectName = Annotated[
+    str, Meta(pattern=_OBJECT, description="The name of an object of any kind; some kinds have colons or capitals.")
+]
+Seconds = Annotated[float, Meta(ge=0, le=MAX_AGE_SECONDS)]
+IntervalSeconds = Annotated[float, Meta(gt=0, le=MAX_INTERVAL_SECONDS)]
+Count = Annotated[int, Meta(ge=0, le=2**53)]
+Millicores = Annotated[int, Meta(ge=0, le=10**9)]
+Bytes = Annotated[int, Meta(ge=0, le=2**60)]
+
+
+class Body(msgspec.Struct, rename="camel", kw_only=True):
+    """Any of them; what a newer sender adds is not looked at."""
+
+
+# What comes in
+
+
+class NodeClassBody(Body, kw_only=True):
+    """Nodes that are alike."""
+
+    instance_type: Annotated[str, Meta(min_length=1, max_length=253)] | None = None
+    cpus: Annotated[int, Meta(ge=1, le=65_536)]
+
+
+class DistributionBody(Body, kw_only=True):
+    """The samples of one signal in one row; CPU in millicores, memory in bytes."""
+
+    count: Annotated[int, Meta(ge=1, le=1_000_000)]
+    sum: Annotated[float, Meta(ge=0, le=1e19)]
+    max: Annotated[float, Meta(ge=0, le=MAX_BYTES)]
+    buckets: Annotated[
+        list[Annotated[int, Meta(ge=0, le=1_000_000)]],
+        Meta(min_length=2, max_length=2000, description="Bucket, count, bucket, count, ...; counts add up to count."),
+    ]
+
+
+class RowBody(Body, kw_only=True):
+    """One container instance and one interval."""
+
+    namespace: Label
+    kind: Kind
+    workload: ObjectName
+    container: Label
+    pod: Subdomain
+    pod_uid: Uid
+    pod_age_seconds: Annotated[float, Meta(ge=0, le=1e9)] | None = None
+    covered_seconds: IntervalSeconds
+    cpu: DistributionBody | None = None
+    cpu_adjusted: DistributionBody | None = None
+    memory: DistributionBody | None = None
+    throttled_seconds: Annotated[float, Meta(ge=0, le=1e9)] | None = None
+    waiting_seconds: Annotated[float, Meta(ge=0, le=1e9)] | None = None
+    oom_kills: Annotated[
+        list[tuple[Seconds, Annotated[int, Meta(ge=1, le=10**13)] | None]],
+        Meta(max_length=100, description="[age in seconds before the report's end, bytes or null]"),
+    ] = []
+
+
+class _ReportHead(Body, kw_only=True):
+    schema: Annotated[int, Meta(ge=1, le=SCHEMA_VERSION)]
+    agent: Annotated[str, Meta(max_length=64)] = ""
+    node: Subdomain
+    node_class: NodeClassBody
+    incarnation: Annotated[str, Meta(pattern="^[-0-9A-Za-z]{1,64}$(?!\\n)")]
+    sequence: Annotated[int, Meta(ge=1, le=2**53)]
+    lost_reports: Count = 0
+    end_age_seconds: Seconds
+    interval_seconds: IntervalSeconds
+
+
+class ReportBody(_ReportHead, kw_only=True):
+    """What one node sends for one interval."""
+
+    rows: list[RowBody]
+
+
+class RawReportBody(_ReportHead, kw_only=True):
+    """The same, with rows that are not looked at yet."""
+
+    rows: list[msgspec.Raw]
+
+
+class LooseReportBody(_ReportHead, kw_only=True):
+    """The same, of a text that is not quite JSON (``NaN``)."""
+
+    rows: list[object]
+
+
+class AmountsBody(Body, kw_only=True):
+    """Of a whole pod; null or absent = not stated."""
+
+    cpu_millicores: Millicores | None = None
+    memory_bytes: Bytes | None = None
+
+
+class ProposalBody(Body, kw_only=True):
+    """A pod that a node would have evicted."""
+
+    namespace: Label
+    pod: Subdomain
+    pod_uid: Uid
+    reason: Want
+    """For want of what."""
+    ranking: Annotated[str, Meta(max_length=32)] | None = None
+    order: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    """Its place in the node's plan."""
+    requested: AmountsBody = msgspec.field(default_factory=AmountsBody)
+    needed: AmountsBody = msgspec.field(default_factory=AmountsBody)
+
+
+class ProposalsBody(Body, kw_only=True):
+    """What one node proposes."""
+
+    schema: Annotated[int, Meta(ge=1, le=SCHEMA_VERSION)]
+    node: Subdomain
+    proposals: Annotated[list[ProposalBody], Meta(max_length=MAX_PROPOSALS)]
+
+
+class SchemaBody(Body, kw_only=True):
+    """The version alone, of a body that is not understood."""
+
+    schema: int
+
+
+# What goes out
+
+
+class FaultBody(Body, kw_only=True):
+    """Why not; one line."""
+
+    error: str
+
+
+class RefusedRowBody(Body, kw_only=True):
+    """A row that was not taken."""
+
+    row: Count
+    """From 0 on."""
+    reason: str
+
+
+class ContainerDirectiveBody(Body, kw_only=True):
+    """What the other nodes saw of one container; null or absent = not known."""
+
+    container: str
+    cpu_peak_millicores: int | None = None
+    memory_peak_bytes: int | None = None
+    cpu_hour_peaks_millicores: list[int | None] | None = None
+    memory_hour_peaks_bytes: list[int | None] | None = None
+    oom_memory_bytes: int | None = None
+
+
+class WorkloadDirectiveBody(Body, kw_only=True):
+    """What holds for one workload on the node."""
+
+    namespace: str
+    kind: str
+    name: str
+    mode: str | None = None
+    policy: str | None = None
+    left_alone_for: str | None = None
+    cpu_frozen_for: str | None = None
+    memory_frozen_for: str | None = None
+    stop_shrinking_seconds: float | None = None
+    replicas: int | None = None
+    containers: list[ContainerDirectiveBody] | None = None
+
+
+class DirectivesBody(Body, kw_only=True):
+    """All that the node is told."""
+
+    pause_reason: str | None = None
+    workloads: list[WorkloadDirectiveBody] | None = None
+
+
+class ReportAnswer(Body, kw_only=True):
+    """What became of a report; given only after the database has it."""
+
+    schema: int = SCHEMA_VERSION
+    taken: Count
+    refused: list[RefusedRowBody]
+    repeated: bool
+    """The report was known already: nothing was counted twice."""
+    etag: str
+    """Of the directives in force; empty = there is nothing to tell at the moment."""
+    directives: DirectivesBody | None
+    """null = what the node holds is still right."""
+
+
+class ReplyBody(Body, kw_only=True):
+    """What comes of one proposal."""
+
+    pod_uid: str
+    verdict: Verdict
+    reason: str
+
+
+class RepliesBody(Body, kw_only=True):
+    """What comes of all of them."""
+
+    schema: int = SCHEMA_VERSION
+    answers: list[ReplyBody]
+
+
+class HourBody(Body, kw_only=True):
+    """The largest of one UTC hour."""
+
+    unix_hour: int
+    """Hours since 1970."""
+    cpu_millicores: int | None
+    memory_bytes: int | None
+
+
+class KillBody(Body, kw_only=True):
+    """Out-of-memory kills of one hour."""
+
+    age_seconds: float
+    """Of the newest."""
+    memory_bytes: int | None
+    """The largest figure; null = none has one."""
+    count: int
+
+
+class SideBody(Body, kw_only=True):
+    """One container on the nodes of one class, or on one node."""
+
+    node: str | None
+    instance_type: str | None
+    cpus: int | None
+    pods: int
+    """Seen in the newest hour."""
+    history_seconds: float
+    newest_age_seconds: float
+    cpu_base_millicores: int | None
+    memory_base_bytes: int | None
+    hours: list[HourBody]
+    kills: list[KillBody]
+    """By hour, oldest first."""
+
+
+class AdviceBody(Body, kw_only=True):
+    """What a pod created now would be given; by the history of the workload on all nodes."""
+
+    policy: str
+    missing: str | None
+    """Why there is no advice: unknown_workload, unknown_container, too_young, not_loaded; null = there is."""
+    source: str | None = None
+    cpu_request_millicores: int | None = None
+    memory_request_bytes: int | None = None
+    cpu_max_millicores: int | None = None
+    memory_max_bytes: int | None = None
+    oom_memory_bytes: int | None = None
+    cpu_base_millicores: int | None = None
+    memory_base_bytes: int | None = None
+    history_seconds: float | None = None
+    pods: int | None = None
+    newest_age_seconds: float | None = None
+
+
+class ContainerBody(Body, kw_only=True):
+    """One container of a workload."""
+
+    container: str
+    advice: AdviceBody
+    hours: list[HourBody]
+    """Over all nodes, oldest first."""
+    classes: list[SideBody]
+    nodes: list[SideBody]
+    """Of DaemonSets; empty for others."""
+
+
+class FromBody(Body, kw_only=True):
+    """A value, and where it comes from."""
+
+    value: str | None
+    source: str
+    """``ConfigMap plimsoll/plimsoll, rule 2``, ``HorizontalPodAutoscaler shop/web``, ``setting ...``, ``default``."""
+
+
+class BoundBody(Body, kw_only=True):
+    """A bound of requests, and where it comes from."""
+
+    name: str
+    """``min-cpu``, ``max-cpu``, ``min-memory``, ``max-memory``."""
+    value: str
+    source: str
+
+
+class AppliesBody(Body, kw_only=True):
+    """What applies to a workload, by the cluster; a pod's own annotations win over mode and policy."""
+
+    mode: FromBody
+    policy: FromBody
+    pause: FromBody
+    cpu_frozen_for: str | None
+    memory_frozen_for: str | None
+    left_alone_for: str | None
+    stop_shrinking_seconds: float | None
+    replicas: int | None
+    bounds: list[BoundBody]
+    """Of requests, those that are set."""
+    annotations: dict[str, str]
+    """Of the namespace, those of Plimsoll."""
+    rules_fault: str | None
+
+
+class WorkloadBody(Body, kw_only=True):
+    """One workload, whole."""
+
+    schema: int = SCHEMA_VERSION
+    namespace: str
+    kind: str
+    name: str
+    history_seconds: float
+    newest_age_seconds: float
+    applies: AppliesBody
+    containers: list[ContainerBody]
+
+
+class WorkloadLineBody(Body, kw_only=True):
+    """One workload in a list."""
+
+    namespace: str
+    kind: str
+    name: str
+    containers: list[str]
+    history_seconds: float
+    newest_age_seconds: float
+    mode: str
+    cpu_request_millicores: int | None
+    """Of the containers' advice, summed; null = one of them has none."""
+    memory_request_bytes: int | None
+
+
+class WorkloadsBody(Body, kw_only=True):
+    """A page of workloads, in order."""
+
+    schema: int = SCHEMA_VERSION
+    total: int
+    workloads: list[WorkloadLineBody]
+    next: str | None
+    """What to ask for as ``after``; null = this is the last page."""
+
+
+class NodeBody(Body, kw_only=True):
+    """One node that reports."""
+
+    node: str
+    instance_type: str | None
+    cpus: int | None
+    first_age_seconds: float | None
+    """Since the first interval known; null = this replica has not loaded it."""
+    newest_age_seconds: float | None
+    """Since the end of the newest interval."""
+    received_age_seconds: float | None
+    """Since the newest report came."""
+    workloads: int | None
+    incarnation: str | None
+    sequence: int | None
+    lost_reports: int | None
+    """The node itself had to drop."""
+    missing_reports: int | None
+    """Sequence numbers that never came."""
+
+
+class NodesBody(Body, kw_only=True):
+    """All nodes that report, by name."""
+
+    schema: int = SCHEMA_VERSION
+    nodes: list[NodeBody]
+
+
+def fault_text(error: msgspec.ValidationError) -> str:
+    """Say in one line, place first, what msgspec found: ``cpu.sum: expected a float >= 0.0``."""
+    what, _, place = str(error).partition(" - at `$")
+    what = what.replace("`", "")
+    where = place.removesuffix("`").removeprefix(".")
+    if "matching regex" in what:
+        what = "not such a name as Kubernetes gives"
+    elif what.startswith("Expected "):
+        what = "expected " + what.removeprefix("Expected ")
+    elif "missing required field" in what:
+        what = f"{what.rpartition('field ')[2]} is missing"
+    return (f"{where}: {what}" if where else what)[:300]

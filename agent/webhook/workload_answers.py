@@ -1,0 +1,192 @@
+"""Estimates and directives out of the rows of the index. Webhook; whoever calls holds the index' lock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import Final
+
+import numpy as np
+
+from agent.core.directive import HOURS, ContainerDirective
+from agent.core.estimate import Estimate, EstimateSource
+from agent.core.explanation import HourPeak
+from agent.core.hours import HOUR_SECONDS
+from agent.core.minute_codec import Codes, decode
+from agent.core.minute_rows import CPU_STEPS, KIB
+from agent.core.policies.contract import Bools
+from agent.core.policies.options import CruiseOptions, PolicyName
+from agent.core.rollup import CPU_BUCKETS, MEMORY_BUCKETS, NodeClass
+from agent.core.workload_history import percentile_bucket
+from agent.core.workload_leaders import amount_of
+from agent.core.workload_rings import CPU, MEMORY, PEAKS, RING_HOURS, Slots
+from agent.webhook.workload_rows import RowTable
+from agent.webhook.workload_shapes import OomHour, RowHistory
+
+HISTORY_SECONDS: Final = 14 * 86_400.0
+BASE_RATIO: Final = 0.75
+"""Base is the P75, as on the node."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a policy other than cruise asks for; None = it cannot say."""
+
+    cpu_request_millicores: int | None
+    memory_request_bytes: int | None
+
+
+def cruise_estimate(
+    source: EstimateSource,
+    table: RowTable,
+    rows: tuple[int, ...],
+    *,
+    slots: Slots,
+    options: CruiseOptions,
+    now_unix_seconds: float,
+) -> Estimate:
+    """Give the prediction of ``cruise`` from rows together, at least one."""
+    peaks = table.rings.peaks(rows)
+    predicted = _largest(peaks, slots.predicting(options, now_unix_seconds))
+    week = _largest(peaks, slots.week(now_unix_seconds))
+    newest, _ = table.newest_of(rows)
+    return Estimate(
+        source=source,
+        policy=PolicyName.CRUISE,
+        cpu_request_millicores=_millicores(predicted[CPU]),
+        memory_request_bytes=_bytes(predicted[MEMORY]),
+        cpu_max_millicores=_millicores(week[CPU]),
+        memory_max_bytes=_bytes(week[MEMORY]),
+        oom_memory_bytes=oom_bytes(table, rows, options, now_unix_seconds),
+        cpu_base_millicores=_base(table, newest, CPU),
+        memory_base_bytes=_base(table, newest, MEMORY),
+        history_seconds=min(max(now_unix_seconds - min(int(table.first[row]) for row in rows), 0.0), HISTORY_SECONDS),
+        pods=table.pods_of(newest),
+        newest_age_seconds=max(now_unix_seconds - max(int(table.last[row]) for row in rows), 0.0),
+    )
+
+
+def with_answer(estimate: Estimate, policy: PolicyName, answer: Answer) -> Estimate:
+    """Give the estimate with another policy's requests."""
+    return replace(
+        estimate,
+        policy=policy,
+        cpu_request_millicores=answer.cpu_request_millicores,
+        memory_request_bytes=answer.memory_request_bytes,
+    )
+
+
+def oom_bytes(table: RowTable, rows: tuple[int, ...], options: CruiseOptions, now_unix_seconds: float) -> int | None:
+    """Give the largest figure of the kills that are remembered; None = there is none."""
+    since = now_unix_seconds - options.oom_retention_seconds
+    figures = [
+        kills.largest_bytes for row in rows for kills in table.kills_of(row) if kills.newest_unix_seconds >= since
+    ]
+    return max(figures, default=0) or None
+
+
+def container_directive(
+    container: str,
+    table: RowTable,
+    rows: tuple[int, ...],
+    *,
+    node: int,
+    slots: Slots,
+    options: CruiseOptions,
+    now_unix_seconds: float,
+) -> ContainerDirective | None:
+    """Give what nodes other than the one with this number saw; None = nothing."""
+    week = slots.week(now_unix_seconds)
+    # A slot always stands for the same hour of the day: 192 are eight times 24, and hour 0 was a midnight.
+    others = np.where(week, table.rings.peaks_without(rows, node), np.uint16(0))
+    by_hour: Codes = others.reshape(2, RING_HOURS // HOURS, HOURS).max(axis=1)
+    largest = by_hour.max(axis=1).tolist()
+    killed_bytes = oom_bytes(table, rows, options, now_unix_seconds)
+    if killed_bytes is None and not any(largest):
+        return None
+    amounts, has = decode(by_hour)
+    amounts[CPU] = np.ceil(amounts[CPU] / CPU_STEPS)
+    amounts[MEMORY] *= KIB
+    cpu, memory = (
+        tuple(int(amount) if is_known else None for amount, is_known in zip(*resource, strict=True))
+        for resource in zip(amounts.tolist(), has.tolist(), strict=True)
+    )
+    return ContainerDirective(
+        container=container,
+        cpu_peak_millicores=_millicores(largest[CPU]),
+        memory_peak_bytes=_bytes(largest[MEMORY]),
+        cpu_hour_peaks_millicores=cpu if largest[CPU] else (),
+        memory_hour_peaks_bytes=memory if largest[MEMORY] else (),
+        oom_memory_bytes=killed_bytes,
+    )
+
+
+def row_history(
+    table: RowTable, row: int, slots: Slots, *, node_class: NodeClass | None = None, node: str | None = None
+) -> RowHistory:
+    """Give all that is known of a row."""
+    return RowHistory(
+        node_class=node_class,
+        node=node,
+        first_unix_seconds=float(table.first[row]),
+        last_unix_seconds=float(table.last[row]),
+        pods=table.pods_of((row,)),
+        cpu_base_millicores=_base(table, (row,), CPU),
+        memory_base_bytes=_base(table, (row,), MEMORY),
+        hours=hour_peaks(table, (row,), slots),
+        kills=tuple(
+            OomHour(
+                newest_unix_seconds=float(kills.newest_unix_seconds),
+                largest_bytes=kills.largest_bytes or None,
+                count=kills.count,
+            )
+            for kills in table.kills_of(row)
+        ),
+    )
+
+
+def hour_peaks(table: RowTable, rows: tuple[int, ...], slots: Slots) -> tuple[HourPeak, ...]:
+    """Give the peaks of rows together hour by hour, oldest first; hours in which nothing was known are absent."""
+    if not rows:
+        return ()
+    amounts, has = decode(table.rings.peaks(rows))
+    has &= slots.used
+    there = np.flatnonzero(has.any(axis=0))
+    ordered = there[np.argsort(slots.hours[there])]
+    return tuple(
+        HourPeak(
+            hour_unix_seconds=int(slots.hours[slot]) * HOUR_SECONDS,
+            cpu_millicores=float(amounts[CPU, slot]) / CPU_STEPS if has[CPU, slot] else None,
+            working_set_bytes=float(amounts[MEMORY, slot]) * KIB if has[MEMORY, slot] else None,
+        )
+        for slot in ordered.tolist()
+    )
+
+
+def _largest(peaks: Codes, chosen: Bools) -> list[int]:
+    """Give the largest code of each resource in the slots chosen; 0 = missing."""
+    largest: list[int] = peaks[PEAKS].max(axis=1, where=chosen, initial=0).tolist()
+    return largest
+
+
+def _base(table: RowTable, rows: tuple[int, ...], resource: int) -> int | None:
+    """Give the P75 of the newest hour of rows: the end of its bucket, at most the hour's largest value."""
+    bucket = percentile_bucket(table.buckets_of(rows, resource), BASE_RATIO)
+    if bucket is None:
+        return None
+    scheme = CPU_BUCKETS if resource == CPU else MEMORY_BUCKETS
+    base = ceil(float(scheme.ends[bucket]))
+    slot = int(table.newest_hour[rows[0]]) % RING_HOURS
+    code = int(table.rings.peaks(rows)[resource, slot])
+    largest = _millicores(code) if resource == CPU else _bytes(code)
+    return base if largest is None else min(base, largest)
+
+
+def _millicores(code: int) -> int | None:
+    amount = amount_of(code)
+    return None if amount is None else ceil(amount / CPU_STEPS)
+
+
+def _bytes(code: int) -> int | None:
+    amount = amount_of(code)
+    return None if amount is None else amount * KIB

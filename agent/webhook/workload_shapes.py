@@ -1,0 +1,116 @@
+"""What the index of workloads answers besides estimates and directives: plain values. Webhook."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from agent.core.explanation import HourPeak
+from agent.core.ranges import Between
+from agent.core.recommendation import Workload
+from agent.core.rollup import NodeClass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexOptions:
+    """How much is kept in memory, and from when on it counts."""
+
+    min_age_seconds: Annotated[float, Between(0, 604_800)] = 3600.0
+    """Seconds of history a workload must have before new pods are sized by it."""
+    retention_days: Annotated[int, Between(1, 14)] = 14
+    """Days without a report after which a workload is forgotten; hourly sketches are kept as long."""
+    max_rows: Annotated[int, Between(1, 1_000_000)] = 45_000
+    """Containers of workloads by node class in memory at most, about 3 kB each; those beyond are counted."""
+    max_node_rows: Annotated[int, Between(0, 1_000_000)] = 30_000
+    """Containers of DaemonSets by node in memory at most, about 1 kB each; those beyond are counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSeen:
+    """One node that reports."""
+
+    name: str
+    node_class: NodeClass
+    first_unix_seconds: float
+    """Start of the earliest interval known to this process, since it started."""
+    last_unix_seconds: float
+    """End of its newest interval."""
+    workloads: int
+    """In its newest report."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OomHour:
+    """The out-of-memory kills of one UTC hour."""
+
+    newest_unix_seconds: float
+    largest_bytes: int | None
+    """None = none of them has a figure."""
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowHistory:
+    """One container of a workload on the nodes of one class, or (DaemonSets) on one node; amounts None = not known."""
+
+    node_class: NodeClass | None
+    """None = ``node`` is given."""
+    node: str | None
+    first_unix_seconds: float
+    last_unix_seconds: float
+    pods: int
+    """Seen in the newest hour; beyond eight an estimate."""
+    cpu_base_millicores: int | None
+    """P75 of the newest hour."""
+    memory_base_bytes: int | None
+    hours: tuple[HourPeak, ...]
+    """Peaks of the last eight days' UTC hours, oldest first; CPU as adjusted."""
+    kills: tuple[OomHour, ...]
+    """Of the last eight days, oldest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerHistory:
+    """One container of a workload."""
+
+    container: str
+    classes: tuple[RowHistory, ...]
+    nodes: tuple[RowHistory, ...]
+    """Of DaemonSets; empty for others."""
+    hours: tuple[HourPeak, ...]
+    """Over all classes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergedHistory:
+    """What is in memory of one workload."""
+
+    workload: Workload
+    first_unix_seconds: float
+    last_unix_seconds: float
+    containers: tuple[ContainerHistory, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadSeen:
+    """One line of a list of workloads."""
+
+    workload: Workload
+    containers: tuple[str, ...]
+    first_unix_seconds: float
+    last_unix_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexSize:
+    """What the index holds."""
+
+    workloads: int
+    containers: int
+    rows: int
+    node_rows: int
+    nodes: int
+    array_bytes: int
+    """Of the rings, also where nothing was written yet."""
+    rows_without_room: int
+    """Rows of reports since the start that found no room (``max_rows``, ``max_node_rows``); the store has them."""

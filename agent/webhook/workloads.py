@@ -1,0 +1,570 @@
+"""What all nodes learnt of each workload, in memory: answers admissions and directives without asking anybody.
+
+Webhook; any thread. One lock, held for one row at a time: tens of microseconds.
+
+A row stands for one container of a workload on all nodes of one class, and for DaemonSets there is another per node.
+What is asked of the workload is the largest over its rows. Times are those of the receivers' clocks; a row of a report
+counts in the UTC hour that holds the middle of its interval. In which order reports come does not matter, and an index
+that was loaded from the store answers as one that took every report itself.
+
+Outliers: the largest value of an hour counts, whoever reported it; values were bounded by the receiver.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from sys import intern
+from typing import Final
+
+import numpy as np
+
+from agent.core.directive import ContainerDirective
+from agent.core.estimate import Estimate, EstimateSource, NoEstimate
+from agent.core.policies.options import PolicyName
+from agent.core.policies.registry import PolicyOptions
+from agent.core.recommendation import Workload
+from agent.core.rollup import NodeClass, Report, RollupRow
+from agent.core.workload_history import Interval
+from agent.core.workload_keys import DAEMON_SET_KIND, SketchKey, parse_key
+from agent.core.workload_leaders import node_number
+from agent.core.workload_rings import NodeNumbers, Slots
+from agent.webhook.sketches import is_readable, read_heads
+from agent.webhook.store_shapes import StoredSketch
+from agent.webhook.workload_answers import (
+    Answer,
+    container_directive,
+    cruise_estimate,
+    hour_peaks,
+    row_history,
+    with_answer,
+)
+from agent.webhook.workload_rows import RowTable
+from agent.webhook.workload_shapes import (
+    ContainerHistory,
+    IndexOptions,
+    IndexSize,
+    MergedHistory,
+    NodeSeen,
+    RowHistory,
+    WorkloadSeen,
+)
+
+__all__ = [
+    "ContainerHistory",
+    "IndexOptions",
+    "IndexSize",
+    "MergedHistory",
+    "NodeSeen",
+    "WorkloadIndex",
+    "WorkloadSeen",
+]
+
+DAY_SECONDS: Final = 86_400
+MAX_ASKED: Final = 2_000
+"""Workloads for which policies other than cruise are worked out at most."""
+_LOAD_PIECE: Final = 4096
+
+
+@dataclass(slots=True)
+class _Container:
+    """Where a container's history is."""
+
+    name: str
+    classes: tuple[tuple[NodeClass, int], ...] = ()
+    nodes: dict[str, int] | None = None
+    """Of DaemonSets: row by node."""
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        return tuple(row for _, row in self.classes)
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A workload and its containers, in order of name."""
+
+    workload: Workload
+    containers: tuple[_Container, ...] = ()
+
+    def find(self, name: str) -> _Container | None:
+        return next((container for container in self.containers if container.name == name), None)
+
+
+@dataclass(slots=True)
+class _Node:
+    node_class: NodeClass
+    first: int
+    newest: tuple[int, int]
+    """End and sequence of the newest report."""
+    entries: tuple[_Entry, ...]
+
+
+def _class_order(known: tuple[NodeClass, int]) -> tuple[int, str]:
+    return known[0].cpus, known[0].instance_type or ""
+
+
+class WorkloadIndex:
+    """See the module's docstring."""
+
+    def __init__(self, options: IndexOptions, policies: PolicyOptions) -> None:
+        self.options: Final = options
+        self._cruise = policies.cruise
+        self._lock = threading.Lock()
+        self._slots = Slots()
+        self._numbers = NodeNumbers()
+        self._by_class = RowTable(max_rows=options.max_rows, slots=self._slots, has_leaders=True)
+        self._by_node = RowTable(max_rows=options.max_node_rows, slots=self._slots, has_leaders=False)
+        self._entries: dict[Workload, _Entry] = {}
+        self._classes: dict[NodeClass, NodeClass] = {}
+        self._nodes: dict[str, _Node] = {}
+        self._rows_without_room = 0
+        self._answers: dict[tuple[PolicyName, Workload], Mapping[str, Answer]] = {}
+        self._asked: dict[tuple[PolicyName, Workload], None] = {}
+        self._is_loaded = False
+
+    @property
+    def is_loaded(self) -> bool:
+        """The history of the store is in: readiness goes by this."""
+        return self._is_loaded
+
+    def loaded(self) -> None:
+        """Take note that the store's sketches and its log were read to the end."""
+        self._is_loaded = True
+
+    # -- learning ---------------------------------------------------------------------------------------------------
+
+    def take(self, report: Report, received_unix_seconds: float) -> None:
+        """Learn a report. Only the Tailer calls this: every replica follows the log, with its own reports in it."""
+        interval = Interval.of(
+            received_unix_seconds=received_unix_seconds,
+            end_age_seconds=report.end_age_seconds,
+            interval_seconds=report.interval_seconds,
+        )
+        with self._lock:
+            self._open(interval.unix_hour)
+            node = self._numbers.give(node_number(report.node), interval.unix_hour)
+            node_class = self._classes.setdefault(report.node_class, report.node_class)
+        entries: dict[Workload, _Entry] = {}
+        for row in report.rows:
+            with self._lock:
+                entry = self._learn(row, interval, report.node, node, node_class)
+            entries[entry.workload] = entry
+        with self._lock:
+            self._see(report, interval, node_class, tuple(entries.values()))
+
+    def _learn(self, row: RollupRow, interval: Interval, node: str, number: int, node_class: NodeClass) -> _Entry:
+        entry = self._entry(row.workload)
+        container = self._container(entry, row.container)
+        by_class = self._class_row(container, node_class)
+        if by_class is not None:
+            self._by_class.learn(by_class, row, interval, number)
+        by_node = None
+        if entry.workload.kind == DAEMON_SET_KIND:
+            by_node = self._node_row(container, node)
+            if by_node is not None:
+                self._by_node.learn(by_node, row, interval, number)
+        if by_class is None or (by_node is None and entry.workload.kind == DAEMON_SET_KIND):
+            self._rows_without_room += 1
+        return entry
+
+    def _see(self, report: Report, interval: Interval, node_class: NodeClass, entries: tuple[_Entry, ...]) -> None:
+        newest = interval.end_unix_seconds, report.sequence
+        known = self._nodes.get(report.node)
+        if known is None:
+            self._nodes[intern(report.node)] = _Node(node_class, interval.start_unix_seconds, newest, entries)
+            return
+        known.first = min(known.first, interval.start_unix_seconds)
+        if newest > known.newest:
+            known.newest, known.node_class, known.entries = newest, node_class, entries
+
+    def _open(self, unix_hour: int) -> None:
+        """Let the rings hold an hour, unless they hold a later one in its place."""
+        if not self._slots.is_too_old(unix_hour) and not self._slots.is_open(unix_hour):
+            self._by_class.rings.clear(unix_hour)
+            self._by_node.rings.clear(unix_hour)
+            self._slots.open(unix_hour)
+
+    def _entry(self, workload: Workload) -> _Entry:
+        entry = self._entries.get(workload)
+        if entry is None:
+            names = intern(workload.namespace), intern(workload.kind), workload.name
+            workload = Workload(namespace=names[0], kind=names[1], name=names[2])
+            entry = self._entries[workload] = _Entry(workload)
+        return entry
+
+    @staticmethod
+    def _container(entry: _Entry, name: str) -> _Container:
+        container = entry.find(name)
+        if container is None:
+            container = _Container(intern(name))
+            entry.containers = tuple(sorted((*entry.containers, container), key=lambda one: one.name))
+        return container
+
+    def _class_row(self, container: _Container, node_class: NodeClass) -> int | None:
+        for known, row in container.classes:
+            if known == node_class:
+                return row
+        given = self._by_class.give()
+        if given is not None:
+            classes = (*container.classes, (self._classes.setdefault(node_class, node_class), given))
+            container.classes = tuple(sorted(classes, key=_class_order))
+        return given
+
+    def _node_row(self, container: _Container, node: str) -> int | None:
+        if container.nodes is None:
+            container.nodes = {}
+        row = container.nodes.get(node)
+        if row is None:
+            row = self._by_node.give()
+            if row is not None:
+                container.nodes[intern(node)] = row
+        return row
+
+    # -- the store's sketches ---------------------------------------------------------------------------------------
+
+    def load(self, sketches: Iterable[StoredSketch], *, on_piece: Iterator[None] | None = None) -> int:
+        """Take over all sketches of the store as of one moment; what the index knew of their hours was part of them.
+
+        May be done again when the log was missed: sketches then replace what is known.
+
+        Args:
+            sketches: In any order.
+            on_piece: Advanced after each few thousand, to let others run.
+
+        Returns:
+            How many could not be read: they are left out.
+        """
+        bad = 0
+        rows_of_keys: dict[str, tuple[RowTable, int] | None] = {}
+        piece: list[StoredSketch] = []
+        for sketch in sketches:
+            piece.append(sketch)
+            if len(piece) == _LOAD_PIECE:
+                bad += self._load(piece, rows_of_keys)
+                piece = []
+                if on_piece is not None:
+                    next(on_piece, None)
+        bad += self._load(piece, rows_of_keys)
+        with self._lock:
+            bad += self._by_class.end_load()
+            bad += self._by_node.end_load()
+        return bad
+
+    def _load(self, piece: list[StoredSketch], rows_of_keys: dict[str, tuple[RowTable, int] | None]) -> int:
+        whole = len(piece)
+        piece = [sketch for sketch in piece if is_readable(sketch.payload)]
+        payloads = [sketch.payload for sketch in piece]
+        heads = read_heads(payloads)
+        with self._lock:
+            for unix_hour in sorted({sketch.unix_hour for sketch in piece}):
+                self._open(unix_hour)
+            for table in (self._by_class, self._by_node):
+                indices: list[int] = []
+                rows: list[int] = []
+                for index, sketch in enumerate(piece):
+                    if sketch.key not in rows_of_keys:
+                        rows_of_keys[sketch.key] = self._row_of(parse_key(sketch.key))
+                    place = rows_of_keys[sketch.key]
+                    if place is not None and place[0] is table:
+                        indices.append(index)
+                        rows.append(place[1])
+                if indices:
+                    hours = np.array([piece[index].unix_hour for index in indices], dtype=np.int64)
+                    table.load(
+                        np.array(rows, dtype=np.intp),
+                        hours,
+                        heads[indices],
+                        [payloads[index] for index in indices],
+                        self._numbers,
+                    )
+        return whole - len(piece)
+
+    def _row_of(self, key: SketchKey) -> tuple[RowTable, int] | None:
+        container = self._container(self._entry(key.workload), key.container)
+        if isinstance(key.place, str):
+            table, row = self._by_node, self._node_row(container, key.place)
+        else:
+            table, row = self._by_class, self._class_row(container, key.place)
+        return None if row is None else (table, row)
+
+    def expire(self, now_unix_seconds: float) -> int:
+        """Forget what was not reported for the days of ``retention_days``; give how many workloads went."""
+        oldest = int(now_unix_seconds) - self.options.retention_days * DAY_SECONDS
+        with self._lock:
+            names = list(self._entries)
+        gone = 0
+        for workload in names:
+            with self._lock:
+                entry = self._entries[workload]
+                for container in entry.containers:
+                    self._expire(container, oldest)
+                entry.containers = tuple(one for one in entry.containers if one.classes or one.nodes)
+                if not entry.containers:
+                    del self._entries[workload]
+                    gone += 1
+        with self._lock:
+            for name in [name for name, node in self._nodes.items() if node.newest[0] < oldest]:
+                del self._nodes[name]
+        return gone
+
+    def _expire(self, container: _Container, oldest: int) -> None:
+        for one in container.classes:
+            if self._by_class.last[one[1]] < oldest:
+                container.classes = tuple(other for other in container.classes if other is not one)
+                self._by_class.take_back(one[1])
+        for node, row in list((container.nodes or {}).items()):
+            if self._by_node.last[row] < oldest and container.nodes is not None:
+                del container.nodes[node]
+                self._by_node.take_back(row)
+
+    # -- asking -----------------------------------------------------------------------------------------------------
+
+    def estimate(
+        self,
+        workload: Workload,
+        container: str,
+        *,
+        policy: PolicyName,
+        node: str | None,
+        node_class: NodeClass | None,
+        now_unix_seconds: float,
+    ) -> Estimate | NoEstimate:
+        """Say what a new pod's container needs.
+
+        ``cruise``: the request is the predicted peak, by the rules of the policy's module; see ``Slots.predicting``
+        for the last hour. Other policies: their requests for the workload as a whole, worked out in the background
+        (``estimating``); until that is done the answer is NOT_LOADED, and asking is what has it done.
+
+        Args:
+            workload: Whose pod.
+            container: Its name.
+            policy: Which sizes it.
+            node: Where a DaemonSet's pod will run; its own history there is taken if it is old enough.
+            node_class: Where any pod will run, else; None = not known yet.
+            now_unix_seconds: The moment of the answer.
+
+        Returns:
+            NoEstimate when the workload is not known, or younger than ``min_age_seconds``.
+        """
+        if not self._is_loaded:
+            return NoEstimate.NOT_LOADED
+        with self._lock:
+            entry = self._entries.get(workload)
+            if entry is None:
+                return NoEstimate.UNKNOWN_WORKLOAD
+            found = entry.find(container)
+            if found is None:
+                return NoEstimate.UNKNOWN_CONTAINER
+            if policy is not PolicyName.CRUISE:
+                return self._answered(entry, found, policy, now_unix_seconds)
+            for source, table, rows in self._sources(found, node, node_class):
+                if self._is_old_enough(table, rows, now_unix_seconds):
+                    return cruise_estimate(
+                        source, table, rows, slots=self._slots, options=self._cruise, now_unix_seconds=now_unix_seconds
+                    )
+        return NoEstimate.TOO_YOUNG
+
+    def _answered(
+        self, entry: _Entry, found: _Container, policy: PolicyName, now_unix_seconds: float
+    ) -> Estimate | NoEstimate:
+        rows = found.rows
+        if not self._is_old_enough(self._by_class, rows, now_unix_seconds):
+            return NoEstimate.TOO_YOUNG
+        key = policy, entry.workload
+        if key not in self._asked and len(self._asked) < MAX_ASKED:
+            self._asked[key] = None
+        answer = self._answers.get(key, {}).get(found.name)
+        if answer is None:
+            return NoEstimate.NOT_LOADED
+        estimate = cruise_estimate(
+            EstimateSource.WORKLOAD,
+            self._by_class,
+            rows,
+            slots=self._slots,
+            options=self._cruise,
+            now_unix_seconds=now_unix_seconds,
+        )
+        return with_answer(estimate, policy, answer)
+
+    def _sources(
+        self, found: _Container, node: str | None, node_class: NodeClass | None
+    ) -> Iterator[tuple[EstimateSource, RowTable, tuple[int, ...]]]:
+        """Give whose history could be taken, the nearest first."""
+        if node is not None and found.nodes is not None and node in found.nodes:
+            yield EstimateSource.NODE, self._by_node, (found.nodes[node],)
+        alike = tuple(row for known, row in found.classes if known == node_class)
+        if alike:
+            yield EstimateSource.NODE_CLASS, self._by_class, alike
+        if found.classes:
+            yield EstimateSource.WORKLOAD, self._by_class, found.rows
+
+    def _is_old_enough(self, table: RowTable, rows: tuple[int, ...], now_unix_seconds: float) -> bool:
+        """Tell whether there is enough history, some of it in the last seven days."""
+        if not rows:
+            return False
+        first = min(int(table.first[row]) for row in rows)
+        last = max(int(table.last[row]) for row in rows)
+        return now_unix_seconds - first >= self.options.min_age_seconds and last > now_unix_seconds - 7 * DAY_SECONDS
+
+    def directive_of(self, workload: Workload, *, node: str, now_unix_seconds: float) -> tuple[ContainerDirective, ...]:
+        """Give the peaks that nodes other than this saw, by container in order of name; empty = nothing known.
+
+        Exact for the node asked about: of each hour the largest value is kept with its node, and the largest of any
+        other node.
+        """
+        number = self._numbers.find(node_number(node)) or -1
+        directives: list[ContainerDirective] = []
+        for container in self._containers_of(workload):
+            with self._lock:
+                directive = container_directive(
+                    container.name,
+                    self._by_class,
+                    container.rows,
+                    node=number,
+                    slots=self._slots,
+                    options=self._cruise,
+                    now_unix_seconds=now_unix_seconds,
+                )
+            if directive is not None:
+                directives.append(directive)
+        return tuple(directives)
+
+    def _containers_of(self, workload: Workload) -> tuple[_Container, ...]:
+        with self._lock:
+            entry = self._entries.get(workload)
+            return () if entry is None else entry.containers
+
+    def newest_kill(self, workload: Workload) -> float | None:
+        """Give when the newest out-of-memory kill of eight days was, Unix seconds; None = there was none."""
+        newest: float | None = None
+        with self._lock:
+            entry = self._entries.get(workload)
+            for container in () if entry is None else entry.containers:
+                for row in container.rows:
+                    for kills in self._by_class.kills_of(row):
+                        newest = max(newest or 0.0, float(kills.newest_unix_seconds))
+        return newest
+
+    def workloads_on(self, node: str) -> tuple[Workload, ...]:
+        """Give the workloads of a node's newest report, in order; empty = the node has not reported since the start."""
+        with self._lock:
+            seen = self._nodes.get(node)
+            return () if seen is None else tuple(sorted(entry.workload for entry in seen.entries))
+
+    def merged(self, workload: Workload) -> MergedHistory | None:
+        """Give what is in memory of a workload; None = nothing."""
+        with self._lock:
+            entry = self._entries.get(workload)
+            if entry is None:
+                return None
+            first, last = self._span(entry)
+            containers = entry.containers
+        return MergedHistory(
+            workload=entry.workload,
+            first_unix_seconds=first,
+            last_unix_seconds=last,
+            containers=tuple(self._merged(container) for container in containers),
+        )
+
+    def _merged(self, container: _Container) -> ContainerHistory:
+        """Give one container, the lock held for one row at a time."""
+        with self._lock:
+            classes, nodes = container.classes, sorted((container.nodes or {}).items())
+            hours = hour_peaks(self._by_class, container.rows, self._slots)
+        by_class: list[RowHistory] = []
+        for node_class, row in classes:
+            with self._lock:
+                by_class.append(row_history(self._by_class, row, self._slots, node_class=node_class))
+        by_node: list[RowHistory] = []
+        for node, row in nodes:
+            with self._lock:
+                by_node.append(row_history(self._by_node, row, self._slots, node=node))
+        return ContainerHistory(container=container.name, classes=tuple(by_class), nodes=tuple(by_node), hours=hours)
+
+    def _span(self, entry: _Entry) -> tuple[float, float]:
+        """Give from when to when a workload is known."""
+        rows = [(self._by_class, row) for one in entry.containers for row in one.rows]
+        rows += [(self._by_node, row) for one in entry.containers for row in (one.nodes or {}).values()]
+        first = min((int(table.first[row]) for table, row in rows), default=0)
+        last = max((int(table.last[row]) for table, row in rows), default=0)
+        return float(first), float(last)
+
+    def workloads(self) -> tuple[WorkloadSeen, ...]:
+        """List all workloads, in order."""
+        with self._lock:
+            names = sorted(self._entries)
+        seen: list[WorkloadSeen] = []
+        for workload in names:
+            with self._lock:
+                entry = self._entries.get(workload)
+                if entry is not None:
+                    first, last = self._span(entry)
+                    containers = tuple(one.name for one in entry.containers)
+                    seen.append(
+                        WorkloadSeen(
+                            workload=entry.workload,
+                            containers=containers,
+                            first_unix_seconds=first,
+                            last_unix_seconds=last,
+                        )
+                    )
+        return tuple(seen)
+
+    def nodes(self) -> tuple[NodeSeen, ...]:
+        """List the nodes that reported since the start, or whose reports were in the log then; in order of name."""
+        with self._lock:
+            return tuple(
+                NodeSeen(
+                    name=name,
+                    node_class=node.node_class,
+                    first_unix_seconds=float(node.first),
+                    last_unix_seconds=float(node.newest[0]),
+                    workloads=len(node.entries),
+                )
+                for name, node in sorted(self._nodes.items())
+            )
+
+    def size(self) -> IndexSize:
+        """Count what there is."""
+        with self._lock:
+            return IndexSize(
+                workloads=len(self._entries),
+                containers=sum(len(entry.containers) for entry in self._entries.values()),
+                rows=self._by_class.rings.rows,
+                node_rows=self._by_node.rings.rows,
+                nodes=len(self._nodes),
+                array_bytes=self._by_class.rings.nbytes + self._by_node.rings.nbytes,
+                rows_without_room=self._rows_without_room,
+            )
+
+    # -- other policies ---------------------------------------------------------------------------------------------
+
+    def require(self, policy: PolicyName, workloads: Iterable[Workload]) -> None:
+        """Have the answers of a policy other than cruise prepared for these workloads; ``estimate`` asks by itself."""
+        with self._lock:
+            for workload in workloads:
+                if len(self._asked) < MAX_ASKED and policy is not PolicyName.CRUISE:
+                    self._asked[policy, workload] = None
+
+    def places(self, workload: Workload) -> tuple[SketchKey, ...]:
+        """Give under which keys the store has a workload's histories by class; empty = it is not known."""
+        return tuple(
+            SketchKey(workload, container.name, node_class)
+            for container in self._containers_of(workload)
+            for node_class, _ in container.classes
+        )
+
+    def asked(self) -> tuple[tuple[PolicyName, Workload], ...]:
+        """Give for which workloads which other policies are asked; those that are gone are no longer."""
+        with self._lock:
+            for key in [key for key in self._asked if key[1] not in self._entries]:
+                del self._asked[key]
+                self._answers.pop(key, None)
+            return tuple(self._asked)
+
+    def answer(self, policy: PolicyName, workload: Workload, answers: Mapping[str, Answer]) -> None:
+        """Take what a policy answered, by container."""
+        with self._lock:
+            self._answers[policy, workload] = answers

@@ -1,0 +1,221 @@
+"""New pods, what is known of them and of their surroundings, for tests of admission."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent.core import annotations as names
+from agent.core.admission import admit
+from agent.core.admission_answer import Admission, AdmissionFacts
+from agent.core.admission_options import AdmissionSettings
+from agent.core.admission_patch import patch_operations
+from agent.core.cluster import Namespace
+from agent.core.cluster_facts import ClusterRules, FrozenAxes, LimitRangeItem, Quota
+from agent.core.estimate import Estimate, EstimateSource, NoEstimate
+from agent.core.pod import Pod
+from agent.core.policies.options import BoundsOptions, PolicyName
+from agent.core.recommendation import Workload
+from agent.core.rollup import NodeClass
+from agent.kube.convert import pod_from_json
+from tests.json_patch import apply_patch
+from tests.pods import pod_json
+
+MB = 1_000_000
+NOW_UNIX_SECONDS = 1_800_000_000.0
+DAY_SECONDS = 86_400.0
+SHOP = AdmissionFacts(namespace=Namespace(name="shop"))
+EXACT = AdmissionSettings(bounds=BoundsOptions(round_memory_bytes=1))
+"""Settings without rounding, so that figures can be read off."""
+
+
+def estimate(cpu: int | None = 300, memory_mb: float | None = 200, **fields: Any) -> Estimate:
+    """Give what is known: predicted peaks in millicores and MB; further fields as they are."""
+    memory = None if memory_mb is None else round(memory_mb * MB)
+    stated: dict[str, Any] = {
+        "source": EstimateSource.WORKLOAD,
+        "policy": PolicyName.CRUISE,
+        "cpu_request_millicores": cpu,
+        "memory_request_bytes": memory,
+        "cpu_max_millicores": None,
+        "memory_max_bytes": None,
+        "oom_memory_bytes": None,
+        "cpu_base_millicores": None,
+        "memory_base_bytes": None,
+        "history_seconds": 3 * DAY_SECONDS,
+        "pods": 2,
+        "newest_age_seconds": 30.0,
+    }
+    return Estimate(**(stated | fields))
+
+
+def new_pod(
+    *containers: Mapping[str, Any],
+    kind: str = "Deployment",
+    mode: str | None = "enforce",
+    orders: Mapping[str, str] | None = None,
+    **spec: Any,
+) -> dict[str, Any]:
+    """Give the JSON of a pod ``web`` in ``shop`` that a controller of this kind makes."""
+    annotations = {**({} if mode is None else {names.MODE: mode}), **(orders or {})}
+    metadata: dict[str, Any] = {"annotations": annotations} if annotations else {}
+    if kind != "Pod":
+        metadata["ownerReferences"] = [{"kind": kind, "name": "web", "uid": "owner", "controller": True}]
+    document = pod_json(*containers, metadata=metadata, **spec)
+    del document["status"]
+    return document
+
+
+Known = Estimate | NoEstimate | Mapping[str, Estimate | NoEstimate]
+
+
+def admitted(
+    document: Mapping[str, Any],
+    known: Known | None = None,
+    *,
+    facts: AdmissionFacts = SHOP,
+    settings: AdmissionSettings = EXACT,
+) -> Admission:
+    """Admit the pod of a document, with one estimate for all containers or one for each."""
+    if known is None:
+        known = estimate()
+
+    def estimate_of(name: str) -> Estimate | NoEstimate:
+        return known.get(name, NoEstimate.UNKNOWN_CONTAINER) if isinstance(known, Mapping) else known
+
+    return admit(
+        pod_from_json(document),
+        facts=facts,
+        estimates=lambda container, _policy: estimate_of(container.name),
+        settings=settings,
+        now_unix_seconds=NOW_UNIX_SECONDS,
+    )
+
+
+def patched(document: Mapping[str, Any], admission: Admission) -> dict[str, Any]:
+    """Apply an admission to the document, as the API server would."""
+    has = isinstance(document["metadata"].get("annotations"), dict)
+    operations: Any = patch_operations(admission, has_annotations=has)
+    result: dict[str, Any] = apply_patch(document, operations)
+    return result
+
+
+def resources(document: Mapping[str, Any], name: str = "app") -> dict[str, dict[str, str]]:
+    """Give what a container states; requests and limits are there, be they empty."""
+    spec = document["spec"]
+    everyone = [*spec.get("initContainers", ()), *spec["containers"]]
+    stated = next(one for one in everyone if one["name"] == name).get("resources", {})
+    return {key: dict(stated.get(key) or {}) for key in ("requests", "limits")}
+
+
+def after(document: Mapping[str, Any], *arguments: Any, **more: Any) -> dict[str, dict[str, str]]:
+    """Give what container ``app`` states after an admission."""
+    return resources(patched(document, admitted(document, *arguments, **more)))
+
+
+def pod_of(document: Mapping[str, Any]) -> Pod:
+    return pod_from_json(document)
+
+
+@dataclass
+class Cluster:
+    """A cluster that says what it is told to; complete, with the namespace ``shop``."""
+
+    namespaces: dict[str, Namespace] = field(default_factory=lambda: {"shop": Namespace(name="shop")})
+    is_complete: bool = True
+    axes: FrozenAxes = field(default_factory=FrozenAxes)
+    sized_by: str | None = None
+    ranges: tuple[LimitRangeItem, ...] = ()
+    all_quotas: tuple[Quota, ...] = ()
+    said: ClusterRules = field(default_factory=ClusterRules)
+    knows: bool | None = True
+    classes: dict[str, NodeClass] = field(default_factory=dict)
+
+    def namespace(self, name: str) -> Namespace | None:
+        return self.namespaces.get(name)
+
+    def node_class(self, node: str) -> NodeClass | None:
+        return self.classes.get(node)
+
+    def frozen(self, workload: Workload) -> FrozenAxes:
+        return self.axes
+
+    def left_alone_for(self, workload: Workload) -> str | None:
+        return self.sized_by
+
+    def limit_ranges(self, namespace: str) -> tuple[LimitRangeItem, ...]:
+        return self.ranges
+
+    def quotas(self, namespace: str) -> tuple[Quota, ...]:
+        return self.all_quotas
+
+    def rules(self) -> ClusterRules:
+        return self.said
+
+    def knows_pod_level_resources(self) -> bool | None:
+        return self.knows
+
+
+@dataclass
+class Told:
+    """A history that knows what it is told."""
+
+    known: Known
+    asked: list[tuple[Workload, str, PolicyName, str | None, NodeClass | None]] = field(default_factory=list)
+
+    def estimate(
+        self,
+        workload: Workload,
+        container: str,
+        *,
+        policy: PolicyName,
+        node: str | None,
+        node_class: NodeClass | None,
+        now_unix_seconds: float,
+    ) -> Estimate | NoEstimate:
+        self.asked.append((workload, container, policy, node, node_class))
+        if isinstance(self.known, Mapping):
+            return self.known.get(container, NoEstimate.UNKNOWN_CONTAINER)
+        return self.known
+
+
+def review_of(document: Mapping[str, Any], **request: Any) -> dict[str, Any]:
+    """Give the review that an API server sends for the creation of a pod."""
+    return {
+        "kind": "AdmissionReview",
+        "apiVersion": "admission.k8s.io/v1",
+        "request": {
+            "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+            "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "resource": {"group": "", "version": "v1", "resource": "pods"},
+            "namespace": "shop",
+            "operation": "CREATE",
+            "object": document,
+            "dryRun": False,
+            **request,
+        },
+    }
+
+
+def response_of(answer: bytes) -> dict[str, Any]:
+    """Check that an answer is a complete review, and give its response with the patch decoded."""
+    review = json.loads(answer)
+    assert set(review) == {"apiVersion", "kind", "response"}
+    assert (review["apiVersion"], review["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
+    response: dict[str, Any] = review["response"]
+    assert isinstance(response["uid"], str)
+    assert isinstance(response["allowed"], bool)
+    assert set(response) <= {"uid", "allowed", "patch", "patchType", "warnings", "status"}
+    assert ("patch" in response) == ("patchType" in response)
+    if not response["allowed"]:
+        assert "patch" not in response
+        assert isinstance(response["status"]["message"], str)
+    if "patch" in response:
+        assert response["patchType"] == "JSONPatch"
+        response["patch"] = json.loads(base64.b64decode(response["patch"], validate=True))
+        assert response["patch"]
+    assert all(len(text) <= 256 for text in response.get("warnings", ()))
+    return response

@@ -1,0 +1,352 @@
+"""What the webhook costs under a whole cluster's load; all is real but the nodes: API server, tokens, TLS, database.
+
+A node is an agent's pod on it, as the API server has it, and reports with a token bound to that pod. Its 60 containers
+are said to be of that one pod, so that 5,000 nodes need 5,000 pods and not 300,000; the webhook looks each row's pod up
+all the same. The workloads are 334 Deployments of 60 containers, on 15 nodes each: 20,040 workload-containers.
+
+First every node reports once, as quickly as the webhook takes it. Then reports come as 5,000 nodes send them in five
+minutes, and admissions at 200 a second beside them; an admission's time runs from the moment at which it was due.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import http.client
+import json
+import ssl
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import numpy as np
+import psutil
+
+from agent.core.buckets import BucketScheme
+from agent.core.recommendation import Workload
+from agent.core.rollup import CPU_BUCKETS, MEMORY_BUCKETS, Distribution, NodeClass, Report, RollupRow
+from agent.core.rollup_text import report_text
+from tests.cluster.binaries import KUBERNETES
+from tests.cluster.control_plane import ControlPlane, control_plane
+from tests.cluster.identities import create_namespace, create_service_account
+from tests.cluster.objects import pod, pod_path
+from tests.cluster.webhook_process import ACCOUNT, AUDIENCE, NAMESPACE, WebhookProcess, webhook
+from tests.webhook.postgres import postgres_server
+
+NODES: Final = 5000
+CONTAINERS: Final = 60
+NODES_OF_ONE_WORKLOAD: Final = 15
+INTERVAL_SECONDS: Final = 300.0
+LOADED_SECONDS: Final = 60.0
+ADMISSIONS_PER_SECOND: Final = 200
+SENDERS: Final = 8
+HASH: Final = "7c5ddbdf54"
+_ARGUMENTS: Final = ("--set=act.excludedNamespaces=kube-system",)  # pods of bound tokens live beside the account
+TOKEN_PATH: Final = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{ACCOUNT}/token"
+
+
+def name_of(node: int) -> tuple[str, str]:
+    """Give the workload and the pod of a node."""
+    workload = f"load-{node // NODES_OF_ONE_WORKLOAD}"
+    return workload, f"{workload}-{HASH}-{node}"
+
+
+class Node:
+    """One simulated node: its pod in the API server, and what it reports with."""
+
+    def __init__(self, number: int, uid: str, token: str) -> None:
+        self.number, self.uid, self.token = number, uid, token
+        self.sequence = 0
+
+    def body(self, seconds_ago: float) -> bytes:
+        """Make its next report."""
+        self.sequence += 1
+        random = np.random.default_rng(self.number * 1009 + self.sequence)
+        workload, name = name_of(self.number)
+        owner = Workload(namespace=NAMESPACE, kind="Deployment", name=workload)
+        rows = []
+        for index in range(CONTAINERS):
+            cpu = random.lognormal(3.0 + index % 5, 0.3, 30)
+            rows.append(
+                RollupRow(
+                    workload=owner,
+                    container=f"c{index}",
+                    pod=name,
+                    pod_uid=self.uid,
+                    pod_age_seconds=86_400.0,
+                    covered_seconds=300.0,
+                    cpu=_distribution(CPU_BUCKETS, cpu),
+                    cpu_adjusted=_distribution(CPU_BUCKETS, cpu * random.uniform(1.0, 1.1, 30)),
+                    memory=_distribution(MEMORY_BUCKETS, random.lognormal(18.0 + index % 3, 0.05, 30)),
+                    throttled_seconds=0.0,
+                    waiting_seconds=1.0,
+                )
+            )
+        report = Report(
+            node=f"n-{self.number}",
+            node_class=NodeClass(instance_type="m5.large", cpus=8),
+            incarnation=f"5a0c6c1e-0000-4000-8000-{self.number:012}",
+            sequence=self.sequence,
+            lost_reports=0,
+            end_age_seconds=seconds_ago,
+            interval_seconds=INTERVAL_SECONDS,
+            rows=tuple(rows),
+        )
+        return gzip.compress(report_text(report, agent="bench").encode(), 6)
+
+
+def _distribution(scheme: BucketScheme, samples: Any) -> Distribution:
+    buckets, counts = np.unique(scheme.find(np.asarray(samples)), return_counts=True)
+    return Distribution(
+        count=len(samples),
+        sum=float(np.sum(samples)),
+        max=float(np.max(samples)),
+        buckets=dict(zip(buckets.tolist(), counts.tolist(), strict=True)),
+    )
+
+
+def _cluster_of_nodes(plane: ControlPlane, count: int) -> list[Node]:
+    """Make the pods and their tokens."""
+    create_namespace(plane, NAMESPACE)
+    create_service_account(plane, NAMESPACE, ACCOUNT)
+
+    def make(number: int) -> Node:
+        workload, name = name_of(number)
+        document = pod(name, f"n-{number}", serviceAccountName=ACCOUNT, automountServiceAccountToken=False)
+        document["metadata"]["labels"] = {"pod-template-hash": HASH}
+        document["metadata"]["ownerReferences"] = [
+            {
+                "apiVersion": "apps/v1",
+                "kind": "ReplicaSet",
+                "name": f"{workload}-{HASH}",
+                "uid": f"uid-{workload}",
+                "controller": True,
+            }
+        ]
+        uid = plane.admin.create(pod_path(NAMESPACE), document)["metadata"]["uid"]
+        reference = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}
+        spec = {"audiences": [AUDIENCE], "expirationSeconds": 86_400, "boundObjectRef": reference}
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        return Node(number, uid, plane.admin.create(TOKEN_PATH, request)["status"]["token"])
+
+    with ThreadPoolExecutor(SENDERS) as pool:
+        return list(pool.map(make, range(count)))
+
+
+class Line:
+    """One connection to the webhook that is kept."""
+
+    def __init__(self, hook: WebhookProcess, authority: Path) -> None:
+        self._port = hook.port
+        self._context = ssl.create_default_context(cafile=str(authority))
+        self._connection: http.client.HTTPSConnection | None = None
+
+    def post(self, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
+        if self._connection is None:
+            self._connection = http.client.HTTPSConnection("127.0.0.1", self._port, context=self._context, timeout=60)
+        self._connection.request("POST", path, body=body, headers={"Content-Type": "application/json", **headers})
+        answer = self._connection.getresponse()
+        content = answer.read()
+        if answer.will_close:
+            self._connection.close()
+            self._connection = None
+        return answer.status, content
+
+
+def _send(line: Line, node: Node, body: bytes) -> None:
+    headers = {"Content-Encoding": "gzip", "Authorization": f"Bearer {node.token}"}
+    for _ in range(100):
+        status, content = line.post("/v1/report", body, headers)
+        if status not in (429, 503):
+            break
+        time.sleep(0.2)  # as it was told
+    document = json.loads(content)
+    if status != 200 or document["refused"]:
+        raise RuntimeError(f"node {node.number}: {status} {content[:300]!r}")
+
+
+def _fill(hook: WebhookProcess, plane: ControlPlane, nodes: Sequence[Node]) -> float:
+    """Have every node report once, of two hours ago; give the seconds that it took."""
+    bodies = [node.body(7200.0) for node in nodes]
+    begun = time.monotonic()
+
+    def work(share: Sequence[int]) -> None:
+        line = Line(hook, plane.authority)
+        for index in share:
+            _send(line, nodes[index], bodies[index])
+
+    with ThreadPoolExecutor(SENDERS) as pool:
+        for _ in pool.map(work, [range(index, len(nodes), SENDERS) for index in range(SENDERS)]):
+            pass
+    return time.monotonic() - begun
+
+
+def _paced(seconds: float, per_second: float, work: Callable[[int, float], None], until: threading.Event) -> int:
+    """Do something at even times; each is told its number and the moment at which it was due."""
+    begun, number = time.monotonic(), 0
+    while not until.is_set() and (due := begun + number / per_second) < begun + seconds:
+        time.sleep(max(0.0, due - time.monotonic()))  # the pace
+        work(number, due)
+        number += 1
+    return number
+
+
+def _review(node: int) -> bytes:
+    workload, _ = name_of(node)
+    containers = [
+        {
+            "name": f"c{index}",
+            "image": "registry.example/app:1",
+            "env": [{"name": f"VARIABLE_{each}", "value": "x" * 40} for each in range(10)],
+            "resources": {
+                "requests": {"cpu": "500m", "memory": "300Mi"},
+                "limits": {"cpu": "1", "memory": "600Mi"},
+            },
+        }
+        for index in range(3)
+    ]
+    document = pod("", None, *containers, annotations={"plimsoll.dev/mode": "enforce"})
+    document["metadata"] |= {
+        "generateName": f"{workload}-{HASH}-",
+        "namespace": NAMESPACE,
+        "labels": {"pod-template-hash": HASH},
+        "ownerReferences": [
+            {
+                "apiVersion": "apps/v1",
+                "kind": "ReplicaSet",
+                "name": f"{workload}-{HASH}",
+                "uid": "x",
+                "controller": True,
+            }
+        ],
+    }
+    request = {
+        "uid": f"00000000-0000-4000-8000-{node:012}",
+        "kind": {"group": "", "version": "v1", "kind": "Pod"},
+        "resource": {"group": "", "version": "v1", "resource": "pods"},
+        "operation": "CREATE",
+        "namespace": NAMESPACE,
+        "object": document,
+    }
+    return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).encode()
+
+
+def admissions(port: int, authority: Path, seconds: float, nodes: int) -> None:
+    """Ask for admissions at an even pace and print what came of it; in a process that does nothing else."""
+    made = WebhookProcess.__new__(WebhookProcess)
+    made.port = port
+    taken: list[float] = []
+    patched = 0
+    lines = [Line(made, authority) for _ in range(4)]
+    locks = [threading.Lock() for _ in lines]
+    bodies = [_review(Random(number).randrange(nodes)) for number in range(500)]
+
+    def ask(number: int, due: float) -> None:
+        nonlocal patched
+        with locks[number % 4]:
+            status, content = lines[number % 4].post("/mutate", bodies[number % len(bodies)], {})
+        taken.append(time.monotonic() - due)
+        response = json.loads(content)["response"]
+        if status != 200 or not response["allowed"]:
+            raise RuntimeError(f"{status} {content[:300]!r}")
+        patched += "patch" in response
+
+    with ThreadPoolExecutor(4) as pool:
+        waiting: list[Future[None]] = []
+        _paced(
+            seconds, ADMISSIONS_PER_SECOND, lambda n, due: waiting.append(pool.submit(ask, n, due)), threading.Event()
+        )
+        for one in waiting:
+            one.result()
+    patch = json.loads(lines[0].post("/mutate", bodies[0], {})[1])["response"].get("patch", "")
+    print(json.dumps({"taken": taken, "patched": patched, "example": base64.b64decode(patch).decode()[:300]}))
+
+
+def _loaded(hook: WebhookProcess, plane: ControlPlane, nodes: Sequence[Node], seconds: float) -> dict[str, float]:
+    process = psutil.Process(hook.process.pid)
+    done = threading.Event()
+    failures: list[BaseException] = []
+    mine = threading.local()
+    # Made beforehand, some more than the admissions will leave time for.
+    chosen = [nodes[n % len(nodes)] for n in range(int((seconds + 20.0) * len(nodes) / INTERVAL_SECONDS) + 1)]
+    bodies = [node.body(10.0) for node in chosen]
+
+    def report(number: int) -> None:
+        if not hasattr(mine, "line"):
+            mine.line = Line(hook, plane.authority)
+        if number < len(bodies):
+            _send(mine.line, chosen[number], bodies[number])
+
+    def reports() -> None:
+        with ThreadPoolExecutor(4) as pool:
+            sent: list[Future[None]] = []
+            _paced(1e9, len(nodes) / INTERVAL_SECONDS, lambda number, _: sent.append(pool.submit(report, number)), done)
+            failures.extend(error for one in sent if (error := one.exception()) is not None)
+
+    reporter = threading.Thread(target=reports)
+    before, begun = process.cpu_times(), time.monotonic()
+    reporter.start()
+    command = [
+        sys.executable,
+        "-m",
+        "tests.bench.webhook",
+        str(hook.port),
+        str(plane.authority),
+        str(seconds),
+        str(len(nodes)),
+    ]
+    output = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    elapsed, after = time.monotonic() - begun, process.cpu_times()
+    done.set()
+    reporter.join()
+    if failures:
+        raise failures[0]
+    taken = sorted(output["taken"])
+    if output["patched"] < len(taken):
+        raise RuntimeError(f"{len(taken) - output['patched']} of {len(taken)} admissions changed nothing")
+    used = after.user + after.system - before.user - before.system
+    return {
+        "admission_p50_ms": round(statistics.median(taken) * 1e3, 2),
+        "admission_p99_ms": round(taken[int(len(taken) * 0.99)] * 1e3, 2),
+        "admission_max_ms": round(taken[-1] * 1e3, 2),
+        "webhook_cpu_percent_of_core": round(100 * used / elapsed, 1),
+        "webhook_rss_mib": round(process.memory_info().rss / 2**20, 1),
+    }
+
+
+def measure(
+    *, nodes: int = NODES, seconds: float = LOADED_SECONDS, databases: Sequence[str] = ("sqlite", "postgresql")
+) -> dict[str, float]:
+    """Measure on each database; keys end with its name, those of SQLite with nothing."""
+    figures: dict[str, float] = {}
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="plimsoll-bench-")))
+        plane = stack.enter_context(control_plane(KUBERNETES, directory=folder / "plane", with_controllers=False))
+        print(f"webhook: {nodes} pods and their tokens are made", flush=True)
+        made = _cluster_of_nodes(plane, nodes)
+        for database in databases:
+            url = None
+            if database == "postgresql":
+                server = stack.enter_context(postgres_server(is_durable=True))
+                url = server.tcp_url(server.new_database())
+            with webhook(plane, folder, database=url, arguments=_ARGUMENTS) as hook:
+                print(f"webhook: every node reports, {database}", flush=True)
+                filled = _fill(hook, plane, made)
+                found = _loaded(hook, plane, made, seconds)
+            found["webhook_reports_per_second_most"] = round(nodes / filled, 1)
+            suffix = "" if database == "sqlite" else f"_{database}"
+            figures |= {f"{key}{suffix}": value for key, value in found.items()}
+    return figures
+
+
+if __name__ == "__main__":
+    admissions(int(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4]))

@@ -1,0 +1,111 @@
+"""What the webhook told, at a real API server: who is frozen or left alone gets no patch, nobody before it has told.
+
+The webhook itself is away; what it had told lies in the state directory.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.core.directive import DIRECTIVES_VERSION, Directives
+from agent.core.directive_text import directives_to_json
+from agent.core.recommendation import Workload
+from agent.node.directions import FILE_NAME
+from tests.cluster import objects
+from tests.cluster.acting_node import ActingNode, acting_node
+from tests.cluster.control_plane import ControlPlane
+from tests.directives import directive
+from tests.kernel.cgroups import why_not
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.kernel,
+    pytest.mark.skipif(why_not() is not None, reason=why_not() or ""),
+]
+
+AWAY = "https://127.0.0.1:1"
+"""Nobody listens there."""
+
+
+@pytest.fixture
+def node(fenced: ControlPlane, namespace: str, node_name: str, tmp_path: Path) -> Iterator[ActingNode]:
+    with acting_node(fenced, namespace, node_name, tmp_path) as made:
+        yield made
+
+
+def tell(node: ActingNode, told: dict[str, dict[str, Any]], *, pause: str | None = None) -> None:
+    """Put down what the webhook told just now, by the names of Rollouts."""
+    workloads = tuple(
+        directive(Workload(namespace=node.namespace, kind="Rollout", name=name), **fields)
+        for name, fields in sorted(told.items())
+    )
+    state = node.directory / "state"
+    state.mkdir(exist_ok=True)
+    document = {
+        "format": "plimsoll-directives",
+        "version": DIRECTIVES_VERSION,
+        "etag": "told",
+        "toldUnixSeconds": time.time(),
+        "confirmedUnixSeconds": time.time(),
+        "directives": directives_to_json(Directives(etag="told", pause_reason=pause, workloads=workloads)),
+    }
+    (state / FILE_NAME).write_text(json.dumps(document))
+
+
+def wanting(node: ActingNode, name: str, **orders: str) -> None:
+    """Run a pod that is ordered three times what it asks for."""
+    app = objects.container(requests={"cpu": "100m", "memory": "64Mi"})
+    node.run_pod(name, app, orders={"min-cpu": "300m", **orders})
+
+
+def test_frozen_and_left_alone_pods_get_no_patch_and_none_is_sent_before_the_webhook_told(node: ActingNode) -> None:
+    for name in ("frozen", "alone", "free"):
+        wanting(node, name)
+    wanting(node, "ruled")
+    node.start_agent(report__url=AWAY)
+    node.wait(lambda: node.ask("plan")["steps"], "there would be steps")
+    node.settle(3)
+    assert not node.resizes()
+    assert any("the webhook has not yet told" in note for note in node.ask("plan")["notes"])
+
+    node.kill_agent()
+    frozen, alone = f"HorizontalPodAutoscaler {node.namespace}/frozen", f"VerticalPodAutoscaler {node.namespace}/alone"
+    told: dict[str, dict[str, Any]] = {
+        "frozen": {"cpu_frozen_for": frozen},
+        "alone": {"left_alone_for": alone},
+        "ruled": {"mode": "recommend"},
+    }
+    tell(node, told)
+    node.agent.start()
+    node.wait(lambda: node.request_of("free") == "300m", "who is free is sized")
+    node.settle(3)
+    assert {call.name for call in node.resizes()} == {"free"}
+    assert node.request_of("frozen") == node.request_of("alone") == node.request_of("ruled") == "100m"
+    assert node.kept("frozen") == "hpa"
+    assert (node.planned("alone") or {})["reserved"] == "vpa"
+    assert (node.planned("ruled") or {})["reserved"] == "recommend"
+    assert node.metric('plimsoll_directives_workloads{effect="cpu_frozen"}') == 1.0
+    (why,) = node.ask("why", name="frozen")["items"]
+    assert why["acted"]["told"] == [f"CPU requests kept: {frozen} scales by them"]
+
+    node.kill_agent()
+    tell(node, {"alone": {}}, pause="upgrade")
+    node.agent.start()
+    node.wait(lambda: node.ask("plan")["steps"], "there would be steps")
+    node.settle(3)
+    node.ask("resume")
+    node.settle(3)
+    assert {call.name for call in node.resizes()} == {"free"}
+    assert any("upgrade" in note for note in node.ask("plan")["notes"])
+
+    node.kill_agent()
+    tell(node, {})
+    node.agent.start()
+    for name in ("frozen", "alone", "ruled"):
+        node.wait(lambda name=name: node.request_of(name) == "300m", f"{name} is sized")  # type: ignore[misc]

@@ -1,0 +1,298 @@
+"""The webhook's own certificate on a real API server: made once, registered, rotated, healed; Secrets of others."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+import yaml
+
+from agent.kube.api import HttpApi
+from agent.kube.watch import WatchPace
+from agent.webhook.certificate_material import Material
+from agent.webhook.certificate_options import CertificateOptions, CertificateSource
+from agent.webhook.certificate_rotation import DAY_SECONDS, Step, after_step
+from agent.webhook.certificates import Certificates
+from tests.cluster.api import MERGE, Json
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.identities import fresh_name
+from tests.cluster.processes import wait_for
+from tests.cluster.webhook_rights import configuration_rules, own_rules, webhook_api
+from tests.tls_clients import is_trusted, served, serving
+
+pytestmark = pytest.mark.cluster
+
+QUICK = WatchPace(start_spread_seconds=0.0, first_wait_seconds=0.05, longest_wait_seconds=0.3)
+MANIFEST: Final = Path(__file__).parents[2] / "charts" / "plimsoll" / "webhook" / "mutating-webhook.yaml"
+PATH: Final = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+SECRET: Final = "certificate"  # noqa: S105  its name
+
+
+class Site:
+    """A namespace with an account, the chart's webhook configuration, and replicas that keep a certificate."""
+
+    def __init__(self, cluster: ControlPlane, namespace: str, name: str) -> None:
+        self.cluster, self.namespace, self.name = cluster, namespace, name
+        self.host = f"plimsoll-webhook.{namespace}.svc"
+        self.secret_path = f"/api/v1/namespaces/{namespace}/secrets/{SECRET}"
+        self.leader = "a"
+        self.now_offset_seconds = 0.0
+        self.api: HttpApi = webhook_api(cluster, namespace, everywhere=configuration_rules(name), own=own_rules())
+
+    def create_configuration(self) -> None:
+        manifest = yaml.safe_load(MANIFEST.read_text())
+        manifest["metadata"]["name"] = self.name
+        # Asks nobody: these tests look at the field alone.
+        selector = {"matchLabels": {"nothing": "matches"}}
+        manifest["webhooks"][0]["namespaceSelector"] = selector
+        self.cluster.admin.create(PATH, manifest)
+
+    def bundle(self) -> bytes:
+        """Give what an API server trusts now."""
+        webhook = self.cluster.admin.get(f"{PATH}/{self.name}")["webhooks"][0]
+        return base64.b64decode(webhook["clientConfig"].get("caBundle", ""))
+
+    def secret(self) -> dict[str, bytes]:
+        data: dict[str, str] = self.cluster.admin.get(self.secret_path)["data"]
+        return {key: base64.b64decode(value) for key, value in data.items()}
+
+    def write_secret(self, data: dict[str, bytes], **more: Json) -> None:
+        body = {"data": {key: base64.b64encode(value).decode() for key, value in data.items()}, **more}
+        self.cluster.admin.patch(self.secret_path, body, MERGE)
+
+    @contextlib.contextmanager
+    def replicas(self, *names: str, **options: object) -> Iterator[list[Certificates]]:
+        """Run replicas; the one that ``leader`` names leads."""
+        chosen = CertificateOptions(secret=SECRET, configuration=self.name, **options)  # type: ignore[arg-type]
+        running = [self._replica(name, chosen) for name in names]
+        for one in running:
+            one.start()
+        try:
+            yield running
+        finally:
+            for one in running:
+                one.stop()
+
+    def _replica(self, name: str, options: CertificateOptions) -> Certificates:
+        return Certificates(
+            options,
+            namespace=self.namespace,
+            api=self.api,
+            is_leader=lambda: self.leader == name,
+            pace=QUICK,
+            look_seconds=0.05,
+            wall_clock=lambda: time.time() + self.now_offset_seconds,
+        )
+
+
+@pytest.fixture
+def site(cluster: ControlPlane, namespace: str) -> Iterator[Site]:
+    found = Site(cluster, namespace, fresh_name("webhook"))
+    found.create_configuration()
+    yield found
+    cluster.admin.delete(f"{PATH}/{found.name}")
+
+
+def settled(site: Site, *replicas: Certificates) -> None:
+    """Wait until all serve the Secret's certificate, and its authorities are registered."""
+
+    def is_settled() -> bool:
+        statuses = [one.status() for one in replicas]
+        return (
+            all(one.wait(0.0) for one in replicas)
+            and all((one.is_registered, one.fault) == (True, None) for one in statuses)
+            and len({one.expires_unix_seconds for one in statuses}) == 1
+        )
+
+    try:
+        wait_for(is_settled, "all serve one certificate that is registered", seconds=10.0)
+    except TimeoutError as error:
+        raise AssertionError(f"{error}: {[one.status() for one in replicas]}") from error
+
+
+def made(site: Site, *, days: float = 90.0, host: str | None = None) -> Material:
+    return after_step(
+        Step.MAKE_ALL,
+        None,
+        names=(host or site.host,),
+        now_unix_seconds=time.time(),
+        options=CertificateOptions(leaf_days=days),
+    )
+
+
+def secret_of(material: Material) -> dict[str, bytes]:
+    """As cert-manager writes it: without the authority's key."""
+    return {"tls.crt": material.chain_pem, "tls.key": material.key_pem, "ca.crt": material.bundle_pem}
+
+
+# -- built in --------------------------------------------------------------------------------------------------------
+
+
+def test_the_leader_makes_one_certificate_for_all_and_registers_its_authority_alone(site: Site) -> None:
+    before = site.cluster.admin.get(f"{PATH}/{site.name}")
+    with site.replicas("a", "b", "c", further_names="127.0.0.1") as replicas:
+        settled(site, *replicas)
+        certificates = set()
+        for one in replicas:
+            with serving(one.served_context()) as port:
+                for name in (site.host, "127.0.0.1", "plimsoll-webhook"):
+                    certificates.add(served(port, site.bundle(), name))
+        assert len(certificates) == 1
+        after = site.cluster.admin.get(f"{PATH}/{site.name}")
+        assert after["webhooks"][0]["clientConfig"].pop("caBundle")
+        assert after["webhooks"] == before["webhooks"]  # nothing but that field
+        secret = site.cluster.admin.get(site.secret_path)
+        assert (secret["type"], sorted(secret["data"])) == ("Opaque", ["ca.crt", "ca.key", "tls.crt", "tls.key"])
+
+
+def test_who_does_not_lead_makes_and_registers_nothing(site: Site) -> None:
+    site.leader = "nobody"
+    with site.replicas("a", "b") as (first, second):
+        wait_for(lambda: "does not exist" in (first.status().fault or ""), "the missing Secret is told")
+        assert not first.wait(0.0)
+        assert not site.cluster.admin.exists(site.secret_path)
+        site.leader = "b"
+        second.wake()
+        settled(site, first, second)
+
+
+def test_the_leaf_is_renewed_in_its_time_and_every_replica_takes_it_up(site: Site) -> None:
+    # Two thirds of its 90 days ago, so that what is made then and now is good to a client of today.
+    site.now_offset_seconds = -61 * DAY_SECONDS
+    with site.replicas("a", "b") as replicas, serving(replicas[1].served_context()) as port:
+        settled(site, *replicas)
+        old, bundle = served(port, site.bundle(), site.host), site.bundle()
+        site.now_offset_seconds = 0.0
+        wait_for(lambda: served(port, bundle, site.host) != old, "the new one is served")
+        settled(site, *replicas)
+        assert [one.status().reloads for one in replicas] == [2, 2]
+        assert site.bundle() == bundle
+
+
+def test_the_authority_is_replaced_while_every_client_that_knows_the_registration_gets_through(site: Site) -> None:
+    site.now_offset_seconds = -61 * DAY_SECONDS
+    options = {"authority_days": 90.0, "leaf_days": 80.0, "propagation_seconds": 0.3, "overlap_seconds": 2.0}
+    failures: list[str] = []
+    handshakes = 0
+    stop = threading.Event()
+    with site.replicas("a", "b", **options) as replicas, serving(replicas[1].served_context()) as port:
+        settled(site, *replicas)
+        old = site.bundle()
+        seen = [old]
+
+        def load() -> None:
+            """Connect without a pause; what is trusted is up to 0.2 s old, as in an API server."""
+            nonlocal handshakes
+            while not stop.is_set():
+                seen.append(site.bundle())
+                until = time.monotonic() + 0.2
+                while time.monotonic() < until:
+                    handshakes += 1
+                    if not is_trusted(port, seen[-1], site.host):
+                        failures.append(f"handshake {handshakes}, bundle {len(set(seen))}")
+
+        thread = threading.Thread(target=load, daemon=True)
+        thread.start()
+        site.now_offset_seconds = 0.0
+        wait_for(lambda: old not in site.bundle() and site.bundle().count(b"BEGIN") == 1, "the old one is dropped")
+        settled(site, *replicas)
+        stop.set()
+        thread.join()
+        assert not failures
+        assert handshakes > 100
+        assert any(old in one and one.count(b"BEGIN") == 2 for one in seen)  # both were trusted in between
+        assert not is_trusted(port, old, site.host)
+
+
+def test_what_an_upgrade_takes_away_from_the_registration_is_put_back(site: Site) -> None:
+    with site.replicas("a") as (one,):
+        settled(site, one)
+        bundle = site.bundle()
+        for value in ("", base64.b64encode(made(site).bundle_pem).decode()):
+            body = [{"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": value}]
+            site.cluster.admin.patch(f"{PATH}/{site.name}", body, "application/json-patch+json")
+            wait_for(lambda: site.bundle() == bundle, "the bundle is back")
+
+
+def test_a_missing_registration_is_told_and_mended_when_it_comes(site: Site) -> None:
+    site.cluster.admin.delete(f"{PATH}/{site.name}")
+    with site.replicas("a") as (one,):
+        wait_for(lambda: one.wait(0.0) and "no MutatingWebhookConf" in (one.status().fault or ""), "it is told")
+        assert one.status().is_served
+        site.create_configuration()
+        settled(site, one)
+
+
+@pytest.mark.parametrize("what", ["removed", "spoilt", "foreign"])
+def test_a_secret_that_is_removed_or_spoilt_is_made_anew_and_nobody_is_cut_off(site: Site, what: str) -> None:
+    with site.replicas("a", "b", propagation_seconds=0.2) as replicas, serving(replicas[1].served_context()) as port:
+        settled(site, *replicas)
+        bundle, before = site.bundle(), site.secret()
+        old = served(port, bundle, site.host)
+        if what == "removed":
+            site.cluster.admin.delete(site.secret_path)
+        elif what == "spoilt":
+            site.write_secret({"tls.crt": b"rubbish"})
+        else:
+            site.write_secret({**secret_of(made(site, host="elsewhere.svc")), "ca.key": b""})
+
+        def is_mended() -> bool:
+            assert is_trusted(port, site.bundle(), site.host)
+            return served(port, site.bundle(), site.host) != old
+
+        wait_for(is_mended, "a new certificate by a new authority is served")
+        settled(site, *replicas)
+        # The old one stays trusted for the overlap: another replica may still serve what it signed.
+        assert bundle in site.bundle()
+        assert site.secret()["ca.key"] != before["ca.key"]
+
+
+def test_a_missing_right_is_told(cluster: ControlPlane, namespace: str) -> None:
+    site = Site(cluster, namespace, fresh_name("webhook"))
+    site.create_configuration()
+    site.api = webhook_api(cluster, fresh(cluster), everywhere=[], own=own_rules())
+    try:
+        with site.replicas("a") as (one,):
+            wait_for(lambda: "Forbidden" in (one.status().fault or ""), "the refusal is told")
+            assert not one.wait(0.0)
+    finally:
+        cluster.admin.delete(f"{PATH}/{site.name}")
+
+
+def fresh(cluster: ControlPlane) -> str:
+    from tests.cluster.identities import create_namespace
+
+    name = fresh_name("test")
+    create_namespace(cluster, name)
+    return name
+
+
+# -- of others -------------------------------------------------------------------------------------------------------
+
+
+def test_a_secret_of_somebody_else_is_taken_up_and_never_written(site: Site) -> None:
+    first, second = made(site), made(site)
+    secrets = f"/api/v1/namespaces/{site.namespace}/secrets"
+    with site.replicas("a", source=CertificateSource.SECRET) as (one,):
+        assert not one.wait(0.05)
+        empty = {"tls.crt": "", "tls.key": ""}
+        site.cluster.admin.create(secrets, {"metadata": {"name": SECRET}, "type": "kubernetes.io/tls", "data": empty})
+        with serving(one.served_context()) as port:
+            site.write_secret(secret_of(first))
+            assert one.wait(10.0)
+            assert is_trusted(port, first.bundle_pem, site.host)
+            site.write_secret(secret_of(made(site, host="elsewhere.svc")))
+            wait_for(lambda: "is not for" in (one.status().fault or ""), "the wrong one is told")
+            assert is_trusted(port, first.bundle_pem, site.host)
+            site.write_secret(secret_of(second))
+            wait_for(lambda: is_trusted(port, second.bundle_pem, site.host), "the next is served")
+        status = one.status()
+        assert (status.fault, status.is_registered, status.reloads) == (None, None, 2)
+        assert site.bundle() == b""
+        assert site.secret() == secret_of(second)

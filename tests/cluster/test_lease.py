@@ -1,0 +1,134 @@
+"""The election on a real API server: its conflicts, its times, its rights."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Mapping
+
+import pytest
+
+from agent.kube.api import JSON, Api, HttpApi, Stream
+from agent.kube.errors import Unreachable
+from agent.kube.lease import LeaderLease, LeaseTiming
+from tests.cluster.api import MERGE
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.processes import wait_for
+from tests.cluster.webhook_rights import own_rules, webhook_api
+
+pytestmark = pytest.mark.cluster
+
+BRISK = LeaseTiming(duration_seconds=2, renew_within_seconds=1.2, retry_seconds=0.1)
+
+
+class Cable:
+    """The API over a cable that can be pulled."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self.is_pulled = threading.Event()
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: object | None = None,
+        content_type: str = JSON,
+        timeout_seconds: float | None = None,
+    ) -> object:
+        if self.is_pulled.is_set():
+            raise Unreachable("the cable is pulled")
+        return self._api.call(
+            method, path, query=query, body=body, content_type=content_type, timeout_seconds=timeout_seconds
+        )
+
+    def stream(self, path: str, **_: object) -> Stream:
+        raise AssertionError(path)
+
+
+@pytest.fixture
+def api(cluster: ControlPlane, namespace: str) -> HttpApi:
+    return webhook_api(cluster, namespace, everywhere=[], own=own_rules())
+
+
+@contextlib.contextmanager
+def standing(api: Api, namespace: str, *names: str) -> Iterator[list[LeaderLease]]:
+    replicas = [LeaderLease(api, namespace=namespace, name="lease", identity=name, timing=BRISK) for name in names]
+    for one in replicas:
+        one.start()
+    try:
+        yield replicas
+    finally:
+        for one in replicas:
+            one.stop()
+
+
+def path(namespace: str) -> str:
+    return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/lease"
+
+
+def leads(one: LeaderLease) -> Callable[[], bool]:
+    return lambda: one.is_leader
+
+
+def test_one_of_three_leads_and_the_next_follows_as_soon_as_it_ends(
+    cluster: ControlPlane, api: HttpApi, namespace: str
+) -> None:
+    with standing(api, namespace, "a", "b", "c") as replicas:
+        wait_for(lambda: any(one.is_leader for one in replicas), "somebody leads")
+        (first,) = [one for one in replicas if one.is_leader]
+        rest = [one for one in replicas if one is not first]
+        spec = cluster.admin.get(path(namespace))["spec"]
+        assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == (first.identity, 2)
+        wait_for(lambda: all(one.holder == first.identity for one in rest), "the others know who leads")
+        first.stop()
+        assert not first.is_leader
+        # Given back, so well before its two seconds are over: the server's own record says when.
+        wait_for(lambda: any(one.is_leader for one in rest), "another leads")
+        assert cluster.admin.get(path(namespace))["spec"]["leaseTransitions"] >= 1
+        assert len([one for one in rest if one.is_leader]) == 1
+
+
+def test_who_is_cut_off_stops_leading_before_the_other_begins(
+    cluster: ControlPlane, api: HttpApi, namespace: str
+) -> None:
+    cable = Cable(api)
+    together: list[bool] = []
+    with standing(cable, namespace, "a") as (first,):
+        wait_for(leads(first), "the first leads")
+        with standing(api, namespace, "b") as (second,):
+
+            def is_taken() -> bool:
+                together.append(first.is_leader and second.is_leader)
+                return second.is_leader
+
+            wait_for(lambda: second.holder == "a", "the second has seen who leads")
+            cable.is_pulled.set()
+            wait_for(is_taken, "the second leads")
+            assert not first.is_leader
+            assert first.trouble == "the cable is pulled"
+            cable.is_pulled.clear()
+            wait_for(lambda: first.trouble is None and first.holder == "b", "the first has seen who leads")
+            assert second.is_leader
+            assert not any(together)
+
+
+def test_what_others_write_into_the_lease_stays_and_costs_nobody_the_lead(
+    cluster: ControlPlane, api: HttpApi, namespace: str
+) -> None:
+    with standing(api, namespace, "a") as (first,):
+        wait_for(leads(first), "it leads")
+        cluster.admin.patch(path(namespace), {"metadata": {"labels": {"by": "hand"}}}, MERGE)
+        before = cluster.admin.get(path(namespace))["spec"]["renewTime"]
+        wait_for(lambda: cluster.admin.get(path(namespace))["spec"]["renewTime"] != before, "it is renewed")
+        assert first.is_leader
+        assert cluster.admin.get(path(namespace))["metadata"]["labels"] == {"by": "hand"}
+
+
+def test_without_the_right_nobody_leads_and_it_is_told(cluster: ControlPlane, namespace: str) -> None:
+    api = webhook_api(cluster, namespace, everywhere=[], own=own_rules(lease="another"))
+    with standing(api, namespace, "a") as (first,):
+        wait_for(lambda: "Forbidden" in (first.trouble or ""), "the refusal is told")
+        assert not first.is_leader

@@ -1,0 +1,113 @@
+"""``plimsoll webhook`` as a process on loopback, against the tests' control plane; and agents' words to it."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import re
+import ssl
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.identities import node_bound_token
+from tests.cluster.processes import Process, free_ports
+from tests.webhook.https import Reply, reply_of
+from tests.webhook.report_bodies import packed
+
+REPOSITORY = Path(__file__).parents[2]
+NAMESPACE, ACCOUNT, AUDIENCE = "plimsoll", "plimsoll-agent", "plimsoll-webhook"
+
+
+class WebhookProcess:
+    """One replica; ``ask`` speaks to it over TLS."""
+
+    def __init__(self, process: Process, port: int, authority: Path) -> None:
+        self.process = process
+        self.port = port
+        self._context = ssl.create_default_context(cafile=str(authority))
+
+    def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Reply:
+        connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=self._context, timeout=30)
+        try:
+            connection.request(method, path, body=body, headers={k.replace("_", "-"): v for k, v in headers.items()})
+            return reply_of(connection)
+        finally:
+            connection.close()
+
+    def post(self, path: str, body: Any, token: str | None) -> Reply:
+        """Send a body as an agent does."""
+        headers = {"Content_Type": "application/json", "Content_Encoding": "gzip"}
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        return self.ask("POST", path, packed(body), **headers)
+
+    def get(self, path: str, token: str | None = None) -> Reply:
+        return self.ask("GET", path) if token is None else self.ask("GET", path, Authorization=f"Bearer {token}")
+
+    def is_ready(self) -> bool:
+        try:
+            return self.get("/readyz").status == 200
+        except OSError:
+            return False
+
+    def series(self, name: str) -> float:
+        """Give one series of /metrics by its name with labels."""
+        text = self.get("/metrics").body.decode()
+        found = re.search(rf"^{re.escape(name)} (\S+)$", text, re.M)
+        assert found is not None, name
+        return float(found[1])
+
+
+@contextlib.contextmanager
+def webhook(
+    plane: ControlPlane,
+    folder: Path,
+    *,
+    kubeconfig: Path | None = None,
+    database: str | None = None,
+    arguments: Sequence[str] = (),
+) -> Iterator[WebhookProcess]:
+    """Run a replica inside the block; it is ready.
+
+    Args:
+        plane: Its API server.
+        folder: For database and log; kept for the next run.
+        kubeconfig: As whom; the administrator unless told.
+        database: Its URL; a file in the folder unless told.
+        arguments: Further ones.
+    """
+    (port,) = free_ports(1, "127.0.0.1")
+    pair = plane.serving_certificate("plimsoll-webhook", ["127.0.0.1", "localhost", "plimsoll-webhook.plimsoll.svc"])
+    command = [
+        sys.executable,
+        "-m",
+        "agent",
+        "webhook",
+        f"--listen=127.0.0.1:{port}",
+        f"--database={database or folder / 'webhook.db'}",
+        f"--kubeconfig={kubeconfig or plane.kubeconfig}",
+        f"--tls-cert={pair.certificate}",
+        f"--tls-key={pair.key}",
+        *arguments,
+    ]
+    process = Process("webhook", ["env", "-C", str(REPOSITORY), *command], folder / "webhook.log")
+    one = WebhookProcess(process, port, plane.authority)
+    try:
+        process.wait_until(one.is_ready, f"127.0.0.1:{port}/readyz")
+        yield one
+    finally:
+        process.stop()
+
+
+def agent_token(plane: ControlPlane, node: str | None, *, audience: str = AUDIENCE, account: str = ACCOUNT) -> str:
+    """Give a token of the agents' account, bound to a node."""
+    return node_bound_token(plane, NAMESPACE, account, node, audiences=(audience,))
+
+
+def answer_of(reply: Reply) -> Any:
+    assert reply.status == 200, (reply.status, reply.body[:400])
+    return json.loads(reply.body)

@@ -1,0 +1,37 @@
+"""What a webhook tells, for tests."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from agent.core.directed import Directed, by_workload
+from agent.core.directive import ContainerDirective, Directives, WorkloadDirective
+from agent.core.recommendation import Workload
+
+WEB: Final = Workload(namespace="shop", kind="Deployment", name="web")
+
+
+def directive(workload: Workload = WEB, **fields: Any) -> WorkloadDirective:
+    """Give what holds for one workload."""
+    return WorkloadDirective(workload=workload, **fields)
+
+
+def peaks(container: str = "app", *, hours: dict[int, tuple[int, int]] | None = None, **fields: Any) -> Any:
+    """Give what other nodes saw of a container: CPU in millicores and memory in bytes by hour."""
+    known = hours or {}
+    return ContainerDirective(
+        container=container,
+        cpu_hour_peaks_millicores=tuple(known[hour][0] if hour in known else None for hour in range(24)),
+        memory_hour_peaks_bytes=tuple(known[hour][1] if hour in known else None for hour in range(24)),
+        **fields,
+    )
+
+
+def directed(
+    *told: WorkloadDirective, age: float = 0.0, told_seconds: float = 0.0, pause: str | None = None
+) -> Directed:
+    """Give what a node was told, so long ago."""
+    directives = Directives(etag="e", pause_reason=pause, workloads=told)
+    return Directed(
+        directives=directives, age_seconds=age, told_seconds=told_seconds, by_workload=by_workload(directives)
+    )

@@ -1,0 +1,127 @@
+"""What tests/cluster/test_cluster_facts.py does not bring from a real server: absent parts, odd values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agent.core.cluster_facts import FrozenAxes, PodPlace
+from agent.core.recommendation import Workload
+from agent.core.rollup import NodeClass
+from agent.kube.convert_cluster import (
+    autoscaler_from_json,
+    config_from_json,
+    limit_range_from_json,
+    node_facts_from_json,
+    pod_place_from_json,
+    quota_from_json,
+    vertical_autoscaler_from_json,
+)
+from agent.kube.reading import ConvertError
+
+
+def named(**parts: Any) -> dict[str, Any]:
+    return {"metadata": {"namespace": "shop", "name": "web"}, **parts}
+
+
+def pod(**metadata: Any) -> dict[str, Any]:
+    return {"metadata": {"uid": "u", "namespace": "shop", "name": "web-5d7f9c7bb6-x", **metadata}}
+
+
+OWNER = {"kind": "ReplicaSet", "name": "web-5d7f9c7bb6", "uid": "r", "controller": True}
+
+
+def test_a_pod_is_placed_with_the_owner_that_stays_over_rollouts() -> None:
+    document = pod(labels={"pod-template-hash": "5d7f9c7bb6"}, ownerReferences=[OWNER], deletionTimestamp="2026-01-01")
+    document |= {"spec": {"nodeName": "node-a"}, "status": {"phase": "Running"}}
+    assert pod_place_from_json(document) == PodPlace(
+        uid="u",
+        namespace="shop",
+        name="web-5d7f9c7bb6-x",
+        node="node-a",
+        workload=Workload(namespace="shop", kind="Deployment", name="web"),
+        is_running=True,
+        is_terminating=True,
+    )
+    bare = pod_place_from_json(pod())
+    assert (bare.node, bare.is_running, bare.is_terminating, bare.workload.kind) == (None, False, False, "Pod")
+    mirror = pod(annotations={"kubernetes.io/config.mirror": "x"}, ownerReferences=[{**OWNER, "kind": "Node"}])
+    assert pod_place_from_json(mirror).workload.kind == "Pod"
+
+
+@pytest.mark.parametrize(
+    ("capacity", "expected"),
+    [({"cpu": "8"}, 8), ({"cpu": "7910m"}, 7), ({"cpu": "500m"}, None), ({}, None)],
+)
+def test_a_node_without_a_capacity_has_no_class(capacity: dict[str, str], expected: int | None) -> None:
+    facts = node_facts_from_json(named(status={"capacity": capacity}))
+    assert facts.node_class == (None if expected is None else NodeClass(instance_type=None, cpus=expected))
+
+
+def hpa(*metrics: Any, **spec: Any) -> FrozenAxes:
+    target = {"kind": "Deployment", "name": "web"}
+    stated = {"metrics": list(metrics)} if metrics else {}
+    return autoscaler_from_json(named(spec={"scaleTargetRef": target, **stated, **spec})).frozen
+
+
+def resource(name: str, target: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "Resource", "resource": {"name": name, "target": target}}
+
+
+NAME = "HorizontalPodAutoscaler shop/web"
+
+
+def test_an_hpa_freezes_by_the_type_of_its_target() -> None:
+    assert hpa() == FrozenAxes(cpu_for=NAME)  # before the server has put its default
+    assert hpa(resource("cpu", {"type": "Utilization"}), resource("memory", {})) == FrozenAxes(
+        cpu_for=NAME, memory_for=NAME
+    )
+    assert hpa(resource("cpu", {"type": "AverageValue"})) == FrozenAxes()
+    assert hpa({"type": "Pods", "pods": {"metric": {"name": "cpu"}, "target": {"type": "Value"}}}) == FrozenAxes()
+    assert hpa({"type": "Newer", "newer": {"name": "cpu"}}) == FrozenAxes()
+    assert hpa(metrics=[]) == FrozenAxes()
+
+
+def test_a_vpa_acts_unless_it_says_off() -> None:
+    def acts(**policy: Any) -> bool:
+        spec = {"targetRef": {"kind": "DaemonSet", "name": "logs"}, **policy}
+        found = vertical_autoscaler_from_json(named(spec=spec))
+        assert found.target == Workload(namespace="shop", kind="DaemonSet", name="logs")
+        return found.acts
+
+    assert acts()
+    assert acts(updatePolicy={})
+    assert acts(updatePolicy={"updateMode": "InPlaceOrRecreate"})
+    assert not acts(updatePolicy={"updateMode": "Off"})
+
+
+def test_scopes_of_a_quota_come_from_both_places() -> None:
+    def scoped(*expressions: dict[str, Any]) -> tuple[tuple[str, ...], bool]:
+        spec = {"scopes": ["BestEffort"], "scopeSelector": {"matchExpressions": list(expressions)}}
+        quota = quota_from_json(named(spec=spec)).quota
+        return quota.scopes, quota.has_selector
+
+    assert scoped({"scopeName": "Terminating", "operator": "Exists"}) == (("BestEffort", "Terminating"), False)
+    assert scoped({"scopeName": "BestEffort", "operator": "Exists"}) == (("BestEffort",), False)
+    assert scoped({"scopeName": "PriorityClass", "operator": "DoesNotExist"}) == (("BestEffort",), True)
+
+
+@pytest.mark.parametrize(
+    ("read", "document", "said"),
+    [
+        (pod_place_from_json, [], "document: [] is not an object"),
+        (pod_place_from_json, {"metadata": {"name": "x"}}, "metadata.uid: missing"),
+        (autoscaler_from_json, named(spec={}), "spec.scaleTargetRef.kind: missing"),
+        (autoscaler_from_json, named(spec={"scaleTargetRef": {"kind": "D", "name": "w"}, "metrics": [{}]}), "type"),
+        (vertical_autoscaler_from_json, named(), "spec.targetRef.kind: missing"),
+        (limit_range_from_json, named(spec={"limits": [{"type": "Pod", "max": {"cpu": "x"}}]}), "limits[0].max.cpu"),
+        (quota_from_json, named(status={"used": {"cpu": []}}), "status.used.cpu"),
+        (node_facts_from_json, named(status={"capacity": {"cpu": True}}), "status.capacity.cpu"),
+        (config_from_json, {"data": {"pause": 7}}, "data.pause: 7 is not allowed"),
+    ],
+)
+def test_what_is_malformed_is_named(read: Any, document: Any, said: str) -> None:
+    with pytest.raises(ConvertError) as caught:
+        read(document)
+    assert said in str(caught.value)

@@ -1,0 +1,35 @@
+"""Fixtures of the webhook's tests: one PostgreSQL server per session, a store of each kind per test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.webhook.store import Store, open_store
+from tests.webhook.postgres import PostgresServer, postgres_server
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """The session's server; databases by ``new_database``."""
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where nothing is yet: a path without a file, or an empty database."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'plimsoll.db'}"
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return server.url(server.new_database())
+
+
+@pytest.fixture
+def store(store_url: str) -> Iterator[Store]:
+    """An empty store of each kind."""
+    opened = open_store(store_url)
+    yield opened
+    opened.close()

@@ -1,0 +1,222 @@
+"""Everything that answers, without a cluster: real store, index and reviewer; facts and tokens stand in."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agent.core.admission_answer import Outcome
+from agent.core.admission_options import AdmissionSettings
+from agent.core.arbiter_options import ArbiterOptions
+from agent.core.cluster import Namespace
+from agent.core.cluster_facts import ClusterRules, FrozenAxes, PodPlace
+from agent.core.plan_options import ActOptions
+from agent.core.policies.options import BoundsOptions, PolicyName
+from agent.core.recommendation import Workload
+from agent.core.rollup import NodeClass
+from agent.metrics.webhook_series import WebhookMetrics
+from agent.settings import Settings
+from agent.settings.webhook import AccessSettings, ListeningSettings
+from agent.webhook.access import Access
+from agent.webhook.applying import Defaults
+from agent.webhook.arbiter import Arbiter
+from agent.webhook.directives import Director
+from agent.webhook.openapi import document
+from agent.webhook.reading import Parts as ReadingParts
+from agent.webhook.reading import Questions
+from agent.webhook.reporting import Parts as PostParts
+from agent.webhook.reporting import Posts
+from agent.webhook.review import Reviewer
+from agent.webhook.server import Call, Services, WebhookApp
+from agent.webhook.store import Store, open_store
+from agent.webhook.store_evictions import EvictionStore
+from agent.webhook.tailing import Tailer, encode_report
+from agent.webhook.workload_shapes import IndexOptions
+from agent.webhook.workloads import WorkloadIndex
+from tests.fake_api import FakeApi
+from tests.webhook.test_access import Server, user
+
+GOOD = "good"
+READABLE = frozenset({"/v1/workloads", "/v1/nodes", "/v1/workloads/shop/Deployment/web", "/v1/workloads/shop/Job/nix"})
+WEB = Workload(namespace="shop", kind="Deployment", name="web")
+
+
+def place(number: int, node: str = "node-a", workload: Workload = WEB) -> PodPlace:
+    return PodPlace(
+        uid=f"uid-{number}",
+        namespace=workload.namespace,
+        name=f"web-{number}",
+        node=node,
+        workload=workload,
+        is_running=True,
+        is_terminating=False,
+    )
+
+
+@dataclass
+class Facts:
+    """The cluster as a test wants it."""
+
+    is_complete: bool = True
+    age_seconds: float | None = 1.0
+    places: dict[str, PodPlace] = field(default_factory=lambda: {f"uid-{n}": place(n) for n in range(20)})
+    namespaces: dict[str, Namespace] = field(default_factory=lambda: {"shop": Namespace(name="shop")})
+    told: ClusterRules = field(default_factory=ClusterRules)
+    axes: FrozenAxes = field(default_factory=FrozenAxes)
+    vpa: str | None = None
+
+    def pod(self, uid: str) -> PodPlace | None:
+        return self.places.get(uid)
+
+    def gone_pod(self, uid: str) -> PodPlace | None:
+        return None
+
+    def pods_on(self, node: str) -> tuple[PodPlace, ...]:
+        return tuple(one for one in self.places.values() if one.node == node)
+
+    def node_class(self, node: str) -> NodeClass | None:
+        return NodeClass(instance_type="m5.large", cpus=8)
+
+    def namespace(self, name: str) -> Namespace | None:
+        return self.namespaces.get(name)
+
+    def frozen(self, workload: Workload) -> FrozenAxes:
+        return self.axes
+
+    def left_alone_for(self, workload: Workload) -> str | None:
+        return self.vpa
+
+    def limit_ranges(self, namespace: str) -> tuple[()]:
+        return ()
+
+    def quotas(self, namespace: str) -> tuple[()]:
+        return ()
+
+    def rules(self) -> ClusterRules:
+        return self.told
+
+    def replicas(self, workload: Workload) -> int | None:
+        return 3
+
+    def running(self, workload: Workload) -> int | None:
+        return 3
+
+    def knows_pod_level_resources(self) -> bool:
+        return True
+
+
+@dataclass
+class Stack:
+    """All of it; ``app`` is the ASGI application."""
+
+    store: Store
+    facts: Facts
+    server: Server
+    metrics: WebhookMetrics
+    index: WorkloadIndex
+    tailer: Tailer
+    posts: Posts
+    questions: Questions
+    app: WebhookApp
+
+    def follow(self) -> None:
+        """Bring what was reported into memory."""
+        while self.tailer.advance(time.time()):
+            pass
+
+    def report(self, body: bytes, token: str | None = GOOD, **more: Any) -> Any:
+        authorization = None if token is None else f"Bearer {token}"
+        return self.posts.report(Call(path="/v1/report", body=body, authorization=authorization, **more))
+
+    def ask(self, path: str, *, names: Any = None, token: str | None = GOOD, **query: Any) -> Any:
+        authorization = None if token is None else f"Bearer {token}"
+        call = Call(path=path, authorization=authorization, query=query, names=names or {})
+        work = {"/v1/workloads": self.questions.workloads, "/v1/nodes": self.questions.nodes}
+        return work.get(path, self.questions.workload)(call)
+
+    def counted(self, series: str) -> float:
+        for line in self.metrics.page().body.decode().splitlines():
+            if line.startswith(f"{series} "):
+                return float(line.rpartition(" ")[2])
+        raise AssertionError(series)
+
+
+@contextmanager
+def stack(
+    folder: Path,
+    *,
+    store: Any = None,
+    access: AccessSettings | None = None,
+    act: ActOptions | None = None,
+    server: Server | None = None,
+) -> Iterator[Stack]:
+    """Put it together; all is closed at the end."""
+    settings = access or AccessSettings(requests_per_minute=100_000, reviews_per_minute=1_000_000)
+    opened = store if store is not None else open_store(f"sqlite:///{folder / 'plimsoll.db'}")
+    facts = Facts()
+    given = server or Server(users={"good": user()}, readable=READABLE)
+    metrics = WebhookMetrics(version="0", commit="0", admission_results=[str(one) for one in Outcome])
+    index = WorkloadIndex(IndexOptions(min_age_seconds=0.0), Settings())
+    tailer = Tailer(opened, index)
+    api = FakeApi(given.answer)
+    sizing = AdmissionSettings(act=act or ActOptions())
+    director = Director(facts, index)
+    doors = Access(api, settings, namespace="plimsoll", places=facts, clock=time.monotonic)
+    reviewer = Reviewer(facts, index, sizing, count=metrics.count_admission)
+    arbiter = Arbiter(
+        api=api,
+        store=EvictionStore(opened),
+        facts=facts,
+        admission=lambda pod: reviewer.admission(pod, None),
+        options=ArbiterOptions(),
+        sizing=sizing,
+    )
+    news = threading.Event()
+    posts = Posts(
+        PostParts(
+            access=doors,
+            store=opened,
+            facts=facts,
+            encode=encode_report,
+            directives=lambda node: director.directives_of(node, time.time()),
+            arbitrate=arbiter.decide,
+            appended=news.set,
+        ),
+        settings,
+        metrics,
+    )
+    questions = Questions(
+        ReadingParts(
+            access=doors, histories=index, facts=facts, directive=director.directive_of, marks=lambda: opened.nodes()
+        ),
+        Defaults(act=sizing.act, bounds=BoundsOptions(), policy=PolicyName.CRUISE, config_map="plimsoll/plimsoll"),
+        metrics,
+    )
+    app = WebhookApp(
+        Services(
+            review=reviewer.review,
+            failed=lambda _: metrics.count_admission(Outcome.ERROR, 0.0),
+            report=posts.report,
+            evictions=posts.evictions,
+            workloads=questions.workloads,
+            workload=questions.workload,
+            nodes=questions.nodes,
+            rejected=lambda what: metrics.count_call(what, "overload"),
+            page=metrics.page,
+            scrape_rejected=metrics.count_rejected_scrape,
+            ready=lambda: (True, "ready"),
+            openapi=document(),
+            most_report_bytes=settings.body_bytes,
+        ),
+        ListeningSettings(),
+    )
+    try:
+        yield Stack(opened, facts, given, metrics, index, tailer, posts, questions, app)
+    finally:
+        app.close()
+        opened.close()

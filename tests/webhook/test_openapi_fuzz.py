@@ -1,0 +1,91 @@
+"""The webhook fuzzed by its own OpenAPI document: every answer is one that the document has, and never a fault."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from agent.webhook.openapi import document
+from agent.webhook.wire import ReportAnswer, WorkloadBody, WorkloadsBody
+from tests.webhook.report_bodies import packed, report_body, row_body
+from tests.webhook.stack import Stack, stack
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    with stack(tmp_path_factory.mktemp("fuzz")) as one:
+        one.report(packed(report_body(row_body(0), row_body(1))), content_encoding="gzip")
+        one.follow()
+        yield one
+
+
+CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+OPERATIONS = [(path, method) for path, methods in json.loads(document())["paths"].items() for method in methods]
+
+
+@pytest.mark.parametrize(("path", "method"), OPERATIONS)
+def test_every_answer_is_one_that_the_document_has(whole: Stack, path: str, method: str) -> None:
+    schema = schemathesis.openapi.from_asgi("/openapi.json", whole.app.asgi)
+    statuses = set()
+
+    @given(schema[path][method].as_strategy())
+    @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
+    def fuzz(case: Any) -> None:
+        case.headers.pop("Content-Encoding", None)  # what is generated is not compressed
+        if isinstance(case.body, dict) and "node" in case.body:
+            case.body["node"] = "node-a"  # the token's; what is not of it ends at the door
+        response = case.call(headers={"Authorization": "Bearer good"})
+        statuses.add(response.status_code)
+        case.validate_response(response, checks=CHECKS)
+
+    fuzz()
+    assert 200 in statuses or path == "/v1/workloads/{namespace}/{kind}/{name}"
+
+
+def test_the_document_stands_for_itself() -> None:
+    found = json.loads(document())
+    assert found["openapi"] == "3.1.0"
+    assert sorted(found["paths"]) == [
+        "/healthz",
+        "/metrics",
+        "/mutate",
+        "/readyz",
+        "/v1/evictions",
+        "/v1/nodes",
+        "/v1/report",
+        "/v1/workloads",
+        "/v1/workloads/{namespace}/{kind}/{name}",
+    ]
+    row = found["components"]["schemas"]["RowBody"]
+    assert row["properties"]["podUid"]["pattern"]
+    assert set(row["required"]) == {
+        "namespace",
+        "kind",
+        "workload",
+        "container",
+        "pod",
+        "podUid",
+        "coveredSeconds",
+    }
+
+
+def test_what_is_answered_is_what_its_types_say(whole: Stack) -> None:
+    answer = whole.report(packed(report_body(row_body(0), sequence=20)), content_encoding="gzip")
+    assert msgspec.json.decode(answer.body, type=ReportAnswer).taken == 1
+    listed = msgspec.json.decode(whole.ask("/v1/workloads").body, type=WorkloadsBody)
+    assert [one.name for one in listed.workloads] == ["web"]
+    names = {"namespace": "shop", "kind": "Deployment", "name": "web"}
+    one = msgspec.json.decode(whole.ask("/v1/workloads/shop/Deployment/web", names=names).body, type=WorkloadBody)
+    assert one.containers[0].container == "app"

@@ -1,0 +1,365 @@
+"""The server over real TLS: routes, bounds of size, time and number, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.metrics.agent_series import Page
+from agent.webhook.server import MAX_REVIEW_BYTES, Answer, Call, admitted_unchanged
+from tests.webhook.https import Running, reply_of, running, services
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with running(services(), tmp_path_factory.mktemp("server")) as one:
+        yield one
+
+
+def test_an_admission_is_answered(served: Running) -> None:
+    reply = served.ask("POST", "/mutate?timeout=2s", b'{"a":1}', Content_Type="application/json")
+    assert (reply.status, reply.body) == (200, b'{"reviewed":{"a":1}}')
+    assert reply.headers["content-type"] == "application/json"
+
+
+def test_connections_of_api_servers_are_kept(served: Running) -> None:
+    connection = served.connect()
+    local = None
+    for number in range(3):
+        connection.request("POST", "/mutate", body=str(number).encode())
+        assert reply_of(connection).json() == {"reviewed": number}
+        assert local in (None, connection.sock.getsockname())
+        local = connection.sock.getsockname()
+
+
+def test_those_of_agents_are_closed_after_their_report(served: Running) -> None:
+    reply = served.ask("POST", "/v1/report", b"{}")
+    assert reply.headers["connection"] == "close"
+
+
+def test_services_are_handed_what_matters(served: Running) -> None:
+    reply = served.ask(
+        "POST", "/v1/report", b"{}", Authorization="Bearer t", Content_Encoding="gzip", If_None_Match='"e"'
+    )
+    assert reply.json() == {
+        "path": "/v1/report",
+        "body": "{}",
+        "authorization": "Bearer t",
+        "encoding": "gzip",
+        "held": '"e"',
+        "query": {},
+        "names": {},
+    }
+    reply = served.ask("GET", "/v1/workloads/shop/Deployment/web?policy=vpa")
+    assert reply.json()["names"] == {"namespace": "shop", "kind": "Deployment", "name": "web"}
+    assert reply.json()["query"] == {"policy": "vpa"}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/healthz", b"ok\n"),
+        ("/readyz", b"ready\n"),
+        ("/metrics", b"series 1\n"),
+        ("/openapi.json", b'{"openapi":"3.1.0"}'),
+    ],
+)
+def test_what_is_open_to_everybody(served: Running, path: str, body: bytes) -> None:
+    reply = served.ask("GET", path)
+    assert (reply.status, reply.body) == (200, body)
+    assert reply.headers["cache-control"] == "no-store"
+
+
+def test_what_is_not_there_is_an_error_of_one_line(served: Running) -> None:
+    reply = served.ask("GET", "/admin")
+    assert reply.status == 404
+    assert reply.json() == {"error": "not here; /openapi.json lists what there is"}
+    reply = served.ask("GET", "/mutate")
+    assert reply.status == 405
+    assert reply.headers["allow"] == "POST"
+
+
+def test_old_tls_is_refused(served: Running) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
+        context.maximum_version = ssl.TLSVersion.TLSv1_1
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    with pytest.raises(ssl.SSLError), socket.create_connection(served.address, timeout=10) as bare:
+        context.wrap_socket(bare)
+
+
+def test_no_byte_of_what_is_no_http_breaks_it(served: Running) -> None:
+    for noise in (
+        b"\x00\x01\x02\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+    ):
+        with served.plain() as connection:
+            connection.sendall(noise)
+            connection.recv(100)
+    assert served.ask("GET", "/healthz").status == 200
+
+
+# Size
+
+
+def test_a_report_beyond_the_bound_is_refused_by_its_length(served: Running) -> None:
+    reply = served.ask("POST", "/v1/report", b"x" * 1001)
+    assert (reply.status, reply.json()) == (413, {"error": "the body has more than 1000 bytes"})
+    assert served.ask("POST", "/v1/report", b"x" * 1000).status == 200
+
+
+def test_and_one_that_states_no_length_when_it_is_too_long(served: Running) -> None:
+    connection = served.connect()
+    connection.request("POST", "/v1/report", body=iter([b"x" * 600] * 2), encode_chunked=True)
+    assert reply_of(connection).status == 413
+
+
+def test_a_review_beyond_the_bound_admits_the_pod_unchanged(served: Running) -> None:
+    body = b'{"request":{"uid":"u-7","object":"' + b"x" * MAX_REVIEW_BYTES + b'"}}'
+    connection = served.connect()
+    connection.putrequest("POST", "/mutate")
+    connection.putheader("Content-Length", str(len(body)))
+    connection.endheaders()
+    with pytest.MonkeyPatch.context():  # the server may answer before all is sent
+        try:
+            connection.send(body)
+        except OSError:
+            return
+    reply = reply_of(connection)
+    assert reply.status == 200
+    assert reply.json()["response"] == {"uid": "u-7", "allowed": True}
+
+
+def test_a_head_without_end_is_cut_off(served: Running) -> None:
+    with served.plain() as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\n")
+        assert _sent_until_cut_off(connection, b"X: " + b"y" * 1000 + b"\r\n", most=1000)
+    assert served.ask("GET", "/healthz").status == 200
+
+
+def _sent_until_cut_off(connection: ssl.SSLSocket, piece: bytes, *, most: int) -> bool:
+    try:
+        for _ in range(most):
+            connection.sendall(piece)
+    except OSError:
+        return True
+    return False
+
+
+# Time
+
+
+def test_who_says_nothing_or_not_all_is_hung_up_on(tmp_path: Path) -> None:
+    with running(services(), tmp_path, request_seconds=0.2) as one:
+        for begun in (b"", b"GET /healthz HTTP/1.1\r\n"):
+            with one.plain() as connection:
+                connection.sendall(begun)
+                assert not _rest(connection)
+        with one.plain() as connection:
+            connection.sendall(b"POST /v1/report HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n12345")
+            assert _rest(connection).startswith(b"HTTP/1.1 408 ")
+        with one.plain() as connection:
+            connection.sendall(b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n12345")
+            assert _rest(connection).startswith(b"HTTP/1.1 408 ")
+        with one.plain() as connection:  # the next request of a kept connection, begun and not ended
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            answer = b""
+            while not answer.endswith(b"ok\n"):
+                answer += connection.recv(4000)
+            assert answer.startswith(b"HTTP/1.1 200 ")
+            connection.sendall(b"GET /hea")
+            assert not _rest(connection)
+
+
+def _rest(connection: ssl.SSLSocket) -> bytes:
+    pieces = []
+    try:
+        while piece := connection.recv(4096):
+            pieces.append(piece)
+    except OSError:
+        pass  # cut off: an end as well
+    return b"".join(pieces)
+
+
+# Number
+
+
+def test_connections_beyond_the_bound_are_closed(tmp_path: Path) -> None:
+    with running(services(), tmp_path, connections=10) as one:
+        kept = [one.connect() for _ in range(10)]
+        for connection in kept:
+            connection.request("GET", "/healthz")
+            assert reply_of(connection).status == 200
+        with pytest.raises(OSError, match=r".*"):
+            one.ask("GET", "/healthz")
+        kept[0].request("GET", "/healthz")  # those that were there go on
+        assert reply_of(kept[0]).status == 200
+
+
+class Held:
+    """A service that answers when it is let go."""
+
+    def __init__(self) -> None:
+        self.entered = threading.Semaphore(0)
+        self.go = threading.Event()
+
+    def __call__(self, call: Call) -> Answer:
+        self.entered.release()
+        assert self.go.wait(30)
+        return Answer(body=b"{}")
+
+
+def asked_in_threads(one: Running, count: int, path: str) -> tuple[list[threading.Thread], list[Any]]:
+    replies: list[Any] = []
+    threads = [threading.Thread(target=lambda: replies.append(one.ask("POST", path, b"{}"))) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    return threads, replies
+
+
+def test_reports_beyond_workers_and_queue_come_again_while_admissions_go_on(tmp_path: Path) -> None:
+    held = Held()
+    rejected: list[str] = []
+    given = services(report=held, rejected=rejected.append)
+    with running(given, tmp_path, workers=1, waiting_requests=1) as one:
+        threads, replies = asked_in_threads(one, 2, "/v1/report")
+        try:
+            assert held.entered.acquire(timeout=20)
+            while True:  # until the other one waits: then there is no room
+                reply = one.ask("POST", "/v1/report", b"{}", Expect_nothing="x") if _is_full(one) else None
+                if reply is not None:
+                    break
+            assert reply.status == 503
+            assert int(reply.headers["retry-after"]) >= 1
+            assert reply.json()["error"] == "2 requests are under way or wait"
+            assert set(rejected) <= {"report", "reading"}
+            assert one.ask("POST", "/mutate", b"1").json() == {"reviewed": 1}
+            assert one.ask("GET", "/healthz").status == 200
+            assert one.ask("GET", "/metrics").status == 200
+        finally:
+            held.go.set()
+            for thread in threads:
+                thread.join(20)
+        assert [reply.status for reply in replies] == [200, 200]
+
+
+def _is_full(one: Running) -> bool:
+    """A question would wait too: it is answered only when there is no room."""
+    connection = one.connect()
+    connection.timeout = 0.2
+    try:
+        connection.request("GET", "/v1/nodes")
+        return reply_of(connection).status == 503
+    except TimeoutError:
+        return False
+    finally:
+        connection.close()
+
+
+def test_scrapes_beyond_two_are_refused(tmp_path: Path) -> None:
+    entered, go = threading.Semaphore(0), threading.Event()
+    rejected: list[int] = []
+
+    def page(_: str, __: str) -> Page:
+        entered.release()
+        assert go.wait(30)
+        return Page(content_type="text/plain", content_encoding="gzip", body=b"zipped")
+
+    with running(services(page=page, scrape_rejected=lambda: rejected.append(1)), tmp_path) as one:
+        replies: list[Any] = []
+        threads = [threading.Thread(target=lambda: replies.append(one.ask("GET", "/metrics"))) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        try:
+            assert entered.acquire(timeout=20)
+            assert entered.acquire(timeout=20)
+            assert one.ask("GET", "/metrics").status == 503
+            assert rejected == [1]
+        finally:
+            go.set()
+            for thread in threads:
+                thread.join(20)
+        assert [reply.headers["content-encoding"] for reply in replies] == ["gzip", "gzip"]
+
+
+# Faults
+
+
+def failing(_: object) -> Any:
+    raise RuntimeError("broken")
+
+
+def test_whatever_breaks_the_pod_is_admitted(tmp_path: Path) -> None:
+    failed: list[str] = []
+    with running(services(review=failing, failed=failed.append), tmp_path) as one:
+        reply = one.ask("POST", "/mutate", b'{"kind":"AdmissionReview","request":{"uid": "705ab4f5-6393"}}')
+        assert reply.status == 200
+        assert reply.json() == {
+            "apiVersion": "admission.k8s.io/v1",
+            "kind": "AdmissionReview",
+            "response": {"uid": "705ab4f5-6393", "allowed": True},
+        }
+        assert failed == ["error"]
+        assert one.ask("POST", "/mutate", b"\xff\x00").json()["response"] == {"uid": "", "allowed": True}
+
+
+@pytest.mark.parametrize(
+    ("body", "uid"),
+    [
+        (b'{"request":{"uid":"a"}}', "a"),
+        (b'"uid":"\xc3\xa9"', "é"),
+        (b'"uid":"\xff"', "�"),
+        (b'"uid":"a\\"b"', ""),
+        (b'"uid":"' + b"a" * 254 + b'"', ""),
+        (b"", ""),
+    ],
+)
+def test_the_uid_is_found_without_reading_the_rest(body: bytes, uid: str) -> None:
+    assert json.loads(admitted_unchanged(body))["response"]["uid"] == uid
+
+
+def test_a_service_that_breaks_tells_nobody_why(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with running(services(report=failing, page=lambda *_: failing(None)), tmp_path) as one:
+        reply = one.ask("POST", "/v1/report", b"{}")
+        assert (reply.status, reply.json()) == (500, {"error": "failed; see the webhook's log"})
+        assert one.ask("GET", "/metrics").status == 500
+        assert one.ask("GET", "/healthz").status == 200
+    assert "broken" in caplog.text
+
+
+# The end
+
+
+def test_what_is_under_way_is_answered_at_the_end_and_readiness_goes_first(tmp_path: Path) -> None:
+    held = Held()
+    with running(services(report=held), tmp_path) as one:
+        probe = one.connect()
+        probe.request("GET", "/readyz")
+        assert reply_of(probe).status == 200
+        threads, replies = asked_in_threads(one, 1, "/v1/report")
+        assert held.entered.acquire(timeout=20)
+        one.server.stop()
+        held.go.set()
+        threads[0].join(20)
+        assert replies[0].status == 200
+        one.thread.join(20)
+        assert not one.thread.is_alive()
+        with pytest.raises(OSError, match=r".*"):
+            one.ask("GET", "/healthz")
+
+
+def test_not_ready_says_why(tmp_path: Path) -> None:
+    with running(services(ready=lambda: (False, "history: 3 of 5 hours")), tmp_path) as one:
+        reply = one.ask("GET", "/readyz")
+        assert (reply.status, reply.body) == (503, b"history: 3 of 5 hours\n")
+        assert one.ask("GET", "/healthz").status == 200

@@ -1,0 +1,299 @@
+"""``plimsoll workloads``, ``policy``, ``webhook`` and its settings, as a person meets them: over real TLS."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.cli.main import main
+from agent.core.cluster_facts import ClusterRule, ClusterRules, FrozenAxes
+from agent.webhook.openapi import document
+from agent.webhook.server import Services
+from agent.webhook.settings import SettingsError, WebhookSettings, load_webhook_settings
+from tests.webhook.https import running
+from tests.webhook.report_bodies import packed, report_body, row_body
+from tests.webhook.stack import Stack, stack
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, list[str]]]:
+    """A webhook that knows one workload, and the options to reach it."""
+    folder = tmp_path_factory.mktemp("cli")
+    (folder / "token").write_text("good\n")
+    with stack(folder) as one:
+        one.report(packed(report_body(row_body(0), row_body(1))), content_encoding="gzip")
+        one.follow()
+        given = Services(
+            review=lambda body: body,
+            failed=lambda _: None,
+            report=one.posts.report,
+            evictions=one.posts.evictions,
+            workloads=one.questions.workloads,
+            workload=one.questions.workload,
+            nodes=one.questions.nodes,
+            rejected=lambda _: None,
+            page=one.metrics.page,
+            scrape_rejected=lambda: None,
+            ready=lambda: (True, ""),
+            openapi=document(),
+            most_report_bytes=1000,
+        )
+        with running(given, folder, names=("plimsoll-webhook.plimsoll.svc",)) as server:
+            host, port = server.address
+            options = [f"--webhook=https://{host}:{port}", f"--token-file={folder / 'token'}"]
+            yield one, [*options, f"--ca-file={server.authority}"]
+
+
+def test_the_list_tells_what_pods_would_request(
+    served: tuple[Stack, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["workloads", *served[1]]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == [
+        "NAMESPACE",
+        "KIND",
+        "NAME",
+        "CONTAINERS",
+        "MODE",
+        "CPU",
+        "MEMORY",
+        "HISTORY",
+        "NEWEST",
+    ]
+    assert lines[1].split()[:7] == ["shop", "Deployment", "web", "app", "recommend", "60m", "2.86MiB"]
+    assert main(["workloads", "--namespace", "bank", *served[1]]) == 0
+    assert capsys.readouterr().out == "nothing was reported yet\n"
+
+
+@pytest.mark.parametrize("name", ["shop/Deployment/web", "shop/web"])
+def test_one_workload_tells_why_and_by_hour(
+    served: tuple[Stack, list[str]], capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    assert main(["workloads", name, *served[1]]) == 0
+    text = capsys.readouterr().out
+    assert "Deployment shop/web" in text
+    assert "request    CPU 60m, memory 2.86MiB   by cruise, of 2 pods" in text
+    assert "1h, 60m to 60m" in text
+    assert "out-of-memory kills, the newest" in text
+    assert "only grows for another" in text
+
+
+def test_json_is_the_webhooks_own(served: tuple[Stack, list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["workloads", "shop/web", "-o", "json", *served[1]]) == 0
+    assert json.loads(capsys.readouterr().out)["containers"][0]["container"] == "app"
+    assert main(["workloads", "-o", "json", *served[1]]) == 0
+    assert [one["name"] for one in json.loads(capsys.readouterr().out)] == ["web"]
+    assert main(["policy", "shop/web", "-o", "json", *served[1]]) == 0
+    assert json.loads(capsys.readouterr().out)["mode"]["value"] == "recommend"
+
+
+def test_hours_are_drawn(served: tuple[Stack, list[str]], tmp_path: Path) -> None:
+    picture = tmp_path / "web.png"
+    assert main(["workloads", "shop/web", f"--png={picture}", *served[1]]) == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_policy_tells_what_applies_and_where_it_is_from(
+    served: tuple[Stack, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, options = served
+    one.facts.told = ClusterRules(rules=(ClusterRule(namespace="shop", mode="enforce"),), pause_reason="upgrade")
+    one.facts.axes = FrozenAxes(cpu_for="HorizontalPodAutoscaler shop/web")
+    try:
+        assert main(["policy", "shop/Deployment/web", *options]) == 0
+    finally:
+        one.facts.told, one.facts.axes = ClusterRules(), FrozenAxes()
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["mode", "enforce", "ConfigMap", "plimsoll/plimsoll,", "rule", "1"] in rows
+    assert ["pause", "upgrade", "ConfigMap", "plimsoll/plimsoll"] in rows
+    assert ["HPA", "CPU", "frozen", "HorizontalPodAutoscaler", "shop/web"] in rows
+    assert ["VPA", "none"] in rows
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["workloads", "shop/nix"], 1, "nothing is known of a workload shop/nix"),
+        (["workloads", "shop/Job/nix"], 1, "404: nothing is known of Job shop/nix"),
+        (["policy", "shop"], 2, "shop: is not allowed; allowed: NAMESPACE/KIND/NAME"),
+        (["workloads", "--png", "x.png"], 2, "--png and --policy are for one workload"),
+        (["workloads", "shop/web", "--png", "/nowhere/x.png"], 1, "there is no such directory"),
+        (["workloads", "shop/web", "--policy", "best"], 1, "400: policy: 'best' is not allowed; allowed: cruise"),
+    ],
+)
+def test_what_cannot_be_answered_is_one_line(
+    served: tuple[Stack, list[str]],
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    code: int,
+    words: str,
+) -> None:
+    try:
+        found = main([*arguments, *served[1]])
+    except SystemExit as ended:
+        found = int(str(ended.code))
+    assert found == code
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "words"),
+    [
+        (["--webhook=http://127.0.0.1:1"], 2, "is not allowed; allowed: https://HOST:PORT"),
+        (["--webhook=https://127.0.0.1:1"], 1, "no answer: Connection refused"),
+        (["--token-file=/nowhere"], 2, "/nowhere: cannot be read"),
+        (["--ca-file=/nowhere"], 2, "--ca-file /nowhere: cannot be read"),
+        (["--server-name=bank.example"], 1, "no answer: "),
+    ],
+)
+def test_a_webhook_that_is_not_reached(
+    served: tuple[Stack, list[str]],
+    capsys: pytest.CaptureFixture[str],
+    changes: list[str],
+    code: int,
+    words: str,
+) -> None:
+    try:
+        found = main(["workloads", *served[1], *changes])
+    except SystemExit as ended:
+        found = int(str(ended.code))
+    assert found == code
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
+    assert "good" not in error  # the token
+
+
+def test_without_a_token_nothing_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["workloads"])
+    assert ended.value.code == 2
+    assert "no token; allowed: --token-file FILE, or --kubeconfig FILE" in capsys.readouterr().err
+
+
+# The webhook's own settings
+
+
+def load(**overrides: object) -> WebhookSettings:
+    given = {name.replace("__", "."): value for name, value in overrides.items()}
+    return load_webhook_settings(None, environment={}, overrides=given)
+
+
+def test_settings_come_from_the_same_sources_as_the_agents(tmp_path: Path) -> None:
+    file = tmp_path / "webhook.yaml"
+    file.write_text("listening: {port: 1, workers: 2}\ndatabase: {url: a.db}\narbiter: {evictionsPerMinute: 9}\n")
+    found = load_webhook_settings(
+        file, environment={"PLIMSOLL_LISTENING_PORT": "2"}, overrides={"database.url": "postgresql://h/n"}
+    )
+    assert (found.listening.port, found.listening.workers) == (2, 2)
+    assert (found.database.url, found.arbiter.evictions_per_minute) == ("postgresql://h/n", 9)
+
+
+def test_a_password_is_not_shown() -> None:
+    shown = json.dumps(load(database__url="postgresql://me:hunter2@host/name").to_dict())
+    assert "hunter2" not in shown
+    assert "postgresql://me:***@host/name" in shown
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        ({"listening.prot": 1}, "unknown key; did you mean listening.port?"),
+        ({"sampling.intervalSeconds": 1}, "sampling.intervalSeconds: unknown key"),
+        ({"listening.port": 70000}, "allowed: a whole number from 0 to 65535"),
+        ({"certificate.source": "files"}, "certificate.source: files is not allowed without"),
+        ({"certificate.keyFile": "/k"}, "certificate.certificateFile: is not read with certificate.source built-in"),
+        ({"access.bodyBytes": 1 << 29}, "access.unpackedBytes: 8388608 is not allowed; allowed: at least"),
+        ({"folding.retentionDays": 7}, "folding.retentionDays: 7 is not allowed; allowed: at least history.retentionD"),
+        ({"bounds.maxMemoryBytes": 5}, "bounds.maxMemoryBytes: 5 is not allowed; allowed: at least bounds.min"),
+    ],
+)
+def test_settings_that_cannot_be(overrides: dict[str, object], words: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        load_webhook_settings(None, environment={}, overrides=overrides)
+    assert words in str(refused.value)
+
+
+def test_all_settings_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["settings", "--webhook"]) == 0
+    text = capsys.readouterr().out
+    assert "listening.port  (PLIMSOLL_LISTENING_PORT)" in text
+    assert "certificate.certificateFile" in text
+    assert "sampling." not in text
+    assert main(["settings", "--webhook", "--in-force", "--set", "listening.port=5"]) == 0
+    assert json.loads(capsys.readouterr().out)["listening"]["port"] == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--listen", "8443"], "--listen 8443: is not allowed; allowed: ADDRESS:PORT"),
+        (["--tls-cert", "a"], "--tls-cert and --tls-key: one is not allowed without the other"),
+        (["--kubeconfig", "/nowhere"], "kubeconfig /nowhere: cannot be used"),
+        (["--listen", "192.0.2.1:0"], "cannot listen on 192.0.2.1:0: "),
+        (["--database", "mysql://x/y"], "mysql"),
+    ],
+)
+def test_a_webhook_that_cannot_start_says_why_and_leaves(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    (tmp_path / "config").write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n"
+        "clusters: [{name: a, cluster: {server: 'https://127.0.0.1:1'}}]\nusers: [{name: a, user: {}}]\n"
+    )
+    usual = ["--listen=127.0.0.1:0", f"--database={tmp_path / 'a.db'}", f"--kubeconfig={tmp_path / 'config'}"]
+    root = logging.getLogger()
+    before = root.handlers[:], root.level
+    try:
+        with pytest.raises(SystemExit) as ended:
+            main(["webhook", *usual, *arguments])
+    finally:
+        root.handlers[:], level = before
+        root.setLevel(level)
+    assert ended.value.code == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
+
+
+# What the agent must not pay for
+
+WEBHOOK_ONLY = ("starlette", "uvicorn", "httptools", "msgspec", "sqlalchemy", "alembic", "psycopg", "cryptography")
+
+
+def test_the_agent_loads_nothing_of_the_webhook() -> None:
+    code = (
+        "import sys, agent.cli.agent, agent.cli.starting, agent.node.daemon, agent.node.cluster, agent.kube.api\n"
+        "import pkgutil, importlib, agent.node\n"
+        "for one in pkgutil.iter_modules(agent.node.__path__): importlib.import_module(f'agent.node.{one.name}')\n"
+        f"print(sorted(set({WEBHOOK_ONLY!r}) & set(sys.modules)),"
+        " sorted(name for name in sys.modules if name.startswith('agent.webhook.')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout == "[] []\n", done.stderr
+
+
+@pytest.mark.parametrize("verb", ["webhook", "workloads", "policy"])
+def test_help_of_the_new_verbs_is_quick(verb: str) -> None:
+    code = (
+        "import sys; from agent.cli.main import main\n"
+        f"try: main(['{verb}', '--help'])\n"
+        "except SystemExit: pass\n"
+        f"sys.exit(str(sorted(set({(*WEBHOOK_ONLY, 'numpy', 'urllib3')!r}) & set(sys.modules))))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stderr == "[]\n"

@@ -1,0 +1,363 @@
+"""Reports and proposals from bytes to the database and back, without a network: what is taken, refused and counted."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.core.cluster import Namespace
+from agent.core.cluster_facts import ClusterRule, ClusterRules, FrozenAxes
+from agent.core.recommendation import Workload
+from agent.settings.webhook import AccessSettings
+from agent.webhook.report_payload import decode_report
+from agent.webhook.server import Answer, Call
+from agent.webhook.store import open_store
+from agent.webhook.store_shapes import Appended, NewReport, StoreAway
+from tests.webhook.report_bodies import distribution, packed, report_body, row_body
+from tests.webhook.stack import GOOD, Stack, place, stack
+from tests.webhook.test_access import Server, user
+
+GZIP = {"content_type": "application/json", "content_encoding": "gzip"}
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Iterator[Stack]:
+    with stack(tmp_path) as one:
+        one.follow()
+        yield one
+
+
+def said(answer: Answer) -> Any:
+    return json.loads(answer.body)
+
+
+def results(one: Stack, result: str, what: str = "reports") -> float:
+    return one.counted(f'plimsoll_{what}_received_total{{result="{result}"}}')
+
+
+def test_a_report_is_in_the_database_when_it_is_answered(whole: Stack) -> None:
+    answer = whole.report(packed(report_body(row_body(0), row_body(1))), **GZIP)
+    assert answer.status == 200
+    assert {name: said(answer)[name] for name in ("schema", "taken", "refused", "repeated")} == {
+        "schema": 1,
+        "taken": 2,
+        "refused": [],
+        "repeated": False,
+    }
+    (logged,) = whole.store.tail(0, 10)
+    assert (logged.node, [row.pod for row in decode_report(logged.payload).rows]) == ("node-a", ["web-0", "web-1"])
+    assert results(whole, "accepted") == 1
+    assert whole.counted('plimsoll_report_rows_total{result="taken"}') == 2
+
+
+def test_a_repeat_is_answered_and_kept_once(whole: Stack) -> None:
+    body = packed(report_body(row_body(0)))
+    assert said(whole.report(body, **GZIP))["repeated"] is False
+    assert said(whole.report(body, **GZIP))["repeated"] is True
+    assert len(whole.store.tail(0, 10)) == 1
+    assert (results(whole, "accepted"), results(whole, "repeated")) == (1, 1)
+    assert whole.counted('plimsoll_report_rows_total{result="taken"}') == 1
+
+
+def test_only_accepted_rows_are_kept_and_the_others_are_told_in_order(whole: Stack) -> None:
+    bad = row_body(1, cpu={**distribution(), "sum": -1})
+    answer = whole.report(packed(report_body(row_body(99), bad, row_body(2))), **GZIP)
+    assert said(answer)["taken"] == 1
+    assert said(answer)["refused"] == [
+        {"row": 0, "reason": "podUid: no pod uid-99 is known"},
+        {"row": 1, "reason": "cpu.sum: expected float >= 0.0"},
+    ]
+    (logged,) = whole.store.tail(0, 10)
+    assert [row.pod for row in decode_report(logged.payload).rows] == ["web-2"]
+    assert whole.counted('plimsoll_report_rows_total{result="foreign"}') == 1
+    assert whole.counted('plimsoll_report_rows_total{result="out_of_bounds"}') == 1
+
+
+def test_what_was_reported_comes_back_as_directives_and_advice(whole: Stack) -> None:
+    whole.facts.places["uid-50"] = place(50, node="node-b")
+    whole.report(packed(report_body(row_body(0))), **GZIP)
+    whole.follow()
+    whole.server.users["b"] = {
+        **user(),
+        "extra": {"authentication.kubernetes.io/node-name": ["node-b"]},
+    }
+    answer = whole.report(packed(report_body(row_body(50), node="node-b")), "b", **GZIP)
+    (told,) = said(answer)["directives"]["workloads"]
+    assert (told["namespace"], told["kind"], told["name"]) == ("shop", "Deployment", "web")
+    (container,) = told["containers"]
+    assert container["cpuPeakMillicores"] == 60  # of node-a: the node knows its own
+    assert container["oomMemoryBytes"] is not None
+    etag = said(answer)["etag"]
+    assert answer.headers["ETag"] == f'"{etag}"'
+
+
+def test_what_the_node_holds_is_not_sent_again(whole: Stack) -> None:
+    etag = said(whole.report(packed(report_body(sequence=1)), **GZIP))["etag"]
+    again = whole.report(packed(report_body(sequence=2)), if_none_match=f'"{etag}"', **GZIP)
+    assert (said(again)["etag"], said(again)["directives"]) == (etag, None)
+    weak = whole.report(packed(report_body(sequence=3)), if_none_match=f'W/"{etag}"', **GZIP)
+    assert said(weak)["directives"] is None
+    whole.facts.told = ClusterRules(pause_reason="upgrade")
+    changed = whole.report(packed(report_body(sequence=4)), if_none_match=f'"{etag}"', **GZIP)
+    assert said(changed)["directives"]["pauseReason"] == "upgrade"
+
+
+def test_without_directives_a_report_is_taken_all_the_same(tmp_path: Path) -> None:
+    with stack(tmp_path) as one:  # the history is not loaded: nothing may be told
+        answer = one.report(packed(report_body(row_body(0))), **GZIP)
+        assert answer.status == 200
+        assert (said(answer)["taken"], said(answer)["etag"], said(answer)["directives"]) == (1, "", None)
+        assert "ETag" not in answer.headers
+
+
+def test_directives_that_break_lose_no_report(whole: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: str) -> Any:
+        raise RuntimeError
+
+    monkeypatch.setattr(whole.facts, "pods_on", broken)
+    answer = whole.report(packed(report_body(row_body(0))), **GZIP)
+    assert (answer.status, said(answer)["taken"], said(answer)["directives"]) == (200, 1, None)
+
+
+def test_what_a_node_had_to_drop_is_counted_once(whole: Stack) -> None:
+    for sequence, lost in ((1, 5), (2, 7), (3, 7), (2, 7)):
+        whole.report(packed(report_body(sequence=sequence, lostReports=lost)), **GZIP)
+    assert whole.counted("plimsoll_reports_lost_total") == 2  # five were lost before anybody here heard of the node
+
+
+# Doors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "result"),
+    [
+        ({"token": None}, 401, "no_token"),
+        ({"token": "stolen"}, 401, "bad_token"),
+        ({"body": packed(report_body(node="node-b"))}, 403, "wrong_node"),
+        ({"body": b"{}", "content_encoding": None}, 400, "malformed"),
+        ({"body": b"no gzip"}, 400, "malformed"),
+        ({"body": gzip.compress(b"\0" * (9 << 20))}, 413, "too_large"),
+        ({"content_type": "text/xml"}, 415, "malformed"),
+        ({"content_encoding": "br"}, 415, "malformed"),
+        ({"content_type": "application/json; charset=utf-8"}, 200, "accepted"),
+        ({"content_type": None}, 200, "accepted"),
+        ({"content_encoding": "GZIP"}, 200, "accepted"),
+    ],
+)
+def test_each_refusal_has_its_code_and_its_count(
+    whole: Stack, arguments: dict[str, Any], status: int, result: str
+) -> None:
+    given = {"body": packed(report_body()), **GZIP, **arguments}
+    answer = whole.report(**given)
+    assert answer.status == status
+    assert results(whole, result) == 1
+    if status != 200:
+        assert list(said(answer)) == ["error"]
+        assert "\n" not in said(answer)["error"]
+        assert whole.store.tail(0, 10) == []
+
+
+def test_until_it_is_known_which_pods_run_where_reports_wait(whole: Stack) -> None:
+    whole.facts.is_complete = False
+    answer = whole.report(packed(report_body(row_body(0))), **GZIP)
+    assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
+    assert results(whole, "not_ready") == 1
+    whole.facts.is_complete = True
+    assert whole.report(packed(report_body(row_body(0))), **GZIP).status == 200
+
+
+def test_a_node_that_reports_too_often_is_told_when_to_come(tmp_path: Path) -> None:
+    with stack(tmp_path, access=AccessSettings(requests_per_minute=1)) as one:
+        one.report(packed(report_body()), **GZIP)
+        answer = one.report(packed(report_body(sequence=18)), **GZIP)
+        assert answer.status == 429
+        assert 1 <= int(answer.headers["Retry-After"]) <= 60
+        assert results(one, "too_many") == 1
+
+
+class AwayStore:
+    """A real store whose database does not answer now and then."""
+
+    def __init__(self, url: str) -> None:
+        self._store = open_store(url)
+        self.is_away = False
+
+    def append(self, entry: NewReport) -> Appended:
+        if self.is_away:
+            raise StoreAway("database away: no answer")
+        return self._store.append(entry)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+def test_while_the_database_is_away_reports_are_put_off_admissions_go_on_and_nothing_is_lost(tmp_path: Path) -> None:
+    store = AwayStore(f"sqlite:///{tmp_path / 'plimsoll.db'}")
+    with stack(tmp_path, store=store) as one:
+        store.is_away = True
+        body = packed(report_body(row_body(0)))
+        answer = one.report(body, **GZIP)
+        assert (answer.status, answer.headers["Retry-After"]) == (503, "10")
+        assert said(answer) == {"error": "the database is away"}
+        assert results(one, "store_away") == 1
+        store.is_away = False
+        again = one.report(body, **GZIP)
+        assert (again.status, said(again)["repeated"]) == (200, False)
+
+
+def test_a_fault_inside_is_told_to_the_log_alone(
+    whole: Stack, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(_: object) -> Any:
+        raise RuntimeError("secret")
+
+    monkeypatch.setattr(whole.facts, "node_class", broken)
+    answer = whole.report(packed(report_body(row_body(0))), **GZIP)
+    assert (answer.status, said(answer)) == (500, {"error": "failed; see the webhook's log"})
+    assert results(whole, "error") == 1
+    assert "secret" in caplog.text
+
+
+# Proposals
+
+
+def proposed(one: Stack, body: Any) -> Answer:
+    call = Call(path="/v1/evictions", body=json.dumps(body).encode(), authorization=f"Bearer {GOOD}")
+    return one.posts.evictions(call)
+
+
+def test_a_proposal_is_judged(whole: Stack) -> None:
+    whole.facts.places["uid-50"] = place(50, node="node-b")
+    one = {"namespace": "shop", "pod": "web-50", "podUid": "uid-50", "reason": "memory", "ranking": "low", "order": 1}
+    body = {"schema": 1, "node": "node-a", "proposals": [{**one, "needed": {"memoryBytes": 5}}]}
+    answer = proposed(whole, body)
+    assert answer.status == 200
+    (reply,) = said(answer)["answers"]
+    assert (reply["podUid"], reply["verdict"]) == ("uid-50", "refused")
+    assert reply["reason"].startswith("other_node: ")
+    assert results(whole, "accepted", "proposals") == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({}, 400),
+        ([], 400),
+        ({"schema": 2, "node": "node-a", "proposals": []}, 400),
+        ({"schema": 1, "node": "node-a", "proposals": [{"namespace": "shop"}]}, 400),
+        ({"schema": 1, "node": "node-b", "proposals": []}, 403),
+        ({"schema": 1, "node": "node-a", "proposals": []}, 200),
+    ],
+)
+def test_proposals_that_are_none(whole: Stack, body: Any, status: int) -> None:
+    assert proposed(whole, body).status == status
+
+
+# Questions
+
+
+def test_the_list_goes_page_by_page(whole: Stack) -> None:
+    whole.report(packed(report_body(row_body(0))), **GZIP)
+    for number in range(1, 4):
+        uid = f"uid-{number}"
+        other = place(number, workload=Workload(namespace="shop", kind="Deployment", name=f"web-{number}"))
+        whole.facts.places[uid] = other
+        body = report_body(row_body(number, workload=f"web-{number}"), sequence=20 + number)
+        assert said(whole.report(packed(body), **GZIP))["refused"] == []
+    whole.follow()
+    names: list[str] = []
+    after: dict[str, str] = {}
+    while True:
+        page = said(whole.ask("/v1/workloads", limit="3", **after))
+        assert page["total"] == 4
+        names += [one["name"] for one in page["workloads"]]
+        if page["next"] is None:
+            break
+        after = {"after": page["next"]}
+    assert names == ["web", "web-1", "web-2", "web-3"]
+    assert said(whole.ask("/v1/workloads", namespace="bank"))["total"] == 0
+    line = page["workloads"][0]
+    assert (line["mode"], line["containers"]) == ("recommend", ["app"])
+    assert line["cpuRequestMillicores"] == 60
+
+
+@pytest.mark.parametrize("query", [{"limit": "0"}, {"limit": "501"}, {"limit": "x"}, {"limit": "٣"}, {"after": "a/b"}])
+def test_a_question_that_is_not_understood(whole: Stack, query: dict[str, str]) -> None:
+    answer = whole.ask("/v1/workloads", **query)
+    assert answer.status == 400
+    assert "is not allowed; allowed: " in said(answer)["error"]
+    assert results(whole, "malformed", "questions") == 1
+
+
+NAMES = {"namespace": "shop", "kind": "Deployment", "name": "web"}
+ONE = "/v1/workloads/shop/Deployment/web"
+
+
+def applies(one: Stack) -> Any:
+    return said(one.ask(ONE, names=NAMES))["applies"]
+
+
+def test_what_applies_says_where_it_is_from(whole: Stack) -> None:
+    whole.report(packed(report_body(row_body(0))), **GZIP)
+    whole.follow()
+    assert applies(whole)["mode"] == {"value": "recommend", "source": "setting act.mode"}
+    other = ClusterRule(namespace="bank", mode="off")
+    whole.facts.told = ClusterRules(rules=(other, ClusterRule(name="we*", mode="enforce", policy="vpa")))
+    assert applies(whole)["mode"] == {"value": "enforce", "source": "ConfigMap plimsoll/plimsoll, rule 2"}
+    assert applies(whole)["policy"] == {"value": "vpa", "source": "ConfigMap plimsoll/plimsoll, rule 2"}
+    annotations = {"plimsoll.dev/mode": "off", "plimsoll.dev/max-cpu": "2", "other": "x"}
+    whole.facts.namespaces["shop"] = Namespace(name="shop", annotations=annotations)
+    found = applies(whole)
+    assert found["mode"] == {"value": "off", "source": "Namespace shop, annotation plimsoll.dev/mode"}
+    assert found["annotations"] == {"plimsoll.dev/max-cpu": "2", "plimsoll.dev/mode": "off"}
+    bound = {"name": "max-cpu", "value": "2", "source": "Namespace shop, annotation plimsoll.dev/max-cpu"}
+    assert bound in found["bounds"]
+    whole.facts.namespaces["shop"] = Namespace(name="shop", annotations={"plimsoll.dev/mode": "on"})
+    assert applies(whole)["mode"]["value"] == "off"
+    assert "'on' is not allowed" in applies(whole)["mode"]["source"]
+    whole.facts.namespaces["shop"] = Namespace(name="shop", annotations={"plimsoll.dev/policy": "best"})
+    assert applies(whole)["mode"]["value"] == "off"
+    assert "plimsoll.dev/policy: 'best' is not allowed" in applies(whole)["mode"]["source"]
+    assert applies(whole)["policy"]["value"] == "cruise"
+    whole.facts.axes = FrozenAxes(cpu_for="HorizontalPodAutoscaler shop/web")
+    whole.facts.vpa = "VerticalPodAutoscaler shop/web"
+    assert applies(whole)["cpuFrozenFor"] == "HorizontalPodAutoscaler shop/web"
+    assert applies(whole)["leftAloneFor"] == "VerticalPodAutoscaler shop/web"
+
+
+def test_another_policy_is_tried_on_request(whole: Stack) -> None:
+    whole.report(packed(report_body(row_body(0))), **GZIP)
+    whole.follow()
+    tried = said(whole.ask(ONE, names=NAMES, policy="vpa"))
+    assert (tried["containers"][0]["advice"]["policy"], tried["containers"][0]["advice"]["missing"]) == (
+        "vpa",
+        "not_loaded",
+    )
+    assert whole.ask(ONE, names=NAMES, policy="best").status == 400
+
+
+def test_what_is_not_known_is_not_found(whole: Stack) -> None:
+    answer = whole.ask(ONE, names=NAMES)
+    assert (answer.status, said(answer)) == (404, {"error": "nothing is known of Deployment shop/web"})
+
+
+def test_nodes_say_how_far_their_reports_have_come(whole: Stack) -> None:
+    whole.report(packed(report_body(row_body(0), sequence=3, lostReports=2)), **GZIP)
+    whole.report(packed(report_body(row_body(0), sequence=5, lostReports=2)), **GZIP)
+    whole.follow()
+    (one,) = said(whole.ask("/v1/nodes"))["nodes"]
+    assert (one["node"], one["instanceType"], one["cpus"]) == ("node-a", "m5.large", 8)
+    assert (one["sequence"], one["missingReports"], one["lostReports"], one["workloads"]) == (5, 1, 2, 1)
+    assert one["receivedAgeSeconds"] < 60
+
+
+def test_readers_are_let_in_by_rbac_alone(tmp_path: Path) -> None:
+    with stack(tmp_path, server=Server(users={"good": user()})) as one:
+        assert one.ask("/v1/nodes").status == 403
+        assert one.ask("/v1/nodes", token=None).status == 401
+        assert results(one, "forbidden", "questions") == 1

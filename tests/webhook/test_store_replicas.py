@@ -1,0 +1,128 @@
+"""Replicas as processes, killed in the middle: what was acknowledged is there, and nothing is there twice."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+
+import pytest
+
+from agent.webhook.store import Store, StoreAway, StorePatience, open_store
+from tests.webhook.postgres import PostgresServer
+from tests.webhook.replica import PAYLOAD_BYTES, Replica
+from tests.webhook.reports import new_report, whose
+
+BEFORE_THE_KILL = 40
+"""Answers read before; the replica is somewhere in the middle of a later append then."""
+
+
+def kill_in_the_middle(replica: Replica) -> list[str]:
+    """Kill it while it appends, and give every answer that it gave."""
+    lines = [replica.await_line("node-") for _ in range(BEFORE_THE_KILL)]
+    code, more, error = replica.end(kill=True)
+    assert (code, error) == (-signal.SIGKILL, "")
+    return lines + more
+
+
+def acknowledged(lines: list[str]) -> dict[tuple[str, int], int]:
+    """Read (node, sequence): id of what was taken, repeats left out."""
+    parts = [line.split() for line in lines if line != "done"]
+    return {(node, int(sequence)): int(report_id) for node, sequence, report_id in parts if report_id != "-"}
+
+
+def logged(store: Store) -> dict[tuple[str, int], int]:
+    """Read the whole log, whole payloads, in order, each once."""
+    found = store.tail(0, 100_000)
+    assert [report.id for report in found] == sorted({report.id for report in found})
+    assert all(len(report.payload) == PAYLOAD_BYTES for report in found)
+    counted = Counter((report.node, whose(report.payload)[2]) for report in found)
+    assert set(counted.values()) <= {1}, f"twice: {counted.most_common(3)}"
+    return {(report.node, whose(report.payload)[2]): report.id for report in found}
+
+
+def started(url: str, *options: str) -> Replica:
+    replica = Replica(url, "append", *options)
+    replica.await_line("ready")
+    return replica
+
+
+def test_replica_killed_while_appending_loses_nothing_acknowledged(store_url: str) -> None:
+    replica = started(store_url)
+    replica.begin()
+    taken = acknowledged(kill_in_the_middle(replica))
+
+    store = open_store(store_url)
+    found = logged(store)
+    assert taken.items() <= found.items()
+    assert len(found) <= len(taken) + 1, "one may have been committed and not yet acknowledged"
+
+    # The node sends all again to the next one, as it does not know.
+    again = [store.append(new_report(sequence)).repeated for sequence in range(1, len(found) + 3)]
+    assert again == [True] * len(found) + [False] * 2
+    assert store.nodes()[0].missing_reports == 0
+    store.close()
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_one_of_several_replicas_killed_loses_and_doubles_nothing(store_url: str, count: int) -> None:
+    """Each replica is sent every report of the same nodes: as repeats come when an answer was lost."""
+    nodes, through = [f"node-{number}" for number in range(3)], 40
+    replicas = [started(store_url, "--nodes", ",".join(nodes), "--through", str(through)) for _ in range(count)]
+    for replica in replicas:
+        replica.begin()
+    taken = [acknowledged(kill_in_the_middle(replicas[0]))]
+    ends = [replica.end() for replica in replicas[1:]]
+    assert [(code, error) for code, _, error in ends] == [(0, "")] * (count - 1)
+    taken += [acknowledged(lines) for _, lines, _ in ends]
+
+    store = open_store(store_url)
+    found = logged(store)
+    assert found.keys() == {(node, sequence) for node in nodes for sequence in range(1, through + 1)}
+    for answers in taken:
+        assert answers.items() <= found.items()
+    unacknowledged = len(found) - sum(len(answers) for answers in taken)
+    assert unacknowledged in (0, 1), "what the killed one committed last; nobody else was told that it took it"
+    assert [(mark.reports, mark.missing_reports) for mark in store.nodes()] == [(through, 0)] * 3
+    store.close()
+
+
+def test_replica_killed_in_a_transaction_leaves_nothing_and_blocks_nobody(store_url: str) -> None:
+    replica = Replica(store_url, "hold")
+    replica.await_line("ready")
+    replica.begin()
+    replica.await_line("holding")
+    replica.end(kill=True)
+    store = open_store(store_url)
+    with store.transaction() as connection:
+        assert connection.exec_driver_sql("SELECT value FROM counters WHERE name = 'eviction_turn'").scalar() == 1
+    store.close()
+
+
+def test_replica_frozen_in_a_transaction_is_cut_off(postgres: PostgresServer) -> None:
+    """A paused machine would otherwise hold its locks, and all others, until it comes back."""
+    url = postgres.url(postgres.new_database())
+    patience = StorePatience(lock_seconds=0.1, idle_seconds=0.5)
+    frozen, other = open_store(url, patience=patience), open_store(url, patience=patience)
+
+    def freeze() -> None:
+        with frozen.transaction() as connection:
+            with pytest.raises(StoreAway, match="lock timeout"), other.transaction():
+                pass
+            _until_other_has_its_turn(other)
+            connection.exec_driver_sql("SELECT 1")
+
+    with pytest.raises(StoreAway, match="idle-in-transaction timeout"):
+        freeze()
+    frozen.append(new_report(1))
+    frozen.close()
+    other.close()
+
+
+def _until_other_has_its_turn(store: Store) -> None:
+    for _ in range(100):
+        try:
+            with store.transaction():
+                return
+        except StoreAway:
+            continue
+    raise AssertionError("the frozen one was never cut off")

@@ -1,0 +1,357 @@
+"""The log followed into memory and folded into sketches, with a real store of each kind."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+
+import pytest
+
+from agent.core.estimate import Estimate
+from agent.core.policies.options import PolicyName
+from agent.core.recommendation import Workload
+from agent.core.rollup import Report
+from agent.core.workload_history import HourSketch, Interval
+from agent.webhook.folding import Folder, FoldOptions
+from agent.webhook.report_payload import encode_report
+from agent.webhook.sketches import decode, encode
+from agent.webhook.store import LoggedReport, NewReport, Snapshot, Store, StoreAway, StoredSketch
+from agent.webhook.tailing import Tailer
+from agent.webhook.workloads import IndexOptions, WorkloadIndex
+from tests.webhook.test_workloads import Policies, answers_of, index_of, reports_at_random
+from tests.webhook.workload_reports import HOUR, MIB, NOON, SMALL, WEB, report, row
+
+DAY = 24 * HOUR
+AT_ONCE = FoldOptions(log_seconds=0.0)
+
+
+def append(store: Store, one: Report, received: float, payload: bytes | None = None) -> bool:
+    answer = store.append(
+        NewReport(
+            node=one.node,
+            incarnation=one.incarnation,
+            sequence=one.sequence + 1,
+            lost_reports=one.lost_reports,
+            received_unix_seconds=received,
+            rows=len(one.rows),
+            payload=encode_report(one) if payload is None else payload,
+        )
+    )
+    return not answer.repeated
+
+
+def replica(store: Store) -> tuple[WorkloadIndex, Tailer]:
+    index = WorkloadIndex(IndexOptions(), Policies())
+    return index, Tailer(store, index)
+
+
+def follow(tailer: Tailer, now: float) -> None:
+    while tailer.advance(now):
+        pass
+
+
+def sketches_of(store: Store) -> dict[tuple[str, int], bytes]:
+    return {(sketch.key, sketch.unix_hour): sketch.payload for sketch in store.sketches(0)}
+
+
+def test_a_report_in_the_log_is_known_to_every_replica(store: Store) -> None:
+    replicas = [replica(store) for _ in range(3)]
+    for index, tailer in replicas:
+        assert not index.is_loaded
+        follow(tailer, NOON)
+        assert index.is_loaded
+    append(store, report(row(cpu=300.0)), NOON)
+    for index, tailer in replicas:
+        follow(tailer, NOON + 1)
+        answer = index.estimate(
+            WEB, "app", policy=PolicyName.CRUISE, node=None, node_class=None, now_unix_seconds=NOON + HOUR
+        )
+        assert isinstance(answer, Estimate)
+        assert answer.cpu_request_millicores == 300
+        assert (tailer.position, tailer.taken_reports, tailer.age_seconds(NOON + 5)) == (1, 1, 4.0)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_replicas_that_began_at_different_times_answer_as_one_that_took_everything(store: Store, seed: int) -> None:
+    made = reports_at_random(seed)
+    now = NOON + 10 * DAY
+    expected = answers_of(index_of(*made), now)
+    folder = Folder(store, AT_ONCE)
+    first, first_tailer = replica(store)
+    chance = random.Random(seed)
+    for received, one in made:
+        append(store, one, received)
+        assert not append(store, one, received)  # a repeat is not there twice
+        if chance.random() < 0.3:
+            first_tailer.advance(now)
+        if chance.random() < 0.1:
+            folder.fold_once(True, now_unix_seconds=now)
+            folder.fold_once(False, now_unix_seconds=now)  # and is due again at once when it leads again
+    follow(first_tailer, now)
+    late, late_tailer = replica(store)
+    follow(late_tailer, now)
+    folder.fold_once(True, now_unix_seconds=now)
+    last, last_tailer = replica(store)
+    follow(last_tailer, now)
+    for index in (first, late, last):
+        # Nodes are those that reported since the start or stand in the log.
+        assert answers_of(index, now)[:4] == expected[:4]
+
+
+def test_a_replica_that_missed_what_was_folded_reads_the_sketches_again(store: Store) -> None:
+    index, tailer = replica(store)
+    append(store, report(row(cpu=100.0, pod="a"), sequence=1), NOON)
+    follow(tailer, NOON)
+    append(store, report(row(cpu=500.0, pod="b"), sequence=2), NOON + 1)
+    append(store, report(row(cpu=200.0, pod="c"), sequence=3), NOON + 2)
+    assert Folder(store, AT_ONCE).fold_once(True, now_unix_seconds=NOON + 10) == 3
+    append(store, report(row(cpu=50.0, pod="d"), sequence=4), NOON + 20)
+    assert tailer.advance(NOON + 20)
+    follow(tailer, NOON + 20)
+    assert (tailer.loads, tailer.position) == (2, 4)
+    merged = index.merged(WEB)
+    assert merged is not None
+    (history,) = merged.containers[0].classes
+    assert history.hours[0].cpu_millicores == 500.0
+    assert history.pods == 4
+    # 50, 100, 200 and 500: three quarters of them are at most 200, whose bucket ends at 209.
+    assert history.cpu_base_millicores is not None
+    assert 200 <= history.cpu_base_millicores <= 210
+
+
+class Killed(Exception):  # noqa: N818
+    """Stands for the end of the process."""
+
+
+class Dying:
+    """A store whose leader dies at one of the steps of a fold, before it is carried out."""
+
+    def __init__(self, store: Store, step: str, *, after: bool = False) -> None:
+        self._store, self._step, self._after = store, step, after
+
+    def _may_die(self, step: str) -> None:
+        if step == self._step:
+            raise Killed
+
+    def tail(self, after_id: int, limit: int) -> list[LoggedReport]:
+        self._may_die("tail")
+        return self._store.tail(after_id, limit)
+
+    def folded_through(self) -> int:
+        self._may_die("folded_through")
+        return self._store.folded_through()
+
+    def sketches_of(self, keys: Iterable[str], unix_hours: Iterable[int]) -> Iterable[StoredSketch]:
+        self._may_die("sketches_of")
+        return self._store.sketches_of(keys, unix_hours)
+
+    def fold(self, through_id: int, changed: Iterable[StoredSketch], before: int, *, base_id: int) -> None:
+        def half() -> Iterable[StoredSketch]:
+            yield from list(changed)[:1]
+            raise Killed
+
+        if self._step == "fold" and not self._after:
+            self._store.fold(through_id, half(), before, base_id=base_id)
+        self._store.fold(through_id, changed, before, base_id=base_id)
+        if self._after:
+            raise Killed
+
+
+@pytest.mark.parametrize("step", ["folded_through", "tail", "sketches_of", "fold", "after"])
+def test_a_leader_killed_at_any_step_has_folded_or_not(store: Store, step: str) -> None:
+    made = reports_at_random(7)[:60]
+    now = NOON + 10 * DAY
+    for received, one in made[:30]:
+        append(store, one, received)
+    Folder(store, AT_ONCE).fold_once(True, now_unix_seconds=now)
+    for received, one in made[30:]:
+        append(store, one, received)
+    dying = Dying(store, step, after=step == "after")
+    with pytest.raises(Killed):
+        Folder(dying, AT_ONCE).fold_once(True, now_unix_seconds=now)  # type: ignore[arg-type]
+    index, tailer = replica(store)
+    follow(tailer, now)
+    expected = answers_of(index_of(*made), now)
+    assert answers_of(index, now)[:4] == expected[:4]
+    assert Folder(store, AT_ONCE).fold_once(True, now_unix_seconds=now) == (0 if step == "after" else 30)
+    again, tailer = replica(store)
+    follow(tailer, now)
+    assert answers_of(again, now)[:4] == expected[:4]
+    assert store.tail(60, 10) == []
+
+
+def test_sketches_do_not_depend_on_how_the_log_was_cut_into_folds(store: Store) -> None:
+    made = reports_at_random(3)
+    now = NOON + 10 * DAY
+    for received, one in made:
+        append(store, one, received)
+    folder = Folder(store, AT_ONCE)
+    assert folder.fold_once(True, now_unix_seconds=now) == len(made)
+    whole = sketches_of(store)
+    for received, one in made:  # the same again, as reports of their own, one fold each or a few
+        append(store, one_more(one), received)
+        if random.Random(received).random() < 0.2:
+            folder.fold_once(False, now_unix_seconds=now)
+            folder.fold_once(True, now_unix_seconds=now)
+    folder.fold_once(False, now_unix_seconds=now)
+    folder.fold_once(True, now_unix_seconds=now)
+    twice = sketches_of(store)
+    assert twice.keys() == whole.keys()
+    for (key, hour), payload in whole.items():
+        once = decode(payload, hour)
+        both = decode(payload, hour)
+        both.merge(once)
+        assert decode(twice[key, hour], hour) == both, key
+
+
+def one_more(one: Report) -> Report:
+    return report(*one.rows, node=one.node, node_class=one.node_class, sequence=one.sequence + 1000)
+
+
+def test_only_the_leader_folds_and_only_when_it_is_time(store: Store) -> None:
+    folder = Folder(store, FoldOptions(fold_interval_seconds=300.0, log_seconds=60.0))
+    append(store, report(row(), sequence=1), NOON)
+    assert folder.fold_once(False, now_unix_seconds=NOON + 100) == 0
+    assert folder.fold_once(True, now_unix_seconds=NOON + 59) == 0  # followers are to find it in the log
+    assert folder.fold_once(True, now_unix_seconds=NOON + 100) == 0  # folded a moment ago, as far as it knows
+    assert folder.fold_once(True, now_unix_seconds=NOON + 359) == 1
+    append(store, report(row(), sequence=2), NOON + 360)
+    assert folder.fold_once(True, now_unix_seconds=NOON + 500) == 0
+    assert folder.fold_once(True, now_unix_seconds=NOON + 100) == 0  # the clock was set back: not for ever
+    assert folder.fold_once(True, now_unix_seconds=NOON + 430) == 1
+    assert folder.folded_reports == 2
+
+
+def test_of_two_leaders_the_later_one_folds_nothing_twice(store: Store) -> None:
+    for sequence in range(1, 6):
+        append(store, report(row(cpu=float(sequence)), sequence=sequence), NOON + sequence)
+
+    class Slow(Dying):
+        def sketches_of(self, keys: Iterable[str], unix_hours: Iterable[int]) -> Iterable[StoredSketch]:
+            assert Folder(self._store, AT_ONCE).fold_once(True, now_unix_seconds=NOON + 60) == 5
+            return self._store.sketches_of(keys, unix_hours)
+
+    assert Folder(Slow(store, "none"), AT_ONCE).fold_once(True, now_unix_seconds=NOON + 60) == 0  # type: ignore[arg-type]
+    ((_, hour), payload), *_ = sketches_of(store).items()
+    assert decode(payload, hour).rows == 5
+
+
+def test_old_sketches_go_with_the_fold(store: Store) -> None:
+    folder = Folder(store, AT_ONCE)
+    append(store, report(row(), sequence=1), NOON)
+    folder.fold_once(True, now_unix_seconds=NOON)
+    assert len(sketches_of(store)) == 1
+    append(store, report(row(), sequence=2), NOON + 15 * DAY)
+    append(store, report(row(), sequence=3, age=14.5 * DAY), NOON + 15 * DAY)
+    folder.fold_once(True, now_unix_seconds=NOON + 15 * DAY)
+    assert [hour for _, hour in sketches_of(store)] == [(NOON + 15 * DAY) // HOUR - 1]
+
+
+def test_a_report_that_cannot_be_read_is_counted_and_stops_nobody(store: Store) -> None:
+    append(store, report(row(), sequence=1), NOON, payload=b"nonsense")
+    append(store, report(row(cpu=70.0), sequence=2), NOON + 1)
+    _, tailer = replica(store)
+    follow(tailer, NOON + 2)
+    assert (tailer.bad_reports, tailer.taken_reports, tailer.position) == (1, 1, 2)
+    folder = Folder(store, AT_ONCE)
+    assert folder.fold_once(True, now_unix_seconds=NOON + 3) == 2
+    assert folder.bad_reports == 1
+
+
+@pytest.mark.parametrize("cut", [0, 5, 40])
+def test_a_sketch_that_cannot_be_read_is_counted_and_begun_anew(store: Store, cut: int) -> None:
+    append(store, report(row(cpu=70.0, kills=[(1.0, MIB)]), sequence=1), NOON)
+    folder = Folder(store, AT_ONCE)
+    folder.fold_once(True, now_unix_seconds=NOON)
+    (((key, hour), payload),) = sketches_of(store).items()
+    store.fold(1, [StoredSketch(key=key, unix_hour=hour, payload=payload[:cut])], 0, base_id=1)
+    index, tailer = replica(store)
+    follow(tailer, NOON)
+    assert tailer.bad_sketches == 1
+    assert index.is_loaded
+    append(store, report(row(cpu=80.0), sequence=2), NOON + 1)
+    folder.fold_once(False, now_unix_seconds=NOON + 6)
+    assert folder.fold_once(True, now_unix_seconds=NOON + 6) == 1
+    assert folder.bad_sketches == 1
+    assert decode(sketches_of(store)[key, hour], hour).rows == 1
+
+
+def test_thousands_of_sketches_are_loaded_in_pieces_with_pauses_between() -> None:
+    sketch = HourSketch()
+    hour = NOON // HOUR
+    interval = Interval(start_unix_seconds=NOON, end_unix_seconds=NOON + 300, unix_hour=hour)
+    sketch.add(row(cpu=70.0), interval, 1)
+    payload = encode(sketch, hour)
+    index = WorkloadIndex(IndexOptions(max_rows=100), Policies())
+    pieces = iter([None] * 100)
+    stored = [
+        StoredSketch(key=f"shop/Deployment/web-{number % 150}/app/c/2/m5.large", unix_hour=hour, payload=payload)
+        for number in range(9000)
+    ]
+    assert index.load(stored, on_piece=pieces) == 0
+    assert len(list(pieces)) == 98  # two whole pieces of 4,096; the last part needs no pause after it
+    index.loaded()
+    assert (index.size().workloads, index.size().rows) == (150, 100)
+    merged = index.merged(Workload(namespace="shop", kind="Deployment", name="web-7"))
+    assert merged is not None
+    assert merged.containers[0].hours[0].cpu_millicores == 70.0
+
+
+class Away:
+    """A store that may be away."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.is_away = False
+
+    def tail(self, after_id: int, limit: int) -> list[LoggedReport]:
+        if self.is_away:
+            raise StoreAway("database away")
+        return self.store.tail(after_id, limit)
+
+    def snapshot(self, since_unix_hour: int) -> AbstractContextManager[Snapshot]:
+        if self.is_away:
+            raise StoreAway("database away")
+        return self.store.snapshot(since_unix_hour)
+
+
+def test_with_the_store_away_memory_answers_and_tells_its_age(store: Store) -> None:
+    away = Away(store)
+    index = WorkloadIndex(IndexOptions(), Policies())
+    tailer = Tailer(away, index)
+    away.is_away = True
+    assert not tailer.advance(NOON)
+    assert tailer.age_seconds(NOON) is None
+    assert (tailer.is_away, index.is_loaded) == (True, False)
+    away.is_away = False
+    append(store, report(row(memory=70.0 * MIB)), NOON)
+    follow(tailer, NOON)
+    assert not tailer.is_away
+    away.is_away = True
+    assert not tailer.advance(NOON + 600)
+    assert (tailer.is_away, tailer.age_seconds(NOON + 600)) == (True, 600.0)
+    answer = index.estimate(
+        WEB, "app", policy=PolicyName.CRUISE, node=None, node_class=SMALL, now_unix_seconds=NOON + HOUR
+    )
+    assert isinstance(answer, Estimate)
+    assert answer.memory_request_bytes == 70 * MIB
+
+
+def test_what_is_gone_for_long_is_forgotten_while_following(store: Store) -> None:
+    index, tailer = replica(store)
+    append(store, report(row()), NOON)
+    follow(tailer, NOON)
+    assert len(index.workloads()) == 1
+    tailer.advance(NOON + 15 * DAY)
+    assert index.workloads() == ()
+
+
+def test_pauses_are_made_between_reports_and_sketches(store: Store) -> None:
+    pauses: list[None] = []
+    for sequence in range(1, 4):
+        append(store, report(row(), sequence=sequence), NOON + sequence)
+    Tailer(store, index_of(), pause=lambda: pauses.append(None)).advance(NOON)
+    assert len(pauses) == 3
+    Folder(store, AT_ONCE, pause=lambda: pauses.append(None)).fold_once(True, now_unix_seconds=NOON + 5)
+    assert len(pauses) == 4

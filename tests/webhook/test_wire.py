@@ -1,0 +1,218 @@
+"""Reports from bytes: what is taken, and what is refused with which words."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent.core.recommendation import Workload
+from agent.core.rollup import CPU_BUCKETS, OutOfMemoryKill, Report
+from agent.core.rollup_text import report_text
+from agent.webhook.report_decoding import DecodedReport, NotAReport, TooLarge, decode_report, unpacked
+from tests.webhook.report_bodies import distribution, report_body, row_body
+from tests.webhook.workload_reports import report, row
+
+
+def decoded(body: Any, **arguments: Any) -> DecodedReport:
+    text = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return decode_report(text, **{"most_rows": 100, **arguments})
+
+
+def test_every_field_arrives() -> None:
+    found = decoded(report_body(row_body(3), lostReports=2))
+    assert found.refused == ()
+    assert found.numbers == (0,)
+    given = found.report
+    assert (given.node, given.incarnation[:8], given.sequence, given.lost_reports) == ("node-a", "5a0c6c1e", 17, 2)
+    assert (given.end_age_seconds, given.interval_seconds) == (4.2, 300.0)
+    assert (given.node_class.instance_type, given.node_class.cpus) == ("m5.large", 8)
+    (one,) = given.rows
+    assert one.workload == Workload(namespace="shop", kind="Deployment", name="web")
+    assert (one.container, one.pod, one.pod_uid) == ("app", "web-3", "uid-3")
+    assert (one.pod_age_seconds, one.covered_seconds) == (900.0, 300.0)
+    assert one.cpu is not None
+    assert (one.cpu.count, one.cpu.sum, one.cpu.max, one.cpu.buckets) == (300, 7500.0, 50.0, {0: 1, 1: 299})
+    assert one.cpu_adjusted is not None
+    assert one.memory is not None
+    assert (one.throttled_seconds, one.waiting_seconds) == (0.0, 1.2)
+    assert one.oom_kills == (
+        OutOfMemoryKill(age_seconds=12.5, memory_bytes=1048576),
+        OutOfMemoryKill(age_seconds=13.0, memory_bytes=None),
+    )
+
+
+def test_what_is_not_known_is_absent() -> None:
+    bare = row_body()
+    for name in ("podAgeSeconds", "cpu", "cpuAdjusted", "memory", "throttledSeconds", "waitingSeconds", "oomKills"):
+        del bare[name]
+    (one,) = decoded(report_body(bare)).report.rows
+    assert (one.pod_age_seconds, one.cpu, one.memory, one.throttled_seconds) == (None, None, None, None)
+    assert one.oom_kills == ()
+
+
+def test_what_an_agent_writes_is_what_is_read() -> None:
+    sent = report(
+        row(cpu=[3.0, 40.0, 41.5], adjusted=[4.0, 50.0, 80.0], memory=[3e7, 4e7], kills=((2.0, 5), (3.0, None)))
+    )
+    assert decoded(report_text(sent, agent="0.1.0").encode()).report == sent
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.floats(min_value=0.0, max_value=1999.0), min_size=1, max_size=40),
+    st.lists(st.floats(min_value=0.0, max_value=9e12), min_size=1, max_size=40),
+)
+def test_no_sound_row_is_refused(cpu: list[float], memory: list[float]) -> None:
+    sent: Report = report(row(cpu=cpu, adjusted=cpu, memory=memory))
+    found = decoded(report_text(sent, agent="").encode())
+    assert found.refused == ()
+    assert found.report.rows[0].cpu is not None
+    assert found.report.rows[0].cpu.buckets == sent.rows[0].cpu.buckets  # type: ignore[union-attr]
+
+
+LAST = CPU_BUCKETS.count
+REFUSED: list[tuple[Any, str]] = [
+    (5, "expected object, got int"),
+    ({}, "namespace is missing"),
+    (row_body(namespace="Shop"), "namespace: not such a name"),
+    (row_body(namespace="shop\n"), "namespace: not such a name"),
+    (row_body(workload="a/b"), "workload: not such a name"),
+    (row_body(kind="No-Kind"), "kind: not such a name"),
+    (row_body(pod=""), "pod: not such a name"),
+    (row_body(podUid="../etc"), "podUid: not such a name"),
+    (row_body(container="a" * 64), "container: not such a name"),
+    (row_body(podAgeSeconds=-1), "podAgeSeconds: expected float >= 0.0"),
+    (row_body(podAgeSeconds=float("nan")), "podAgeSeconds: expected float >= 0.0"),
+    (row_body(waitingSeconds=float("nan")), "waitingSeconds: expected float >= 0.0"),
+    (row_body(coveredSeconds=0), "coveredSeconds: expected float > 0.0"),
+    (row_body(coveredSeconds=600), "coveredSeconds: 600 of an interval of 300 s"),
+    (row_body(oomKills=[[-0.5, 5]]), "oomKills[0][0]: expected float >= 0.0"),
+    (row_body(oomKills=[[15 * 86400, 5]]), "oomKills[0][0]: expected float <= "),
+    (row_body(oomKills=[[1, 0]]), "oomKills[0][1]: expected int >= 1"),
+    (row_body(cpu={**distribution(), "sum": -1}), "cpu.sum: expected float >= 0.0"),
+    (row_body(cpu={**distribution(), "max": float("nan")}), "cpu.max: expected float >= 0.0"),
+    (row_body(cpu={**distribution(), "max": float("inf")}), "cpu.max: expected float <= "),
+    (row_body(cpu={**distribution(), "sum": 1e9}), "cpu.sum: 1e+09; allowed: at most count x max"),
+    (row_body(cpu={**distribution(), "count": 301}), "cpu.count: 301, but the buckets hold 300"),
+    (row_body(cpu={**distribution(), "buckets": [0, 1, 1]}), "cpu.buckets: 3 numbers"),
+    (row_body(cpu={**distribution(), "buckets": [0, 1, 0, 299]}), "cpu.buckets: one is given twice"),
+    (row_body(cpu={**distribution(), "buckets": [-1, 1, 0, 299]}), "cpu.buckets[0]: expected int >= 0"),
+    (row_body(cpu={**distribution(), "buckets": [LAST, 300]}), f"cpu.buckets: bucket {LAST}; allowed: 0 to {LAST - 1}"),
+    (row_body(cpu={**distribution(), "buckets": [0, 300, 1, 0]}), "cpu.count: 300, but"),
+    (row_body(cpu=distribution(50.0, buckets=(0, 1, 150, 299))), "cpu.max: 50, but bucket 150 begins at"),
+    (row_body(cpu=distribution(8801.0)), "cpu.max: 8801; allowed: at most 8800"),
+    (row_body(cpuAdjusted=distribution(17601.0)), "cpuAdjusted.max: 17601; allowed: at most 17600"),
+    (row_body(memory=distribution(2e13)), "memory.max: expected float <= "),
+    (row_body(cpu=distribution(count=7000, buckets=(0, 7000))), "cpu.count: 7000; allowed: at most 6100 in this time"),
+    (row_body(cpu=None), "cpuAdjusted: without cpu"),
+]
+
+
+@pytest.mark.parametrize(("bad", "reason"), REFUSED)
+def test_a_bad_row_is_refused_alone(bad: Any, reason: str) -> None:
+    found = decoded(report_body(row_body(0), bad, row_body(2)))
+    assert [one.row for one in found.refused] == [1]
+    assert found.refused[0].reason.startswith(reason)
+    assert "\n" not in found.refused[0].reason
+    assert found.numbers == (0, 2)
+    assert [one.pod for one in found.report.rows] == ["web-0", "web-2"]
+
+
+def test_rows_beyond_the_bound_are_refused_each() -> None:
+    found = decoded(report_body(*(row_body(number) for number in range(5))), most_rows=3)
+    assert found.numbers == (0, 1, 2)
+    assert [(one.row, one.reason) for one in found.refused] == [
+        (3, "5 rows in the report; allowed: at most 3"),
+        (4, "5 rows in the report; allowed: at most 3"),
+    ]
+
+
+def test_the_cluster_knows_a_nodes_cpus_better_than_its_report() -> None:
+    body = report_body(row_body(cpu=distribution(2201.0)), nodeClass={"cpus": 1000})
+    assert decoded(body).refused == ()
+    (refused,) = decoded(body, cpus_of={"node-a": 2}.get).refused
+    assert refused.reason == "cpu.max: 2201; allowed: at most 2200"
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"", "the body is no JSON"),
+        (b"\xff\xfe", "the body is no JSON"),
+        (b"[" * 100_000, "expected object, got array"),
+        (b'{"rows":' + b"[" * 100_000, ""),
+        (b"[]", "expected object, got array"),
+        (report_body(schema=2), "schema 2: this webhook knows 1 at most"),
+        ({**report_body(schema=2), "rows": {}}, "schema 2: this webhook knows 1 at most"),
+        (report_body(schema="1"), "schema: expected int, got str"),
+        (report_body(node="a b"), "node: not such a name"),
+        (report_body(node="a\n"), "node: not such a name"),
+        (report_body(endAgeSeconds=-1), "endAgeSeconds: expected float >= 0.0"),
+        (report_body(endAgeSeconds=15 * 86400), "endAgeSeconds: expected float <= 1209600.0"),
+        (report_body(endAgeSeconds=float("nan")), "endAgeSeconds: expected float >= 0.0"),
+        (report_body(intervalSeconds=0), "intervalSeconds: expected float > 0.0"),
+        (report_body(sequence=0), "sequence: expected int >= 1"),
+        (report_body(sequence=2**64), "sequence: expected int <= "),
+        (report_body(lostReports=-1), "lostReports: expected int >= 0"),
+        (report_body(nodeClass={"cpus": 0}), "nodeClass.cpus: expected int >= 1"),
+        (report_body(incarnation="\x00"), "incarnation: not such a name"),
+        ({**report_body(), "rows": 5}, "rows: expected array, got int"),
+    ],
+)
+def test_what_is_no_report_is_refused_whole(body: Any, reason: str) -> None:
+    with pytest.raises(NotAReport, match=r"\A[^\n]+\Z") as refused:
+        decoded(body)
+    assert str(refused.value).startswith(reason)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=200) | st.text(max_size=200).map(lambda text: text.encode(errors="replace")))
+def test_bytes_of_any_kind_are_a_refusal_or_a_report(text: bytes) -> None:
+    with pytest.raises(NotAReport):
+        decoded(text)
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(sorted(row_body())), ANYTHING)
+def test_any_value_in_a_row_is_refused_or_taken(name: str, value: Any) -> None:
+    found = decoded(report_body(row_body(0, **{name: value}), row_body(1)))
+    assert 1 in found.numbers
+    assert len(found.numbers) + len(found.refused) == 2
+
+
+# Compression
+
+
+def test_gzip_comes_off() -> None:
+    assert unpacked(gzip.compress(b"x" * 1000), "gzip", most_bytes=1000) == b"x" * 1000
+    assert unpacked(b"x", None, most_bytes=1) == b"x"
+    assert unpacked(b"x", "identity", most_bytes=1) == b"x"
+
+
+def test_a_bomb_is_refused_without_being_unpacked() -> None:
+    bomb = gzip.compress(b"\0" * (64 << 20))
+    with pytest.raises(TooLarge, match="more than 1000000 bytes when unpacked"):
+        unpacked(bomb, "gzip", most_bytes=1_000_000)
+    with pytest.raises(TooLarge, match="2 bytes; allowed: at most 1"):
+        unpacked(b"xx", None, most_bytes=1)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"no gzip", gzip.compress(b"x" * 1000)[:-9], gzip.compress(b"x") + b"y", zlib.compress(b"x")]
+)
+def test_what_is_no_gzip_is_refused(body: bytes) -> None:
+    with pytest.raises(NotAReport, match=r"\Athe body is no gzip: [^\n]+\Z"):
+        unpacked(body, "gzip", most_bytes=10_000)

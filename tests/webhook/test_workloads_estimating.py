@@ -1,0 +1,199 @@
+"""Policies other than cruise, worked out from the store's sketches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+
+from agent.core.estimate import Estimate, EstimateSource, NoEstimate
+from agent.core.policies.contract import Minutes, Present
+from agent.core.policies.options import PolicyName
+from agent.core.policies.registry import make
+from agent.core.recommendation import Workload
+from agent.core.workload_history import HourSketch, Interval
+from agent.core.workload_minutes import unfold
+from agent.webhook.estimating import Rebuilder, RebuildOptions
+from agent.webhook.folding import Folder
+from agent.webhook.store import Store, StoreAway, StoredSketch
+from agent.webhook.workloads import WorkloadIndex
+from tests.generated_traces import RECIPES, START_UNIX_MINUTE, load
+from tests.webhook.test_tailing import AT_ONCE, append, follow, replica
+from tests.webhook.test_workloads import Policies
+from tests.webhook.workload_reports import HOUR, LARGE, MIB, NOON, SMALL, WEB, report, row
+
+POLICIES = Policies()
+
+
+def rebuilder(store: Store, index: WorkloadIndex) -> Rebuilder:
+    return Rebuilder(store, index, POLICIES, RebuildOptions())
+
+
+def asked(
+    index: WorkloadIndex, policy: PolicyName, now: float, workload: Workload = WEB, container: str = "app"
+) -> Estimate | NoEstimate:
+    return index.estimate(workload, container, policy=policy, node=None, node_class=None, now_unix_seconds=now)
+
+
+def day_of_reports(store: Store) -> float:
+    """Two replicas on nodes of two classes, a report an hour for a day: 100m and 300m, 300 and 200 MiB."""
+    sequence = 0
+    for hour in range(24):
+        for node, node_class, cpu, memory in (("node-a", SMALL, 100.0, 300.0), ("node-b", LARGE, 300.0, 200.0)):
+            sequence += 1
+            rows = row(cpu=[cpu] * 300, memory=memory * MIB, pod=f"web-{node}"), row(container="proxy", cpu=1.0)
+            append(store, report(*rows, node=node, node_class=node_class, sequence=sequence), NOON + hour * HOUR)
+    now = NOON + 23.0 * HOUR
+    Folder(store, AT_ONCE).fold_once(True, now_unix_seconds=now)
+    return now
+
+
+def test_an_answer_is_there_once_it_was_worked_out_for_what_was_asked(store: Store) -> None:
+    now = day_of_reports(store)
+    index, tailer = replica(store)
+    follow(tailer, now)
+    worker = rebuilder(store, index)
+    assert worker.rebuild(now) == 0
+    assert asked(index, PolicyName.VPA, now) is NoEstimate.NOT_LOADED
+    assert worker.rebuild(now) == 1
+    answer = asked(index, PolicyName.VPA, now)
+    assert isinstance(answer, Estimate)
+    assert (answer.policy, answer.source, answer.pods) == (PolicyName.VPA, EstimateSource.WORKLOAD, 2)
+    # Half of all samples are at 300m: the P90 is there, its bucket ends 5 % above at most, plus the margin of 15 %.
+    assert answer.cpu_request_millicores is not None
+    assert 300 * 1.15 <= answer.cpu_request_millicores <= 300 * 1.15 * 1.11
+    assert answer.memory_request_bytes is not None
+    assert 300 * 1.15 <= answer.memory_request_bytes / MIB <= 300 * 1.15 * 1.06
+    # Two containers share the pod's least CPU of 25m, cut off as the original does.
+    proxy = asked(index, PolicyName.VPA, now, container="proxy")
+    assert isinstance(proxy, Estimate)
+    assert proxy.cpu_request_millicores == 12
+    assert asked(index, PolicyName.CRANE, now) is NoEstimate.NOT_LOADED
+
+
+def test_it_is_worked_out_again_when_it_is_old_and_not_before(store: Store) -> None:
+    now = day_of_reports(store)
+    index, tailer = replica(store)
+    follow(tailer, now)
+    worker = rebuilder(store, index)
+    index.require(PolicyName.CRANE, [WEB])
+    index.require(PolicyName.FORECAST, [WEB])
+    assert [worker.rebuild(now), worker.rebuild(now + 3599), worker.rebuild(now + 3600)] == [2, 0, 2]
+    assert isinstance(asked(index, PolicyName.FORECAST, now), Estimate)
+
+
+def test_kills_count_in_it(store: Store) -> None:
+    append(store, report(row(memory=100.0 * MIB, kills=[(1.0, 900 * MIB)])), NOON)
+    Folder(store, AT_ONCE).fold_once(True, now_unix_seconds=NOON)
+    index, tailer = replica(store)
+    follow(tailer, NOON)
+    index.require(PolicyName.VPA, [WEB])
+    rebuilder(store, index).rebuild(NOON + HOUR)
+    answer = asked(index, PolicyName.VPA, NOON + HOUR)
+    assert isinstance(answer, Estimate)
+    assert answer.memory_request_bytes is not None
+    assert answer.memory_request_bytes >= 1000 * MIB
+
+
+def test_without_a_readable_sketch_there_is_no_answer(store: Store) -> None:
+    append(store, report(row()), NOON)
+    index, tailer = replica(store)
+    follow(tailer, NOON)
+    index.require(PolicyName.VPA, [WEB])
+    worker = rebuilder(store, index)
+    assert worker.rebuild(NOON + HOUR) == 1
+    assert asked(index, PolicyName.VPA, NOON + HOUR) is NoEstimate.NOT_LOADED
+    (key,) = index.places(WEB)
+    store.fold(1, [StoredSketch(key=str(key), unix_hour=NOON // HOUR - 1, payload=b"\x01nonsense")], 0, base_id=0)
+    assert worker.rebuild(NOON + 2 * HOUR) == 1
+    assert asked(index, PolicyName.VPA, NOON + HOUR) is NoEstimate.NOT_LOADED
+
+
+class Away:
+    def sketches_of(self, keys: Iterable[str], unix_hours: Iterable[int]) -> Iterable[StoredSketch]:
+        raise StoreAway("database away")
+
+
+def test_with_the_store_away_what_was_answered_stays(store: Store) -> None:
+    now = day_of_reports(store)
+    index, tailer = replica(store)
+    follow(tailer, now)
+    index.require(PolicyName.VPA, [WEB])
+    rebuilder(store, index).rebuild(now)
+    before = asked(index, PolicyName.VPA, now)
+    away = Rebuilder(Away(), index, POLICIES, RebuildOptions())  # type: ignore[arg-type]
+    assert away.rebuild(now) == 0
+    assert asked(index, PolicyName.VPA, now) == before
+
+
+def test_many_are_worked_out_in_batches(store: Store) -> None:
+    workloads = [Workload(namespace="shop", kind="Deployment", name=f"web-{number}") for number in range(130)]
+    rows = [row(workload, cpu=[float(100 + number)] * 20) for number, workload in enumerate(workloads)]
+    append(store, report(*rows), NOON)
+    Folder(store, AT_ONCE).fold_once(True, now_unix_seconds=NOON)
+    index, tailer = replica(store)
+    follow(tailer, NOON)
+    index.require(PolicyName.CRANE, workloads)
+    assert rebuilder(store, index).rebuild(NOON + HOUR) == 130
+    answers = [asked(index, PolicyName.CRANE, NOON + HOUR, workload) for workload in workloads]
+    sizes = [answer.cpu_request_millicores for answer in answers if isinstance(answer, Estimate)]
+    assert len(sizes) == 130
+    assert sizes[0] == 229  # 100m lie in Crane's bucket of 0.1 to 0.2 cores; plus 15 %, cut off
+    assert None not in sizes
+
+
+# How far answers from sketches are from those from the real minutes; the docstring of the module quotes this.
+LARGEST_CPU_ERROR = {PolicyName.VPA: 0.12, PolicyName.CRANE: 0.0, PolicyName.FORECAST: 0.07, PolicyName.CRUISE: 0.001}
+DAYS = 8.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LARGEST_CPU_ERROR)
+def test_answers_from_sketches_are_near_those_from_minutes(name: PolicyName) -> None:
+    loads = [load(recipe, days=DAYS) for recipe in RECIPES]
+    count, minutes = len(loads), loads[0].cpu_millicores.size
+    cpu = np.stack([one.cpu_millicores for one in loads], axis=1)
+    adjusted = np.stack([one.cpu_millicores * (1.0 if one.psi is None else 1.0 + one.psi) for one in loads], axis=1)
+    memory = np.stack([one.memory_bytes for one in loads], axis=1)
+    everywhere = np.ones(count, dtype=np.bool_)
+    real, rebuilt = make(name, POLICIES, count), make(name, POLICIES, count)
+    for minute in range(minutes):
+        real.fold(
+            Minutes(
+                unix_minute=START_UNIX_MINUTE + minute,
+                cpu_usage_millicores=cpu[minute],
+                cpu_peak_millicores=adjusted[minute],
+                has_cpu=everywhere,
+                working_set_bytes=memory[minute],
+                has_memory=everywhere,
+            )
+        )
+    for first in range(0, minutes, 60):
+        hour = (START_UNIX_MINUTE + first) // 60
+        sketches = {index: HourSketch() for index in range(count)}
+        for start in range(first, first + 60, 5):
+            seconds = (START_UNIX_MINUTE + start) * 60
+            interval = Interval(start_unix_seconds=seconds, end_unix_seconds=seconds + 300, unix_hour=hour)
+            five = slice(start, start + 5)
+            for index, sketch in sketches.items():
+                seen = row(cpu=cpu[five, index], adjusted=adjusted[five, index], memory=memory[five, index])  # type: ignore[arg-type]
+                sketch.add(seen, interval, 1)
+        unfolded = unfold(hour, sketches, count)
+        for minute in range(60):
+            rebuilt.fold(unfolded.minute(minute))
+    present = Present(
+        cpu_base_millicores=cpu[-10:].mean(axis=0),
+        has_cpu=everywhere,
+        memory_base_bytes=memory[-10:].max(axis=0),
+        has_memory=everywhere,
+        pod_containers=np.ones(count, dtype=np.int64),
+        wants_whole_cores=~everywhere,
+    )
+    now = (START_UNIX_MINUTE + minutes) * 60.0
+    expected, found = (policy.recommend(np.arange(count), present, now_unix_seconds=now) for policy in (real, rebuilt))
+    cpu_error = np.abs(found.cpu_request_millicores / expected.cpu_request_millicores - 1.0)
+    memory_error = np.abs(found.memory_request_bytes / expected.memory_request_bytes - 1.0)
+    assert cpu_error.max() <= LARGEST_CPU_ERROR[name]
+    assert np.median(cpu_error) <= 0.025
+    assert memory_error.max() <= 0.001
