@@ -78,7 +78,7 @@ def _draw(axes: Axes, container: ContainerBody, *, is_cpu: bool) -> None:
     axes.tick_params(labelsize=8)
     axes.grid(visible=True, color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
-    axes.legend(loc="upper left", fontsize=8, frameon=False)
+    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, fontsize=8, frameon=False)
 
 
 def _value(hour: HourBody, *, is_cpu: bool) -> int | None:

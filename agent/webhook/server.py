@@ -180,7 +180,7 @@ class WebhookApp:
     ) -> Callable[[Request], Awaitable[Response]]:
         async def handle(request: Request) -> Response:
             # Before the body: what cannot be worked on need not be held in memory.
-            if False:
+            if self._under_way >= self._settings.workers + self._settings.waiting_requests:
                 self._services.rejected(what)
                 text = f"{self._under_way} requests are under way or wait"
                 return _response(fault(503, text, retry_after_seconds=RETRY_SECONDS, closes=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import tracemalloc
 import zlib
 from typing import Any
 
@@ -204,8 +205,14 @@ def test_gzip_comes_off() -> None:
 
 def test_a_bomb_is_refused_without_being_unpacked() -> None:
     bomb = gzip.compress(b"\0" * (64 << 20))
-    with pytest.raises(TooLarge, match="more than 1000000 bytes when unpacked"):
-        unpacked(bomb, "gzip", most_bytes=1_000_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(TooLarge, match="more than 1000000 bytes when unpacked"):
+            unpacked(bomb, "gzip", most_bytes=1_000_000)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 8_000_000
     with pytest.raises(TooLarge, match="2 bytes; allowed: at most 1"):
         unpacked(b"xx", None, most_bytes=1)
 
