@@ -304,25 +304,27 @@ class MemoryEvents:
         pod_count: int | None = None
         counts: dict[str, int] = {}
         gone: list[str] = []
-        hit: set[str] = set()
+        hits: dict[str, int] = {}
         for path in members:
             read = _read_counts(self._files[path].fd)
             if read is None:
                 gone.append(path)
                 continue
-            if read.oom > self._hits[path]:
-                hit.add(path)
-            self._hits[path] = read.oom
+            hits[path] = read.oom
             if self._files[path].is_pod:
                 pod_count = read.oom_kill
             else:
                 counts[path] = read.oom_kill
         of_pod, of_containers = ledger.observe(pod_count, counts)
         now_ns = self._clock_ns()
+        found = (*of_containers.items(), *(((group, of_pod),) if of_pod else ()))
         self._pending += [
-            OomKill(path=path, kills=kills, monotonic_ns=now_ns, at_limit=path in hit)
-            for path, kills in (*of_containers.items(), *(((group, of_pod),) if of_pod else ()))
+            OomKill(path=path, kills=kills, monotonic_ns=now_ns, at_limit=hits[path] > self._hits[path])
+            for path, kills in found
         ]
+        if found:
+            # Not before: the kernel counts the limit that was hit, and notifies, some time before it counts the kill.
+            self._hits |= hits
         for path in gone:
             self._drop(path)
 

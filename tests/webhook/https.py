@@ -37,6 +37,7 @@ class Running:
     """A server that answers."""
 
     server: HttpsServer
+    app: WebhookApp
     address: tuple[str, int]
     authority: Path
     thread: threading.Thread
@@ -115,10 +116,11 @@ def running(given: Services, folder: Path, *, names: Sequence[str] = (), **setti
     authority = Authority(folder / "tls")
     made = context_of(authority.server("webhook", ["127.0.0.1", "localhost", *names]))
     listener = socket.create_server(("127.0.0.1", 0))
-    server = HttpsServer(WebhookApp(given, listening), listener, made, listening)
+    app = WebhookApp(given, listening)
+    server = HttpsServer(app, listener, made, listening)
     thread = threading.Thread(target=server.run, name="server")
     thread.start()
-    one = Running(server, listener.getsockname()[:2], authority.certificate, thread)
+    one = Running(server, app, listener.getsockname()[:2], authority.certificate, thread)
     try:
         assert server.wait_until_started()
         yield one

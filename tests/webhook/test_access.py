@@ -223,6 +223,17 @@ def test_strangers_cannot_make_the_webhook_flood_the_api_server() -> None:
     assert scene.denial("Bearer t9").status == 401
 
 
+def test_who_reads_every_path_does_not_keep_agents_from_reporting() -> None:
+    scene = Scene(server=Server(users={"good": user(), "late": user()}), settings=AccessSettings(reviews_per_minute=5))
+    results = []
+    for number in range(8):
+        with pytest.raises(Denied) as denied:
+            scene.access.reader("Bearer good", f"/v1/workloads/shop/Deployment/web-{number}")
+        results.append(denied.value.status)
+    assert results == [403] * 5 + [429] * 3
+    assert scene.access.node("Bearer late")[1] == "node-a"
+
+
 def test_each_node_has_its_own_budget_of_each_kind() -> None:
     scene = Scene(settings=AccessSettings(requests_per_minute=2))
     access = scene.access

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from agent.core.admission_answer import Admission
 from agent.core.admission_options import AdmissionSettings
 from agent.core.arbiter_budget import EvictionState
 from agent.core.arbiter_options import ArbiterOptions, EvictionMode
@@ -21,6 +22,7 @@ from agent.core.arbiter_words import MAX_PROPOSALS, Amounts, EvictionReply, Prop
 from agent.core.cluster_facts import ClusterRule, ClusterRules, FrozenAxes
 from agent.core.estimate import NoEstimate
 from agent.core.planned import PodRef
+from agent.core.pod import Pod
 from agent.core.recommendation import Workload
 from agent.kube.errors import ApiError, Cause, Unreachable
 from agent.webhook import arbiter as arbiter_module
@@ -447,6 +449,21 @@ def test_pod_that_is_gone_or_not_understood_is_refused(scene: Scene) -> None:
     assert scene.decide(arbiter, asked) == [Reason.UNREADABLE]
     del scene.server.pods["web"]
     assert scene.decide(arbiter, asked) == [Reason.GONE]
+
+
+def test_pod_that_breaks_the_judging_stays_and_stands_in_nobodys_way(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    odd, sound = scene.pod("odd"), scene.pod("web")
+
+    def admission(pod: Pod) -> Admission:
+        if pod.name == "odd":
+            raise ZeroDivisionError
+        return scene.admissions(pod)
+
+    assert scene.decide(scene.arbiter(admission=admission), odd, sound) == [Reason.UNREADABLE, Reason.EVICTED]
+    assert scene.server.evicted == [sound.ref.uid]
+    assert "could not be judged" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,15 @@ def test_only_accepted_rows_are_kept_and_the_others_are_told_in_order(whole: Sta
     assert whole.counted('plimsoll_report_rows_total{result="out_of_bounds"}') == 1
 
 
+def test_a_node_is_of_the_class_that_the_cluster_says(whole: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = {"instanceType": "m5.24xlarge", "cpus": 96}
+    whole.report(packed(report_body(row_body(0), nodeClass=other)), **GZIP)
+    monkeypatch.setattr(whole.facts, "node_class", lambda _: None)
+    whole.report(packed(report_body(row_body(0), nodeClass=other, sequence=18)), **GZIP)
+    classes = [decode_report(one.payload).node_class for one in whole.store.tail(0, 10)]
+    assert [(one.instance_type, one.cpus) for one in classes] == [("m5.large", 8), ("m5.24xlarge", 96)]
+
+
 def test_what_was_reported_comes_back_as_directives_and_advice(whole: Stack) -> None:
     whole.facts.places["uid-50"] = place(50, node="node-b")
     whole.report(packed(report_body(row_body(0))), **GZIP)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections import Counter
 
+import psycopg
 import pytest
 
-from agent.webhook.store import Store, StoreAway, StorePatience, open_store
+from agent.webhook.store import Appended, Store, StoreAway, StorePatience, open_store
 from tests.webhook.postgres import PostgresServer
 from tests.webhook.replica import PAYLOAD_BYTES, Replica
 from tests.webhook.reports import new_report, whose
@@ -116,6 +118,26 @@ def test_replica_frozen_in_a_transaction_is_cut_off(postgres: PostgresServer) ->
     frozen.append(new_report(1))
     frozen.close()
     other.close()
+
+
+def test_mark_that_a_fold_drops_while_its_node_comes_back_is_made_again(postgres: PostgresServer) -> None:
+    url = postgres.url(postgres.new_database())
+    store = open_store(url)
+    store.append(new_report(1))
+    answers: list[Appended] = []
+    thread = threading.Thread(target=lambda: answers.append(store.append(new_report(2))))
+    with psycopg.connect(url) as fold:
+        fold.execute("DELETE FROM node_marks")
+        thread.start()
+        with psycopg.connect(url, autocommit=True) as watcher:
+            who = "datname = current_database() AND wait_event_type = 'Lock'"
+            while watcher.execute(f"SELECT count(*) FROM pg_stat_activity WHERE {who}").fetchone() == (0,):
+                assert thread.is_alive()
+    thread.join()
+    assert [one.repeated for one in answers] == [False]
+    assert store.append(new_report(2)).repeated, "it would be counted twice"
+    assert [whose(one.payload)[2] for one in store.tail(0, 10)] == [1, 2]
+    store.close()
 
 
 def _until_other_has_its_turn(store: Store) -> None:

@@ -223,6 +223,16 @@ def test_only_the_leader_folds_and_only_when_it_is_time(store: Store) -> None:
     assert folder.folded_reports == 2
 
 
+def test_a_report_taken_by_a_clock_that_was_wrong_does_not_hold_up_the_others(store: Store) -> None:
+    folder = Folder(store, FoldOptions(log_seconds=60.0))
+    append(store, report(row(), sequence=1), NOON)
+    append(store, report(row(), sequence=2), NOON + 400 * DAY)
+    append(store, report(row(), sequence=3), NOON + 1)
+    append(store, report(row(), sequence=4), NOON + 120)  # another replica's clock is a little ahead
+    assert folder.fold_once(True, now_unix_seconds=NOON + 100) == 3
+    assert [one.id for one in store.tail(3, 10)] == [4]
+
+
 def test_of_two_leaders_the_later_one_folds_nothing_twice(store: Store) -> None:
     for sequence in range(1, 6):
         append(store, report(row(cpu=float(sequence)), sequence=sequence), NOON + sequence)
@@ -296,6 +306,17 @@ def test_thousands_of_sketches_are_loaded_in_pieces_with_pauses_between() -> Non
     merged = index.merged(Workload(namespace="shop", kind="Deployment", name="web-7"))
     assert merged is not None
     assert merged.containers[0].hours[0].cpu_millicores == 70.0
+
+
+def test_old_runs_of_jobs_are_not_loaded_and_leave_room_for_the_others() -> None:
+    sketch, hour = HourSketch(), NOON // HOUR
+    sketch.add(row(cpu=70.0), Interval(start_unix_seconds=NOON, end_unix_seconds=NOON + 300, unix_hour=hour), 1)
+    payload = encode(sketch, hour)
+    index = WorkloadIndex(IndexOptions(max_rows=5), Policies())
+    keys = [f"shop/Job/backup-{number}/app/c/2" for number in range(50)] + ["shop/Deployment/web/app/c/2"]
+    assert index.load([StoredSketch(key=key, unix_hour=hour, payload=payload) for key in keys]) == 0
+    assert [one.workload for one in index.workloads()] == [WEB]
+    assert index.size().rows == 1
 
 
 class Away:

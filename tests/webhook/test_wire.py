@@ -134,6 +134,43 @@ def test_rows_beyond_the_bound_are_refused_each() -> None:
     ]
 
 
+@pytest.mark.parametrize("row", [b"1", b"[]", b"{}", b'""'])
+def test_a_small_body_of_millions_of_rows_is_refused_whole_and_takes_little(row: bytes) -> None:
+    head = json.dumps(report_body()).encode().removesuffix(b"]}")
+    text = head + row + (b"," + row) * ((4 << 20) // (len(row) + 1)) + b"]}"
+    tracemalloc.start()
+    try:
+        with pytest.raises(TooLarge, match=r"\Amore than 200 rows; allowed: at most 100\Z"):
+            decoded(text)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 5 * len(text)
+
+
+def test_what_is_no_json_is_not_looked_at_closely_when_it_is_long() -> None:
+    head = json.dumps(report_body(row_body(coveredSeconds=float("nan")))).encode().removesuffix(b"]}")
+    assert len(decoded(head + b"]}").refused) == 1
+    with pytest.raises(NotAReport, match="too many to look closer"):
+        decoded(head + b",{}" * (1 << 19) + b"]}")
+
+
+def test_rows_in_a_text_of_any_layout_are_told_apart() -> None:
+    odd = ["a ],", [{"]": [1, "\\"]}], {}]
+    text = json.dumps(report_body(row_body(0), 5, row_body(1), *odd, row_body(2)), indent=3)
+    assert decoded(text.encode()).numbers == (0, 2, 6)
+    long_number = text.replace(" 5,", " 1" + "0" * 5000 + "\t,")
+    assert long_number != text
+    assert decoded(long_number.encode()).numbers == (0, 2, 6)
+
+
+def test_half_a_character_refuses_what_holds_it() -> None:
+    found = decoded(report_body(row_body(0, workload="\ud800"), row_body(1)))
+    assert [(one.row, one.reason) for one in found.refused] == [(0, "workload: half a character")]
+    with pytest.raises(NotAReport, match=r"nodeClass\.instanceType: half a character"):
+        decoded(report_body(nodeClass={"instanceType": "\ud800", "cpus": 8}))
+
+
 def test_the_cluster_knows_a_nodes_cpus_better_than_its_report() -> None:
     body = report_body(row_body(cpu=distribution(2201.0)), nodeClass={"cpus": 1000})
     assert decoded(body).refused == ()

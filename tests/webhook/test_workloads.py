@@ -358,6 +358,54 @@ def test_what_is_not_reported_for_fourteen_days_is_forgotten_and_its_rows_serve_
     assert (answer.cpu_max_millicores, answer.oom_memory_bytes, answer.pods) == (5, None, 1)
 
 
+def test_a_workload_that_comes_back_after_a_week_is_young_again() -> None:
+    back = NOON + 8 * DAY + 300
+    index = index_of((NOON - HOUR, report(row(cpu=900.0))), (back, report(row(cpu=50.0))))
+    assert estimate(index, now=back + 60) is NoEstimate.TOO_YOUNG
+    assert known(index, now=back + HOUR).cpu_request_millicores == 50
+
+
+def test_a_kill_of_a_daemon_set_counts_on_all_nodes() -> None:
+    index = index_of(
+        (NOON, report(row(DNS), node="node-a")), (NOON, report(row(DNS, kills=[(1.0, 700 * MIB)]), node="node-b"))
+    )
+    there = known(index, workload=DNS, node="node-a", node_class=SMALL)
+    assert (there.source, there.oom_memory_bytes) == (EstimateSource.NODE, 700 * MIB)
+    index = index_of(
+        (NOON, report(row(), node="node-a")),
+        (NOON, report(row(kills=[(1.0, 700 * MIB)]), node="node-b", node_class=LARGE)),
+    )
+    there = known(index, node="node-a", node_class=SMALL)
+    assert (there.source, there.oom_memory_bytes) == (EstimateSource.NODE_CLASS, 700 * MIB)
+
+
+def runs_of_a_job(*, count: int, every_seconds: float) -> list[tuple[float, Report]]:
+    return [
+        (
+            NOON + number * every_seconds,
+            report(row(Workload(namespace="shop", kind="Job", name=f"backup-{number}"), pod=f"backup-{number}")),
+        )
+        for number in range(count)
+    ]
+
+
+def test_runs_of_jobs_are_forgotten_soon_and_take_no_room_from_what_is_sized() -> None:
+    index = index_of(*runs_of_a_job(count=3, every_seconds=60.0), options=IndexOptions(max_rows=3))
+    assert index.expire(NOON + HOUR) == 0, "the last report of the first run is an hour old, not more"
+    assert index.expire(NOON + 121 + HOUR) == 3
+    assert index.size().rows == 0
+    index.take(report(row(cpu=300.0)), NOON + 121 + HOUR)
+    assert known(index, now=NOON + 121 + 2 * HOUR).cpu_request_millicores == 300
+
+
+def test_kinds_that_are_sized_by_the_settings_are_kept_and_others_are_not() -> None:
+    web = Workload(namespace="shop", kind="Rollout", name="web")
+    for kinds, gone in (({"Rollout"}, 0), ({"Deployment"}, 1)):
+        index = WorkloadIndex(IndexOptions(), Policies(), sized_kinds=kinds)
+        index.take(report(row(web)), NOON)
+        assert index.expire(NOON + HOUR + 1) == gone
+
+
 def test_a_node_that_stays_away_is_forgotten_while_its_daemon_set_goes_on() -> None:
     index = daemon_set((NOON + 15 * DAY, report(row(DNS, cpu=20.0), node="node-b")))
     assert index.expire(NOON + 15 * DAY) == 0

@@ -219,6 +219,20 @@ def test_memory_events_a_kill_at_a_limit_is_told_as_such(
     assert kill.at_limit is False
 
 
+def test_memory_events_a_limit_that_is_seen_hit_before_its_kill_is_counted_is_not_forgotten(
+    events: MemoryEvents, tmp_path: Path
+) -> None:
+    events.add(POD)
+    events.add(A)
+    for path in (A, POD):
+        write(tmp_path, path, 0, limit_hits=1)  # as the kernel notifies: first the limit, then the kill
+    assert events.poll_all() == []
+    events.remove(A)
+    write(tmp_path, POD, 1, limit_hits=1)
+    (kill,) = events.poll_all()
+    assert (kill.path, kill.at_limit) == (POD, True)
+
+
 def test_memory_events_watches_a_service_for_itself(events: MemoryEvents, tmp_path: Path) -> None:
     write(tmp_path, "/system.slice/a.service", 3)
     events.add("/system.slice/a.service")

@@ -39,7 +39,7 @@ class Server(FakeApi):
             raise self.served
         return self.served
 
-    def stream(
+    def stream(  # type: ignore[override]  # as the real one's
         self,
         path: str,
         *,

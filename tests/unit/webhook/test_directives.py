@@ -102,6 +102,19 @@ def test_a_node_is_told_of_its_own_workloads_once_and_in_order() -> None:
     assert room.tell("nowhere") == ()
 
 
+def test_where_an_axis_may_not_be_frozen_alone_nodes_leave_the_whole_workload() -> None:
+    room = Room()
+    hpa = "HorizontalPodAutoscaler shop/web"
+    for axes in (FrozenAxes(cpu_for=hpa), FrozenAxes(memory_for=hpa)):
+        room.facts.axes = {WEB: axes}
+        one = Director(room.facts, room.histories, freezes_axes=False).directive_of(WEB, NOW)
+        assert (one.cpu_frozen_for, one.memory_frozen_for) == (hpa, hpa)
+        other = Director(room.facts, room.histories, freezes_axes=False).directive_of(API, NOW)
+        assert (other.cpu_frozen_for, other.memory_frozen_for) == (None, None)
+        alone = Director(room.facts, room.histories).directive_of(WEB, NOW)
+        assert (alone.cpu_frozen_for, alone.memory_frozen_for) == (axes.cpu_for, axes.memory_for)
+
+
 def test_everything_that_is_known_is_told_and_survives_the_wire() -> None:
     room = Room()
     room.facts.axes = {WEB: FrozenAxes(cpu_for="HorizontalPodAutoscaler shop/web", memory_for=None)}
