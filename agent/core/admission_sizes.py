@@ -155,7 +155,7 @@ def _size(side: Side, wanted: int, estimate: Estimate, rules: SizingRules, *, is
     else:
         side.request = _request(side, amount, rules)
     if rules.limit_rule is not LimitRule.RAISE:
-        _move_limit(side, rules)
+        _move_limit(side, estimate, rules)
     elif side.resource is Resource.CPU:
         _take_limit_off(side, rules)
     else:
@@ -168,7 +168,9 @@ def _size_pair(side: Side, amount: int, estimate: Estimate, rules: SizingRules, 
         side.note(Setting.REQUEST, Left.DAEMON_SET)
         return
     is_memory = side.resource is Resource.MEMORY
-    wish = _largest_seen(estimate, rules) if is_memory and rules.limit_rule is LimitRule.RAISE else None
+    wish: int | None = _memory_kept(side, estimate)
+    if is_memory and rules.limit_rule is LimitRule.RAISE:
+        wish = _largest_seen(estimate, rules)
     edges = rules.edges[side.resource]
     side.request = side.limit = _request(side, bounded(pair(amount, wish), edges), rules)
 
@@ -192,13 +194,20 @@ def _is_small(amount: int, before: int, rules: SizingRules) -> bool:
     return abs(amount - before) <= rules.options.memory_threshold_bytes
 
 
-def _move_limit(side: Side, rules: SizingRules) -> None:
+def _memory_kept(side: Side, estimate: Estimate) -> int:
+    """Give how far a memory limit may fall: to what was in use at most, as no kernel asks for a percentile."""
+    if side.resource is Resource.CPU or side.limit_before is None:
+        return 0
+    return min(max(estimate.memory_max_bytes or 0, estimate.oom_memory_bytes or 0), side.limit_before)
+
+
+def _move_limit(side: Side, estimate: Estimate, rules: SizingRules) -> None:
     """Keep the limit, or its ratio to the request: policies that mean limits by what they recommend."""
     if side.limit is None or side.request is None or side.request_before is None:
         return
     if rules.limit_rule is LimitRule.PROPORTIONAL:
         moved = side.limit * side.request // side.request_before
-        _put_limit(side, max(moved, side.request), rules)
+        _put_limit(side, max(moved, side.request, _memory_kept(side, estimate)), rules)
         return
     _stay_below_limit(side, rules)
 
@@ -236,8 +245,6 @@ def _take_limit_off(side: Side, rules: SizingRules) -> None:
 
 def _set_memory_limit(side: Side, amount: int, estimate: Estimate, rules: SizingRules, *, is_strict: bool) -> None:
     """Give the limit of twice what was ever needed; a first one where the request stands and nothing else limits."""
-    if side.request is None:
-        return
     options, before = rules.options, side.limit_before
     if before is None and (is_strict or not options.memory_limits_added or Resource.MEMORY in rules.budget):
         return
@@ -250,7 +257,7 @@ def _set_memory_limit(side: Side, amount: int, estimate: Estimate, rules: Sizing
     wish = min(-(-wish // unit) * unit, _MOST)
     if before is not None and is_strict and wish <= before:
         return
-    if before is not None and _is_small(wish, before, rules) and side.request <= before:
+    if before is not None and _is_small(wish, before, rules) and (side.request or 0) <= before:
         if wish != before:
             side.note(Setting.LIMIT, Left.SMALL_CHANGE)
         _stay_below_limit(side, rules)

@@ -135,6 +135,9 @@ class ReportQueue:
         packed = _packed(text_of(self._kept.incarnation, sequence))
         path = self._directory / f"{sequence:012d}{SUFFIX}"
         if not self._attempt(lambda: replace_file(path, first_line, packed)):
+            if all(one.path != path for one in self._waiting):
+                with suppress(OSError):  # it may be there all the same, and memory now has it under another name
+                    path.unlink(missing_ok=True)
             return None
         self._kept.sequence = sequence
         if self._sent_newest is not None:  # a newer file has its number and more

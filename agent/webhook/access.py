@@ -126,6 +126,8 @@ class Access:
         self._readers: _Memory[bool] = _Memory(settings.verdicts, clock)
         self._lock = threading.Lock()
         self._reviews = TokenBucket(settings.reviews_per_minute, now_seconds=clock())
+        self._rights = TokenBucket(settings.reviews_per_minute, now_seconds=clock())
+        """Of who reads: each path is a question, and who reads them all must not keep agents from reporting."""
         self._nodes: OrderedDict[tuple[str, str], TokenBucket] = OrderedDict()
 
     def caller(self, authorization: str | None) -> Caller:
@@ -245,7 +247,7 @@ class Access:
             "kind": "TokenReview",
             "spec": {"token": token, "audiences": [self._settings.audience]},
         }
-        status = _part(self._asked(TOKEN_REVIEWS_PATH, review), "status")
+        status = _part(self._asked(TOKEN_REVIEWS_PATH, review, self._reviews), "status")
         if status.get("authenticated") is not True:
             return f"the token is not good for audience {self._settings.audience}"
         # A server that knows no audiences answers without: then the token was not made for the webhook.
@@ -274,14 +276,14 @@ class Access:
                 "nonResourceAttributes": {"path": path, "verb": "get"},
             },
         }
-        return _part(self._asked(ACCESS_REVIEWS_PATH, review), "status").get("allowed") is True
+        return _part(self._asked(ACCESS_REVIEWS_PATH, review, self._rights), "status").get("allowed") is True
 
-    def _asked(self, path: str, review: Mapping[str, object]) -> object:
+    def _asked(self, path: str, review: Mapping[str, object], budget: TokenBucket) -> object:
         now = self._clock()
         with self._lock:
-            if not self._reviews.take(now):
-                seconds = self._reviews.wait_seconds(now)
-                raise Denied(429, "too_many", "too many tokens at once", retry_after_seconds=seconds)
+            if not budget.take(now):
+                seconds = budget.wait_seconds(now)
+                raise Denied(429, "too_many", "too many questions at once", retry_after_seconds=seconds)
         try:
             return self._api.call("POST", path, body=review)
         except KubeError as error:

@@ -7,6 +7,7 @@ made. Whatever is in doubt, nobody goes.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import Counter
@@ -34,6 +35,8 @@ from agent.kube.api import Api
 from agent.webhook.arbiter_reads import read_pod, read_replicas
 from agent.webhook.evicting import Evictions
 from agent.webhook.store_evictions import EvictionStore, EvictionWish
+
+log = logging.getLogger(__name__)
 
 CALL_SECONDS: Final = 4.0
 """For all proposals of one call; the rest is put off. Agents wait ten by default, and one eviction may take five."""
@@ -136,7 +139,7 @@ class Arbiter:
             elif self._clock() >= until:
                 ruling = Ruling(reason=Reason.OUT_OF_TIME, detail="propose it again")
             else:
-                ruling = self._decide(node, proposal)
+                ruling = self._decided(node, proposal)
             replies[uid] = EvictionReply(pod_uid=uid, ruling=ruling)
             with self._lock:
                 self._counts[ruling.verdict, ruling.reason] += 1
@@ -151,6 +154,13 @@ class Arbiter:
         """Look at evictions that a killed replica left behind; every few seconds at most. Never raises."""
         if self._evictions is not None:
             self._evictions.settle_old()
+
+    def _decided(self, node: str, proposal: Proposal) -> Ruling:
+        try:
+            return self._decide(node, proposal)
+        except Exception:  # a pod that cannot be judged must not stand in the way of the node's others, nor of answers
+            log.exception("a proposal could not be judged", extra={"pod": str(proposal.ref), "node": node})
+            return Ruling(reason=Reason.UNREADABLE, detail="judging it failed; see the webhook's log")
 
     def _decide(self, node: str, proposal: Proposal) -> Ruling:
         ruling = self._doubt() or self._first_look(node, proposal)

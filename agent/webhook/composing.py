@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Final
 
 from agent.core.admission_answer import Outcome
+from agent.core.orders_of import listed
 from agent.kube.api import HttpApi
 from agent.kube.credentials import Credentials, from_kubeconfig, in_cluster
 from agent.kube.errors import CredentialsError
@@ -113,7 +114,7 @@ class Webhook:
                 is_leader=lambda: self.lease.is_leader,
                 pace=pace,
             )
-            self.index = WorkloadIndex(settings.history, settings)
+            self.index = WorkloadIndex(settings.history, settings, sized_kinds=listed(settings.plan.managed_kinds))
             self.tailer = Tailer(self._store, self.index, pause=self._breathe)
             self._folder = Folder(self._store, settings.folding, pause=self._breathe)
             self._rebuilder = Rebuilder(self._store, self.index, settings, settings.rebuilding, pause=self._breathe)
@@ -126,7 +127,12 @@ class Webhook:
         """Put together what answers."""
         settings = self.settings
         sizing = settings.sizing()
-        director = Director(self.facts, self.index, stop_shrinking_seconds=settings.act.shrink_barred_seconds)
+        director = Director(
+            self.facts,
+            self.index,
+            stop_shrinking_seconds=settings.act.shrink_barred_seconds,
+            freezes_axes=settings.admission.hpa_freezes_axes,
+        )
         access = Access(
             self._api,
             settings.access,

@@ -19,6 +19,7 @@ from agent.core.cluster_facts import ClusterRules, FrozenAxes, PodPlace
 from agent.core.cluster_rules import rule_of
 from agent.core.directive import ContainerDirective, Directives, WorkloadDirective
 from agent.core.directive_text import LONGEST_TEXT, directives_to_json
+from agent.core.hpa import is_whole_workload_left
 from agent.core.recommendation import Workload
 
 SIGNIFICANT_DIGITS: Final = 3
@@ -90,7 +91,12 @@ class Director:
     """Says what nodes are told; any thread, and nothing is kept between two answers."""
 
     def __init__(
-        self, facts: Facts, histories: Histories, *, stop_shrinking_seconds: float = STOP_SHRINKING_SECONDS
+        self,
+        facts: Facts,
+        histories: Histories,
+        *,
+        stop_shrinking_seconds: float = STOP_SHRINKING_SECONDS,
+        freezes_axes: bool = True,
     ) -> None:
         """Take whom to ask.
 
@@ -98,9 +104,11 @@ class Director:
             facts: The cluster.
             histories: What nodes learnt.
             stop_shrinking_seconds: For how long a workload only grows after a kill; 0 = never.
+            freezes_axes: ``admission.hpaFreezesAxes``; False = where an HPA holds one axis, nodes leave the other too.
         """
         self._facts, self._histories = facts, histories
         self._stop_shrinking_seconds = stop_shrinking_seconds
+        self._freezes_axes = freezes_axes
 
     def directives_of(self, node: str, now_unix_seconds: float) -> Directives:
         """Give everything that a node is to know, in order of workloads, with its ETag.
@@ -137,7 +145,7 @@ class Director:
         self, workload: Workload, node: str, rules: ClusterRules, now_unix_seconds: float
     ) -> tuple[WorkloadDirective, float | None]:
         """Give one directive, and when its stop of shrinking ends."""
-        rule, frozen = rule_of(rules, workload), self._facts.frozen(workload)
+        rule, frozen = rule_of(rules, workload), self._frozen(workload)
         containers = self._histories.directive_of(workload, node=node, now_unix_seconds=now_unix_seconds)
         end = self._stop_end(workload, now_unix_seconds)
         directive = WorkloadDirective(
@@ -152,6 +160,13 @@ class Director:
             containers=tuple(_rounded(one) for one in sorted(containers, key=lambda one: one.container)),
         )
         return directive, end
+
+    def _frozen(self, workload: Workload) -> FrozenAxes:
+        """Give what an HPA holds: both axes where the whole workload is left, so that nodes do as admission does."""
+        frozen = self._facts.frozen(workload)
+        if not is_whole_workload_left(frozen, freezes_axes=self._freezes_axes):
+            return frozen
+        return FrozenAxes(cpu_for=frozen.cpu_for or frozen.memory_for, memory_for=frozen.memory_for or frozen.cpu_for)
 
     def _stop_end(self, workload: Workload, now_unix_seconds: float) -> float | None:
         """Give until when a workload only grows, a whole number of steps; None = it may shrink."""

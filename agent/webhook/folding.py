@@ -32,6 +32,9 @@ MAX_SKETCHES: Final = 20_000
 PIECE_REPORTS: Final = 16
 """Merged at a time: about a thousand rows, decoded, take 10 MB."""
 DAY_HOURS: Final = 24
+WRONG_CLOCK_SECONDS: Final = 300.0
+"""A report from further ahead was taken by a clock that was wrong. It is folded with the others: waiting for its time
+would hold up all that came after it, for as long as the clock was wrong."""
 
 Merged = dict[int, dict[str, bytes]]
 """Sketches by hour and key."""
@@ -138,7 +141,7 @@ class Folder:
         merged: Merged = defaultdict(dict)
         while sum(map(len, merged.values())) < MAX_SKETCHES:
             found = self._store.tail(through, PIECE_REPORTS)
-            reports = list(_older(found, now_unix_seconds - self._options.log_seconds))
+            reports = list(_due(found, now_unix_seconds, self._options.log_seconds))
             if not reports:
                 break
             self._merge(reports, merged)
@@ -214,10 +217,10 @@ class Folder:
             return HourSketch()
 
 
-def _older(reports: Iterable[LoggedReport], unix_seconds: float) -> Iterator[LoggedReport]:
-    """Give the first reports up to one that was received after a moment."""
+def _due(reports: Iterable[LoggedReport], now_unix_seconds: float, log_seconds: float) -> Iterator[LoggedReport]:
+    """Give the first reports up to one that was received too lately."""
     for report in reports:
-        if report.received_unix_seconds > unix_seconds:
+        if now_unix_seconds - log_seconds < report.received_unix_seconds <= now_unix_seconds + WRONG_CLOCK_SECONDS:
             return
         yield report
 

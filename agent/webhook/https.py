@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import socket
 import ssl
@@ -123,6 +124,7 @@ class HttpsServer:
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # whatever strangers send is no news
         self._app = app
         self._listener = listener
+        self._handshake_seconds = settings.request_seconds
         self._server = _QuietServer(
             Config(
                 app.asgi,
@@ -150,10 +152,17 @@ class HttpsServer:
     def run(self) -> None:
         """Answer until ``stop``; requests under way are ended in order."""
         try:
-            asyncio.run(self._server.serve(sockets=[self._listener]))
+            asyncio.run(self._serve())
         finally:
             self._listener.close()
             self._app.close()
+
+    async def _serve(self) -> None:
+        # uvicorn leaves a client a minute to begin TLS, and such a connection counts nowhere.
+        loop = asyncio.get_running_loop()
+        create = functools.partial(loop.create_server, ssl_handshake_timeout=self._handshake_seconds)
+        loop.create_server = create  # type: ignore[method-assign]
+        await self._server.serve(sockets=[self._listener])
 
     def stop(self) -> None:
         """Take no more connections, answer what is under way, and come back from ``run``; from any thread."""

@@ -6,8 +6,9 @@ Webhook. A row that is bad is refused with its place and its reason, and the oth
 from __future__ import annotations
 
 import json
+import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -47,6 +48,12 @@ _BUCKET_SLACK: Final = 1.001
 """A maximum is written with fewer digits than the bucket was found with."""
 _HIGHEST_HZ: Final = 20.0
 """The agent samples at 10 Hz at most."""
+_LISTED_TIMES: Final = 2
+"""So many times the rows that are taken are answered one by one; a report of more is refused as a whole. What
+packs well would otherwise be a small body of millions of rows, with a refusal for each."""
+_LOOSE_BYTES: Final = 1 << 20
+"""Python's own reader makes of a text twenty to thirty times as much memory."""
+_BETWEEN: Final = re.compile(r"[ \t\r\n,]*")
 
 
 class NotAReport(ValueError):  # noqa: N818  a state of the world
@@ -117,16 +124,23 @@ def decode_report(
 
     Raises:
         NotAReport: The head is not sound; nothing is taken.
+        TooLarge: There are far more rows than are taken.
     """
     head = _read(text)
+    most_listed = _LISTED_TIMES * most_rows
+    raws = _rows(head, most_listed + 1)
+    if len(raws) > most_listed:
+        raise TooLarge(f"more than {most_listed} rows; allowed: at most {most_rows}")
+    if not _is_text(head.node_class.instance_type or ""):
+        raise NotAReport("nodeClass.instanceType: half a character")
     cpus = cpus_of(head.node) or head.node_class.cpus
     numbers: list[int] = []
     rows: list[RollupRow] = []
     refused: list[RefusedRow] = []
-    for number, raw in enumerate(head.rows):
+    for number, raw in enumerate(raws):
         if number >= most_rows:
-            reason = f"{len(head.rows)} rows in the report; allowed: at most {most_rows}"
-            refused.extend(RefusedRow(row=one, reason=reason) for one in range(number, len(head.rows)))
+            reason = f"{len(raws)} rows in the report; allowed: at most {most_rows}"
+            refused.extend(RefusedRow(row=one, reason=reason) for one in range(number, len(raws)))
             break
         try:
             body = raw if isinstance(raw, RowBody) else _row(raw)
@@ -184,6 +198,8 @@ def _loose(text: bytes) -> LooseReportBody:
 
     The bounds of the types then refuse the rows that hold them: NaN is within none.
     """
+    if len(text) > _LOOSE_BYTES:
+        raise NotAReport(f"the body is no JSON, and {len(text)} bytes are too many to look closer")
     try:
         document: object = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -194,10 +210,52 @@ def _loose(text: bytes) -> LooseReportBody:
         raise NotAReport(fault_text(error)) from error
 
 
+def _rows(head: ReportBody | RawReportBody | LooseReportBody, most: int) -> Sequence[object]:
+    """Give the rows, those of a text that is not decoded yet as bytes each; of these no more than so many."""
+    if not isinstance(head, RawReportBody):
+        return head.rows
+    try:
+        text = bytes(head.rows).decode().strip()
+        if not text.startswith("["):
+            msgspec.json.decode(text, type=list)  # says what it is instead
+        rows: list[object] = []
+        place = _place_after(text, 1)
+        while text[place] != "]" and len(rows) < most:
+            _, end = _SCANNER.raw_decode(text, place)
+            rows.append(text[place:end].encode())
+            place = _place_after(text, end)
+    except msgspec.ValidationError as error:
+        raise NotAReport(f"rows: {fault_text(error)}") from error
+    except (ValueError, IndexError, RecursionError) as error:
+        raise NotAReport(f"the body is no JSON: {str(error)[:200]}") from error
+    return rows
+
+
+def _nothing(_: str) -> None:
+    """Stand in for a number: here only its end counts, and Python's own refuses long ones."""
+
+
+_SCANNER: Final = json.JSONDecoder(parse_int=_nothing, parse_float=_nothing, parse_constant=_nothing, strict=False)
+
+
+def _place_after(text: str, place: int) -> int:
+    found = _BETWEEN.match(text, place)
+    return place if found is None else found.end()
+
+
 def _row(raw: object) -> RowBody:
-    if isinstance(raw, msgspec.Raw):
+    if isinstance(raw, bytes):
         return _ROW.decode(raw)
     return msgspec.convert(raw, RowBody)
+
+
+def _is_text(text: str) -> bool:
+    """Say whether it can be written as UTF-8: Python's reader lets halves of characters through."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 _STARTS: Final = {
@@ -208,6 +266,8 @@ _STARTS: Final = {
 
 def _contradiction(row: RowBody, *, interval_seconds: float, cpus: int) -> str | None:
     """Say what in a row cannot be; None = it could all be."""
+    if not _is_text(row.workload):
+        return "workload: half a character"
     if row.covered_seconds > interval_seconds * 1.05 + _COVER_SLACK_SECONDS:
         return f"coveredSeconds: {row.covered_seconds:g} of an interval of {interval_seconds:g} s"
     most_samples = row.covered_seconds * _HIGHEST_HZ + 100

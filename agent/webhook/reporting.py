@@ -149,6 +149,8 @@ class Posts:
         decoded = decode_report(self._text(call), most_rows=self._settings.rows, cpus_of=self._cpus_of)
         self._parts.access.check_node(node, decoded.report.node)
         report, refused, foreign = self._own_rows(caller, node, decoded)
+        # What the cluster says of the node, where it is known: else one token could speak for nodes of any class.
+        report = replace(report, node_class=self._parts.facts.node_class(node) or report.node_class)
         appended = self._parts.store.append(
             NewReport(
                 node=node,

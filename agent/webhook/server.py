@@ -29,6 +29,12 @@ log = logging.getLogger(__name__)
 MAX_REVIEW_BYTES: Final = 8 << 20
 """An API server takes objects of 3 MiB at most, and a review holds one or two."""
 MAX_HEAD_BYTES: Final = 64 * 1024
+MAX_REVIEWS_BYTES: Final = 32 << 20
+"""Of all reviews on their way in, beyond the first MAX_HEAD_BYTES of each, which most are within. Anybody may send
+them, and two thousand of the largest would be 16 GB."""
+MAX_DISCARDED_BYTES: Final = 16 << 20
+"""Of a body that is too large. Who still writes when the connection closes does not find the answer, and would send the
+same again and again."""
 MAX_SCRAPES: Final = 2
 RETRY_SECONDS: Final = 2.0
 """When to come again after an overload."""
@@ -127,6 +133,7 @@ class WebhookApp:
         self._pool = ThreadPoolExecutor(settings.workers, thread_name_prefix="worker")
         self._scrapers = ThreadPoolExecutor(MAX_SCRAPES, thread_name_prefix="scrape")
         self._under_way = 0
+        self._reviews_bytes = 0
         self._scrapes = 0
         self._is_ending = False
         report, reading = services.most_report_bytes, 0
@@ -158,7 +165,7 @@ class WebhookApp:
     async def _mutate(self, request: Request) -> Response:
         body = b""
         try:
-            body = await self._body(request, MAX_REVIEW_BYTES)
+            body = await self._review_body(request)
             answer = self._services.review(body)
         except _TooSlow:
             self._services.failed("slow")
@@ -232,27 +239,69 @@ class WebhookApp:
     async def _document(self, _: Request) -> Response:
         return _response(Answer(body=self._services.openapi))
 
+    async def _review_body(self, request: Request) -> bytes:
+        """Read a review, within bounds of size and time; one that is too large to its end, or nearly so.
+
+        Raises:
+            _TooLarge, _TooSlow: It is not within them.
+            ClientDisconnect: The sender left.
+        """
+        pieces: list[bytes] = []
+        size = held = 0
+        is_too_large = False
+        try:
+            async with asyncio.timeout(self._settings.request_seconds):
+                async for piece in request.stream():
+                    size += len(piece)
+                    if is_too_large:
+                        if size > MAX_DISCARDED_BYTES:
+                            break
+                        continue
+                    pieces.append(piece)
+                    more = max(0, size - MAX_HEAD_BYTES) - held
+                    held += more
+                    self._reviews_bytes += more
+                    if size > MAX_REVIEW_BYTES or (more and self._reviews_bytes > MAX_REVIEWS_BYTES):
+                        is_too_large = True
+                        pieces = [b"".join(pieces)[:MAX_HEAD_BYTES]]
+                        self._reviews_bytes -= held
+                        held = 0
+        except TimeoutError:
+            if not is_too_large:
+                raise _TooSlow from None
+        finally:
+            self._reviews_bytes -= held
+        if is_too_large:
+            raise _TooLarge(pieces[0])
+        return b"".join(pieces)
+
     async def _body(self, request: Request, most_bytes: int) -> bytes:
-        """Read a body, within bounds of size and time.
+        """Read a body, within bounds of size and time; one that is too large to its end, or nearly so.
 
         Raises:
             _TooLarge, _TooSlow: It is not within them.
             ClientDisconnect: The sender left.
         """
         stated = request.headers.get("content-length", "")
-        if stated.isdigit() and int(stated[:20]) > most_bytes and not request.url.path.endswith("/mutate"):
-            raise _TooLarge(b"")
+        is_too_large = stated.isdigit() and int(stated[:20]) > most_bytes
         pieces: list[bytes] = []
         size = 0
         try:
             async with asyncio.timeout(self._settings.request_seconds):
                 async for piece in request.stream():
-                    pieces.append(piece)
                     size += len(piece)
-                    if size > most_bytes:
-                        raise _TooLarge(b"".join(pieces))
+                    is_too_large = is_too_large or size > most_bytes
+                    if is_too_large:
+                        pieces.clear()
+                    else:
+                        pieces.append(piece)
+                    if size > MAX_DISCARDED_BYTES and is_too_large:
+                        break
         except TimeoutError:
-            raise _TooSlow from None
+            if not is_too_large:
+                raise _TooSlow from None
+        if is_too_large:
+            raise _TooLarge(b"")
         return b"".join(pieces)
 
 

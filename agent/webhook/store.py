@@ -131,11 +131,10 @@ class Store:
                 assert before is not None  # noqa: S101 - only then there is nothing to move to
                 connection.rollback()
                 return Appended(id=None, missing_reports=before.missing_reports, lost_reports=before.lost_reports)
-            if before is None:
+            # A fold may have dropped the mark of an old incarnation since it was read.
+            if before is None or connection.execute(MOVE_MARK, {**here, **mark_values(mark)}).rowcount != 1:
                 names = {"node": entry.node, "incarnation": entry.incarnation}
                 connection.execute(insert(node_marks), {**names, **mark_values(mark)})
-            else:
-                connection.execute(MOVE_MARK, {**here, **mark_values(mark)})
             connection.execute(
                 insert(reports),
                 {

@@ -109,9 +109,9 @@ class ReportBody(_ReportHead, kw_only=True):
 
 
 class RawReportBody(_ReportHead, kw_only=True):
-    """The same, with rows that are not looked at yet."""
+    """The same, with rows that are not looked at yet: a list of four million nothings is not even made."""
 
-    rows: list[msgspec.Raw]
+    rows: msgspec.Raw
 
 
 class LooseReportBody(_ReportHead, kw_only=True):

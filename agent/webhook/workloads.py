@@ -13,8 +13,8 @@ Outliers: the largest value of an hour counts, whoever reported it; values were 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from sys import intern
 from typing import Final
 
@@ -22,10 +22,13 @@ import numpy as np
 
 from agent.core.directive import ContainerDirective
 from agent.core.estimate import Estimate, EstimateSource, NoEstimate
+from agent.core.hours import HOUR_SECONDS
+from agent.core.orders_of import listed
+from agent.core.plan_options import PlanOptions
 from agent.core.policies.options import PolicyName
 from agent.core.policies.registry import PolicyOptions
 from agent.core.recommendation import Workload
-from agent.core.rollup import NodeClass, Report, RollupRow
+from agent.core.rollup import ROLLUP_SECONDS, NodeClass, Report, RollupRow
 from agent.core.workload_history import Interval
 from agent.core.workload_keys import DAEMON_SET_KIND, SketchKey, parse_key
 from agent.core.workload_leaders import node_number
@@ -37,6 +40,7 @@ from agent.webhook.workload_answers import (
     container_directive,
     cruise_estimate,
     hour_peaks,
+    oom_bytes,
     row_history,
     with_answer,
 )
@@ -64,6 +68,10 @@ __all__ = [
 DAY_SECONDS: Final = 86_400
 MAX_ASKED: Final = 2_000
 """Workloads for which policies other than cruise are worked out at most."""
+SIZED_KINDS: Final = listed(PlanOptions().managed_kinds)
+PASSING_SECONDS: Final = 3600
+"""Seconds without a report after which a workload that is never sized is forgotten: each run of a job, each bare pod is
+a workload of its own, and those of a fortnight would leave no room for the others."""
 _LOAD_PIECE: Final = 4096
 
 
@@ -108,8 +116,18 @@ def _class_order(known: tuple[NodeClass, int]) -> tuple[int, str]:
 class WorkloadIndex:
     """See the module's docstring."""
 
-    def __init__(self, options: IndexOptions, policies: PolicyOptions) -> None:
+    def __init__(
+        self, options: IndexOptions, policies: PolicyOptions, *, sized_kinds: Collection[str] = SIZED_KINDS
+    ) -> None:
+        """Begin empty.
+
+        Args:
+            options: How much is kept.
+            policies: Options of the policies.
+            sized_kinds: Of owners whose pods are sized (``plan.managedKinds``); others get new names all the time.
+        """
         self.options: Final = options
+        self._sized_kinds = frozenset(sized_kinds)
         self._cruise = policies.cruise
         self._lock = threading.Lock()
         self._slots = Slots()
@@ -282,6 +300,8 @@ class WorkloadIndex:
         return whole - len(piece)
 
     def _row_of(self, key: SketchKey) -> tuple[RowTable, int] | None:
+        if key.workload.kind not in self._sized_kinds:
+            return None  # what still runs is reported again
         container = self._container(self._entry(key.workload), key.container)
         if isinstance(key.place, str):
             table, row = self._by_node, self._node_row(container, key.place)
@@ -290,8 +310,12 @@ class WorkloadIndex:
         return None if row is None else (table, row)
 
     def expire(self, now_unix_seconds: float) -> int:
-        """Forget what was not reported for the days of ``retention_days``; give how many workloads went."""
+        """Forget what was not reported for the days of ``retention_days``; give how many workloads went.
+
+        Workloads of a kind that is never sized go after ``PASSING_SECONDS``.
+        """
         oldest = int(now_unix_seconds) - self.options.retention_days * DAY_SECONDS
+        oldest_passing = int(now_unix_seconds) - PASSING_SECONDS
         with self._lock:
             names = list(self._entries)
         gone = 0
@@ -299,7 +323,7 @@ class WorkloadIndex:
             with self._lock:
                 entry = self._entries[workload]
                 for container in entry.containers:
-                    self._expire(container, oldest)
+                    self._expire(container, oldest if workload.kind in self._sized_kinds else oldest_passing)
                 entry.containers = tuple(one for one in entry.containers if one.classes or one.nodes)
                 if not entry.containers:
                     del self._entries[workload]
@@ -361,9 +385,12 @@ class WorkloadIndex:
                 return self._answered(entry, found, policy, now_unix_seconds)
             for source, table, rows in self._sources(found, node, node_class):
                 if self._is_old_enough(table, rows, now_unix_seconds):
-                    return cruise_estimate(
+                    nearest = cruise_estimate(
                         source, table, rows, slots=self._slots, options=self._cruise, now_unix_seconds=now_unix_seconds
                     )
+                    # A kill counts wherever it was: as the agents are told.
+                    anywhere = oom_bytes(self._by_class, found.rows, self._cruise, now_unix_seconds)
+                    return replace(nearest, oom_memory_bytes=max(nearest.oom_memory_bytes or 0, anywhere or 0) or None)
         return NoEstimate.TOO_YOUNG
 
     def _answered(
@@ -401,12 +428,19 @@ class WorkloadIndex:
             yield EstimateSource.WORKLOAD, self._by_class, found.rows
 
     def _is_old_enough(self, table: RowTable, rows: tuple[int, ...], now_unix_seconds: float) -> bool:
-        """Tell whether there is enough history, some of it in the last seven days."""
+        """Tell whether there is enough history in the last seven days: what is older is no part of any prediction."""
         if not rows:
             return False
         first = min(int(table.first[row]) for row in rows)
         last = max(int(table.last[row]) for row in rows)
-        return now_unix_seconds - first >= self.options.min_age_seconds and last > now_unix_seconds - 7 * DAY_SECONDS
+        if now_unix_seconds - first < self.options.min_age_seconds or last <= now_unix_seconds - 7 * DAY_SECONDS:
+            return False
+        known = self._slots.hours[table.rings.peaks(rows).any(axis=0) & self._slots.week(now_unix_seconds)]
+        if known.size == 0:
+            return True  # reported and without a figure: the estimate says so
+        # A row counts in the hour of its middle, so its beginning may lie a little before that.
+        oldest = int(known.min()) * HOUR_SECONDS - ROLLUP_SECONDS
+        return now_unix_seconds - oldest >= self.options.min_age_seconds
 
     def directive_of(self, workload: Workload, *, node: str, now_unix_seconds: float) -> tuple[ContainerDirective, ...]:
         """Give the peaks that nodes other than this saw, by container in order of name; empty = nothing known.

@@ -77,10 +77,11 @@ def _kind(case: dict[str, Any]) -> str:
 
 
 def _webhook(case: dict[str, Any]) -> dict[str, Any]:
-    orders = {names.MODE: "off" if case.get("excluded") else str(case.get("mode", Mode.ENFORCE))}
+    orders = {names.MODE: "off" if case.get("excluded") else str(case.get("mode") or Mode.ENFORCE)}
     kind = "DaemonSet" if case.get("daemonset") or case.get("is_daemonset") else _kind(case)
     pod = make_pod(
         container("app", _amounts(case["container"], "request"), _amounts(case["container"], "limit")),
+        *([container("bare")] if case.get("qos") == "Burstable" else []),  # what makes it so whatever the other states
         metadata={
             "namespace": _NAMESPACE,
             "annotations": orders,

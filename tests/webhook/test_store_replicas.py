@@ -130,8 +130,8 @@ def test_mark_that_a_fold_drops_while_its_node_comes_back_is_made_again(postgres
         fold.execute("DELETE FROM node_marks")
         thread.start()
         with psycopg.connect(url, autocommit=True) as watcher:
-            who = "datname = current_database() AND wait_event_type = 'Lock'"
-            while watcher.execute(f"SELECT count(*) FROM pg_stat_activity WHERE {who}").fetchone() == (0,):
+            of_ours = "SELECT wait_event_type FROM pg_stat_activity WHERE datname = current_database()"
+            while ("Lock",) not in watcher.execute(of_ours).fetchall():
                 assert thread.is_alive()
     thread.join()
     assert [one.repeated for one in answers] == [False]

@@ -156,8 +156,8 @@ def test_what_is_no_json_is_not_looked_at_closely_when_it_is_long() -> None:
 
 
 def test_rows_in_a_text_of_any_layout_are_told_apart() -> None:
-    odd = ["a ],", [{"]": [1, "\\"]}], {}]
-    text = json.dumps(report_body(row_body(0), 5, row_body(1), *odd, row_body(2)), indent=3)
+    odd: list[Any] = [5, row_body(1), "a ],", [{"]": [1, "\\"]}], {}]
+    text = json.dumps(report_body(row_body(0), *odd, row_body(2)), indent=3)
     assert decoded(text.encode()).numbers == (0, 2, 6)
     long_number = text.replace(" 5,", " 1" + "0" * 5000 + "\t,")
     assert long_number != text

@@ -121,7 +121,10 @@ def test_only_what_is_stated_is_changed() -> None:
     assert resources(done) == {"requests": {MEMORY: f"{200 * MB}"}, "limits": {MEMORY: f"{512 * MB}"}}
     assert resources(done, "bare") == {"requests": {}, "limits": {}}
     no_request = new_pod(container("app", None, {CPU: "1", MEMORY: "600M"}))
-    assert after(no_request) == {"requests": {}, "limits": {MEMORY: "600M"}}
+    # Such a pod comes from a file only, as the API fills requests in; its limits go by the rule all the same.
+    assert after(no_request) == {"requests": {}, "limits": {MEMORY: f"{512 * MB}"}}
+    nothing = new_pod(container("app", {CPU: "500m"}, {CPU: "1"}))
+    assert after(nothing) == {"requests": {CPU: "300m"}, "limits": {}}
     assert lefts(admitted(no_request)) == {Left.NOT_STATED}
 
 
@@ -409,6 +412,20 @@ def test_crane_leaves_limits_and_stays_below_them() -> None:
     assert Left.LIMIT in lefts(high)
     unlimited = new_pod(container("app", {CPU: "500m", MEMORY: "300M"}))
     assert after(unlimited, settings=crane)["limits"] == {}
+
+
+def test_vpa_lowers_no_memory_limit_below_what_was_in_use() -> None:
+    vpa = settings(policy=PolicyName.VPA)
+    for seen_mb, limit_mb in ((250, 300), (450, 450), (900, 600)):
+        done = after(new_pod(BURSTABLE), estimate(250, 150, memory_max_bytes=seen_mb * MB), settings=vpa)
+        assert done["requests"][MEMORY] == f"{150 * MB}"
+        assert done["limits"][MEMORY] in (f"{limit_mb * MB}", f"{limit_mb}M")
+    same = {CPU: "500m", MEMORY: "600M"}
+    pair = new_pod(container("app", same, same), orders={names.GUARANTEED: "true"})
+    done = after(pair, estimate(250, 150, memory_max_bytes=450 * MB), settings=vpa)
+    assert done["requests"] == done["limits"] == {CPU: "250m", MEMORY: f"{450 * MB}"}
+    done = after(pair, estimate(250, 150, oom_memory_bytes=900 * MB), settings=vpa)
+    assert done["limits"][MEMORY] == f"{900 * MB}"
 
 
 def test_vpa_moves_limits_in_proportion_unless_told_otherwise() -> None:

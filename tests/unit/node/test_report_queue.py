@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import zlib
@@ -264,6 +265,23 @@ def test_what_a_full_disk_does_not_take_is_sent_from_memory_under_another_name(
     machine.add(machine.open())
     (after,) = drained(machine.open())
     assert (after.incarnation, after.sequence) == (rest[0].incarnation, 3)
+
+
+def test_a_report_whose_file_may_be_there_all_the_same_is_sent_once(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, sync = machine.open(), os.fsync
+
+    def files_alone(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EIO, "Input/output error")
+        sync(descriptor)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", files_alone)
+        machine.add(queue)  # written and renamed, and yet not known to last
+    assert numbers(drained(queue)) == [1]
+    assert drained(machine.open()) == [], "a restart would send it under a second name, and it would count twice"
 
 
 def test_the_newest_number_stays_known_while_it_cannot_be_written(
