@@ -60,6 +60,10 @@ class NotAReport(ValueError):  # noqa: N818  a state of the world
     """Bytes that are no report at all; one line."""
 
 
+class NewerSchema(NotAReport):
+    """A report of an agent that is newer than this webhook: it is kept there until the webhook has been renewed."""
+
+
 class TooLarge(NotAReport):
     """More than is taken, packed or not."""
 
@@ -178,19 +182,19 @@ def _read(text: bytes) -> ReportBody | RawReportBody | LooseReportBody:
     try:
         return _HEAD.decode(text)
     except msgspec.ValidationError as error:
-        raise NotAReport(_head_fault(text, error)) from error
+        raise _head_fault(text, error) from error
     except (msgspec.DecodeError, RecursionError):
         return _loose(text)
 
 
-def _head_fault(text: bytes, error: msgspec.ValidationError) -> str:
+def _head_fault(text: bytes, error: msgspec.ValidationError) -> NotAReport:
     try:
         schema = _SCHEMA.decode(text).schema
     except msgspec.DecodeError:
         schema = SCHEMA_VERSION
     if schema > SCHEMA_VERSION:
-        return f"schema {schema}: this webhook knows {SCHEMA_VERSION} at most"
-    return fault_text(error)
+        return NewerSchema(f"schema {schema}: this webhook knows {SCHEMA_VERSION} at most")
+    return NotAReport(fault_text(error))
 
 
 def _loose(text: bytes) -> LooseReportBody:

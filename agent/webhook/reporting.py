@@ -25,7 +25,7 @@ from agent.metrics.webhook_series import WebhookMetrics
 from agent.settings.webhook import AccessSettings
 from agent.webhook.access import Access, Caller, Denied
 from agent.webhook.directives import NotKnownYet
-from agent.webhook.report_decoding import DecodedReport, NotAReport, TooLarge, decode_report, unpacked
+from agent.webhook.report_decoding import DecodedReport, NewerSchema, NotAReport, TooLarge, decode_report, unpacked
 from agent.webhook.server import Answer, Call, fault
 from agent.webhook.store_shapes import Appended, NewReport, StoreAway
 from agent.webhook.wire import AmountsBody, ProposalsBody, RefusedRowBody, RepliesBody, ReplyBody, fault_text
@@ -118,6 +118,8 @@ class Posts:
             return denied.result, text
         except TooLarge as error:
             return "too_large", fault(413, str(error))
+        except NewerSchema as error:
+            return "malformed", fault(415, str(error))  # with 400 the agent would throw it away
         except NotAReport as error:
             return "malformed", fault(400, str(error))
         except _OtherMedia as error:

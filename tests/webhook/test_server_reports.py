@@ -151,6 +151,7 @@ def test_what_a_node_had_to_drop_is_counted_once(whole: Stack) -> None:
         ({"body": b"{}", "content_encoding": None}, 400, "malformed"),
         ({"body": b"no gzip"}, 400, "malformed"),
         ({"body": gzip.compress(b"\0" * (9 << 20))}, 413, "too_large"),
+        ({"body": packed(report_body(schema=2))}, 415, "malformed"),  # of a newer agent, which keeps it
         ({"content_type": "text/xml"}, 415, "malformed"),
         ({"content_encoding": "br"}, 415, "malformed"),
         ({"content_type": "application/json; charset=utf-8"}, 200, "accepted"),
