@@ -27,6 +27,7 @@ STARVED_MILLICORES: Final = 250
 """Emulated CPUs share this machine's: what others take shows as the loads' own use, two- or threefold. All must fit."""
 GROWN_MILLICORES: Final = 200
 """More than the starved pod has with all that is free beside the idle one."""
+NOISY_CPU: Final = "300m"
 LEAKY_MIB: Final = 100
 QUIET_SECONDS: Final = 20.0
 """How long a silence is listened to: several plans."""
@@ -158,7 +159,7 @@ class ActingScenario:
         """Fill the node while the agent may not write: a big idle pod, a loud neighbour, and a pod that starves."""
         self.agent.ask("pause")
         self.workload("oversized").start(load(requests={"cpu": "900m", "memory": "64Mi"}), annotations=ENFORCE)
-        self.workload("noisy").start(load(requests={"cpu": "300m", "memory": "32Mi"}))
+        self.workload("noisy").start(load(requests={"cpu": NOISY_CPU, "memory": "32Mi"}))
         self.workload("starved").start(load(requests={"cpu": "50m", "memory": "32Mi"}), annotations=ENFORCE)
         self.workload("leaky").start(
             load(requests={"cpu": "20m", "memory": "64Mi"}, limits={"memory": "192Mi"}), annotations=ENFORCE
@@ -348,6 +349,10 @@ class ActingScenario:
 
     def restored(self) -> str:
         """Give every pod back what it had."""
+        # What was given to the neighbour by hand goes first: with it the original requests do not fit, and would wait.
+        noisy = self.workload("noisy")
+        noisy.patch(app={"requests": {"cpu": NOISY_CPU}})
+        self.node.wait(noisy.is_settled, "the neighbour has what it had")
         answer = self.agent.ask("restore", all=True)
         wanted = {"starved": 50, "oversized": 900}
         self.node.wait(
