@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from agent.core.interval import interval_of
 from agent.core.memory_window import absent_memory_window
 from agent.core.model import CpuWindow, MemoryWindow, Missing
 from agent.core.rows import MEMORY_ROW, MINUTE_ROW, Has, Status
@@ -112,22 +113,14 @@ def _to_255(ratio: float) -> int:
 
 def _minute_cpu(steps: CpuSteps, policy: WindowPolicy, *, start_ns: int, end_ns: int) -> _MinuteCpu | None:
     """Give the minute's CPU figures; None when no good pair touches it."""
-    axis_ns = steps.axis_ns
-    if axis_ns.size == 0:
+    inside = interval_of(steps, start_ns=start_ns, end_ns=end_ns)
+    if inside is None:
         return None
-    first = int(axis_ns.searchsorted(start_ns, side="right"))  # oldest reading inside
-    stop = int(axis_ns.searchsorted(end_ns, side="right"))  # one past the newest
-    pairs = slice(max(first - 1, 0), int(axis_ns.searchsorted(end_ns, side="left")))  # those that begin before its end
-    inside_ns = np.minimum(axis_ns[1:][pairs], end_ns) - np.maximum(axis_ns[:-1][pairs], start_ns)
-    inside_ns *= steps.good[pairs]
-    covered_ns = int(inside_ns.sum())
-    if covered_ns <= 0:
-        return None
-    share = inside_ns / np.maximum(steps.elapsed_ns[pairs], 1)
+    pairs, share, covered_ns = inside.pairs, inside.share, inside.covered_ns
     used_usec = float((steps.used_usec[pairs] * share).sum())
     mean = min(used_usec * MILLICORES_PER_USEC_PER_NS / covered_ns, policy.limit_millicores)
     waiting = _weighted(steps.waiting_usec[pairs], steps.waiting_ns[pairs], share)
-    rates = sliding_rates(steps, policy, first=first, stop=stop)
+    rates = sliding_rates(steps, policy, first=inside.first, stop=inside.stop)
     peaks = rates.usage if rates.adjusted is None else rates.adjusted
     burst = burst_millicores(steps, pairs) or 0.0
     return _MinuteCpu(

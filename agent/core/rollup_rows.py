@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.core.buckets import BucketScheme
+from agent.core.interval import interval_of
 from agent.core.rollup import CPU_BUCKETS, MEMORY_BUCKETS, Distribution
 from agent.core.rows import MEMORY_ROW, Has, Status
 from agent.core.sliding import SlidingRates, sliding_rates
@@ -113,21 +114,13 @@ def distribution(values: NDArray[np.float64], scheme: BucketScheme) -> Distribut
 
 def _cpu(steps: CpuSteps, policy: WindowPolicy, *, start_ns: int, end_ns: int) -> _Cpu | None:
     """Give the CPU figures; None when no good pair touches the interval."""
-    axis_ns = steps.axis_ns
-    if axis_ns.size == 0:
+    inside = interval_of(steps, start_ns=start_ns, end_ns=end_ns)
+    if inside is None:
         return None
-    first = int(axis_ns.searchsorted(start_ns, side="right"))  # oldest reading inside
-    stop = int(axis_ns.searchsorted(end_ns, side="right"))  # one past the newest
-    pairs = slice(max(first - 1, 0), int(axis_ns.searchsorted(end_ns, side="left")))  # those that begin before its end
-    inside_ns = np.minimum(axis_ns[1:][pairs], end_ns) - np.maximum(axis_ns[:-1][pairs], start_ns)
-    inside_ns *= steps.good[pairs]
-    covered_ns = int(inside_ns.sum())
-    if covered_ns <= 0:
-        return None
-    share = inside_ns / np.maximum(steps.elapsed_ns[pairs], 1)
+    pairs, share = inside.pairs, inside.share
     return _Cpu(
-        covered_ns=covered_ns,
-        rates=sliding_rates(steps, policy, first=first, stop=stop),
+        covered_ns=inside.covered_ns,
+        rates=sliding_rates(steps, policy, first=inside.first, stop=inside.stop),
         throttled_seconds=_seconds(steps.throttled_usec[pairs], steps.throttled_ns[pairs], share),
         waiting_seconds=_seconds(steps.waiting_usec[pairs], steps.waiting_ns[pairs], share),
     )
