@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from agent.cli.filter_options import add_look_options
 from agent.cli.options import add_options, fail, file_or_stdin
+from agent.cli.webhook import SETTINGS_LISTER
 
 if TYPE_CHECKING:
     from agent.cli.admission_files import AskedPod, KnownContainer
@@ -53,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--what-if", action="store_true", help="as if every pod in mode recommend were enforced")
     add_look_options(parser)
-    add_options(parser)
+    add_options(parser, lister=SETTINGS_LISTER)
     parser.epilog = "Exit code: 0 shown, 1 a pod would be denied, 2 bad input."
 
 
@@ -63,6 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     from agent.core.admission_answer import Outcome
 
     _check_version(arguments.server_version)
+    _check_stdin(arguments)
     settings = _settings(arguments)
     try:
         asked = load_asked_pods(arguments.pod)
@@ -98,6 +100,12 @@ def _settings(arguments: argparse.Namespace) -> AdmissionSettings:
         return webhook_settings_from(arguments).sizing()
     except ModuleNotFoundError as error:
         fail(f"admission: {error.name} is not installed; allowed: pip install 'plimsoll[webhook]'")
+
+
+def _check_stdin(arguments: argparse.Namespace) -> None:
+    given = [name for name in ("pod", "history", "namespaces") if getattr(arguments, name) == file_or_stdin("-")]
+    if len(given) > 1:
+        fail(f"admission: {' and '.join(f'--{name} -' for name in given)}: standard input can be read only once")
 
 
 def _admitted(

@@ -26,6 +26,7 @@ _HASH: Final = "5c7d9bf465"
 """Of a template that was never applied: any that looks like one."""
 _LISTS: Final = ("List", "PodList", *(f"{kind}List" for kind in sorted(_TEMPLATES)))
 _POD_ALLOWED: Final = "Pod, Deployment, StatefulSet, DaemonSet, ReplicaSet, Job, CronJob, or a list of them"
+_NAMESPACES_ALLOWED: Final = "the output of kubectl get namespaces -o json"
 _HISTORY_ALLOWED: Final = "the output of plimsoll workloads -o json of one workload, or a list of estimates"
 
 
@@ -75,7 +76,10 @@ def load_namespaces(path: Path) -> dict[str, Namespace]:
     from agent.kube.convert import namespaces_from_json
 
     try:
-        return {one.name: one for document in _documents(path) for one in namespaces_from_json(document)}
+        documents = list(_documents(path))
+        if not documents:
+            raise AdmissionFilesError(f"{path.name}: nothing in it; allowed: {_NAMESPACES_ALLOWED}")
+        return {one.name: one for document in documents for one in namespaces_from_json(document)}
     except ConvertError as error:
         raise AdmissionFilesError(f"{path.name}: {error}") from error
 

@@ -9,6 +9,7 @@ import argparse
 import base64
 import ipaddress
 import json
+import ssl
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -71,10 +72,7 @@ class WebhookClient:
         """
         import urllib3
 
-        self._url = str(arguments.webhook).rstrip("/")
-        address = urlsplit(self._url)
-        if address.scheme != "https" or not address.hostname or address.path:
-            fail(f"{arguments.verb}: --webhook {self._url}: is not allowed; allowed: https://HOST:PORT")
+        self._url, host = _address_of(str(arguments.webhook), arguments.verb)
         api = None if arguments.kubeconfig is None else _api_of(arguments.kubeconfig)
         self._token = _token(arguments, api)
         authority: str | None = None
@@ -82,9 +80,14 @@ class WebhookClient:
             authority = _text_of(arguments.ca_file, arguments.verb)
         elif api is not None:
             authority = _registered_authority(api)
-        name = arguments.server_name or (SERVICE_NAME if _is_loopback(address.hostname) else None)
+        name = arguments.server_name or (SERVICE_NAME if _is_loopback(host) else None)
         context = urllib3.util.ssl_.create_urllib3_context()
-        context.load_default_certs() if authority is None else context.load_verify_locations(cadata=authority)
+        try:
+            context.load_default_certs() if authority is None else context.load_verify_locations(cadata=authority)
+        except (ssl.SSLError, ValueError) as error:
+            if arguments.ca_file is not None:
+                fail(f"{arguments.verb}: --ca-file {arguments.ca_file}: no PEM certificate in it")
+            raise NoAnswerError(f"caBundle of {CONFIGURATION}: no PEM certificate in it; allowed: --ca-file") from error
         self._pool = urllib3.PoolManager(ssl_context=context, server_hostname=name, assert_hostname=name)
 
     def get(self, path: str, kind: type[Body], query: Mapping[str, str] | None = None) -> tuple[Body, bytes]:
@@ -116,6 +119,26 @@ class WebhookClient:
             raise NoAnswerError(
                 f"webhook at {self._url}: answers in other words than this release's: {error}"
             ) from error
+
+
+def _address_of(url: str, verb: str) -> tuple[str, str]:
+    """Give the URL that paths are put to, and its host.
+
+    Raises:
+        SystemExit: It is none; one line, code 2.
+    """
+    given = url.rstrip("/")
+    scheme, _, place = given.partition("://")
+    try:
+        address = urlsplit(given)
+        host, _ = address.hostname, address.port  # to ask for the port is to have it checked
+    except ValueError:
+        host = None
+    # Paths are put to it, and it is shown in messages: no query, no password.
+    if not host or scheme.lower() != "https" or address.netloc != place or "@" in place or not place.isprintable():
+        shown = " ".join(f"{scheme}://...@{place.rpartition('@')[2]}".split() if "@" in place else url.split())
+        fail(f"{verb}: --webhook {shown}: is not allowed; allowed: https://HOST:PORT")
+    return given, host
 
 
 def _api_of(kubeconfig: Path) -> Api:

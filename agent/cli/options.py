@@ -45,9 +45,17 @@ SERVING_OPTIONS: Final = (
 )
 
 
-def add_options(parser: argparse.ArgumentParser, *groups: tuple[Option, ...]) -> None:
-    """Add flags for settings, ``--settings`` and ``--set``; all are kept under their setting's key."""
-    group = parser.add_argument_group("settings", "plimsoll settings lists all of them")
+def add_options(
+    parser: argparse.ArgumentParser, *groups: tuple[Option, ...], lister: str = "plimsoll settings"
+) -> None:
+    """Add flags for settings, ``--settings`` and ``--set``; all are kept under their setting's key.
+
+    Args:
+        parser: Of the verb.
+        groups: The flags.
+        lister: What lists the settings that the verb takes.
+    """
+    group = parser.add_argument_group("settings", f"{lister} lists all of them")
     group.add_argument("--settings", metavar="FILE", type=Path, dest="settings_file", help="settings as YAML")
     group.add_argument(
         "--set",
@@ -55,7 +63,7 @@ def add_options(parser: argparse.ArgumentParser, *groups: tuple[Option, ...]) ->
         action="append",
         default=[],
         dest="assignments",
-        help="any setting by its key, for instance windows.rateWindowSeconds=30; may be repeated",
+        help="any setting by its key, for instance recommend.policy=vpa; may be repeated",
     )
     for option in (option for options in groups for option in options):
         group.add_argument(option.flag, dest=f"setting {option.key}", metavar=option.metavar, help=option.text)
@@ -71,7 +79,7 @@ def overrides_from(arguments: argparse.Namespace) -> dict[str, object]:
     for assignment in arguments.assignments:
         key, separator, value = str(assignment).partition("=")
         if not separator:
-            fail(f"--set {assignment}: no '=' in it; allowed: KEY=VALUE, for instance windows.rateWindowSeconds=30")
+            fail(f"--set {assignment}: no '=' in it; allowed: KEY=VALUE, for instance recommend.policy=vpa")
         overrides[key] = value
     for name, value in vars(arguments).items():
         if name.startswith("setting ") and value is not None:

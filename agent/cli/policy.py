@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Show it."""
-    from agent.cli.terminal import find_terminal, write_lines, write_text
+    from agent.cli.terminal import find_terminal, terminal_width, write_lines, write_text
 
     try:
         require_extra()
@@ -38,5 +38,6 @@ def run(arguments: argparse.Namespace) -> int:
     from agent.cli.workloads_view import policy_lines
 
     terminal = find_terminal(sys.stdout, os.environ, use_colour=not arguments.no_color)
-    write_lines(list(policy_lines(found)), has_colour=terminal.has_colour)
+    lines = policy_lines(found, width=arguments.width or terminal_width(), glyphs=terminal.glyphs)
+    write_lines(list(lines), has_colour=terminal.has_colour)
     return 0

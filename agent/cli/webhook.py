@@ -15,6 +15,7 @@ from agent.cli.options import Option, add_options, fail, overrides_from
 if TYPE_CHECKING:
     from agent.webhook.settings import WebhookSettings
 
+SETTINGS_LISTER: Final = "plimsoll settings --webhook"
 WEBHOOK_OPTIONS: Final = (
     Option("--database", "database.url", "URL", "a path or sqlite:///PATH, or postgresql://... for several replicas"),
     Option("--kubeconfig", "cluster.kubeconfig", "FILE", "how to reach the API server outside a pod"),
@@ -37,8 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="PEM file of the certificate (default: made and renewed by itself)",
     )
     parser.add_argument("--tls-key", metavar="FILE", type=Path, help="PEM file of its key")
-    add_options(parser, WEBHOOK_OPTIONS)
-    parser.epilog = "plimsoll settings --webhook lists all settings. Exit code: 0 ended, 2 it cannot work so."
+    add_options(parser, WEBHOOK_OPTIONS, lister=SETTINGS_LISTER)
+    parser.epilog = "Exit code: 0 ended, 2 it cannot work so."
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -50,6 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Show the list, or one."""
     if arguments.workload is None and (arguments.png is not None or arguments.policy is not None):
         fail("workloads: --png and --policy are for one workload; allowed: with WORKLOAD")
+    if arguments.workload is not None and arguments.namespace is not None:
+        fail("workloads: --namespace is for the list; allowed: without WORKLOAD, which names its own")
     try:
         require_extra()
         if arguments.png is not None:

@@ -189,8 +189,13 @@ def _label(text: str) -> Span:
     return Span(f"  {text:<{_LABEL}}", Tone.DIM)
 
 
-def policy_lines(found: WorkloadBody) -> Iterator[Line]:
+def policy_lines(found: WorkloadBody, *, width: int, glyphs: Glyphs) -> Iterator[Line]:
     """Give what applies to a workload, a line each, with where it comes from."""
+    for line in _policy_lines(found):
+        yield clip_line(line, width, ellipsis=glyphs.ellipsis)
+
+
+def _policy_lines(found: WorkloadBody) -> Iterator[Line]:
     yield (Span(harmless(f"{found.kind} {found.namespace}/{found.name}"), Tone.TITLE),)
     applies = found.applies
     rows: list[tuple[str, str, str]] = [

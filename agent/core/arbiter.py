@@ -156,19 +156,6 @@ def gain_ruling(proposal: Proposal, pod: Pod, replacement: Pod) -> Ruling | None
     return Ruling(reason=Reason.NOT_MORE, detail=detail)
 
 
-def may_taint(node: str, tainted: frozenset[str], nodes: int, *, most_ratio: float) -> bool:
-    """Say whether a node may put the overload taint on, or keep it: so that never all nodes refuse pods at once.
-
-    Args:
-        node: Which.
-        tainted: Nodes that carry it now.
-        nodes: How many there are in all.
-        most_ratio: Share of the nodes that may carry it at once, 0..1; one node always may.
-    """
-    most = max(1, int(most_ratio * nodes))
-    return node in tainted or len(tainted) < most
-
-
 def _by_namespace(namespace: str, rules: Rules) -> Ruling | None:
     if is_excluded(namespace, rules.act):
         return Ruling(reason=Reason.PROTECTED, detail=f"namespace {namespace} is in act.excludedNamespaces")

@@ -12,7 +12,8 @@ from agent.core.policies.bounds import Resource
 RESOURCE_METRIC: Final = "Resource"
 CONTAINER_RESOURCE_METRIC: Final = "ContainerResource"
 UTILIZATION: Final = "Utilization"
-"""Target type: usage as a share of the request. The others (Value, AverageValue) divide by no request."""
+"""Target type: usage as a share of the request. The others divide by no request."""
+TARGET_TYPES: Final = (UTILIZATION, "Value", "AverageValue")
 
 _LEAST_TARGET_PERCENT: Final = 1
 _MOST_TARGET_PERCENT: Final = 90

@@ -22,12 +22,15 @@ MEMORY_BUCKETS: Final = ExponentialScheme(max_value=1e13, first_bucket_size=1e6,
 """Bytes: 1 MB to 10 TB, each bucket 5 % wider."""
 
 
+INSTANCE_TYPE_LABEL: Final = "node.kubernetes.io/instance-type"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeClass:
     """Nodes that are alike: a DaemonSet's pods there need alike amounts."""
 
     instance_type: str | None
-    """Label node.kubernetes.io/instance-type; None = the node has none."""
+    """What the node's label says; None = it has none."""
     cpus: int
 
 

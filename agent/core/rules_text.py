@@ -124,7 +124,10 @@ def _rule_of(value: object, where: str) -> ClusterRule:
 
 
 def _shown(value: object) -> str:
-    return _cut(_SHORT.repr(value))
+    try:
+        return _cut(_SHORT.repr(value))
+    except ValueError:  # Python writes no whole number of more than 4300 digits, and YAML has them in hexadecimal
+        return "a number of thousands of digits"
 
 
 def _one_line(error: Exception) -> str:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from agent.core.orders_of import DAEMON_SET_KIND
 from agent.core.recommendation import Workload
 from agent.core.rollup import NodeClass
 
-DAEMON_SET_KIND: Final = "DaemonSet"
 _CLASS: Final = "c"
 _NODE: Final = "n"
 _PARTS_BEFORE: Final = 4
@@ -48,11 +48,6 @@ def keys_of(workload: Workload, container: str, node: str, node_class: NodeClass
     if workload.kind != DAEMON_SET_KIND:
         return (by_class,)
     return by_class, SketchKey(workload, container, node)
-
-
-def prefix_of(workload: Workload) -> str:
-    """Give how the texts of all keys of a workload begin, and of no other workload's."""
-    return "".join(f"{_escape(part)}/" for part in (workload.namespace, workload.kind, workload.name))
 
 
 def parse_key(text: str) -> SketchKey:

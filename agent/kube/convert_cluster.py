@@ -11,16 +11,16 @@ from types import MappingProxyType
 from typing import Final
 
 from agent.core.cluster_facts import FrozenAxes, LimitRangeItem, PodPlace, Quota
-from agent.core.hpa import RESOURCE_METRIC, UTILIZATION, HpaMetric, frozen_axes
+from agent.core.hpa import CONTAINER_RESOURCE_METRIC, RESOURCE_METRIC, TARGET_TYPES, UTILIZATION, HpaMetric, frozen_axes
 from agent.core.overload import OVERLOAD_TAINT_KEY
 from agent.core.pod import CPU, RUNNING, OwnerReference, Pod
 from agent.core.recommendation import Workload
-from agent.core.rollup import NodeClass
+from agent.core.rollup import INSTANCE_TYPE_LABEL, NodeClass
 from agent.core.units import NANOS_PER_UNIT
 from agent.core.workload import workload_of
-from agent.kube.reading import Reader
+from agent.kube.reading import ConvertError, Reader
 
-INSTANCE_TYPE_LABEL: Final = "node.kubernetes.io/instance-type"
+NOT_UNDERSTOOD: Final = "not understood"
 VPA_OFF: Final = "Off"
 """updateMode of a VerticalPodAutoscaler that only advises."""
 _CONTAINER_METRIC_KEYS: Final = {
@@ -38,8 +38,12 @@ _USUAL_METRICS: Final = (HpaMetric(type=RESOURCE_METRIC, resource=CPU, target_ty
 class Autoscaler:
     """A HorizontalPodAutoscaler, as far as sizing asks."""
 
-    target: Workload
+    target: Workload | str
+    """A namespace = which of its workloads is not understood, so it may be any."""
     frozen: FrozenAxes
+    """Both axes where the metrics or the target are not understood."""
+    fault: str | None = None
+    """What is not understood; None = all is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +52,12 @@ class VerticalAutoscaler:
 
     name: str
     """For words: ``VerticalPodAutoscaler shop/web``."""
-    target: Workload
+    target: Workload | str
+    """A namespace = which of its workloads is not understood, so it may be any."""
     acts: bool
-    """It changes pods: its updateMode is another than ``Off``."""
+    """It changes pods: its updateMode is another than ``Off``, or not understood."""
+    fault: str | None = None
+    """What is not understood; None = all is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,27 +137,42 @@ def node_facts_from_json(document: object) -> NodeFacts:
 
 
 def autoscaler_from_json(document: object) -> Autoscaler:
-    """Read a HorizontalPodAutoscaler of autoscaling/v2."""
+    """Read a HorizontalPodAutoscaler of autoscaling/v2; what is not understood of its spec frees no workload.
+
+    Raises:
+        ConvertError: It has no name: nobody can be told what is wrong.
+    """
     top = Reader(document, "")
     namespace, name = _named(top)
-    spec = top.child("spec")
-    metrics = tuple(_metric(entry) for entry in spec.items("metrics")) if spec.has("metrics") else _USUAL_METRICS
-    return Autoscaler(
-        target=_target(spec, "scaleTargetRef", namespace),
-        frozen=frozen_axes(f"HorizontalPodAutoscaler {namespace}/{name}", metrics),
-    )
+    named = f"HorizontalPodAutoscaler {namespace}/{name}"
+    target: Workload | str = namespace
+    try:
+        spec = top.child("spec")
+        target = _target(spec, "scaleTargetRef", namespace)
+        metrics = tuple(_metric(entry) for entry in spec.items("metrics")) if spec.has("metrics") else _USUAL_METRICS
+    except ConvertError as error:
+        doubted = f"{named} ({NOT_UNDERSTOOD})"
+        return Autoscaler(target=target, frozen=FrozenAxes(cpu_for=doubted, memory_for=doubted), fault=str(error))
+    return Autoscaler(target=target, frozen=frozen_axes(named, metrics))
 
 
 def vertical_autoscaler_from_json(document: object) -> VerticalAutoscaler:
-    """Read a VerticalPodAutoscaler of autoscaling.k8s.io/v1; one that states no updateMode acts."""
+    """Read a VerticalPodAutoscaler of autoscaling.k8s.io/v1; one that states no updateMode, or an odd one, acts.
+
+    Raises:
+        ConvertError: As for ``autoscaler_from_json``.
+    """
     top = Reader(document, "")
     namespace, name = _named(top)
-    spec = top.child("spec")
-    return VerticalAutoscaler(
-        name=f"VerticalPodAutoscaler {namespace}/{name}",
-        target=_target(spec, "targetRef", namespace),
-        acts=spec.child("updatePolicy").text("updateMode") != VPA_OFF,
-    )
+    named = f"VerticalPodAutoscaler {namespace}/{name}"
+    target: Workload | str = namespace
+    try:
+        spec = top.child("spec")
+        target = _target(spec, "targetRef", namespace)
+        acts = spec.child("updatePolicy").text("updateMode") != VPA_OFF
+    except ConvertError as error:
+        return VerticalAutoscaler(name=f"{named} ({NOT_UNDERSTOOD})", target=target, acts=True, fault=str(error))
+    return VerticalAutoscaler(name=named, target=target, acts=acts)
 
 
 def limit_range_from_json(document: object) -> LimitRange:
@@ -207,6 +229,10 @@ def _target(spec: Reader, key: str, namespace: str) -> Workload:
 def _metric(entry: Reader) -> HpaMetric:
     kind = entry.required_text("type")
     source = entry.child(_CONTAINER_METRIC_KEYS.get(kind, ""))
-    return HpaMetric(
-        type=kind, resource=source.text("name"), target_type=source.child("target").text("type") or UTILIZATION
-    )
+    target = source.child("target")
+    target_type = target.text("type") or UTILIZATION
+    if kind not in (RESOURCE_METRIC, CONTAINER_RESOURCE_METRIC):
+        return HpaMetric(type=kind, resource=source.text("name"), target_type=target_type)
+    if target_type not in TARGET_TYPES:
+        raise target.error("type", target_type, ", ".join(TARGET_TYPES))
+    return HpaMetric(type=kind, resource=source.required_text("name"), target_type=target_type)

@@ -116,7 +116,7 @@ class LeaderLease:
         self._call_seconds = max(self.timing.renew_within_seconds / 3, 0.1)
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        self._held_until: float | None = None
+        self._held_until_seconds: float | None = None
         """On the clock; None = not held."""
         self._told = False
         self._document: Mapping[str, object] | None = None
@@ -130,7 +130,7 @@ class LeaderLease:
     @property
     def is_leader(self) -> bool:
         """Say whether this replica leads at this moment; False before anybody else may."""
-        until = self._held_until
+        until = self._held_until_seconds
         return until is not None and self._clock() < until
 
     @property
@@ -188,7 +188,7 @@ class LeaderLease:
             return self._write("POST", self._collection, {}, None)
         record = self._observe(document)
         if record.holder not in ("", self.identity):
-            self._held_until = None
+            self._held_until_seconds = None
             if self._clock() - self._observed_seconds < record.duration_seconds:
                 return True
         return self._write("PUT", f"{self._collection}/{self._name}", document, record)
@@ -220,7 +220,7 @@ class LeaderLease:
             raise
         self._document = _mapping(answer)
         self._observe(self._document)
-        self._held_until = sent_seconds + self.timing.renew_within_seconds
+        self._held_until_seconds = sent_seconds + self.timing.renew_within_seconds
         return True
 
     def _body(self, document: Mapping[str, object], record: _Record | None, holder: str) -> dict[str, object]:
@@ -246,7 +246,7 @@ class LeaderLease:
     def _release(self) -> None:
         """Give the Lease back, so that the next leader need not wait; nothing is led any more before that is sent."""
         document, was_leader = self._document, self.is_leader
-        self._held_until = None
+        self._held_until_seconds = None
         self._tell()
         if document is None or not was_leader:
             return

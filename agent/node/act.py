@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
-from agent.core.change_text import changes_text
 from agent.core.cluster import NodeState
 from agent.core.decisions import Action, Outcome
 from agent.core.demand import Kept, Urgent
@@ -24,14 +23,10 @@ from agent.core.ledger import Ledger
 from agent.core.ledger_record import FlightState, LedgerState, News
 from agent.core.planned import PlanStep, PodRef
 from agent.core.pod import Pod
-from agent.core.resize_answer import AnswerKind
-from agent.core.room import part_that_fits
-from agent.core.standing import reserved_reason
 from agent.core.token_bucket import TokenBucket
 from agent.core.urgent_memory import UrgentMemory
-from agent.core.workload import workload_of
-from agent.core.write_gate import may_resize
 from agent.metrics.acting_series import ActingSeries, Trigger, kept_counts
+from agent.node.act_sending import StepSender
 from agent.node.act_telling import ActTeller, Events, has_enforced
 from agent.node.barriers import DIRECTIVES, HISTORY, NO_API, PAUSED, Barrier, Barriers
 from agent.node.holds import Holds
@@ -111,7 +106,7 @@ class Actor:
         keep: Callable[[], bool],
         is_history_known: Callable[[], bool],
         measuring_fault: Callable[[], str | None],
-        is_untold: Callable[[], bool] = lambda: False,
+        is_untold: Callable[[], bool],
         memory_in_use: Callable[[Pod], Mapping[str, int]],
         planned: Callable[[Planned], None],
         now: Callable[[], float],
@@ -147,7 +142,7 @@ class Actor:
         self._settings, self._cluster, self._planner, self._writer = settings, cluster, planner, writer
         self._ledger, self._holds, self._journal, self._series = ledger, holds, journal, series
         self._rights, self._bucket, self._keepers = rights, bucket, keepers
-        self._keep, self._memory_in_use, self._on_planned = keep, memory_in_use, planned
+        self._keep, self._on_planned = keep, planned
         self._now, self._wall_now, self._clock = now, wall_now, clock
         self._barriers = Barriers(
             node_name=node_name,
@@ -165,6 +160,22 @@ class Actor:
             events=events,
             may_write=self.may_write,
             now=now,
+            wall_now=wall_now,
+        )
+        self._sender = StepSender(
+            settings=settings,
+            state=cluster.state,
+            planner=planner,
+            writer=writer,
+            holds=holds,
+            journal=journal,
+            rights=rights,
+            barriers=self._barriers,
+            teller=self._teller,
+            memory_in_use=memory_in_use,
+            has_budget=self._has_budget,
+            spent=self._spend,
+            ask_anew=lambda: self.ask(Trigger.NEWS),
             wall_now=wall_now,
         )
         self._condition = threading.Condition()
@@ -186,8 +197,6 @@ class Actor:
         """Why the newest turn came to nothing; None = it did not."""
         self.is_enforcing = False
         """Some pod of the newest plan is in mode enforce; else nothing at all is written, no taint either."""
-        self.changed_seconds: Mapping[str, float] = {}
-        """When pods were last resized, by uid; on the ledger's clock. Replaced whole."""
         self.planned: Planned | None = None
         """The newest plan; None = there is none yet."""
 
@@ -307,20 +316,12 @@ class Actor:
             self._take_back(now)
             wanted = self._ledger.wanted(now)
             self._keep()
-            holding = Holding(
-                pinned=self._holds.pinned(wall_now),
-                constraints=self._ledger.constraints(state, now),
-                is_barred=lambda workload: self._ledger.is_shrink_barred(workload, now),
-                is_limit_held=lambda workload, name: self._ledger.is_memory_limit_held(workload, name, now),
-            )
+            holding = Holding.of(self._ledger, self._holds, state, now_seconds=now, wall_now=wall_now)
         started = time.perf_counter()
         planned = self._planner.plan(holding, urgent=self.remembered())
         self._series.take_plan(planned.plan, trigger=trigger, seconds=time.perf_counter() - started)
         kept = self._ledger.kept()
         self._series.set_pending_oldest(oldest_pending_seconds(kept, now))
-        self.changed_seconds = {
-            record.ref.uid: record.changed_seconds for record in kept.pods if record.changed_seconds is not None
-        }
         self.planned = planned
         self._on_planned(planned)
         barrier = self._barriers.barrier_of(planned.state, planned.gates, wall_now)
@@ -366,89 +367,13 @@ class Actor:
             if self._is_interrupted(until):
                 self.ask(Trigger.NEWS)
                 return
-            if not self._try(step, planned, action):
+            if not self._sender.send(step, planned, action):
                 return
 
     def _is_interrupted(self, until: float) -> bool:
         with self._condition:
             is_urgent = self._is_stopping or bool(self._kills)  # those that this turn has not taken in
             return is_urgent or self._clock() > until
-
-    def _try(self, step: PlanStep, planned: Planned, action: Action) -> bool:
-        """Send one step if it may be sent now; False = the turn is over."""
-        wall_now = self._wall_now()
-        state = self._cluster.state()
-        pod = next((one for one in state.pods if one.uid == step.ref.uid), None)
-        if pod is None:
-            return True
-        barrier = self._barriers.barrier_of(state, planned.gates, wall_now)
-        if barrier is not None and not barrier.lets_through(action):
-            return False  # it has come up since the turn began
-        orders, workload = self._planner.orders_of_pod(pod, state), workload_of(pod)
-        directed = self._planner.directed()
-        refusal = may_resize(
-            step,
-            pod,
-            orders,
-            reserved=None
-            if action is Action.RESTORE
-            else reserved_reason(
-                pod,
-                orders,
-                workload,
-                now_unix_seconds=wall_now,
-                plan=self._settings.plan,
-                act=self._settings.act,
-                is_pinned=pod.uid in self._holds.pinned(wall_now),
-                is_namespace_known=pod.namespace not in state.unknown_namespaces,
-                by_cluster=directed.reserved(workload),
-            ),
-            plan=self._settings.plan,
-            gates=planned.gates,
-            memory_in_use_bytes=self._memory_in_use(pod),
-            is_paused=action is not Action.RESTORE and self._holds.is_paused(wall_now),
-            is_put_back=action is not Action.RESIZE,
-            frozen=directed.frozen(workload),
-        )
-        if refusal is not None:
-            log.debug("step left", extra={"pod": str(step.ref), "phase": step.phase, "reason": refusal})
-            return refusal is not Kept.PAUSED
-        fitting = part_that_fits(state, step)
-        if fitting is None or (fitting != step and action is Action.RESIZE):
-            log.debug("step waits for room", extra={"pod": str(step.ref)})
-            if action is not Action.RESIZE:
-                self._journal.add(
-                    unix_seconds=wall_now,
-                    action=action,
-                    outcome=Outcome.WITHHELD,
-                    reason=Kept.NODE_FULL,
-                    detail=f"{changes_text(step.changes)}: waits for room",
-                    pod=step.ref,
-                )
-            return True
-        step = fitting
-        if not self._has_budget(step, action, planned):
-            return False
-        decision, answer = self._writer.send(pod, step, action)
-        if answer is None:
-            return True  # nothing was sent
-        self._bucket.take(self._clock())
-        if answer.is_done:
-            if action is Action.REVERT:
-                self._teller.event(step.ref, EventReason.RESIZE_REVERTED, step.reason)
-            return True
-        if answer.kind in (AnswerKind.THROTTLED, AnswerKind.UNAVAILABLE, AnswerKind.UNKNOWN):
-            self.ask(Trigger.NEWS)  # as soon as the server is to be asked again
-            return False
-        if answer.kind is AnswerKind.FORBIDDEN:
-            self._rights.ask_soon()
-        if answer.kind is AnswerKind.CONFLICT:
-            self.ask(Trigger.NEWS)  # decided anew, on what it has become
-        if decision.outcome is Outcome.INFEASIBLE:
-            self._teller.event(step.ref, EventReason.RESIZE_INFEASIBLE, answer.message)
-        elif decision.outcome is Outcome.REJECTED:
-            self._teller.event(step.ref, EventReason.RESIZE_REJECTED, answer.message)
-        return True
 
     def _has_budget(self, step: PlanStep, action: Action, planned: Planned) -> bool:
         """Say whether one more resize may be sent in this minute; what can wait leaves a reserve for what cannot."""
@@ -467,6 +392,9 @@ class Actor:
         )
         self._replan_due_seconds = min(self._replan_due_seconds, now + BUDGET_SECONDS)
         return False
+
+    def _spend(self) -> None:
+        self._bucket.take(self._clock())
 
     # -- what stands in the way ------------------------------------------------------------------------------------
 

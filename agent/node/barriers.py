@@ -60,7 +60,7 @@ class Barriers:
         stale_seconds: float,
         is_history_known: Callable[[], bool],
         measuring_fault: Callable[[], str | None],
-        is_untold: Callable[[], bool] = lambda: False,
+        is_untold: Callable[[], bool],
     ) -> None:
         """Take what is asked.
 

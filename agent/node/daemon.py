@@ -142,7 +142,7 @@ class Agent:
         acting = self.watch.acting
         if acting is None:
             return {**verbs, **dict.fromkeys(ACTING_VERBS, _has_no_api)}
-        return {**verbs, **acting.verbs(self.watch.machine.name)}
+        return {**verbs, **acting.answers.verbs(self.watch.machine.name)}
 
     def _ping(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
         if arguments:
@@ -198,8 +198,8 @@ class Agent:
             minutes_of=watch.observer.minutes_of,
             notes=watch.teller.notes(),
         )
-        acting = watch.acting
-        if acting is not None:
-            items = tuple(replace(item, acted=acting.acted(item.recommendation.identity)) for item in told.items)
+        if watch.acting is not None:
+            answers = watch.acting.answers
+            items = tuple(replace(item, acted=answers.acted(item.recommendation.identity)) for item in told.items)
             told = replace(told, items=items)
         return EXPLANATIONS.to_json(told)

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from agent.core.minute_axis import MINUTE_SECONDS, offset_of
+from agent.node.control_loop import MINUTE_DELAY_NS
 from agent.node.histories import HistoryError, HistoryFile
-from agent.node.watching import HISTORY_FILE_NAME, MINUTE_DELAY_NS, RING_FILE_NAME, Watch
+from agent.node.watching import HISTORY_FILE_NAME, RING_FILE_NAME, Watch
 from agent.sensing.rings import RingFile, read_boot_id
 
 NS: Final = 1_000_000_000

@@ -13,7 +13,8 @@ from typing import Final
 from agent.core.cluster import NodeState
 from agent.core.demand import Constraint, Gates, PodDemand, Urgent
 from agent.core.demanding import NOTHING_MEASURED, DemandSettings, Key, Measured, demands
-from agent.core.directed import NOTHING_TOLD, Directed
+from agent.core.directed import Directed
+from agent.core.ledger import Ledger
 from agent.core.model import UnitIdentity
 from agent.core.orders import Orders
 from agent.core.orders_of import orders_of
@@ -25,6 +26,7 @@ from agent.core.policies.options import PolicyName
 from agent.core.recommendation import Workload
 from agent.core.versions import gates_of
 from agent.core.workload import workload_of
+from agent.node.holds import Holds
 from agent.node.telling import Evaluated
 from agent.settings import Settings
 
@@ -44,6 +46,24 @@ class Holding:
     is_limit_held: Callable[[Workload, str], bool]
     """A container's memory limit may not rise again yet."""
 
+    @classmethod
+    def of(cls, ledger: Ledger, holds: Holds, state: NodeState, *, now_seconds: float, wall_now: float) -> Holding:
+        """Ask both.
+
+        Args:
+            ledger: Its lock is held by the caller.
+            holds: Pins.
+            state: The newest.
+            now_seconds: By the ledger's clock.
+            wall_now: Unix seconds, of people.
+        """
+        return cls(
+            pinned=holds.pinned(wall_now),
+            constraints=ledger.constraints(state, now_seconds),
+            is_barred=lambda workload: ledger.is_shrink_barred(workload, now_seconds),
+            is_limit_held=lambda workload, name: ledger.is_memory_limit_held(workload, name, now_seconds),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
@@ -55,7 +75,7 @@ class Planned:
     """By uid."""
     gates: Gates
     measured: Measured
-    directed: Directed = NOTHING_TOLD
+    directed: Directed
     """What the webhook had told."""
 
 
@@ -69,7 +89,7 @@ class Planner:
         state: Callable[[], NodeState],
         evaluated: Callable[[], Evaluated | None],
         wall_now: Callable[[], float],
-        directed: Callable[[], Directed] = lambda: NOTHING_TOLD,
+        directed: Callable[[], Directed],
     ) -> None:
         """Take the sources.
 

@@ -19,6 +19,7 @@ from agent.core.model import UnitIdentity
 from agent.core.naming import Belonging
 from agent.core.policies.contract import Minutes
 from agent.core.recommendation import Recommendations
+from agent.node.control_loop import MINUTE_DELAY_NS
 from agent.node.histories import HistoryError, HistoryFile
 from agent.node.history_clock import MINUTE_SECONDS, HistoryClock
 from agent.node.recorded_rows import RecordedRows
@@ -26,7 +27,6 @@ from agent.node.recording import Recording
 from agent.node.recording_format import Manifest, RecordingError
 from agent.node.still import StillNode
 from agent.node.units import UnitTable, WatchedUnit
-from agent.node.watching import MINUTE_DELAY_NS
 from agent.settings import Settings
 from agent.settings.keys import keys
 from agent.settings.sections import WindowSettings

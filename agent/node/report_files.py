@@ -18,6 +18,8 @@ NUMBERING_NAME: Final = "numbering"
 SUFFIX: Final = ".report"
 FORMAT_VERSION: Final = 1
 _LONGEST_HEADER_BYTES: Final = 4096
+_LARGEST_COUNT: Final = 10**12 - 1
+"""A file is named by its number in twelve digits."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -122,9 +124,15 @@ def _moment(document: Mapping[str, object]) -> BootMoment | None:
 
 
 def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _LARGEST_COUNT
+    return value if is_count and isinstance(value, int) else None
 
 
 def _number(value: object) -> float | None:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if is_number and isinstance(value, (int, float)) and math.isfinite(value) else None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        return None
+    return number if math.isfinite(number) else None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Final
 
 from prometheus_client import CollectorRegistry
 
-from agent.core.rollup import NodeClass
+from agent.core.rollup import INSTANCE_TYPE_LABEL, NodeClass
+from agent.core.rollup_pacing import NS
 from agent.core.window_policy import WindowPolicy
 from agent.metrics.agent_series import Metrics
 from agent.metrics.report_series import ReportSeries
@@ -22,9 +22,6 @@ from agent.node.steady_clock import BootClock
 from agent.node.units import UnitTable
 from agent.node.webhook_client import WebhookClient
 from agent.settings import Settings
-
-INSTANCE_TYPE_LABEL: Final = "node.kubernetes.io/instance-type"
-NS: Final = 1_000_000_000
 
 
 def reporter_of(

@@ -15,13 +15,13 @@ from agent.core.naming import PodIndex
 from agent.core.pod import ContainerKind, Pod
 from agent.core.recommendation import Workload
 from agent.core.rollup import OutOfMemoryKill, RollupRow
+from agent.core.rollup_pacing import NS
 from agent.core.rollup_rows import RollupFigures, rollup_figures
 from agent.core.window_policy import WindowPolicy
 from agent.core.workload import workload_of
 from agent.node.row_source import Rows, RowSource
 from agent.node.units import UnitTable, WatchedUnit
 
-NS: Final = 1_000_000_000
 MAX_GONE: Final = 1000
 """Containers of one interval that have gone before its end, at most: a crash loop makes a new one each time."""
 MAX_KILLS: Final = 1000

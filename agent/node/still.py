@@ -24,7 +24,7 @@ from agent.node.learning import Learner, PodFacts
 from agent.node.observer import Observer
 from agent.node.row_source import Rows, RowSource
 from agent.node.units import UnitTable
-from agent.node.watching import window_policy
+from agent.node.windows import window_policy
 from agent.sensing.machine import Machine
 from agent.settings import Settings
 

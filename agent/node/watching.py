@@ -1,7 +1,7 @@
 """What watches the node: builds the parts, starts them in order, stops them in the reverse one.
 
 Node. Three threads: ``sampling`` (sweeps), ``control`` (windows, minute rows, gauges) and ``serving`` (HTTP, socket).
-None waits for another. This module owns the clock and the stop event; it holds no rule.
+None waits for another. It holds no rule.
 """
 
 from __future__ import annotations
@@ -17,26 +17,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Self
 
 from agent.core.policies.contract import OutOfMemory
-from agent.core.window import WindowPolicy
 from agent.metrics.acting_series import Trigger
 from agent.metrics.agent_series import Metrics, PodSource
 from agent.metrics.directive_series import DirectiveSeries
 from agent.node.connecting import connect
+from agent.node.control_loop import ControlLoop
 from agent.node.decide import Decider
 from agent.node.directions import FILE_NAME as DIRECTIVES_FILE
 from agent.node.directions import Directions
 from agent.node.histories import HistoryFile
 from agent.node.history_clock import HistoryClock, newest_minute
 from agent.node.learning import Learner
-from agent.node.observer import MINUTE_NS, Observer
+from agent.node.observer import Observer
 from agent.node.pods import NoPods, PodsFile
 from agent.node.sampling import SamplingLoop, SamplingPolicy
 from agent.node.telling import Listener, Tally, Teller
 from agent.node.units import UnitTable
+from agent.node.windows import ring_geometry, window_policy
 from agent.sensing.discovery import Discovery, Scope
 from agent.sensing.events import OomKill
 from agent.sensing.machine import Machine, find_cgroup_mount, node_name
-from agent.sensing.rings import RingError, RingFile, RingGeometry
+from agent.sensing.rings import RingError, RingFile
 from agent.sensing.sampler import open_sampler, raise_open_files_limit
 from agent.sensing.statefile import read_boot_id
 from agent.settings import SamplerChoice, Settings
@@ -52,20 +53,11 @@ log = logging.getLogger(__name__)
 
 RING_FILE_NAME: Final = "rings"
 HISTORY_FILE_NAME: Final = "history"
-KILLS_NS: Final = 5_000_000_000
-"""Between two evaluations that out-of-memory kills ask for."""
 MAX_LANES: Final = 512
 EVENT_FILES_SHARE: Final = 4
 """One in so many descriptors may go to memory.events: of a unit's eleven it is one, and one more of its pod."""
 STOP_SECONDS: Final = 0.5
 """SIGTERM ends cleanly within a second (terminationGracePeriod is ten), of which serving takes up to 0.4 before."""
-LEAST_RAW_SECONDS: Final = 120.0
-"""A minute row needs its minute and the rate window before it, however short the windows are set."""
-MINUTE_DELAY_NS: Final = 5_000_000_000
-"""How long after its end a minute is summed up: the reading after the end, which its last pair needs, is there by then
-unless sweeps come more than a gap apart."""
-RAW_MARGIN_ROWS: Final = 44
-"""Rows beyond the window: early sweeps on contention, and time for a reader before its rows are overwritten."""
 
 
 _FORCED_SAMPLER: Final[dict[SamplerChoice, Literal["native", "reference"] | None]] = {
@@ -97,9 +89,6 @@ class Watch:
             PodsFileError: The pods file is not understood.
         """
         self.settings = settings
-        self._stop = threading.Event()
-        self._news = threading.Event()
-        """The control thread has something to do before its next deadline."""
         self._stack = ExitStack()
         try:
             self._build(settings, source, acts=acts)
@@ -124,7 +113,7 @@ class Watch:
             _make_state_directory(settings.state.directory)
         self.rings = RingFile.open(
             settings.state.directory / RING_FILE_NAME if settings.state.directory else None,
-            _geometry(settings),
+            ring_geometry(settings),
             boot_id=read_boot_id(),
         )
         self._stack.callback(self.rings.close)
@@ -278,6 +267,14 @@ class Watch:
                 reporting=lambda: None if self.reporter is None else self.reporter.standing(),
             )
             cluster.on_news = self._pods_changed
+        self.control = ControlLoop(
+            evaluate_interval_seconds=settings.evaluate_interval_seconds,
+            learner=self.learner,
+            teller=self.teller,
+            tally=self.tally,
+            policies=self.planner.policies if self.planner is not None else None,
+            evaluated=self._evaluated,
+        )
         self.reporter: Reporter | None = None
         if connection is not None and settings.report.url is not None:
             from agent.node.report_setup import reporter_of
@@ -312,6 +309,11 @@ class Watch:
         """Hear that the webhook told something new; on the thread that reports."""
         if self.planner is not None and self.acting is not None:
             self.planner.news()
+            self.acting.actor.ask(Trigger.NEWS)
+
+    def _evaluated(self) -> None:
+        """Hear of new recommendations; the thread ``control``."""
+        if self.acting is not None:
             self.acting.actor.ask(Trigger.NEWS)
 
     def _swept(self) -> None:
@@ -349,14 +351,14 @@ class Watch:
             )
         if self.acting is not None:
             self.acting.killed(unit.identity, usage_bytes or unit.memory_max_bytes)
-        self._news.set()
+        self.control.hurry()
 
     # -- life ------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Find what is there and start the threads ``sampling`` and ``control``."""
         self.loop.start()
-        for name, target in (("sampling", self.loop.run), ("control", self._control)):
+        for name, target in (("sampling", self.loop.run), ("control", self.control.run)):
             thread = threading.Thread(target=target, name=name, daemon=True)
             thread.start()
             self._threads.append(thread)
@@ -380,8 +382,7 @@ class Watch:
 
     def stop(self) -> None:
         """End the threads and give everything back; a second call is fine."""
-        self._stop.set()
-        self._news.set()
+        self.control.stop()
         is_reporting_ended = self.reporter is None or self.reporter.stop()
         is_acting_ended = self.acting is None or self.acting.stop()
         self.loop.stop()
@@ -413,48 +414,6 @@ class Watch:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    # -- the control thread ----------------------------------------------------------------------------------------
-
-    def _control(self) -> None:
-        try:
-            self.learner.restore(self._stop.is_set)
-        except Exception as error:  # top of a thread: what was kept is lost, what comes is learnt
-            self._note(error)
-            log.exception("the history cannot be learnt from")
-        evaluate_ns = int(self.settings.evaluate_interval_seconds * 1e9)
-        evaluate_due_ns = time.monotonic_ns()
-        minute_due_ns = _next_minute_ns(time.monotonic_ns())
-        evaluated_ns = 0
-        while True:
-            self._news.wait(max(0.0, (min(evaluate_due_ns, minute_due_ns) - time.monotonic_ns()) / 1e9))
-            if self._stop.is_set():
-                break
-            try:
-                if self._news.is_set():
-                    self._news.clear()
-                    self.learner.learn_kills()
-                    # What was killed is recommended more memory at once, but a crash loop is not followed kill by kill.
-                    evaluate_due_ns = min(evaluate_due_ns, max(evaluated_ns + KILLS_NS, time.monotonic_ns()))
-                if time.monotonic_ns() >= evaluate_due_ns:
-                    evaluated_ns = time.monotonic_ns()
-                    evaluate_due_ns += evaluate_ns * max(1, (time.monotonic_ns() - evaluate_due_ns) // evaluate_ns + 1)
-                    if self.planner is not None:
-                        self.learner.require(self.planner.policies(), self._stop.is_set)
-                    self.teller.evaluate(self._stop.is_set)
-                    if self.acting is not None:
-                        self.acting.actor.ask(Trigger.NEWS)
-                if time.monotonic_ns() >= minute_due_ns:
-                    minute_due_ns = _next_minute_ns(time.monotonic_ns())
-                    self.teller.roll_minutes(time.monotonic_ns(), self._stop.is_set)
-            except Exception as error:  # top of a thread's loop: say it, go on
-                self._note(error)
-                log.exception("an evaluation failed")
-        self.learner.save()
-
-    def _note(self, error: Exception) -> None:
-        self.tally.loop_failures += 1
-        self.tally.newest_failure = f"{type(error).__name__}: {error}"
-
 
 def _pod_source(settings: Settings, *, is_connected: bool) -> PodSource | None:
     if is_connected:
@@ -468,39 +427,3 @@ def _make_state_directory(directory: Path) -> None:
     except OSError as error:
         msg = f"state directory {directory}: {error.strerror}; allowed: one that can be written, or none (--state-dir)"
         raise RingError(msg) from error
-
-
-def window_policy(settings: Settings, *, capacity_millicores: int) -> WindowPolicy:
-    """Give the windows that are configured."""
-    windows = settings.windows
-    return WindowPolicy(
-        capacity_millicores=capacity_millicores,
-        cpu_window_seconds=windows.cpu_window_seconds,
-        memory_window_seconds=windows.memory_window_seconds,
-        rate_window_seconds=windows.rate_window_seconds,
-        tolerance_ratio=windows.tolerance_ratio,
-        max_step_seconds=windows.max_step_seconds,
-        memory_max_step_seconds=5 * settings.sampling.slow_interval_seconds,
-        percentile=windows.percentile,
-        max_gap_ratio=windows.max_gap_ratio,
-    )
-
-
-def _geometry(settings: Settings) -> RingGeometry:
-    """Size the rings for the windows that are configured."""
-    sampling, windows = settings.sampling, settings.windows
-    defaults = RingGeometry()
-    raw_seconds = max(windows.cpu_window_seconds + windows.rate_window_seconds, LEAST_RAW_SECONDS)
-    if settings.report.url is not None:
-        raw_seconds = max(raw_seconds, settings.report.interval_seconds + windows.rate_window_seconds)
-    return RingGeometry(
-        max_slots=sampling.max_containers,
-        raw_length=int(raw_seconds / sampling.interval_seconds) + RAW_MARGIN_ROWS,
-        memory_length=int(windows.memory_window_seconds / sampling.slow_interval_seconds)
-        + (defaults.memory_length - 180),
-        minute_length=defaults.minute_length,
-    )
-
-
-def _next_minute_ns(now_ns: int) -> int:
-    return (now_ns // MINUTE_NS + 1) * MINUTE_NS + MINUTE_DELAY_NS

@@ -73,7 +73,8 @@ class Key:
                 raise ValueError from None
         if isinstance(raw, bool) or not isinstance(raw, (int, float)):
             raise ValueError  # noqa: TRY004 - a wrong value of a setting, whatever its type
-        if not math.isfinite(raw) or (self.between and not self.between.low <= raw <= self.between.high):
+        # The range first: a whole number too large for a float is outside any, and isfinite cannot take it.
+        if (self.between and not self.between.low <= raw <= self.between.high) or not math.isfinite(raw):
             raise ValueError
         if self.kind is int:
             if raw != int(raw):
@@ -130,6 +131,7 @@ def _is_https(text: str) -> bool:
     try:
         address = urlsplit(text)
         port = address.port
+        (address.hostname or "").encode("idna")  # a name that no resolver takes: an empty label, or too long a one
     except ValueError:
         return False
     plain = not (address.query or address.fragment or "@" in address.netloc)
@@ -183,7 +185,10 @@ def shown(value: object) -> str:
         return str(int(value))
     if value is None:
         return "nothing"
-    text = str(value) if isinstance(value, (StrEnum, Path, int, float)) else repr(value)
+    try:
+        text = str(value) if isinstance(value, (StrEnum, Path, int, float)) else repr(value)
+    except ValueError:  # Python writes no whole number of more than 4300 digits, and YAML has them in hexadecimal
+        return "a number of thousands of digits"
     return text if len(text) <= 80 else text[:77] + "..."
 
 

@@ -185,7 +185,7 @@ def _read_file(specs: Mapping[str, Key], path: Path, errors: list[str]) -> Itera
             if name in specs:
                 yield name, value
             else:
-                errors.append(_unknown(str(path), str(name), sections + [k for k in specs if "." not in k]))
+                errors.append(_unknown(str(path), _key_text(name), sections + [k for k in specs if "." not in k]))
             continue
         known = [key for key in specs if key.startswith(f"{name}.")]
         if value is None:
@@ -195,10 +195,15 @@ def _read_file(specs: Mapping[str, Key], path: Path, errors: list[str]) -> Itera
             errors.append(f"{path}: {name}: {shown(value)} is not allowed; allowed: a mapping with the keys {names}")
             continue
         for key, inner in value.items():
-            if f"{name}.{key}" in known:
-                yield f"{name}.{key}", inner
+            dotted = f"{name}.{_key_text(key)}"
+            if dotted in known:
+                yield dotted, inner
             else:
-                errors.append(_unknown(str(path), f"{name}.{key}", known))
+                errors.append(_unknown(str(path), dotted, known))
+
+
+def _key_text(key: object) -> str:
+    return key if isinstance(key, str) else shown(key)
 
 
 def _repeated_keys(path: Path, node: object, prefix: str) -> Iterator[str]:

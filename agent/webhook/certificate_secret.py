@@ -11,8 +11,9 @@ from typing import Final
 from agent.kube.api import MERGE_PATCH, Api
 from agent.kube.errors import ApiError
 from agent.kube.reading import ConvertError, Reader
-from agent.kube.watch import Reflector, WatchPace, WatchSource
+from agent.kube.watch import WatchPace
 from agent.webhook.certificate_material import Material, read_material
+from agent.webhook.one_object import OneObject
 
 CERTIFICATE: Final = "tls.crt"
 KEY: Final = "tls.key"
@@ -32,7 +33,7 @@ class SecretData:
     """Of the keys that matter here."""
 
 
-class SecretWatch:
+class SecretWatch(OneObject[SecretData]):
     """Keeps the Secret in step; one thread asks."""
 
     def __init__(
@@ -57,52 +58,20 @@ class SecretWatch:
             on_news: Called after it changed; from the watching thread.
             pace: How often and how patiently the server is asked.
         """
-        self._api, self._namespace, self.name = api, namespace, name
+        self._api, self._namespace = api, namespace
         self._collection = f"/api/v1/namespaces/{namespace}/secrets"
-        self._reflector = Reflector(
+        super().__init__(
             api,
-            WatchSource(
-                name="certificate",
-                path=self._collection,
-                query={"fieldSelector": f"metadata.name={name}"},
-                read=secret_from_json,
-                is_same=lambda one, other: one.data == other.data,
-            ),
+            name,
+            watch="certificate",
+            path=self._collection,
+            read=secret_from_json,
+            is_same=lambda one, other: one.data == other.data,
             clock=clock,
             random=random,
             on_news=on_news,
             pace=pace,
         )
-
-    def start(self) -> None:
-        """Begin to watch."""
-        self._reflector.start()
-
-    def stop(self) -> None:
-        """Ask the watch to end; ``join`` waits."""
-        self._reflector.stop()
-
-    def join(self, timeout_seconds: float) -> bool:
-        """Wait until its thread has ended."""
-        return self._reflector.join(timeout_seconds)
-
-    @property
-    def is_listed(self) -> bool:
-        """Say whether it is known what there is."""
-        return self._reflector.is_listed
-
-    @property
-    def trouble(self) -> str | None:
-        """Why the server is not heard; None = it is."""
-        return self._reflector.trouble
-
-    def current(self) -> SecretData | None:
-        """Give the Secret; None = there is none, or it is not known yet, or not understood."""
-        return next(iter(self._reflector.kept.values()), None)
-
-    def fault(self) -> str | None:
-        """Say why it is not understood as a Secret; None = it is, or there is none."""
-        return next(iter(self._reflector.kept.faults()), None)
 
     def write(self, material: Material, before: SecretData | None) -> bool:
         """Write what is to be served and who signs, in the place of what was read; other keys and labels stay.

@@ -34,7 +34,7 @@ from agent.kube.errors import KubeError
 from agent.kube.kept import Kept
 from agent.kube.server import server_version
 from agent.kube.watch import Reflector, WatchCounts, WatchPace, WatchSource
-from agent.webhook.cluster_index import Indexed
+from agent.webhook.cluster_index import ByTarget, Indexed
 from agent.webhook.cluster_optional import ASK_SECONDS, Held, OptionalWatch, Watched
 from agent.webhook.cluster_pods import PodTable
 
@@ -107,8 +107,8 @@ class ClusterFacts:
         self._pods = PodTable(clock)
         self._nodes = Indexed(node_facts_from_json, lambda one: one.name)
         self._namespaces = Indexed(namespace_from_json, lambda one: one.name)
-        self._hpas = Indexed(autoscaler_from_json, lambda one: one.target)
-        self._vpas = Indexed(vertical_autoscaler_from_json, lambda one: one.target)
+        self._hpas = ByTarget(autoscaler_from_json)
+        self._vpas = ByTarget(vertical_autoscaler_from_json)
         self._limit_ranges = Indexed(limit_range_from_json, lambda one: one.namespace)
         self._quotas = Indexed(quota_from_json, lambda one: one.namespace)
         self._config = Kept(config_from_json, lambda one, other: one == other)
@@ -172,16 +172,16 @@ class ClusterFacts:
         return self._overloaded
 
     def frozen(self, workload: Workload) -> FrozenAxes:
-        """Give the requests that HorizontalPodAutoscalers of a workload divide by."""
-        axes = [one.frozen for one in self._hpas.find(workload)]
+        """Give the requests that HorizontalPodAutoscalers of a workload divide by; both where one is not understood."""
+        axes = [one.frozen for one in self._hpas.find_for(workload)]
         return FrozenAxes(
             cpu_for=next((one.cpu_for for one in axes if one.cpu_for is not None), None),
             memory_for=next((one.memory_for for one in axes if one.memory_for is not None), None),
         )
 
     def left_alone_for(self, workload: Workload) -> str | None:
-        """Name the VerticalPodAutoscaler that changes a workload's pods; None = there is none, or it only advises."""
-        return next((one.name for one in self._vpas.find(workload) if one.acts), None)
+        """Name the VerticalPodAutoscaler that changes a workload's pods or may; None = there is none that does."""
+        return next((one.name for one in self._vpas.find_for(workload) if one.acts), None)
 
     def limit_ranges(self, namespace: str) -> tuple[LimitRangeItem, ...]:
         """Give the items of all LimitRanges of a namespace."""
@@ -278,7 +278,7 @@ class ClusterFacts:
         )
         return name, reflector, kept
 
-    def _watch_vpas(self) -> tuple[str, OptionalWatch[VerticalAutoscaler], Indexed[Workload, VerticalAutoscaler]]:
+    def _watch_vpas(self) -> tuple[str, OptionalWatch[VerticalAutoscaler], ByTarget[VerticalAutoscaler]]:
         group, resource = "/apis/autoscaling.k8s.io/v1", "verticalpodautoscalers"
         watch = OptionalWatch(
             self._api,

@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Generic, Never, TypeVar
+from typing import Generic, Never, Protocol, TypeVar
 
+from agent.core.recommendation import Workload
 from agent.kube.kept import Entry, Kept
+
+
+class Aimed(Protocol):
+    """An autoscaler of either kind."""
+
+    @property
+    def target(self) -> Workload | str:
+        """Give whom it is for; a namespace = any workload of it, for all that is understood."""
+        ...
+
+    @property
+    def fault(self) -> str | None:
+        """Say what is not understood of it; None = all is."""
+        ...
+
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
+A = TypeVar("A", bound=Aimed)
 _NOTHING: Mapping[str, Never] = MappingProxyType({})
 
 
@@ -73,3 +91,24 @@ class Indexed(Kept[T], Generic[K, T]):
         if value is not None:
             self._keys[name] = key = self._key_of(value)
             self._found[key] = dict(sorted({**self._found.get(key, {}), name: value}.items()))
+
+
+class ByTarget(Indexed[Workload | str, A]):
+    """Autoscalers by whom they are for. One that is not understood holds whom it may be for, and is told."""
+
+    def __init__(self, read: Callable[[object], A]) -> None:
+        """Begin empty.
+
+        Args:
+            read: Makes a value of an object's JSON; raises ConvertError where not even a namespace is known.
+        """
+        super().__init__(read, lambda one: one.target)
+
+    def entry(self, document: object) -> Entry[A]:
+        """Read one object; one that is not wholly understood gives a value and a fault."""
+        entry = super().entry(document)
+        return entry if entry.value is None else replace(entry, fault=entry.value.fault)
+
+    def find_for(self, workload: Workload) -> tuple[A, ...]:
+        """Give those for a workload, by name, and after them those that may be for it."""
+        return (*self.find(workload), *self.find(workload.namespace))

@@ -20,10 +20,10 @@ from agent.core.estimate import Estimate, NoEstimate
 from agent.core.explanation import HourPeak
 from agent.core.policies.options import PolicyName
 from agent.core.recommendation import Workload
-from agent.core.rollup import NodeClass
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.webhook.access import Access, Denied
 from agent.webhook.applying import Applying, Defaults, Facts
+from agent.webhook.review import History
 from agent.webhook.server import Answer, Call, fault
 from agent.webhook.store_shapes import NodeMark, StoreAway
 from agent.webhook.wire import (
@@ -49,7 +49,7 @@ STORE_RETRY_SECONDS: Final = 10.0
 _HOUR_SECONDS: Final = 3600
 
 
-class Histories(Protocol):
+class Histories(History, Protocol):
     """What nodes learnt; ``WorkloadIndex`` is one."""
 
     def workloads(self) -> tuple[WorkloadSeen, ...]:
@@ -62,19 +62,6 @@ class Histories(Protocol):
 
     def nodes(self) -> tuple[NodeSeen, ...]:
         """List the nodes that report."""
-        ...
-
-    def estimate(
-        self,
-        workload: Workload,
-        container: str,
-        *,
-        policy: PolicyName,
-        node: str | None,
-        node_class: NodeClass | None,
-        now_unix_seconds: float,
-    ) -> Estimate | NoEstimate:
-        """Say what a new pod's container needs."""
         ...
 
 

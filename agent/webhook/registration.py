@@ -11,7 +11,8 @@ from typing import Final
 from agent.kube.api import JSON_PATCH, Api
 from agent.kube.errors import ApiError
 from agent.kube.reading import Reader
-from agent.kube.watch import Reflector, WatchPace, WatchSource
+from agent.kube.watch import WatchPace
+from agent.webhook.one_object import OneObject
 
 PATH: Final = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 _CHANGED: Final = (404, 409, 422)
@@ -34,7 +35,7 @@ class WebhookConfiguration:
     webhooks: tuple[RegisteredWebhook, ...]
 
 
-class Registration:
+class Registration(OneObject[WebhookConfiguration]):
     """The configuration as the API server has it; one thread asks."""
 
     def __init__(
@@ -57,17 +58,14 @@ class Registration:
             on_news: Called after it changed; from the watching thread.
             pace: How often and how patiently the server is asked.
         """
-        self.name: Final = name
         self._api, self._clock = api, clock
-        self._reflector = Reflector(
+        super().__init__(
             api,
-            WatchSource(
-                name="registration",
-                path=PATH,
-                query={"fieldSelector": f"metadata.name={name}"},
-                read=configuration_from_json,
-                is_same=lambda one, other: one == other,
-            ),
+            name,
+            watch="registration",
+            path=PATH,
+            read=configuration_from_json,
+            is_same=lambda one, other: one == other,
             clock=clock,
             random=random,
             on_news=on_news,
@@ -76,33 +74,11 @@ class Registration:
         self._standing: tuple[bytes, float] | None = None
         """A bundle that stands everywhere, and since when that is seen."""
 
-    def start(self) -> None:
-        """Begin to watch."""
-        self._reflector.start()
-
-    def stop(self) -> None:
-        """Ask the watch to end; ``join`` waits."""
-        self._reflector.stop()
-
-    def join(self, timeout_seconds: float) -> bool:
-        """Wait until its thread has ended."""
-        return self._reflector.join(timeout_seconds)
-
-    @property
-    def trouble(self) -> str | None:
-        """Why the server is not heard; None = it is."""
-        return self._reflector.trouble
-
-    def current(self) -> WebhookConfiguration | None:
-        """Give what the server has; None = it is not there, or not known yet."""
-        return next(iter(self._reflector.kept.values()), None)
-
     def fault(self) -> str | None:
         """Say why admissions cannot come here; None = nothing is known against it."""
-        if self._reflector.is_listed and self.current() is None:
-            faults = self._reflector.kept.faults()
-            return faults[0] if faults else f"there is no MutatingWebhookConfiguration {self.name}: no pod is sized"
-        return None
+        if not self.is_listed or self.current() is not None:
+            return None
+        return super().fault() or f"there is no MutatingWebhookConfiguration {self.name}: no pod is sized"
 
     def stands(self, bundle_pem: bytes) -> bool:
         """Say whether the bundle stands in every webhook; for any thread."""

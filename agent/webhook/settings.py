@@ -92,8 +92,20 @@ def _contradictions(settings: WebhookSettings, _: Mapping[str, tuple[str, object
     files = (certificate.certificate_file, certificate.key_file)
     if certificate.source is CertificateSource.FILES and None in files:
         yield "certificate.source: files is not allowed without certificate.certificateFile and certificate.keyFile"
-    if certificate.source is not CertificateSource.FILES and files != (None, None):
-        yield f"certificate.certificateFile: is not read with certificate.source {certificate.source}; allowed: files"
+    for name, file in zip(("certificateFile", "keyFile"), files, strict=True):
+        if certificate.source is not CertificateSource.FILES and file is not None:
+            yield f"certificate.{name}: is not read with certificate.source {certificate.source}; allowed: files"
+    if certificate.leaf_days > certificate.authority_days:
+        yield (
+            f"certificate.leafDays: {certificate.leaf_days:g} is not allowed; allowed: at most "
+            f"certificate.authorityDays ({certificate.authority_days:g})"
+        )
+    arbiter = settings.arbiter
+    if arbiter.most_back_off_seconds < arbiter.refused_back_off_seconds:
+        yield (
+            f"arbiter.mostBackOffSeconds: {arbiter.most_back_off_seconds:g} is not allowed; allowed: at least "
+            f"arbiter.refusedBackOffSeconds ({arbiter.refused_back_off_seconds:g})"
+        )
     if settings.folding.retention_days < settings.history.retention_days:
         yield (
             f"folding.retentionDays: {settings.folding.retention_days} is not allowed; allowed: at least "

@@ -18,8 +18,6 @@ MAX_AGE_SECONDS: Final = 14 * 86_400.0
 MAX_INTERVAL_SECONDS: Final = 3600.0
 MAX_BYTES: Final = 1e13
 """10 TB: the scale of memory ends there."""
-MAX_MILLICORES: Final = 2e6
-"""A thousand cores, and as much again for what waited."""
 
 # ``$`` of Python's patterns takes a newline at the end, that of OpenAPI does not: the look-ahead makes both alike.
 _LABEL: Final = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$(?!\\n)"

@@ -1,6 +1,7 @@
 """What all nodes learnt of each workload, in memory: answers admissions and directives without asking anybody.
 
-Webhook; any thread. One lock, held for one row at a time: tens of microseconds.
+Webhook; any thread. One lock, held for one row at a time: tens of microseconds; while sketches of the store are
+loaded, for one piece of them.
 
 A row stands for one container of a workload on all nodes of one class, and for DaemonSets there is another per node.
 What is asked of the workload is the largest over its rows. Times are those of the receivers' clocks; a row of a report
@@ -18,22 +19,18 @@ from dataclasses import dataclass, replace
 from sys import intern
 from typing import Final
 
-import numpy as np
-
 from agent.core.directive import ContainerDirective
 from agent.core.estimate import Estimate, EstimateSource, NoEstimate
 from agent.core.hours import HOUR_SECONDS
-from agent.core.orders_of import listed
+from agent.core.orders_of import DAEMON_SET_KIND, listed
 from agent.core.plan_options import PlanOptions
 from agent.core.policies.options import PolicyName
 from agent.core.policies.registry import PolicyOptions
 from agent.core.recommendation import Workload
 from agent.core.rollup import ROLLUP_SECONDS, NodeClass, Report, RollupRow
 from agent.core.workload_history import Interval
-from agent.core.workload_keys import DAEMON_SET_KIND, SketchKey, parse_key
+from agent.core.workload_keys import SketchKey
 from agent.core.workload_leaders import node_number
-from agent.core.workload_rings import NodeNumbers, Slots
-from agent.webhook.sketches import is_readable, read_heads
 from agent.webhook.store_shapes import StoredSketch
 from agent.webhook.workload_answers import (
     Answer,
@@ -44,6 +41,8 @@ from agent.webhook.workload_answers import (
     row_history,
     with_answer,
 )
+from agent.webhook.workload_entries import Container, Entries, Entry
+from agent.webhook.workload_loading import SketchLoad
 from agent.webhook.workload_rows import RowTable
 from agent.webhook.workload_shapes import (
     ContainerHistory,
@@ -72,32 +71,6 @@ SIZED_KINDS: Final = listed(PlanOptions().managed_kinds)
 PASSING_SECONDS: Final = 3600
 """Seconds without a report after which a workload that is never sized is forgotten: each run of a job, each bare pod is
 a workload of its own, and those of a fortnight would leave no room for the others."""
-_LOAD_PIECE: Final = 4096
-
-
-@dataclass(slots=True)
-class _Container:
-    """Where a container's history is."""
-
-    name: str
-    classes: tuple[tuple[NodeClass, int], ...] = ()
-    nodes: dict[str, int] | None = None
-    """Of DaemonSets: row by node."""
-
-    @property
-    def rows(self) -> tuple[int, ...]:
-        return tuple(row for _, row in self.classes)
-
-
-@dataclass(slots=True)
-class _Entry:
-    """A workload and its containers, in order of name."""
-
-    workload: Workload
-    containers: tuple[_Container, ...] = ()
-
-    def find(self, name: str) -> _Container | None:
-        return next((container for container in self.containers if container.name == name), None)
 
 
 @dataclass(slots=True)
@@ -106,11 +79,7 @@ class _Node:
     first: int
     newest: tuple[int, int]
     """End and sequence of the newest report."""
-    entries: tuple[_Entry, ...]
-
-
-def _class_order(known: tuple[NodeClass, int]) -> tuple[int, str]:
-    return known[0].cpus, known[0].instance_type or ""
+    entries: tuple[Entry, ...]
 
 
 class WorkloadIndex:
@@ -130,12 +99,9 @@ class WorkloadIndex:
         self._sized_kinds = frozenset(sized_kinds)
         self._cruise = policies.cruise
         self._lock = threading.Lock()
-        self._slots = Slots()
-        self._numbers = NodeNumbers()
-        self._by_class = RowTable(max_rows=options.max_rows, slots=self._slots, has_leaders=True)
-        self._by_node = RowTable(max_rows=options.max_node_rows, slots=self._slots, has_leaders=False)
-        self._entries: dict[Workload, _Entry] = {}
-        self._classes: dict[NodeClass, NodeClass] = {}
+        self._entries = Entries(options)
+        self._slots, self._numbers = self._entries.slots, self._entries.numbers
+        self._by_class, self._by_node = self._entries.by_class, self._entries.by_node
         self._nodes: dict[str, _Node] = {}
         self._rows_without_room = 0
         self._answers: dict[tuple[PolicyName, Workload], Mapping[str, Answer]] = {}
@@ -161,10 +127,10 @@ class WorkloadIndex:
             interval_seconds=report.interval_seconds,
         )
         with self._lock:
-            self._open(interval.unix_hour)
+            self._entries.open_hour(interval.unix_hour)
             node = self._numbers.give(node_number(report.node), interval.unix_hour)
-            node_class = self._classes.setdefault(report.node_class, report.node_class)
-        entries: dict[Workload, _Entry] = {}
+            node_class = self._entries.interned(report.node_class)
+        entries: dict[Workload, Entry] = {}
         for row in report.rows:
             with self._lock:
                 entry = self._learn(row, interval, report.node, node, node_class)
@@ -172,22 +138,22 @@ class WorkloadIndex:
         with self._lock:
             self._see(report, interval, node_class, tuple(entries.values()))
 
-    def _learn(self, row: RollupRow, interval: Interval, node: str, number: int, node_class: NodeClass) -> _Entry:
-        entry = self._entry(row.workload)
-        container = self._container(entry, row.container)
-        by_class = self._class_row(container, node_class)
+    def _learn(self, row: RollupRow, interval: Interval, node: str, number: int, node_class: NodeClass) -> Entry:
+        entry = self._entries.entry(row.workload)
+        container = self._entries.container(entry, row.container)
+        by_class = self._entries.class_row(container, node_class)
         if by_class is not None:
             self._by_class.learn(by_class, row, interval, number)
         by_node = None
         if entry.workload.kind == DAEMON_SET_KIND:
-            by_node = self._node_row(container, node)
+            by_node = self._entries.node_row(container, node)
             if by_node is not None:
                 self._by_node.learn(by_node, row, interval, number)
         if by_class is None or (by_node is None and entry.workload.kind == DAEMON_SET_KIND):
             self._rows_without_room += 1
         return entry
 
-    def _see(self, report: Report, interval: Interval, node_class: NodeClass, entries: tuple[_Entry, ...]) -> None:
+    def _see(self, report: Report, interval: Interval, node_class: NodeClass, entries: tuple[Entry, ...]) -> None:
         newest = interval.end_unix_seconds, report.sequence
         known = self._nodes.get(report.node)
         if known is None:
@@ -196,49 +162,6 @@ class WorkloadIndex:
         known.first = min(known.first, interval.start_unix_seconds)
         if newest > known.newest:
             known.newest, known.node_class, known.entries = newest, node_class, entries
-
-    def _open(self, unix_hour: int) -> None:
-        """Let the rings hold an hour, unless they hold a later one in its place."""
-        if not self._slots.is_too_old(unix_hour) and not self._slots.is_open(unix_hour):
-            self._by_class.rings.clear(unix_hour)
-            self._by_node.rings.clear(unix_hour)
-            self._slots.open(unix_hour)
-
-    def _entry(self, workload: Workload) -> _Entry:
-        entry = self._entries.get(workload)
-        if entry is None:
-            names = intern(workload.namespace), intern(workload.kind), workload.name
-            workload = Workload(namespace=names[0], kind=names[1], name=names[2])
-            entry = self._entries[workload] = _Entry(workload)
-        return entry
-
-    @staticmethod
-    def _container(entry: _Entry, name: str) -> _Container:
-        container = entry.find(name)
-        if container is None:
-            container = _Container(intern(name))
-            entry.containers = tuple(sorted((*entry.containers, container), key=lambda one: one.name))
-        return container
-
-    def _class_row(self, container: _Container, node_class: NodeClass) -> int | None:
-        for known, row in container.classes:
-            if known == node_class:
-                return row
-        given = self._by_class.give()
-        if given is not None:
-            classes = (*container.classes, (self._classes.setdefault(node_class, node_class), given))
-            container.classes = tuple(sorted(classes, key=_class_order))
-        return given
-
-    def _node_row(self, container: _Container, node: str) -> int | None:
-        if container.nodes is None:
-            container.nodes = {}
-        row = container.nodes.get(node)
-        if row is None:
-            row = self._by_node.give()
-            if row is not None:
-                container.nodes[intern(node)] = row
-        return row
 
     # -- the store's sketches ---------------------------------------------------------------------------------------
 
@@ -254,60 +177,7 @@ class WorkloadIndex:
         Returns:
             How many could not be read: they are left out.
         """
-        bad = 0
-        rows_of_keys: dict[str, tuple[RowTable, int] | None] = {}
-        piece: list[StoredSketch] = []
-        for sketch in sketches:
-            piece.append(sketch)
-            if len(piece) == _LOAD_PIECE:
-                bad += self._load(piece, rows_of_keys)
-                piece = []
-                if on_piece is not None:
-                    next(on_piece, None)
-        bad += self._load(piece, rows_of_keys)
-        with self._lock:
-            bad += self._by_class.end_load()
-            bad += self._by_node.end_load()
-        return bad
-
-    def _load(self, piece: list[StoredSketch], rows_of_keys: dict[str, tuple[RowTable, int] | None]) -> int:
-        whole = len(piece)
-        piece = [sketch for sketch in piece if is_readable(sketch.payload)]
-        payloads = [sketch.payload for sketch in piece]
-        heads = read_heads(payloads)
-        with self._lock:
-            for unix_hour in sorted({sketch.unix_hour for sketch in piece}):
-                self._open(unix_hour)
-            for table in (self._by_class, self._by_node):
-                indices: list[int] = []
-                rows: list[int] = []
-                for index, sketch in enumerate(piece):
-                    if sketch.key not in rows_of_keys:
-                        rows_of_keys[sketch.key] = self._row_of(parse_key(sketch.key))
-                    place = rows_of_keys[sketch.key]
-                    if place is not None and place[0] is table:
-                        indices.append(index)
-                        rows.append(place[1])
-                if indices:
-                    hours = np.array([piece[index].unix_hour for index in indices], dtype=np.int64)
-                    table.load(
-                        np.array(rows, dtype=np.intp),
-                        hours,
-                        heads[indices],
-                        [payloads[index] for index in indices],
-                        self._numbers,
-                    )
-        return whole - len(piece)
-
-    def _row_of(self, key: SketchKey) -> tuple[RowTable, int] | None:
-        if key.workload.kind not in self._sized_kinds:
-            return None  # what still runs is reported again
-        container = self._container(self._entry(key.workload), key.container)
-        if isinstance(key.place, str):
-            table, row = self._by_node, self._node_row(container, key.place)
-        else:
-            table, row = self._by_class, self._class_row(container, key.place)
-        return None if row is None else (table, row)
+        return SketchLoad(self._entries, self._lock, sized_kinds=self._sized_kinds).run(sketches, on_piece=on_piece)
 
     def expire(self, now_unix_seconds: float) -> int:
         """Forget what was not reported for the days of ``retention_days``; give how many workloads went.
@@ -317,31 +187,15 @@ class WorkloadIndex:
         oldest = int(now_unix_seconds) - self.options.retention_days * DAY_SECONDS
         oldest_passing = int(now_unix_seconds) - PASSING_SECONDS
         with self._lock:
-            names = list(self._entries)
+            names = list(self._entries.known)
         gone = 0
         for workload in names:
             with self._lock:
-                entry = self._entries[workload]
-                for container in entry.containers:
-                    self._expire(container, oldest if workload.kind in self._sized_kinds else oldest_passing)
-                entry.containers = tuple(one for one in entry.containers if one.classes or one.nodes)
-                if not entry.containers:
-                    del self._entries[workload]
-                    gone += 1
+                gone += self._entries.expire(workload, oldest if workload.kind in self._sized_kinds else oldest_passing)
         with self._lock:
             for name in [name for name, node in self._nodes.items() if node.newest[0] < oldest]:
                 del self._nodes[name]
         return gone
-
-    def _expire(self, container: _Container, oldest: int) -> None:
-        for one in container.classes:
-            if self._by_class.last[one[1]] < oldest:
-                container.classes = tuple(other for other in container.classes if other is not one)
-                self._by_class.take_back(one[1])
-        for node, row in list((container.nodes or {}).items()):
-            if self._by_node.last[row] < oldest and container.nodes is not None:
-                del container.nodes[node]
-                self._by_node.take_back(row)
 
     # -- asking -----------------------------------------------------------------------------------------------------
 
@@ -375,7 +229,7 @@ class WorkloadIndex:
         if not self._is_loaded:
             return NoEstimate.NOT_LOADED
         with self._lock:
-            entry = self._entries.get(workload)
+            entry = self._entries.known.get(workload)
             if entry is None:
                 return NoEstimate.UNKNOWN_WORKLOAD
             found = entry.find(container)
@@ -394,7 +248,7 @@ class WorkloadIndex:
         return NoEstimate.TOO_YOUNG
 
     def _answered(
-        self, entry: _Entry, found: _Container, policy: PolicyName, now_unix_seconds: float
+        self, entry: Entry, found: Container, policy: PolicyName, now_unix_seconds: float
     ) -> Estimate | NoEstimate:
         rows = found.rows
         if not self._is_old_enough(self._by_class, rows, now_unix_seconds):
@@ -416,7 +270,7 @@ class WorkloadIndex:
         return with_answer(estimate, policy, answer)
 
     def _sources(
-        self, found: _Container, node: str | None, node_class: NodeClass | None
+        self, found: Container, node: str | None, node_class: NodeClass | None
     ) -> Iterator[tuple[EstimateSource, RowTable, tuple[int, ...]]]:
         """Give whose history could be taken, the nearest first."""
         if node is not None and found.nodes is not None and node in found.nodes:
@@ -465,16 +319,16 @@ class WorkloadIndex:
                 directives.append(directive)
         return tuple(directives)
 
-    def _containers_of(self, workload: Workload) -> tuple[_Container, ...]:
+    def _containers_of(self, workload: Workload) -> tuple[Container, ...]:
         with self._lock:
-            entry = self._entries.get(workload)
+            entry = self._entries.known.get(workload)
             return () if entry is None else entry.containers
 
     def newest_kill(self, workload: Workload) -> float | None:
         """Give when the newest out-of-memory kill of eight days was, Unix seconds; None = there was none."""
         newest: float | None = None
         with self._lock:
-            entry = self._entries.get(workload)
+            entry = self._entries.known.get(workload)
             for container in () if entry is None else entry.containers:
                 for row in container.rows:
                     for kills in self._by_class.kills_of(row):
@@ -490,10 +344,10 @@ class WorkloadIndex:
     def merged(self, workload: Workload) -> MergedHistory | None:
         """Give what is in memory of a workload; None = nothing."""
         with self._lock:
-            entry = self._entries.get(workload)
+            entry = self._entries.known.get(workload)
             if entry is None:
                 return None
-            first, last = self._span(entry)
+            first, last = self._entries.span(entry)
             containers = entry.containers
         return MergedHistory(
             workload=entry.workload,
@@ -502,7 +356,7 @@ class WorkloadIndex:
             containers=tuple(self._merged(container) for container in containers),
         )
 
-    def _merged(self, container: _Container) -> ContainerHistory:
+    def _merged(self, container: Container) -> ContainerHistory:
         """Give one container, the lock held for one row at a time."""
         with self._lock:
             classes, nodes = container.classes, sorted((container.nodes or {}).items())
@@ -517,24 +371,16 @@ class WorkloadIndex:
                 by_node.append(row_history(self._by_node, row, self._slots, node=node))
         return ContainerHistory(container=container.name, classes=tuple(by_class), nodes=tuple(by_node), hours=hours)
 
-    def _span(self, entry: _Entry) -> tuple[float, float]:
-        """Give from when to when a workload is known."""
-        rows = [(self._by_class, row) for one in entry.containers for row in one.rows]
-        rows += [(self._by_node, row) for one in entry.containers for row in (one.nodes or {}).values()]
-        first = min((int(table.first[row]) for table, row in rows), default=0)
-        last = max((int(table.last[row]) for table, row in rows), default=0)
-        return float(first), float(last)
-
     def workloads(self) -> tuple[WorkloadSeen, ...]:
         """List all workloads, in order."""
         with self._lock:
-            names = sorted(self._entries)
+            names = sorted(self._entries.known)
         seen: list[WorkloadSeen] = []
         for workload in names:
             with self._lock:
-                entry = self._entries.get(workload)
+                entry = self._entries.known.get(workload)
                 if entry is not None:
-                    first, last = self._span(entry)
+                    first, last = self._entries.span(entry)
                     containers = tuple(one.name for one in entry.containers)
                     seen.append(
                         WorkloadSeen(
@@ -564,8 +410,8 @@ class WorkloadIndex:
         """Count what there is."""
         with self._lock:
             return IndexSize(
-                workloads=len(self._entries),
-                containers=sum(len(entry.containers) for entry in self._entries.values()),
+                workloads=len(self._entries.known),
+                containers=sum(len(entry.containers) for entry in self._entries.known.values()),
                 rows=self._by_class.rings.rows,
                 node_rows=self._by_node.rings.rows,
                 nodes=len(self._nodes),
@@ -593,7 +439,7 @@ class WorkloadIndex:
     def asked(self) -> tuple[tuple[PolicyName, Workload], ...]:
         """Give for which workloads which other policies are asked; those that are gone are no longer."""
         with self._lock:
-            for key in [key for key in self._asked if key[1] not in self._entries]:
+            for key in [key for key in self._asked if key[1] not in self._entries.known]:
                 del self._asked[key]
                 self._answers.pop(key, None)
             return tuple(self._asked)

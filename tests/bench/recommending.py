@@ -17,7 +17,7 @@ from agent.node.learning import Learner, widened
 from agent.node.observer import Observer
 from agent.node.pods import NoPods
 from agent.node.units import UnitTable, WatchedUnit
-from agent.node.watching import window_policy
+from agent.node.windows import window_policy
 from agent.sensing.machine import Machine
 from agent.sensing.rings import RingFile, RingGeometry
 from agent.settings import Settings

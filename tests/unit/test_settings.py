@@ -96,6 +96,30 @@ def test_settings_empty_file_or_section_is_the_defaults(tmp_path: Path, text: st
     assert load_settings(write(tmp_path, text), environment={}).pods_file is None
 
 
+@pytest.mark.parametrize("key", ["report.queueBytes", "report.intervalSeconds", "propose.intervalSeconds"])
+def test_settings_a_number_too_large_for_a_float_is_refused_in_one_line(key: str) -> None:
+    (error,) = errors_of(None, {}, {key: "9" * 400})
+    assert error.startswith(f"command line: {key}: '999")
+    assert " is not allowed; allowed: a" in error
+    assert "\n" not in error
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("report: {{queueBytes: {}}}", "report.queueBytes: a number of thousands of digits is not allowed; allowed: a"),
+        ("nodeName: [{}]", "nodeName: a number of thousands of digits is not allowed"),
+        ("report: {}", "report: a number of thousands of digits is not allowed; allowed: a mapping"),
+        ("{}", "holds a number of thousands of digits; a settings file is a YAML mapping"),
+        ("? {}\n: 1", "a number of thousands of digits: unknown key"),
+        ("report:\n  ? {}\n  : 1", "report.a number of thousands of digits: unknown key"),
+    ],
+)
+def test_settings_a_number_too_long_to_be_written_is_refused_in_one_line(tmp_path: Path, text: str, said: str) -> None:
+    (error,) = errors_of(write(tmp_path, text.format("0x" + "f" * 5000)))
+    assert said in error
+
+
 def test_settings_all_errors_are_listed_at_once_with_file_key_value_and_allowed(tmp_path: Path) -> None:
     path = write(
         tmp_path,
@@ -292,6 +316,8 @@ def test_the_webhook_is_an_https_address(tmp_path: Path, url: str) -> None:
         "https://",
         "https://h:port",
         "https://h:0",
+        "https://a..b",
+        f"https://{'a' * 64}.b",
         "https://u:p@h",
         "https://h/?a",
         "https://h#x",

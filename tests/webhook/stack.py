@@ -112,7 +112,7 @@ class Facts:
 
 @dataclass
 class Stack:
-    """All of it; ``app`` is the ASGI application."""
+    """All of it; ``app`` is the ASGI application, ``services`` what it is made of."""
 
     store: Store
     facts: Facts
@@ -122,6 +122,7 @@ class Stack:
     tailer: Tailer
     posts: Posts
     questions: Questions
+    services: Services
     app: WebhookApp
 
     def follow(self) -> None:
@@ -197,26 +198,24 @@ def stack(
         Defaults(act=sizing.act, bounds=BoundsOptions(), policy=PolicyName.CRUISE, config_map="plimsoll/plimsoll"),
         metrics,
     )
-    app = WebhookApp(
-        Services(
-            review=reviewer.review,
-            failed=lambda _: metrics.count_admission(Outcome.ERROR, 0.0),
-            report=posts.report,
-            evictions=posts.evictions,
-            workloads=questions.workloads,
-            workload=questions.workload,
-            nodes=questions.nodes,
-            rejected=lambda what: metrics.count_call(what, "overload"),
-            page=metrics.page,
-            scrape_rejected=metrics.count_rejected_scrape,
-            ready=lambda: (True, "ready"),
-            openapi=document(),
-            most_report_bytes=settings.body_bytes,
-        ),
-        ListeningSettings(),
+    services = Services(
+        review=reviewer.review,
+        failed=lambda _: metrics.count_admission(Outcome.ERROR, 0.0),
+        report=posts.report,
+        evictions=posts.evictions,
+        workloads=questions.workloads,
+        workload=questions.workload,
+        nodes=questions.nodes,
+        rejected=lambda what: metrics.count_call(what, "overload"),
+        page=metrics.page,
+        scrape_rejected=metrics.count_rejected_scrape,
+        ready=lambda: (True, "ready"),
+        openapi=document(),
+        most_report_bytes=settings.body_bytes,
     )
+    app = WebhookApp(services, ListeningSettings())
     try:
-        yield Stack(opened, facts, given, metrics, index, tailer, posts, questions, app)
+        yield Stack(opened, facts, given, metrics, index, tailer, posts, questions, services, app)
     finally:
         app.close()
         opened.close()

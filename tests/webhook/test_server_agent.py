@@ -17,8 +17,6 @@ from agent.core.rollup_text import report_text
 from agent.metrics.report_series import PostResult
 from agent.node.report_answers import judged
 from agent.node.webhook_client import WebhookClient
-from agent.webhook.openapi import document
-from agent.webhook.server import Services
 from tests.webhook.https import running
 from tests.webhook.stack import Stack, place, stack
 from tests.webhook.workload_reports import report, row
@@ -31,22 +29,7 @@ def spoken(tmp_path: Path) -> Iterator[tuple[Stack, WebhookClient]]:
     with stack(tmp_path) as one:
         one.follow()
         one.facts.places["uid-web-1"] = replace(place(1), uid="uid-web-1")
-        given = Services(
-            review=lambda body: body,
-            failed=lambda _: None,
-            report=one.posts.report,
-            evictions=one.posts.evictions,
-            workloads=one.questions.workloads,
-            workload=one.questions.workload,
-            nodes=one.questions.nodes,
-            rejected=lambda _: None,
-            page=one.metrics.page,
-            scrape_rejected=lambda: None,
-            ready=lambda: (True, ""),
-            openapi=document(),
-            most_report_bytes=1 << 20,
-        )
-        with running(given, tmp_path) as server:
+        with running(one.services, tmp_path) as server:
             host, port = server.address
             client = WebhookClient(
                 f"https://{host}:{port}", token_file=token, ca_file=server.authority, timeout_seconds=10.0

@@ -13,8 +13,6 @@ import pytest
 
 from agent.cli.main import main
 from agent.core.cluster_facts import ClusterRule, ClusterRules, FrozenAxes
-from agent.webhook.openapi import document
-from agent.webhook.server import Services
 from agent.webhook.settings import SettingsError, WebhookSettings, load_webhook_settings
 from tests.webhook.https import running
 from tests.webhook.report_bodies import packed, report_body, row_body
@@ -31,22 +29,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, li
     with stack(folder) as one:
         one.report(packed(report_body(row_body(0), row_body(1))), content_encoding="gzip")
         one.follow()
-        given = Services(
-            review=lambda body: body,
-            failed=lambda _: None,
-            report=one.posts.report,
-            evictions=one.posts.evictions,
-            workloads=one.questions.workloads,
-            workload=one.questions.workload,
-            nodes=one.questions.nodes,
-            rejected=lambda _: None,
-            page=one.metrics.page,
-            scrape_rejected=lambda: None,
-            ready=lambda: (True, ""),
-            openapi=document(),
-            most_report_bytes=1000,
-        )
-        with running(given, folder, names=("plimsoll-webhook.plimsoll.svc",)) as server:
+        with running(one.services, folder, names=("plimsoll-webhook.plimsoll.svc",)) as server:
             host, port = server.address
             options = [f"--webhook=https://{host}:{port}", f"--token-file={folder / 'token'}"]
             yield one, [*options, f"--ca-file={server.authority}"]
@@ -118,6 +101,13 @@ def test_policy_tells_what_applies_and_where_it_is_from(
     assert ["VPA", "none"] in rows
 
 
+def test_policy_keeps_to_the_width(served: tuple[Stack, list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["policy", "shop/web", *served[1]]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) > 30
+    assert main(["policy", "shop/web", "--width=30", *served[1]]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) == 30
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
@@ -125,6 +115,7 @@ def test_policy_tells_what_applies_and_where_it_is_from(
         (["workloads", "shop/Job/nix"], 1, "404: nothing is known of Job shop/nix"),
         (["policy", "shop"], 2, "shop: is not allowed; allowed: NAMESPACE/KIND/NAME"),
         (["workloads", "--png", "x.png"], 2, "--png and --policy are for one workload"),
+        (["workloads", "shop/web", "-n", "bank"], 2, "--namespace is for the list; allowed: without WORKLOAD"),
         (["workloads", "shop/web", "--png", "/nowhere/x.png"], 1, "there is no such directory"),
         (["workloads", "shop/web", "--policy", "best"], 1, "400: policy: 'best' is not allowed; allowed: cruise"),
     ],
@@ -150,7 +141,17 @@ def test_what_cannot_be_answered_is_one_line(
     ("changes", "code", "words"),
     [
         (["--webhook=http://127.0.0.1:1"], 2, "is not allowed; allowed: https://HOST:PORT"),
+        (["--webhook=https://"], 2, "--webhook https://: is not allowed; allowed: https://HOST:PORT"),
+        (["--webhook=https://[::1"], 2, "is not allowed; allowed: https://HOST:PORT"),
+        (["--webhook=https://127.0.0.1:99999"], 2, "is not allowed; allowed: https://HOST:PORT"),
+        (["--webhook=https://127.0.0.1:1/v1"], 2, "is not allowed; allowed: https://HOST:PORT"),
+        (["--webhook=https://127.0.0.1:1?limit=1"], 2, "is not allowed; allowed: https://HOST:PORT"),
+        (["--webhook=https://127.0.0.1:1#end"], 2, "is not allowed; allowed: https://HOST:PORT"),
+        (["--webhook=https://me:good@127.0.0.1:1"], 2, "--webhook https://...@127.0.0.1:1: is not allowed"),
+        (["--webhook=https://127.0.0.1:1\n2"], 2, "--webhook https://127.0.0.1:1 2: is not allowed"),
         (["--webhook=https://127.0.0.1:1"], 1, "no answer: Connection refused"),
+        (["--ca-file=/dev/null"], 2, "--ca-file /dev/null: no PEM certificate in it"),
+        ([f"--ca-file={REPOSITORY / 'LICENSE'}"], 2, "LICENSE: no PEM certificate in it"),
         (["--token-file=/nowhere"], 2, "/nowhere: cannot be read"),
         (["--ca-file=/nowhere"], 2, "--ca-file /nowhere: cannot be read"),
         (["--server-name=bank.example"], 1, "no answer: "),
@@ -212,7 +213,10 @@ def test_a_password_is_not_shown() -> None:
         ({"sampling.intervalSeconds": 1}, "sampling.intervalSeconds: unknown key"),
         ({"listening.port": 70000}, "allowed: a whole number from 0 to 65535"),
         ({"certificate.source": "files"}, "certificate.source: files is not allowed without"),
-        ({"certificate.keyFile": "/k"}, "certificate.certificateFile: is not read with certificate.source built-in"),
+        ({"certificate.keyFile": "/k"}, "certificate.keyFile: is not read with certificate.source built-in"),
+        ({"certificate.certificateFile": "/c"}, "certificate.certificateFile: is not read with certificate.source bu"),
+        ({"certificate.leafDays": 31, "certificate.authorityDays": 30}, "certificate.leafDays: 31 is not allowed"),
+        ({"arbiter.mostBackOffSeconds": 59}, "arbiter.mostBackOffSeconds: 59 is not allowed; allowed: at least arb"),
         ({"access.bodyBytes": 1 << 29}, "access.unpackedBytes: 8388608 is not allowed; allowed: at least"),
         ({"folding.retentionDays": 7}, "folding.retentionDays: 7 is not allowed; allowed: at least history.retentionD"),
         ({"bounds.maxMemoryBytes": 5}, "bounds.maxMemoryBytes: 5 is not allowed; allowed: at least bounds.min"),

@@ -320,3 +320,19 @@ def test_files_that_cannot_be_read_are_named(files: Files, tmp_path: Path, capsy
     assert "not UTF-8 at byte 0" in refusal(capsys, "--pod", str(tmp_path / "bytes.yaml"))
     pod, spaces = files.put("pod.json", ENFORCED), files.put("ns.json", {"kind": "Node"})
     assert "ns.json: kind: 'Node'" in refusal(capsys, "--pod", pod, "--namespaces", spaces)
+    empty = refusal(capsys, "--pod", pod, "--namespaces", files.put("empty.json", ""))
+    assert "empty.json: nothing in it; allowed: the output of kubectl get namespaces" in empty
+
+
+def test_standard_input_is_for_one_file(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
+    words = "--pod - and --history -: standard input can be read only once"
+    assert words in refusal(capsys, "--pod", "-", "--history", "-")
+    pod = files.put("pod.json", ENFORCED)
+    assert "--history - and --namespaces -" in refusal(capsys, "--pod", pod, "--history", "-", "--namespaces", "-")
+
+
+def test_help_names_what_lists_its_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    for verb, lister in (("admission", "plimsoll settings --webhook"), ("run", "plimsoll settings")):
+        with pytest.raises(SystemExit):
+            main([verb, "--help"])
+        assert f"  {lister} lists all of them\n" in capsys.readouterr().out

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.arbiter import Owner, first_look, gain_ruling, may_taint, second_look
+from agent.core.arbiter import Owner, first_look, gain_ruling, second_look
 from agent.core.arbiter_options import ArbiterOptions
 from agent.core.arbiter_words import Amounts, Reason, Ruling, Verdict, Want
 from agent.core.cluster import Namespace
@@ -240,25 +240,6 @@ def test_pod_has_what_is_allocated_to_it_even_where_its_spec_asks_for_less() -> 
     }
     replacement = make_pod("web", container("app", {"cpu": "400m"}))
     assert reason_of(gain_ruling(proposal(), make_pod(status=status), replacement)) is Reason.NOT_MORE
-
-
-@pytest.mark.parametrize(
-    ("tainted", "nodes", "expected"),
-    [
-        (0, 1, True),  # one always may
-        (1, 5, False),
-        (1, 20, True),  # 0.1 of 20 are two
-        (2, 20, False),
-        (2, 29, False),  # rounded down
-    ],
-)
-def test_only_a_share_of_the_nodes_may_be_tainted_at_once(tainted: int, nodes: int, *, expected: bool) -> None:
-    names = frozenset(f"node-{index}" for index in range(tainted))
-    assert may_taint("node-x", names, nodes, most_ratio=0.1) is expected
-
-
-def test_node_that_is_tainted_may_stay_so() -> None:
-    assert may_taint("node-0", frozenset({"node-0", "node-1", "node-2"}), 3, most_ratio=0.1)
 
 
 def test_amounts_by_resource() -> None:

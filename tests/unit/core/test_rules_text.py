@@ -74,6 +74,7 @@ def test_a_pause_is_a_word_or_a_reason(text: str, reason: str | None) -> None:
         ("- {mode: off}\n- {namespaces: shop}", "rules[1]: key 'namespaces' is not allowed (namespace, kind, name,"),
         ("- {7: shop}", "rules[0]: key 7 is not allowed"),
         ("- {namespace: 7, mode: off}", "rules[0].namespace: 7 is not allowed (a text that is not empty)"),
+        ("- {namespace: 0x" + "f" * 5000 + "}", "rules[0].namespace: a number of thousands of digits is not allowed"),
         ("- {namespace: '', mode: off}", "rules[0].namespace: '' is not allowed"),
         ("- {name: off, mode: off}", "rules[0].name: False is not allowed"),
         ("- {mode: on}", "rules[0].mode: True is not allowed"),

@@ -70,6 +70,7 @@ def resource(name: str, target: dict[str, Any]) -> dict[str, Any]:
 
 
 NAME = "HorizontalPodAutoscaler shop/web"
+WEB = Workload(namespace="shop", kind="Deployment", name="web")
 
 
 def test_an_hpa_freezes_by_the_type_of_its_target() -> None:
@@ -81,6 +82,44 @@ def test_an_hpa_freezes_by_the_type_of_its_target() -> None:
     assert hpa({"type": "Pods", "pods": {"metric": {"name": "cpu"}, "target": {"type": "Value"}}}) == FrozenAxes()
     assert hpa({"type": "Newer", "newer": {"name": "cpu"}}) == FrozenAxes()
     assert hpa(metrics=[]) == FrozenAxes()
+
+
+@pytest.mark.parametrize(
+    ("spec", "target", "fault"),
+    [
+        ({}, "shop", "spec.scaleTargetRef.kind: missing"),
+        (7, "shop", "spec: 7 is not an object"),
+        ({"scaleTargetRef": {"kind": "Deployment"}}, "shop", "spec.scaleTargetRef.name: missing"),
+        ({"metrics": [{}]}, WEB, "spec.metrics[0].type: missing"),
+        ({"metrics": 7}, WEB, "spec.metrics: 7 is not allowed"),
+        ({"metrics": [{"type": "Resource"}]}, WEB, "spec.metrics[0].resource.name: missing"),
+        ({"metrics": [resource("cpu", {"type": "Ratio"})]}, WEB, "resource.target.type: 'Ratio' is not allowed"),
+        ({"metrics": [{"type": "ContainerResource", "containerResource": []}]}, WEB, "containerResource: [] is not"),
+    ],
+)
+def test_an_hpa_in_doubt_frees_nothing(spec: Any, target: Workload | str, fault: str) -> None:
+    if isinstance(target, Workload):
+        spec = {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, **spec}
+    found = autoscaler_from_json(named(spec=spec))
+    doubted = f"{NAME} (not understood)"
+    assert (found.target, found.frozen) == (target, FrozenAxes(cpu_for=doubted, memory_for=doubted))
+    assert found.fault is not None
+    assert fault in found.fault
+
+
+def test_a_vpa_in_doubt_acts() -> None:
+    target = {"targetRef": {"kind": "Deployment", "name": "web"}}
+    nobody, odd = (
+        vertical_autoscaler_from_json(named(spec=spec)) for spec in ({}, {**target, "updatePolicy": {"updateMode": 7}})
+    )
+    assert (nobody.target, odd.target) == ("shop", WEB)
+    for one in (nobody, odd):
+        assert one.acts
+        assert one.name == "VerticalPodAutoscaler shop/web (not understood)"
+    assert nobody.fault is not None
+    assert "spec.targetRef.kind: missing" in nobody.fault
+    assert odd.fault is not None
+    assert "updateMode: 7 is not allowed" in odd.fault
 
 
 def test_a_vpa_acts_unless_it_says_off() -> None:
@@ -112,9 +151,8 @@ def test_scopes_of_a_quota_come_from_both_places() -> None:
     [
         (pod_place_from_json, [], "document: [] is not an object"),
         (pod_place_from_json, {"metadata": {"name": "x"}}, "metadata.uid: missing"),
-        (autoscaler_from_json, named(spec={}), "spec.scaleTargetRef.kind: missing"),
-        (autoscaler_from_json, named(spec={"scaleTargetRef": {"kind": "D", "name": "w"}, "metrics": [{}]}), "type"),
-        (vertical_autoscaler_from_json, named(), "spec.targetRef.kind: missing"),
+        (autoscaler_from_json, {"metadata": {"namespace": "shop"}, "spec": {}}, "metadata.name: missing"),
+        (vertical_autoscaler_from_json, {"spec": {}}, "metadata.name: missing"),
         (limit_range_from_json, named(spec={"limits": [{"type": "Pod", "max": {"cpu": "x"}}]}), "limits[0].max.cpu"),
         (quota_from_json, named(status={"used": {"cpu": []}}), "status.used.cpu"),
         (node_facts_from_json, named(status={"capacity": {"cpu": True}}), "status.capacity.cpu"),

@@ -42,7 +42,8 @@ def test_what_may_be_done_is_done_told_and_counted_and_then_there_is_peace() -> 
     assert turns.figure("resizes_total", resource="cpu", direction="down", result="applied") == 2
     assert turns.figure("resize_duration_seconds_sum") == 4.0
     assert turns.figure("dry_run") == 0
-    assert turns.actor.changed_seconds == {uid_of("a"): turns.wall, uid_of("b"): turns.wall}
+    changed = {record.ref.uid: record.changed_seconds for record in turns.ledger.kept().pods}
+    assert changed == {uid_of("a"): turns.wall, uid_of("b"): turns.wall}
     turns.turn(after=1000.0)
     assert len(turns.server.calls) == len([call for call in turns.server.calls if "reviews" in call.path]) + 4
 

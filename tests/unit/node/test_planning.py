@@ -54,7 +54,13 @@ def test_plan_is_of_the_newest_state_and_carries_what_it_was_made_of() -> None:
 
 def test_nothing_recommended_yet_moves_nobody() -> None:
     turns = two()
-    planner = Planner(settings=turns.settings, state=turns.state, evaluated=lambda: None, wall_now=lambda: NOW)
+    planner = Planner(
+        settings=turns.settings,
+        state=turns.state,
+        evaluated=lambda: None,
+        wall_now=lambda: NOW,
+        directed=turns.directions.now,
+    )
     planned = planner.plan(holding())
     assert planned.plan.steps == ()
     assert planned.measured is NOTHING_MEASURED
@@ -131,6 +137,7 @@ def test_news_that_come_while_orders_are_read_have_them_read_again() -> None:
         state=state_with_news,  # type: ignore[arg-type]
         evaluated=turns.evaluated,
         wall_now=lambda: NOW,
+        directed=turns.directions.now,
     )
     for _ in range(3):
         planner.orders_of(identity(uid_of("a")))

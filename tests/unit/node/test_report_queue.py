@@ -313,7 +313,16 @@ def test_a_directory_that_cannot_be_is_said_and_memory_does(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{", b"[]", b'{"version":1}', b'{"version":9,"incarnation":"x"}', b"\xff\xfe"]
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"version":1}',
+        b'{"version":9,"incarnation":"x"}',
+        b'{"version":1,"incarnation":"x","lost":0,"sequence":' + b"9" * 400 + b"}",
+        b"\xff\xfe",
+    ],
 )
 def test_a_damaged_numbering_is_read_off_the_newest_file_or_begun_anew(machine: Machine, content: bytes) -> None:
     assert machine.directory is not None
@@ -344,6 +353,11 @@ def spoilt_number(text: bytes) -> bytes:
     return json.dumps({**header, "endBootSeconds": float("nan")}).encode() + b"\n" + text.partition(b"\n")[2]
 
 
+def endless_number(text: bytes) -> bytes:
+    header = json.loads(text.partition(b"\n")[0])
+    return json.dumps({**header, "endBootSeconds": 10**400}).encode() + b"\n" + text.partition(b"\n")[2]
+
+
 def renumbered(text: bytes) -> bytes:
     header = json.loads(text.partition(b"\n")[0])
     return json.dumps({**header, "sequence": 1}).encode() + b"\n" + text.partition(b"\n")[2]
@@ -361,7 +375,9 @@ def flipped(text: bytes) -> bytes:
     return text[:-20] + bytes([text[-20] ^ 1]) + text[-19:]
 
 
-@pytest.mark.parametrize("spoil", [spoilt_header, spoilt_number, renumbered, newer, cut, flipped, lambda _: b""])
+@pytest.mark.parametrize(
+    "spoil", [spoilt_header, spoilt_number, endless_number, renumbered, newer, cut, flipped, lambda _: b""]
+)
 def test_a_damaged_report_is_dropped_and_counted_and_the_others_go_on(
     machine: Machine, spoil: Callable[[bytes], bytes]
 ) -> None:

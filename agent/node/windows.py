@@ -1,0 +1,46 @@
+"""What the settings come to for windows: when one is believed, and rings that are long enough for all of them. Node."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from agent.core.window_policy import WindowPolicy
+from agent.sensing.rings import RingGeometry
+from agent.settings import Settings
+
+LEAST_RAW_SECONDS: Final = 120.0
+"""A minute row needs its minute and the rate window before it, however short the windows are set."""
+RAW_MARGIN_ROWS: Final = 44
+"""Rows beyond the window: early sweeps on contention, and time for a reader before its rows are overwritten."""
+
+
+def window_policy(settings: Settings, *, capacity_millicores: int) -> WindowPolicy:
+    """Give the windows that are configured."""
+    windows = settings.windows
+    return WindowPolicy(
+        capacity_millicores=capacity_millicores,
+        cpu_window_seconds=windows.cpu_window_seconds,
+        memory_window_seconds=windows.memory_window_seconds,
+        rate_window_seconds=windows.rate_window_seconds,
+        tolerance_ratio=windows.tolerance_ratio,
+        max_step_seconds=windows.max_step_seconds,
+        memory_max_step_seconds=5 * settings.sampling.slow_interval_seconds,
+        percentile=windows.percentile,
+        max_gap_ratio=windows.max_gap_ratio,
+    )
+
+
+def ring_geometry(settings: Settings) -> RingGeometry:
+    """Size the rings for the windows that are configured."""
+    sampling, windows = settings.sampling, settings.windows
+    defaults = RingGeometry()
+    raw_seconds = max(windows.cpu_window_seconds + windows.rate_window_seconds, LEAST_RAW_SECONDS)
+    if settings.report.url is not None:
+        raw_seconds = max(raw_seconds, settings.report.interval_seconds + windows.rate_window_seconds)
+    return RingGeometry(
+        max_slots=sampling.max_containers,
+        raw_length=int(raw_seconds / sampling.interval_seconds) + RAW_MARGIN_ROWS,
+        memory_length=int(windows.memory_window_seconds / sampling.slow_interval_seconds)
+        + (defaults.memory_length - 180),
+        minute_length=defaults.minute_length,
+    )
