@@ -67,13 +67,14 @@ class WebhookClient:
         """Find out where and as whom.
 
         Raises:
-            NoAnswerError: The kubeconfig or the API server gives no token.
-            SystemExit: An argument is wrong; one line, code 2.
+            NoAnswerError: The API server gives no token.
+            SystemExit: An argument is wrong, the kubeconfig for instance; one line, code 2.
         """
         import urllib3
 
+        self._verb: Final = str(arguments.verb)
         self._url, host = _address_of(str(arguments.webhook), arguments.verb)
-        api = None if arguments.kubeconfig is None else _api_of(arguments.kubeconfig)
+        api = None if arguments.kubeconfig is None else _api_of(arguments.kubeconfig, arguments.verb)
         self._token = _token(arguments, api)
         authority: str | None = None
         if arguments.ca_file is not None:
@@ -96,6 +97,7 @@ class WebhookClient:
         Raises:
             NotKnownError: There is nothing of that name.
             NoAnswerError: Nobody answers, or not in this release's words, or refuses.
+            SystemExit: What was asked for is wrong; one line, code 2.
         """
         import msgspec
         import urllib3
@@ -111,6 +113,8 @@ class WebhookClient:
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise NoAnswerError(f"webhook at {self._url}: no answer: {_reason_of(error)}") from error
         if answer.status != 200:
+            if answer.status == 400:  # what was asked for is wrong, and the webhook says what
+                fail(f"{self._verb}: {_fault_of(body)}")
             kind_of_error = NotKnownError if answer.status == 404 else NoAnswerError
             raise kind_of_error(f"webhook at {self._url}: {answer.status}: {_fault_of(body)}")
         try:
@@ -141,7 +145,7 @@ def _address_of(url: str, verb: str) -> tuple[str, str]:
     return given, host
 
 
-def _api_of(kubeconfig: Path) -> Api:
+def _api_of(kubeconfig: Path, verb: str) -> Api:
     from agent.kube.api import HttpApi
     from agent.kube.credentials import from_kubeconfig
     from agent.kube.errors import KubeError
@@ -149,7 +153,7 @@ def _api_of(kubeconfig: Path) -> Api:
     try:
         return HttpApi(from_kubeconfig(kubeconfig))
     except KubeError as error:
-        raise NoAnswerError(str(error)) from error
+        fail(f"{verb}: --kubeconfig {error}")
 
 
 def _token(arguments: argparse.Namespace, api: Api | None) -> str:

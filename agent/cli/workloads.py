@@ -67,8 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"plimsoll workloads: {error}", file=sys.stderr)
         return 1
     except _picture_error() as error:
-        print(f"plimsoll workloads: {error}", file=sys.stderr)
-        return 1
+        fail(f"workloads: --png {error}")
 
 
 def require_extra() -> None:

@@ -32,7 +32,7 @@ _RESERVED: Final = {
 _NO_ESTIMATE: Final = {
     NoEstimate.UNKNOWN_WORKLOAD: "nothing was ever reported of it",
     NoEstimate.UNKNOWN_CONTAINER: "nothing was reported of this container",
-    NoEstimate.TOO_YOUNG: "its history is too short",
+    NoEstimate.TOO_YOUNG: "its history is shorter than plan.minAgeSeconds",
     NoEstimate.NOT_LOADED: "the history is not loaded yet",
 }
 _SOURCE: Final = {

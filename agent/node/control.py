@@ -258,7 +258,9 @@ def request(
             connection.connect(str(socket_path))
             answer = _exchange(connection, line, deadline)
         except FileNotFoundError:
-            raise NoAgent(f"no agent at {socket_path}: there is no such socket; start one with plimsoll run") from None
+            raise NoAgent(
+                f"no agent at {socket_path}: there is no such socket; start one with plimsoll run or agent"
+            ) from None
         except ConnectionRefusedError:
             raise NoAgent(f"no agent at {socket_path}: the socket is left over, nobody listens on it") from None
         except PermissionError:

@@ -114,7 +114,12 @@ class Webhook:
                 is_leader=lambda: self.lease.is_leader,
                 pace=pace,
             )
-            self.index = WorkloadIndex(settings.history, settings, sized_kinds=listed(settings.plan.managed_kinds))
+            self.index = WorkloadIndex(
+                settings.history,
+                settings,
+                sized_kinds=listed(settings.plan.managed_kinds),
+                min_age_seconds=settings.plan.min_age_seconds,
+            )
             self.tailer = Tailer(self._store, self.index, pause=self._breathe)
             self._folder = Folder(self._store, settings.folding, pause=self._breathe)
             self._rebuilder = Rebuilder(self._store, self.index, settings, settings.rebuilding, pause=self._breathe)

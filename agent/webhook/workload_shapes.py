@@ -13,10 +13,8 @@ from agent.core.rollup import NodeClass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexOptions:
-    """How much is kept in memory, and from when on it counts."""
+    """How much is kept in memory."""
 
-    min_age_seconds: Annotated[float, Between(0, 604_800)] = 3600.0
-    """Seconds of history a workload must have before new pods are sized by it."""
     retention_days: Annotated[int, Between(1, 14)] = 14
     """Days without a report after which a workload is forgotten; hourly sketches are kept as long."""
     max_rows: Annotated[int, Between(1, 1_000_000)] = 45_000

@@ -68,6 +68,7 @@ DAY_SECONDS: Final = 86_400
 MAX_ASKED: Final = 2_000
 """Workloads for which policies other than cruise are worked out at most."""
 SIZED_KINDS: Final = listed(PlanOptions().managed_kinds)
+MIN_AGE_SECONDS: Final = PlanOptions().min_age_seconds
 PASSING_SECONDS: Final = 3600
 """Seconds without a report after which a workload that is never sized is forgotten: each run of a job, each bare pod is
 a workload of its own, and those of a fortnight would leave no room for the others."""
@@ -86,7 +87,12 @@ class WorkloadIndex:
     """See the module's docstring."""
 
     def __init__(
-        self, options: IndexOptions, policies: PolicyOptions, *, sized_kinds: Collection[str] = SIZED_KINDS
+        self,
+        options: IndexOptions,
+        policies: PolicyOptions,
+        *,
+        sized_kinds: Collection[str] = SIZED_KINDS,
+        min_age_seconds: float = MIN_AGE_SECONDS,
     ) -> None:
         """Begin empty.
 
@@ -94,9 +100,11 @@ class WorkloadIndex:
             options: How much is kept.
             policies: Options of the policies.
             sized_kinds: Of owners whose pods are sized (``plan.managedKinds``); others get new names all the time.
+            min_age_seconds: History a workload must have before new pods are sized by it (``plan.minAgeSeconds``).
         """
         self.options: Final = options
         self._sized_kinds = frozenset(sized_kinds)
+        self._min_age_seconds = min_age_seconds
         self._cruise = policies.cruise
         self._lock = threading.Lock()
         self._entries = Entries(options)
@@ -224,7 +232,7 @@ class WorkloadIndex:
             now_unix_seconds: The moment of the answer.
 
         Returns:
-            NoEstimate when the workload is not known, or younger than ``min_age_seconds``.
+            NoEstimate when the workload is not known, or younger than ``plan.minAgeSeconds``.
         """
         if not self._is_loaded:
             return NoEstimate.NOT_LOADED
@@ -287,14 +295,14 @@ class WorkloadIndex:
             return False
         first = min(int(table.first[row]) for row in rows)
         last = max(int(table.last[row]) for row in rows)
-        if now_unix_seconds - first < self.options.min_age_seconds or last <= now_unix_seconds - 7 * DAY_SECONDS:
+        if now_unix_seconds - first < self._min_age_seconds or last <= now_unix_seconds - 7 * DAY_SECONDS:
             return False
         known = self._slots.hours[table.rings.peaks(rows).any(axis=0) & self._slots.week(now_unix_seconds)]
         if known.size == 0:
             return True  # reported and without a figure: the estimate says so
         # A row counts in the hour of its middle, so its beginning may lie a little before that.
         oldest = int(known.min()) * HOUR_SECONDS - ROLLUP_SECONDS
-        return now_unix_seconds - oldest >= self.options.min_age_seconds
+        return now_unix_seconds - oldest >= self._min_age_seconds
 
     def directive_of(self, workload: Workload, *, node: str, now_unix_seconds: float) -> tuple[ContainerDirective, ...]:
         """Give the peaks that nodes other than this saw, by container in order of name; empty = nothing known.

@@ -336,7 +336,6 @@ def test_a_restart_forgets_nothing(fenced: ControlPlane, node: str, tmp_path: Pa
         }
     ).encode()
     arguments = [
-        "--set=history.minAgeSeconds=0",
         "--set=plan.minAgeSeconds=0",
         "--replica=c",
         "--set=cluster.lease=restarted",

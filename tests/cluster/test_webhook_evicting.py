@@ -373,7 +373,7 @@ def test_whole_way_from_a_nodes_plan_to_the_eviction(place: Place, tmp_path: Pat
     first, *_ = place.workload()
     plane, counted, told = place.plane, list[Verdict](), list[str]()
     own = plane.api_with_token(node_bound_token(plane, fence.NAMESPACE, ACCOUNT, None))
-    settings = ("arbiter.mode=enforce", "history.minAgeSeconds=0", "plan.minAgeSeconds=0")
+    settings = ("arbiter.mode=enforce", "plan.minAgeSeconds=0")
     token = agent_token(plane, place.node)
     (tmp_path / "token").write_text(token)
     proposer_of = partial(

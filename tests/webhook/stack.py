@@ -162,7 +162,7 @@ def stack(
     facts = Facts()
     given = server or Server(users={"good": user()}, readable=READABLE)
     metrics = WebhookMetrics(version="0", commit="0", admission_results=[str(one) for one in Outcome])
-    index = WorkloadIndex(IndexOptions(min_age_seconds=0.0), Settings())
+    index = WorkloadIndex(IndexOptions(), Settings(), min_age_seconds=0.0)
     tailer = Tailer(opened, index)
     api = FakeApi(given.answer)
     sizing = AdmissionSettings(act=act or ActOptions())

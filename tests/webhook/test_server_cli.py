@@ -116,8 +116,8 @@ def test_policy_keeps_to_the_width(served: tuple[Stack, list[str]], capsys: pyte
         (["policy", "shop"], 2, "shop: is not allowed; allowed: NAMESPACE/KIND/NAME"),
         (["workloads", "--png", "x.png"], 2, "--png and --policy are for one workload"),
         (["workloads", "shop/web", "-n", "bank"], 2, "--namespace is for the list; allowed: without WORKLOAD"),
-        (["workloads", "shop/web", "--png", "/nowhere/x.png"], 1, "there is no such directory"),
-        (["workloads", "shop/web", "--policy", "best"], 1, "400: policy: 'best' is not allowed; allowed: cruise"),
+        (["workloads", "shop/web", "--png", "/nowhere/x.png"], 2, "there is no such directory"),
+        (["workloads", "shop/web", "--policy", "best"], 2, "workloads: policy: 'best' is not allowed; allowed: cruise"),
     ],
 )
 def test_what_cannot_be_answered_is_one_line(

@@ -161,7 +161,7 @@ class ForecastOptions:
     """Share of minutes in which usage may exceed the request, 0..1: what the forecast is calibrated to."""
     no_more_than_peaks: bool = True
     """Also leave no more minutes under-requested within seven days than peaks (cruise) would, where that is fewer: at
-    the default exceed_ratio as many, at k times it k times as many."""
+    the default exceedRatio as many, at k times it k times as many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -160,7 +160,7 @@ def test_without_statistics_nothing_changes_and_the_cpu_limit_stays() -> None:
 
 def test_a_young_workload_is_left() -> None:
     young = admitted(new_pod(BURSTABLE), estimate(history_seconds=3599.0))
-    assert (young.outcome, young.why) == (Outcome.NO_HISTORY, "its history is too short")
+    assert (young.outcome, young.why) == (Outcome.NO_HISTORY, "its history is shorter than plan.minAgeSeconds")
     assert admitted(new_pod(BURSTABLE), estimate(history_seconds=3600.0)).outcome is Outcome.PATCHED
 
 
