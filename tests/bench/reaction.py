@@ -120,7 +120,7 @@ def _changes(plane: ControlPlane) -> Iterator[_Changes]:
     with plane.admin.watch(objects.pod_path("bench")) as watch:
 
         def follow() -> None:
-            # Closing the watch ends it, with whatever http.client makes of a connection that is closed while it is read.
+            # Closing the watch ends it, with whatever http.client makes of a connection closed while it is read.
             with contextlib.suppress(OSError, ValueError, AttributeError, http.client.HTTPException):
                 for event in watch:
                     pod = event["object"]
