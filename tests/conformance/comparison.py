@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+STARTS_WITH = "_starts_with"
+"""End of a key that asks for the beginning of a text only: ``message_starts_with`` is about ``message``."""
+ERROR = "error"
+"""Expected to be true, it asks for some error, whatever its words."""
+
 
 class ToleranceError(ValueError):
     """A tolerance that is neither a number nor an object of ``abs`` and ``rel``."""
@@ -39,7 +44,7 @@ def is_as_expected(expected: Any, got: Any, tolerance: Tolerance) -> bool:
         if not expected and got is None:
             return True
         return isinstance(got, Mapping) and all(
-            key in got and is_as_expected(value, got[key], tolerance) for key, value in expected.items()
+            _is_entry_as_expected(key, value, got, tolerance) for key, value in expected.items()
         )
     if isinstance(expected, list):
         return (
@@ -47,9 +52,21 @@ def is_as_expected(expected: Any, got: Any, tolerance: Tolerance) -> bool:
             and len(got) == len(expected)
             and all(is_as_expected(one, other, tolerance) for one, other in zip(expected, got, strict=True))
         )
+    if expected is None and isinstance(got, Mapping):
+        # An object that says nothing of anything is as good as none.
+        return bool(got) and all(value is None for value in got.values())
     if _is_number(expected):
         return _is_number(got) and tolerance.accepts(expected, got)
     return type(expected) is type(got) and bool(expected == got)
+
+
+def _is_entry_as_expected(key: str, expected: Any, got: Mapping[str, Any], tolerance: Tolerance) -> bool:
+    if key.endswith(STARTS_WITH) and key not in got:
+        text = got.get(key.removesuffix(STARTS_WITH))
+        return isinstance(text, str) and isinstance(expected, str) and text.startswith(expected)
+    if key == ERROR and expected is True and isinstance(got.get(key), str):
+        return bool(got[key])
+    return key in got and is_as_expected(expected, got[key], tolerance)
 
 
 def _is_number(value: Any) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.conformance import crane, cruisekube, kubelet, vpa
+from tests.conformance import capacity_buffer, crane, cruisekube, kubelet, vpa
 
 Adapter = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -55,6 +55,11 @@ SUITES = (
         source_marks=("kubernetes/autoscaler, vertical-pod-autoscaler",),
         adapters=vpa.ADAPTERS,
         later=vpa.LATER,
+    ),
+    Suite(
+        stem="capacity_buffer",
+        source_marks=("CapacityBuffer",),
+        adapters=capacity_buffer.ADAPTERS,
     ),
 )
 
