@@ -52,12 +52,14 @@ VERBS: Final[dict[str, Verb]] = {
     "workloads": Verb(
         "agent.cli.workloads", "what all nodes learnt of the cluster's workloads; of one, why and by hour"
     ),
+    "buffers": Verb("agent.cli.buffers", "the cluster's CapacityBuffers: chunks asked for and given, and what decided"),
     "policy": Verb(
         "agent.cli.policy", "what applies to a workload - mode, policy, bounds, HPA, VPA - and where it is from"
     ),
     "admission": Verb(
         "agent.cli.admission", "what would be changed in a new pod, and why; from files, without a cluster"
     ),
+    "retire": Verb("agent.cli.retire", "end all agents of a cluster in order, originals put back if asked for"),
     "settings": Verb("agent.cli.settings", "every setting with its default, unit and reason"),
 }
 

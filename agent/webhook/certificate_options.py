@@ -30,6 +30,9 @@ class CertificateOptions:
     cases caBundle is somebody else's too."""
     secret: str = "plimsoll-webhook-certificate"  # noqa: S105  its name
     """The Secret (tls.crt, tls.key, ca.crt; built-in: ca.key) in the webhook's namespace."""
+    authority_config_map: str = "plimsoll-webhook-authority"
+    """The ConfigMap in the webhook's namespace into whose ca.crt the leader puts whom agents are to trust, with sources
+    built-in and secret. It is never made here."""
     certificate_file: Annotated[Path | None, Unset("only read with source files")] = None
     """PEM file of the certificate and what leads to its authority; read again when it changes."""
     key_file: Annotated[Path | None, Unset("only read with source files")] = None

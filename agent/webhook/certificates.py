@@ -21,6 +21,7 @@ from agent.kube.errors import KubeError
 from agent.kube.watch import WatchPace
 from agent.webhook.certificate_material import Material, MaterialError, read_material
 from agent.webhook.certificate_options import CertificateOptions, CertificateSource
+from agent.webhook.certificate_publishing import Publication
 from agent.webhook.certificate_rotation import DAY_SECONDS, Step, after_step, next_step
 from agent.webhook.certificate_secret import SecretData, SecretWatch, material_of
 from agent.webhook.registration import Registration
@@ -108,6 +109,7 @@ class Certificates:
         self._thread: threading.Thread | None = None
         self._secret: SecretWatch | None = None
         self._registration: Registration | None = None
+        self._publication: Publication | None = None
         self._files: tuple[Path, Path] | None = None
         if options.source is CertificateSource.FILES:
             if options.certificate_file is None or options.key_file is None:
@@ -119,6 +121,7 @@ class Certificates:
         self._secret = SecretWatch(
             api, namespace, options.secret, clock=clock, random=random, on_news=self._wake.set, pace=pace
         )
+        self._publication = Publication(api, namespace, options.authority_config_map, clock=clock)
         if options.source is CertificateSource.BUILT_IN:
             self._registration = Registration(
                 api, options.configuration, clock=clock, random=random, on_news=self._wake.set, pace=pace
@@ -208,6 +211,9 @@ class Certificates:
             self._take_secret(self._secret, current)
             if self._registration is not None and self._is_leader():
                 self._lead(self._secret, self._registration, current)
+            good = self._good
+            if self._publication is not None and good is not None and good.authorities and self._is_leader():
+                self._publication.ensure(good.bundle_pem)
 
     # -- taking up -------------------------------------------------------------------------------------------------
 
@@ -330,6 +336,8 @@ class Certificates:
                 return watch.trouble
         if self._registration is not None and self._registration.fault() is not None:
             return self._registration.fault()
+        if self._publication is not None and self._publication.fault is not None:
+            return self._publication.fault
         return self._soon(good, now)
 
     def _soon(self, good: Material | None, now: float) -> str | None:

@@ -12,13 +12,11 @@ import http.client
 import json
 import socket
 import ssl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
-
-import yaml
 
 from tests.cluster.certificates import KeyPair
 
@@ -36,8 +34,11 @@ PATHS: Final = {
     "ConfigMap": "/api/v1/namespaces/{namespace}/configmaps",
     "Secret": "/api/v1/namespaces/{namespace}/secrets",
     "Pod": "/api/v1/namespaces/{namespace}/pods",
+    "Lease": "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases",
     "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
     "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "FlowSchema": "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas",
+    "PriorityLevelConfiguration": "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations",
     "MutatingWebhookConfiguration": "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
     "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles",
     "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings",
@@ -120,9 +121,9 @@ class Api:
         collection = PATHS[manifest["kind"]].format(namespace=metadata.get("namespace", ""))
         return self.patch(f"{collection}/{metadata['name']}", manifest, APPLY, fieldManager="tests", force="true")
 
-    def apply_files(self, *files: Path) -> list[Json]:
-        """Apply every document of YAML files, in their order."""
-        return [self.apply(one) for file in files for one in yaml.safe_load_all(file.read_text()) if one is not None]
+    def apply_all(self, manifests: Iterable[Json]) -> list[Json]:
+        """Apply objects in their order."""
+        return [self.apply(one) for one in manifests]
 
     def request(
         self,

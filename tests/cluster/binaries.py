@@ -29,7 +29,7 @@ VERSIONS: Final = (KUBERNETES, "1.34.4")
 """The Kubernetes versions that have a module folder: the newest, and the oldest on which limits of memory may fall."""
 MODULES: Final = Path(__file__).with_name("modules")
 ETCD, HELM, KWOK, CONTAINERD = "3.6.8", "3.22.0", "0.8.0", "2.3.7"
-FOR_TESTS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+FOR_TESTS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "helm")
 """What ``make test`` needs; the others are built when something asks for them."""
 FROM_ASSETS: Final = ("etcd", "kube-apiserver", "kubectl")
 """What a folder named by KUBEBUILDER_ASSETS holds."""

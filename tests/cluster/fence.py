@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
-from tests.cluster import objects
+from tests.cluster import chart, objects
 from tests.cluster.api import JSON_PATCH, Api, ApiError, Json
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.identities import fresh_name, node_bound_token
 from tests.cluster.processes import wait_for
 
-RBAC: Final = Path(__file__).parents[2] / "charts" / "plimsoll" / "rbac"
-AGENT, FENCE = RBAC / "agent.yaml", RBAC / "fence.yaml"
-NAMESPACE, ACCOUNT = "plimsoll", "plimsoll-agent"
+NAMESPACE, ACCOUNT = chart.NAMESPACE, "plimsoll-agent"
 USER: Final = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
+_NO_ROLE: Final = re.compile("cannot (patch|create) resource")
 TAINT_KEY: Final = "status-taint.cluster-autoscaler.kubernetes.io/plimsoll-overload"
 
 
 def install(plane: ControlPlane) -> None:
     """Apply the agent's rights and the fence, and wait until both are in force (the fence takes a second or two)."""
-    plane.admin.apply_files(AGENT, FENCE)
+    plane.admin.apply_all(chart.parts(*chart.AGENT, *chart.FENCE))
     node, namespace = fresh_name("probe"), "default"
     objects.create_node(plane.admin, node)
     plane.admin.create(objects.pod_path(namespace), objects.pod(node, node))
@@ -34,12 +33,13 @@ def install(plane: ControlPlane) -> None:
 
 
 def _is_fenced(nobody: Api, namespace: str, name: str) -> bool:
-    """Tell whether both policies refuse a token without a node; nothing is stored either way."""
+    """Tell whether all policies refuse a token without a node; nothing is stored either way."""
     attempts: tuple[Callable[[], object], ...] = (
         lambda: objects.resize(
             nobody, namespace, name, objects.resize_body(app={"requests": {"cpu": "101m"}}), dryRun="All"
         ),
         lambda: set_taints(nobody, name, [taint("NoSchedule")], dryRun="All"),
+        lambda: nobody.create(event_path(namespace), event("told", namespace, name), dryRun="All"),
     )
     for attempt in attempts:
         try:
@@ -47,7 +47,7 @@ def _is_fenced(nobody: Api, namespace: str, name: str) -> bool:
         except ApiError as error:
             if error.status == 403 and "ValidatingAdmissionPolicy 'plimsoll-agent-" in error.message:
                 continue
-            if error.status == 403 and "cannot patch resource" in error.message:
+            if error.status == 403 and _NO_ROLE.search(error.message):
                 return False  # the role is not in force yet
             raise
         return False
@@ -69,3 +69,22 @@ def set_taints(api: Api, node: str, taints: list[Json], **query: str) -> Json:
     return api.patch(
         f"/api/v1/nodes/{node}", [{"op": "add", "path": "/spec/taints", "value": taints}], JSON_PATCH, **query
     )
+
+
+def event_path(namespace: str, name: str = "") -> str:
+    """Give the path of a namespace's Events, or of one."""
+    return f"/apis/events.k8s.io/v1/namespaces/{namespace}/events" + (f"/{name}" if name else "")
+
+
+def event(name: str, namespace: str, node: str) -> Json:
+    """Give an Event as the agent of a node tells it."""
+    return {
+        "metadata": {"name": name, "namespace": namespace},
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+        "reportingController": "plimsoll.dev/agent",
+        "reportingInstance": node,
+        "action": "Resize",
+        "reason": "Resized",
+        "type": "Normal",
+        "regarding": {"kind": "Pod", "namespace": namespace, "name": "web"},
+    }

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-import yaml
 
-from tests.cluster import fence, objects
+from tests.cluster import chart, fence, objects
 from tests.cluster.acting_node import ActingNode, acting_node
 from tests.cluster.api import Api, Json
 from tests.cluster.control_plane import ControlPlane
@@ -79,8 +78,7 @@ def identity_of(plane: ControlPlane, scene: str, node: ActingNode) -> Api:
 
 def account_without(plane: ControlPlane, node: ActingNode, resources: set[str]) -> Api:
     """Make an account with the chart's role but for some resources; give the API with a token of the node."""
-    documents = yaml.safe_load_all(fence.AGENT.read_text())
-    [role] = [one for one in documents if one is not None and one["kind"] == "ClusterRole"]
+    role = chart.only("ClusterRole", *chart.AGENT)
     name = f"{node.namespace}-agent"
     rules: list[Json] = [
         {**rule, "resources": kept} for rule in role["rules"] if (kept := sorted(set(rule["resources"]) - resources))

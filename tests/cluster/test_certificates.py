@@ -7,11 +7,9 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 import pytest
-import yaml
 
 from agent.kube.api import HttpApi
 from agent.kube.watch import WatchPace
@@ -19,6 +17,7 @@ from agent.webhook.certificate_material import Material
 from agent.webhook.certificate_options import CertificateOptions, CertificateSource
 from agent.webhook.certificate_rotation import DAY_SECONDS, Step, after_step
 from agent.webhook.certificates import Certificates
+from tests.cluster import chart
 from tests.cluster.api import MERGE, Json
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.identities import fresh_name
@@ -29,7 +28,6 @@ from tests.tls_clients import is_trusted, served, serving
 pytestmark = pytest.mark.cluster
 
 QUICK = WatchPace(start_spread_seconds=0.0, first_wait_seconds=0.05, longest_wait_seconds=0.3)
-MANIFEST: Final = Path(__file__).parents[2] / "charts" / "plimsoll" / "webhook" / "mutating-webhook.yaml"
 PATH: Final = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 SECRET: Final = "certificate"  # noqa: S105  its name
 
@@ -43,10 +41,14 @@ class Site:
         self.secret_path = f"/api/v1/namespaces/{namespace}/secrets/{SECRET}"
         self.leader = "a"
         self.now_offset_seconds = 0.0
+        self.authority_path = f"/api/v1/namespaces/{namespace}/configmaps/plimsoll-webhook-authority"
+        metadata = {"name": "plimsoll-webhook-authority"}
+        body: Json = {"metadata": metadata, "data": {"kept": "by somebody"}}
+        cluster.admin.create(self.authority_path.rpartition("/")[0], body)
         self.api: HttpApi = webhook_api(cluster, namespace, everywhere=configuration_rules(name), own=own_rules())
 
     def create_configuration(self) -> None:
-        manifest = yaml.safe_load(MANIFEST.read_text())
+        (manifest,) = chart.parts(*chart.REGISTRATION)
         manifest["metadata"]["name"] = self.name
         # Asks nobody: these tests look at the field alone.
         selector = {"matchLabels": {"nothing": "matches"}}
@@ -131,6 +133,12 @@ def secret_of(material: Material) -> dict[str, bytes]:
     return {"tls.crt": material.chain_pem, "tls.key": material.key_pem, "ca.crt": material.bundle_pem}
 
 
+def await_told(site: Site, bundle: bytes) -> None:
+    """Wait until agents are told to trust these authorities."""
+    told = {"ca.crt": bundle.decode(), "kept": "by somebody"}
+    wait_for(lambda: site.cluster.admin.get(site.authority_path)["data"] == told, "agents are told whom to trust")
+
+
 # -- built in --------------------------------------------------------------------------------------------------------
 
 
@@ -144,6 +152,8 @@ def test_the_leader_makes_one_certificate_for_all_and_registers_its_authority_al
                 for name in (site.host, "127.0.0.1", "plimsoll-webhook"):
                     certificates.add(served(port, site.bundle(), name))
         assert len(certificates) == 1
+        # What agents mount holds no key, and nobody else's key of the map is touched.
+        await_told(site, site.bundle())
         after = site.cluster.admin.get(f"{PATH}/{site.name}")
         assert after["webhooks"][0]["clientConfig"].pop("caBundle")
         assert after["webhooks"] == before["webhooks"]  # nothing but that field
@@ -296,3 +306,4 @@ def test_a_secret_of_somebody_else_is_taken_up_and_never_written(site: Site) -> 
         assert (status.fault, status.is_registered, status.reloads) == (None, None, 2)
         assert site.bundle() == b""
         assert site.secret() == secret_of(second)
+        await_told(site, second.bundle_pem)

@@ -1,4 +1,4 @@
-"""The agent's rights and fence (charts/plimsoll/rbac) on a real server: what a node's token reaches, and what not."""
+"""The agent's rights and fence, as the chart has them, on a real server: what a node's token reaches, and what not."""
 
 from __future__ import annotations
 
@@ -185,6 +185,59 @@ def test_restore_counts_every_container_and_the_pod_level(
     assert objects.resize(two.agent_a, namespace, name, back)["spec"]["resources"]["requests"]["cpu"] == "1"
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({"cpu": "200m"}, {"cpu": "21"}),
+        ({"cpu": "1m"}, {"cpu": "11"}),
+        ({"cpu": "21"}, {"cpu": "200m"}),
+        ({"memory": "128Mi"}, {"memory": "13Gi"}),
+        ({"memory": "13Gi"}, {"memory": "128Mi"}),
+        ({"cpu": "200m", "memory": "200Mi"}, {"cpu": "210m", "memory": "200Gi"}),  # Mi taken for Gi
+    ],
+)
+def test_request_that_leaps_is_refused(cluster: ControlPlane, two: Two, namespace: str, old: Json, new: Json) -> None:
+    name = leaping_pod(cluster, two, namespace, old)
+    body = objects.resize_body(app={"requests": new})
+    message = refusal(lambda: objects.resize(two.agent_a, namespace, name, body))
+    assert "container app would change by more than a factor of 100" in message
+    objects.resize(cluster.admin, namespace, name, body)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({"cpu": "1m"}, {"cpu": "10"}),  # counts as 100m
+        ({"cpu": "10"}, {"cpu": "1m"}),
+        ({"cpu": "200m"}, {"cpu": "20"}),
+        ({"memory": "1Mi"}, {"memory": "9Gi"}),
+        ({"cpu": "200m"}, {"memory": "100Gi"}),  # kept, and none before
+    ],
+)
+def test_request_within_the_factor_is_not(
+    cluster: ControlPlane, two: Two, namespace: str, old: Json, new: Json
+) -> None:
+    name = leaping_pod(cluster, two, namespace, old | ({"memory": "2Gi"} if "memory" not in old else {}))
+    objects.resize(two.agent_a, namespace, name, objects.resize_body(app={"requests": new}))
+
+
+def test_what_a_pod_came_with_is_put_back_over_any_factor(cluster: ControlPlane, two: Two, namespace: str) -> None:
+    kept = '{"containers":{"app":{"requests":{"cpu":"20"}}}}'
+    name = leaping_pod(cluster, two, namespace, {"cpu": "100m"}, original_resources=kept)
+    objects.resize(two.agent_a, namespace, name, objects.resize_body(app={"requests": {"cpu": "20"}}))
+
+
+def leaping_pod(cluster: ControlPlane, two: Two, namespace: str, requests: Json, **annotations: str) -> str:
+    """Make a pod on a node that is large enough."""
+    room = {"cpu": "64", "memory": "512Gi", "pods": "110"}
+    cluster.admin.patch(f"/api/v1/nodes/{two.node_a}/status", {"status": {"allocatable": room, "capacity": room}})
+    name = fresh_name("leap")
+    named = {f"plimsoll.dev/{key.replace('_', '-')}": value for key, value in annotations.items()}
+    container = objects.container("app", requests=requests)
+    cluster.admin.create(objects.pod_path(namespace), objects.pod(name, two.node_a, container, annotations=named))
+    return name
+
+
 def test_agent_has_no_other_right_over_pods(cluster: ControlPlane, two: Two, namespace: str) -> None:
     pod = make_pod(cluster, namespace, two.node_a)
     path = objects.pod_path(namespace, pod)
@@ -207,20 +260,19 @@ def test_agent_reads_what_it_needs_and_writes_events(cluster: ControlPlane, two:
     assert namespace in {pod["metadata"]["namespace"] for pod in pods}
     assert two.agent_a.get(f"/api/v1/nodes/{two.node_a}")
     assert two.agent_a.get(f"/api/v1/namespaces/{namespace}")
-    event = {
-        "metadata": {"name": "told", "namespace": namespace},
-        "eventTime": "2026-01-01T00:00:00.000000Z",
-        "reportingController": "plimsoll.dev/agent",
-        "reportingInstance": two.node_a,
-        "action": "Resize",
-        "reason": "Resized",
-        "type": "Normal",
-        "regarding": {"kind": "Pod", "namespace": namespace, "name": "web"},
-    }
-    path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
-    two.agent_a.create(path, event)
+    path = fence.event_path(namespace)
+    two.agent_a.create(path, fence.event("told", namespace, two.node_a))
     again = {"count": 2, "lastObservedTime": "2026-01-01T00:01:00.000000Z"}
     assert two.agent_a.patch(f"{path}/told", {"series": again})["series"]["count"] == 2
+    for who in (two.agent_b, two.agent_unbound):
+        speaking_for_a = fence.event("other", namespace, two.node_a)
+        assert "only Events of the own node" in refusal(partial(who.create, path, speaking_for_a))
+        assert "only Events of the own node" in refusal(partial(who.patch, f"{path}/told", {"series": again}))
+    nameless = fence.event("nameless", namespace, "")
+    with pytest.raises(ApiError):  # by the fence or, later, by the API's own rules
+        two.agent_unbound.create(path, nameless)
+    of_another_program = fence.event("kubelet", namespace, two.node_a) | {"reportingController": "kubelet"}
+    assert "only Events of the own node" in refusal(partial(two.agent_a.create, path, of_another_program))
 
 
 # The taint
@@ -292,9 +344,10 @@ def test_field_of_the_own_node_may_not_be_taken_away(cluster: ControlPlane, two:
 
 
 def test_status_in_a_patch_of_the_node_comes_to_nothing(cluster: ControlPlane, two: Two) -> None:
-    patch = [{"op": "replace", "path": "/status/allocatable/cpu", "value": "64"}]
+    stated = cluster.admin.get(f"/api/v1/nodes/{two.node_a}")["status"]["allocatable"]["cpu"]
+    patch = [{"op": "replace", "path": "/status/allocatable/cpu", "value": "65"}]
     after = two.agent_a.patch(f"/api/v1/nodes/{two.node_a}", patch, JSON_PATCH)
-    assert after["status"]["allocatable"]["cpu"] == "4"
+    assert after["status"]["allocatable"]["cpu"] == stated
     message = refusal(lambda: two.agent_a.patch(f"/api/v1/nodes/{two.node_a}/status", patch, JSON_PATCH))
     assert "cannot patch resource" in message
 
@@ -312,7 +365,7 @@ def is_checked(cluster: ControlPlane, path: str) -> bool:
 
 
 def test_server_finds_no_fault_in_the_expressions(cluster: ControlPlane, two: Two) -> None:
-    for name in ("plimsoll-agent-resizes", "plimsoll-agent-taint"):
+    for name in ("plimsoll-agent-resizes", "plimsoll-agent-taint", "plimsoll-agent-events"):
         path = f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{name}"
         wait_for(partial(is_checked, cluster, path), f"{name} is checked")
         assert cluster.admin.get(path)["status"]["typeChecking"].get("expressionWarnings", []) == []

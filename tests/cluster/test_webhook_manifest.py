@@ -10,16 +10,15 @@ import http.server
 import json
 import threading
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
-import yaml
 
 from agent.kube.watch import WatchPace
 from agent.webhook.certificate_options import CertificateOptions
 from agent.webhook.certificates import Certificates
 from agent.webhook.registration import PATH
+from tests.cluster import chart
 from tests.cluster.api import ApiError, Json
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.identities import create_namespace, fresh_name
@@ -30,7 +29,6 @@ from tests.cluster.webhook_rights import configuration_rules, own_rules, webhook
 pytestmark = pytest.mark.cluster
 
 QUICK = WatchPace(start_spread_seconds=0.0, first_wait_seconds=0.05, longest_wait_seconds=0.3)
-MANIFEST: Final = Path(__file__).parents[2] / "charts" / "plimsoll" / "webhook" / "mutating-webhook.yaml"
 
 
 class Marking(http.server.BaseHTTPRequestHandler):
@@ -79,7 +77,7 @@ def registered(cluster: ControlPlane) -> Iterator[tuple[Server, Certificates]]:
         options, namespace=namespace, api=api, is_leader=lambda: True, pace=QUICK, look_seconds=0.05
     )
     with Server(certificates) as server:
-        manifest = yaml.safe_load(MANIFEST.read_text())
+        (manifest,) = chart.parts(*chart.REGISTRATION)
         manifest["metadata"]["name"] = name
         url = f"https://127.0.0.1:{server.server_address[1]}/mutate"
         manifest["webhooks"][0]["clientConfig"] = {"url": url}

@@ -80,6 +80,21 @@ def webhook(
         database: Its URL; a file in the folder unless told.
         arguments: Further ones.
     """
+    with webhook_started(plane, folder, kubeconfig=kubeconfig, database=database, arguments=arguments) as one:
+        one.process.wait_until(one.is_ready, f"127.0.0.1:{one.port}/readyz")
+        yield one
+
+
+@contextlib.contextmanager
+def webhook_started(
+    plane: ControlPlane,
+    folder: Path,
+    *,
+    kubeconfig: Path | None = None,
+    database: str | None = None,
+    arguments: Sequence[str] = (),
+) -> Iterator[WebhookProcess]:
+    """Run a replica inside the block, as ``webhook`` does; it has just begun."""
     (port,) = free_ports(1, "127.0.0.1")
     pair = plane.serving_certificate("plimsoll-webhook", ["127.0.0.1", "localhost", "plimsoll-webhook.plimsoll.svc"])
     command = [
@@ -97,7 +112,6 @@ def webhook(
     process = Process("webhook", ["env", "-C", str(REPOSITORY), *command], folder / "webhook.log")
     one = WebhookProcess(process, port, plane.authority)
     try:
-        process.wait_until(one.is_ready, f"127.0.0.1:{port}/readyz")
         yield one
     finally:
         process.stop()

@@ -28,6 +28,12 @@ def own_rules(
     """Give the rights in the webhook's own namespace."""
     return [
         {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [config_map], "verbs": READ},
+        {
+            "apiGroups": [""],
+            "resources": ["configmaps"],
+            "resourceNames": ["plimsoll-webhook-authority"],
+            "verbs": ["patch"],
+        },
         {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
         {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [secret], "verbs": [*READ, "patch"]},
         {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},

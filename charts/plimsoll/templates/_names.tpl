@@ -1,0 +1,79 @@
+{{/*
+Names do not follow the release's: one cluster has one Plimsoll, and a second release is refused by Helm (the objects
+are another's) instead of resizing the same pods against the first.
+*/}}
+{{- define "plimsoll.labels" -}}
+app.kubernetes.io/name: plimsoll
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- with .Values.labels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* What selects the pods of a part; never changes, as selectors are immutable. Takes the part's name. */}}
+{{- define "plimsoll.selector" -}}
+app.kubernetes.io/name: plimsoll
+app.kubernetes.io/component: {{ . }}
+{{- end }}
+
+{{- define "plimsoll.image" -}}
+{{- with .Values.image -}}
+{{- if .digest -}}{{ .repository }}@{{ .digest }}{{- else -}}{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* Who runs it: nobody's uid, known to the image; 0 only where cgroup files are to be written, which are root's. */}}
+{{- define "plimsoll.uid" -}}65532{{- end }}
+{{- define "plimsoll.writesCgroups" -}}
+{{- if or .Values.podLimits.writeCgroups .Values.podLimits.qosReservedWrite -}}true{{- end -}}
+{{- end }}
+{{- define "plimsoll.agentUid" -}}
+{{- if include "plimsoll.writesCgroups" . -}}0{{- else -}}{{ include "plimsoll.uid" . }}{{- end -}}
+{{- end }}
+
+{{/* Namespaces whose pods are left alone, and the release's own: sizing itself would be sawing at its own branch. */}}
+{{- define "plimsoll.excludedNamespaces" -}}
+{{- append .Values.excludedNamespaces .Release.Namespace | uniq | join "," -}}
+{{- end }}
+{{/* The same where a write is refused whatever the settings say; nothing runs in kube-public, and nothing should. */}}
+{{- define "plimsoll.protectedNamespaces" -}}
+{{- concat .Values.excludedNamespaces (list "kube-system" "kube-public" "kube-node-lease" .Release.Namespace) | uniq | sortAlpha | join "," -}}
+{{- end }}
+
+{{/* The user of the agents' tokens, as policies see it. */}}
+{{- define "plimsoll.agentUser" -}}
+system:serviceaccount:{{ .Release.Namespace }}:plimsoll-agent
+{{- end }}
+
+{{/* The API server's token, its authority and the namespace, where clients look for them: an hour's life, bound to the
+pod and through it to the node. */}}
+{{- define "plimsoll.identity" -}}
+- name: identity
+  projected:
+    sources:
+      - serviceAccountToken: {path: token, expirationSeconds: 3600}
+      - configMap:
+          name: kube-root-ca.crt
+          items: [{key: ca.crt, path: ca.crt}]
+      - downwardAPI:
+          items: [{path: namespace, fieldRef: {fieldPath: metadata.namespace}}]
+{{- end }}
+
+{{- define "plimsoll.replicas" -}}
+{{- if kindIs "invalid" .Values.webhook.replicas -}}
+{{- if .Values.webhook.postgresql.existingSecret -}}2{{- else -}}1{{- end -}}
+{{- else -}}{{ .Values.webhook.replicas }}{{- end -}}
+{{- end }}
+
+{{/* `off` without quotes is false in YAML 1.1, and people write it so. */}}
+{{- define "plimsoll.mode" -}}
+{{- if eq (toString .Values.mode) "false" -}}off{{- else -}}{{ .Values.mode }}{{- end -}}
+{{- end }}
+
+{{/* A list of texts as CEL writes it. */}}
+{{- define "plimsoll.celStrings" -}}
+['{{ join "', '" . }}']
+{{- end }}

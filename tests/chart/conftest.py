@@ -1,0 +1,26 @@
+"""A control plane of the chart's own: a release is cluster-wide, so it shares one with no other tests."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.chart.release import Release
+from tests.cluster.binaries import KUBERNETES
+from tests.cluster.control_plane import ControlPlane, control_plane
+
+
+@pytest.fixture(scope="session")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """Of the version that PLIMSOLL_KUBERNETES names; with controllers, without a scheduler, so that no pod is bound."""
+    version = os.environ.get("PLIMSOLL_KUBERNETES", KUBERNETES)
+    with control_plane(version, directory=tmp_path_factory.mktemp("chart")) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def release(plane: ControlPlane) -> Release:
+    """The release ``plimsoll`` in namespace ``plimsoll``, which is there; nothing is installed yet."""
+    return Release(plane)

@@ -1,0 +1,106 @@
+"""The chart as a release on a control plane: installed, upgraded, uninstalled by Helm; and all that a cluster holds."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tests.cluster.api import Api, ApiError, Json
+from tests.cluster.chart import CHART, NAMESPACE, RELEASE, helm
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.identities import create_namespace
+from tests.cluster.processes import wait_for
+
+_PASSING: Final = frozenset({"events", "componentstatuses"})
+"""Kinds of which objects come and go by themselves."""
+_LEFT: Final = "autoscaling.x-k8s.io"
+"""Helm leaves the CustomResourceDefinitions of crds/, and with them their kind: people's objects hang on them."""
+
+ObjectKey = tuple[str, str, str]
+"""Path of the kind, namespace, name."""
+
+
+@dataclass(slots=True)
+class Release:
+    """What Helm is told, as people tell it."""
+
+    plane: ControlPlane
+    kinds: dict[tuple[str, str], tuple[str, bool]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.plane.admin.exists(f"/api/v1/namespaces/{NAMESPACE}"):
+            create_namespace(self.plane, NAMESPACE)
+        root = f"/api/v1/namespaces/{NAMESPACE}/configmaps/kube-root-ca.crt"
+        wait_for(lambda: self.plane.admin.exists(root), "the namespace is as its controllers want it")
+
+    def install(self, values: Mapping[str, Any] | None = None) -> None:
+        self._run("install", values)
+
+    def upgrade(self, values: Mapping[str, Any] | None = None) -> None:
+        self._run("upgrade", values)
+
+    def rollback(self) -> None:
+        helm("rollback", RELEASE, *self._where())
+
+    def uninstall(self, *options: str) -> None:
+        helm("uninstall", RELEASE, *options, *self._where())
+
+    def status(self) -> str:
+        status: str = json.loads(helm("status", RELEASE, "-o=json", *self._where()))["info"]["status"]
+        return status
+
+    def _run(self, verb: str, values: Mapping[str, Any] | None) -> None:
+        # Without values Helm would take those of the release before.
+        fresh = ("--reset-values",) if verb == "upgrade" else ()
+        helm(verb, RELEASE, str(CHART), "--values=-", *fresh, *self._where(), stdin=json.dumps(values or {}))
+
+    def _where(self) -> tuple[str, ...]:
+        return f"--namespace={NAMESPACE}", f"--kubeconfig={self.plane.kubeconfig}"
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        command = [str(self.plane.kubectl), f"--kubeconfig={self.plane.kubeconfig}", *arguments]
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def collection(self, manifest: Json) -> str | None:
+        """Give the path of the objects of a manifest's kind in its namespace; None = the cluster has no such kind."""
+        if not self.kinds:
+            self.kinds.update(
+                {(version, kind): (path, is_spaced) for version, kind, path, is_spaced in kinds_of(self.plane.admin)}
+            )
+        found = self.kinds.get((manifest["apiVersion"], manifest["kind"]))
+        if found is None:
+            return None
+        path, is_spaced = found
+        if not is_spaced:
+            return path
+        head, _, resource = path.rpartition("/")
+        return f"{head}/namespaces/{manifest['metadata']['namespace']}/{resource}"
+
+
+def kinds_of(api: Api) -> Iterator[tuple[str, str, str, bool]]:
+    """Give every kind that can be listed: apiVersion, kind, path of its objects, whether it is namespaced."""
+    groups = ["/api/v1", *(f"/apis/{one['preferredVersion']['groupVersion']}" for one in api.get("/apis")["groups"])]
+    for group in groups:
+        for one in api.get(group)["resources"]:
+            if "list" in one["verbs"] and "/" not in one["name"] and one["name"] not in _PASSING:
+                version = group.removeprefix("/apis/").removeprefix("/api/")
+                yield version, one["kind"], f"{group}/{one['name']}", one["namespaced"]
+
+
+def everything(api: Api) -> set[ObjectKey]:
+    """Give all that the cluster holds, but for what comes and goes by itself."""
+    found: set[ObjectKey] = set()
+    for _, _, path, _ in kinds_of(api):
+        try:
+            items = api.items(path)
+        except ApiError as error:
+            if error.status not in (404, 405):
+                raise
+            continue
+        found |= {(path, one["metadata"].get("namespace", ""), one["metadata"]["name"]) for one in items}
+    return {one for one in found if _LEFT not in one[2] and _LEFT not in one[0]}

@@ -1,0 +1,454 @@
+"""The chart on a real API server: every object of every variant taken, installed, changed, rolled back, gone again."""
+
+from __future__ import annotations
+
+import base64
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.chart.release import Release, everything
+from tests.cluster import fence, objects
+from tests.cluster.api import Api, ApiError, Json, kubeconfig
+from tests.cluster.chart import NAMESPACE, ChartError, helm, rendered
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.identities import create_namespace, create_service_account, fresh_name, node_bound_token
+from tests.cluster.processes import Process, free_ports, wait_for
+
+pytestmark = pytest.mark.cluster
+
+REPOSITORY = Path(__file__).parents[2]
+AUTHORITY = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+VARIANTS: dict[str, dict[str, Any]] = {
+    "defaults": {},
+    "enforce": {"mode": "enforce", "evictions": {"enabled": True}},
+    "canary": {"mode": "enforce", "enforceNodes": {"pool": "canary"}},
+    "off": {"mode": "off"},
+    "agents-only": {"webhook": {"enabled": False}},
+    "postgresql": {"webhook": {"postgresql": {"existingSecret": "db"}, "replicas": 3}},
+    "no-volume": {"webhook": {"persistence": {"enabled": False}}, "agent": {"state": {"hostPath": ""}}},
+    "own-claim": {"webhook": {"persistence": {"existingClaim": "mine"}}},
+    "kept-volume": {"webhook": {"persistence": {"keep": True, "storageClass": "fast", "size": "10Gi"}}},
+    "own-certificate": {"webhook": {"certificate": {"source": "secret", "secretName": "tls", "caBundle": AUTHORITY}}},
+    "cgroups": {"podLimits": {"writeCgroups": True, "qosReservedWrite": True}},
+    "closed": {
+        "networkPolicy": {
+            "metricsFrom": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
+            "apiServer": {"ports": [6443], "cidrs": ["10.0.0.0/8", "fd00::/8"]},
+        }
+    },
+    "open": {"networkPolicy": {"enabled": False}, "flowControl": {"enabled": False}},
+    "rules": {"cluster": {"pause": "upgrade", "rules": [{"namespace": "shop-*", "mode": False}]}},
+    "buffers": {
+        "buffers": {"enabled": True, "placeholders": True, "scalables": [{"apiGroup": "x.io", "resource": "sets"}]}
+    },
+    "restore": {"uninstall": {"restore": True, "timeoutSeconds": 60}, "settings": {"overload": {"taint": True}}},
+    "namespace": {"namespace": {"create": True}},
+    "everything-set": {
+        "image": {
+            "repository": "registry.example:5000/plimsoll",
+            "digest": "sha256:" + "a" * 64,
+            "pullPolicy": "Always",
+        },
+        "imagePullSecrets": [{"name": "registry"}],
+        "labels": {"team": "platform"},
+        "settings": {
+            "metrics": {"perContainer": True},
+            "overload": {"taint": True},
+            "report": {"queueBytes": 33554432},
+        },
+        "agent": {
+            "nodeSelector": {"pool": "a"},
+            "tolerations": [{"key": "dedicated", "operator": "Equal", "value": "x", "effect": "NoSchedule"}],
+            "affinity": {"nodeAffinity": {}},
+            "maxUnavailable": 3,
+            "priorityClassName": "system-node-critical",
+            "seLinuxOptions": {"type": "spc_t"},
+            "podAnnotations": {"example.com/a": "b"},
+            "env": [{"name": "TZ", "value": "UTC"}],
+            "hostAliases": [{"ip": "10.0.0.9", "hostnames": ["plimsoll-webhook.plimsoll.svc"]}],
+        },
+        "webhook": {
+            "settings": {"access": {"audience": "another"}},
+            "nodeSelector": {"pool": "b"},
+            "tolerations": [{"operator": "Exists"}],
+            "affinity": {"podAntiAffinity": {}},
+            "topologySpreadConstraints": [
+                {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}
+            ],
+            "namespaceSelector": [{"key": "sized", "operator": "Exists"}],
+            "podAnnotations": {"example.com/a": "b"},
+            "env": [{"name": "TZ", "value": "UTC"}],
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_server_takes_every_object(release: Release, variant: str) -> None:
+    parts = rendered(VARIANTS[variant])
+    assert len(parts) > 8
+    for template, manifests in parts.items():
+        for one in manifests:
+            collection = release.collection(one)
+            assert collection is not None, (template, one["kind"])
+            query = {"dryRun": "All", "fieldManager": "tests", "fieldValidation": "Strict", "force": "true"}
+            path = f"{collection}/{one['metadata']['name']}"
+            taken = release.plane.admin.patch(path, one, "application/apply-patch+yaml", **query)
+            assert taken["metadata"]["labels"]["app.kubernetes.io/name"] == "plimsoll"
+
+
+def test_cert_manager_makes_the_certificate_and_puts_the_bundle_in() -> None:
+    issuer = {"name": "ours", "kind": "ClusterIssuer"}
+    parts = rendered({"webhook": {"certificate": {"source": "cert-manager", "issuerRef": issuer}}})
+    [made] = parts["webhook/certificate"]
+    assert made["spec"]["issuerRef"] == {**issuer, "group": "cert-manager.io"}
+    assert made["spec"]["secretName"] == "plimsoll-webhook-certificate"
+    [registration] = parts["webhook/registration"]
+    assert registration["metadata"]["annotations"] == {"cert-manager.io/inject-ca-from": "plimsoll/plimsoll-webhook"}
+    assert sorted(one["kind"] for one in parts["webhook/kept"]) == ["ConfigMap", "Lease"]
+
+
+# Security: what a pod of the chart may
+
+
+def pods_of(values: dict[str, Any]) -> dict[str, Json]:
+    parts = rendered(values)
+    return {
+        one["metadata"]["name"]: one["spec"]["template"]["spec"]
+        for template in ("agent/daemonset", "webhook/deployment")
+        for one in parts.get(template, [])
+    }
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_pods_have_no_more_than_they_need(variant: str) -> None:
+    writes = variant == "cgroups"
+    for name, spec in pods_of(VARIANTS[variant]).items():
+        is_root = writes and name.startswith("plimsoll-agent")
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
+        assert spec["automountServiceAccountToken"] is False
+        assert spec["terminationGracePeriodSeconds"] <= 20
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert spec["securityContext"]["runAsNonRoot"] is not is_root
+        assert spec["securityContext"]["runAsUser"] == (0 if is_root else 65532)
+        for container in [*spec["containers"], *spec.get("initContainers", [])]:
+            own = container["securityContext"]
+            assert own["allowPrivilegeEscalation"] is False
+            assert own["readOnlyRootFilesystem"] is True
+            assert own["capabilities"]["drop"] == ["ALL"]
+            assert "privileged" not in own
+            added = own["capabilities"].get("add", [])
+            assert added == (["CHOWN"] if container["name"] == "own-state" else [])
+        host_paths = {one["name"]: one["hostPath"]["path"] for one in spec["volumes"] if "hostPath" in one}
+        assert host_paths.keys() <= {"cgroup", "state"}
+        assert ("state" in host_paths) is (variant != "no-volume" and name.startswith("plimsoll-agent"))
+        for container in spec["containers"]:
+            mounts = {one["name"]: one for one in container["volumeMounts"]}
+            if "cgroup" in mounts:
+                assert bool(mounts["cgroup"].get("readOnly")) is not writes
+        for container in spec.get("initContainers", []):
+            assert [one["name"] for one in container["volumeMounts"]] == ["state"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user")
+@pytest.mark.parametrize("before", ["root", "agent"])
+def test_own_state_step_gives_the_directory_to_the_agent_and_follows_no_link(tmp_path: Path, before: str) -> None:
+    """The step itself, as root with the one capability that it has, on a directory as it may be found."""
+    [container] = pods_of({})["plimsoll-agent"]["initContainers"]
+    program, option, script = container["command"]
+    assert (program, option) == ("python3", "-Ic")
+    state, outside = tmp_path / "state", tmp_path / "outside"
+    (state / "queue").mkdir(parents=True)
+    (state / "queue" / "one").write_text("row")
+    outside.mkdir(mode=0o755)
+    (outside / "shadow").write_text("not ours")
+    (state / "link").symlink_to(outside)
+    ours = [state, state / "queue", state / "queue" / "one", state / "link"]
+    if before == "agent":
+        for path in ours:
+            os.chown(path, 65532, 65532, follow_symlinks=False)
+        state.chmod(0o700)
+        (state / "queue" / "one").chmod(0o600)
+    command = ["setpriv", "--bounding-set=-all,+chown", sys.executable, option]
+    done = subprocess.run(
+        [*command, script.replace('"/var/lib/plimsoll"', repr(str(state)))], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert {path.lstat().st_uid for path in ours} == {65532}
+    assert {path.stat().st_mode & 0o777 for path in ours[:2]} == {0o700}
+    assert {path.lstat().st_uid for path in (outside, outside / "shadow")} == {0}
+    assert outside.stat().st_mode & 0o777 == 0o755
+
+
+# Installed
+
+
+class Nodes:
+    """Two nodes with the tokens of the chart's own accounts."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self.a, self.b = fresh_name("a"), fresh_name("b")
+        room = {"cpu": "64", "memory": "512Gi", "pods": "110"}
+        for node in (self.a, self.b):
+            objects.create_node(plane.admin, node)
+            path = f"/api/v1/nodes/{node}/status"
+            plane.admin.patch(path, {"status": {"allocatable": room, "capacity": room}})
+        self.agent_a, self.agent_b, self.unbound = (fence.agent_api(plane, one) for one in (self.a, self.b, None))
+        self.webhook = plane.api_with_token(node_bound_token(plane, NAMESPACE, "plimsoll-webhook", None))
+
+
+@pytest.fixture(scope="module")
+def before(release: Release) -> set[tuple[str, str, str]]:
+    """What the cluster held before anything was installed."""
+    return everything(release.plane.admin)
+
+
+@pytest.fixture(scope="module")
+def installed(release: Release, before: set[tuple[str, str, str]]) -> Iterator[Release]:
+    release.install()
+    assert before
+    yield release
+    if "plimsoll" in helm("list", "-q", f"--kubeconfig={release.plane.kubeconfig}", f"--namespace={NAMESPACE}"):
+        release.uninstall()
+
+
+@pytest.fixture(scope="module")
+def nodes(installed: Release) -> Nodes:
+    made = Nodes(installed.plane)
+    pod = make_pod(installed, "default", made.a)
+    attempt = partial(resize, made.unbound, "default", pod, dryRun="All")
+
+    def is_fenced() -> bool:
+        try:
+            attempt()
+        except ApiError as error:
+            return "own node" in error.message
+        return False
+
+    wait_for(is_fenced, "the fence is in force")
+    return made
+
+
+def make_pod(installed: Release, namespace: str, node: str, **annotations: str) -> str:
+    account = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
+    if not installed.plane.admin.exists(account):
+        create_service_account(installed.plane, namespace, "default")
+    name = fresh_name("web")
+    named = {f"plimsoll.dev/{key}": value for key, value in annotations.items()}
+    manifest = objects.pod(name, node, objects.container(requests={"cpu": "100m"}), annotations=named)
+    installed.plane.admin.create(objects.pod_path(namespace), manifest)
+    return name
+
+
+def resize(api: Api, namespace: str, name: str, cpu: str = "200m", **query: str) -> Json:
+    return objects.resize(api, namespace, name, objects.resize_body(app={"requests": {"cpu": cpu}}), **query)
+
+
+def refusal(call: Callable[[], object]) -> str:
+    with pytest.raises(ApiError) as error:
+        call()
+    assert error.value.status == 403, error.value
+    return error.value.message
+
+
+def test_agent_reaches_its_own_node_and_no_further(installed: Release, nodes: Nodes) -> None:
+    own, other = make_pod(installed, "default", nodes.a), make_pod(installed, "default", nodes.b)
+    assert resize(nodes.agent_a, "default", own)["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "200m"
+    assert "own node" in refusal(lambda: resize(nodes.agent_a, "default", other))
+    assert "own node" in refusal(lambda: resize(nodes.unbound, "default", own))
+    assert "factor of 100" in refusal(lambda: resize(nodes.agent_a, "default", own, "21"))
+    opted_out = make_pod(installed, "default", nodes.a, mode="off")
+    assert "mode is off" in refusal(lambda: resize(nodes.agent_a, "default", opted_out))
+    protected = make_pod(installed, "kube-system", nodes.a)
+    assert "never resized" in refusal(lambda: resize(nodes.agent_a, "kube-system", protected))
+    fence.set_taints(nodes.agent_a, nodes.a, [fence.taint("NoSchedule")])
+    another_key = [fence.taint("NoSchedule"), fence.taint("NoSchedule", "example.com/other")]
+    assert "no taint but" in refusal(lambda: fence.set_taints(nodes.agent_a, nodes.a, another_key))
+    assert "own node" in refusal(lambda: fence.set_taints(nodes.agent_a, nodes.b, [fence.taint("NoSchedule")]))
+    assert "own node" in refusal(
+        lambda: nodes.unbound.create(fence.event_path("default"), fence.event("x", "default", nodes.a))
+    )
+
+
+def may(api: Api, verb: str, resource: str, *, group: str = "", subresource: str = "", namespace: str = "") -> bool:
+    attributes = {
+        "verb": verb, "group": group, "resource": resource, "subresource": subresource, "namespace": namespace,
+    }  # fmt: skip
+    body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+    spec = {"spec": {"resourceAttributes": attributes}}
+    answer = api.create("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {**body, **spec})
+    return bool(answer["status"]["allowed"])
+
+
+@pytest.mark.parametrize("who", ["agent_a", "webhook"])
+def test_nobody_may_evict_or_delete_anything(installed: Release, nodes: Nodes, who: str) -> None:
+    api: Api = getattr(nodes, who)
+    pod = make_pod(installed, "default", nodes.a)
+    path = objects.pod_path("default", pod)
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": "default"}}
+    assert "cannot create resource" in refusal(lambda: api.create(f"{path}/eviction", eviction))
+    assert "cannot delete resource" in refusal(lambda: api.delete(path))
+    for version, _, collection, _ in list(kinds(installed)):
+        group, resource = version.rpartition("/")[0], collection.rpartition("/")[2]
+        for verb in ("delete", "deletecollection"):
+            assert not may(api, verb, resource, group=group), resource
+    assert not may(api, "create", "secrets", namespace=NAMESPACE)
+    assert not may(api, "get", "secrets", namespace="default")
+
+
+def kinds(installed: Release) -> Iterator[tuple[str, str, str, bool]]:
+    from tests.chart.release import kinds_of
+
+    return kinds_of(installed.plane.admin)
+
+
+def test_requests_of_agents_fall_into_their_own_priority_level(installed: Release, nodes: Nodes) -> None:
+    schemas = {
+        one["metadata"]["uid"]: one["metadata"]["name"]
+        for one in installed.plane.admin.items("/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas")
+    }
+
+    def schema_of(api: Api, path: str, method: str = "GET", body: Json | None = None) -> str:
+        connection, answer = api.open(method, path, body, "application/json", None)
+        try:
+            answer.read()
+            return str(schemas.get(answer.headers["X-Kubernetes-PF-FlowSchema-UID"], "?"))
+        finally:
+            connection.close()
+
+    pods = f"/api/v1/pods?fieldSelector=spec.nodeName={nodes.a}"
+    wait_for(lambda: schema_of(nodes.agent_a, pods) == "plimsoll-reads", "agents' reads have a level of their own")
+    event = fence.event(fresh_name("told"), "default", nodes.a)
+    assert schema_of(nodes.agent_a, fence.event_path("default"), "POST", event) == "plimsoll-writes"
+    assert schema_of(nodes.webhook, "/api/v1/nodes") == "plimsoll-webhook"
+    assert schema_of(installed.plane.admin, "/api/v1/nodes") not in ("plimsoll-reads", "plimsoll-webhook")
+
+
+def test_second_release_is_refused(installed: Release) -> None:
+    if not installed.plane.admin.exists("/api/v1/namespaces/second"):
+        create_namespace(installed.plane, "second")
+    with pytest.raises(ChartError, match="exists and cannot be imported into the current release"):
+        helm("install", "second", str(REPOSITORY / "charts/plimsoll"), "--namespace=second",
+             f"--kubeconfig={installed.plane.kubeconfig}")  # fmt: skip
+    installed.plane.admin.delete("/api/v1/namespaces/second")
+
+
+SECRET = f"/api/v1/namespaces/{NAMESPACE}/secrets/plimsoll-webhook-certificate"
+AUTHORITY_MAP = f"/api/v1/namespaces/{NAMESPACE}/configmaps/plimsoll-webhook-authority"
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/plimsoll-webhook"
+RULES = f"/api/v1/namespaces/{NAMESPACE}/configmaps/plimsoll"
+REGISTRATION = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/plimsoll"
+
+
+def test_webhook_makes_what_the_chart_keeps_for_it_and_helm_lets_it_be(
+    installed: Release, nodes: Nodes, tmp_path: Path
+) -> None:
+    """The webhook as a process under the chart's settings file, with its own account's token: no right too few."""
+    admin = installed.plane.admin
+    [file] = [one["data"]["settings.yaml"] for one in rendered()["webhook/settings"]]
+    (tmp_path / "settings.yaml").write_text(file)
+    own = kubeconfig(nodes.webhook, tmp_path / "kubeconfig")
+    (port,) = free_ports(1, "127.0.0.1")
+    command = [
+        sys.executable, "-m", "agent", "webhook", f"--settings={tmp_path / 'settings.yaml'}", f"--kubeconfig={own}",
+        f"--listen=127.0.0.1:{port}", f"--database={tmp_path / 'webhook.db'}",
+    ]  # fmt: skip
+    process = Process(
+        "webhook", ["env", "--unset=PLIMSOLL_KUBERNETES", "-C", str(REPOSITORY), *command], tmp_path / "webhook.log"
+    )
+    try:
+        process.wait_until(
+            lambda: bool(bundle(admin)) and "data" in admin.get(AUTHORITY_MAP), "it is registered, and agents are told"
+        )
+    finally:
+        process.stop()
+    log = (tmp_path / "webhook.log").read_text()
+    assert "cannot" not in log, log
+    made = admin.get(SECRET)["data"], bundle(admin)
+    assert base64.b64decode(made[1]) == base64.b64decode(made[0]["ca.crt"])
+    assert admin.get(AUTHORITY_MAP)["data"] == {"ca.crt": base64.b64decode(made[1]).decode()}
+    transitions = admin.get(LEASE)["spec"]["leaseTransitions"]
+    # A person's pause, and a person's rule: no upgrade may end them.
+    admin.patch(RULES, {"data": {"pause": "incident 12"}})
+    installed.upgrade({"mode": "enforce"})
+    assert (admin.get(SECRET)["data"], bundle(admin)) == made
+    installed.rollback()
+    assert (admin.get(SECRET)["data"], bundle(admin)) == made
+    assert admin.get(LEASE)["spec"]["leaseTransitions"] == transitions
+    assert admin.get(RULES)["data"] == {"pause": "incident 12"}
+
+
+def bundle(admin: Api) -> str:
+    found: object = admin.get(REGISTRATION)["webhooks"][0]["clientConfig"].get("caBundle", "")
+    return str(found)
+
+
+def agent_template(installed: Release) -> Json:
+    path = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/plimsoll-agent"
+    template: Json = installed.plane.admin.get(path)["spec"]["template"]
+    return template
+
+
+def test_upgrade_rolls_what_changed_and_rollback_takes_it_back(installed: Release, nodes: Nodes) -> None:
+    first = agent_template(installed)
+    installed.upgrade({"agent": {"podAnnotations": {}}})
+    assert agent_template(installed) == first
+    installed.upgrade({"settings": {"sampling": {"intervalSeconds": 2}}})
+    changed = agent_template(installed)
+    assert changed["metadata"]["annotations"] != first["metadata"]["annotations"]
+    assert changed["spec"] == first["spec"]
+    installed.rollback()
+    assert agent_template(installed) == first
+    installed.upgrade({"mode": "enforce", "enforceNodes": {"pool": "canary"}, "evictions": {"enabled": True}})
+    eviction = partial(may, nodes.webhook, "create", "pods", subresource="eviction")
+    wait_for(eviction, "the webhook may evict")
+    installed.upgrade()
+    wait_for(lambda: not eviction(), "and no more")
+    # From one database to the other and back: one strategy of replacing pods to the other.
+    deployment = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/plimsoll-webhook"
+    for values, strategy in ((VARIANTS["postgresql"], "RollingUpdate"), ({}, "Recreate")):
+        installed.upgrade(values)
+        assert installed.plane.admin.get(deployment)["spec"]["strategy"]["type"] == strategy
+    assert installed.status() == "deployed"
+
+
+def test_uninstall_leaves_no_object(installed: Release, nodes: Nodes, before: set[tuple[str, str, str]]) -> None:
+    admin = installed.plane.admin
+    for one in admin.items("/api/v1/pods"):
+        if one["metadata"]["name"].startswith("web-"):
+            path = objects.pod_path(one["metadata"]["namespace"], one["metadata"]["name"])
+            admin.delete(path, gracePeriodSeconds="0")
+    for node in (nodes.a, nodes.b):
+        admin.delete(f"/api/v1/nodes/{node}")
+    assert everything(admin) - before, "nothing was installed"
+    installed.uninstall()
+
+    def left() -> set[tuple[str, str, str]]:
+        tests_own = {"second"}
+        return {
+            one
+            for one in everything(admin) - before
+            if not tests_own & {one[1], one[2]} and "serviceaccounts" not in one[0]
+        }
+
+    wait_for(lambda: not left(), f"nothing of the release is left; {sorted(left())[:5]}", seconds=30.0)
+
+
+def test_template_can_be_applied_by_kubectl_and_applied_again(
+    release: Release, before: set[tuple[str, str, str]]
+) -> None:
+    text = helm("template", "plimsoll", str(REPOSITORY / "charts/plimsoll"), f"--namespace={NAMESPACE}",
+                "--kube-version=1.37.1")  # fmt: skip
+    release.kubectl("apply", "-f", "-", stdin=text)
+    release.plane.admin.patch(SECRET, {"stringData": {"ca.key": "made by the webhook"}})
+    release.kubectl("apply", "-f", "-", stdin=text)
+    assert "ca.key" in release.plane.admin.get(SECRET)["data"]
+    release.kubectl("delete", "-f", "-", stdin=text)
+    wait_for(lambda: not release.plane.admin.exists(SECRET), "it is gone")

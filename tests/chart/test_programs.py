@@ -1,0 +1,127 @@
+"""Agent and webhook as processes, under the chart's own settings files, accounts and tokens: no right is missing.
+
+What a pod would have is taken from the installed objects; only paths and addresses are of this machine.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.node.control import ControlError, request
+from tests.chart.release import Release
+from tests.cluster import fence, objects
+from tests.cluster.api import Json, kubeconfig
+from tests.cluster.chart import NAMESPACE, RELEASE, helm
+from tests.cluster.identities import fresh_name, node_bound_token
+from tests.cluster.processes import Process, free_ports
+from tests.kernel.cgroups import CgroupTree, why_not
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.kernel,
+    pytest.mark.skipif(why_not() is not None, reason=why_not() or ""),
+]
+
+REPOSITORY = Path(__file__).parents[2]
+VALUES: dict[str, Any] = {
+    "mode": "enforce",
+    "evictions": {"enabled": True},
+    "buffers": {"enabled": True, "placeholders": True},
+    "settings": {"report": {"intervalSeconds": 60}, "overload": {"taint": True}},
+    "webhook": {"settings": {"certificate": {"furtherNames": "127.0.0.1"}}},
+}
+
+
+@pytest.fixture
+def enforcing(release: Release) -> Iterator[Release]:
+    if RELEASE in helm("list", "-q", f"--kubeconfig={release.plane.kubeconfig}", f"--namespace={NAMESPACE}"):
+        release.uninstall()
+    release.install(VALUES)
+    yield release
+    # With overload.taint the hook's Job would wait for a kubelet.
+    release.uninstall("--no-hooks")
+
+
+def settings_of(release: Release, config_map: str, folder: Path) -> Path:
+    path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{config_map}"
+    file = folder / f"{config_map}.yaml"
+    file.write_text(release.plane.admin.get(path)["data"]["settings.yaml"])
+    return file
+
+
+def start(stack: ExitStack, name: str, command: list[str], folder: Path) -> Process:
+    process = Process(
+        name, ["env", "--unset=PLIMSOLL_KUBERNETES", "-C", str(REPOSITORY), *command], folder / f"{name}.log"
+    )
+    stack.callback(process.stop)
+    return process
+
+
+def test_they_lack_no_right_and_trust_each_other(enforcing: Release, tmp_path: Path) -> None:
+    plane, node = enforcing.plane, fresh_name("node")
+    objects.create_node(plane.admin, node)
+    with ExitStack() as stack:
+        tree = stack.enter_context(CgroupTree())
+        port = start_webhook(stack, enforcing, tmp_path)
+        socket = tmp_path / "agent.sock"
+        agent = start_agent(stack, enforcing, tmp_path, node, port, socket, tree)
+
+        def told() -> Json:
+            try:
+                return dict(request(socket, "cluster"))
+            except ControlError:
+                return {}
+
+        agent.wait_until(lambda: told().get("node_claim") == node, "it knows whose token it has", 60.0)
+        assert told()["missing_rights"] == []
+        assert told()["can_resize"]
+        agent.wait_until(lambda: told().get("directives_age_seconds") is not None, "a report was answered", 150.0)
+        assert told()["reporting"]["trouble"] is None
+    log = (tmp_path / "webhook.log").read_text()
+    assert "Forbidden" not in log, log
+    plane.admin.delete(f"/api/v1/nodes/{node}")
+
+
+def start_webhook(stack: ExitStack, release: Release, folder: Path) -> int:
+    """Start it as its account; give its port. It is ready, and agents are told whom to trust."""
+    plane = release.plane
+    (port,) = free_ports(1, "127.0.0.1")
+    own = plane.api_with_token(node_bound_token(plane, NAMESPACE, "plimsoll-webhook", None))
+    command = [
+        sys.executable, "-m", "agent", "webhook", f"--settings={settings_of(release, 'plimsoll-webhook', folder)}",
+        f"--kubeconfig={kubeconfig(own, folder / 'webhook.kubeconfig')}", f"--listen=127.0.0.1:{port}",
+        f"--database={folder / 'webhook.db'}",
+    ]  # fmt: skip
+    process = start(stack, "webhook", command, folder)
+    path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/plimsoll-webhook-authority"
+
+    def is_told() -> bool:
+        data = plane.admin.get(path).get("data") or {}
+        (folder / "ca.crt").write_text(data.get("ca.crt", ""))
+        return bool(data)
+
+    process.wait_until(is_told, "agents are told whom to trust", 60.0)
+    return port
+
+
+def start_agent(
+    stack: ExitStack, release: Release, folder: Path, node: str, port: int, socket: Path, tree: CgroupTree
+) -> Process:
+    """Start it as its account with tokens of the node; what the pod's environment gives is given."""
+    own = kubeconfig(fence.agent_api(release.plane, node), folder / "agent.kubeconfig")
+    token = node_bound_token(release.plane, NAMESPACE, "plimsoll-agent", node, audiences=("plimsoll-webhook",))
+    (folder / "token").write_text(token)
+    command = [
+        "env", f"PLIMSOLL_NODE_NAME={node}", f"PLIMSOLL_SETTINGS_FILE={settings_of(release, 'plimsoll-agent', folder)}",
+        sys.executable, "-m", "agent", "agent", f"--kubeconfig={own}", f"--cgroup-mount={tree.mount}",
+        f"--cgroup-root=/{tree.name}", f"--state-dir={folder / 'state'}", f"--socket={socket}", "--port=0",
+        f"--set=report.url=https://127.0.0.1:{port}", f"--set=report.tokenFile={folder / 'token'}",
+        f"--set=report.caFile={folder / 'ca.crt'}",
+    ]  # fmt: skip
+    return start(stack, "agent", command, folder)

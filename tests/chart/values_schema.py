@@ -1,0 +1,69 @@
+"""values.schema.json, made of values.yaml, of ``value_rules`` and of the program's own settings with their ranges."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from agent.settings import Settings
+from agent.settings.keys import Key, keys
+from agent.webhook.settings import WebhookSettings
+from tests.chart.documented_values import documented_values
+from tests.chart.value_rules import RULES, Schema
+
+
+def values_schema() -> Schema:
+    """Give the whole schema; every object in it is closed."""
+    top: Schema = _closed()
+    top["properties"]["global"] = {"type": "object", "description": "Of a parent chart; nothing is read from it."}
+    for value in documented_values():
+        place = top
+        for key in value.path[:-1]:
+            place = place["properties"].setdefault(key, _closed())
+        rule = RULES.get(value.key) or {"type": "boolean" if isinstance(value.default, bool) else "string"}
+        place["properties"][value.path[-1]] = {"description": value.text, **rule}
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Values of the chart plimsoll",
+        **top,
+        "$defs": {"settings": settings_schema(Settings), "webhookSettings": settings_schema(WebhookSettings)},
+    }
+
+
+def settings_schema(root: type) -> Schema:
+    """Give the schema of a program's settings file."""
+    made = _closed()
+    for name, key in keys(root).items():
+        section, dot, last = name.rpartition(".")
+        place = made["properties"].setdefault(section, _closed()) if dot else made
+        place["properties"][last] = setting_schema(key)
+    return made
+
+
+def setting_schema(key: Key) -> Schema:
+    """Give the schema of one setting: what ``Key.to_value`` takes from a file."""
+    one = _typed(key)
+    if key.unset is None:
+        return one
+    words: list[Any] = [None, "auto", *(["none"] if key.unset.none_means else [])]
+    return {"anyOf": [one, {"enum": words}]}
+
+
+def _typed(key: Key) -> Schema:
+    if issubclass(key.kind, StrEnum):
+        # As YAML 1.1 reads a bare on or off.
+        bare = [value for word, value in (("on", True), ("off", False)) if word in list(key.kind)]
+        return {"enum": [*(str(word) for word in key.kind), *bare]}
+    if key.kind is bool:
+        return {"type": "boolean"}
+    if key.kind in (int, float):
+        schema: Schema = {"type": "integer" if key.kind is int else "number"}
+        if key.between is not None:
+            schema |= {"minimum": key.between.low, "maximum": key.between.high}
+        return schema
+    return {"type": "string", "pattern": "^/" if key.kind is Path else r"^\S+$"}
+
+
+def _closed() -> Schema:
+    return {"type": "object", "additionalProperties": False, "properties": {}}
