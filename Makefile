@@ -10,7 +10,7 @@ STAMP := $(VENV)/.plimsoll
 NATIVE := native/sampler.c native/sampler.h native/build_sampler.py setup.py $(wildcard native/*.h native/*.c)
 ARGS ?=
 
-.PHONY: help run demo test unit lint format bench bench-policies bench-reaction bench-webhook guest e2e cluster cluster-tools test-tools conformance clean
+.PHONY: help run demo test unit lint format bench bench-policies bench-reaction bench-webhook guest e2e cluster cluster-tools test-tools conformance image image-check clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -24,7 +24,7 @@ demo: $(STAMP)/run ## The same with a kubelet-like tree of real cgroups and real
 test: $(STAMP)/dev test-tools lint ## Everything CI runs: lint, types, layers, unit (core covered to the last branch), C under sanitizers, fuzz, real kernel, guest
 	@$(BIN)/python -m pytest tests/unit tests/conformance tests/webhook -q -n logical --dist loadfile --cov=agent.core --cov-branch --cov-fail-under=100 \
 		--cov-report=term-missing:skip-covered $(ARGS)
-	@$(BIN)/python -m pytest tests --ignore=tests/unit --ignore=tests/conformance --ignore=tests/webhook $(ARGS)
+	@$(BIN)/python -m pytest tests --ignore=tests/unit --ignore=tests/conformance --ignore=tests/webhook -n logical --dist loadfile --durations=25 $(ARGS)
 
 unit: $(STAMP)/dev ## The fast tier: no root, no kernel objects, no network; under 60 s
 	@$(BIN)/python -m pytest tests/unit tests/conformance -m "not slow" -q -n logical --dist loadfile $(ARGS)
@@ -67,6 +67,14 @@ e2e: $(STAMP)/dev test-tools ## A real node in qemu joins a real control plane: 
 
 conformance: $(STAMP)/dev ## Run the conformance vectors kept in tests/data/vectors
 	@$(BIN)/python -m tests.conformance tests/data/vectors/*.json $(ARGS)
+
+image: $(STAMP)/run ## The container image, without Docker: OCI layout, one archive of it, bill of materials, in build/image
+	@revision=$$(git diff --quiet HEAD 2>/dev/null && git rev-parse HEAD || true); \
+		SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 0)} \
+		$(BIN)/python -m tests.image build $${revision:+--revision $$revision} $(ARGS)
+
+image-check: $(STAMP)/run ## Build the image a second time from nothing and compare (two minutes)
+	@$(BIN)/python -m tests.image check $(ARGS)
 
 test-tools: $(STAMP)/dev
 	@.ci/tools

@@ -1,0 +1,126 @@
+"""Renews what the image is made of: the newest versions that Debian and PyPI have now, with their checksums."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tempfile
+import tomllib
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from tests.image import debian, distributions
+from tests.image.cache import REPOSITORY, Progress, run
+from tests.image.sbom import normal
+
+PACKAGES: Final = (
+    "base-files",
+    "ca-certificates",
+    "gcc-12-base",
+    "libbz2-1.0",
+    "libc6",
+    "libexpat1",
+    "libffi8",
+    "libgcc-s1",
+    "liblzma5",
+    "libncursesw6",
+    "libpython3.11-minimal",
+    "libpython3.11-stdlib",
+    "libsqlite3-0",
+    "libssl3",
+    "libstdc++6",
+    "libtinfo6",
+    "libuuid1",
+    "ncurses-base",
+    "python3.11-minimal",
+    "zlib1g",
+)
+"""Debian's Python with what its modules and our wheels load; `test_image` looks for libraries that are missing."""
+HEADER: Final = """\
+# What the image takes from Debian {number} ({release}): NAME VERSION ARCHITECTURE=SHA256 ...
+# Written by `python -m tests.image lock`.
+# snapshot: {moment}
+"""
+BUILD_TOOLS: Final = ("setuptools>=77", "cffi>=1.16,<3")
+"""As in pyproject.toml's build-system."""
+BUILDERS: Final = ("3.11", "3.12", "3.13", "3.14")
+
+
+def renew(progress: Progress) -> None:
+    """Write all locks anew.
+
+    Raises:
+        ImageError: Debian or PyPI cannot be asked.
+    """
+    progress("asking Debian")
+    renew_packages()
+    wanted = runtime_requirements()
+    for architecture in debian.ARCHITECTURES:
+        progress(f"asking PyPI for {architecture}")
+        options = [word for option in distributions.wheel_options(architecture) for word in option]
+        write(distributions.requirements_of(architecture), resolved(wanted, options))
+    progress("asking PyPI for what builds the wheel")
+    write(distributions.BUILD_REQUIREMENTS, build_tools())
+
+
+def renew_packages() -> None:
+    """Write packages.txt."""
+    newest: dict[str, tuple[str, dict[str, str]]] = {}
+    for architecture in debian.ARCHITECTURES:
+        with debian.Apt(architecture) as apt:
+            apt.update()
+            for name, (version, digest) in apt.newest(PACKAGES).items():
+                known, sums = newest.setdefault(name, (version, {}))
+                assert known == version, f"{name}: {known} and {version}; wait until Debian has built both"
+                sums[architecture] = digest
+    moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    text = HEADER.format(number=debian.RELEASE_NUMBER, release=debian.RELEASE, moment=moment)
+    for name, (version, sums) in sorted(newest.items()):
+        text += " ".join([name, version, *(f"{one}={digest}" for one, digest in sums.items())]) + "\n"
+    debian.LOCK.write_text(text)
+
+
+def runtime_requirements() -> list[str]:
+    """Give what pyproject.toml asks for to run agent and webhook in a pod."""
+    with (REPOSITORY / "pyproject.toml").open("rb") as file:
+        project = tomllib.load(file)["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["webhook"]]
+    names = {one: re.split(r"[\s<>=~!\[;]", one, maxsplit=1)[0] for one in wanted}
+    return [one for one in wanted if names[one] not in distributions.NOT_IN_A_POD]
+
+
+def build_tools() -> dict[str, tuple[str, set[str]]]:
+    """Give what builds the wheel, by any Python that runs the builder, on both machines: cffi has parts in C."""
+    found: dict[str, tuple[str, set[str]]] = {}
+    for python in BUILDERS:
+        for machine in distributions.MACHINES.values():
+            options = ["--platform", f"manylinux_2_17_{machine}", "--platform", f"manylinux2014_{machine}"]
+            options += ["--python-version", python, "--implementation", "cp"]
+            options += [word for abi in (f"cp{python.replace('.', '')}", "abi3", "none") for word in ("--abi", abi)]
+            wanted = [f"{name}=={version}" for name, (version, _) in found.items()] or list(BUILD_TOOLS)
+            for name, (version, sums) in resolved(wanted, options).items():
+                found.setdefault(name, (version, set()))[1].update(sums)
+    return found
+
+
+def resolved(wanted: list[str], options: list[str]) -> dict[str, tuple[str, set[str]]]:
+    """Have pip resolve requirements to wheels; give version and SHA-256 by name."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--report", "-"]
+        words += ["--disable-pip-version-check", "--only-binary", ":all:", "--target", folder, *options]
+        report = json.loads(run([*words, *wanted], Path(folder)))
+    found: dict[str, tuple[str, set[str]]] = {}
+    for item in report["install"]:
+        hashes = item["download_info"]["archive_info"]["hashes"]
+        found[normal(item["metadata"]["name"])] = (item["metadata"]["version"], {hashes["sha256"]})
+    return dict(sorted(found.items()))
+
+
+def write(path: Path, found: dict[str, tuple[str, set[str]]]) -> None:
+    """Write a lock as pip reads it."""
+    lines = ["# Written by `python -m tests.image lock`.\n"]
+    for name, (version, sums) in found.items():
+        lines.append(" ".join([f"{name}=={version}", *(f"--hash=sha256:{one}" for one in sorted(sums))]) + "\n")
+    path.write_text("".join(lines))
