@@ -1,0 +1,100 @@
+"""What the API server makes of a chunk: a pod's creation that it answers in full and does not store. Webhook.
+
+Its defaults, LimitRanges and admission webhooks shape the chunk as they would shape a pod. Plimsoll's own webhook is
+asked like any other and answers from memory, without side effects.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+from agent.core.buffer_resolution import after_dry_run, dry_run_pod
+from agent.core.buffer_shapes import Shape, Unresolved
+from agent.kube.api import Api
+from agent.kube.errors import ApiError, Unreachable
+
+log = logging.getLogger(__name__)
+
+CALL_SECONDS: Final = 10.0
+WITHOUT_RIGHT_SECONDS: Final = 600.0
+"""After a refusal for want of the right it is not tried again for so long."""
+_BAD_REQUEST, _FORBIDDEN, _NOT_FOUND, _INVALID = 400, 403, 404, 422
+_NO_RIGHT: Final = "cannot create resource"
+"""How RBAC words it; admission plugins answer 403 as well."""
+_QUOTA_FULL: Final = "exceeded quota"
+_NOT_SUPPORTED: Final = "does not support dry run"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shaped:
+    """A shape after a dry run."""
+
+    shape: Shape | Unresolved
+    """Unresolved = a pod of this shape would be refused, and why."""
+    is_whole: bool = True
+    """False = a quota is full at the moment, so the server did not say what it would add."""
+
+
+class DryRun:
+    """Shapes chunks by dry runs, where it may; for one thread."""
+
+    def __init__(self, api: Api, *, is_wanted: bool, clock: Callable[[], float] = time.monotonic) -> None:
+        """Begin.
+
+        Args:
+            api: The server.
+            is_wanted: False = a shape always stays as it is.
+            clock: Monotonic seconds.
+        """
+        self._api, self._is_wanted, self._clock = api, is_wanted, clock
+        self._without_right_until: float | None = None
+
+    @property
+    def has_right(self) -> bool:
+        """Say whether it was allowed when it was last tried."""
+        return self._without_right_until is None
+
+    def shaped(self, shape: Shape, namespace: str) -> Shaped:
+        """Give the shape as the server would have it; as it is, where dry runs are not wanted, allowed or possible.
+
+        Raises:
+            KubeError: No answer, or one that says nothing of the shape.
+        """
+        until = self._without_right_until
+        if not self._is_wanted or (until is not None and self._clock() < until):
+            return Shaped(shape=shape)
+        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
+        body = dry_run_pod(shape.content, namespace)
+        try:
+            answer = self._api.call("POST", path, query={"dryRun": "All"}, body=body, timeout_seconds=CALL_SECONDS)
+        except ApiError as error:
+            return self._refused(error, shape)
+        if not isinstance(answer, Mapping):
+            raise Unreachable(f"POST {path}: the answer is no pod")
+        if self._without_right_until is not None:
+            self._without_right_until = None
+            log.info("chunks are shaped by dry runs again")
+        return Shaped(shape=after_dry_run(shape, {str(key): value for key, value in answer.items()}))
+
+    def _refused(self, error: ApiError, shape: Shape) -> Shaped:
+        if error.status == _FORBIDDEN and _NO_RIGHT in error.message:
+            if self._without_right_until is None:
+                log.warning(
+                    "without the right to create pods, chunks of buffers are not shaped by LimitRanges and webhooks",
+                    extra={"cause": str(error)},
+                )
+            self._without_right_until = self._clock() + WITHOUT_RIGHT_SECONDS
+            return Shaped(shape=shape)
+        if error.status == _FORBIDDEN and _QUOTA_FULL in error.message:
+            return Shaped(shape=shape, is_whole=False)  # for how many there is room, quotas are asked later
+        if _NOT_SUPPORTED in error.message:
+            return Shaped(shape=shape)
+        if error.status in (_BAD_REQUEST, _FORBIDDEN, _NOT_FOUND, _INVALID):
+            refusal = f"a pod of {shape.source_name} is refused: {error.message or error.reason}"
+            return Shaped(shape=Unresolved(reason=refusal))
+        raise error

@@ -1,0 +1,107 @@
+"""Which namespace is to be looked at next: events at once but gathered, failures ever later. No I/O; for any thread.
+
+Work items are namespaces because quotas couple the buffers of one. A namespace is in the queue once at most, with the
+earliest time that anybody asked for.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+GATHER_SECONDS: Final = 0.1
+"""What changes together is looked at once."""
+SPACING_SECONDS: Final = 1.0
+"""Between two looks at one namespace, whatever happens there."""
+FIRST_RETRY_SECONDS: Final = 1.0
+LONGEST_RETRY_SECONDS: Final = 60.0
+"""What is watched is looked at when it changes; this is for what is not: a PriorityClass, a LimitRange, a kind."""
+_MOST_DOUBLINGS: Final = 16
+
+
+class NamespaceQueue:
+    """The namespaces to look at, by when."""
+
+    def __init__(self, *, clock: Callable[[], float], random: Callable[[], float]) -> None:
+        """Begin empty.
+
+        Args:
+            clock: Monotonic seconds.
+            random: Gives 0..1; spreads retries.
+        """
+        self._clock, self._random = clock, random
+        self._changed = threading.Condition()
+        self._due: dict[str, float] = {}
+        self._done: dict[str, float] = {}
+        """When each was looked at last."""
+        self._failures: dict[str, int] = {}
+        self._is_closed = False
+
+    def wake(self, namespace: str) -> None:
+        """Look at it soon: something changed there. Ends no back-off's count, but does not wait for it either."""
+        self._put(namespace, self._clock() + GATHER_SECONDS)
+
+    def later(self, namespace: str, seconds: float) -> None:
+        """Look at it after so many seconds at the latest."""
+        self._put(namespace, self._clock() + seconds)
+
+    def retry(self, namespace: str) -> float:
+        """Look at it again after a failure: later after each further one.
+
+        Returns:
+            After how many seconds.
+        """
+        with self._changed:
+            failures = self._failures.get(namespace, 0) + 1
+            self._failures[namespace] = failures
+        doubled = FIRST_RETRY_SECONDS * 2.0 ** min(failures - 1, _MOST_DOUBLINGS)
+        seconds = min(doubled, LONGEST_RETRY_SECONDS) * (0.5 + self._random())
+        self._put(namespace, self._clock() + seconds)
+        return seconds
+
+    def succeeded(self, namespace: str) -> None:
+        """Forget its failures."""
+        with self._changed:
+            self._failures.pop(namespace, None)
+
+    def forget(self, namespace: str) -> None:
+        """Nothing is there any more."""
+        with self._changed:
+            for kept in (self._due, self._done, self._failures):
+                kept.pop(namespace, None)
+
+    def take(self, timeout_seconds: float) -> str | None:
+        """Wait for the next namespace whose time has come; None = none came, or the queue is closed."""
+        until = self._clock() + timeout_seconds
+        with self._changed:
+            while not self._is_closed:
+                now = self._clock()
+                namespace = min(self._due, key=self._due.__getitem__, default=None)
+                due = until if namespace is None else self._due[namespace]
+                if namespace is not None and due <= now:
+                    del self._due[namespace]
+                    self._done[namespace] = now
+                    return namespace
+                if now >= until:
+                    return None
+                self._changed.wait(min(due, until) - now)
+            return None
+
+    def close(self) -> None:
+        """Give nothing any more; who waits comes back."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    def __len__(self) -> int:
+        with self._changed:
+            return len(self._due)
+
+    def _put(self, namespace: str, due: float) -> None:
+        with self._changed:
+            if namespace in self._done:
+                due = max(due, self._done[namespace] + SPACING_SECONDS)
+            if namespace not in self._due or due < self._due[namespace]:
+                self._due[namespace] = due
+                self._changed.notify_all()

@@ -1,0 +1,135 @@
+"""What the CapacityBuffer controller asks of others: schedules, placeholder pods, sizes. Webhook; values and Protocols.
+
+Each has a stand-in that says nothing, for a controller without that part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from agent.core.buffer_shapes import Buffer, Condition, Content, ManagedTemplate, Outcome, ScalableRef
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """What a buffer's schedule says at a moment."""
+
+    inactive: str | None = None
+    """Why it is to be empty now, in words; None = it is active."""
+    changes_in_seconds: float | None = None
+    """Until this may be otherwise; None = it stays so."""
+    fault: str | None = None
+    """What of the schedule is not understood; None = all is, or there is none."""
+
+
+class Activities(Protocol):
+    """Schedules."""
+
+    def __call__(self, buffer: Buffer, now_unix_seconds: float, /) -> Activity:
+        """Say whether a buffer is active."""
+        ...
+
+
+def always_active(_buffer: Buffer, _now_unix_seconds: float, /) -> Activity:
+    """Every buffer is, at any time."""
+    return Activity()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What became of the room of one namespace's buffers."""
+
+    again_seconds: float | None = None
+    """When to look again though nothing changes; None = not before."""
+    provisioning: Mapping[str, Condition] = field(default_factory=dict)
+    """By buffer name: the condition Provisioning of those whose room is kept by pods of ours."""
+    ready: Mapping[str, int] = field(default_factory=dict)
+    """By buffer name: placeholder pods that run."""
+
+
+class RoomKeeper(Protocol):
+    """Keeps the room of buffers of the strategy placeholder-pods; ``keep`` is called by one thread, of the leader."""
+
+    @property
+    def priority_class(self) -> str | None:
+        """Give the PriorityClass of the pods that keep room; None = there are none."""
+        ...
+
+    def start(self) -> None:
+        """Begin to look at the pods that there are."""
+        ...
+
+    def stop(self) -> None:
+        """End that."""
+        ...
+
+    def keep(self, namespace: str, outcomes: Sequence[Outcome], templates: Mapping[str, ManagedTemplate], /) -> Kept:
+        """Make pods what the outcomes say; the statuses are written already.
+
+        Args:
+            namespace: Of the buffers.
+            outcomes: All of its buffers that were reconciled, of any strategy; empty = there is none any more.
+            templates: By name, as they stand.
+
+        Raises:
+            KubeError: The namespace is repeated, later each time.
+        """
+        ...
+
+    def clear(self) -> None:
+        """Forget what was found out while this replica led."""
+        ...
+
+    def usage(self, namespace: str, /) -> Mapping[str, Mapping[str, int]]:
+        """Give what the pods of each buffer request together, nanos; quotas count it as used."""
+        ...
+
+
+class NoRoomKeeper:
+    """Keeps no room."""
+
+    priority_class: str | None = None
+
+    def start(self) -> None:
+        """Do nothing."""
+
+    def stop(self) -> None:
+        """Do nothing."""
+
+    def keep(self, _namespace: str, _outcomes: Sequence[Outcome], _templates: Mapping[str, ManagedTemplate], /) -> Kept:
+        """Do nothing."""
+        return Kept()
+
+    def clear(self) -> None:
+        """Do nothing."""
+
+    def usage(self, _namespace: str, /) -> Mapping[str, Mapping[str, int]]:
+        """Nothing."""
+        return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sized:
+    """A chunk's content after sizing."""
+
+    content: Content
+    words: str
+    """What was sized, or why nothing was."""
+    is_final: bool = True
+    """False = what it goes by is still being read: to be asked again before anything is written."""
+
+
+class Sizer(Protocol):
+    """Gives a chunk the size that a new pod of its workload would be given."""
+
+    def __call__(self, content: Content, namespace: str, workload: ScalableRef | None, /) -> Sized:
+        """Size it.
+
+        Args:
+            content: A PodTemplateSpec; not changed.
+            namespace: Where its pods would be.
+            workload: Whose pods they would be; None = nobody's that is known.
+        """
+        ...

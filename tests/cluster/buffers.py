@@ -1,0 +1,181 @@
+"""CapacityBuffers on a real API server, and Plimsoll's controller of them in this process, as its own account."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from agent.kube.api import HttpApi
+from agent.kube.credentials import from_kubeconfig
+from agent.kube.watch import WatchPace
+from agent.webhook.buffer_options import BufferMode, BufferOptions
+from agent.webhook.buffer_seams import Sizer
+from agent.webhook.buffers import BufferController
+from tests.cluster.api import MERGE, Json, is_awaited
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.processes import wait_for
+
+CRDS: Final = Path(__file__).parents[2] / "charts/plimsoll/crds/capacitybuffers.yaml"
+CRD_PATH: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+GROUP: Final = "/apis/autoscaling.x-k8s.io/v1beta1"
+PROMPT: Final = WatchPace(start_spread_seconds=0.0, first_wait_seconds=0.1, longest_wait_seconds=1.0)
+
+
+def install_crd(cluster: ControlPlane) -> None:
+    """Install the chart's CRD, once, and wait until the server serves it."""
+    (document,) = yaml.safe_load_all(CRDS.read_text())
+    name = document["metadata"]["name"]
+    cluster.admin.patch(
+        f"{CRD_PATH}/{name}", document, "application/apply-patch+yaml", fieldManager="tests", force="true"
+    )
+    path = f"{GROUP}/capacitybuffers"
+    wait_for(lambda: is_awaited(lambda: cluster.admin.get(path), 404, 429), "the server serves buffers")
+
+
+def buffers_path(namespace: str, name: str = "", subresource: str = "", *, version: str = "v1beta1") -> str:
+    base = f"/apis/autoscaling.x-k8s.io/{version}/namespaces/{namespace}/capacitybuffers"
+    return "/".join(part for part in (base, name, subresource) if part)
+
+
+def templates_path(namespace: str, name: str = "") -> str:
+    return "/".join(part for part in (f"/api/v1/namespaces/{namespace}/podtemplates", name) if part)
+
+
+def managed(namespace: str, buffer: str) -> str:
+    return templates_path(namespace, f"capacitybuffer-{buffer}-pod-template")
+
+
+def buffer_json(name: str, *, annotations: Mapping[str, str] | None = None, **spec: Any) -> Json:
+    return {
+        "apiVersion": "autoscaling.x-k8s.io/v1beta1",
+        "kind": "CapacityBuffer",
+        "metadata": {"name": name, "annotations": dict(annotations or {})},
+        "spec": spec,
+    }
+
+
+def content(*, labels: Mapping[str, str] | None = None, **requests: str) -> Json:
+    """Give a pod template of one container; one CPU unless told."""
+    container = {"name": "c", "image": "registry.example/app:1", "resources": {"requests": requests or {"cpu": "1"}}}
+    return {"metadata": {"labels": dict(labels or {})}, "spec": {"containers": [container]}}
+
+
+def template_json(name: str, template: Json | None = None) -> Json:
+    return {"metadata": {"name": name}, "template": template or content()}
+
+
+class Buffers:
+    """One namespace's buffers, and short words about them."""
+
+    def __init__(self, cluster: ControlPlane, namespace: str) -> None:
+        self.cluster = cluster
+        self.admin = cluster.admin
+        self.namespace = namespace
+
+    def template(self, name: str, template: Json | None = None) -> Json:
+        return self.admin.create(templates_path(self.namespace), template_json(name, template))
+
+    def create(self, name: str, *, annotations: Mapping[str, str] | None = None, **spec: Any) -> Json:
+        return self.admin.create(buffers_path(self.namespace), buffer_json(name, annotations=annotations, **spec))
+
+    def change(self, name: str, **spec: Any) -> Json:
+        return self.admin.patch(buffers_path(self.namespace, name), {"spec": spec}, MERGE)
+
+    def delete(self, name: str) -> None:
+        self.admin.delete(buffers_path(self.namespace, name))
+
+    def get(self, name: str) -> Json:
+        return self.admin.get(buffers_path(self.namespace, name))
+
+    def status(self, name: str) -> Json:
+        found: Json = self.get(name).get("status") or {}
+        return found
+
+    def condition(self, name: str, kind: str = "ReadyForProvisioning") -> Json | None:
+        conditions = self.status(name).get("conditions") or []
+        return next((one for one in conditions if one["type"] == kind), None)
+
+    def managed(self, name: str) -> Json:
+        return self.admin.get(managed(self.namespace, name))
+
+    def chunk(self, name: str) -> Json:
+        """Give what the first container of a buffer's managed template requests."""
+        found: Json = self.managed(name)["template"]["spec"]["containers"][0]["resources"]["requests"]
+        return found
+
+    def await_status(self, name: str, holds: Callable[[Json], bool], what: str, seconds: float = 30.0) -> Json:
+        """Wait until a buffer's status is as it should be."""
+        last: Json = {}
+
+        def is_so() -> bool:
+            nonlocal last
+            last = self.status(name)
+            return holds(last)
+
+        try:
+            wait_for(is_so, what, seconds)
+        except TimeoutError as error:
+            raise AssertionError(f"{error}; {name} has {last}") from error
+        return last
+
+    def await_replicas(self, name: str, replicas: int | None, seconds: float = 30.0) -> Json:
+        """Wait for a number of chunks; None = there is none, and the buffer is not ready."""
+        return self.await_status(
+            name,
+            lambda status: status.get("replicas") == replicas and bool(status.get("conditions")),
+            f"{name} has {replicas} chunks",
+            seconds,
+        )
+
+    def await_not_ready(self, name: str, words: str, seconds: float = 30.0) -> Json:
+        """Wait until a buffer is told not to be ready, for a reason with these words."""
+
+        def says(status: Json) -> bool:
+            return any(
+                one["type"] == "ReadyForProvisioning" and one["status"] == "False" and words in one["message"]
+                for one in status.get("conditions") or []
+            )
+
+        return self.await_status(name, says, f"{name} is not ready: {words}", seconds)
+
+
+def is_ready(status: Json) -> bool:
+    return any(
+        one["type"] == "ReadyForProvisioning" and one["status"] == "True" for one in status.get("conditions") or []
+    )
+
+
+@contextlib.contextmanager
+def controller(
+    cluster: ControlPlane,
+    *,
+    kubeconfig: Path | None = None,
+    mode: BufferMode = BufferMode.AUTO,
+    dry_run: bool = True,
+    resync_seconds: float = 300.0,
+    is_leader: Callable[[], bool] = lambda: True,
+    sizer: Sizer | None = None,
+    ask_seconds: float = 1.0,
+    **more: Any,
+) -> Iterator[BufferController]:
+    """Run a controller inside the block."""
+    api = HttpApi(from_kubeconfig(kubeconfig or cluster.kubeconfig), user_agent="plimsoll-tests-buffers")
+    made = BufferController(
+        api,
+        options=BufferOptions(mode=mode, dry_run=dry_run, resync_seconds=resync_seconds, ask_seconds=ask_seconds),
+        is_leader=is_leader,
+        instance="tests",
+        sizer=sizer,
+        pace=PROMPT,
+        **more,
+    )
+    made.start()
+    try:
+        yield made
+    finally:
+        made.stop()
+        api.close()

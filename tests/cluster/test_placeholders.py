@@ -1,0 +1,496 @@
+"""Placeholder pods on a real API server, with its own scheduler, controllers and garbage collector.
+
+Nodes are objects, and pods on them run by word of a played kubelet; who goes where, who preempts whom and who is
+collected with his owner is Kubernetes' own doing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import pytest
+
+from agent.core.placeholder_mark import PLACEHOLDER
+from agent.core.placeholder_options import PlaceholderOptions
+from agent.kube.api import STRATEGIC_MERGE_PATCH, HttpApi
+from agent.kube.credentials import Credentials
+from agent.kube.errors import ApiError
+from agent.webhook.placeholders import READY_REPLICAS, Placeholders
+from agent.webhook.schedules import Schedules
+from tests.cluster import chart
+from tests.cluster.api import APPLY, MERGE, Json
+from tests.cluster.binaries import KUBERNETES
+from tests.cluster.buffers import PROMPT, Buffers, buffers_path, controller, install_crd, templates_path
+from tests.cluster.control_plane import ControlPlane, control_plane
+from tests.cluster.identities import create_namespace, fresh_name, node_bound_token
+from tests.cluster.kubelet_play import KubeletPlay
+from tests.cluster.objects import container, create_node, pod, pod_path
+from tests.cluster.processes import wait_for
+
+pytestmark = pytest.mark.cluster
+
+STRATEGY: Final = "plimsoll.dev/placeholder-pods"
+PARTS: Final = ("webhook/account", "webhook/rights", "webhook/rights-buffers", "fence/webhook-pods")
+"""Of the chart: who keeps room, and the fence around what that account does to pods."""
+VALUES: Final = {"buffers": {"enabled": True, "placeholders": True}}
+QUICK: Final = PlaceholderOptions(first_back_off_seconds=1.0, most_back_off_seconds=4.0, resize_patience_seconds=1.0)
+SECONDS: Final = 30.0
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    version = os.environ.get("PLIMSOLL_KUBERNETES", KUBERNETES)
+    directory = tmp_path_factory.mktemp("scheduled")
+    with control_plane(version, directory=directory, with_scheduler=True, audit=False) as found:
+        install_crd(found)
+        for one in chart.rendered()["cluster/priorities"]:
+            path = f"/apis/scheduling.k8s.io/v1/priorityclasses/{one['metadata']['name']}"
+            found.admin.patch(path, one, APPLY, fieldManager="tests", force="true")
+        yield found
+
+
+@pytest.fixture(scope="module")
+def api(plane: ControlPlane) -> Iterator[HttpApi]:
+    """The API as the webhook's own account, with the chart's rights for buffers and its fence in force."""
+    create_namespace(plane, chart.NAMESPACE)
+    for one in chart.parts(*PARTS, values=VALUES):
+        plane.admin.apply(one)
+    token = node_bound_token(plane, chart.NAMESPACE, "plimsoll-webhook", None)
+    found = HttpApi(Credentials(server=plane.url, origin="tests", ca_file=plane.authority, token=token))
+    # Rights and policies hold a moment after they were given.
+    wait_for(lambda: "plimsoll" in refusal(found, "default", pod("any", None)), "the fence holds", SECONDS)
+    yield found
+    found.close()
+
+
+def refusal(api: HttpApi, namespace: str, body: Json, **query: str) -> str:
+    """Try to make a pod; what the server says against it, empty = nothing."""
+    try:
+        api.call("POST", pod_path(namespace), body=body, query=query)
+    except ApiError as error:
+        return error.message
+    return ""
+
+
+@dataclass
+class Room:
+    """A namespace and a node of its own, and Plimsoll's controller over them."""
+
+    plane: ControlPlane
+    api: HttpApi
+    buffers: Buffers
+    node: str
+    wall_clock: Callable[[], float] = time.time
+
+    @property
+    def namespace(self) -> str:
+        return self.buffers.namespace
+
+    def template(self, name: str = "small", *, cpu: str = "1", **spec: Any) -> None:
+        self.buffers.template(name, self.content(cpu, **spec))
+
+    def content(self, cpu: str, **spec: Any) -> Json:
+        """A chunk that may go to this test's node alone."""
+        app = {
+            **container("app", requests={"cpu": cpu, "memory": "64Mi"}),
+            "env": [{"name": "PASSWORD", "value": "secret"}],
+        }
+        place = {"nodeSelector": {"kubernetes.io/hostname": self.node}}
+        return {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [app], **place, **spec}}
+
+    def change_template(self, cpu: str, **spec: Any) -> None:
+        path = templates_path(self.namespace, "small")
+        body = self.plane.admin.get(path)
+        self.plane.admin.replace(path, {**body, "template": self.content(cpu, **spec)})
+
+    def buffer(self, replicas: int, name: str = "spare", **annotations: str) -> None:
+        self.buffers.create(
+            name,
+            annotations=annotations,
+            provisioningStrategy=STRATEGY,
+            podTemplateRef={"name": "small"},
+            replicas=replicas,
+        )
+
+    def real(self, name: str, cpu: str) -> None:
+        """A pod of somebody's, of no particular priority."""
+        place = {"nodeSelector": {"kubernetes.io/hostname": self.node}}
+        app = container(requests={"cpu": cpu})
+        self.plane.admin.create(pod_path(self.namespace), pod(name, None, app, **place))
+
+    def remove(self, name: str) -> None:
+        self.plane.admin.delete(pod_path(self.namespace, name))
+
+    def pods(self) -> list[Json]:
+        """All placeholders, by name."""
+        found = self.plane.admin.items(pod_path(self.namespace), labelSelector=PLACEHOLDER)
+        return sorted(found, key=lambda one: str(one["metadata"]["name"]))
+
+    def running(self) -> list[Json]:
+        return [one for one in self.pods() if one["status"]["phase"] == "Running"]
+
+    def is_bound(self, name: str) -> bool:
+        return bool(self.plane.admin.get(pod_path(self.namespace, name))["spec"].get("nodeName"))
+
+    def provisioning(self, name: str = "spare") -> tuple[str, str, str]:
+        found = self.buffers.condition(name, "Provisioning") or {}
+        return found.get("status", ""), found.get("reason", ""), found.get("message", "")
+
+    def await_provisioning(self, reason: str, words: str = "", name: str = "spare") -> str:
+        def is_so() -> bool:
+            return self.provisioning(name)[1] == reason and words in self.provisioning(name)[2]
+
+        try:
+            wait_for(is_so, f"{name}: {reason} {words}", SECONDS)
+        except TimeoutError as error:
+            raise AssertionError(f"{error}; it has {self.provisioning(name)}, {summary(self.pods())}") from error
+        return self.provisioning(name)[2]
+
+    def ready(self, name: str = "spare") -> str | None:
+        annotations = self.buffers.get(name)["metadata"].get("annotations") or {}
+        found: str | None = annotations.get(READY_REPLICAS)
+        return found
+
+    @contextlib.contextmanager
+    def kept(
+        self, options: PlaceholderOptions = QUICK, *, can_resize: bool = True, **more: Any
+    ) -> Iterator[Placeholders]:
+        """Have a controller at work inside the block."""
+        wakes: list[Callable[[str], None]] = []
+        keeper = Placeholders(
+            self.api,
+            options,
+            wake=lambda namespace: wakes[0](namespace) if wakes else None,
+            can_resize=lambda: can_resize,
+            is_leader=lambda: True,
+            pace=PROMPT,
+            wall_clock=self.wall_clock,
+        )
+        with controller(self.plane, keeper=keeper, activities=Schedules(), wall_clock=self.wall_clock, **more) as found:
+            wakes.append(found.wake)
+            yield keeper
+
+
+def summary(pods: list[Json]) -> list[tuple[str, str, str | None]]:
+    return [(one["metadata"]["name"], one["status"]["phase"], one["spec"].get("nodeName")) for one in pods]
+
+
+def uids(pods: list[Json]) -> set[str]:
+    return {one["metadata"]["uid"] for one in pods}
+
+
+def cpu_of(pods: list[Json]) -> list[str]:
+    return [one["spec"]["containers"][0]["resources"]["requests"]["cpu"] for one in pods]
+
+
+@pytest.fixture
+def room(plane: ControlPlane, api: HttpApi) -> Iterator[Room]:
+    """A node of four CPUs, and a namespace."""
+    namespace, node = fresh_name("room"), fresh_name("node")
+    create_namespace(plane, namespace)
+    create_node(plane.admin, node, cpu="4", memory="8Gi")
+    with KubeletPlay(plane, node):
+        yield Room(plane=plane, api=api, buffers=Buffers(plane, namespace), node=node)
+        for one in plane.admin.items(buffers_path(namespace)):
+            plane.admin.delete(buffers_path(namespace, one["metadata"]["name"]))
+    plane.admin.delete(f"/api/v1/namespaces/{namespace}")
+    plane.admin.delete(f"/api/v1/nodes/{node}")
+
+
+# -- what they are -------------------------------------------------------------------------------------------------
+
+
+def test_placeholders_are_scheduled_run_and_are_told_of(room: Room) -> None:
+    room.template()
+    room.buffer(3)
+    with room.kept():
+        assert room.await_provisioning("RoomKept") == "3 of 3 placeholder pods keep their room"
+        wait_for(lambda: room.ready() == "3", "the annotation says so", SECONDS)
+    pods = room.pods()
+    assert len(pods) == 3
+    for one in pods:
+        spec = one["spec"]
+        assert (spec["nodeName"], spec["priority"], spec["preemptionPolicy"]) == (room.node, -10, "Never")
+        assert spec["containers"][0]["resources"]["requests"] == {"cpu": "1", "memory": "64Mi"}
+        assert "env" not in spec["containers"][0]
+        assert not spec.get("volumes")
+        assert "app" not in one["metadata"]["labels"]
+    status = room.buffers.status("spare")
+    assert (status["replicas"], status["provisioningStrategy"]) == (3, STRATEGY)
+
+
+def test_a_namespace_that_enforces_the_strictest_standard_takes_them(room: Room) -> None:
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    room.plane.admin.patch(f"/api/v1/namespaces/{room.namespace}", {"metadata": {"labels": labels}}, MERGE)
+    room.template()
+    room.buffer(1)
+    # The dry run of the chunk itself, which would be refused, is not what is tried here.
+    with room.kept(dry_run=False):
+        room.await_provisioning("RoomKept")
+
+
+def test_what_the_server_refuses_is_said_in_its_words(room: Room) -> None:
+    room.template()
+    room.buffer(1)
+    with room.kept(replace(QUICK, priority_class="nobody")):
+        assert "no PriorityClass with name nobody was found" in room.await_provisioning("PlaceholdersRefused")
+    with room.kept():
+        room.await_provisioning("RoomKept")
+
+
+def test_a_class_that_lets_pods_drive_others_away_is_refused(room: Room) -> None:
+    room.template()
+    room.buffer(1)
+    with room.kept(replace(QUICK, priority_class="plimsoll")):
+        assert "preemption" in room.await_provisioning("PlaceholdersRefused").lower()
+    assert room.pods() == []
+
+
+def test_the_account_that_makes_them_can_do_nothing_to_other_pods(room: Room) -> None:
+    room.template()
+    room.buffer(1)
+    with room.kept():
+        room.await_provisioning("RoomKept")
+    mine = room.pods()[0]
+    template = {
+        "metadata": {key: mine["metadata"][key] for key in ("labels", "annotations", "ownerReferences")},
+        "spec": {key: value for key, value in mine["spec"].items() if key != "nodeName"},
+    }
+    assert refusal(room.api, room.namespace, {**template, "metadata": {**template["metadata"], "name": "one"}}) == ""
+    unmarked = {**template["metadata"], "name": "two", "labels": {}}
+    assert "no others" in refusal(room.api, room.namespace, {**template, "metadata": unmarked})
+    secret = {**template["spec"], "volumes": [{"name": "s", "secret": {"secretName": "s"}}]}
+    named = {**template["metadata"], "name": "three"}
+    assert "no others" in refusal(room.api, room.namespace, {"metadata": named, "spec": secret})
+    high = {**template["spec"], "priorityClassName": "plimsoll", "priority": None, "preemptionPolicy": None}
+    assert "no others" in refusal(room.api, room.namespace, {"metadata": named, "spec": high})
+    # A chunk may be tried out, whatever it is.
+    assert refusal(room.api, room.namespace, pod("try", None), dryRun="All") == ""
+    room.plane.admin.create(pod_path(room.namespace), pod("web", room.node))
+    path = pod_path(room.namespace, "web")
+    with pytest.raises(ApiError, match="no others"):
+        room.api.call("DELETE", path)
+    with pytest.raises(ApiError, match="no others"):
+        room.api.call(
+            "PATCH",
+            f"{path}/resize",
+            body={"spec": {"containers": [{"name": "app", "resources": {"requests": {"cpu": "50m"}}}]}},
+            content_type=STRATEGIC_MERGE_PATCH,
+        )
+
+
+# -- giving way ----------------------------------------------------------------------------------------------------
+
+
+def test_a_real_pod_preempts_them_and_they_come_back_when_there_is_room(room: Room) -> None:
+    room.template()
+    room.buffer(4)
+    with room.kept():
+        room.await_provisioning("RoomKept")
+        first = uids(room.pods())
+        room.real("web", "3")
+        wait_for(lambda: room.is_bound("web"), "the real pod has a node", SECONDS)
+        # Three went; they are made again and wait, as nothing but the real pod's end gives them room.
+        assert "3 wait for a node" in room.await_provisioning("PlaceholdersWaiting", "Insufficient cpu")
+        wait_for(lambda: room.ready() == "1", "one is left", SECONDS)
+        assert room.is_bound("web")
+        assert len(first & uids(room.pods())) == 1
+        room.remove("web")
+        room.await_provisioning("RoomKept", "4 of 4")
+
+
+def test_they_wait_before_they_are_made_again(room: Room) -> None:
+    room.template()
+    room.buffer(2)
+    with room.kept(replace(QUICK, first_back_off_seconds=3600.0, most_back_off_seconds=7200.0)):
+        room.await_provisioning("RoomKept")
+        room.real("web", "4")
+        wait_for(lambda: room.is_bound("web"), "the real pod has a node", SECONDS)
+        assert "2 gave way, made again at" in room.await_provisioning("PlaceholdersGaveWay", "0 of 2")
+        assert room.pods() == []
+
+
+# -- other sizes ---------------------------------------------------------------------------------------------------
+
+
+def test_another_size_is_taken_in_place_and_another_place_by_new_pods(room: Room) -> None:
+    room.template(cpu="500m")
+    room.buffer(2)
+    with room.kept(resync_seconds=10.0):
+        room.await_provisioning("RoomKept")
+        before = uids(room.pods())
+        room.change_template("1500m")
+        wait_for(lambda: cpu_of(room.running()) == ["1500m", "1500m"], "both are larger", SECONDS)
+        room.await_provisioning("RoomKept")
+        assert uids(room.pods()) == before
+        room.change_template("1500m", tolerations=[{"key": "spot", "operator": "Exists"}])
+        wait_for(lambda: not before & uids(room.running()) and len(room.running()) == 2, "both are new", SECONDS)
+        room.await_provisioning("RoomKept")
+
+
+def test_a_size_that_does_not_fit_in_place_is_tried_elsewhere_and_told(room: Room) -> None:
+    room.template(cpu="1")
+    room.buffer(4)
+    with room.kept(resync_seconds=10.0):
+        room.await_provisioning("RoomKept")
+        room.change_template("1900m")  # two fit into four CPUs
+        room.await_provisioning("PlaceholdersWaiting", "2 of 4")
+
+
+def test_a_server_that_does_not_resize_has_them_replaced(room: Room) -> None:
+    room.template(cpu="500m")
+    room.buffer(1)
+    with room.kept(can_resize=False):
+        room.await_provisioning("RoomKept")
+        before = uids(room.pods())
+        room.change_template("750m")
+        wait_for(lambda: cpu_of(room.running()) == ["750m"], "it is larger", SECONDS)
+        assert not before & uids(room.pods())
+
+
+# -- going ---------------------------------------------------------------------------------------------------------
+
+
+def test_they_go_with_their_buffer_though_nobody_is_there_to_remove_them(room: Room) -> None:
+    room.template()
+    room.buffer(2)
+    with room.kept():
+        room.await_provisioning("RoomKept")
+    room.buffers.delete("spare")
+    wait_for(lambda: room.pods() == [], "the garbage collector has taken them", SECONDS)
+
+
+def test_scaled_to_nothing_or_under_another_strategy_they_are_removed(room: Room) -> None:
+    room.template()
+    room.buffer(2)
+    with room.kept():
+        room.await_provisioning("RoomKept")
+        room.buffers.change("spare", replicas=1)
+        room.await_provisioning("RoomKept", "1 of 1")
+        assert len(room.pods()) == 1
+        room.buffers.change("spare", replicas=0)
+        room.await_provisioning("BufferIsEmpty")
+        assert room.pods() == []
+        assert room.ready() == "0"
+        room.buffers.change("spare", replicas=1)
+        room.await_provisioning("RoomKept", "1 of 1")
+        room.buffers.change("spare", provisioningStrategy="buffer.x-k8s.io/active-capacity")
+        wait_for(lambda: room.pods() == [] and room.ready() is None, "they are gone, and the annotation", SECONDS)
+
+
+def test_while_the_template_is_missing_they_stay(room: Room) -> None:
+    room.template()
+    room.buffer(2)
+    with room.kept():
+        room.await_provisioning("RoomKept")
+        room.plane.admin.delete(templates_path(room.namespace, "small"))
+        room.buffers.await_not_ready("spare", "small")
+        assert "the 2 placeholder pods that there are stay" in room.await_provisioning("NotReadyForProvisioning")
+        assert len(room.running()) == 2
+        room.template()
+        room.await_provisioning("RoomKept", "2 of 2")
+
+
+def test_a_pod_of_somebody_elses_with_the_label_is_left_alone(room: Room) -> None:
+    strange = pod("strange", room.node, labels={PLACEHOLDER: "true"})
+    room.plane.admin.create(pod_path(room.namespace), strange)
+    room.template()
+    room.buffer(1)
+    with room.kept():
+        room.await_provisioning("RoomKept")
+        room.buffers.change("spare", replicas=0)
+        room.await_provisioning("BufferIsEmpty")
+        assert [one["metadata"]["name"] for one in room.pods()] == ["strange"]
+
+
+# -- quotas, replicas of the controller, schedules -----------------------------------------------------------------
+
+
+def test_a_buffer_does_not_shrink_because_its_own_pods_fill_the_quota(room: Room) -> None:
+    quotas = f"/api/v1/namespaces/{room.namespace}/resourcequotas"
+    room.plane.admin.create(quotas, {"metadata": {"name": "cpu"}, "spec": {"hard": {"requests.cpu": "3"}}})
+    wait_for(lambda: room.plane.admin.get(f"{quotas}/cpu").get("status", {}).get("hard"), "the quota counts", SECONDS)
+    # It adds limits to every container: a dry run that the full quota refuses must not take them away again.
+    default = {"type": "Container", "default": {"cpu": "2", "memory": "256Mi"}}
+    ranges = f"/api/v1/namespaces/{room.namespace}/limitranges"
+    room.plane.admin.create(ranges, {"metadata": {"name": "usual"}, "spec": {"limits": [default]}})
+    room.template()
+    room.buffer(4)
+
+    def used() -> str:
+        found: str = room.plane.admin.get(f"{quotas}/cpu")["status"]["used"]["requests.cpu"]
+        return found
+
+    with room.kept() as keeper:
+        room.await_provisioning("RoomKept", "3 of 3")
+        wait_for(lambda: used() == "3", "the quota is full", SECONDS)
+        limited = room.buffers.condition("spare", "LimitedByQuotas") or {}
+        assert limited["message"] == "Buffer replicas limited from 4 to 3 due to quotas: cpu"
+        assert keeper.usage(room.namespace)["spare"]["cpu"] == 3 * 10**9
+        room.buffers.change("spare", replicas=3)
+        room.buffers.await_status(
+            "spare",
+            lambda status: any(
+                one["type"] == "LimitedByQuotas" and one["status"] == "False" for one in status["conditions"]
+            ),
+            "three are not limited",
+        )
+        before = uids(room.pods())
+    with room.kept():  # a new leader, which knows nothing yet
+        room.buffers.change("spare", replicas=2)
+        room.await_provisioning("RoomKept", "2 of 2")
+        room.buffers.change("spare", replicas=3)
+        room.await_provisioning("RoomKept", "3 of 3")
+        assert len(before & uids(room.pods())) == 2
+
+
+def test_two_that_both_take_themselves_for_the_leader_make_nothing_twice(room: Room) -> None:
+    room.template(cpu="100m")
+    room.buffer(20)
+    with room.kept(), room.kept():
+        room.await_provisioning("RoomKept", "20 of 20")
+        assert len(room.pods()) == 20
+
+
+def test_a_window_begins_and_ends_by_the_controllers_own_clock(room: Room) -> None:
+    # Monday 2026-11-23, 07:00 in Berlin is 06:00 UTC; the clock is put to three seconds before it.
+    monday = datetime(2026, 11, 23, 6, 0, tzinfo=UTC).timestamp()
+    started, jump = time.time(), 0.0
+    room.wall_clock = lambda: monday - 3.0 + jump + (time.time() - started)
+    room.template()
+    room.buffer(1, "morning", **{"plimsoll.dev/schedule": "Europe/Berlin 0 7 * * mon-fri for 12h"})
+    room.buffer(1, "night", **{"plimsoll.dev/schedule": "Europe/Berlin 0 19 * * * for 12h"})
+    with room.kept():
+        room.buffers.await_replicas("morning", 0)
+        ready = room.buffers.condition("morning") or {}
+        assert ready["status"] == "True"
+        assert "inactive until 2026-11-23 07:00 CET, Europe/Berlin" in ready["message"]
+        # Nothing changes but the time: resync is five minutes away.
+        room.buffers.await_replicas("morning", 1)
+        room.buffers.await_replicas("night", 0)
+        room.await_provisioning("RoomKept", name="morning")
+        room.await_provisioning("BufferIsEmpty", name="night")
+        assert len(room.pods()) == 1
+    # Ten hours and fifty-nine minutes later.
+    jump = 12 * 3600 - (room.wall_clock() - monday) - 3.0
+    with room.kept():
+        room.await_provisioning("RoomKept", name="morning")
+        room.await_provisioning("BufferIsEmpty", name="morning")
+        room.await_provisioning("RoomKept", name="night")
+
+
+def test_a_schedule_that_is_not_understood_is_told_and_mended_at_once(room: Room) -> None:
+    room.template()
+    room.buffer(1, **{"plimsoll.dev/schedule": "Mars/Base 0 7 * * * for 12h"})
+    with room.kept():
+        room.buffers.await_not_ready("spare", "annotation plimsoll.dev/schedule: 'Mars/Base' is no time zone")
+        room.plane.admin.patch(
+            buffers_path(room.namespace, "spare"), {"metadata": {"annotations": {"plimsoll.dev/schedule": None}}}, MERGE
+        )
+        room.await_provisioning("RoomKept")

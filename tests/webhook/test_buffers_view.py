@@ -1,0 +1,156 @@
+"""``plimsoll buffers`` as lines: what each number says of itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agent.cli.buffers_view import buffer_lines, list_lines
+from agent.cli.table import ASCII, line_text
+from agent.core.buffer_shapes import Allocation, Chunk, Decider, Explanation, ShapeSource, Sizing
+from agent.webhook.buffer_answers import why_body
+from agent.webhook.buffer_wire import (
+    BufferBody,
+    BufferConditionBody,
+    BufferControllerBody,
+    BuffersBody,
+    BufferWhyBody,
+)
+
+NANOS = 10**9
+
+
+def controller(**more: Any) -> BufferControllerBody:
+    facts: dict[str, Any] = {
+        "mode": "auto",
+        "leads": True,
+        "leader": "a",
+        "paused": None,
+        "contested_by": None,
+        "troubles": [],
+        "dry_run": True,
+    }
+    return BufferControllerBody(**{**facts, **more})
+
+
+def why(explanation: Explanation, **more: Any) -> BufferWhyBody:
+    facts: dict[str, Any] = {"sizing": None, "trouble": None, "ready_pods": None, "age_seconds": 3.0}
+    return why_body(explanation, **{**facts, **more})
+
+
+def buffer(why: BufferWhyBody | None, **more: Any) -> BufferBody:
+    ready = BufferConditionBody(
+        type="ReadyForProvisioning",
+        status="True",
+        reason="AttributesSetSuccessfully",
+        message="ready",
+        age_seconds=60.0,
+    )
+    facts: dict[str, Any] = {
+        "namespace": "shop",
+        "name": "room",
+        "age_seconds": 7200.0,
+        "generation": 1,
+        "strategy": "buffer.x-k8s.io/active-capacity",
+        "reference": "Deployment.apps web",
+        "replicas": 1,
+        "percentage": 50,
+        "limits": {"cpu": "4"},
+        "chunks": 2,
+        "template": "capacitybuffer-room-pod-template",
+        "template_generation": 3,
+        "conditions": [ready],
+        "others": [],
+        "left_alone": None,
+    }
+    return BufferBody(why=why, **{**facts, **more})
+
+
+CUT = Explanation(
+    decided_by=Decider.QUOTAS,
+    shape_source=ShapeSource.LIVE_POD,
+    shape_name="pod web-0",
+    chunk=Chunk(requests={"cpu": NANOS, "memory": 512 * 2**20 * NANOS}),
+    scalable_replicas=6,
+    sizing=Sizing(
+        replicas=3,
+        decided_by=Decider.PERCENTAGE,
+        by_replicas=1,
+        by_percentage=3,
+        by_limits=4,
+        limiting_resource="cpu",
+    ),
+    allocation=Allocation(wanted=3, allowed=2, by_quota={"tight": 2, "wide": 9}, limiting=("tight",)),
+)
+
+
+def shown(found: BuffersBody, width: int = 110) -> list[str]:
+    return [line_text(line).rstrip() for line in buffer_lines(found, width=width, glyphs=ASCII)]
+
+
+def body(*buffers: BufferBody, **more: Any) -> BuffersBody:
+    return BuffersBody(controller=controller(**more), total=len(buffers), buffers=list(buffers), next=None)
+
+
+def test_each_number_says_where_it_is_from_and_one_decides() -> None:
+    lines = shown(body(buffer(why(CUT))))
+    assert lines[0] == "CapacityBuffer shop/room   made 2h00m ago"
+    text = "\n".join(" ".join(line.split()) for line in lines)
+    assert "asks for Deployment.apps web, 1 replicas, 50 % of its replicas, within cpu 4" in text
+    assert "shape pod web-0 (newest live pod)" in text
+    assert "one chunk cpu 1, memory 512Mi" in text
+    assert "replicas 1 a fixed number" in text
+    assert "percentage 3 50 % of 6 replicas" in text
+    assert "limits 4 fit into the limits; cpu is the tightest" in text
+    assert "quotas 2 fit into quota tight decides" in text
+    assert "quota 9 fit into quota wide, enough" in text
+    assert "chunks 2 of cpu 1, memory 512Mi each" in text
+    assert text.count("decides") == 1
+
+
+def test_a_buffer_that_is_not_ready_says_why_and_no_number() -> None:
+    text = "\n".join(shown(body(buffer(why(Explanation(fault="PodTemplate small does not exist")), chunks=None))))
+    assert "not ready" in text
+    assert "PodTemplate small does not exist" in text
+    assert "decides" not in text
+
+
+def test_a_schedule_decides() -> None:
+    asleep = Explanation(decided_by=Decider.SCHEDULE, schedule="inactive until Monday", sizing=CUT.sizing)
+    text = "\n".join(shown(body(buffer(why(asleep), chunks=0))))
+    assert "inactive until Monday   decides" in text
+
+
+def test_a_follower_says_who_knows() -> None:
+    lines = shown(body(buffer(None), leads=False, leader="webhook-1"))
+    assert lines[0] == "this replica does not lead; webhook-1 does: numbers are those of the statuses, without why"
+    assert any("2, as the status has it" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"contested_by": "cluster-autoscaler (of shop/room)"}, "stepped back: cluster-autoscaler (of shop/room)"),
+        ({"mode": "off"}, "is off here"),
+        ({"paused": "maintenance"}, "the cluster is paused, nothing is written: maintenance"),
+        ({"troubles": ["podtemplates: 403"]}, "not heard: podtemplates: 403"),
+    ],
+)
+def test_what_keeps_the_controller_from_its_work_comes_first(more: dict[str, Any], words: str) -> None:
+    assert words in shown(body(buffer(None), **more))[0]
+
+
+def test_the_list_has_a_line_for_each_buffer() -> None:
+    found = body(buffer(why(CUT)), buffer(None, name="other", conditions=[], chunks=None))
+    lines = [line_text(line).rstrip() for line in list_lines(found, width=140, glyphs=ASCII, has_colour=False)]
+    assert lines[0].split()[:3] == ["NAMESPACE", "NAME", "OF"]
+    assert lines[1].split()[:2] == ["shop", "room"]
+    assert "quotas" in lines[1]
+    assert lines[2].split()[:2] == ["shop", "other"]
+    assert lines[-1] == "buffers: 2; plimsoll buffers NAMESPACE/NAME says why"
+
+
+def test_no_buffers_is_said() -> None:
+    lines = [line_text(line) for line in list_lines(body(), width=80, glyphs=ASCII, has_colour=False)]
+    assert lines == ["there are no CapacityBuffers"]
