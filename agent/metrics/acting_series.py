@@ -38,6 +38,10 @@ RESIZE_RESULTS: Final = (
 """What can come of a resize that was sent. One that is applied was counted as accepted before."""
 
 
+BARRIERS: Final = ("paused", "api", "pods", "measuring", "history", "directives", "rights", "versions")
+"""Why nothing at all is written: the reasons of ``agent.node.barriers``."""
+
+
 class Direction(StrEnum):
     """Which way a request or limit goes."""
 
@@ -200,6 +204,13 @@ class ActingSeries:
             "1 = recommend only: no pod in mode enforce, no right to write, or a token that does not name this node.",
             registry=registry,
         )
+        barred = Gauge(
+            "plimsoll_writes_barred",
+            "1 = nothing at all is written on this node, for this reason.",
+            ("reason",),
+            registry=registry,
+        )
+        self._barred = {reason: barred.labels(reason) for reason in BARRIERS}
         self._pinned = Gauge("plimsoll_pinned_pods", "Pods left alone by plimsoll pin.", registry=registry)
         self._overloaded = Gauge("plimsoll_overloaded", "1 = load and pressure are too high.", registry=registry)
         self._tainted = Gauge("plimsoll_overload_tainted", "1 = the node has the overload taint.", registry=registry)
@@ -274,6 +285,11 @@ class ActingSeries:
     def set_dry_run(self, *, is_dry_run: bool) -> None:
         """Say whether this agent only recommends, whatever the pods' modes are."""
         self._dry_run.set(is_dry_run)
+
+    def set_barred(self, reason: str | None) -> None:
+        """Say why nothing at all is written, by one of ``BARRIERS``; None = nothing stands in the way."""
+        for known, gauge in self._barred.items():
+            gauge.set(known == reason)
 
     def set_overload(self, *, is_overloaded: bool, is_tainted: bool) -> None:
         """Say whether the node is over the red line, and whether others can see it."""

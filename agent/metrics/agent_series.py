@@ -14,7 +14,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+)
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as CONTENT_TYPE_OPENMETRICS
@@ -27,6 +34,7 @@ from agent.core.recommendation import Withheld
 from agent.core.rows import CAUSES, FILES
 from agent.metrics.acting_series import ActingSeries
 from agent.metrics.containers import ContainerPage, ContainerSeries, Totals
+from agent.metrics.loop_series import LoopSeries
 
 SWEEP_BUCKETS_SECONDS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 COUNTER_FILES: Final = ("cpu.stat", "cpu.pressure", "memory.pressure", "io.pressure", "memory.events")
@@ -43,7 +51,6 @@ class Feature(StrEnum):
     MEMORY_PEAK = "memory_peak"
     INOTIFY = "inotify"
     NATIVE_SAMPLER = "native_sampler"
-    RESIZE = "resize"
 
 
 class PodSource(StrEnum):
@@ -88,6 +95,14 @@ class _MeasuredGauges:
         "plimsoll_node_pressure_ratio": ("Share of time lost to waiting (PSI).", "ratio", ("resource", "kind")),
         "plimsoll_cpu_slack_cores": ("Sum of CPU requests less use at P75, where both are known.", "cores", ()),
         "plimsoll_memory_slack_bytes": ("Sum of memory requests less working set, where both are known.", "bytes", ()),
+        "plimsoll_requested_cpu_cores": ("Sum of CPU requests of containers with a recommendation.", "cores", ()),
+        "plimsoll_recommended_cpu_cores": ("Sum of CPU requests recommended for those containers.", "cores", ()),
+        "plimsoll_requested_memory_bytes": ("Sum of memory requests of containers with a recommendation.", "bytes", ()),
+        "plimsoll_recommended_memory_bytes": ("Sum of memory requests recommended for those containers.", "bytes", ()),
+        "plimsoll_node_cpus": ("CPUs of the machine.", "", ()),
+        "plimsoll_node_cpu_usage_cores": ("CPU use of the machine since the page before.", "cores", ()),
+        "plimsoll_node_memory_total_bytes": ("Memory of the machine.", "bytes", ()),
+        "plimsoll_node_memory_available_bytes": ("Memory to be had without swapping.", "bytes", ()),
     }
 
     def __init__(self) -> None:
@@ -263,13 +278,30 @@ class Metrics:
             for resource in ("cpu", "memory")
             for reason in Withheld
         }
+        self._settings = Gauge(
+            "plimsoll_settings_info",
+            "Always 1; what holds on this node unless a pod or namespace says otherwise.",
+            ("mode", "policy"),
+            registry=registry,
+        )
         registry.register(self._measured)
+        self.loops: Final = LoopSeries()
+        """The loops of this process."""
+        registry.register(self.loops)
         self.acting: Final = ActingSeries(registry)
         """What planning and acting count."""
 
     def register(self, series: Collector) -> None:
         """Put further series on the page; each name once."""
         self._registry.register(series)
+
+    def set_in_force(self, *, mode: str, policy: str) -> None:
+        """Say what the settings are; once."""
+        self._settings.labels(mode, policy).set(1)
+
+    def add_process(self) -> None:
+        """Put the process's own memory, CPU, start and descriptors on the page, as ``process_*``; once."""
+        ProcessCollector(registry=self._registry)
 
     # What the sampler's thread tells.
 
@@ -349,6 +381,38 @@ class Metrics:
         cores = None if cpu_millicores is None else cpu_millicores / 1000
         self._measured.set("plimsoll_cpu_slack_cores", (), cores)
         self._measured.set("plimsoll_memory_slack_bytes", (), memory_bytes)
+
+    def set_advised(
+        self,
+        *,
+        cpu_requested_millicores: int | None,
+        cpu_recommended_millicores: int | None,
+        memory_requested_bytes: int | None,
+        memory_recommended_bytes: int | None,
+    ) -> None:
+        """Say what is requested and what should be, over the same containers; None = there are none such."""
+        for name, millicores in (
+            ("plimsoll_requested_cpu_cores", cpu_requested_millicores),
+            ("plimsoll_recommended_cpu_cores", cpu_recommended_millicores),
+        ):
+            self._measured.set(name, (), None if millicores is None else millicores / 1000)
+        self._measured.set("plimsoll_requested_memory_bytes", (), memory_requested_bytes)
+        self._measured.set("plimsoll_recommended_memory_bytes", (), memory_recommended_bytes)
+
+    def set_node(
+        self,
+        *,
+        cpus: int,
+        cpu_usage_millicores: float | None,
+        memory_total_bytes: int,
+        memory_available_bytes: int,
+    ) -> None:
+        """Say what the machine has and what is in use; None = not known yet."""
+        cores = None if cpu_usage_millicores is None else cpu_usage_millicores / 1000
+        self._measured.set("plimsoll_node_cpus", (), cpus)
+        self._measured.set("plimsoll_node_cpu_usage_cores", (), cores)
+        self._measured.set("plimsoll_node_memory_total_bytes", (), memory_total_bytes)
+        self._measured.set("plimsoll_node_memory_available_bytes", (), memory_available_bytes)
 
     def set_withheld(self, counts: Mapping[tuple[str, Withheld], int]) -> None:
         """Say how many recommendations are withheld; (``cpu`` or ``memory``, reason) that is not there counts 0."""

@@ -1,4 +1,4 @@
-"""The series of evictions that were proposed to the webhook. Metrics; on the page only where there is a webhook."""
+"""The series of what the webhook was asked for: evictions, the taint. Metrics; only where there is a webhook."""
 
 from __future__ import annotations
 
@@ -22,3 +22,20 @@ class ProposingSeries:
     def count(self, verdict: Verdict) -> None:
         """Count an answer."""
         self._answers[verdict].inc()
+
+
+class TaintAnswerSeries:
+    """Counts the webhook's answers about the taint; any thread."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        answers = Counter(
+            "plimsoll_taint_answers_total",
+            "Answers to whether this node may have the overload taint; away = there was none that says so.",
+            ("result",),
+            registry=registry,
+        )
+        self._answers = {result: answers.labels(result) for result in ("granted", "refused", "away")}
+
+    def count(self, result: str) -> None:
+        """Count an answer."""
+        self._answers[result].inc()

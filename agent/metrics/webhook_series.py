@@ -12,13 +12,21 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+)
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as CONTENT_TYPE_OPENMETRICS
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
 from agent.metrics.agent_series import NO_COMPRESSION_BELOW_BYTES, Page, accepts_gzip, wants_openmetrics
+from agent.metrics.loop_series import LoopSeries
 
 ADMISSION_BUCKETS_SECONDS: Final = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)
 REPORT_BUCKETS_SECONDS: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -115,6 +123,7 @@ class WebhookMetrics:
             for what, name, text in (
                 ("report", "reports_received", "Reports of nodes, by what became of them."),
                 ("evictions", "proposals_received", "Calls of nodes that propose evictions, by what became of them."),
+                ("taint", "taint_questions_received", "Nodes that asked for the taint, by what became of the call."),
                 ("reading", "questions_received", "Questions about workloads and nodes, by what became of them."),
             )
         }
@@ -139,6 +148,10 @@ class WebhookMetrics:
             registry=registry,
         )
         registry.register(self._readings)
+        ProcessCollector(registry=registry)
+        self.loops: Final = LoopSeries()
+        """The loops of this process."""
+        registry.register(self.loops)
 
     def count_admission(self, result: str, seconds: float) -> None:
         """Count one admission; ``result`` is one of those given at the start."""
@@ -146,7 +159,7 @@ class WebhookMetrics:
         self._admission_seconds.observe(seconds)
 
     def count_call(self, what: str, result: str) -> None:
-        """Count a call: ``report``, ``evictions`` or ``reading``; ``result`` is one of ``REPORT_RESULTS``."""
+        """Count a call: ``report``, ``evictions``, ``taint``, ``reading``; ``result`` is one of ``REPORT_RESULTS``."""
         self._calls[what][result].inc()
 
     def count_report(self, *, seconds: float, taken: int, out_of_bounds: int, foreign: int) -> None:

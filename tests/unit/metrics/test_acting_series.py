@@ -24,7 +24,7 @@ UNITLESS = {
     "plimsoll_resizes", "plimsoll_resize_blocked", "plimsoll_pods_reserved", "plimsoll_pods",
     "plimsoll_evictions_proposed", "plimsoll_plan_infeasible", "plimsoll_plans", "plimsoll_plans_unsound",
     "plimsoll_paused", "plimsoll_dry_run", "plimsoll_pinned_pods", "plimsoll_overloaded",
-    "plimsoll_overload_tainted", "plimsoll_annotation_faults",
+    "plimsoll_overload_tainted", "plimsoll_annotation_faults", "plimsoll_writes_barred",
 }  # fmt: skip
 
 

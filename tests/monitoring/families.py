@@ -1,0 +1,96 @@
+"""Every series that agent and webhook can have, with its labels: from the program's own registries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, cast
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from agent.core.admission_answer import Outcome
+from agent.core.directed import Directed
+from agent.core.directive import Directives
+from agent.metrics.acting_series import Trigger
+from agent.metrics.agent_series import Metrics, PodSource, PressureKind, PressureResource
+from agent.metrics.buffer_series import of_buffers
+from agent.metrics.containers import FAMILIES, ContainerSeries
+from agent.metrics.directive_series import DirectiveSeries
+from agent.metrics.proposing_series import ProposingSeries, TaintAnswerSeries
+from agent.metrics.report_series import ReportSeries
+from agent.metrics.webhook_series import Reading, WebhookMetrics
+from agent.webhook import telling
+from tests.plans import plan
+
+TARGET_LABELS: Final = {"cluster", "node", "job", "instance"}
+"""What scraping puts on every series, with the chart's monitors or the README's example."""
+
+
+def agent_families() -> dict[str, set[str]]:
+    """Give the agent's samples by name, each with its own labels."""
+    metrics = Metrics(version="0", commit="", sampler="native", per_container=True)
+    metrics.add_process()
+    metrics.set_in_force(mode="recommend", policy="cruise")
+    metrics.loops.begin("acting")
+    metrics.set_rings(touched_bytes=0, span_seconds=1.0)
+    metrics.set_pod_source_age(PodSource.WATCH, 0.0)
+    metrics.set_node_pressure(PressureResource.CPU, PressureKind.SOME, 0.0)
+    metrics.set_slack(cpu_millicores=1.0, memory_bytes=1)
+    metrics.set_node(cpus=1, cpu_usage_millicores=1.0, memory_total_bytes=1, memory_available_bytes=1)
+    metrics.set_advised(
+        cpu_requested_millicores=1,
+        cpu_recommended_millicores=1,
+        memory_requested_bytes=1,
+        memory_recommended_bytes=1,
+    )
+    metrics.acting.take_plan(plan(), trigger=Trigger.INTERVAL, seconds=0.0)
+    metrics.acting.set_pending_oldest(1.0)
+    own = CollectorRegistry()
+    ReportSeries(own).set_last_success(1.0)
+    ProposingSeries(own)
+    TaintAnswerSeries(own)
+    metrics.register(own)
+    metrics.register(DirectiveSeries(lambda: Directed(directives=Directives(etag="e"), age_seconds=1.0)))
+    figures = {name: 1 for family in FAMILIES for _, name in family.fields}
+    metrics.publish_containers([ContainerSeries(labels=("a", "b", "c"), **cast(Any, figures))])
+    return _samples(metrics.page().body.decode())
+
+
+def webhook_families() -> dict[str, set[str]]:
+    """Give the webhook's samples by name, each with its own labels."""
+    metrics = WebhookMetrics(version="0", commit="", admission_results=[str(one) for one in Outcome])
+    metrics.loops.begin("follow")
+    found = _samples(metrics.page().body.decode())
+    nobody = cast(Any, _Nobody())  # a reading has its name and labels before anything is read
+    readings: Iterable[Reading] = (
+        *telling.of_history(nobody, nobody, nobody, nobody, nobody),
+        *telling.of_cluster(nobody, nobody),
+        *telling.of_certificate(nobody),
+        *telling.of_evictions(nobody),
+        *telling.of_taints(nobody, nobody),
+        *of_buffers(nobody),
+    )
+    for one in readings:
+        found[f"{one.name}_total" if one.is_counter else one.name] = set(one.labels)
+    return found
+
+
+def families() -> Mapping[str, set[str]]:
+    """Give all of both; where both have a name, the labels of either."""
+    agent, webhook = agent_families(), webhook_families()
+    return {name: agent.get(name, set()) | webhook.get(name, set()) for name in {*agent, *webhook}}
+
+
+class _Nobody:
+    """Has whatever is asked for; it is never called."""
+
+    def __getattr__(self, name: str) -> _Nobody:
+        return self
+
+
+def _samples(page: str) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for family in parse_text(page):
+        for sample in family.samples:
+            found.setdefault(sample.name, set()).update(sample.labels)
+    return found

@@ -1,0 +1,168 @@
+"""What Helm makes of templates/monitoring: fits the chart's own pods and Services, and refuses what cannot work."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from tests.cluster.binaries import KUBERNETES
+from tests.cluster.chart import CHART, NAMESPACE, ChartError, helm
+from tests.monitoring.rule_files import DASHBOARD_FILES, alerts, rules
+
+pytestmark = pytest.mark.cluster
+KINDS: Final = ("PodMonitor", "ServiceMonitor", "PrometheusRule")
+ALL: Final[dict[str, Any]] = {
+    part: {"enabled": True} for part in ("podMonitor", "serviceMonitor", "rules", "dashboards")
+}
+
+
+def render(monitoring: dict[str, Any], *, kinds: tuple[str, ...] = KINDS, **values: Any) -> list[dict[str, Any]]:
+    """Give all objects of the chart with these values, for a cluster that has these kinds of the operator."""
+    known = [word for kind in kinds for word in ("--api-versions", f"monitoring.coreos.com/v1/{kind}")]
+    text = helm(
+        *("template", "plimsoll", str(CHART), f"--namespace={NAMESPACE}", f"--kube-version={KUBERNETES}", *known),
+        "--values=-",
+        stdin=json.dumps({"monitoring": monitoring, **values}),
+    )
+    return [one for one in yaml.safe_load_all(text) if one is not None]
+
+
+def of_kind(objects: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [one for one in objects if one["kind"] == kind]
+
+
+@pytest.fixture(scope="module")
+def objects() -> list[dict[str, Any]]:
+    return render(ALL, mode="enforce", enforceNodes={"pool": "canary"})
+
+
+def selects(selector: dict[str, str], labels: dict[str, str]) -> bool:
+    return selector.items() <= labels.items()
+
+
+def test_by_default_there_is_nothing_of_it() -> None:
+    found = render({}, kinds=())
+    assert not [one for one in found if one["kind"] in KINDS]
+    assert not [one for one in found if "grafana_dashboard" in one["metadata"].get("labels", {})]
+
+
+def test_pod_monitor_selects_every_agent_and_a_port_that_it_has(objects: list[dict[str, Any]]) -> None:
+    (monitor,) = of_kind(objects, "PodMonitor")
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    agents = of_kind(objects, "DaemonSet")
+    assert len(agents) == 2  # with enforceNodes: those that enforce, and the others
+    for agent in agents:
+        template = agent["spec"]["template"]
+        assert selects(monitor["spec"]["selector"]["matchLabels"], template["metadata"]["labels"])
+        ports = [port["name"] for container in template["spec"]["containers"] for port in container.get("ports", ())]
+        assert endpoint["port"] in ports
+    for other in (*of_kind(objects, "Deployment"), *of_kind(objects, "StatefulSet")):
+        labels = other["spec"]["template"]["metadata"]["labels"]
+        assert not selects(monitor["spec"]["selector"]["matchLabels"], labels)
+    assert {"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "node"} in endpoint["relabelings"]
+    assert endpoint["honorLabels"] is True
+
+
+def test_service_monitor_selects_the_webhook_and_believes_its_certificate(objects: list[dict[str, Any]]) -> None:
+    (monitor,) = of_kind(objects, "ServiceMonitor")
+    (endpoint,) = monitor["spec"]["endpoints"]
+    services = [
+        one
+        for one in of_kind(objects, "Service")
+        if selects(monitor["spec"]["selector"]["matchLabels"], one["metadata"]["labels"])
+    ]
+    (service,) = services
+    assert endpoint["port"] in [port["name"] for port in service["spec"]["ports"]]
+    assert endpoint["scheme"] == "https"
+    assert endpoint["tlsConfig"]["serverName"] == f"{service['metadata']['name']}.{NAMESPACE}.svc"
+    authority = endpoint["tlsConfig"]["ca"]["configMap"]
+    (made,) = [one for one in of_kind(objects, "ConfigMap") if one["metadata"]["name"] == authority["name"]]
+    assert made["metadata"]["namespace"] == monitor["metadata"]["namespace"]
+    for agent in of_kind(objects, "DaemonSet"):  # which believe the same
+        sources = [one for volume in agent["spec"]["template"]["spec"]["volumes"] for one in _sources(volume)]
+        assert [one["items"] for one in sources if one["name"] == authority["name"]] == [
+            [{"key": authority["key"], "path": "ca.crt"}]
+        ]
+
+
+def _sources(volume: dict[str, Any]) -> list[dict[str, Any]]:
+    """Give the ConfigMaps of a projected volume."""
+    return [one["configMap"] for one in volume.get("projected", {}).get("sources", ()) if "configMap" in one]
+
+
+def test_without_the_webhook_nothing_looks_for_it() -> None:
+    assert of_kind(render(ALL, webhook={"enabled": False}), "ServiceMonitor") == []
+
+
+def test_rule_object_has_every_rule_with_the_runbook_where_it_is(objects: list[dict[str, Any]], tmp_path: Path) -> None:
+    (made,) = of_kind(objects, "PrometheusRule")
+    found = [rule for group in made["spec"]["groups"] for rule in group["rules"]]
+    assert len(found) == len(rules())
+    base = "https://example.org/docs/RUNBOOK.md"
+    values = {**ALL, "rules": {"enabled": True, "runbookUrl": base, "disabled": ["PlimsollFlapping"]}}
+    (made,) = of_kind(render(values), "PrometheusRule")
+    found = [rule for group in made["spec"]["groups"] for rule in group["rules"]]
+    names = {rule["alert"] for rule in found if "alert" in rule}
+    assert names == alerts().keys() - {"PlimsollFlapping"}
+    for rule in found:
+        if "alert" in rule:
+            assert rule["annotations"]["runbook_url"] == f"{base}#{rule['alert'].lower()}"
+            assert rule["annotations"]["summary"] == alerts()[rule["alert"]]["annotations"]["summary"]
+    if shutil.which("promtool"):
+        file = tmp_path / "rules.yaml"
+        file.write_text(yaml.safe_dump(made["spec"]), encoding="utf-8")
+        done = subprocess.run(["promtool", "check", "rules", str(file)], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_dashboards_come_unchanged_in_maps_that_grafana_s_sidecar_takes(objects: list[dict[str, Any]]) -> None:
+    maps = [one for one in of_kind(objects, "ConfigMap") if one["metadata"]["labels"].get("grafana_dashboard") == "1"]
+    found = {name: json.loads(text) for one in maps for name, text in one["data"].items()}
+    assert found == {f"plimsoll-{file.name}": json.loads(file.read_text()) for file in DASHBOARD_FILES}
+
+
+def test_labels_and_annotations_are_handed_on() -> None:
+    labels = {"release": "prometheus"}
+    found = render(
+        {
+            "podMonitor": {"enabled": True, "labels": labels},
+            "serviceMonitor": {"enabled": True, "labels": labels},
+            "rules": {"enabled": True, "labels": labels},
+            "dashboards": {"enabled": True, "labels": labels, "annotations": {"grafana_folder": "Plimsoll"}},
+        }
+    )
+    marked = [one for one in found if one["metadata"].get("labels", {}).get("release") == "prometheus"]
+    assert sorted(one["kind"] for one in marked) == sorted([*KINDS, *["ConfigMap"] * 3])
+    folders = [one["metadata"]["annotations"] for one in marked if one["kind"] == "ConfigMap"]
+    assert folders == [{"grafana_folder": "Plimsoll"}] * 3
+
+
+@pytest.mark.parametrize(
+    ("monitoring", "kinds", "words"),
+    [
+        ({"podMonitor": {"enabled": True}}, (), "monitoring.podMonitor.enabled needs the kind PodMonitor"),
+        ({"rules": {"enabled": True}}, ("PodMonitor",), "monitoring.rules.enabled needs the kind PrometheusRule"),
+        (
+            {"podMonitor": {"enabled": True, "intervalSeconds": 10, "scrapeTimeoutSeconds": 20}},
+            KINDS,
+            "monitoring.podMonitor.scrapeTimeoutSeconds is 20 and intervalSeconds is 10",
+        ),
+        (
+            {"rules": {"enabled": True, "disabled": ["PlimsolFlapping"]}},
+            KINDS,
+            "monitoring.rules.disabled names PlimsolFlapping, and there is no such alert",
+        ),
+    ],
+)
+def test_what_cannot_work_is_refused_with_what_to_set(
+    monitoring: dict[str, Any], kinds: tuple[str, ...], words: str
+) -> None:
+    with pytest.raises(ChartError) as caught:
+        render(monitoring, kinds=kinds)
+    assert words in str(caught.value)
