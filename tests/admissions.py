@@ -130,6 +130,7 @@ class Cluster:
     sized_by: str | None = None
     ranges: tuple[LimitRangeItem, ...] = ()
     all_quotas: tuple[Quota, ...] = ()
+    doubt: str | None = None
     said: ClusterRules = field(default_factory=ClusterRules)
     knows: bool | None = True
     classes: dict[str, NodeClass] = field(default_factory=dict)
@@ -151,6 +152,9 @@ class Cluster:
 
     def quotas(self, namespace: str) -> tuple[Quota, ...]:
         return self.all_quotas
+
+    def bounds_fault(self, namespace: str) -> str | None:
+        return self.doubt
 
     def rules(self) -> ClusterRules:
         return self.said

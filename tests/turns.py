@@ -29,6 +29,7 @@ from agent.kube.convert import pod_from_json
 from agent.kube.errors import ApiError
 from agent.kube.events import EventWriter
 from agent.metrics.acting_series import ActingSeries, Trigger
+from agent.metrics.loop_series import LoopSeries
 from agent.node.act import Actor
 from agent.node.directions import FILE_NAME as DIRECTIVES_FILE
 from agent.node.directions import Directions
@@ -342,6 +343,7 @@ class Turns:
             planned=self._planned,
             now=lambda: self.wall,
             wall_now=lambda: self.wall,
+            turns=LoopSeries(lambda: self.clock).begin("acting"),
             clock=lambda: self.clock,
         )
         self.actor._condition = Hours(self)

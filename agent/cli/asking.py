@@ -36,6 +36,7 @@ def ask(
     document: Document[Kind],
     *,
     timeout_seconds: float = 5.0,
+    told_as: str | None = None,
 ) -> Kind:
     """Ask the agent, and leave where it takes an argument to be wrong.
 
@@ -45,6 +46,7 @@ def ask(
         asked: Its arguments.
         document: What comes back.
         timeout_seconds: For the whole exchange.
+        told_as: The command's verb, for messages, where it is another one.
 
     Raises:
         NoAnswerError: Nobody answers, or not in this release's words.
@@ -53,7 +55,7 @@ def ask(
     try:
         return ask_or_refuse(arguments, verb, asked, document, timeout_seconds=timeout_seconds)
     except RefusedError as error:
-        fail(f"{verb}: {error}")
+        fail(f"{told_as or verb}: {error}")
 
 
 def ask_or_refuse(

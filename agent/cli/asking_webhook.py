@@ -25,6 +25,7 @@ SERVICE_NAME: Final = "plimsoll-webhook.plimsoll.svc"
 AUDIENCE: Final = "plimsoll-webhook"
 CONFIGURATION: Final = "plimsoll"
 TIMEOUT_SECONDS: Final = 20.0
+_NOT_FOUND: Final = 404
 MOST_BYTES: Final = 64 << 20
 NO_EXTRA: Final = "the webhook's answers need msgspec; install it: pip install 'plimsoll[webhook]'"
 
@@ -170,7 +171,7 @@ def _token(arguments: argparse.Namespace, api: Api | None) -> str:
     namespace, slash, name = str(arguments.account).partition("/")
     if not slash or not namespace or not name:
         fail(f"{arguments.verb}: --account {arguments.account}: is not allowed; allowed: NAMESPACE/NAME")
-    from agent.kube.errors import KubeError
+    from agent.kube.errors import ApiError, KubeError
 
     path = f"/api/v1/namespaces/{quote(namespace, safe='')}/serviceaccounts/{quote(name, safe='')}/token"
     request = {
@@ -180,6 +181,13 @@ def _token(arguments: argparse.Namespace, api: Api | None) -> str:
     }
     try:
         token = _part(_part(api.call("POST", path, body=request), "status"), "token")
+    except ApiError as error:
+        if error.status != _NOT_FOUND:
+            raise NoAnswerError(str(error)) from error
+        raise NoAnswerError(
+            f"there is no service account {namespace}/{name} to read as; allowed: --account NAMESPACE/NAME, or the "
+            "reader of the chart"
+        ) from error
     except KubeError as error:
         raise NoAnswerError(str(error)) from error
     if not isinstance(token, str) or not token:

@@ -68,10 +68,11 @@ def audit_lines(report: AuditReport, heading: Heading, *, width: int | None, sho
 
 
 def _heading_line(heading: Heading) -> Line:
+    pods = "1 pod" if heading.pods == 1 else f"{heading.pods} pods"
     whose = f"node {harmless(heading.node)}" if heading.node is not None else "all nodes"
     where = f"{heading.mount}{heading.kubepods_path}" if heading.kubepods_path else f"{heading.mount}, no kubepods"
     driver = f" (driver {heading.driver})" if heading.driver else ""
-    return (Span(f"{heading.pods} pods of {harmless(heading.pods_file)}, {whose}, {where}{driver}", Tone.DIM),)
+    return (Span(f"{pods} of {harmless(heading.pods_file)}, {whose}, {where}{driver}", Tone.DIM),)
 
 
 def _group_key(finding: Finding) -> tuple[object, ...]:

@@ -146,8 +146,9 @@ class DemoTree:
             self._build()
         except OSError as error:
             self.close()
-            where = error.filename or self._directory
-            raise DemoError(f"the demo makes cgroups, {where}: {error.strerror}; run it as root") from error
+            why = f"{error.filename or self._directory}: {(error.strerror or type(error).__name__).lower()}"
+            as_root = "" if os.geteuid() == 0 else "; only root may (plimsoll run watches without)"
+            raise DemoError(f"the demo cannot make its cgroups: {why}{as_root}") from error
         except BaseException:
             self.close()
             raise

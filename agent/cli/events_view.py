@@ -26,8 +26,11 @@ OUTCOME_TONES: Final = {
 _REASON_WORDS: Final = {
     **{str(key): text for key, text in KEPT_WORDS.items()},
     **{str(key): text for key, text in RESERVED_WORDS.items()},
+    "unknown_annotation": "unknown annotation",
+    "taint_cap": "enough nodes are tainted",
+    "webhook_away": "webhook away",
 }
-"""Words for the reasons that are members of an enum; other reasons stand as they are."""
+"""Words for the reasons that are members of an enum, and some others; the rest stand as they are."""
 _DAY_SECONDS: Final = 86_400.0
 
 

@@ -47,7 +47,7 @@ def _tell(arguments: argparse.Namespace) -> int:
     from agent.node.holding_answers import HOLDING
 
     try:
-        held = ask(arguments, "holds", {}, HOLDING)
+        held = ask(arguments, "holds", {}, HOLDING, told_as="pin")
     except NoAnswerError as error:
         return no_answer("pin", error)
     node = harmless(held.node)

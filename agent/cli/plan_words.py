@@ -18,6 +18,7 @@ RESERVED_WORDS: Final = {
     Reserved.NAMESPACE_UNKNOWN: "namespace not known",
     Reserved.FAULTY_ANNOTATION: "annotation not understood",
     Reserved.PINNED: "pinned",
+    Reserved.PLACEHOLDER: "keeps room for others",
     Reserved.STATIC: "static pod",
     Reserved.BARE: "no controller",
     Reserved.JOB: "job, it ends",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -215,7 +215,7 @@ def sizing_source(arguments: argparse.Namespace, verb: str) -> Iterator[SizingSo
             if "serving.socket" in given:
                 raise SizingError(why_not)
             print(f"plimsoll {verb}: no agent at {socket_path}; reading its state", file=sys.stderr)
-        elif not tried:
+        elif not tried or _is_its_own(arguments, told, socket_path, given):
             yield AgentSizing(socket_path)
             return
         else:
@@ -275,6 +275,18 @@ def _own_settings(arguments: argparse.Namespace, told: Mapping[str, object], soc
     if "state__directory" in own:
         return found
     return replace(found, state=replace(found.state, directory=None))
+
+
+def _is_its_own(arguments: argparse.Namespace, told: Mapping[str, object], socket_path: Path, given: Set[str]) -> bool:
+    """Say whether what is tried is what the agent does anyway: it knows the pods' names, its state files do not."""
+    if "podsFile" in given:
+        return False
+    plain = argparse.Namespace(
+        **{name: value for name, value in vars(arguments).items() if not name.startswith("setting ")}
+    )
+    plain.assignments = []
+    wanted, own = (_own_settings(one, told, socket_path) for one in (arguments, plain))
+    return all(getattr(wanted, name) == getattr(own, name) for name in TRIED_SECTIONS)
 
 
 def _given(arguments: argparse.Namespace) -> set[str]:

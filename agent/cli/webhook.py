@@ -54,6 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     logs.setup(settings.logging.level, settings.logging.format)
     for name, level in (("alembic.runtime.plugins", logging.WARNING), ("urllib3.connectionpool", logging.ERROR)):
         logging.getLogger(name).setLevel(level)  # their own insides
+    _check_readable(settings.certificate.certificate_file, settings.certificate.key_file)
     try:
         webhook = Webhook(settings)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -79,6 +80,18 @@ def webhook_settings_from(arguments: argparse.Namespace) -> WebhookSettings:
         for line in error.errors:
             print(f"plimsoll: {line}", file=sys.stderr)
         raise SystemExit(2) from error
+
+
+def _check_readable(*files: Path | None) -> None:
+    """Refuse files that are not there at the start: waiting for them would be a webhook that never gets ready."""
+    for file in files:
+        if file is None:
+            continue
+        try:
+            with file.open("rb"):
+                pass
+        except OSError as error:
+            fail(f"webhook: {file}: cannot be read: {(error.strerror or type(error).__name__).lower()}")
 
 
 def _listening(arguments: argparse.Namespace) -> dict[str, object]:

@@ -25,6 +25,8 @@ from agent.webhook.wire import (
     ContainerBody,
     HourBody,
     SideBody,
+    SpreadBody,
+    StatisticsBody,
     WorkloadBody,
     WorkloadLineBody,
 )
@@ -114,6 +116,8 @@ def notes(found: WorkloadBody) -> Iterator[str]:
         yield f"only grows for another {age_text(applies.stop_shrinking_seconds)}: it was killed out of memory"
     if applies.rules_fault is not None:
         yield f"the cluster's rules are not understood, the last good ones hold: {applies.rules_fault}"
+    if found.statistics_fault is not None:
+        yield f"no percentiles: {found.statistics_fault}"
 
 
 def _container_lines(one: ContainerBody, *, width: int, glyphs: Glyphs) -> Iterator[Line]:
@@ -122,6 +126,8 @@ def _container_lines(one: ContainerBody, *, width: int, glyphs: Glyphs) -> Itera
     room = max(width - _LABEL - 30, 8)
     yield from _course(one.hours, "CPU", lambda hour: hour.cpu_millicores, millicores_text, room, glyphs)
     yield from _course(one.hours, "memory", lambda hour: hour.memory_bytes, bytes_text, room, glyphs)
+    if one.statistics is not None:
+        yield from _statistics_lines(one.statistics)
     for side in (*one.classes, *one.nodes):
         yield from _side_lines(side)
 
@@ -144,6 +150,40 @@ def _advice_lines(advice: AdviceBody) -> Iterator[Line]:
     if advice.oom_memory_bytes is not None:
         seen.append(f"killed at {bytes_text(advice.oom_memory_bytes)}")
     yield (_label("why"), Span("; ".join(seen)))
+
+
+def _statistics_lines(found: StatisticsBody) -> Iterator[Line]:
+    """Give the percentiles of all pods' samples, and how far apart pods and nodes are."""
+    for label, signal, text in (
+        ("CPU", found.cpu, millicores_text),
+        ("CPU + waits", found.cpu_adjusted if found.cpu_adjusted != found.cpu else None, millicores_text),
+        ("memory", found.memory, bytes_text),
+    ):
+        if signal is None:
+            continue
+        amounts = signal.p50, signal.p75, signal.p95, signal.p99, signal.max
+        shown = zip(("P50", "P75", "P95", "P99", "max"), amounts, strict=True)
+        yield (
+            _label(label),
+            Span("  ".join(f"{name} {text(amount)}" for name, amount in shown)),
+            Span(f"   {signal.samples} samples of all pods, {found.hours}h", Tone.DIM),
+        )
+    spreads = (
+        (f"means of {found.pods} pods", found.pod_cpu_millicores, found.pod_memory_bytes),
+        ("P75 by nodes", found.node_cpu_millicores, found.node_memory_bytes),
+    )
+    parts = [
+        f"{what} {' and '.join(ranges)}"
+        for what, cpu, memory in spreads
+        if (ranges := [*_range(cpu, millicores_text), *_range(memory, bytes_text)])
+    ]
+    if parts:
+        yield (_label("spread"), Span("; ".join(parts), Tone.DIM))
+
+
+def _range(spread: SpreadBody | None, text: Callable[[float | None], str]) -> Iterator[str]:
+    if spread is not None:
+        yield f"{text(spread.least)} to {text(spread.largest)}"
 
 
 def _course(
@@ -206,7 +246,7 @@ def _policy_lines(found: WorkloadBody) -> Iterator[Line]:
         ("HPA", *_held("CPU", applies.cpu_frozen_for)),
         ("", *_held("memory", applies.memory_frozen_for)),
         ("VPA", "left alone" if applies.left_alone_for else "none", applies.left_alone_for or ""),
-        ("replicas", "not known" if applies.replicas is None else str(applies.replicas), ""),
+        ("running", "not known" if applies.replicas is None else f"{applies.replicas} pods", ""),
     ]
     if applies.stop_shrinking_seconds is not None:
         rows.append(("shrinking", f"not for {age_text(applies.stop_shrinking_seconds)}", "an out-of-memory kill"))

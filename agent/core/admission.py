@@ -96,7 +96,7 @@ def admit(
         warnings=(*map(str, orders.faults), *(() if order is None else order.warnings)),
     )
     if resources is not None or any(draft.is_changed for draft in drafts):
-        fault = fault_of(pod, with_drafts(pod, drafts, resources), facts)
+        fault = facts.bounds_fault or fault_of(pod, with_drafts(pod, drafts, resources), facts)
         return _unchanged(answer, fault) if fault is not None else _patched(pod, answer, now_unix_seconds)
     if left is not None:
         return replace(answer, why=left)

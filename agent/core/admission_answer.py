@@ -82,6 +82,8 @@ class AdmissionFacts:
     """``VerticalPodAutoscaler shop/web`` that sets this workload's requests."""
     limit_ranges: tuple[LimitRangeItem, ...] = ()
     quotas: tuple[Quota, ...] = ()
+    bounds_fault: str | None = None
+    """A LimitRange or ResourceQuota of the namespace is not understood, and why: what it would refuse is not known."""
     pause_reason: str | None = None
     """The cluster is paused."""
     rule: Mapping[str, str] = field(default_factory=dict)

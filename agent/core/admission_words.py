@@ -19,6 +19,7 @@ _HOUR_SECONDS: Final = 3600.0
 _RESERVED: Final = {
     Reserved.EXCLUDED: "its namespace is one of act.excludedNamespaces",
     Reserved.NAMESPACE_UNKNOWN: "what its namespace orders is not known",
+    Reserved.PLACEHOLDER: "a placeholder pod, which keeps room for a CapacityBuffer",
     Reserved.STATIC: "a static pod",
     Reserved.WINDOWS: "a Windows pod",
     Reserved.BARE: "nothing controls it",

@@ -31,6 +31,8 @@ ORIGINAL_RESOURCES: Final = f"{PREFIX}original-resources"
 """Written by the webhook at admission: what the pod came with."""
 ADMISSION: Final = f"{PREFIX}admission"
 """Written by the webhook at admission: from what the pod was sized, JSON."""
+PLACEHOLDER_SHAPE: Final = f"{PREFIX}placeholder-shape"
+"""Written by the webhook onto placeholder pods: what a pod was made like, without the amounts of CPU and memory."""
 
 KNOWN: Final = frozenset(
     {
@@ -46,6 +48,7 @@ KNOWN: Final = frozenset(
         POD_LIMITS,
         ORIGINAL_RESOURCES,
         ADMISSION,
+        PLACEHOLDER_SHAPE,
     }
 )
 

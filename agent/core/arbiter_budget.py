@@ -41,6 +41,8 @@ class EvictionState(StrEnum):
 class Spent:
     """What was evicted lately, of one moment that nobody else changes."""
 
+    now_unix_seconds: float
+    """That moment, by the clock that all replicas share."""
     cluster_minute: int
     """Evictions begun or made within the last minute."""
     namespace_minute: int
@@ -65,9 +67,7 @@ class Replicas:
     """By its controller's count: ready for as long as it asks."""
 
 
-def budget_ruling(
-    spent: Spent, replicas: Replicas, options: ArbiterOptions, *, now_unix_seconds: float
-) -> Ruling | None:
+def budget_ruling(spent: Spent, replicas: Replicas, options: ArbiterOptions) -> Ruling | None:
     """Give what speaks against one more eviction by what was done already; None = it may be begun."""
     if spent.state is EvictionState.EVICTED:
         return Ruling(reason=Reason.ALREADY_EVICTED, detail="it was evicted before; one eviction per pod")
@@ -75,10 +75,9 @@ def budget_ruling(
         detail = "an eviction of it was begun and its end is not known yet"
         return Ruling(reason=Reason.UNDER_WAY, detail=detail)
     until = spent.back_off_until_unix_seconds
-    if until is not None and now_unix_seconds < until:
-        detail = (
-            f"its workload was refused {spent.refusals} times in a row; tried again in {until - now_unix_seconds:.0f} s"
-        )
+    if until is not None and spent.now_unix_seconds < until:
+        left_seconds = until - spent.now_unix_seconds
+        detail = f"its workload was refused {spent.refusals} times in a row; tried again in {left_seconds:.0f} s"
         return Ruling(reason=Reason.BACKING_OFF, detail=detail)
     return missing_ruling(replicas, spent.workload_missing, options) or _window_ruling(spent, options)
 

@@ -50,5 +50,10 @@ class ArbiterOptions:
     then it counts as made."""
     stale_seconds: Annotated[float, Between(1, 3600)] = 180.0
     """Seconds without news of the API server after which nobody is evicted."""
+    tainted_nodes_ratio: Annotated[float, Between(0, 1)] = 0.2
+    """Share of the cluster's nodes that may carry the overload taint at once, 0..1, rounded down to whole nodes but at
+    least one; 0 = none. Nodes ask before they taint themselves, and do not where there is no answer."""
+    taint_grant_seconds: Annotated[float, Between(30, 3600)] = 120.0
+    """Seconds for which a node that was granted the taint holds its place before the taint is seen."""
     pod_reads_per_minute: Annotated[int, Between(1, 100_000)] = 600
     """Pods read from the API server at most per minute and replica: each proposal is checked on the pod as it is."""

@@ -104,12 +104,18 @@ def _proposal(order: int, eviction: Eviction, pod: PodPlan | None) -> Proposal:
     parts = () if pod is None else _parts(pod)
     return Proposal(
         ref=eviction.ref,
-        want=Want.CPU if eviction.resource is Resource.CPU else Want.MEMORY,
+        want=_want(eviction),
         order=order,
         ranking=str(eviction.ranking),
         requested=_amounts(parts, is_peak=False),
         needed=_amounts(parts, is_peak=True),
     )
+
+
+def _want(eviction: Eviction) -> Want:
+    if eviction.is_out_of_memory:
+        return Want.OUT_OF_MEMORY
+    return Want.CPU if eviction.resource is Resource.CPU else Want.MEMORY
 
 
 def _parts(pod: PodPlan) -> tuple[ContainerPlan, ...]:

@@ -31,8 +31,7 @@ class LimitRangeItem:
     min: Mapping[str, int] = field(default_factory=dict)
     max: Mapping[str, int] = field(default_factory=dict)
     default: Mapping[str, int] = field(default_factory=dict)
-    """Limits given to containers without."""
-    default_request: Mapping[str, int] = field(default_factory=dict)
+    """Limits given to containers without. Requests that a range gives stand in a pod before anybody else sees it."""
     max_limit_request_ratio: Mapping[str, int] = field(default_factory=dict)
     """In nanos too: 2 is 2,000,000,000."""
 
@@ -46,9 +45,8 @@ class Quota:
     """``requests.cpu``, ``limits.memory``, ...; ``cpu`` and ``memory`` mean requests."""
     used: Mapping[str, int] = field(default_factory=dict)
     scopes: tuple[str, ...] = ()
-    """``BestEffort``, ``NotTerminating``, ...; and of scopeSelector, as ``NAME``. Empty = all pods."""
-    has_selector: bool = False
-    """It has a scopeSelector with values (priority classes): which pods it counts is not worked out."""
+    """``BestEffort``, ``NotTerminating``, ...; and of scopeSelector, as ``NAME``. Empty = all pods. One with values
+    (priority classes) is left out: which pods it counts is not worked out, so it may count any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

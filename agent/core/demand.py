@@ -28,6 +28,8 @@ class Reserved(StrEnum):
     FAULTY_ANNOTATION = "faulty_annotation"
     PINNED = "pinned"
     """``plimsoll pin``."""
+    PLACEHOLDER = "placeholder"
+    """It keeps room for a CapacityBuffer, or carries the label of those that do."""
     STATIC = "static"
     """A static pod or the mirror of one: the API refuses to resize it."""
     BARE = "bare"
@@ -183,6 +185,8 @@ class Constraint:
     cpu_below_millicores: int | None = None
     """The pod's requests in all must stay below this: as much was infeasible. None = nothing is known."""
     memory_below_bytes: int | None = None
+    killed: frozenset[str] = frozenset()
+    """Containers that were killed for want of memory lately."""
 
 
 FREE: Final = Constraint()

@@ -46,6 +46,8 @@ _FIRST_WAIT_SECONDS = 1.0
 _LONGEST_WAIT_SECONDS = 60.0
 _LONGEST_ASKED_SECONDS = 300.0
 """Of what a server may ask for: whoever sits between it and the agent can write the header too."""
+KILL_SECONDS = 600.0
+"""After a kill for want of memory, for so long what keeps the container from more speaks for another node."""
 _BUSY = frozenset({AnswerKind.THROTTLED, AnswerKind.UNAVAILABLE, AnswerKind.UNKNOWN})
 """Answers of a server that has enough to do, or is away: the next pod's step would fare no better."""
 
@@ -70,6 +72,8 @@ class Ledger:
         self._records: dict[str, PodRecord] = {record.ref.uid: record for record in kept.pods}
         self._bars: dict[Workload, float] = {bar.workload: bar.since_seconds for bar in kept.bars}
         self._oom = OomCoolDown({(one.workload, one.container): one.at_seconds for one in kept.oom_actions})
+        self._kills: dict[tuple[str, str], float] = {}
+        """Of the last minutes, by pod uid and container; a restart forgets them, and the next kill tells again."""
         self._pods: dict[str, Pod] = {}
         self._specs: dict[str, str] = {}
         self._node: Node | None = None
@@ -80,7 +84,12 @@ class Ledger:
 
     def constraints(self, state: NodeState, now_seconds: float) -> dict[str, Constraint]:
         """Give what stands in the way of changing pods, by uid; a pod that is missing is free."""
-        return {pod.uid: constraint_of(self._records.get(pod.uid), pod, self._act, now_seconds) for pod in state.pods}
+        found = {pod.uid: constraint_of(self._records.get(pod.uid), pod, self._act, now_seconds) for pod in state.pods}
+        self._kills = {key: at for key, at in self._kills.items() if 0.0 <= now_seconds - at < KILL_SECONDS}
+        for uid in found.keys() & {uid for uid, _ in self._kills}:
+            killed = frozenset(container for of, container in self._kills if of == uid)
+            found[uid] = replace(found[uid], killed=killed)
+        return found
 
     def may_send(self, step: PlanStep, pod: Pod, now_seconds: float, action: Action = Action.RESIZE) -> Kept | None:
         """Say why a step may not be sent now; None = it may. What is wanted back may be sent over what is deferred.
@@ -211,9 +220,15 @@ class Ledger:
             The step that takes the shrinks before it back; None = there were none within ``act.revertSeconds``, or they
             stand no more. Until it is in the spec, ``wanted`` gives it too.
         """
+        self._kills[uid, container] = now_seconds
         if (record := self._records.get(uid)) is not None:
             self._oom.killed(record.workload, container, now_seconds)
         return self._take_back(uid, container, now_seconds, "an out-of-memory kill after a shrink: taken back")
+
+    def is_shrunk_lately(self, uid: str, container: str, now_seconds: float) -> bool:
+        """Say whether a shrink of memory may be to blame for a kill now; any thread, as records are never changed."""
+        record = self._records.get(uid)
+        return record is not None and revert(self._shrunk(record, now_seconds), container, "") is not None
 
     def pressed(self, uid: str, container: str, now_seconds: float) -> PlanStep | None:
         """Take down memory pressure as high as ``act.revertMemoryWaitingRatio``; as ``killed``."""
@@ -253,6 +268,17 @@ class Ledger:
         record = self._records.get(uid)
         if record is None:
             return None
+        wanted = revert(self._shrunk(record, now_seconds), container, reason)
+        if wanted is None:
+            return None
+        self._bars[record.workload] = now_seconds
+        record = replace(record, wanted=wanted)
+        self._records[uid] = record
+        pod = self._pods.get(uid)
+        return step_of(record, pod) if pod is not None else None
+
+    def _shrunk(self, record: PodRecord, now_seconds: float) -> list[Shrunk]:
+        """Give the shrinks of memory within ``act.revertSeconds``."""
         shrunk = [one for one in record.shrunk if now_seconds - one.at_seconds <= self._act.revert_seconds]
         flight = record.flight
         if flight is not None and flight.state is FlightState.SENT and flight.action is not Action.REVERT:
@@ -264,14 +290,7 @@ class Ledger:
                     changes=memory_falls(flight.step.changes),
                 )
             )
-        wanted = revert(shrunk, container, reason)
-        if wanted is None:
-            return None
-        self._bars[record.workload] = now_seconds
-        record = replace(record, wanted=wanted)
-        self._records[uid] = record
-        pod = self._pods.get(uid)
-        return step_of(record, pod) if pod is not None else None
+        return shrunk
 
     def _mind_load(self, answer: Answer, now_seconds: float) -> None:
         """Be quiet for as long as the server asks, or longer each time where it does not say."""

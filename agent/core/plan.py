@@ -22,6 +22,7 @@ from agent.core.plan_check import check
 from agent.core.plan_fit import Fit, evict, share
 from agent.core.plan_memo import PlanMemo, PodFacts
 from agent.core.plan_moves import Room, move
+from agent.core.plan_oom import oom_evictions
 from agent.core.plan_options import PlanOptions
 from agent.core.plan_reading import entry_of
 from agent.core.plan_steps import steps_of
@@ -105,13 +106,15 @@ def build(
         room=allocatable_memory - sum(pod.memory_counted_bytes for pod in reserved),
         is_applied=not notes and options.memory_applied and bounds.controlled_resources is not ControlledResources.CPU,
     )
-    evictions = [*_evictions(memory, entries, options), *_evictions(cpu, entries, options)]
+    applied = [fit.resource for fit in (memory, cpu) if fit.is_applied]
+    evictions = [made for fit in (memory, cpu) for made in _evictions(fit, entries, options, applied)]
     cpu_room = Room(allocatable=allocatable_cpu, held=held_cpu)
     memory_room = Room(allocatable=allocatable_memory, held=held_memory)
     is_pressed = node is not None and node.conditions.get(_MEMORY_PRESSURE) == _TRUE
     for fit, room in ((memory, memory_room), (cpu, cpu_room)):
         share(fit, entries, options)
         move(entries, fit, room, rules, is_pressed=is_pressed)
+    evictions += oom_evictions(entries, memory)
     steps = steps_of(entries, cpu_room, memory_room)
     pods = [*reserved, *(_pod_plan(entry) for entry in entries)]
     pods.sort(key=lambda pod: (pod.ref.namespace, pod.ref.name, pod.ref.uid))
@@ -215,9 +218,9 @@ def _reserved(demand: PodDemand, facts: PodFacts, reason: Reserved) -> PodPlan:
     )
 
 
-def _evictions(fit: Fit, entries: Sequence[Entry], options: PlanOptions) -> list[Eviction]:
+def _evictions(fit: Fit, entries: Sequence[Entry], options: PlanOptions, applied: Sequence[Resource]) -> list[Eviction]:
     proposals = []
-    for entry, lacking in evict(fit, entries, options.fit_rule):
+    for entry, lacking in evict(fit, entries, options.fit_rule, applied=applied):
         spike = entry.side(fit.resource).lasting_spike
         ranking = entry.demand.orders.ranking
         lacks = amount_text(lacking, fit.resource.unit)

@@ -5,10 +5,11 @@ Works on the planner's entries, sorted by namespace and name, so that the order 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from agent.core.orders import Ranking
 from agent.core.plan_options import FitRule, PlanOptions
 from agent.core.plan_units import Entry, Side
 from agent.core.policies.bounds import Resource
@@ -35,7 +36,9 @@ class Fit:
     headroom: int = 0
 
 
-def evict(fit: Fit, entries: Sequence[Entry], rule: FitRule) -> list[tuple[Entry, int]]:
+def evict(
+    fit: Fit, entries: Sequence[Entry], rule: FitRule, *, applied: Collection[Resource]
+) -> list[tuple[Entry, int]]:
     """Mark who should go until the rest fits; say so where nobody else may go and it does not.
 
     What was seen in the last seconds, or is remembered of a burst, has no part in it: nobody goes for a burst.
@@ -47,6 +50,7 @@ def evict(fit: Fit, entries: Sequence[Entry], rule: FitRule) -> list[tuple[Entry
         fit: The resource; ``is_infeasible`` is set.
         entries: All pods that may be optimised.
         rule: When a node fits.
+        applied: The resources that are not only looked at: of each of them a prediction is needed for who may go.
 
     Returns:
         Who goes, in order, and how much was lacking before each went.
@@ -65,7 +69,7 @@ def evict(fit: Fit, entries: Sequence[Entry], rule: FitRule) -> list[tuple[Entry
     if lacking <= 0:
         return []
     gone: list[tuple[Entry, int]] = []
-    for entry in _candidates(fit.resource, entries):
+    for entry in _candidates(fit.resource, entries, applied):
         entry.evicted_for = fit.resource
         gone.append((entry, lacking))
         side = entry.side(fit.resource)
@@ -80,23 +84,28 @@ def evict(fit: Fit, entries: Sequence[Entry], rule: FitRule) -> list[tuple[Entry
     return gone
 
 
-def _candidates(resource: Resource, entries: Sequence[Entry]) -> list[Entry]:
+def is_candidate(entry: Entry, applied: Collection[Resource]) -> bool:
+    """Say whether a pod may be proposed to go at all: no DaemonSet's, not by its ranking, and no unforetold one."""
+    is_known = all(entry.side(resource).is_predicted for resource in applied)
+    return is_known and not entry.is_daemon and entry.demand.orders.ranking is not Ranking.NO_EVICTION
+
+
+def _candidates(resource: Resource, entries: Sequence[Entry], applied: Collection[Resource]) -> list[Entry]:
     """Give who may go, in order; mark who is spared only because it would come back."""
     keyed = []
     for entry in entries:
         side = entry.side(resource)
         key = eviction_order(entry.demand.orders.ranking, side.lasting_spike, entry.name)
-        is_known = entry.cpu.is_predicted and entry.memory.is_predicted
-        if key is None or entry.is_evicted or entry.is_daemon or not is_known:
+        if key is None or entry.is_evicted or not is_candidate(entry, applied):
             continue
-        if _returns_larger(side):
+        if returns_larger(side):
             keyed.append((key, entry))
         else:
             side.is_spared = True
     return [entry for _, entry in sorted(keyed, key=lambda pair: pair[0])]
 
 
-def _returns_larger(side: Side) -> bool:
+def returns_larger(side: Side) -> bool:
     """Say whether admission would ask for more than the pod has: only what is stated is admitted anew, by its peak."""
     admitted = sum(unit.base + unit.lasting_spike for unit in side.units if unit.request is not None)
     return admitted > sum(unit.request or 0 for unit in side.units)

@@ -120,6 +120,8 @@ class Eviction:
     spike: int
     """Of that resource, the largest of its containers."""
     reason: str
+    is_out_of_memory: bool = False
+    """It was killed for want of memory and cannot be given more here; the plan goes on with it."""
 
 
 class Phase(StrEnum):

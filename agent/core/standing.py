@@ -12,6 +12,7 @@ from agent.core.demand import Reserved
 from agent.core.model import QosClass
 from agent.core.orders import Mode, Orders
 from agent.core.orders_of import is_excluded, listed
+from agent.core.placeholder_mark import is_placeholder
 from agent.core.plan_options import ActOptions, PlanOptions
 from agent.core.pod import CPU, RUNNING, Pod
 from agent.core.qos import pod_qos_class
@@ -69,6 +70,8 @@ def reserved_reason(
 
 
 def _by_nature(pod: Pod, workload: Workload, plan: PlanOptions) -> Reserved | None:
+    if is_placeholder(pod):
+        return Reserved.PLACEHOLDER
     if pod.is_static:
         return Reserved.STATIC
     if pod.is_windows:

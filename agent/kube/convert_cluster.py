@@ -23,7 +23,7 @@ from agent.kube.reading import ConvertError, Reader
 NOT_UNDERSTOOD: Final = "not understood"
 VPA_OFF: Final = "Off"
 """updateMode of a VerticalPodAutoscaler that only advises."""
-_CONTAINER_METRIC_KEYS: Final = {
+_METRIC_KEYS: Final = {
     "Resource": "resource",
     "ContainerResource": "containerResource",
     "Pods": "pods",
@@ -66,6 +66,8 @@ class LimitRange:
 
     namespace: str
     items: tuple[LimitRangeItem, ...]
+    fault: str | None = None
+    """What is not understood, so that it may refuse anything; None = all is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +76,8 @@ class NamespaceQuota:
 
     namespace: str
     quota: Quota
+    fault: str | None = None
+    """What is not understood, so that it may refuse anything; None = all is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,38 +180,47 @@ def vertical_autoscaler_from_json(document: object) -> VerticalAutoscaler:
 
 
 def limit_range_from_json(document: object) -> LimitRange:
-    """Read a LimitRange."""
+    """Read a LimitRange; one that is not understood may refuse anything.
+
+    Raises:
+        ConvertError: It has no name: nobody can be told what is wrong.
+    """
     top = Reader(document, "")
     namespace, name = _named(top)
-    items = tuple(
-        LimitRangeItem(
-            name=name,
-            type=item.required_text("type"),
-            min=item.amounts("min"),
-            max=item.amounts("max"),
-            default=item.amounts("default"),
-            default_request=item.amounts("defaultRequest"),
-            max_limit_request_ratio=item.amounts("maxLimitRequestRatio"),
+    try:
+        items = tuple(
+            LimitRangeItem(
+                name=name,
+                type=item.required_text("type"),
+                min=item.amounts("min"),
+                max=item.amounts("max"),
+                default=item.amounts("default"),
+                max_limit_request_ratio=item.amounts("maxLimitRequestRatio"),
+            )
+            for item in top.child("spec").items("limits")
         )
-        for item in top.child("spec").items("limits")
-    )
+    except ConvertError as error:
+        return LimitRange(namespace=namespace, items=(), fault=f"LimitRange {name} is {NOT_UNDERSTOOD}: {error}")
     return LimitRange(namespace=namespace, items=items)
 
 
 def quota_from_json(document: object) -> NamespaceQuota:
-    """Read a ResourceQuota."""
+    """Read a ResourceQuota; as ``limit_range_from_json``."""
     top = Reader(document, "")
     namespace, name = _named(top)
-    spec = top.child("spec")
-    selecting = spec.child("scopeSelector").items("matchExpressions")
-    exists = [one.required_text("scopeName") for one in selecting if one.text("operator") == "Exists"]
-    quota = Quota(
-        name=name,
-        hard=spec.amounts("hard"),
-        used=top.child("status").amounts("used"),
-        scopes=tuple(dict.fromkeys([*spec.listed_texts("scopes"), *exists])),
-        has_selector=len(exists) < len(selecting),
-    )
+    try:
+        spec = top.child("spec")
+        selecting = spec.child("scopeSelector").items("matchExpressions")
+        exists = [one.required_text("scopeName") for one in selecting if one.text("operator") == "Exists"]
+        quota = Quota(
+            name=name,
+            hard=spec.amounts("hard"),
+            used=top.child("status").amounts("used"),
+            scopes=tuple(dict.fromkeys([*spec.listed_texts("scopes"), *exists])),
+        )
+    except ConvertError as error:
+        fault = f"ResourceQuota {name} is {NOT_UNDERSTOOD}: {error}"
+        return NamespaceQuota(namespace=namespace, quota=Quota(name=name), fault=fault)
     return NamespaceQuota(namespace=namespace, quota=quota)
 
 
@@ -228,7 +241,9 @@ def _target(spec: Reader, key: str, namespace: str) -> Workload:
 
 def _metric(entry: Reader) -> HpaMetric:
     kind = entry.required_text("type")
-    source = entry.child(_CONTAINER_METRIC_KEYS.get(kind, ""))
+    if kind not in _METRIC_KEYS:  # of a newer release: it may divide by any request
+        raise entry.error("type", kind, ", ".join(_METRIC_KEYS))
+    source = entry.child(_METRIC_KEYS[kind])
     target = source.child("target")
     target_type = target.text("type") or UTILIZATION
     if kind not in (RESOURCE_METRIC, CONTAINER_RESOURCE_METRIC):

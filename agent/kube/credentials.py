@@ -77,15 +77,19 @@ def from_kubeconfig(path: Path) -> Credentials:
         CredentialsError: The file cannot be read, is no kubeconfig, or names what is not there.
     """
     # 35 MB resident: only where there is a kubeconfig, never in a pod.
-    from kubernetes.client import Configuration
-    from kubernetes.config import load_kube_config
+    try:
+        from kubernetes.client import Configuration
+        from kubernetes.config import load_kube_config
+    except ModuleNotFoundError as error:
+        reason = "the package kubernetes is not installed (the container image goes without it)"
+        raise CredentialsError(f"kubeconfig {path}: cannot be read: {reason}") from error
 
     configuration = Configuration()
     configuration.api_key = {}
     try:
         load_kube_config(config_file=str(path), client_configuration=configuration)
     except Exception as error:  # the client lets through whatever YAML, plugins and decoders raise
-        reason = one_line(str(error))[:300] or type(error).__name__
+        reason = one_line(str(error)).removeprefix("Invalid kube-config file. ")[:300] or type(error).__name__
         raise CredentialsError(f"kubeconfig {path}: cannot be used: {reason}") from error
     server: object = configuration.host
     if not isinstance(server, str) or not server.startswith(("https://", "http://")):

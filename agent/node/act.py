@@ -26,6 +26,7 @@ from agent.core.pod import Pod
 from agent.core.token_bucket import TokenBucket
 from agent.core.urgent_memory import UrgentMemory
 from agent.metrics.acting_series import ActingSeries, Trigger, kept_counts
+from agent.metrics.loop_series import LoopTurns
 from agent.node.act_sending import StepSender
 from agent.node.act_telling import ActTeller, Events, has_enforced
 from agent.node.barriers import DIRECTIVES, HISTORY, NO_API, PAUSED, Barrier, Barriers
@@ -111,6 +112,7 @@ class Actor:
         planned: Callable[[Planned], None],
         now: Callable[[], float],
         wall_now: Callable[[], float],
+        turns: LoopTurns,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Take the parts; nothing runs yet.
@@ -137,8 +139,10 @@ class Actor:
             planned: Is handed each new plan, on this thread.
             now: The ledger's clock: Unix seconds that never go back.
             wall_now: Of people.
+            turns: Counts the thread's turns.
             clock: Monotonic seconds, for waiting.
         """
+        self._turns = turns
         self._settings, self._cluster, self._planner, self._writer = settings, cluster, planner, writer
         self._ledger, self._holds, self._journal, self._series = ledger, holds, journal, series
         self._rights, self._bucket, self._keepers = rights, bucket, keepers
@@ -252,8 +256,10 @@ class Actor:
                 log.exception("a turn of planning and acting failed")
                 self.failure = f"{type(error).__name__}: {error}"
                 self._backed_off_until_seconds = self._clock() + FAILED_SECONDS
+                self._turns.failed()
             else:
                 self.failure = None
+                self._turns.done()
         for keeper in self._keepers:
             keeper.close()
 
@@ -402,6 +408,7 @@ class Actor:
         is_dry_run = barrier is not None and barrier.is_dry_run
         if barrier is not None and barrier.reason == NO_API:
             self._series.forget_plan()  # it is of a state that nobody vouches for
+        self._series.set_barred(None if barrier is None else barrier.reason)
         self.is_enforcing = has_enforced(planned.plan)
         self._series.set_dry_run(is_dry_run=is_dry_run or not self.is_enforcing)
         if barrier != self._barrier:

@@ -11,12 +11,13 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from agent.core.annotations import unknown_keys
+from agent.core.arbiter_words import Want
 from agent.core.change_text import changes_text
 from agent.core.decisions import Action, Outcome
 from agent.core.event_pacing import EventReason, PodEvent
 from agent.core.ledger_record import News
 from agent.core.orders import Mode
-from agent.core.planned import Plan, PodRef
+from agent.core.planned import Eviction, Plan, PodRef
 from agent.metrics.acting_series import ActingSeries
 from agent.node.holds import Holds
 from agent.node.journal import Journal
@@ -104,10 +105,10 @@ class ActTeller:
     def propose(self, planned: Planned) -> None:
         """Tell of evictions that the plan asks for; nobody is evicted from here."""
         now = self._now()
-        wanted = {(one.ref.uid, str(one.resource)) for one in planned.plan.evictions}
+        wanted = {(one.ref.uid, _want(one)) for one in planned.plan.evictions}
         self._proposed = {key: since for key, since in self._proposed.items() if key in wanted}
         for eviction in planned.plan.evictions:
-            key = (eviction.ref.uid, str(eviction.resource))
+            key = (eviction.ref.uid, _want(eviction))
             if now - self._proposed.get(key, -PROPOSED_AGAIN_SECONDS) < PROPOSED_AGAIN_SECONDS:
                 continue
             self._proposed[key] = now
@@ -116,7 +117,7 @@ class ActTeller:
                 unix_seconds=self._wall_now(),
                 action=Action.EVICTION,
                 outcome=Outcome.PROPOSED,
-                reason=str(eviction.resource),
+                reason=_want(eviction),
                 detail=eviction.reason,
                 pod=eviction.ref,
                 workload=f"{eviction.workload.kind}/{eviction.workload.name}",
@@ -228,3 +229,7 @@ class ActTeller:
 def has_enforced(plan: Plan) -> bool:
     """Say whether some pod of the plan is in mode enforce."""
     return any(pod.mode is Mode.ENFORCE for pod in plan.pods)
+
+
+def _want(eviction: Eviction) -> str:
+    return str(Want.OUT_OF_MEMORY if eviction.is_out_of_memory else eviction.resource)

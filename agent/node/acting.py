@@ -44,6 +44,7 @@ from agent.node.memory_in_use import MemoryInUse
 from agent.node.planning import Planned, Planner
 from agent.node.rights import Rights
 from agent.node.steady_clock import BootClock, SteadyClock
+from agent.node.taint_asking import GRANTED
 from agent.node.telling import Teller
 from agent.node.units import UnitTable
 from agent.node.writing import Writer
@@ -96,7 +97,7 @@ class Acting:
             boot=BootClock.of_machine(),
             of_cluster=directions.pause_reason,
         )
-        now = SteadyClock(learner.clock.now()).now
+        now = self._now = SteadyClock(learner.clock.now()).now
         memory_in_use = MemoryInUse(mount, units).of
         self._ledger_file = ledger_file = LedgerFile(_below(state, LEDGER_FILE))
         self.ledger = ledger_file.read(settings.act, now_seconds=now())
@@ -154,6 +155,7 @@ class Acting:
                 tell=self.journal.add,
                 may_write=lambda: self.actor.may_write(),
                 is_enforcing=lambda: self.actor.is_enforcing,
+                permission=lambda: GRANTED if self._taint_asker is None else self._taint_asker.permission(),
             ),
             keep=lambda: ledger_file.keep(self.ledger),
             is_history_known=lambda: learner.is_restored,
@@ -163,6 +165,7 @@ class Acting:
             planned=self._follow,
             now=now,
             wall_now=wall_now,
+            turns=metrics.loops.begin("acting"),
         )
         self.alarms = Alarms(
             rings=rings,
@@ -190,8 +193,14 @@ class Acting:
         )
         self._thread: threading.Thread | None = None
         self._proposer = None
+        self._taint_asker = None
         if settings.report.url is not None:
-            from agent.node.proposing_setup import proposer_of
+            from agent.node.proposing_setup import proposer_of, taint_asker_of
+
+            if settings.overload.taint:
+                self._taint_asker = taint_asker_of(
+                    settings, settings.report.url, node=cluster.node_name, metrics=metrics
+                )
 
             self._proposer = proposer_of(
                 settings,
@@ -232,20 +241,25 @@ class Acting:
         """Look for what is urgent after a sweep; the sampling thread."""
         self.alarms.look()
 
-    def killed(self, identity: UnitIdentity, memory_bytes: int | None) -> None:
+    def killed(self, identity: UnitIdentity, memory_bytes: int | None) -> bool:
         """Hear of an out-of-memory kill; the sampling thread.
 
         Args:
             identity: Who was killed.
             memory_bytes: What it used then, else its limit; None = neither is known.
+
+        Returns:
+            Whether a shrink of its memory may be to blame.
         """
         if identity.pod_uid is None or identity.container is None:
-            return
+            return False
         needs = None
         if memory_bytes is not None and self._settings.bounds.controlled_resources is not ControlledResources.CPU:
             limit_bytes = math.ceil(self._settings.cruise.memory_limit_ratio * memory_bytes)
             needs = Urgent(memory_bytes=memory_bytes, memory_limit_bytes=limit_bytes)
+        is_blamed = self.ledger.is_shrunk_lately(identity.pod_uid, identity.container, self._now())
         self.actor.killed((identity.pod_uid, identity.container), needs)
+        return is_blamed
 
     def notes(self) -> list[str]:
         """Say what is degraded, one sentence each."""
@@ -262,7 +276,9 @@ class Acting:
         troubles = {status.trouble for status in self._cluster.statuses() if status.trouble is not None}
         notes += [f"the API server is not heard: {trouble}" for trouble in sorted(troubles)]
         notes += [f"not understood: {fault}" for fault in self._cluster.faults()]
-        return [*notes, *(self._proposer.notes() if self._proposer is not None else ())]
+        for asking in (self._proposer, self._taint_asker):
+            notes += () if asking is None else asking.notes()
+        return notes
 
     # -- inside ----------------------------------------------------------------------------------------------------
 

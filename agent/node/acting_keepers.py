@@ -21,6 +21,7 @@ from agent.node.planning import Planner
 from agent.node.pod_limits import PodLimitsWriter, pod_paths_of
 from agent.node.qos_reserve import QosReserver
 from agent.node.rights import Rights
+from agent.node.taint_asking import Permission
 from agent.node.telling import Teller
 from agent.node.units import UnitTable
 from agent.sensing.discovery import Discovery
@@ -45,6 +46,7 @@ def keepers_of(
     tell: DecisionLog,
     may_write: Callable[[], str | None],
     is_enforcing: Callable[[], bool],
+    permission: Callable[[], Permission],
 ) -> tuple[Keeper, ...]:
     """Give the keepers of this node; nothing is written yet.
 
@@ -64,6 +66,7 @@ def keepers_of(
         tell: The decision log.
         may_write: Why nothing may be written now; None = it may.
         is_enforcing: Some pod is in mode enforce.
+        permission: Whether one more node of the cluster may be tainted.
     """
 
     def kubepods_root() -> str | None:
@@ -84,6 +87,7 @@ def keepers_of(
         waiting_ratio=PodsPressure(mount, kubepods_root, teller.waiting_ratios),
         may_write=lambda: may_write() or may_taint(),
         tell=tell,
+        permission=permission,
     )
     directory = settings.state.directory
     limits = CgroupLimits(mount, None if directory is None else directory / CGROUP_LIMITS_FILE)

@@ -48,6 +48,10 @@ class NoAgent(ControlError):  # noqa: N818
     """Nobody answers at this path."""
 
 
+class Unable(ControlError):  # noqa: N818
+    """The agent does nothing of the kind, whatever the arguments are: nobody answers such a question there."""
+
+
 class Refused(ControlError):  # noqa: N818
     """The agent answers that an argument is wrong: a name that nothing goes by, a value out of its range."""
 
@@ -57,8 +61,12 @@ class Refused(ControlError):  # noqa: N818
         super().__init__(f"agent at {socket_path}: {verb}: {self.reason}")
 
 
-def open_control_listener(path: Path) -> socket.socket:
+def open_control_listener(path: Path, *, makes_parents: bool = False) -> socket.socket:
     """Bind the socket, mode 0600, in a directory that is made 0700 if need be. One that nobody listens on is replaced.
+
+    Args:
+        path: Of the socket.
+        makes_parents: Make what the directory stands in as well: for a place that nobody typed.
 
     Raises:
         SocketInUse: An agent listens there; the message names it.
@@ -66,7 +74,7 @@ def open_control_listener(path: Path) -> socket.socket:
     """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=makes_parents, exist_ok=True)
         _clear_way(path)
         listener.bind(str(path))
         # Between bind and listen nobody can connect, so nobody can before the mode is right.
@@ -149,7 +157,7 @@ class ControlEndpoint:
             try:
                 result = verb(arguments)
             except ControlError as error:
-                return _failure(str(error), is_refusal=True)
+                return _failure(str(error), is_refusal=True, is_unable=isinstance(error, Unable))
             return _line({"ok": True, "result": dict(result)})
 
         return Deferred(work, self._slots.release)
@@ -224,9 +232,9 @@ def _line(content: Mapping[str, object]) -> bytes:
     return "".join(_pieces(content)).encode() + b"\n"
 
 
-def _failure(message: str, *, is_refusal: bool = False) -> bytes:
-    refusal = {"refused": True} if is_refusal else {}
-    return _line({"ok": False, "error": " ".join(message.split()), **refusal})
+def _failure(message: str, *, is_refusal: bool = False, is_unable: bool = False) -> bytes:
+    kind = {"unable": True} if is_unable else {"refused": True} if is_refusal else {}
+    return _line({"ok": False, "error": " ".join(message.split()), **kind})
 
 
 def request(
@@ -306,5 +314,7 @@ def _result_of(answer: bytes, socket_path: Path, verb: str) -> dict[str, object]
         if content.get("ok") is False:
             if content.get("refused") is True:
                 raise Refused(socket_path, verb, str(content.get("error")))
+            if content.get("unable") is True:
+                raise Unable(f"agent at {socket_path}: {content.get('error')}")
             raise ControlError(f"agent at {socket_path}: {verb}: {content.get('error')}")
     raise ControlError(f"agent at {socket_path}: gave an answer to {verb} that is not understood")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from agent.core.policies.options import PolicyName
+from agent.metrics.loop_series import LoopTurns
 from agent.node.learning import Learner
 from agent.node.observer import MINUTE_NS
 from agent.node.telling import Tally, Teller
@@ -37,6 +38,7 @@ class ControlLoop:
         tally: Tally,
         policies: Callable[[], Collection[PolicyName]] | None,
         evaluated: Callable[[], None],
+        turns: LoopTurns,
     ) -> None:
         """Take the parts; nothing runs yet.
 
@@ -47,7 +49,9 @@ class ControlLoop:
             tally: Counts failures.
             policies: Gives those that pods ask for, besides that of the settings; None = no pod can ask.
             evaluated: Is told of each evaluation, on this thread.
+            turns: Counts the thread's turns.
         """
+        self._turns = turns
         self._evaluate_interval_seconds = evaluate_interval_seconds
         self._learner, self._teller, self._tally = learner, teller, tally
         self._policies, self._evaluated = policies, evaluated
@@ -98,9 +102,12 @@ class ControlLoop:
             except Exception as error:  # top of a thread's loop: say it, go on
                 self._note(error)
                 log.exception("an evaluation failed")
+            else:
+                self._turns.done()
         self._learner.save()
 
     def _note(self, error: Exception) -> None:
+        self._turns.failed()
         self._tally.loop_failures += 1
         self._tally.newest_failure = f"{type(error).__name__}: {error}"
 

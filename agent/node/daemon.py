@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -15,13 +16,14 @@ from pathlib import Path
 from typing import Final, Self
 
 from agent.core.choosing import NoSuchUnit, chosen_by
-from agent.node.control import ControlEndpoint, ControlError, Verb, open_control_listener
+from agent.node.control import ControlEndpoint, ControlError, Unable, Verb, open_control_listener
 from agent.node.documents import EXPLANATIONS, RECOMMENDATIONS, SNAPSHOT
 from agent.node.learning import is_sized
 from agent.node.listening import Endpoint, ListeningLoop
 from agent.node.serving import Heartbeat, HttpEndpoint, HttpSources, open_listener
 from agent.node.watching import Watch
 from agent.settings import Settings
+from agent.settings.sections import default_socket
 from agent.version import installed_version
 
 log = logging.getLogger(__name__)
@@ -37,7 +39,7 @@ ACTING_VERBS: Final = ("plan", "events", "pause", "resume", "pin", "unpin", "hol
 
 
 def _has_no_api(arguments: Mapping[str, object]) -> Mapping[str, object]:
-    raise ControlError(
+    raise Unable(
         "this agent neither plans nor acts: it has no API server to ask; "
         "start plimsoll agent in a pod, or with --node NAME --kubeconfig FILE"
     )
@@ -76,7 +78,9 @@ class Agent:
             self._stack.callback(self._http.close)
             endpoints: list[Endpoint] = [self._http]
             if settings.serving.socket is not None:
-                control = ControlEndpoint(open_control_listener(settings.serving.socket), self._verbs())
+                path = settings.serving.socket
+                is_usual = path == default_socket(os.environ, uid=os.geteuid())
+                control = ControlEndpoint(open_control_listener(path, makes_parents=is_usual), self._verbs())
                 self._stack.callback(control.close)
                 endpoints.append(control)
             self._serving = ListeningLoop(endpoints)
@@ -101,13 +105,14 @@ class Agent:
         # What is loaded by now stays for good: the collector need not walk it again and again.
         gc.collect()
         gc.freeze()
+        settings = self._settings
         log.info(
             "serving",
             extra={
                 "version": installed_version(),
                 "metrics": self.metrics_url,
-                "socket": str(self._settings.serving.socket),
-                "settings": self._settings.to_dict(),
+                "socket": None if settings.serving.socket is None else str(settings.serving.socket),
+                "settings": settings.to_dict(),
             },
         )
         return self

@@ -127,16 +127,16 @@ class Observer:
             memory = self.memory(unit.slot, policy, end_ns, whole_ring=True)
         return _status(unit, cpu, memory, self._age_of_good_seconds(unit.slot, end_ns), None)
 
-    def memory_at_kill(self, unit: WatchedUnit, *, at_limit: bool) -> int | None:
+    def memory_at_kill(self, unit: WatchedUnit, *, limit_bytes: int | None) -> int | None:
         """Give how much memory a unit used when the kernel killed in it; None = it is not known.
 
         Args:
             unit: Watched, or gone lately.
-            at_limit: A memory limit was hit: then the unit was at its own if it has one, however little of its growth
-                the readings before the kill had seen.
+            limit_bytes: The limit that it hit: then it used as much, however little of its growth the readings before
+                the kill had seen. None = it hit none that is known.
         """
-        if at_limit and unit.memory_max_bytes is not None:
-            return unit.memory_max_bytes
+        if limit_bytes is not None:
+            return limit_bytes
         if self._rings.inode(unit.slot) != unit.inode:
             return None  # its slot stands for another already
         rows = self._rings.raw(unit.slot, READINGS_BEFORE_KILL).joined()

@@ -1,7 +1,8 @@
 """Whether this node is overloaded, and its taint: read every quarter of a minute, written when the state changes.
 
 Node. The rule is ``core.overload``'s, the patch ``kube.taints``'; here are the readings, the state and when to try
-again. While the API server is away the state is kept and the taint waits. One thread drives it.
+again. Where there is a webhook it is asked whether one more node may be tainted. While the API server is away the state
+is kept and the taint waits. One thread drives it.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from agent.core.pressure import PressureFormatError, parse_pressure, psi_waiting
 from agent.kube.api import Api
 from agent.kube.errors import KubeError
 from agent.kube.taints import TaintChange, set_taint
+from agent.node.taint_asking import GRANTED, Permission
 
 log = logging.getLogger(__name__)
 
@@ -109,6 +111,7 @@ class OverloadKeeper:
         waiting_ratio: Callable[[], float | None],
         may_write: Callable[[], str | None],
         tell: DecisionLog,
+        permission: Callable[[], Permission] = lambda: GRANTED,
         unix_seconds: Callable[[], float] = time.time,
     ) -> None:
         """Begin with what the node's taint says, once the node is known.
@@ -122,11 +125,12 @@ class OverloadKeeper:
             waiting_ratio: Pressure of the pods since the reading before; None = no signal.
             may_write: Why nothing may be written now (paused, a stale watch, a missing right); None = it may.
             tell: Is told what was done or withheld.
+            permission: Whether one more node may be tainted; by default nobody counts. Taking away needs none.
             unix_seconds: Wall clock, for what is told.
         """
         self._api, self._node_name, self._options, self._node = api, node_name, options, node
         self._load_per_cpu, self._waiting_ratio, self._may_write = load_per_cpu, waiting_ratio, may_write
-        self._tell, self._unix_seconds = tell, unix_seconds
+        self._tell, self._permission, self._unix_seconds = tell, permission, unix_seconds
         self._readings: deque[LoadReading] = deque()
         self._due_seconds: float | None = None
         self._retry_at_seconds: float | None = None
@@ -170,7 +174,7 @@ class OverloadKeeper:
             self._complaint = None
         elif self._retry_at_seconds is None or now_seconds >= self._retry_at_seconds:
             reason = "overloaded" if wanted else "recovered" if self._options.taint else "switched off"
-            if self._is_withheld(wanted=wanted, detail=verdict.text):
+            if self._is_withheld(wanted=wanted, detail=verdict.text) or (wanted and not self._is_permitted()):
                 return
             if not self._write(wanted=wanted, reason=reason, detail=verdict.text):
                 self._retry_at_seconds = now_seconds + self._retry_seconds
@@ -213,6 +217,13 @@ class OverloadKeeper:
         if withheld is not None:
             self._complain(_action(wanted=wanted), Outcome.WITHHELD, withheld, detail)
         return withheld is not None
+
+    def _is_permitted(self) -> bool:
+        """Say whether this node may be tainted beside those that are; an answer that is yet to come is no."""
+        permission = self._permission()
+        if not permission.is_granted and permission.reason is not None:
+            self._complain(Action.TAINT, Outcome.WITHHELD, permission.reason, permission.detail)
+        return permission.is_granted
 
     def _write(self, *, wanted: bool, reason: str, detail: str, timeout_seconds: float | None = None) -> bool:
         """Write the taint; say whether it is as wanted now."""

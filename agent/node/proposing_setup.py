@@ -1,4 +1,4 @@
-"""Puts together what proposes evictions to the webhook. Node; loaded only where ``report.url`` is set."""
+"""Puts together what proposes evictions to the webhook and asks it for the taint. Node; loaded with ``report.url``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from agent.core.decisions import DecisionLog
 from agent.core.event_pacing import EventReason
 from agent.core.planned import PodRef
 from agent.metrics.agent_series import Metrics
-from agent.metrics.proposing_series import ProposingSeries
+from agent.metrics.proposing_series import ProposingSeries, TaintAnswerSeries
 from agent.node.proposing import Proposer
+from agent.node.taint_asking import TaintAsker
 from agent.node.webhook_client import WebhookClient
 from agent.settings import Settings
 
@@ -37,7 +38,6 @@ def proposer_of(
         event: Tells a pod's owner; any thread.
         metrics: The page that the series stand on.
     """
-    options = settings.report
     registry = CollectorRegistry()
     series = ProposingSeries(registry)
     metrics.register(registry)
@@ -45,14 +45,24 @@ def proposer_of(
         options=settings.propose,
         node=node,
         # A connection of its own: an eviction may take seconds, and a report must not wait for it.
-        poster=WebhookClient(
-            url,
-            token_file=options.token_file,
-            ca_file=options.ca_file,
-            timeout_seconds=options.timeout_seconds,
-        ),
+        poster=_client(settings, url),
         may_propose=may_propose,
         tell=tell,
         event=event,
         count=series.count,
+    )
+
+
+def taint_asker_of(settings: Settings, url: str, *, node: str, metrics: Metrics) -> TaintAsker:
+    """Give who asks whether this node may be tainted; nothing is asked yet."""
+    registry = CollectorRegistry()
+    series = TaintAnswerSeries(registry)
+    metrics.register(registry)
+    return TaintAsker(node=node, poster=_client(settings, url), count=series.count)
+
+
+def _client(settings: Settings, url: str) -> WebhookClient:
+    options = settings.report
+    return WebhookClient(
+        url, token_file=options.token_file, ca_file=options.ca_file, timeout_seconds=options.timeout_seconds
     )

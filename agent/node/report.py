@@ -26,6 +26,7 @@ from agent.core.rollup_pacing import (
 )
 from agent.core.rollup_text import kept_text, sent_text
 from agent.kube.errors import CredentialsError, one_line
+from agent.metrics.loop_series import LoopTurns
 from agent.metrics.report_series import PostResult, ReportSeries
 from agent.node.report_answers import Sent, judged
 from agent.node.report_queue import Outgoing, ReportQueue
@@ -89,6 +90,7 @@ class Reporter:
         clock_ns: Callable[[], int] = time.monotonic_ns,
         wall_now: Callable[[], float] = time.time,
         chance: Callable[[], float] = system_random.random,
+        turns: LoopTurns,
     ) -> None:
         """Prepare; nothing runs yet.
 
@@ -107,7 +109,9 @@ class Reporter:
             clock_ns: CLOCK_MONOTONIC.
             wall_now: UTC seconds.
             chance: Gives 0..1; spreads what many nodes would do at once.
+            turns: Counts the thread's turns.
         """
+        self._turns = turns
         self._options, self._node, self._node_class = options, node, node_class
         self._roller, self._queue, self._client, self._series = roller, queue, client, series
         self._etag, self._on_answer, self._is_ready, self._boot = etag, on_answer, is_ready, boot
@@ -154,6 +158,9 @@ class Reporter:
             except Exception:  # top of a thread's loop: say it, go on
                 log.exception("reporting failed")
                 seconds = FAILED_SECONDS
+                self._turns.failed()
+            else:
+                self._turns.done()
             self._stopping.wait(seconds)
 
     def stop(self) -> bool:

@@ -12,6 +12,8 @@ from agent.metrics.report_series import PostResult
 from agent.node.webhook_client import WebhookAnswer
 
 _SHOWN: Final = 200
+_MOST_ROWS: Final = 1 << 31
+"""Of one report, far beyond any; a number that no float holds would break who counts it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +45,7 @@ def judged(answer: WebhookAnswer, url: str) -> Sent:
     if status == 200:
         document = _object(answer.body)
         taken = None if document is None else document.get("taken")
-        if document is None or not isinstance(taken, int) or isinstance(taken, bool) or taken < 0:
+        if document is None or not isinstance(taken, int) or isinstance(taken, bool) or not 0 <= taken <= _MOST_ROWS:
             return Sent(
                 result=PostResult.NOT_UNDERSTOOD, sentence=f"{url} answered 200 with something else than a webhook does"
             )

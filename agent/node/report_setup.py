@@ -90,4 +90,5 @@ def reporter_of(
         on_answer=directions.take,
         is_ready=lambda: cluster.state().is_complete,
         boot=boot,
+        turns=metrics.loops.begin("report"),
     )

@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -61,11 +61,21 @@ class Listener:
         self,
         metrics: Metrics,
         tally: Tally,
-        on_kill: Callable[[OomKill], None],
+        on_kill: Callable[[OomKill], bool],
         on_sweep: Callable[[], None] = lambda: None,
         on_contention: Callable[[], None] = lambda: None,
     ) -> None:
+        """Take who is told.
+
+        Args:
+            metrics: Counts.
+            tally: Keeps what is noted.
+            on_kill: Is handed each kill, and says whether a resize may be to blame.
+            on_sweep: Is told of each sweep.
+            on_contention: Is told when contention begins.
+        """
         self._metrics, self._tally, self._on_kill, self._on_sweep = metrics, tally, on_kill, on_sweep
+        self._turns = metrics.loops.begin("sampling")
         self._on_contention = on_contention
         self._refusal_kind: str | None = None
 
@@ -76,6 +86,7 @@ class Listener:
             lateness_seconds=lateness_seconds,
             samples=result.sampled,
         )
+        self._turns.done()
         self._on_sweep()
 
     def skipped(self, reason: Skipped, count: int) -> None:
@@ -93,9 +104,11 @@ class Listener:
 
     def killed(self, kill: OomKill) -> None:
         """Count it, log it, and hand it on to those who size."""
-        self._metrics.count_oom_kills(kill.kills)
-        self._on_kill(kill)
-        log.warning("out-of-memory kill", extra={"cgroup": kill.path, "kills": kill.kills})
+        is_blamed = self._on_kill(kill)
+        self._metrics.count_oom_kills(kill.kills, resized_recently=is_blamed)
+        log.warning(
+            "out-of-memory kill", extra={"cgroup": kill.path, "kills": kill.kills, "resized_recently": is_blamed}
+        )
 
     def contention(self, lanes: tuple[str, ...]) -> None:
         """Log it for debugging, and hand it on; the sweep that it starts is counted as every other."""
@@ -113,6 +126,7 @@ class Listener:
     def failed(self, error: Exception) -> None:
         """Log it when it is another than the one before."""
         self._tally.loop_failures += 1
+        self._turns.failed()
         text = f"{type(error).__name__}: {error}"
         if text != self._tally.newest_failure:  # once per change of state, not once a turn
             log.error("sampling failed", extra={"cause": text}, exc_info=error)
@@ -189,6 +203,13 @@ class Teller:
             recommendations=decided,
             measured=to_measured(statuses),
             waiting_ratios=tuple(one.cpu.last_waiting_ratio for one in statuses),
+        )
+        cpu, memory = advised(items)
+        self._metrics.set_advised(
+            cpu_requested_millicores=cpu[0],
+            cpu_recommended_millicores=cpu[1],
+            memory_requested_bytes=memory[0],
+            memory_recommended_bytes=memory[1],
         )
         self._advice = {item.identity.cgroup_path: in_short(item, decided.min_span_seconds) for item in items}
         self._metrics.set_withheld(withheld_counts(items))
@@ -267,6 +288,12 @@ class Teller:
         node = self._machine.status()
         metrics.set_node_pressure(PressureResource.CPU, PressureKind.SOME, node.cpu_waiting_ratio)
         metrics.set_node_pressure(PressureResource.MEMORY, PressureKind.SOME, node.memory_waiting_ratio)
+        metrics.set_node(
+            cpus=node.cpus,
+            cpu_usage_millicores=node.cpu_usage_millicores,
+            memory_total_bytes=node.memory_total_bytes,
+            memory_available_bytes=node.memory_available_bytes,
+        )
         has = self._signals()
         metrics.set_feature(Feature.MEMORY, enabled=bool(has & Has.MEMORY))
         metrics.set_feature(Feature.PRESSURE, enabled=bool(has & Has.PRESSURE))
@@ -354,6 +381,28 @@ def withheld_counts(items: Iterable[Recommendation]) -> Counter[tuple[str, Withh
             if advice.withheld is not None:
                 counts[resource, advice.withheld] += 1
     return counts
+
+
+Sums = tuple[int | None, int | None]
+"""Requested, recommended."""
+
+
+def advised(items: Sequence[Recommendation]) -> tuple[Sums, Sums]:
+    """Sum up what is requested and what is recommended, over containers of which both are known.
+
+    Returns:
+        Of CPU in millicores, and of memory in bytes; both None where no container counts.
+    """
+    cpu = [(item.resources.cpu_request_millicores, item.cpu_millicores.request) for item in items]
+    memory = [(item.resources.memory_request_bytes, item.memory_bytes.request) for item in items]
+    return _sums(cpu), _sums(memory)
+
+
+def _sums(pairs: Iterable[Sums]) -> Sums:
+    known = [(one, other) for one, other in pairs if one is not None and other is not None]
+    if not known:
+        return None, None
+    return sum(one for one, _ in known), sum(other for _, other in known)
 
 
 def _cpu_slack(statuses: list[UnitStatus]) -> float | None:

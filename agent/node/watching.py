@@ -28,6 +28,7 @@ from agent.node.directions import Directions
 from agent.node.histories import HistoryFile
 from agent.node.history_clock import HistoryClock, newest_minute
 from agent.node.learning import Learner
+from agent.node.limit_hit import limit_hit
 from agent.node.observer import Observer
 from agent.node.pods import NoPods, PodsFile
 from agent.node.sampling import SamplingLoop, SamplingPolicy
@@ -192,6 +193,8 @@ class Watch:
             max_series=settings.metrics.max_series,
             per_container=settings.metrics.per_container,
         )
+        self.metrics.add_process()
+        self.metrics.set_in_force(mode=str(settings.act.mode), policy=str(settings.recommend.policy))
         if self.directions.is_expected:
             self.metrics.register(DirectiveSeries(self.directions.now))
         self.loop = SamplingLoop(
@@ -274,6 +277,7 @@ class Watch:
             tally=self.tally,
             policies=self.planner.policies if self.planner is not None else None,
             evaluated=self._evaluated,
+            turns=self.metrics.loops.begin("control"),
         )
         self.reporter: Reporter | None = None
         if connection is not None and settings.report.url is not None:
@@ -326,13 +330,14 @@ class Watch:
         if self.acting is not None:
             self.acting.alarms.contended(int(1e9 / self.settings.sampling.fast_lane_hz))
 
-    def _killed(self, kill: OomKill) -> None:
-        """Tell those who size of an out-of-memory kill; on the sampling thread."""
+    def _killed(self, kill: OomKill) -> bool:
+        """Tell those who size of an out-of-memory kill, and say whether a resize may be to blame; sampling thread."""
         # A container that was killed is often gone before the news of it, and then its pod tells of the kill.
         unit = self.units.get(kill.path) or self.units.last_gone(kill.path, now_ns=kill.monotonic_ns)
         if unit is None:
-            return
-        usage_bytes = self.observer.memory_at_kill(unit, at_limit=kill.at_limit)
+            return False
+        limit_bytes = limit_hit(kill, unit, self.units.all(), self.mount)
+        usage_bytes = self.observer.memory_at_kill(unit, limit_bytes=limit_bytes)
         self.learner.killed(
             unit.identity,
             OutOfMemory(
@@ -349,9 +354,9 @@ class Watch:
                 monotonic_ns=kill.monotonic_ns,
                 kills=kill.kills,
             )
-        if self.acting is not None:
-            self.acting.killed(unit.identity, usage_bytes or unit.memory_max_bytes)
+        is_blamed = self.acting is not None and self.acting.killed(unit.identity, usage_bytes or unit.memory_max_bytes)
         self.control.hurry()
+        return is_blamed
 
     # -- life ------------------------------------------------------------------------------------------------------
 

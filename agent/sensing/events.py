@@ -48,6 +48,9 @@ class OomKill:
     at_limit: bool = False
     """A memory limit was hit, of the cgroup itself or (the counter goes up the tree) of one below it; else the kernel
     killed for want of memory further up, on the whole node for instance."""
+    at_pod_limit: bool = False
+    """Of a container: the limit that was hit is its pod's. A pod's is as large as its containers' together, and its
+    sandbox uses some of it: so it may be the pod's that is hit when a container fills its own."""
 
 
 class WatchResult(StrEnum):
@@ -318,8 +321,16 @@ class MemoryEvents:
         of_pod, of_containers = ledger.observe(pod_count, counts)
         now_ns = self._clock_ns()
         found = (*of_containers.items(), *(((group, of_pod),) if of_pod else ()))
+        new_hits = {path: count - self._hits[path] for path, count in hits.items()}
+        pods_own = new_hits.get(group, 0) - sum(new for path, new in new_hits.items() if path != group)
         self._pending += [
-            OomKill(path=path, kills=kills, monotonic_ns=now_ns, at_limit=hits[path] > self._hits[path])
+            OomKill(
+                path=path,
+                kills=kills,
+                monotonic_ns=now_ns,
+                at_limit=new_hits[path] > 0,
+                at_pod_limit=path != group and new_hits[path] <= 0 < pods_own,
+            )
             for path, kills in found
         ]
         if found:

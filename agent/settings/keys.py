@@ -50,6 +50,8 @@ class Key:
         if self.unset and raw == "none" and self.unset.none_means:
             return None
         if issubclass(self.kind, StrEnum):
+            if isinstance(raw, bool):  # how YAML reads on and off
+                raw = "on" if raw else "off"
             if raw not in list(self.kind):
                 raise ValueError
             return self.kind(str(raw))

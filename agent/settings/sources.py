@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 FILE_VARIABLE: Final = "PLIMSOLL_SETTINGS_FILE"
 """Names the settings file when the command line does not."""
+_LISTED_KEYS: Final = 40
+"""So many are named where none of them is near; of more only the nearest."""
 FILE_MAX_BYTES: Final = 1 << 20
 """A settings file is a page; a larger one is another file."""
 
@@ -124,9 +126,12 @@ def _unknown(source: str, shown: str, known: list[str]) -> str:
     near = difflib.get_close_matches(shown, known, n=1, cutoff=0.6)
     if not near:  # a wrong section is found by its last word
         near = [name for name in known if name.rpartition(".")[2] == shown.rpartition(".")[2]][:1]
-    return f"{source}: {shown}: unknown key; " + (
-        f"did you mean {near[0]}?" if near else f"allowed: {', '.join(known)}"
-    )
+    if near:
+        return f"{source}: {shown}: unknown key; did you mean {near[0]}?"
+    if len(known) <= _LISTED_KEYS:
+        return f"{source}: {shown}: unknown key; allowed: {', '.join(known)}"
+    nearest = difflib.get_close_matches(shown, known, n=1, cutoff=0.0)[0]
+    return f"{source}: {shown}: unknown key; allowed: {len(known)} keys (plimsoll settings), {nearest} is nearest"
 
 
 def _raw_values(

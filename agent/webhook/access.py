@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -28,6 +28,8 @@ POD_UID_CLAIM: Final = "authentication.kubernetes.io/pod-uid"
 MOST_TOKEN_BYTES: Final = 16 * 1024
 AWAY_SECONDS: Final = 5.0
 """After which a caller may come again while the API server is away."""
+NEW_POD_SECONDS: Final = 30.0
+"""A pod that began less than this ago may run before the watch has brought it."""
 MOST_NODES: Final = 20_000
 """Of which calls are counted; those heard of longest ago are forgotten first."""
 
@@ -137,16 +139,23 @@ class Access:
             Denied: 401 without a good token; 429 and 503 where it cannot be found out now.
         """
         token = _bearer(authorization)
-        key = hashlib.sha256(token.encode()).digest()
+        key = _hash(token)
         found = self._callers.get(key)
         if found is None:
             found = self._reviewed(token)
             is_good = isinstance(found, Caller)
             seconds = self._settings.verdict_seconds if is_good else self._settings.refusal_seconds
             self._callers.put(key, found, seconds)
-        if isinstance(found, str):
-            raise Denied(401, "bad_token", found)
-        return found
+        return _good(found)
+
+    def known_node(self, authorization: str | None) -> str | None:
+        """Find out which node's agent calls, from memory and at once; None = the API server must be asked.
+
+        Raises:
+            Denied: As ``node``, where that is known or there is no token at all.
+        """
+        found = self._callers.get(_hash(_bearer(authorization)))
+        return None if found is None else self._node_of(_good(found))
 
     def node(self, authorization: str | None) -> tuple[Caller, str]:
         """Find out which node's agent calls.
@@ -155,6 +164,9 @@ class Access:
             Denied: As ``caller``; 403 where it is no agent, or its token names no node.
         """
         caller = self.caller(authorization)
+        return caller, self._node_of(caller)
+
+    def _node_of(self, caller: Caller) -> str:
         if caller.username != self._agent:
             raise Denied(403, "wrong_account", f"{caller.username} may not report; allowed: {self._agent}")
         node = caller.claim(NODE_NAME_CLAIM)
@@ -163,7 +175,7 @@ class Access:
                 "the token names no node; allowed: a token of a pod, or bound to a Node, of Kubernetes 1.32 or newer"
             )
             raise Denied(403, "no_claim", reason)
-        return caller, node
+        return node
 
     def admit(self, node: str, what: str) -> None:
         """Count a call of a node.
@@ -217,6 +229,28 @@ class Access:
             owner = place.workload
             return f"workload: the pod belongs to {owner.kind} {owner.namespace}/{owner.name}"
         return None
+
+    def check_known(self, caller: Caller, rows: Iterable[RollupRow], *, end_age_seconds: float) -> None:
+        """Wait for pods that began so lately that the watch may not have brought them: their rows are not foreign.
+
+        Args:
+            caller: Who reports.
+            rows: Of the report.
+            end_age_seconds: How long ago the rows were measured; as it grows the waiting ends.
+
+        Raises:
+            Denied: 503; the whole report comes again in some seconds.
+        """
+        for row in rows:
+            age_seconds = row.pod_age_seconds
+            if age_seconds is None or age_seconds + end_age_seconds >= NEW_POD_SECONDS:
+                continue
+            uid = row.pod_uid
+            if uid == caller.claim(POD_UID_CLAIM) or self._places.pod(uid) or self._places.gone_pod(uid):
+                continue
+            raise Denied(
+                503, "not_ready", f"pod {row.workload.namespace}/{row.pod} is not known yet", retry_after_seconds=5.0
+            )
 
     def reader(self, authorization: str | None, path: str) -> Caller:
         """Find out whether who calls may read.
@@ -289,6 +323,16 @@ class Access:
         except KubeError as error:
             reason = "the API server cannot be asked about the token now"
             raise Denied(503, "api_away", reason, retry_after_seconds=AWAY_SECONDS) from error
+
+
+def _hash(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
+
+
+def _good(found: Caller | str) -> Caller:
+    if isinstance(found, str):
+        raise Denied(401, "bad_token", found)
+    return found
 
 
 def _bearer(authorization: str | None) -> str:

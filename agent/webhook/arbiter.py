@@ -100,7 +100,7 @@ class Arbiter:
             admission: What this webhook would make of a pod that is created now; any thread, from memory.
             options: Mode and budgets.
             sizing: By which pods are sized, at admission and on the nodes.
-            wall_now: Unix seconds: what replicas agree on.
+            wall_now: Unix seconds; budgets go by the store's clock, where it has one.
             clock: Monotonic seconds, for waiting.
         """
         self._api, self._facts, self._admission = api, facts, admission

@@ -34,7 +34,7 @@ from agent.kube.errors import KubeError
 from agent.kube.kept import Kept
 from agent.kube.server import server_version
 from agent.kube.watch import Reflector, WatchCounts, WatchPace, WatchSource
-from agent.webhook.cluster_index import ByTarget, Indexed
+from agent.webhook.cluster_index import ByTarget, Doubted, Indexed
 from agent.webhook.cluster_optional import ASK_SECONDS, Held, OptionalWatch, Watched
 from agent.webhook.cluster_pods import PodTable
 
@@ -109,8 +109,8 @@ class ClusterFacts:
         self._namespaces = Indexed(namespace_from_json, lambda one: one.name)
         self._hpas = ByTarget(autoscaler_from_json)
         self._vpas = ByTarget(vertical_autoscaler_from_json)
-        self._limit_ranges = Indexed(limit_range_from_json, lambda one: one.namespace)
-        self._quotas = Indexed(quota_from_json, lambda one: one.namespace)
+        self._limit_ranges = Doubted(limit_range_from_json, lambda one: one.namespace)
+        self._quotas = Doubted(quota_from_json, lambda one: one.namespace)
         self._config = Kept(config_from_json, lambda one, other: one == other)
         maps = f"/api/v1/namespaces/{namespace}/configmaps"
         by_name = {"fieldSelector": f"metadata.name={config_map}"}
@@ -167,6 +167,14 @@ class ClusterFacts:
         found = self._nodes.find(node)
         return found[0].node_class if found else None
 
+    def has_node(self, name: str) -> bool:
+        """Say whether the cluster has such a node."""
+        return bool(self._nodes.find(name))
+
+    def node_count(self) -> int:
+        """Count the nodes; one that is not understood counts too."""
+        return len(self._nodes)
+
     def tainted_nodes(self) -> frozenset[str]:
         """Give the nodes that carry Plimsoll's overload taint."""
         return self._overloaded
@@ -190,6 +198,12 @@ class ClusterFacts:
     def quotas(self, namespace: str) -> tuple[Quota, ...]:
         """Give the ResourceQuotas of a namespace."""
         return tuple(one.quota for one in self._quotas.find(namespace))
+
+    def bounds_fault(self, namespace: str) -> str | None:
+        """Say which LimitRange or ResourceQuota of a namespace is not understood, so that it may refuse anything."""
+        faults = [one.fault for one in self._limit_ranges.find(namespace)]
+        faults += [one.fault for one in self._quotas.find(namespace)]
+        return next((fault for fault in faults if fault is not None), None)
 
     def rules(self) -> ClusterRules:
         """Give what the ConfigMap says; paused as long as it was never read."""

@@ -11,13 +11,8 @@ from agent.core.recommendation import Workload
 from agent.kube.kept import Entry, Kept
 
 
-class Aimed(Protocol):
-    """An autoscaler of either kind."""
-
-    @property
-    def target(self) -> Workload | str:
-        """Give whom it is for; a namespace = any workload of it, for all that is understood."""
-        ...
+class Faulty(Protocol):
+    """What may be understood in part."""
 
     @property
     def fault(self) -> str | None:
@@ -25,9 +20,19 @@ class Aimed(Protocol):
         ...
 
 
+class Aimed(Faulty, Protocol):
+    """An autoscaler of either kind."""
+
+    @property
+    def target(self) -> Workload | str:
+        """Give whom it is for; a namespace = any workload of it, for all that is understood."""
+        ...
+
+
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 A = TypeVar("A", bound=Aimed)
+F = TypeVar("F", bound=Faulty)
 _NOTHING: Mapping[str, Never] = MappingProxyType({})
 
 
@@ -93,7 +98,16 @@ class Indexed(Kept[T], Generic[K, T]):
             self._found[key] = dict(sorted({**self._found.get(key, {}), name: value}.items()))
 
 
-class ByTarget(Indexed[Workload | str, A]):
+class Doubted(Indexed[K, F]):
+    """Objects that count although they are not wholly understood: each value says what is not, and that is told."""
+
+    def entry(self, document: object) -> Entry[F]:
+        """Read one object; one that is not wholly understood gives a value and a fault."""
+        entry = super().entry(document)
+        return entry if entry.value is None else replace(entry, fault=entry.value.fault)
+
+
+class ByTarget(Doubted[Workload | str, A]):
     """Autoscalers by whom they are for. One that is not understood holds whom it may be for, and is told."""
 
     def __init__(self, read: Callable[[object], A]) -> None:
@@ -103,11 +117,6 @@ class ByTarget(Indexed[Workload | str, A]):
             read: Makes a value of an object's JSON; raises ConvertError where not even a namespace is known.
         """
         super().__init__(read, lambda one: one.target)
-
-    def entry(self, document: object) -> Entry[A]:
-        """Read one object; one that is not wholly understood gives a value and a fault."""
-        entry = super().entry(document)
-        return entry if entry.value is None else replace(entry, fault=entry.value.fault)
 
     def find_for(self, workload: Workload) -> tuple[A, ...]:
         """Give those for a workload, by name, and after them those that may be for it."""

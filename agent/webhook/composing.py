@@ -7,7 +7,6 @@ the dear policies, and those of the watches, the Lease and the certificate. No a
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import socket
@@ -19,17 +18,24 @@ from typing import Final
 
 from agent.core.admission_answer import Outcome
 from agent.core.orders_of import listed
+from agent.core.taint_cap import most_tainted
+from agent.core.versions import resize_supported
 from agent.kube.api import HttpApi
 from agent.kube.credentials import Credentials, from_kubeconfig, in_cluster
 from agent.kube.errors import CredentialsError
 from agent.kube.lease import LeaderLease
 from agent.kube.watch import pace_within
+from agent.metrics.buffer_series import of_buffers
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.version import installed_version
 from agent.webhook import telling
 from agent.webhook.access import Access
 from agent.webhook.applying import Defaults
 from agent.webhook.arbiter import Arbiter
+from agent.webhook.buffer_answers import BufferQuestions
+from agent.webhook.buffer_figures import ControllerFigures
+from agent.webhook.buffer_sizing import AdmissionSizer
+from agent.webhook.buffers import BufferController
 from agent.webhook.certificates import Certificates
 from agent.webhook.cluster import ClusterFacts
 from agent.webhook.directives import Director
@@ -38,17 +44,24 @@ from agent.webhook.folding import Folder
 from agent.webhook.https import HttpsServer
 from agent.webhook.late_store import LateStore
 from agent.webhook.openapi import document
+from agent.webhook.placeholders import Placeholders
 from agent.webhook.reading import Parts as ReadingParts
 from agent.webhook.reading import Questions
 from agent.webhook.reporting import Parts as PostParts
 from agent.webhook.reporting import Posts
 from agent.webhook.review import Reviewer
+from agent.webhook.schedules import Schedules
 from agent.webhook.server import Services, WebhookApp
 from agent.webhook.settings import WebhookSettings
+from agent.webhook.settling import Settling
+from agent.webhook.statistics import Statistics
 from agent.webhook.store import Store
+from agent.webhook.store_clock import database_now
 from agent.webhook.store_evictions import EvictionStore
 from agent.webhook.store_shapes import SchemaTooNew, StoreAway, StoreError, StoreUnusable
+from agent.webhook.store_taints import TaintStore
 from agent.webhook.tailing import Tailer, encode_report
+from agent.webhook.tainting import TaintCap
 from agent.webhook.workloads import WorkloadIndex
 
 log = logging.getLogger(__name__)
@@ -56,6 +69,7 @@ log = logging.getLogger(__name__)
 FOLLOW_SECONDS: Final = 1.0
 """Between two looks at the log; a report taken here is looked for at once."""
 UPKEEP_SECONDS: Final = 5.0
+SETTLE_SECONDS: Final = 10.0
 BREATH_SECONDS: Final = 0.0005
 """Given up between pieces of background work, so that an admission that waits goes first."""
 STOP_SECONDS: Final = 5.0
@@ -121,6 +135,7 @@ class Webhook:
                 min_age_seconds=settings.plan.min_age_seconds,
             )
             self.tailer = Tailer(self._store, self.index, pause=self._breathe)
+            self._settling = Settling(self._staying)
             self._folder = Folder(self._store, settings.folding, pause=self._breathe)
             self._rebuilder = Rebuilder(self._store, self.index, settings, settings.rebuilding, pause=self._breathe)
             self._served()
@@ -148,12 +163,13 @@ class Webhook:
         reviewer = Reviewer(self.facts, self.index, sizing, count=self.metrics.count_admission)
         arbiter = Arbiter(
             api=self._api,
-            store=EvictionStore(self._store),
+            store=EvictionStore(self._store, clock=database_now),
             facts=self.facts,
             admission=lambda pod: reviewer.admission(pod, None),
             options=settings.arbiter,
             sizing=sizing,
         )
+        taints = TaintCap(store=TaintStore(self._store, now=database_now), facts=self.facts, options=settings.arbiter)
         posts = Posts(
             PostParts(
                 access=access,
@@ -162,6 +178,8 @@ class Webhook:
                 encode=encode_report,
                 directives=lambda node: director.directives_of(node, time.time()),
                 arbitrate=arbiter.decide,
+                taint=taints.decide,
+                taint_seconds=settings.arbiter.taint_grant_seconds,
                 appended=self._news.set,
             ),
             settings.access,
@@ -173,6 +191,7 @@ class Webhook:
                 histories=self.index,
                 facts=self.facts,
                 directive=director.directive_of,
+                statistics=Statistics(self._store, self.index.places).of,
                 marks=self._store.nodes,
             ),
             Defaults(
@@ -183,22 +202,31 @@ class Webhook:
             ),
             self.metrics,
         )
+        self.buffers = self._buffer_controller(reviewer)
+        buffer_questions = BufferQuestions(self.buffers, access, self.metrics, leader=lambda: self.lease.holder)
         self._sizes = telling.StoreSize(self._store)
         self.metrics.read(
             *telling.of_history(self.index, self.tailer, self._folder, self._sizes, lambda: self._store.is_prepared),
             *telling.of_cluster(self.facts, self.lease),
             *telling.of_certificate(self.certificates),
             *telling.of_evictions(arbiter),
+            *of_buffers(ControllerFigures(self.buffers)),
+            *telling.of_taints(taints, lambda: most_tainted(self.facts.node_count(), settings.arbiter)),
         )
         app = WebhookApp(
             Services(
                 review=reviewer.review,
                 failed=lambda _: self.metrics.count_admission(Outcome.ERROR, 0.0),
+                known=posts.known,
+                entering=posts.entering,
                 report=posts.report,
                 evictions=posts.evictions,
+                taint=posts.taint,
                 workloads=questions.workloads,
                 workload=questions.workload,
                 nodes=questions.nodes,
+                buffers=buffer_questions.buffers,
+                buffer=buffer_questions.buffer,
                 rejected=lambda what: self.metrics.count_call(what, "overload"),
                 page=self.metrics.page,
                 scrape_rejected=self.metrics.count_rejected_scrape,
@@ -209,6 +237,32 @@ class Webhook:
             settings.listening,
         )
         self.server = HttpsServer(app, self.listener, self.certificates.served_context(), settings.listening)
+
+    def _buffer_controller(self, reviewer: Reviewer) -> BufferController:
+        """Put the controller of CapacityBuffers together, with its schedules and its placeholder pods."""
+        settings, is_leader = self.settings, lambda: self.lease.is_leader
+        pace = pace_within(settings.cluster.stale_seconds)
+        keeper = Placeholders(
+            self._api,
+            settings.placeholders,
+            wake=lambda namespace: self.buffers.wake(namespace),
+            can_resize=lambda: resize_supported(self.facts.server_version),
+            is_leader=is_leader,
+            pause_reason=lambda: self.facts.rules().pause_reason,
+            version=lambda: self.buffers.watches.version,
+            pace=pace,
+        )
+        return BufferController(
+            self._api,
+            options=settings.buffers,
+            is_leader=is_leader,
+            instance=self.lease.identity,
+            pause_reason=lambda: self.facts.rules().pause_reason,
+            sizer=AdmissionSizer(reviewer.admission, is_ready=lambda: self.facts.is_complete and self.index.is_loaded),
+            activities=Schedules(),
+            keeper=keeper,
+            pace=pace,
+        )
 
     def ready(self) -> tuple[bool, str]:
         """Say whether admissions are answered as well as they can be, and in one line why (not)."""
@@ -237,11 +291,13 @@ class Webhook:
         self.facts.start()
         self.lease.start()
         self.certificates.start()
+        self.buffers.start()
         for name, turn, seconds in (
             ("follow", self._follow, FOLLOW_SECONDS),
             ("fold", self._fold, UPKEEP_SECONDS),
             ("rebuild", self._rebuild, UPKEEP_SECONDS),
             ("sizes", self._sizes.look, telling.SIZE_SECONDS),
+            ("settle", self._settling.look, SETTLE_SECONDS),
         ):
             thread = threading.Thread(target=self._turns, args=(turn, seconds), name=name, daemon=True)
             self._threads.append(thread)
@@ -267,6 +323,7 @@ class Webhook:
     def _end(self) -> None:
         self._stopping.set()
         self._news.set()
+        self.buffers.stop()  # before the Lease is given back: nothing is written after it
         self.lease.stop()
         self.certificates.stop()
         self.facts.stop()
@@ -281,12 +338,15 @@ class Webhook:
     def _turns(self, turn: Callable[[], bool], seconds: float) -> None:
         """Call again and again: at once while there is more, else after so many seconds, or when there is news."""
         event = self._news if turn == self._follow else self._stopping
+        turns = self.metrics.loops.begin(threading.current_thread().name)
         try:
             while not self._stopping.is_set():
                 try:
                     more = turn()
+                    turns.done()
                 except StoreAway:
                     more = False
+                    turns.done()  # the store's own series tells of that
                 except (SchemaTooNew, StoreUnusable) as error:
                     log.exception("the database is none for this Plimsoll")
                     self._fatal = error
@@ -294,6 +354,7 @@ class Webhook:
                     return
                 except Exception:  # the top of a thread's loop: a fault in here must not end it for good
                     log.exception("background work failed")
+                    turns.failed()
                     more = False
                 if not more and event.wait(seconds) and event is self._news:
                     event.clear()
@@ -306,11 +367,13 @@ class Webhook:
         was_loaded = self.index.is_loaded
         more = self.tailer.advance(time.time())
         if self.index.is_loaded and not was_loaded:
-            # What was loaded stays: the collector need not look through it again and again, which takes long.
-            gc.collect()
-            gc.freeze()
+            self._settling.settle()
             log.info("history loaded", extra={"workloads": self.index.size().workloads})
         return more
+
+    def _staying(self) -> int:
+        size = self.index.size()
+        return size.rows + size.node_rows + size.nodes + sum(one.objects for one in self.facts.statuses())
 
     def _fold(self) -> bool:
         return self._folder.fold_once(self.lease.is_leader, now_unix_seconds=time.time()) > 0

@@ -59,7 +59,7 @@ class Evictions:
             store: What was evicted, shared by all replicas.
             options: The budgets.
             doubt: Says why nobody may go at the moment, a pause above all; None = somebody may.
-            wall_now: Unix seconds: what replicas agree on.
+            wall_now: Unix seconds, where the store has no clock of its own.
             clock: Monotonic seconds.
         """
         self._api, self._store, self._options, self._doubt = api, store, options, doubt
@@ -69,24 +69,25 @@ class Evictions:
 
     def evict(self, wish: EvictionWish, replicas: Replicas) -> Ruling:
         """Evict a pod if the budgets of the cluster have room for it, and say what came of it."""
-        options, now, began = self._options, self._wall_now(), self._clock()
+        options, began = self._options, self._clock()
         try:
             spent = self._store.begin(
                 wish,
-                lambda spent: budget_ruling(spent, replicas, options, now_unix_seconds=now),
+                lambda spent: budget_ruling(spent, replicas, options),
                 missing_seconds=options.replacement_seconds,
-                now_unix_seconds=now,
+                now_unix_seconds=self._wall_now(),
             )
         except StoreAway as error:
             return Ruling(reason=Reason.STORE_AWAY, detail=str(error))
         if isinstance(spent, Ruling):
             return spent
+        begun_unix_seconds = spent.now_unix_seconds
         ruling = self._doubt() or self._lateness(began)
         if ruling is not None:
-            self._put_down(wish, EvictionState.VOID, ruling, begun_unix_seconds=now)
+            self._put_down(wish, EvictionState.VOID, ruling, begun_unix_seconds=begun_unix_seconds)
             return ruling
         answer = evict(self._api, wish.ref, timeout_seconds=EVICT_SECONDS)
-        state, ruling, back_off = self._outcome(answer, spent)
+        state, ruling, back_off = self._outcome(answer, spent, began)
         log.info(
             "eviction asked for",
             extra={
@@ -100,7 +101,7 @@ class Evictions:
             },
         )
         if state is not EvictionState.BEGUN:
-            self._put_down(wish, state, ruling, begun_unix_seconds=now, back_off=back_off)
+            self._put_down(wish, state, ruling, begun_unix_seconds=begun_unix_seconds, back_off=back_off)
         return ruling
 
     def settle_old(self) -> None:
@@ -109,8 +110,9 @@ class Evictions:
             if self._clock() < self._settle_due_seconds:
                 return
             self._settle_due_seconds = self._clock() + SETTLE_SPACING_SECONDS
-        now, patience = self._wall_now(), self._options.unanswered_seconds
+        patience = self._options.unanswered_seconds
         try:
+            now = self._store.now(self._wall_now())
             for record in self._store.unsettled(now - patience, now + patience):
                 self._settle(record)
         except StoreAway as error:
@@ -122,7 +124,9 @@ class Evictions:
         # This replica stood still: by now another one may take the eviction for abandoned.
         return Ruling(reason=Reason.OUT_OF_TIME, detail="propose it again")
 
-    def _outcome(self, answer: EvictionAnswer, spent: Spent) -> tuple[EvictionState, Ruling, BackOff | None]:
+    def _outcome(
+        self, answer: EvictionAnswer, spent: Spent, began_seconds: float
+    ) -> tuple[EvictionState, Ruling, BackOff | None]:
         """Give what an answer leaves in the store, what the node is told, and for how long its workload is left."""
         kind, said = answer.kind, answer.message
         if kind is EvictionKind.ACCEPTED:
@@ -139,7 +143,8 @@ class Evictions:
             seconds = back_off_seconds(spent.refusals, self._options, asked_seconds=asked)
             refusals = spent.refusals + 1
             reason = Reason.DISRUPTION_BUDGET if kind in _BUDGETS else Reason.FORBIDDEN
-        back_off = BackOff(refusals=refusals, until_unix_seconds=self._wall_now() + seconds)
+        now = spent.now_unix_seconds + self._clock() - began_seconds
+        back_off = BackOff(refusals=refusals, until_unix_seconds=now + seconds)
         return EvictionState.REFUSED, Ruling(reason=reason, detail=said), back_off
 
     def _put_down(

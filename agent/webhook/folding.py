@@ -23,7 +23,14 @@ from agent.core.workload_keys import keys_of
 from agent.core.workload_leaders import node_number
 from agent.webhook.report_payload import BadPayloadError, decode_report
 from agent.webhook.sketches import BadSketchError, decode, encode
-from agent.webhook.store_shapes import FoldRaced, LogFolded, LoggedReport, StoreAway, StoredSketch
+from agent.webhook.store_shapes import (
+    WRONG_CLOCK_SECONDS,
+    FoldRaced,
+    LogFolded,
+    LoggedReport,
+    StoreAway,
+    StoredSketch,
+)
 
 log = logging.getLogger(__name__)
 
@@ -32,10 +39,6 @@ MAX_SKETCHES: Final = 20_000
 PIECE_REPORTS: Final = 16
 """Merged at a time: about a thousand rows, decoded, take 10 MB."""
 DAY_HOURS: Final = 24
-WRONG_CLOCK_SECONDS: Final = 300.0
-"""A report from further ahead was taken by a clock that was wrong. It is folded with the others: waiting for its time
-would hold up all that came after it, for as long as the clock was wrong."""
-
 Merged = dict[int, dict[str, bytes]]
 """Sketches by hour and key."""
 
@@ -144,7 +147,7 @@ class Folder:
             reports = list(_due(found, now_unix_seconds, self._options.log_seconds))
             if not reports:
                 break
-            self._merge(reports, merged)
+            self._merge(reports, merged, now_unix_seconds)
             count += len(reports)
             through = reports[-1].id
             self._pause()
@@ -157,14 +160,14 @@ class Folder:
             StoredSketch(key=key, unix_hour=hour, payload=payload)
             for hour in sorted(merged)
             if hour >= oldest_hour
-            for key, payload in merged[hour].items()
+            for key, payload in sorted(merged[hour].items())  # in the order of the table: fewer pages are touched
         )
         self._store.fold(through, changed, oldest_hour, base_id=base)
         return count
 
-    def _merge(self, reports: list[LoggedReport], merged: Merged) -> None:
+    def _merge(self, reports: list[LoggedReport], merged: Merged, now_unix_seconds: float) -> None:
         """Merge reports into what is merged already, and that with what the store has."""
-        places = list(self._places(reports))
+        places = list(self._places(reports, now_unix_seconds))
         self._fetch(places, merged)
         piece: dict[tuple[int, str], HourSketch] = {}
         for place in places:
@@ -176,7 +179,7 @@ class Folder:
         for (hour, key), sketch in piece.items():
             merged[hour][key] = encode(sketch, hour)
 
-    def _places(self, reports: list[LoggedReport]) -> Iterator[_Place]:
+    def _places(self, reports: list[LoggedReport], now_unix_seconds: float) -> Iterator[_Place]:
         """Give where the rows of reports count."""
         for logged in reports:
             try:
@@ -186,7 +189,7 @@ class Folder:
                 log.warning("report unreadable", extra={"report": logged.id, "reason": str(error)})
                 continue
             interval = Interval.of(
-                received_unix_seconds=logged.received_unix_seconds,
+                received_unix_seconds=logged.believed_unix_seconds(now_unix_seconds),
                 end_age_seconds=report.end_age_seconds,
                 interval_seconds=report.interval_seconds,
             )
@@ -218,7 +221,11 @@ class Folder:
 
 
 def _due(reports: Iterable[LoggedReport], now_unix_seconds: float, log_seconds: float) -> Iterator[LoggedReport]:
-    """Give the first reports up to one that was received too lately."""
+    """Give the first reports up to one that was received too lately.
+
+    One that was taken by a clock that was wrong is folded with the others: waiting for its time would hold up all that
+    came after it, for as long as the clock was wrong.
+    """
     for report in reports:
         if now_unix_seconds - log_seconds < report.received_unix_seconds <= now_unix_seconds + WRONG_CLOCK_SECONDS:
             return

@@ -18,10 +18,10 @@ from agent.webhook.store_shapes import (
     LoggedReport,
     NewReport,
     NodeMark,
-    Snapshot,
     StoreAway,
     StoredSketch,
 )
+from agent.webhook.store_snapshot import Snapshot
 
 log = logging.getLogger(__name__)
 

@@ -9,6 +9,7 @@ import msgspec
 
 from agent.core.policies.options import PolicyName
 from agent.version import installed_version
+from agent.webhook.buffer_wire import BuffersBody
 from agent.webhook.reading import MOST_PAGE
 from agent.webhook.wire import (
     FaultBody,
@@ -17,6 +18,8 @@ from agent.webhook.wire import (
     RepliesBody,
     ReportAnswer,
     ReportBody,
+    TaintQuestionBody,
+    TaintReplyBody,
     WorkloadBody,
     WorkloadsBody,
 )
@@ -28,9 +31,12 @@ _TYPES: Final = (
     ReportAnswer,
     ProposalsBody,
     RepliesBody,
+    TaintQuestionBody,
+    TaintReplyBody,
     WorkloadsBody,
     WorkloadBody,
     NodesBody,
+    BuffersBody,
 )
 _WHY_NOT: Final = {
     400: "The body or the query is not understood.",
@@ -93,6 +99,16 @@ def _posts(schemas: Mapping[str, _Json]) -> _Json:
                 "parameters": [encoding],
                 "requestBody": {"required": True, "content": _content(schemas["ProposalsBody"])},
                 "responses": _responses(schemas, "RepliesBody", "A verdict for each pod.", refusals),
+            }
+        },
+        "/v1/taint": {
+            "post": {
+                "operationId": "taint",
+                "summary": "A node that is overloaded asks whether it may taint itself; the share of nodes is capped.",
+                "security": [{"token": []}],
+                "parameters": [encoding],
+                "requestBody": {"required": True, "content": _content(schemas["TaintQuestionBody"])},
+                "responses": _responses(schemas, "TaintReplyBody", "Whether it may, and why.", refusals),
             }
         },
         "/mutate": {
@@ -160,6 +176,29 @@ def _gets(schemas: Mapping[str, _Json]) -> _Json:
                 _parameter("path", "kind", kind),
                 _parameter("path", "name", name),
                 _parameter("query", "policy", {"type": "string", "enum": [str(one) for one in PolicyName]}),
+            ),
+        ),
+        "/v1/buffers": _get(
+            schemas,
+            "buffers",
+            "BuffersBody",
+            "CapacityBuffers, in order: what they ask for, what they were given, and why.",
+            refusals,
+            (
+                _parameter("query", "namespace", name),
+                _parameter("query", "limit", limit),
+                _parameter("query", "after", {"type": "string", "pattern": "^[^/]+/[^/]+$"}),
+            ),
+        ),
+        "/v1/buffers/{namespace}/{name}": _get(
+            schemas,
+            "buffer",
+            "BuffersBody",
+            "One CapacityBuffer, as a list of one.",
+            (*refusals, 404),
+            (
+                _parameter("path", "namespace", name),
+                _parameter("path", "name", {"type": "string", "pattern": "^[a-z0-9][-.a-z0-9]{0,252}$"}),
             ),
         ),
         "/v1/nodes": _get(schemas, "nodes", "NodesBody", "Who reports, since when, how far.", refusals, ()),

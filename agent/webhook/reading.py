@@ -1,6 +1,7 @@
 """What people ask: the workloads, one of them whole, the nodes; and what applies to a workload and where that is from.
 
-Webhook. Everything but the nodes' marks is in memory. Runs in worker threads: tokens are judged by the API server.
+Webhook. Everything but percentiles and the nodes' marks is in memory. Runs in worker threads: the API server judges
+tokens.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -25,6 +26,7 @@ from agent.webhook.access import Access, Denied
 from agent.webhook.applying import Applying, Defaults, Facts
 from agent.webhook.review import History
 from agent.webhook.server import Answer, Call, fault
+from agent.webhook.statistics import ContainerStatistics, SignalStatistics
 from agent.webhook.store_shapes import NodeMark, StoreAway
 from agent.webhook.wire import (
     AdviceBody,
@@ -35,6 +37,9 @@ from agent.webhook.wire import (
     NodeBody,
     NodesBody,
     SideBody,
+    SignalBody,
+    SpreadBody,
+    StatisticsBody,
     WorkloadBody,
     WorkloadLineBody,
     WorkloadsBody,
@@ -74,6 +79,8 @@ class Parts:
     facts: Facts
     directive: Callable[[Workload, float], WorkloadDirective]
     """What a node would be told of a workload."""
+    statistics: Callable[[Workload, float], Mapping[str, ContainerStatistics]]
+    """Percentiles by container, from the database."""
     marks: Callable[[], list[NodeMark]]
     """How far each node's reports have come, from the database."""
 
@@ -185,6 +192,7 @@ class Questions:
         policy = self._applying.policy_name(workload, rules)
         if "policy" in call.query:
             policy = _policy_name(call.query["policy"])
+        statistics, statistics_fault = self._statistics(workload, now)
         body = WorkloadBody(
             namespace=workload.namespace,
             kind=workload.kind,
@@ -199,11 +207,20 @@ class Questions:
                     hours=_hours(one),
                     classes=[_side(row, now) for row in one.classes],
                     nodes=[_side(row, now) for row in one.nodes],
+                    statistics=_statistics_body(statistics.get(one.container), one.nodes or one.classes),
                 )
                 for one in history.containers
             ],
+            statistics_fault=statistics_fault,
         )
         return Answer(body=msgspec.json.encode(body))
+
+    def _statistics(self, workload: Workload, now: float) -> tuple[Mapping[str, ContainerStatistics], str | None]:
+        """Give the percentiles, or why there are none: what is in memory is told all the same."""
+        try:
+            return self._parts.statistics(workload, now), None
+        except StoreAway:
+            return {}, "the database is away"
 
     def _estimate(self, workload: Workload, container: str, policy: PolicyName, now: float) -> Estimate | NoEstimate:
         return self._parts.histories.estimate(
@@ -284,6 +301,41 @@ def _advice(policy: PolicyName, found: Estimate | NoEstimate) -> AdviceBody:
         pods=found.pods,
         newest_age_seconds=found.newest_age_seconds,
     )
+
+
+def _statistics_body(found: ContainerStatistics | None, rows: Sequence[RowHistory]) -> StatisticsBody | None:
+    if found is None:
+        return None
+    return StatisticsBody(
+        hours=found.hours,
+        cpu=_signal_body(found.cpu),
+        cpu_adjusted=_signal_body(found.cpu_adjusted),
+        memory=_signal_body(found.memory),
+        pods=found.pods,
+        pod_cpu_millicores=_spread_body(found.pod_cpu_millicores),
+        pod_memory_bytes=_spread_body(found.pod_memory_bytes),
+        node_cpu_millicores=_spread_body([one.cpu_base_millicores for one in rows]),
+        node_memory_bytes=_spread_body([one.memory_base_bytes for one in rows]),
+    )
+
+
+def _signal_body(found: SignalStatistics | None) -> SignalBody | None:
+    if found is None:
+        return None
+    return SignalBody(
+        samples=found.samples,
+        mean=found.mean,
+        p50=found.p50,
+        p75=found.p75,
+        p95=found.p95,
+        p99=found.p99,
+        max=found.largest,
+    )
+
+
+def _spread_body(amounts: Sequence[int | None] | None) -> SpreadBody | None:
+    known = [one for one in amounts or () if one is not None]
+    return SpreadBody(least=min(known), largest=max(known)) if known else None
 
 
 def _hours(container: ContainerHistory) -> list[HourBody]:

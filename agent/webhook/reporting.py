@@ -1,4 +1,4 @@
-"""What a node posts: its reports, taken row by row and answered with directives; its proposals of evictions.
+"""What a node posts: its reports, taken row by row and answered with directives; its proposals and its questions.
 
 Webhook. Runs in worker threads: it asks the API server about tokens and waits for the database. A report is answered
 with 200 only when the database has it.
@@ -12,7 +12,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
@@ -21,6 +21,7 @@ from agent.core.directive import Directives
 from agent.core.directive_text import directives_to_json
 from agent.core.planned import PodRef
 from agent.core.rollup import SCHEMA_VERSION, NodeClass, Report, RollupRow
+from agent.core.taint_cap import TaintRuling
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.settings.webhook import AccessSettings
 from agent.webhook.access import Access, Caller, Denied
@@ -28,7 +29,16 @@ from agent.webhook.directives import NotKnownYet
 from agent.webhook.report_decoding import DecodedReport, NewerSchema, NotAReport, TooLarge, decode_report, unpacked
 from agent.webhook.server import Answer, Call, fault
 from agent.webhook.store_shapes import Appended, NewReport, StoreAway
-from agent.webhook.wire import AmountsBody, ProposalsBody, RefusedRowBody, RepliesBody, ReplyBody, fault_text
+from agent.webhook.wire import (
+    AmountsBody,
+    ProposalsBody,
+    RefusedRowBody,
+    RepliesBody,
+    ReplyBody,
+    TaintQuestionBody,
+    TaintReplyBody,
+    fault_text,
+)
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +46,8 @@ STORE_RETRY_SECONDS: Final = 10.0
 READY_RETRY_SECONDS: Final = 5.0
 MOST_INCARNATIONS: Final = 20_000
 _PROPOSALS: Final = msgspec.json.Decoder(ProposalsBody)
+_TAINT_QUESTION: Final = msgspec.json.Decoder(TaintQuestionBody)
+_Body = TypeVar("_Body")
 
 
 class ReportLog(Protocol):
@@ -72,12 +84,16 @@ class Parts:
     """All that a node is to be told."""
     arbitrate: Callable[[str, Sequence[Proposal]], Sequence[EvictionReply]]
     """The verdicts on a node's proposals, in their order."""
+    taint: Callable[[str], TaintRuling]
+    """Whether a node may carry the overload taint."""
+    taint_seconds: float
+    """For how long a grant of it holds."""
     appended: Callable[[], None]
     """Told after a report was kept: whoever follows the log may look now."""
 
 
 class Posts:
-    """Answers ``/v1/report`` and ``/v1/evictions``; for any thread."""
+    """Answers ``/v1/report``, ``/v1/evictions`` and ``/v1/taint``; for any thread."""
 
     def __init__(
         self,
@@ -94,6 +110,32 @@ class Posts:
         self._lost_lock = threading.Lock()
         self._lost: OrderedDict[tuple[str, str], int] = OrderedDict()
 
+    def known(self, what: str, authorization: str | None) -> str | Answer | None:
+        """Say from memory who posts: the node, or why it is not let in; None = ``entering`` must be asked.
+
+        Args:
+            what: ``report``, ``evictions`` or ``taint``.
+            authorization: The header.
+        """
+        try:
+            return self._parts.access.known_node(authorization)
+        except Denied as denied:
+            return self._denied(what, denied)
+
+    def entering(self, what: str, authorization: str | None) -> str | Answer:
+        """Find out who posts, before the body is read: what strangers send must not take the place of what agents do.
+
+        As ``known``, but it may ask the API server.
+        """
+        try:
+            return self._parts.access.node(authorization)[1]
+        except Denied as denied:
+            return self._denied(what, denied)
+
+    def _denied(self, what: str, denied: Denied) -> Answer:
+        self._metrics.count_call(what, denied.result)
+        return fault(denied.status, denied.reason, retry_after_seconds=denied.retry_after_seconds)
+
     def report(self, call: Call) -> Answer:
         """Take a report."""
         started = time.perf_counter()
@@ -106,6 +148,12 @@ class Posts:
         """Judge proposals."""
         result, answer = self._guarded(call, lambda: self._judged(call))
         self._metrics.count_call("evictions", result)
+        return answer
+
+    def taint(self, call: Call) -> Answer:
+        """Say whether a node may taint itself."""
+        result, answer = self._guarded(call, lambda: self._tainting(call))
+        self._metrics.count_call("taint", result)
         return answer
 
     def _guarded(self, call: Call, work: Callable[[], tuple[str, Answer]]) -> tuple[str, Answer]:
@@ -150,6 +198,7 @@ class Posts:
         caller, node = self._node(call, "report")
         decoded = decode_report(self._text(call), most_rows=self._settings.rows, cpus_of=self._cpus_of)
         self._parts.access.check_node(node, decoded.report.node)
+        self._parts.access.check_known(caller, decoded.report.rows, end_age_seconds=decoded.report.end_age_seconds)
         report, refused, foreign = self._own_rows(caller, node, decoded)
         # What the cluster says of the node, where it is known: else one token could speak for nodes of any class.
         report = replace(report, node_class=self._parts.facts.node_class(node) or report.node_class)
@@ -236,12 +285,7 @@ class Posts:
 
     def _judged(self, call: Call) -> tuple[str, Answer]:
         _, node = self._node(call, "evictions")
-        try:
-            body = _PROPOSALS.decode(self._text(call))
-        except msgspec.ValidationError as error:
-            raise NotAReport(fault_text(error)) from error
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise NotAReport(f"the body is no JSON: {str(error)[:200]}") from error
+        body = _decoded(_PROPOSALS, self._text(call))
         self._parts.access.check_node(node, body.node)
         proposals = [
             Proposal(
@@ -259,6 +303,30 @@ class Posts:
             ReplyBody(pod_uid=one.pod_uid, verdict=one.ruling.verdict, reason=str(one.ruling)) for one in replies
         ]
         return "accepted", Answer(body=msgspec.json.encode(RepliesBody(answers=answers)))
+
+    # Questions
+
+    def _tainting(self, call: Call) -> tuple[str, Answer]:
+        _, node = self._node(call, "taint")
+        body = _decoded(_TAINT_QUESTION, self._text(call))
+        self._parts.access.check_node(node, body.node)
+        ruling = self._parts.taint(node)
+        reply = TaintReplyBody(
+            granted=ruling.is_granted,
+            reason=ruling.reason,
+            detail=ruling.detail,
+            seconds=self._parts.taint_seconds if ruling.is_granted else 0.0,
+        )
+        return "accepted", Answer(body=msgspec.json.encode(reply))
+
+
+def _decoded(decoder: msgspec.json.Decoder[_Body], text: bytes) -> _Body:
+    try:
+        return decoder.decode(text)
+    except msgspec.ValidationError as error:
+        raise NotAReport(fault_text(error)) from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise NotAReport(f"the body is no JSON: {str(error)[:200]}") from error
 
 
 class _OtherMedia(Exception):  # noqa: N818

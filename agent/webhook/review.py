@@ -82,6 +82,10 @@ class Facts(Protocol):
         """Give those of a namespace."""
         ...
 
+    def bounds_fault(self, namespace: str) -> str | None:
+        """Say which LimitRange or ResourceQuota of a namespace is not understood; None = all are."""
+        ...
+
     def rules(self) -> ClusterRules:
         """Give the cluster's rules."""
         ...
@@ -201,6 +205,7 @@ class Reviewer:
                 left_alone_for=facts.left_alone_for(workload),
                 limit_ranges=facts.limit_ranges(pod.namespace),
                 quotas=facts.quotas(pod.namespace),
+                bounds_fault=facts.bounds_fault(pod.namespace),
                 pause_reason=rules.pause_reason,
                 rule=rule_of(rules, workload),
                 knows_pod_level_resources=facts.knows_pod_level_resources(),

@@ -6,13 +6,15 @@ Webhook. No rule is in here: what is answered comes from ``Services``. Every bou
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar, TypeVarTuple
 
 import msgspec
 from starlette.applications import Starlette
@@ -29,12 +31,17 @@ log = logging.getLogger(__name__)
 MAX_REVIEW_BYTES: Final = 8 << 20
 """An API server takes objects of 3 MiB at most, and a review holds one or two."""
 MAX_HEAD_BYTES: Final = 64 * 1024
+MAX_QUESTION_BYTES: Final = 4096
 MAX_REVIEWS_BYTES: Final = 32 << 20
 """Of all reviews on their way in, beyond the first MAX_HEAD_BYTES of each, which most are within. Anybody may send
 them, and two thousand of the largest would be 16 GB."""
 MAX_DISCARDED_BYTES: Final = 16 << 20
 """Of a body that is too large. Who still writes when the connection closes does not find the answer, and would send the
 same again and again."""
+MAX_BODIES: Final = 4
+"""Posts of one sender at once: an agent has three threads that post, one request at a time."""
+DRAIN_SECONDS: Final = 1.0
+"""For the rest of a body whose sender is not let in: who still writes when the connection closes finds no answer."""
 MAX_SCRAPES: Final = 2
 RETRY_SECONDS: Final = 2.0
 """When to come again after an overload."""
@@ -42,6 +49,10 @@ JSON: Final = "application/json"
 _FAILED: Final = "failed; see the webhook's log"
 _TEXT: Final = "text/plain; charset=utf-8"
 _UID: Final = re.compile(rb'"uid"\s*:\s*"([^"\\\x00-\x1f]{1,253})"')
+
+
+_Made = TypeVar("_Made")
+_Given = TypeVarTuple("_Given")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,14 +98,22 @@ class Services:
     """An AdmissionReview with its answer; from memory, at once."""
     failed: Callable[[str], None]
     """Counts an admission that had to be answered without ``review``: the seconds are not known."""
+    known: Callable[[str, str | None], str | Answer | None]
+    """Who posts (``report``, ``evictions``, ``taint``), by the header Authorization and from memory: a name, or why not
+    to be let in; None = ``entering`` has to find out."""
+    entering: Callable[[str, str | None], str | Answer]
+    """The same; it may wait."""
     report: Callable[[Call], Answer]
     """These may wait, each in one of a few threads."""
     evictions: Callable[[Call], Answer]
+    taint: Callable[[Call], Answer]
     workloads: Callable[[Call], Answer]
     workload: Callable[[Call], Answer]
     nodes: Callable[[Call], Answer]
+    buffers: Callable[[Call], Answer]
+    buffer: Callable[[Call], Answer]
     rejected: Callable[[str], None]
-    """Counts a call that found no thread free: ``report``, ``evictions``, ``reading``."""
+    """Counts a call that found no thread free: ``report``, ``evictions``, ``taint``, ``reading``."""
     page: Callable[[str, str], Page]
     """/metrics by the headers Accept and Accept-Encoding."""
     scrape_rejected: Callable[[], None]
@@ -134,6 +153,8 @@ class WebhookApp:
         self._scrapers = ThreadPoolExecutor(MAX_SCRAPES, thread_name_prefix="scrape")
         self._under_way = 0
         self._reviews_bytes = 0
+        self._senders: Counter[str] = Counter()
+        """Posts under way, by who sends them."""
         self._scrapes = 0
         self._is_ending = False
         report, reading = services.most_report_bytes, 0
@@ -142,9 +163,12 @@ class WebhookApp:
                 Route("/mutate", self._mutate, methods=["POST"]),
                 Route("/v1/report", self._working("report", services.report, report), methods=["POST"]),
                 Route("/v1/evictions", self._working("evictions", services.evictions, report), methods=["POST"]),
+                Route("/v1/taint", self._working("taint", services.taint, MAX_QUESTION_BYTES), methods=["POST"]),
                 Route("/v1/workloads", self._working("reading", services.workloads, reading)),
                 Route("/v1/workloads/{namespace}/{kind}/{name}", self._working("reading", services.workload, reading)),
                 Route("/v1/nodes", self._working("reading", services.nodes, reading)),
+                Route("/v1/buffers", self._working("reading", services.buffers, reading)),
+                Route("/v1/buffers/{namespace}/{name}", self._working("reading", services.buffer, reading)),
                 Route("/metrics", self._scrape),
                 Route("/healthz", self._health),
                 Route("/readyz", self._readiness),
@@ -193,21 +217,68 @@ class WebhookApp:
                 return _response(fault(503, text, retry_after_seconds=RETRY_SECONDS, closes=True))
             self._under_way += 1
             try:
-                body = await self._body(request, most_bytes) if most_bytes else b""
-                call = _call_of(request, body)
-                answer = await asyncio.get_running_loop().run_in_executor(self._pool, _worked, work, call)
-            except _TooLarge:
-                answer = fault(413, f"the body has more than {most_bytes} bytes", closes=True)
-            except _TooSlow:
-                answer = fault(408, "the body did not arrive in time", closes=True)
+                if not most_bytes:
+                    return _response(await self._in_thread(_worked, work, _call_of(request, b"")))
+                sender = await self._sender(what, request)
+                if isinstance(sender, str):
+                    answer = await self._posted(request, sender, work, most_bytes)
             except ClientDisconnect:
                 return _GONE
             finally:
                 self._under_way -= 1
+            if not isinstance(sender, str):  # its place is another's by now
+                answer = sender
+                await self._drain(request)
             # Of five thousand agents each comes every five minutes: a connection kept for it is memory for nothing.
-            return _response(answer, closes=bool(most_bytes))
+            return _response(answer, closes=True)
 
         return handle
+
+    async def _sender(self, what: str, request: Request) -> str | Answer:
+        """Find out who posts before the body is read, or why not to let it in."""
+        authorization = request.headers.get("authorization")
+        sender = self._services.known(what, authorization)
+        if sender is None:
+            sender = await self._in_thread(self._entering, what, authorization)
+        if isinstance(sender, str) and self._senders[sender] >= MAX_BODIES:
+            self._services.rejected(what)
+            return fault(429, f"{MAX_BODIES} requests of {sender} are under way", retry_after_seconds=RETRY_SECONDS)
+        return sender
+
+    def _entering(self, what: str, authorization: str | None) -> str | Answer:
+        try:
+            return self._services.entering(what, authorization)
+        except Exception:
+            log.exception("a sender could not be judged")
+            return fault(500, _FAILED)
+
+    async def _posted(self, request: Request, sender: str, work: Callable[[Call], Answer], most_bytes: int) -> Answer:
+        """Read what a sender who was let in posts, and work on it."""
+        self._senders[sender] += 1
+        try:
+            body = await self._body(request, most_bytes)
+            return await self._in_thread(_worked, work, _call_of(request, body))
+        except _TooLarge:
+            return fault(413, f"the body has more than {most_bytes} bytes", closes=True)
+        except _TooSlow:
+            return fault(408, "the body did not arrive in time", closes=True)
+        finally:
+            self._senders[sender] -= 1
+            if not self._senders[sender]:
+                del self._senders[sender]
+
+    async def _drain(self, request: Request) -> None:
+        """Take what comes within a moment, and forget it."""
+        size = 0
+        with contextlib.suppress(TimeoutError, ClientDisconnect):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                async for piece in request.stream():
+                    size += len(piece)
+                    if size > self._services.most_report_bytes:
+                        return
+
+    async def _in_thread(self, work: Callable[[*_Given], _Made], *given: *_Given) -> _Made:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work, *given)
 
     async def _scrape(self, request: Request) -> Response:
         if self._scrapes >= MAX_SCRAPES:

@@ -11,12 +11,14 @@ from typing import Final
 
 from agent.core.admission_options import AdmissionOptions, AdmissionSettings
 from agent.core.arbiter_options import ArbiterOptions
+from agent.core.placeholder_options import PlaceholderOptions
 from agent.core.plan_options import ActOptions, PlanOptions
 from agent.core.policies.options import BoundsOptions, CraneOptions, CruiseOptions, ForecastOptions, VpaOptions
 from agent.settings import SettingsError
 from agent.settings.sections import LoggingSettings, RecommendSettings, camel
 from agent.settings.sources import load_into
 from agent.settings.webhook import AccessSettings, ClusterSettings, DatabaseSettings, ListeningSettings
+from agent.webhook.buffer_options import BufferOptions
 from agent.webhook.certificate_options import CertificateOptions, CertificateSource
 from agent.webhook.estimating import RebuildOptions
 from agent.webhook.folding import FoldOptions
@@ -38,6 +40,8 @@ class WebhookSettings:
     access: AccessSettings = field(default_factory=AccessSettings)
     admission: AdmissionOptions = field(default_factory=AdmissionOptions)
     arbiter: ArbiterOptions = field(default_factory=ArbiterOptions)
+    buffers: BufferOptions = field(default_factory=BufferOptions)
+    placeholders: PlaceholderOptions = field(default_factory=PlaceholderOptions)
     history: IndexOptions = field(default_factory=IndexOptions)
     folding: FoldOptions = field(default_factory=FoldOptions)
     rebuilding: RebuildOptions = field(default_factory=RebuildOptions)
@@ -105,6 +109,12 @@ def _contradictions(settings: WebhookSettings, _: Mapping[str, tuple[str, object
         yield (
             f"arbiter.mostBackOffSeconds: {arbiter.most_back_off_seconds:g} is not allowed; allowed: at least "
             f"arbiter.refusedBackOffSeconds ({arbiter.refused_back_off_seconds:g})"
+        )
+    placeholders = settings.placeholders
+    if placeholders.most_back_off_seconds < placeholders.first_back_off_seconds:
+        yield (
+            f"placeholders.mostBackOffSeconds: {placeholders.most_back_off_seconds:g} is not allowed; allowed: at "
+            f"least placeholders.firstBackOffSeconds ({placeholders.first_back_off_seconds:g})"
         )
     if settings.folding.retention_days < settings.history.retention_days:
         yield (

@@ -7,7 +7,7 @@ head holds all that the index in memory needs, so that whole days are read witho
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -35,6 +35,9 @@ HEAD: Final = np.dtype(
     ]
 )
 """First and last are counted from the start of the hour; the leaders are those of ``workload_leaders``."""
+HEAD_BYTES: Final = HEAD.itemsize + 1
+"""Of a sketch to be read by its head: there is more than that of each."""
+_BEGINNING: Final = np.dtype([("head", HEAD), ("more", "u1")])
 HAS_KILLS: Final = 1
 """A bit of ``flags``."""
 _HEAD: Final = struct.Struct("<BBHHIHHIii")
@@ -158,10 +161,20 @@ def _why(payload: bytes) -> str:
     return f"sketch of version {payload[0]}: {SKETCH_VERSION} is allowed"
 
 
-def read_heads(payloads: Sequence[bytes]) -> Heads:
-    """Read the heads of many sketches at once, all of them readable: a structured array of `HEAD`, in their order."""
-    heads: Heads = np.frombuffer(b"".join([payload[: _HEAD.size] for payload in payloads]), dtype=HEAD)
+def read_heads(joined: bytes) -> Heads:
+    """Read the heads of many sketches at once, all of one length: a structured array of `HEAD`, in their order.
+
+    Args:
+        joined: The first `HEAD_BYTES` bytes of each, one after the other.
+    """
+    heads: Heads = np.frombuffer(joined, dtype=_BEGINNING)["head"]
     return heads
+
+
+def are_readable(heads: Heads) -> NDArray[np.bool_]:
+    """Tell which of these begin as a sketch of this version does."""
+    readable: NDArray[np.bool_] = heads["version"] == SKETCH_VERSION
+    return readable
 
 
 def encode_buckets(buckets: Mapping[int, int]) -> bytes:

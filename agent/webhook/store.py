@@ -9,9 +9,9 @@ Ids come from a counter's row: taking one locks the row until the commit, so tha
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Final, TypeVar
+from typing import Final
 
 from sqlalchemy import Connection, delete, insert, select, text
 
@@ -27,18 +27,17 @@ from agent.webhook.store_shapes import (
     NewReport,
     NodeMark,
     SchemaTooNew,
-    Snapshot,
     StoreAway,
     StoredSketch,
     StoreError,
     StoreUnusable,
 )
+from agent.webhook.store_snapshot import PIECE, Snapshot, counter, pieces, sketches_of
 from agent.webhook.store_statements import (
     FOLD,
     MARK,
     MOVE_MARK,
     NEXT_ID,
-    SKETCHES_OF,
     TAIL,
     TAKE_EVICTION_TURN,
     mark_values,
@@ -48,7 +47,6 @@ from agent.webhook.store_statements import (
 from agent.webhook.tables import (
     FOLDED_THROUGH,
     LAST_ID,
-    counters,
     metadata,
     node_marks,
     reports,
@@ -74,9 +72,6 @@ __all__ = [
 ]
 
 
-_Item = TypeVar("_Item")
-_PIECE: Final = 500
-"""Sketches written or read with one statement."""
 _HOUR_SECONDS: Final = 3600
 _MARKS_OUTLAST_SECONDS: Final = 86_400
 """A report as old as the sketches may still be repeated; its mark must be there to tell."""
@@ -173,7 +168,7 @@ class Store:
     def last_id(self) -> int:
         """Give the newest report's id, of all ever logged; 0 = none."""
         with self._engine.reading() as connection:
-            return _counter(connection, LAST_ID)
+            return counter(connection, LAST_ID)
 
     def nodes(self) -> list[NodeMark]:
         """Who reported within the time that sketches are kept, by name."""
@@ -206,23 +201,17 @@ class Store:
     def folded_through(self) -> int:
         """Give the id up to which reports are in the sketches; 0 = none."""
         with self._engine.reading() as connection:
-            return _counter(connection, FOLDED_THROUGH)
+            return counter(connection, FOLDED_THROUGH)
 
     @contextmanager
     def snapshot(self, since_unix_hour: int) -> Iterator[Snapshot]:
         """Open the sketches of the hours from ``since_unix_hour`` on with their place in the log."""
         with self._engine.reading(is_long=True) as connection:
-            folded_through = _counter(connection, FOLDED_THROUGH)
-            wanted = select(sketches.c.key, sketches.c.unix_hour, sketches.c.payload).where(
-                sketches.c.unix_hour >= since_unix_hour
-            )
-            with connection.execution_options(yield_per=_PIECE).execute(wanted) as rows:
-                yield Snapshot(
-                    folded_through=folded_through,
-                    sketches=(
-                        StoredSketch(key=row.key, unix_hour=row.unix_hour, payload=bytes(row.payload)) for row in rows
-                    ),
-                )
+            snapshot = Snapshot(connection, since_unix_hour)
+            try:
+                yield snapshot
+            finally:
+                snapshot.close()
 
     def sketches(self, since_unix_hour: int) -> Iterator[StoredSketch]:
         """Read the sketches of one moment from an hour on, in no order, in pieces."""
@@ -231,11 +220,8 @@ class Store:
 
     def sketches_of(self, keys: Iterable[str], unix_hours: Iterable[int]) -> Iterator[StoredSketch]:
         """Read the sketches of these keys at these hours, as far as there are any, in no order."""
-        hours = sorted(set(unix_hours))
         with self._engine.reading(is_long=True) as connection:
-            for piece in _pieces(set(keys), _PIECE):
-                for row in connection.execute(SKETCHES_OF, {"b_keys": piece, "b_hours": hours}):
-                    yield StoredSketch(key=row.key, unix_hour=row.unix_hour, payload=bytes(row.payload))
+            yield from sketches_of(connection, keys, unix_hours)
 
     def fold(
         self, through_id: int, changed: Iterable[StoredSketch], drop_before_unix_hour: int, *, base_id: int
@@ -256,12 +242,12 @@ class Store:
             raise ValueError(f"a fold through report {through_id} cannot build on {base_id}")
         with self._engine.writing(is_long=True) as connection:
             if connection.execute(FOLD, {"b_base": base_id, "b_through": through_id}).rowcount != 1:
-                raise FoldRaced(base_id=base_id, folded_through=_counter(connection, FOLDED_THROUGH))
-            last_id = _counter(connection, LAST_ID)
+                raise FoldRaced(base_id=base_id, folded_through=counter(connection, FOLDED_THROUGH))
+            last_id = counter(connection, LAST_ID)
             if through_id > last_id:
                 raise ValueError(f"a fold through report {through_id} finds the newest is {last_id}")
             upsert = upsert_sketch(connection)
-            for piece in _pieces(changed, _PIECE):
+            for piece in pieces(changed, PIECE):
                 connection.execute(
                     upsert, [{"key": new.key, "unix_hour": new.unix_hour, "payload": new.payload} for new in piece]
                 )
@@ -302,18 +288,7 @@ class Store:
         self._engine.close()
 
 
-def _counter(connection: Connection, name: str) -> int:
-    value: int = connection.execute(select(counters.c.value).where(counters.c.name == name)).scalar_one()
-    return value
-
-
 def _table_bytes(connection: Connection, name: str) -> int:
     statement = text("SELECT pg_total_relation_size(CAST(:name AS regclass))")
     size: int = connection.execute(statement, {"name": name}).scalar_one()
     return size
-
-
-def _pieces(items: Iterable[_Item], size: int) -> Iterator[Sequence[_Item]]:
-    iterator = iter(items)
-    while piece := list(itertools.islice(iterator, size)):
-        yield piece

@@ -92,8 +92,29 @@ class BackOff:
 class EvictionStore:
     """The arbiter's part of the store; any thread. Every method may raise ``StoreAway``: then nothing was changed."""
 
-    def __init__(self, store: Transactions) -> None:
-        self._store = store
+    def __init__(self, store: Transactions, *, clock: Callable[[Connection], float] | None = None) -> None:
+        """Take the parts.
+
+        Args:
+            store: Where evictions are kept.
+            clock: Unix seconds by the one clock that all replicas share, as ``store_clock`` gives them: clocks of
+                replicas that differ would let more through than the budgets. None = what callers say of the time.
+        """
+        self._store, self._clock = store, clock
+
+    def now(self, given_unix_seconds: float) -> float:
+        """Give the time that evictions are kept by.
+
+        Args:
+            given_unix_seconds: By the caller's clock.
+        """
+        if self._clock is None:
+            return given_unix_seconds
+        with self._store.reading() as connection:
+            return self._clock(connection)
+
+    def _time(self, connection: Connection, given_unix_seconds: float) -> float:
+        return given_unix_seconds if self._clock is None else self._clock(connection)
 
     def begin(
         self, wish: EvictionWish, judge: Judge, *, missing_seconds: float, now_unix_seconds: float
@@ -104,13 +125,14 @@ class EvictionStore:
             wish: Who is to go.
             judge: Decides, by what was done up to this very moment.
             missing_seconds: For how long an evicted pod counts as missing.
-            now_unix_seconds: The time.
+            now_unix_seconds: The time by the caller's clock.
 
         Returns:
             Why not, and nothing was taken; or what had been spent before: then the eviction is begun, and ``settle``
             has to follow.
         """
         with self._store.transaction() as connection:
+            now_unix_seconds = self._time(connection, now_unix_seconds)
             spent = _spent(connection, wish, missing_seconds, now_unix_seconds)
             ruling = judge(spent)
             if ruling is not None:
@@ -159,7 +181,7 @@ class EvictionStore:
             begun_unix_seconds: Of which try it speaks: where another one was begun meanwhile, only that the pod was
                 evicted is put down.
             detail: One line for people.
-            now_unix_seconds: The time.
+            now_unix_seconds: The time by the caller's clock.
             back_off: Leave the workload alone for some time; None = no reason to, and an eviction that was made ends
                 any back-off.
         """
@@ -168,10 +190,9 @@ class EvictionStore:
         if state is not made:
             its.append(evictions.c.requested_unix_seconds == begun_unix_seconds)
         with self._store.transaction() as connection:
+            done = self._time(connection, now_unix_seconds)
             connection.execute(
-                update(evictions)
-                .where(and_(*its))
-                .values(state=state.value, detail=detail, done_unix_seconds=now_unix_seconds)
+                update(evictions).where(and_(*its)).values(state=state.value, detail=detail, done_unix_seconds=done)
             )
             if back_off is not None or state is made:
                 connection.execute(delete(eviction_back_offs).where(_back_off_of(workload)))
@@ -235,6 +256,7 @@ def _spent(connection: Connection, wish: EvictionWish, missing_seconds: float, n
         )
     ).one_or_none()
     return Spent(
+        now_unix_seconds=now_unix_seconds,
         cluster_minute=counts[0],
         namespace_minute=counts[1],
         node_hour=counts[2],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -47,6 +46,10 @@ class FoldRaced(StoreError):  # noqa: N818
     def __init__(self, *, base_id: int, folded_through: int) -> None:
         super().__init__(f"a fold from report {base_id} on finds the log folded through {folded_through}")
         self.folded_through: Final = folded_through
+
+
+WRONG_CLOCK_SECONDS: Final = 300.0
+"""A report from further ahead was taken by a clock that was wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +106,14 @@ class LoggedReport:
     received_unix_seconds: float
     payload: bytes
 
+    def believed_unix_seconds(self, now_unix_seconds: float) -> float:
+        """Give when it was received as far as that can be: none comes from the future.
+
+        A replica whose clock was wrong would otherwise put it into hours to come, in whose slots past ones stand.
+        """
+        received = self.received_unix_seconds
+        return now_unix_seconds if received > now_unix_seconds + WRONG_CLOCK_SECONDS else received
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeMark:
@@ -129,13 +140,3 @@ class StoredSketch:
     unix_hour: int
     """Hours since 1970."""
     payload: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
-    """Sketches and log position of one moment."""
-
-    folded_through: int
-    """Reports up to this id are in the sketches; tail from here."""
-    sketches: Iterator[StoredSketch]
-    """In no order; read in pieces, while the snapshot is open."""

@@ -37,7 +37,7 @@ LAST_ID: Final = "last_id"
 FOLDED_THROUGH: Final = "folded_through"
 """Reports up to this id are in the sketches; locked by who folds."""
 EVICTION_TURN: Final = "eviction_turn"
-"""How often anybody had the tables of evictions to itself; locked by who has."""
+"""How often anybody had the tables of evictions and taints to itself; locked by who has."""
 
 reports: Final = Table(
     "reports",
@@ -106,3 +106,12 @@ evictions: Final = Table(
     Column("done_unix_seconds", Float(53), nullable=True),
 )
 """Evictions begun and what became of them, one row per pod; those of a time window are the tokens that are out."""
+
+taint_grants: Final = Table(
+    "taint_grants",
+    metadata,
+    Column("node", _Name, primary_key=True),
+    Column("granted_unix_seconds", Float(53), nullable=False),
+    Column("until_unix_seconds", Float(53), nullable=False),
+)
+"""Nodes that may taint themselves until then, and hold one of the places for as long."""

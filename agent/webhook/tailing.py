@@ -16,7 +16,8 @@ from typing import Final, Protocol
 
 from agent.core.hours import hour_of
 from agent.webhook.report_payload import BadPayloadError, decode_report, encode_report
-from agent.webhook.store_shapes import LogFolded, LoggedReport, Snapshot, StoreAway
+from agent.webhook.store_shapes import LogFolded, LoggedReport, StoreAway
+from agent.webhook.store_snapshot import Snapshot
 from agent.webhook.workloads import WorkloadIndex
 
 __all__ = ["FollowedStore", "Tailer", "decode_report", "encode_report"]
@@ -104,7 +105,7 @@ class Tailer:
     def _load(self, now_unix_seconds: float) -> None:
         since = hour_of(now_unix_seconds) - self._index.options.retention_days * DAY_HOURS
         with self._store.snapshot(since) as snapshot:
-            self.bad_sketches += self._index.load(snapshot.sketches, on_piece=self._pauses())
+            self.bad_sketches += self._index.load(snapshot, on_piece=self._pauses())
             self._position = snapshot.folded_through
         self.loads += 1
 
@@ -123,7 +124,7 @@ class Tailer:
                 self.bad_reports += 1
                 log.warning("report unreadable", extra={"report": logged.id, "reason": str(error)})
             else:
-                self._index.take(report, logged.received_unix_seconds)
+                self._index.take(report, logged.believed_unix_seconds(now_unix_seconds))
                 self.taken_reports += 1
             self._position = logged.id
             self._pause()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from agent.core.arbiter_words import Reason, Verdict
+from agent.core.taint_cap import TaintReason
 from agent.kube.lease import LeaderLease
 from agent.metrics.webhook_series import Reading
 from agent.webhook.arbiter import Arbiter
@@ -19,6 +20,7 @@ from agent.webhook.cluster import ClusterFacts
 from agent.webhook.folding import Folder
 from agent.webhook.store_shapes import StoreAway
 from agent.webhook.tailing import Tailer
+from agent.webhook.tainting import TaintCap
 from agent.webhook.workloads import WorkloadIndex
 
 log = logging.getLogger(__name__)
@@ -174,6 +176,19 @@ def of_evictions(arbiter: Arbiter) -> tuple[Reading, ...]:
 
     return (
         _counter("plimsoll_evictions_judged", "Proposed evictions, by what came of them.", read, "verdict", "reason"),
+    )
+
+
+def of_taints(cap: TaintCap, most: Callable[[], int]) -> tuple[Reading, ...]:
+    """Give the families of nodes that asked for the overload taint."""
+
+    def read() -> Values:
+        counts = cap.counts()
+        return [((reason.value,), counts.get(reason, 0)) for reason in TaintReason]
+
+    return (
+        _counter("plimsoll_taints_judged", "Nodes that asked for the overload taint, by the answer.", read, "reason"),
+        _gauge("plimsoll_cluster_tainted_nodes_limit", "Nodes that may have the overload taint.", lambda: _one(most())),
     )
 
 

@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from agent.core.arbiter_words import MAX_PROPOSALS, Verdict, Want
 from agent.core.rollup import SCHEMA_VERSION
+from agent.core.taint_cap import TAINT_VERSION
 
 MAX_AGE_SECONDS: Final = 14 * 86_400.0
 """What is older has no place in a history of 14 days."""
@@ -148,6 +149,13 @@ class ProposalsBody(Body, kw_only=True):
     proposals: Annotated[list[ProposalBody], Meta(max_length=MAX_PROPOSALS)]
 
 
+class TaintQuestionBody(Body, kw_only=True):
+    """A node that is overloaded asks whether it may taint itself."""
+
+    schema: Annotated[int, Meta(ge=1, le=TAINT_VERSION)]
+    node: Subdomain
+
+
 class SchemaBody(Body, kw_only=True):
     """The version alone, of a body that is not understood."""
 
@@ -234,6 +242,19 @@ class RepliesBody(Body, kw_only=True):
     answers: list[ReplyBody]
 
 
+class TaintReplyBody(Body, kw_only=True):
+    """Whether it may."""
+
+    schema: int = TAINT_VERSION
+    granted: bool
+    reason: str
+    """One word from a closed set."""
+    detail: str
+    """One line for people; may be empty."""
+    seconds: float
+    """For how long a grant holds, from the question on; 0 = none was given."""
+
+
 class HourBody(Body, kw_only=True):
     """The largest of one UTC hour."""
 
@@ -289,6 +310,44 @@ class AdviceBody(Body, kw_only=True):
     newest_age_seconds: float | None = None
 
 
+class SignalBody(Body, kw_only=True):
+    """All samples of all pods; CPU in millicores, memory in bytes. Percentiles are the ends of their buckets."""
+
+    samples: int
+    mean: int
+    p50: int
+    p75: int
+    p95: int
+    p99: int
+    max: int
+
+
+class SpreadBody(Body, kw_only=True):
+    """How far apart they are."""
+
+    least: int
+    largest: int
+
+
+class StatisticsBody(Body, kw_only=True):
+    """One container over the last seven days, on all nodes; null = not known."""
+
+    hours: int
+    """UTC hours with samples, of 168; the newest minutes may be missing."""
+    cpu: SignalBody | None
+    cpu_adjusted: SignalBody | None
+    """With pressure; where that was not known as measured."""
+    memory: SignalBody | None
+    pods: int
+    """In the newest of these hours; beyond eight an estimate."""
+    pod_cpu_millicores: SpreadBody | None
+    """Means of single pods in that hour, of eight pods at most."""
+    pod_memory_bytes: SpreadBody | None
+    node_cpu_millicores: SpreadBody | None
+    """P75 of the newest hour by node class, of DaemonSets by node."""
+    node_memory_bytes: SpreadBody | None
+
+
 class ContainerBody(Body, kw_only=True):
     """One container of a workload."""
 
@@ -299,6 +358,8 @@ class ContainerBody(Body, kw_only=True):
     classes: list[SideBody]
     nodes: list[SideBody]
     """Of DaemonSets; empty for others."""
+    statistics: StatisticsBody | None = None
+    """null = nothing was folded yet, or ``statisticsFault`` says why."""
 
 
 class FromBody(Body, kw_only=True):
@@ -347,6 +408,8 @@ class WorkloadBody(Body, kw_only=True):
     newest_age_seconds: float
     applies: AppliesBody
     containers: list[ContainerBody]
+    statistics_fault: str | None = None
+    """Why no container has statistics; null = nothing is wrong."""
 
 
 class WorkloadLineBody(Body, kw_only=True):

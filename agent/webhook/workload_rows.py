@@ -6,8 +6,8 @@ would take.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Final
 
 import numpy as np
@@ -16,7 +16,7 @@ from agent.core.hours import HOUR_SECONDS
 from agent.core.minute_codec import Codes
 from agent.core.policies.contract import Ints, Rows
 from agent.core.rollup import RollupRow
-from agent.core.workload_history import Interval, Kills, demand_code, memory_code
+from agent.core.workload_history import HourSketch, Interval, Kills, demand_code, memory_code
 from agent.core.workload_pods import Pods, PodSums, pack_numbers, pod_number, unpack_numbers
 from agent.core.workload_rings import (
     CPU,
@@ -29,7 +29,7 @@ from agent.core.workload_rings import (
     Slots,
     add_leader,
 )
-from agent.webhook.sketches import HAS_KILLS, BadSketchError, Heads, decode, decode_buckets, encode_buckets
+from agent.webhook.sketches import HAS_KILLS, Heads, decode_buckets, encode_buckets
 
 NEVER: Final = np.iinfo(np.int64).min
 _BLOCK: Final = 4096
@@ -53,8 +53,10 @@ class RowTable:
         self._pods: list[bytes] = []
         self._kills: dict[int, dict[int, Kills]] = {}
         """By row and hour; some may be of hours that the rings no longer hold."""
-        self._loading: dict[int, tuple[int, bytes]] = {}
-        """While the store's sketches come in: the newest of each row."""
+        self._loading: dict[int, int] = {}
+        """While the store's sketches come in: the newest hour of each row."""
+        self._loading_kills: list[tuple[int, int]] = []
+        """Hours and rows with kills."""
 
     def give(self) -> int | None:
         """Give a row that knows nothing; None = there is no room."""
@@ -136,56 +138,63 @@ class RowTable:
 
     # -- from the store ---------------------------------------------------------------------------------------------
 
-    def load(self, rows: Rows, hours: Ints, heads: Heads, payloads: list[bytes], numbers: NodeNumbers) -> None:
-        """Take over sketches of the store: each counts all that was known of its row and hour, and replaces it.
+    def begin_load(self) -> None:
+        """Forget what a load that broke off still wanted."""
+        self._loading.clear()
+        self._loading_kills.clear()
+
+    def load(self, rows: Rows, unix_hour: int, heads: Heads, numbers: NodeNumbers) -> None:
+        """Take over an hour's sketches of the store: each counts all that was known of its row, and replaces it.
 
         Args:
-            rows: Shape ``(k,)``.
-            hours: Of the sketches, shape ``(k,)``; all whose slot is open are put there.
+            rows: Each at most once, shape ``(k,)``.
+            unix_hour: Of the sketches; put into the rings if its slot is open.
             heads: Of the sketches, shape ``(k,)``.
-            payloads: The sketches.
             numbers: Of nodes.
         """
-        starts = hours * HOUR_SECONDS
-        np.minimum.at(self.first, rows, starts + heads["first_seconds"])
-        np.maximum.at(self.last, rows, starts + heads["last_seconds"])
-        is_open = self._slots.hours[hours % RING_HOURS] == hours
-        self.rings.put(rows[is_open], hours[is_open] % RING_HOURS, self._codes(heads[is_open], hours[is_open], numbers))
-        for index in np.flatnonzero(is_open & ((heads["flags"] & HAS_KILLS) != 0)).tolist():
-            row, hour = int(rows[index]), int(hours[index])
-            self._kills.setdefault(row, {}).pop(hour, None)
-            with suppress(BadSketchError):  # counted at the end, or of no hour that is asked about in full
-                self._add_kills(row, hour, decode(payloads[index], hour).kills)
-        for row, hour, payload in zip(rows.tolist(), hours.tolist(), payloads, strict=True):
-            if hour >= self.newest_hour[row]:
-                self.newest_hour[row] = hour
-                self._loading[row] = hour, payload
+        start = unix_hour * HOUR_SECONDS
+        self.first[rows] = np.minimum(self.first[rows], start + heads["first_seconds"])
+        self.last[rows] = np.maximum(self.last[rows], start + heads["last_seconds"])
+        if self._slots.is_open(unix_hour):
+            slots = np.full(rows.size, unix_hour % RING_HOURS, dtype=np.intp)
+            self.rings.put(rows, slots, self._codes(heads, unix_hour, numbers))
+            for row in rows[(heads["flags"] & HAS_KILLS) != 0].tolist():
+                self._kills.setdefault(row, {}).pop(unix_hour, None)
+                self._loading_kills.append((unix_hour, row))
+        newest = rows[self.newest_hour[rows] <= unix_hour]
+        self.newest_hour[newest] = unix_hour
+        self._loading.update(dict.fromkeys(newest.tolist(), unix_hour))
 
-    def _codes(self, heads: Heads, hours: Ints, numbers: NodeNumbers) -> Codes:
+    def _codes(self, heads: Heads, unix_hour: int, numbers: NodeNumbers) -> Codes:
         codes = np.zeros((heads.size, LEADER_PLANES if self._has_leaders else PEAK_PLANES), dtype=np.uint16)
         for resource, name in ((CPU, "cpu"), (MEMORY, "memory")):
             codes[:, resource] = heads[f"{name}_top"]
             if self._has_leaders:
                 codes[:, resource + 2] = heads[f"{name}_second"]
-                nodes = zip(heads[f"{name}_node"].tolist(), hours.tolist(), strict=True)
-                codes[:, resource + 4] = [numbers.give(node, hour) if node else 0 for node, hour in nodes]
+                nodes, places = np.unique(heads[f"{name}_node"], return_inverse=True)
+                given = [numbers.give(node, unix_hour) if node else 0 for node in nodes.tolist()]
+                codes[:, resource + 4] = np.array(given, dtype=np.uint16)[places]
         return codes
 
-    def end_load(self) -> int:
-        """Take histograms and pods of the newest hours from the sketches loaded; give how many were unreadable."""
-        bad = 0
-        for row, (hour, payload) in self._loading.items():
+    def wanted(self) -> dict[int, set[int]]:
+        """Give of which rows a load needs whole sketches, by hour: of their newest one, and of those with kills."""
+        wanted: dict[int, set[int]] = defaultdict(set)
+        for row, hour in self._loading.items():
             if hour == self.newest_hour[row]:
-                try:
-                    sketch = decode(payload, hour)
-                except BadSketchError:
-                    bad += 1
-                    continue
-                self._demand[row] = encode_buckets(sketch.demand.buckets) if sketch.demand.count else b""
-                self._memory[row] = encode_buckets(sketch.memory.buckets) if sketch.memory.count else b""
-                self._pods[row] = pack_numbers(sketch.pods)
-        self._loading.clear()
-        return bad
+                wanted[hour].add(row)
+        for hour, row in self._loading_kills:
+            wanted[hour].add(row)
+        self.begin_load()
+        return wanted
+
+    def load_whole(self, row: int, unix_hour: int, sketch: HourSketch) -> None:
+        """Take kills from a sketch, and histograms and pods if it is the newest of its row."""
+        if sketch.kills.count and self._slots.is_open(unix_hour):
+            self._add_kills(row, unix_hour, sketch.kills)
+        if unix_hour == self.newest_hour[row]:
+            self._demand[row] = encode_buckets(sketch.demand.buckets) if sketch.demand.count else b""
+            self._memory[row] = encode_buckets(sketch.memory.buckets) if sketch.memory.count else b""
+            self._pods[row] = pack_numbers(sketch.pods)
 
     # -- asking -----------------------------------------------------------------------------------------------------
 

@@ -31,7 +31,6 @@ from agent.core.rollup import ROLLUP_SECONDS, NodeClass, Report, RollupRow
 from agent.core.workload_history import Interval
 from agent.core.workload_keys import SketchKey
 from agent.core.workload_leaders import node_number
-from agent.webhook.store_shapes import StoredSketch
 from agent.webhook.workload_answers import (
     Answer,
     container_directive,
@@ -42,7 +41,7 @@ from agent.webhook.workload_answers import (
     with_answer,
 )
 from agent.webhook.workload_entries import Container, Entries, Entry
-from agent.webhook.workload_loading import SketchLoad
+from agent.webhook.workload_loading import LoadedSketches, SketchLoad
 from agent.webhook.workload_rows import RowTable
 from agent.webhook.workload_shapes import (
     ContainerHistory,
@@ -67,6 +66,8 @@ __all__ = [
 DAY_SECONDS: Final = 86_400
 MAX_ASKED: Final = 2_000
 """Workloads for which policies other than cruise are worked out at most."""
+ASKED_SECONDS: Final = 3600.0
+"""Once there are so many, one that nobody asked about for so long makes room for another."""
 SIZED_KINDS: Final = listed(PlanOptions().managed_kinds)
 MIN_AGE_SECONDS: Final = PlanOptions().min_age_seconds
 PASSING_SECONDS: Final = 3600
@@ -113,7 +114,8 @@ class WorkloadIndex:
         self._nodes: dict[str, _Node] = {}
         self._rows_without_room = 0
         self._answers: dict[tuple[PolicyName, Workload], Mapping[str, Answer]] = {}
-        self._asked: dict[tuple[PolicyName, Workload], None] = {}
+        self._asked: dict[tuple[PolicyName, Workload], float] = {}
+        """With when, Unix seconds; who was asked longest ago comes first."""
         self._is_loaded = False
 
     @property
@@ -173,13 +175,13 @@ class WorkloadIndex:
 
     # -- the store's sketches ---------------------------------------------------------------------------------------
 
-    def load(self, sketches: Iterable[StoredSketch], *, on_piece: Iterator[None] | None = None) -> int:
+    def load(self, sketches: LoadedSketches, *, on_piece: Iterator[None] | None = None) -> int:
         """Take over all sketches of the store as of one moment; what the index knew of their hours was part of them.
 
         May be done again when the log was missed: sketches then replace what is known.
 
         Args:
-            sketches: In any order.
+            sketches: Where they are.
             on_piece: Advanced after each few thousand, to let others run.
 
         Returns:
@@ -262,8 +264,7 @@ class WorkloadIndex:
         if not self._is_old_enough(self._by_class, rows, now_unix_seconds):
             return NoEstimate.TOO_YOUNG
         key = policy, entry.workload
-        if key not in self._asked and len(self._asked) < MAX_ASKED:
-            self._asked[key] = None
+        self._note_asked(key, now_unix_seconds)
         answer = self._answers.get(key, {}).get(found.name)
         if answer is None:
             return NoEstimate.NOT_LOADED
@@ -276,6 +277,16 @@ class WorkloadIndex:
             now_unix_seconds=now_unix_seconds,
         )
         return with_answer(estimate, policy, answer)
+
+    def _note_asked(self, key: tuple[PolicyName, Workload], now_unix_seconds: float) -> None:
+        """Take note that somebody asks; who was not asked about for long makes room."""
+        if self._asked.pop(key, None) is None and len(self._asked) >= MAX_ASKED:
+            oldest, asked_unix_seconds = next(iter(self._asked.items()))
+            if now_unix_seconds - asked_unix_seconds < ASKED_SECONDS:
+                return
+            del self._asked[oldest]
+            self._answers.pop(oldest, None)
+        self._asked[key] = now_unix_seconds
 
     def _sources(
         self, found: Container, node: str | None, node_class: NodeClass | None
@@ -429,12 +440,12 @@ class WorkloadIndex:
 
     # -- other policies ---------------------------------------------------------------------------------------------
 
-    def require(self, policy: PolicyName, workloads: Iterable[Workload]) -> None:
+    def require(self, policy: PolicyName, workloads: Iterable[Workload], *, now_unix_seconds: float = 0.0) -> None:
         """Have the answers of a policy other than cruise prepared for these workloads; ``estimate`` asks by itself."""
         with self._lock:
             for workload in workloads:
-                if len(self._asked) < MAX_ASKED and policy is not PolicyName.CRUISE:
-                    self._asked[policy, workload] = None
+                if policy is not PolicyName.CRUISE:
+                    self._note_asked((policy, workload), now_unix_seconds)
 
     def places(self, workload: Workload) -> tuple[SketchKey, ...]:
         """Give under which keys the store has a workload's histories by class; empty = it is not known."""

@@ -1,8 +1,8 @@
 """``make bench``: measure on this machine's real cgroups; a table on stdout and one flat object in build/bench.json.
 
 ``python -m tests.bench [PART...]``: parts are sweeps, agent, metrics, windows, recommend, simulate, plan,
-watching, report, reaction; all of them by default. webhook must be named. A run of some parts keeps the other figures
-of the file.
+watching, report, reaction; all of them by default. webhook and fortnight must be named. A run of some parts keeps the
+other figures of the file.
 """
 
 from __future__ import annotations
@@ -41,6 +41,10 @@ GOALS: dict[str, float] = {
     "admission_p99_ms_postgresql": 10.0,
     "webhook_rss_mib": 256.0,
     "webhook_rss_mib_postgresql": 256.0,
+    "fortnight_start_peak_rss_mib": 256.0,
+    "fortnight_start_peak_rss_mib_postgresql": 256.0,
+    "fortnight_webhook_peak_rss_mib": 256.0,
+    "fortnight_webhook_peak_rss_mib_postgresql": 256.0,
 }
 """At most; the rest is told without a goal."""
 
@@ -111,6 +115,12 @@ def _webhook() -> dict[str, float]:
     return measure()
 
 
+def _fortnight() -> dict[str, float]:
+    from tests.bench.fortnight import measure
+
+    return measure()
+
+
 PARTS: dict[str, Callable[[], dict[str, float]]] = {
     "sweeps": _sweeps,
     "agent": _agent,
@@ -123,9 +133,10 @@ PARTS: dict[str, Callable[[], dict[str, float]]] = {
     "report": _report,
     "reaction": _reaction,
     "webhook": _webhook,
+    "fortnight": _fortnight,
 }
-LONG = frozenset({"webhook"})
-"""Only when named: they take as long as all others together."""
+LONG = frozenset({"webhook", "fortnight"})
+"""Only when named: each takes as long as all others together."""
 
 
 def main(words: list[str]) -> int:

@@ -32,35 +32,35 @@ START_NS = 3600 * NS
 MIB = 1 << 20
 
 
-def usage_of(kind: int, random: np.random.Generator) -> Any:
+def usage_of(kind: int, random: np.random.Generator, length: int) -> Any:
     """Give CPU time of each second, microseconds."""
-    seconds = np.arange(SECONDS)
+    seconds = np.arange(length)
     if kind < 5:  # nearly idle: a probe each ten seconds, a little work now and then
         base = random.lognormal(6.5, 1.0)
-        usec = random.gamma(1.0, base, SECONDS) + (seconds % 10 == random.integers(10)) * random.gamma(4.0, 2000.0)
-        return usec + (random.random(SECONDS) < 0.01) * random.gamma(2.0, 50_000.0, SECONDS)
+        usec = random.gamma(1.0, base, length) + (seconds % 10 == random.integers(10)) * random.gamma(4.0, 2000.0)
+        return usec + (random.random(length) < 0.01) * random.gamma(2.0, 50_000.0, length)
     if kind < 8:  # requests in clumps, with a slow wave
         base = random.lognormal(10.5, 1.0)
         wave = 1.0 + 0.5 * np.sin(seconds / random.uniform(40.0, 400.0) + random.uniform(0, 6.0))
-        return random.gamma(0.7, base / 0.7, SECONDS) * wave
+        return random.gamma(0.7, base / 0.7, length) * wave
     busy = (seconds // random.integers(20, 200)) % 2  # a worker in phases
-    return np.where(busy, random.normal(9e5, 5e4, SECONDS), random.gamma(1.0, 3000.0, SECONDS))
+    return np.where(busy, random.normal(9e5, 5e4, length), random.gamma(1.0, 3000.0, length))
 
 
-def rings_of(number: int) -> tuple[np.ndarray, np.ndarray]:
-    """Give the raw rows and the memory rows of one container."""
+def rings_of(number: int, length: int = SECONDS) -> tuple[np.ndarray, np.ndarray]:
+    """Give the raw rows and the memory rows of one container over so many seconds."""
     random = np.random.default_rng(number)
-    usec = usage_of(number % 10, random)
-    raw = np.zeros(SECONDS, SAMPLE)
-    raw["monotonic_ns"] = START_NS + np.arange(SECONDS) * NS + random.integers(0, 2_000_000, SECONDS)
+    usec = usage_of(number % 10, random, length)
+    raw = np.zeros(length, SAMPLE)
+    raw["monotonic_ns"] = START_NS + np.arange(length) * NS + random.integers(0, 2_000_000, length)
     raw["usage_usec"] = np.cumsum(np.clip(usec, 0.0, 4e6))
-    raw["cpu_some_usec"] = np.cumsum(random.gamma(0.5, 4000.0, SECONDS))
-    raw["nr_periods"] = np.arange(SECONDS) * 10
+    raw["cpu_some_usec"] = np.cumsum(random.gamma(0.5, 4000.0, length))
+    raw["nr_periods"] = np.arange(length) * 10
     if number % 7 == 0:
-        raw["nr_throttled"] = np.cumsum(random.random(SECONDS) < 0.1)
+        raw["nr_throttled"] = np.cumsum(random.random(length) < 0.1)
         raw["throttled_usec"] = raw["nr_throttled"] * np.uint64(30_000)
     raw["has"] = int(Has.PRESSURE | Has.THROTTLED | Has.MEMORY)
-    rows = SECONDS // 10
+    rows = length // 10
     memory = np.zeros(rows, MEMORY_ROW)
     memory["monotonic_ns"] = START_NS + np.arange(rows) * 10 * NS
     heap = random.uniform(0.0, 1.0) * (np.arange(rows) % random.integers(5, 60)) / 30.0  # filled, and collected

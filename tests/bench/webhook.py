@@ -114,7 +114,7 @@ def _distribution(scheme: BucketScheme, samples: Any) -> Distribution:
     )
 
 
-def _cluster_of_nodes(plane: ControlPlane, count: int) -> list[Node]:
+def cluster_of_nodes(plane: ControlPlane, count: int) -> list[Node]:
     """Make the pods and their tokens."""
     create_namespace(plane, NAMESPACE)
     create_service_account(plane, NAMESPACE, ACCOUNT)
@@ -174,7 +174,7 @@ def _send(line: Line, node: Node, body: bytes) -> None:
         raise RuntimeError(f"node {node.number}: {status} {content[:300]!r}")
 
 
-def _fill(hook: WebhookProcess, plane: ControlPlane, nodes: Sequence[Node]) -> float:
+def fill(hook: WebhookProcess, plane: ControlPlane, nodes: Sequence[Node]) -> float:
     """Have every node report once, of two hours ago; give the seconds that it took."""
     bodies = [node.body(7200.0) for node in nodes]
     begun = time.monotonic()
@@ -271,7 +271,7 @@ def admissions(port: int, authority: Path, seconds: float, nodes: int) -> None:
     print(json.dumps({"taken": taken, "patched": patched, "example": base64.b64decode(patch).decode()[:300]}))
 
 
-def _loaded(hook: WebhookProcess, plane: ControlPlane, nodes: Sequence[Node], seconds: float) -> dict[str, float]:
+def loaded(hook: WebhookProcess, plane: ControlPlane, nodes: Sequence[Node], seconds: float) -> dict[str, float]:
     process = psutil.Process(hook.process.pid)
     done = threading.Event()
     failures: list[BaseException] = []
@@ -332,7 +332,7 @@ def measure(
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="plimsoll-bench-")))
         plane = stack.enter_context(control_plane(KUBERNETES, directory=folder / "plane", with_controllers=False))
         print(f"webhook: {nodes} pods and their tokens are made", flush=True)
-        made = _cluster_of_nodes(plane, nodes)
+        made = cluster_of_nodes(plane, nodes)
         for database in databases:
             url = None
             if database == "postgresql":
@@ -340,8 +340,8 @@ def measure(
                 url = server.tcp_url(server.new_database())
             with webhook(plane, folder, database=url, arguments=_ARGUMENTS) as hook:
                 print(f"webhook: every node reports, {database}", flush=True)
-                filled = _fill(hook, plane, made)
-                found = _loaded(hook, plane, made, seconds)
+                filled = fill(hook, plane, made)
+                found = loaded(hook, plane, made, seconds)
             found["webhook_reports_per_second_most"] = round(nodes / filled, 1)
             suffix = "" if database == "sqlite" else f"_{database}"
             figures |= {f"{key}{suffix}": value for key, value in found.items()}

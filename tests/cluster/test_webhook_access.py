@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import fence, objects
+from tests.cluster import chart, fence, objects
 from tests.cluster.api import Json, kubeconfig
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.identities import create_namespace, create_service_account, fresh_name, node_bound_token
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.cluster
 def served(fenced: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebhookProcess]:
     """A replica in namespace plimsoll, which ``fenced`` made with the agents' account; with its own rights, no more."""
     folder = tmp_path_factory.mktemp("webhook")
-    fenced.admin.apply_files(fence.RBAC / "webhook.yaml")
+    fenced.admin.apply_all(chart.parts(*chart.WEBHOOK))
     own = fenced.api_with_token(node_bound_token(fenced, NAMESPACE, "plimsoll-webhook", None))
     file = kubeconfig(own, folder / "kubeconfig")
     with webhook(fenced, folder, kubeconfig=file, arguments=["--set=access.refusalSeconds=0"]) as one:

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 
 from agent.core.buckets import BucketScheme
 from agent.core.rollup import CPU_BUCKETS, MEMORY_BUCKETS
+from tests.cluster import chart
 from tests.cluster.api import Json, kubeconfig
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.identities import create_namespace, create_service_account, fresh_name, node_bound_token
@@ -31,7 +31,6 @@ from tests.webhook.report_bodies import report_body, row_body
 
 pytestmark = pytest.mark.cluster
 
-CHARTS = Path(__file__).parents[2] / "charts/plimsoll"
 MB = 1_000_000
 HASH = "7c5ddbdf54"
 CONTAINERS = {"app": (300.0, 200.0 * MB), "proxy": (50.0, 80.0 * MB)}
@@ -136,7 +135,7 @@ def room(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Ite
             create_namespace(cluster, name)
     if not cluster.admin.exists(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/plimsoll-agent"):
         create_service_account(cluster, NAMESPACE, "plimsoll-agent")
-    cluster.admin.apply_files(CHARTS / "rbac/webhook.yaml")
+    cluster.admin.apply_all(chart.parts(*chart.WEBHOOK))
     identity = cluster.api_with_token(node_bound_token(cluster, NAMESPACE, "plimsoll-webhook", None))
     namespace, node = fresh_name("admission"), fresh_name("node")
     create_namespace(cluster, namespace)
@@ -186,7 +185,7 @@ def knows(room: Room, workloads: dict[str, str]) -> bool:
 
 def register(room: Room, authority: Path | None = None) -> None:
     """Have the API server ask, as the chart does, but by address and for one namespace."""
-    (document,) = yaml.safe_load_all((CHARTS / "webhook/mutating-webhook.yaml").read_text())
+    (document,) = chart.parts(*chart.REGISTRATION)
     document["metadata"]["name"] = room.namespace
     hook = document["webhooks"][0]
     hook["clientConfig"] = {

@@ -29,7 +29,7 @@ from agent.webhook.review import Reviewer
 from agent.webhook.store import Store, open_store
 from agent.webhook.store_evictions import EvictionStore
 from tests import plans
-from tests.cluster import fence, objects
+from tests.cluster import chart, fence, objects
 from tests.cluster.api import Json, kubeconfig
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.identities import fresh_name, node_bound_token
@@ -42,7 +42,7 @@ from tests.webhook.report_bodies import distribution, report_body, row_body
 
 pytestmark = pytest.mark.cluster
 
-WEBHOOK, EVICTIONS = fence.RBAC / "webhook.yaml", fence.RBAC / "webhook-evictions.yaml"
+EVICTING: Json = {"evictions": {"enabled": True}}
 ACCOUNT = "plimsoll-webhook"
 RECOMMEND = ArbiterOptions()
 ENFORCE = ArbiterOptions(mode=EvictionMode.ENFORCE)
@@ -164,7 +164,7 @@ class Place:
 @pytest.fixture(scope="module")
 def rights(fenced: ControlPlane) -> ControlPlane:
     """The webhook's account with what the chart gives it, evictions included."""
-    fenced.admin.apply_files(WEBHOOK, EVICTIONS)
+    fenced.admin.apply_all(chart.parts(*chart.WEBHOOK, *chart.EVICTIONS, values=EVICTING))
     api = client(fenced, node_bound_token(fenced, fence.NAMESPACE, ACCOUNT, None))
     wait_for(lambda: is_allowed(api, "create", "pods", subresource="eviction"), "its rights are in force")
     wait_for(lambda: is_allowed(api, "get", "configmaps", namespace=fence.NAMESPACE, name="plimsoll"), "the role too")
@@ -304,7 +304,7 @@ def test_setting_alone_evicts_nobody_without_the_right(place: Place) -> None:
         wait_for(lambda: not is_allowed(place.api, "create", "pods", subresource="eviction"), "the right is gone")
         [reply] = place.arbiter().decide(place.node, [first])
     finally:
-        place.plane.admin.apply_files(EVICTIONS)
+        place.plane.admin.apply_all(chart.parts(*chart.EVICTIONS, values=EVICTING))
         wait_for(lambda: is_allowed(place.api, "create", "pods", subresource="eviction"), "the right is back")
     assert reply.ruling.reason is Reason.FORBIDDEN
     assert 'cannot create resource "pods/eviction"' in reply.ruling.detail
@@ -334,6 +334,8 @@ def test_what_the_webhook_may_do(place: Place) -> None:
         {"verb": "patch", "resource": "nodes"},
         {"verb": "get", "resource": "nodes", "subresource": "proxy"},
         {"verb": "list", "resource": "secrets"},
+        {"verb": "create", "resource": "secrets", "namespace": fence.NAMESPACE},
+        {"verb": "create", "group": "coordination.k8s.io", "resource": "leases", "namespace": fence.NAMESPACE},
         {"verb": "get", "resource": "secrets", "namespace": fence.NAMESPACE, "name": "another"},
         {"verb": "list", "resource": "configmaps"},
         {"verb": "patch", "resource": "configmaps", "namespace": fence.NAMESPACE, "name": "plimsoll"},

@@ -11,6 +11,7 @@ import shutil
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -21,14 +22,16 @@ from tests.cluster.identities import create_namespace
 from tests.cluster.processes import ClusterError
 from tests.e2e import namespace, parts
 from tests.e2e.acting import ActingScenario
+from tests.e2e.charted import ChartScenario
 from tests.e2e.node import HOST_ADDRESS, Driver, NodeError, node
 from tests.e2e.program import copy_program
+from tests.e2e.release import Release
 from tests.e2e.scenario import PlainScenario
 from tests.e2e.steps import Steps, summary
 from tests.e2e.workloads import NAMESPACE
 from tests.guest.kernel import GuestError
 
-PARTS: Final = ("plain", "agent")
+PARTS: Final = ("plain", "agent", "chart")
 SYSTEMD: Final = "/lib/systemd/systemd"
 
 
@@ -36,9 +39,16 @@ def main() -> int:
     """Run the drivers asked for, one node after the other."""
     arguments = parse()
     try:
+        if namespace.is_outside():  # inside nothing can be fetched
+            parts.ensure(lambda line: print(f"e2e: {line}", flush=True))
         namespace.enter()
-        made = parts.ensure(lambda line: print(f"e2e: {line}", flush=True))
-        tables = [table for driver in arguments.driver for table in run_driver(made, driver, arguments) if table.rows]
+        made = parts.ensure()
+        tables = []
+        if arguments.only != "chart":
+            tables += [table for driver in arguments.driver for table in run_driver(made, driver, arguments)]
+        if arguments.only in {None, "chart"}:
+            tables += run_chart(made, arguments.driver[0], arguments)
+        tables = [table for table in tables if table.rows]
     except (GuestError, BinaryError, ClusterError, NodeError) as error:
         print(error, file=sys.stderr)
         return 2
@@ -56,7 +66,11 @@ def parse() -> argparse.Namespace:
         type=Driver,
         help="cgroup driver; may be repeated (default: both, systemd where this machine has systemd)",
     )
-    parser.add_argument("--only", choices=PARTS, help="plain: resizes by hand; agent: by the agent (default: both)")
+    parser.add_argument(
+        "--only",
+        choices=PARTS,
+        help="plain: resizes by hand; agent: by the agent; chart: Plimsoll as Helm installs it (default: all)",
+    )
     parser.add_argument(
         "--set",
         dest="settings",
@@ -120,6 +134,29 @@ def run_driver(made: parts.Parts, driver: Driver, arguments: argparse.Namespace)
             shutil.copytree(directory, arguments.logs / driver, ignore=shutil.ignore_patterns("etcd", "program"))
         shutil.rmtree(directory, ignore_errors=True)
     return tables
+
+
+def run_chart(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> list[Steps]:
+    """Bring up a control plane that knows nothing of Plimsoll, and a node; install the chart there."""
+    directory = Path(tempfile.mkdtemp(prefix="plimsoll-e2e-"))
+    steps = Steps(f"the chart, cgroup driver {driver}")
+    try:
+        with (
+            control_plane(
+                directory=directory / "plane", with_scheduler=True, controllers="*", extra_names=(HOST_ADDRESS,)
+            ) as plane,
+            ExitStack() as addresses,
+        ):
+            create_namespace(plane, NAMESPACE)
+            with node(made, plane, directory / "node", driver=driver) as guest:
+                ChartScenario(guest, Release(guest, directory), addresses).run(steps)
+                if arguments.stay:
+                    stay(directory, plane.kubectl)
+    finally:
+        if arguments.logs is not None:
+            shutil.copytree(directory, arguments.logs / "chart", ignore=shutil.ignore_patterns("etcd"))
+        shutil.rmtree(directory, ignore_errors=True)
+    return [steps]
 
 
 def stay(directory: Path, kubectl: Path) -> None:

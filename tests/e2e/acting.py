@@ -12,14 +12,15 @@ from typing import Final
 from tests.cluster import objects
 from tests.cluster.api import Json
 from tests.cluster.audit import AuditLog
-from tests.e2e.agent_pod import UID, AgentPod, Writes
+from tests.e2e.agent_pod import AgentPod, Writes
 from tests.e2e.node import Node, NodeError
 from tests.e2e.program import wait_without_drift
 from tests.e2e.scenario import MIB, PlainScenario
 from tests.e2e.steps import Steps
 from tests.e2e.workloads import Workload, load, millicores, weight
+from tests.image.layers import UID
 
-AGENT_RUNS: Final = "agent runs as uid 65534, no capability, read-only root"
+AGENT_RUNS: Final = f"agent runs from our image: uid {UID}, no capability, read-only root"
 LOADS_RUN: Final = "paused: loads start and contend, nothing is written"
 ENFORCE: Final = {"plimsoll.dev/mode": "enforce"}
 LOADS: Final = ("oversized", "noisy", "starved", "leaky", "bursty", "team")
@@ -46,7 +47,7 @@ class ActingScenario:
     @property
     def agent(self) -> AgentPod:
         """The agent under test."""
-        return AgentPod(self.node, self.tree)
+        return AgentPod(self.node)
 
     def workload(self, name: str) -> Workload:
         """Give one of the loads."""

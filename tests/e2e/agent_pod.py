@@ -1,7 +1,4 @@
-"""The agent as the chart runs it: a DaemonSet's pod, uid 65534, no capability, nothing writable but its own folders.
-
-Its image is empty: interpreter, libraries and the copy of the package are folders of the host that the guest sees.
-"""
+"""The agent as the chart runs it: a DaemonSet's pod of our image, no capability, its own folders writable only."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ import json
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,11 +16,10 @@ from tests.cluster import fence, objects
 from tests.cluster.api import Json
 from tests.cluster.audit import AuditLog, Call
 from tests.e2e.node import GUEST_ADDRESS, HOST_ADDRESS, METRICS_PORT, Node, NodeError, container_id
-from tests.e2e.parts import HOST_IMAGE
-from tests.e2e.program import PYTHON, SECONDS
+from tests.e2e.program import SECONDS
+from tests.image.layers import UID
 
 NAME: Final = "agent"
-UID: Final = 65534
 SOCKET: Final = "/run/plimsoll/agent.sock"
 STATE: Final = "/var/lib/plimsoll"
 SETTINGS: Final = {
@@ -57,7 +52,11 @@ class AgentPod:
     """The agent on one node, seen from outside."""
 
     node: Node
-    tree: Path
+    label: str = f"app={NAME}"
+    """Of its pods."""
+    daemon_set: str = NAME
+    url: str = f"http://{GUEST_ADDRESS}:{METRICS_PORT}/metrics"
+    """Through the port that qemu forwards."""
 
     def start(self, settings: Mapping[str, str]) -> None:
         """Create the DaemonSet and wait until the agent serves its page."""
@@ -70,7 +69,7 @@ class AgentPod:
                     "selector": {"matchLabels": {"app": NAME}},
                     "template": {
                         "metadata": {"labels": {"app": NAME}},
-                        "spec": agent_spec(self.node, self.tree, settings),
+                        "spec": agent_spec(self.node, settings),
                     },
                 },
             },
@@ -100,12 +99,13 @@ class AgentPod:
 
     def pod(self) -> Json:
         """Give its pod."""
-        pods = self.node.plane.admin.items(objects.pod_path(fence.NAMESPACE), labelSelector=f"app={NAME}")
-        return pods[0]
+        where = {"labelSelector": self.label, "fieldSelector": f"spec.nodeName={self.node.name}"}
+        pods = self.node.plane.admin.items(objects.pod_path(fence.NAMESPACE), **where)
+        return next((pod for pod in pods if "deletionTimestamp" not in pod["metadata"]), pods[0])
 
     def page(self) -> str:
-        """Give its metrics page, through the port that qemu forwards."""
-        with urlopen(f"http://{GUEST_ADDRESS}:{METRICS_PORT}/metrics", timeout=10) as answer:
+        """Give its metrics page."""
+        with urlopen(self.url, timeout=10) as answer:  # noqa: S310 - our own
             text: str = answer.read().decode()
         return text
 
@@ -158,13 +158,13 @@ class AgentPod:
         Raises:
             NodeError: It ended with a code other than 0.
         """
-        words = [str(PYTHON), "-m", "agent", *arguments, "--socket", SOCKET]
+        words = ["plimsoll", *arguments, "--socket", SOCKET]
         return self.kubectl("exec", self.pod()["metadata"]["name"], "--", *words)
 
     def log(self) -> str:
         """Give the end of its log; empty when there is none."""
         try:
-            return self.kubectl("logs", f"daemonset/{NAME}", "--tail=15")
+            return self.kubectl("logs", f"daemonset/{self.daemon_set}", "--tail=15")
         except NodeError as error:
             return str(error)
 
@@ -209,13 +209,12 @@ class Writes:
         ]
 
 
-def agent_spec(node: Node, tree: Path, settings: Mapping[str, str]) -> Json:
+def agent_spec(node: Node, settings: Mapping[str, str]) -> Json:
     """Give the pod's spec."""
     port = node.plane.url.rpartition(":")[2]
-    folders = host_folders(tree)
     given = [word for key, value in {**SETTINGS, **settings}.items() for word in ("--set", f"{key}={value}")]
     arguments: Sequence[str] = (
-        *("-m", "agent", "agent", "--node", "$(NODE_NAME)", "--cgroup-mount", "/host/sys/fs/cgroup"),
+        *("agent", "--node", "$(NODE_NAME)", "--cgroup-mount", "/host/sys/fs/cgroup"),
         *("--state-dir", STATE, "--socket", SOCKET, "--address", GUEST_ADDRESS, "--port", str(METRICS_PORT)),
         *given,
     )
@@ -227,14 +226,11 @@ def agent_spec(node: Node, tree: Path, settings: Mapping[str, str]) -> Json:
         "containers": [
             {
                 "name": NAME,
-                "image": HOST_IMAGE,
+                "image": node.parts.own_image,
                 "imagePullPolicy": "Never",
-                "command": [str(PYTHON), *arguments],
-                "workingDir": str(tree),
+                "args": [*arguments],
                 "env": [
                     {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
-                    {"name": "PYTHONDONTWRITEBYTECODE", "value": "1"},
-                    {"name": "OPENBLAS_NUM_THREADS", "value": "1"},
                     # Without kube-proxy nobody translates the service's address.
                     {"name": "KUBERNETES_SERVICE_HOST", "value": HOST_ADDRESS},
                     {"name": "KUBERNETES_SERVICE_PORT", "value": port},
@@ -256,10 +252,6 @@ def agent_spec(node: Node, tree: Path, settings: Mapping[str, str]) -> Json:
                     {"name": "state", "mountPath": STATE},
                     {"name": "socket", "mountPath": str(Path(SOCKET).parent)},
                     {"name": "tmp", "mountPath": "/tmp"},
-                    *(
-                        {"name": f"host-{index}", "mountPath": folder, "readOnly": True}
-                        for index, folder in enumerate(folders)
-                    ),
                 ],
             }
         ],
@@ -269,10 +261,6 @@ def agent_spec(node: Node, tree: Path, settings: Mapping[str, str]) -> Json:
             {"name": "state", "emptyDir": {}},
             {"name": "socket", "emptyDir": {}},
             {"name": "tmp", "emptyDir": {}},
-            *(
-                {"name": f"host-{index}", "hostPath": {"path": folder, "type": "Directory"}}
-                for index, folder in enumerate(folders)
-            ),
         ],
     }
 
@@ -285,9 +273,3 @@ def identity_sources() -> list[Json]:
         {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
         {"downwardAPI": {"items": [namespace]}},
     ]
-
-
-def host_folders(tree: Path) -> list[str]:
-    """Give the folders that make Python run: the system's, the interpreter's, its environment's, and the package."""
-    wanted = ["/usr", sys.base_prefix, sys.prefix, str(tree)]
-    return [folder for folder in dict.fromkeys(wanted) if folder == "/usr" or not folder.startswith("/usr/")]

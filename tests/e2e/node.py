@@ -2,8 +2,9 @@
 
 Everything happens in a network namespace of the test's own (``__main__`` makes it), in which 10.0.2.15, the guest's
 address, is also an address of the loopback and its ports are forwarded into the guest: so the API server reaches the
-kubelet (exec, logs), and nothing leaves the machine. Pods use the host's network: pod networks have no part in what is
-tested here, and would bring bridge, iptables and plugins with them.
+kubelet (exec, logs), and nothing leaves the machine. Loads use the host's network. Pods with a network of their own get
+a cable to the node and an address; in place of kube-proxy stand a few forwarders (``forwarding``), so that no iptables
+is needed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from tests.guest.machine import Variant, last_words, qemu_command
 GUEST_ADDRESS: Final = "10.0.2.15"
 HOST_ADDRESS: Final = "10.0.2.2"
 """The host's loopback as the guest sees it (qemu's user network)."""
-SHELL_PORT, KUBELET_PORT, METRICS_PORT = 9999, 10250, 9473
+SHELL_PORT, KUBELET_PORT, METRICS_PORT, WEBHOOK_PORT = 9999, 10250, 9473, 8443
+POD_ADDRESSES: Final = "10.88.0.0/24"
 MEMORY_MIB: Final = 4096
 DISK_MIB: Final = 4096
 EXCHANGE: Final = Path("/.plimsoll-guest")
@@ -193,7 +195,7 @@ def node(
     serial = directory / "serial"
     forwards = "".join(
         f",hostfwd=tcp:{GUEST_ADDRESS}:{port}-{GUEST_ADDRESS}:{port}"
-        for port in (SHELL_PORT, KUBELET_PORT, METRICS_PORT)
+        for port in (SHELL_PORT, KUBELET_PORT, METRICS_PORT, WEBHOOK_PORT)
     )
     command = [
         *qemu_command(parts.kernel, exchange, serial, Variant.FULL, MEMORY_MIB),
@@ -249,6 +251,8 @@ def write_configuration(parts: Parts, plane: ControlPlane, exchange: Path, name:
         "CTR": str(parts.programs["ctr"]),
         "KUBELET": str(parts.programs["kubelet"]),
         "IMAGES": " ".join(map(str, parts.images)),
+        "FORWARD": str(parts.forward),
+        "API_SERVER": f"{HOST_ADDRESS} {plane.url.rpartition(':')[2]}",
     }
     lines = [f"{key}={shlex.quote(value)}" for key, value in settings.items()]
     (exchange / "node.env").write_text("\n".join(lines) + "\n")
@@ -262,9 +266,8 @@ def write_configuration(parts: Parts, plane: ControlPlane, exchange: Path, name:
     as_kubelet = replace(plane.api_of_node(name), server=plane.url.replace("127.0.0.1", HOST_ADDRESS))
     kubeconfig(as_kubelet, exchange / "kubelet.kubeconfig")
     (exchange / "kubelet.yaml").write_text(json.dumps(kubelet_configuration(driver), indent=2) + "\n")
-    (exchange / "containerd.toml").write_text(containerd_configuration(parts.runc, driver))
-    # A network that is there and does nothing: the node is Ready, and no pod of ours asks for one.
-    (exchange / "cni.conf").write_text('{"cniVersion": "0.4.0", "name": "none", "type": "none"}\n')
+    (exchange / "containerd.toml").write_text(containerd_configuration(parts, driver))
+    (exchange / "cni.conflist").write_text(json.dumps(network_configuration()) + "\n")
 
 
 def kubelet_configuration(driver: Driver) -> dict[str, Any]:
@@ -295,7 +298,17 @@ def kubelet_configuration(driver: Driver) -> dict[str, Any]:
     }
 
 
-def containerd_configuration(runc: Path, driver: Driver) -> str:
+def network_configuration() -> dict[str, Any]:
+    """Give the network of pods that have one of their own: a cable to the node, and by it to nobody else."""
+    addresses = {"type": "host-local", "subnet": POD_ADDRESSES, "routes": [{"dst": "0.0.0.0/0"}]}
+    return {
+        "cniVersion": "1.0.0",
+        "name": "pods",
+        "plugins": [{"type": "ptp", "ipMasq": False, "ipam": addresses}],
+    }
+
+
+def containerd_configuration(parts: Parts, driver: Driver) -> str:
     """Give containerd's configuration."""
     unused = (
         "io.containerd.nri.v1.nri",
@@ -315,10 +328,13 @@ sandbox = '{PAUSE_IMAGE}'
 [plugins.'io.containerd.cri.v1.runtime']
 disable_apparmor = true
 
+[plugins.'io.containerd.cri.v1.runtime'.cni]
+bin_dirs = ['{parts.network_plugins}']
+
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
 runtime_type = 'io.containerd.runc.v2'
 
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
-BinaryName = '{runc}'
+BinaryName = '{parts.runc}'
 SystemdCgroup = {json.dumps(driver is Driver.SYSTEMD)}
 """

@@ -13,13 +13,18 @@ ip route add default via 10.0.2.2
 busybox nc -ll -p 9999 -e /bin/sh &
 mkdir -p /disk
 mount /dev/vda /disk || exit 1
-for folder in /var/lib/containerd /var/lib/kubelet /var/log/pods /var/log/containers /opt/containerd; do
+# The last is what the chart keeps on the host: on the shared root it would be what this machine has there.
+for folder in /var/lib/containerd /var/lib/kubelet /var/log/pods /var/log/containers /opt/containerd /var/lib/plimsoll; do
     mkdir -p /disk$folder $folder
     mount --bind /disk$folder $folder
 done
 mount --make-rshared /var/lib/kubelet
 mkdir -p /etc/cni/net.d /run/static-pods
-cp $exchange/cni.conf /etc/cni/net.d/10-none.conf
+cp $exchange/cni.conflist /etc/cni/net.d/10-pods.conflist
+# In place of kube-proxy: what pods call the API server's address is the node's own, and leads there.
+ip addr add 10.0.0.1/32 dev lo
+echo "$API_SERVER" >/run/api-server
+"$FORWARD" 10.0.0.1 443 /run/api-server &
 say "disk and network ready"
 # The shim is looked for on PATH.
 PATH="$(dirname "$SHIM"):$PATH" "$CONTAINERD" --config $exchange/containerd.toml >$exchange/containerd.log 2>&1 &

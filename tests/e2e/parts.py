@@ -1,7 +1,8 @@
 """What a node is made of besides the cluster's programs: kernel, runc, and images; obtained once and found again.
 
 The kernel is the one of ``tests/guest`` with a few more modules. runc is Debian's package, unpacked and not installed.
-Images are archives written here, one layer each, so that no registry is asked. All lies below
+Plimsoll's image is the one that ``make image`` builds. The other images are archives written here, one layer each, so
+that no registry is asked. All lies below
 ``${XDG_CACHE_HOME:-~/.cache}/plimsoll/e2e``, in folders named by a digest of their recipe.
 """
 
@@ -14,7 +15,7 @@ import os
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,12 +24,21 @@ from typing import Final
 from tests.cluster import binaries
 from tests.guest import kernel
 from tests.guest.kernel import GuestError, GuestKernel, Progress
+from tests.image import layout
+from tests.image.cache import ImageError
+from tests.image.layers import make_layers, native_architecture
+from tests.image.layout import Image, version
 
 SOURCES: Final = Path(__file__).with_name("native")
-MODULES: Final = (*kernel.MODULES, "virtio_net", "virtio_blk", "ext4")
-"""A network card to reach the API server and a disk: containerd's overlays cannot lie on the guest's own overlay."""
+MODULES: Final = (*kernel.MODULES, "virtio_net", "virtio_blk", "ext4", "veth")
+"""A network card to reach the API server, a disk (containerd's overlays cannot lie on the guest's own overlay), and the
+cables of pods' networks."""
 RUNC_PACKAGE: Final = "runc"
 """Debian 12 answers with 1.1.5; it finds its libseccomp in the host's tree, which is the guest's."""
+PLUGINS_PACKAGE: Final = "containernetworking-plugins"
+PLUGINS: Final = ("ptp", "host-local", "loopback")
+"""A cable to the node and an address for each pod, and nothing that needs iptables."""
+KEPT_OWN_IMAGES: Final = 3
 HOST_PROGRAMS: Final = {
     "gcc": "gcc libc6-dev",
     "mkfs.ext4": "e2fsprogs",
@@ -42,8 +52,6 @@ PROGRAMS: Final = ("kubelet", "containerd", "containerd-shim-runc-v2", "ctr")
 APPLETS: Final = ("cat", "dd", "echo", "head", "kill", "ls", "rm", "sh", "sleep", "touch", "true")
 PAUSE_IMAGE: Final = "plimsoll.test/pause:1"
 LOAD_IMAGE: Final = "plimsoll.test/load:1"
-HOST_IMAGE: Final = "plimsoll.test/host:1"
-"""An empty root with the links of a merged /usr: pods mount the host's own /usr and Python into it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +61,16 @@ class Parts:
     kernel: GuestKernel
     runc: Path
     runc_origin: str
+    network_plugins: Path
+    """Folder."""
     programs: Mapping[str, Path]
     images: tuple[Path, ...]
+    own_image: str
+    """Plimsoll's: name and tag."""
     ask: Path
     """Puts a line to a unix socket (native/ask.c)."""
+    forward: Path
+    """Leads connections on (native/forward.c)."""
 
 
 def ensure(progress: Progress = lambda _line: None) -> Parts:
@@ -70,14 +84,19 @@ def ensure(progress: Progress = lambda _line: None) -> Parts:
     check_host_programs()
     programs = binaries.ensure((*binaries.FOR_TESTS, *PROGRAMS), progress=progress)
     runc, origin = ensure_runc(progress)
+    plugins = ensure_network_plugins(progress)
     made = ensure_images(progress)
+    own = ensure_own_image(progress)
     return Parts(
         kernel=guest_kernel,
         runc=runc,
         runc_origin=origin,
+        network_plugins=plugins,
         programs={name: programs[name].resolve() for name in PROGRAMS},
-        images=tuple(sorted(made.glob("*.tar"))),
+        images=(*sorted(made.glob("*.tar")), own.archive),
+        own_image=own.reference,
         ask=made / "ask",
+        forward=made / "forward",
     )
 
 
@@ -101,33 +120,43 @@ def cache_root() -> Path:
 
 def ensure_runc(progress: Progress) -> tuple[Path, str]:
     """Give runc and the package it came from."""
-    for origin in sorted(cache_root().glob("runc-*/origin")):
-        if (program := origin.with_name("runc")).is_file():
-            return program, origin.read_text().strip()
-    progress(f"downloading Debian's package {RUNC_PACKAGE} (3 MB, once)")
+    folder = ensure_from_package(RUNC_PACKAGE, "runc", ["usr/sbin/runc"], progress)
+    return folder / "runc", (folder / "origin").read_text().strip()
+
+
+def ensure_network_plugins(progress: Progress) -> Path:
+    """Give the folder of the CNI plugins."""
+    return ensure_from_package(PLUGINS_PACKAGE, "cni", [f"usr/lib/cni/{name}" for name in PLUGINS], progress)
+
+
+def ensure_from_package(package: str, name: str, files: Sequence[str], progress: Progress) -> Path:
+    """Give a folder with some files of a package of Debian's, and with its name and checksum in ``origin``."""
+    for origin in sorted(cache_root().glob(f"{name}-*/origin")):
+        if all((origin.parent / Path(file).name).is_file() for file in files):
+            return origin.parent
+    progress(f"downloading Debian's package {package} (a few MB, once)")
     with unfinished_folder() as folder:
-        kernel.run(["apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", RUNC_PACKAGE], folder=folder)
+        kernel.run(["apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", package], folder=folder)
         archive = next(folder.glob("*.deb"))
         kernel.run(["dpkg-deb", "-x", str(archive), str(folder / "root")])
         made = folder / "made"
         made.mkdir()
-        shutil.move(folder / "root/usr/sbin/runc", made / "runc")
+        for file in files:
+            shutil.move(folder / "root" / file, made / Path(file).name)
         digest = hashlib.sha256(archive.read_bytes()).hexdigest()
-        origin_text = f"{archive.stem} sha256:{digest[:16]}"
-        (made / "origin").write_text(origin_text + "\n")
-        target = finished(made, f"runc-{digest[:12]}")
-    return target / "runc", origin_text
+        (made / "origin").write_text(f"{archive.stem} sha256:{digest[:16]}\n")
+        return finished(made, f"{name}-{digest[:12]}")
 
 
 def ensure_images(progress: Progress) -> Path:
-    """Give the folder of all images' archives and of ``ask``; one for all, since they are made in a second."""
+    """Give the folder of all images' archives and of our programs; one for all, since they are made in a second."""
     recipe = hashlib.sha256(Path(__file__).read_bytes())
     for source in sorted(SOURCES.iterdir()):
         recipe.update(source.read_bytes())
     name = f"images-{recipe.hexdigest()[:12]}"
     folder = cache_root() / name
     if not folder.is_dir():
-        progress("writing the images of pause, load and host")
+        progress("writing the images of pause and load")
         with unfinished_folder() as work:
             made = work / "made"
             made.mkdir()
@@ -139,13 +168,32 @@ def ensure_images(progress: Progress) -> Path:
             write_image(made / "pause.tar", PAUSE_IMAGE, pause, {}, ["/pause"])
             links = {f"bin/{applet}": "busybox" for applet in APPLETS}
             write_image(made / "load.tar", LOAD_IMAGE, load, links, ["/load"])
-            links = {name: f"usr/{name}" for name in ("bin", "sbin", "lib", "lib64")}
-            account = {"etc/passwd": b"root:x:0:0::/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n"}
-            write_image(made / "host.tar", HOST_IMAGE, account, links, ["/bin/sh"])
-            (made / "ask").write_bytes(compiled(work, "ask"))
-            (made / "ask").chmod(0o755)
+            for name_of_program in ("ask", "forward"):
+                (made / name_of_program).write_bytes(compiled(work, name_of_program))
+                (made / name_of_program).chmod(0o755)
             folder = finished(made, name)
     return folder
+
+
+def ensure_own_image(progress: Progress) -> Image:
+    """Build Plimsoll's image from what is in the tree now.
+
+    Raises:
+        GuestError: It cannot be built.
+    """
+    architecture = native_architecture()
+    try:
+        layers = make_layers(architecture, version(), progress)
+        # In a folder of this very content: a guest of another run may be reading the one before.
+        folder = cache_root() / f"own-{layers[-1].archive().diff_id[:12]}"
+        folder.mkdir(parents=True, exist_ok=True)
+        image = layout.write_image(layers, architecture, folder)
+    except ImageError as error:
+        raise GuestError(str(error)) from error
+    older = sorted(cache_root().glob("own-*"), key=lambda one: one.stat().st_mtime, reverse=True)
+    for one in older[KEPT_OWN_IMAGES:]:
+        shutil.rmtree(one, ignore_errors=True)
+    return image
 
 
 def compiled(work: Path, name: str) -> bytes:

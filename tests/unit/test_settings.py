@@ -161,6 +161,14 @@ def test_settings_unknown_keys_get_the_nearest_known_one(tmp_path: Path) -> None
     )
 
 
+def test_a_key_that_nothing_is_near_to_names_the_nearest_of_hundreds() -> None:
+    with pytest.raises(SettingsError) as caught:
+        load_settings(None, environment={}, overrides={"a": "b"})
+    (line,) = caught.value.errors
+    told = r"command line: a: unknown key; allowed: \d{3} keys \(plimsoll settings\), \S+ is nearest"
+    assert re.fullmatch(told, line)
+
+
 @pytest.mark.parametrize(
     ("text", "key", "rule"),
     [

@@ -88,8 +88,11 @@ def services(**changes: Any) -> Services:
     ones: dict[str, Any] = {
         "review": lambda body: b'{"reviewed":' + body + b"}",
         "failed": lambda _: None,
+        "known": lambda what, authorization: None,
+        "entering": lambda what, authorization: "node-a",
         "report": echo,
         "evictions": echo,
+        "taint": echo,
         "workloads": echo,
         "workload": echo,
         "nodes": echo,

@@ -25,6 +25,9 @@ from agent.settings.webhook import AccessSettings, ListeningSettings
 from agent.webhook.access import Access
 from agent.webhook.applying import Defaults
 from agent.webhook.arbiter import Arbiter
+from agent.webhook.buffer_answers import BufferQuestions
+from agent.webhook.buffer_options import BufferMode, BufferOptions
+from agent.webhook.buffers import BufferController
 from agent.webhook.directives import Director
 from agent.webhook.openapi import document
 from agent.webhook.reading import Parts as ReadingParts
@@ -33,16 +36,25 @@ from agent.webhook.reporting import Parts as PostParts
 from agent.webhook.reporting import Posts
 from agent.webhook.review import Reviewer
 from agent.webhook.server import Call, Services, WebhookApp
+from agent.webhook.statistics import Statistics
 from agent.webhook.store import Store, open_store
+from agent.webhook.store_clock import database_now
 from agent.webhook.store_evictions import EvictionStore
+from agent.webhook.store_taints import TaintStore
 from agent.webhook.tailing import Tailer, encode_report
+from agent.webhook.tainting import TaintCap
 from agent.webhook.workload_shapes import IndexOptions
 from agent.webhook.workloads import WorkloadIndex
 from tests.fake_api import FakeApi
 from tests.webhook.test_access import Server, user
 
 GOOD = "good"
-READABLE = frozenset({"/v1/workloads", "/v1/nodes", "/v1/workloads/shop/Deployment/web", "/v1/workloads/shop/Job/nix"})
+READABLE = frozenset(
+    {
+        *("/v1/workloads", "/v1/nodes", "/v1/workloads/shop/Deployment/web", "/v1/workloads/shop/Job/nix"),
+        *("/v1/buffers", "/v1/buffers/shop/room"),
+    }
+)
 WEB = Workload(namespace="shop", kind="Deployment", name="web")
 
 
@@ -69,6 +81,8 @@ class Facts:
     told: ClusterRules = field(default_factory=ClusterRules)
     axes: FrozenAxes = field(default_factory=FrozenAxes)
     vpa: str | None = None
+    nodes: tuple[str, ...] = ("node-a", "node-b")
+    tainted: frozenset[str] = frozenset()
 
     def pod(self, uid: str) -> PodPlace | None:
         return self.places.get(uid)
@@ -97,6 +111,9 @@ class Facts:
     def quotas(self, namespace: str) -> tuple[()]:
         return ()
 
+    def bounds_fault(self, namespace: str) -> str | None:
+        return None
+
     def rules(self) -> ClusterRules:
         return self.told
 
@@ -105,6 +122,15 @@ class Facts:
 
     def running(self, workload: Workload) -> int | None:
         return 3
+
+    def node_count(self) -> int:
+        return len(self.nodes)
+
+    def has_node(self, name: str) -> bool:
+        return name in self.nodes
+
+    def tainted_nodes(self) -> frozenset[str]:
+        return self.tainted
 
     def knows_pod_level_resources(self) -> bool:
         return True
@@ -177,6 +203,8 @@ def stack(
         options=ArbiterOptions(),
         sizing=sizing,
     )
+    options = ArbiterOptions()
+    taints = TaintCap(store=TaintStore(opened, now=database_now), facts=facts, options=options)
     news = threading.Event()
     posts = Posts(
         PostParts(
@@ -186,6 +214,8 @@ def stack(
             encode=encode_report,
             directives=lambda node: director.directives_of(node, time.time()),
             arbitrate=arbiter.decide,
+            taint=taints.decide,
+            taint_seconds=options.taint_grant_seconds,
             appended=news.set,
         ),
         settings,
@@ -193,19 +223,33 @@ def stack(
     )
     questions = Questions(
         ReadingParts(
-            access=doors, histories=index, facts=facts, directive=director.directive_of, marks=lambda: opened.nodes()
+            access=doors,
+            histories=index,
+            facts=facts,
+            directive=director.directive_of,
+            statistics=Statistics(opened, index.places).of,
+            marks=lambda: opened.nodes(),
         ),
         Defaults(act=sizing.act, bounds=BoundsOptions(), policy=PolicyName.CRUISE, config_map="plimsoll/plimsoll"),
         metrics,
     )
+    controller = BufferController(
+        api, options=BufferOptions(mode=BufferMode.OFF), is_leader=lambda: False, instance="replica"
+    )
+    buffers = BufferQuestions(controller, doors, metrics, leader=lambda: None)
     services = Services(
         review=reviewer.review,
         failed=lambda _: metrics.count_admission(Outcome.ERROR, 0.0),
+        known=posts.known,
+        entering=posts.entering,
         report=posts.report,
         evictions=posts.evictions,
+        taint=posts.taint,
         workloads=questions.workloads,
         workload=questions.workload,
         nodes=questions.nodes,
+        buffers=buffers.buffers,
+        buffer=buffers.buffer,
         rejected=lambda what: metrics.count_call(what, "overload"),
         page=metrics.page,
         scrape_rejected=metrics.count_rejected_scrape,

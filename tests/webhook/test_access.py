@@ -107,6 +107,22 @@ def test_an_agent_is_the_node_that_its_token_names() -> None:
     assert caller.claim(POD_UID_CLAIM) == "uid-agent-x"
 
 
+def test_who_was_asked_about_is_known_from_memory_until_the_verdict_is_old() -> None:
+    scene = Scene()
+    assert scene.access.known_node("Bearer good") is None
+    assert scene.api.calls == []
+    scene.access.node("Bearer good")
+    assert scene.access.known_node("Bearer good") == "node-a"
+    with pytest.raises(Denied, match="no token"):
+        scene.access.known_node(None)
+    scene.denial("Bearer other")
+    with pytest.raises(Denied, match="not good for audience"):
+        scene.access.known_node("Bearer other")
+    assert len(scene.api.calls) == 2
+    scene.clock.now += scene.settings.verdict_seconds
+    assert scene.access.known_node("Bearer good") is None
+
+
 @pytest.mark.parametrize("header", [None, "", "good", "Basic good", "Bearer", "Bearer "])
 def test_without_a_token_nobody_is_asked(header: str | None) -> None:
     scene = Scene()

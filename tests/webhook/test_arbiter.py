@@ -514,6 +514,7 @@ class AwayStore(EvictionStore):
     """A store whose database goes away at some call."""
 
     def __init__(self, store: EvictionStore, away: set[str]) -> None:
+        super().__init__(store._store)
         self._kept, self._away = store, away
 
     def begin(self, *arguments: Any, **fields: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -15,6 +16,7 @@ from agent.core.arbiter_words import Reason, Ruling, Want
 from agent.core.planned import PodRef
 from agent.core.recommendation import Workload
 from agent.webhook.store import Store, open_store
+from agent.webhook.store_clock import database_now
 from agent.webhook.store_evictions import KEPT_SECONDS, BackOff, EvictionStore, EvictionWish
 from tests.evictions import NODE, NOW, WEB
 
@@ -89,6 +91,7 @@ def figures(spent: Spent) -> tuple[int, int, int, int, int]:
 
 def test_first_eviction_finds_nothing_spent_and_leaves_a_trace(kept: EvictionStore) -> None:
     assert begin(kept, wish()) == Spent(
+        now_unix_seconds=NOW,
         cluster_minute=0,
         namespace_minute=0,
         node_hour=0,
@@ -257,7 +260,7 @@ def test_replicas_that_ask_at_once_take_no_more_tokens_than_there_are(replicas: 
             of = wish(f"web-{index}", replace(WEB, name=f"web-{index}"))
             taken = kept.begin(
                 of,
-                lambda spent: budget_ruling(spent, Replicas(wanted=9, available=9), options, now_unix_seconds=NOW),
+                lambda spent: budget_ruling(spent, Replicas(wanted=9, available=9), options),
                 missing_seconds=MISSING_SECONDS,
                 now_unix_seconds=NOW,
             )
@@ -277,9 +280,7 @@ def test_replicas_that_ask_for_one_pod_at_once_begin_it_once(replicas: list[Stor
         for _ in range(5):
             taken = kept.begin(
                 wish(),
-                lambda spent: budget_ruling(
-                    spent, Replicas(wanted=9, available=9), ArbiterOptions(), now_unix_seconds=NOW
-                ),
+                lambda spent: budget_ruling(spent, Replicas(wanted=9, available=9), ArbiterOptions()),
                 missing_seconds=MISSING_SECONDS,
                 now_unix_seconds=NOW,
             )
@@ -290,6 +291,31 @@ def test_replicas_that_ask_for_one_pod_at_once_begin_it_once(replicas: list[Stor
 
     run_all([(evict, EvictionStore(one), range(place, place + 1)) for place, one in enumerate(replicas)])
     assert len(begun) == 1
+
+
+def test_budgets_hold_over_replicas_whose_clocks_differ(replicas: list[Store]) -> None:
+    """The database has the one clock; without it each of these would have a minute of its own."""
+    options = ArbiterOptions(evictions_per_minute=3, namespace_evictions_per_minute=3)
+    many = Replicas(wanted=99, available=99)
+    told = []
+    for number in range(12):
+        kept = EvictionStore(replicas[number % REPLICAS], clock=database_now)
+        told.append(
+            kept.begin(
+                wish(f"web-{number}", replace(WEB, name=f"web-{number}")),
+                lambda spent: budget_ruling(spent, many, options),
+                missing_seconds=MISSING_SECONDS,
+                now_unix_seconds=NOW + 3600.0 * number,
+            )
+        )
+    assert [isinstance(one, Spent) for one in told] == [True] * 3 + [False] * 9
+    kept = EvictionStore(replicas[0], clock=database_now)
+    now = kept.now(NOW)
+    assert now == pytest.approx(time.time(), abs=60.0)
+    assert all(now - one.requested_unix_seconds < 60.0 for one in kept.newest(9))
+    settle(kept, wish("web-0"), EvictionState.EVICTED, begun=NOW)
+    (settled,) = [one for one in kept.newest(9) if one.ref.name == "web-0"]
+    assert settled.done_unix_seconds == pytest.approx(now, abs=60.0)
 
 
 def run_all(jobs: list[tuple[Callable[[EvictionStore, range], None], EvictionStore, range]]) -> None:

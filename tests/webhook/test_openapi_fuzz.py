@@ -51,7 +51,7 @@ def test_every_answer_is_one_that_the_document_has(whole: Stack, path: str, meth
         case.validate_response(response, checks=CHECKS)
 
     fuzz()
-    assert 200 in statuses or path == "/v1/workloads/{namespace}/{kind}/{name}"
+    assert 200 in statuses or path in ("/v1/workloads/{namespace}/{kind}/{name}", "/v1/buffers/{namespace}/{name}")
 
 
 def test_the_document_stands_for_itself() -> None:
@@ -62,9 +62,12 @@ def test_the_document_stands_for_itself() -> None:
         "/metrics",
         "/mutate",
         "/readyz",
+        "/v1/buffers",
+        "/v1/buffers/{namespace}/{name}",
         "/v1/evictions",
         "/v1/nodes",
         "/v1/report",
+        "/v1/taint",
         "/v1/workloads",
         "/v1/workloads/{namespace}/{kind}/{name}",
     ]

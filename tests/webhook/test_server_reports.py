@@ -55,6 +55,24 @@ def test_a_report_is_in_the_database_when_it_is_answered(whole: Stack) -> None:
     assert whole.counted('plimsoll_report_rows_total{result="taken"}') == 2
 
 
+def test_a_pod_that_began_moments_ago_is_waited_for_and_not_refused_for_good(whole: Stack) -> None:
+    hidden = whole.facts.places.pop("uid-1")
+    body = report_body(row_body(0), row_body(1, podAgeSeconds=4.0))
+    answer = whole.report(packed(body), **GZIP)
+    assert (answer.status, said(answer)) == (503, {"error": "pod shop/web-1 is not known yet"})
+    assert int(answer.headers["Retry-After"]) == 5
+    assert whole.store.tail(0, 10) == []
+    whole.facts.places["uid-1"] = hidden
+    assert said(whole.report(packed(body), **GZIP))["taken"] == 2
+
+
+def test_a_pod_that_is_never_known_holds_up_the_others_for_moments_only(whole: Stack) -> None:
+    del whole.facts.places["uid-1"]
+    late = report_body(row_body(0), row_body(1, podAgeSeconds=4.0), endAgeSeconds=26.0)
+    answer = said(whole.report(packed(late), **GZIP))
+    assert (answer["taken"], answer["refused"]) == (1, [{"row": 1, "reason": "podUid: no pod uid-1 is known"}])
+
+
 def test_a_repeat_is_answered_and_kept_once(whole: Stack) -> None:
     body = packed(report_body(row_body(0)))
     assert said(whole.report(body, **GZIP))["repeated"] is False

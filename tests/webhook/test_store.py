@@ -260,6 +260,44 @@ def test_snapshot_may_be_left_early(store: Store) -> None:
     store.append(new_report(1))
 
 
+def test_beginnings_of_all_hours_come_newest_first_with_their_keys(store: Store) -> None:
+    every = [sketch(key, hour, f"{key}{hour}{'.' * 20}".encode()) for hour in (5, 7, 6) for key in ("b", "a", "Z")]
+    store.fold(0, [*every, sketch("c", 7, b"c7" + b"." * 20), sketch("old", 4, b"x" * 30)], 0, base_id=0)
+    with store.snapshot(5) as snapshot:
+        found = list(snapshot.beginnings(2))
+    assert [(one.unix_hour, list(one.keys), one.joined) for one in found] == [
+        (7, ["Z", "a", "b", "c"], b"Z7a7b7c7"),
+        (6, ["Z", "a", "b"], b"Z6a6b6"),
+        (5, ["Z", "a", "b"], b"Z5a5b5"),
+    ]
+    assert found[1].keys is found[2].keys
+
+
+@pytest.mark.parametrize(
+    ("odd", "expected"),
+    [
+        (sketch("b\nc", 1, b"12345"), (["a", "b\nc", "d"], b"xxx123yyy")),
+        (sketch("b", 1, b"1"), (["a", "b", "d"], b"xxx1\0\0yyy")),
+        (sketch("b", 1, b""), (["a", "b", "d"], b"xxx\0\0\0yyy")),
+    ],
+    ids=["key with a separator", "short", "empty"],
+)
+def test_beginnings_are_right_where_a_sketch_is_odd(
+    store: Store, odd: StoredSketch, expected: tuple[list[str], bytes]
+) -> None:
+    store.fold(0, [sketch("a", 1, b"xxxx"), odd, sketch("d", 1, b"yyyy")], 0, base_id=0)
+    store.fold(0, [sketch("a", 2, b"xxxx"), sketch("d", 2, b"yyyy")], 0, base_id=0)
+    with store.snapshot(0) as snapshot:
+        plain, found = snapshot.beginnings(3)
+    assert (list(plain.keys), plain.joined) == (["a", "d"], b"xxxyyy")
+    assert (list(found.keys), found.joined) == expected
+
+
+def test_beginnings_of_an_empty_store_are_none(store: Store) -> None:
+    with store.snapshot(0) as snapshot:
+        assert list(snapshot.beginnings(3)) == []
+
+
 def test_size_grows_with_the_log(store: Store) -> None:
     empty = store.size_bytes()
     payload = random.Random(1).randbytes(60_000)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
+from typing import Any
 
 import pytest
 
 from agent.core.estimate import Estimate
 from agent.core.policies.options import PolicyName
-from agent.core.recommendation import Workload
 from agent.core.rollup import Report
 from agent.core.workload_history import HourSketch, Interval
 from agent.webhook.folding import Folder, FoldOptions
@@ -233,6 +233,20 @@ def test_a_report_taken_by_a_clock_that_was_wrong_does_not_hold_up_the_others(st
     assert [one.id for one in store.tail(3, 10)] == [4]
 
 
+def test_a_report_of_the_future_counts_now_and_takes_no_hour_to_come(store: Store) -> None:
+    append(store, report(row(cpu=100.0), sequence=1), NOON - 8 * HOUR)
+    append(store, report(row(cpu=300.0), sequence=2), NOON + 200 * HOUR)
+    index, tailer = replica(store)
+    follow(tailer, NOON)
+    merged = index.merged(WEB)
+    assert merged is not None
+    assert merged.last_unix_seconds <= NOON
+    hours = [one.hour_unix_seconds for one in merged.containers[0].hours]
+    assert hours == [NOON - 9 * HOUR, NOON - HOUR], "and the past one is not forgotten for it"
+    assert Folder(store, AT_ONCE).fold_once(True, now_unix_seconds=NOON) == 2
+    assert sorted({hour * HOUR for _, hour in sketches_of(store)}) == hours
+
+
 def test_of_two_leaders_the_later_one_folds_nothing_twice(store: Store) -> None:
     for sequence in range(1, 6):
         append(store, report(row(cpu=float(sequence)), sequence=sequence), NOON + sequence)
@@ -287,34 +301,84 @@ def test_a_sketch_that_cannot_be_read_is_counted_and_begun_anew(store: Store, cu
     assert decode(sketches_of(store)[key, hour], hour).rows == 1
 
 
-def test_thousands_of_sketches_are_loaded_in_pieces_with_pauses_between() -> None:
+def one_sketch(hour: int, **made: Any) -> bytes:
     sketch = HourSketch()
+    interval = Interval(start_unix_seconds=hour * HOUR, end_unix_seconds=hour * HOUR + 300, unix_hour=hour)
+    sketch.add(row(**made), interval, 1)
+    return encode(sketch, hour)
+
+
+def load(index: WorkloadIndex, store: Store, on_piece: Iterator[None] | None = None) -> int:
+    with store.snapshot(0) as snapshot:
+        return index.load(snapshot, on_piece=on_piece)
+
+
+def test_thousands_of_sketches_are_loaded_in_pieces_with_pauses_between(store: Store) -> None:
     hour = NOON // HOUR
-    interval = Interval(start_unix_seconds=NOON, end_unix_seconds=NOON + 300, unix_hour=hour)
-    sketch.add(row(cpu=70.0), interval, 1)
-    payload = encode(sketch, hour)
-    index = WorkloadIndex(IndexOptions(max_rows=100), Policies())
-    pieces = iter([None] * 100)
-    stored = [
-        StoredSketch(key=f"shop/Deployment/web-{number % 150}/app/c/2/m5.large", unix_hour=hour, payload=payload)
-        for number in range(9000)
-    ]
-    assert index.load(stored, on_piece=pieces) == 0
-    assert len(list(pieces)) == 98  # two whole pieces of 4,096; the last part needs no pause after it
+    payload = one_sketch(hour, cpu=70.0)
+    keys = [f"shop/Deployment/web-{number}/app/c/2/m5.large" for number in range(9000)]
+    store.fold(0, [StoredSketch(key=key, unix_hour=hour, payload=payload) for key in keys], 0, base_id=0)
+    index = WorkloadIndex(IndexOptions(max_rows=600), Policies())
+    pauses = iter([None] * 100)
+    assert load(index, store, pauses) == 0
+    # After each 4,096 heads and the rest of them, and after each 256 whole ones of the 600 for which there is room.
+    assert len(list(pauses)) == 100 - 3 - 2
     index.loaded()
-    assert (index.size().workloads, index.size().rows) == (150, 100)
-    merged = index.merged(Workload(namespace="shop", kind="Deployment", name="web-7"))
+    assert (index.size().workloads, index.size().rows) == (9000, 600)
+    known = [
+        merged for one in index.workloads() if (merged := index.merged(one.workload)) and merged.containers[0].classes
+    ]
+    assert {one.containers[0].hours[0].cpu_millicores for one in known} == {70.0}
+    assert len(known) == 600
+
+
+def test_of_a_row_the_newest_hour_is_read_whole_and_all_hours_with_kills(store: Store) -> None:
+    hour = NOON // HOUR
+    made = {hour - 3: [(0.0, 300)], hour - 2: [], hour - 1: [(0.0, 200)], hour: []}
+    key = "shop/Deployment/web/app/c/2/m5.large"
+    store.fold(
+        0,
+        [
+            StoredSketch(key=key, unix_hour=at, payload=one_sketch(at, cpu=float(hour - at + 1), kills=kills))
+            for at, kills in made.items()
+        ],
+        0,
+        base_id=0,
+    )
+    index = WorkloadIndex(IndexOptions(), Policies())
+    assert load(index, store) == 0
+    merged = index.merged(WEB)
     assert merged is not None
-    assert merged.containers[0].hours[0].cpu_millicores == 70.0
+    (history,) = merged.containers[0].classes
+    assert [kills.largest_bytes for kills in history.kills] == [300, 200]
+    assert (history.cpu_base_millicores, history.pods) == (1, 1)
+    assert [one.cpu_millicores for one in history.hours] == [4.0, 3.0, 2.0, 1.0]
 
 
-def test_old_runs_of_jobs_are_not_loaded_and_leave_room_for_the_others() -> None:
-    sketch, hour = HourSketch(), NOON // HOUR
-    sketch.add(row(cpu=70.0), Interval(start_unix_seconds=NOON, end_unix_seconds=NOON + 300, unix_hour=hour), 1)
-    payload = encode(sketch, hour)
+def test_a_load_that_broke_off_leaves_nothing_for_the_next(store: Store) -> None:
+    hour = NOON // HOUR
+    key = "shop/Deployment/web/app/c/2/m5.large"
+    store.fold(0, [StoredSketch(key=key, unix_hour=hour, payload=one_sketch(hour, cpu=70.0))], 0, base_id=0)
+    index = WorkloadIndex(IndexOptions(), Policies())
+
+    def breaks() -> Iterator[None]:
+        for _ in ():
+            yield
+        raise StoreAway("gone in the middle")
+
+    with pytest.raises(StoreAway):
+        load(index, store, breaks())
+    store.fold(0, [], hour + 1, base_id=0)
+    assert load(index, store) == 0
+
+
+def test_old_runs_of_jobs_are_not_loaded_and_leave_room_for_the_others(store: Store) -> None:
+    hour = NOON // HOUR
+    payload = one_sketch(hour, cpu=70.0)
     index = WorkloadIndex(IndexOptions(max_rows=5), Policies())
     keys = [f"shop/Job/backup-{number}/app/c/2" for number in range(50)] + ["shop/Deployment/web/app/c/2"]
-    assert index.load([StoredSketch(key=key, unix_hour=hour, payload=payload) for key in keys]) == 0
+    store.fold(0, [StoredSketch(key=key, unix_hour=hour, payload=payload) for key in keys], 0, base_id=0)
+    assert load(index, store) == 0
     assert [one.workload for one in index.workloads()] == [WEB]
     assert index.size().rows == 1
 

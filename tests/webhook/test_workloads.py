@@ -190,6 +190,18 @@ def test_a_young_workload_is_young_under_every_policy() -> None:
     assert estimate(index_of((NOON, report(row()))), policy=PolicyName.VPA, now=NOON) is NoEstimate.TOO_YOUNG
 
 
+def test_who_was_not_asked_about_for_an_hour_makes_room_for_who_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.webhook.workloads.MAX_ASKED", 2)
+    index = index_of((NOON, report(row(), row(DNS))))
+    index.require(PolicyName.VPA, [WEB, DNS], now_unix_seconds=NOON)
+    index.answer(PolicyName.VPA, DNS, {})
+    estimate(index, policy=PolicyName.VPA, now=NOON + 3599.0)
+    estimate(index, policy=PolicyName.CRANE, now=NOON + 3599.0)
+    assert index.asked() == ((PolicyName.VPA, DNS), (PolicyName.VPA, WEB)), "both were asked about lately"
+    estimate(index, policy=PolicyName.CRANE, now=NOON + 3600.0)
+    assert index.asked() == ((PolicyName.VPA, WEB), (PolicyName.CRANE, WEB))
+
+
 def test_what_is_required_is_asked_and_cruise_needs_no_asking() -> None:
     index = index_of((NOON, report(row(), row(DNS))))
     index.require(PolicyName.CRANE, [WEB, DNS])

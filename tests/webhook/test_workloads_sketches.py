@@ -8,7 +8,9 @@ from agent.core.workload_history import HourSketch, Interval
 from agent.core.workload_leaders import node_number
 from agent.webhook.sketches import (
     HAS_KILLS,
+    HEAD_BYTES,
     BadSketchError,
+    are_readable,
     decode,
     decode_buckets,
     encode,
@@ -43,7 +45,8 @@ def test_heads_are_read_many_at_once() -> None:
     quiet.add(row(cpu=100.0, memory=None), NOW, node_number("node-a"))
     killed.add(row(cpu=None, memory=64.0 * MIB, kills=[(1.0, None)]), NOW, node_number("node-b"))
     payloads = [encode(sketch, HOUR) for sketch in (quiet, killed)]
-    heads = read_heads(payloads)
+    heads = read_heads(b"".join(payload[:HEAD_BYTES] for payload in payloads))
+    assert are_readable(heads).all()
     assert heads["cpu_top"].tolist() == [quiet.demand_leaders.top, 0]
     assert heads["cpu_node"].tolist() == [node_number("node-a"), 0]
     assert heads["memory_top"].tolist() == [0, killed.memory_leaders.top]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 
@@ -13,7 +14,7 @@ from agent.core.model import QosClass
 from agent.sensing.events import MemoryEvents, OomKill, WatchResult
 from agent.sensing.layout import Driver, Runtime, container_cgroup_path, kubepods_root_path, pod_cgroup_path
 from tests.guest.kubelet_tree import MOUNT, make, remove
-from tests.guest.waiting import DEADLINE_SECONDS
+from tests.guest.waiting import DEADLINE_SECONDS, wait_for
 
 pytestmark = pytest.mark.guest
 
@@ -76,3 +77,32 @@ def test_kill_is_seen_within_a_second_of_the_kernels_own_count(container: str) -
     delay_seconds = (seen[0].monotonic_ns - counted_ns) / 1e9
     print(f"seen {delay_seconds * 1000:.1f} ms after the kernel's own count")
     assert delay_seconds < PROMISED_SECONDS
+
+
+def test_a_kill_at_the_pods_limit_is_told_from_one_at_the_containers_own(container: str) -> None:
+    """A pod's limit is its containers' together, and the sandbox uses some of it: then the pod's is hit first."""
+    pod = MOUNT / POD.lstrip("/")
+    sandbox = pod / "cri-containerd-4b.scope"
+    sandbox.mkdir()
+    script = f"open('{sandbox}/cgroup.procs', 'w').write('0'); held = b'x' * (6 << 20); input()"
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE) as pause:
+        events = MemoryEvents(MOUNT)
+        try:
+            held = sandbox / "memory.current"
+            wait_for(lambda: int(held.read_text(encoding="ascii")) > 6 << 20, "the sandbox holds 6 MiB")
+            (pod / "memory.max").write_text(str(32 << 20), encoding="ascii")
+            assert events.add(POD) is WatchResult.WATCHED
+            assert events.add(container) is WatchResult.WATCHED
+            with take_too_much(container):
+                seen: list[OomKill] = []
+
+                def is_seen() -> bool:
+                    seen.extend(events.drain())
+                    return bool(seen)
+
+                wait_for(is_seen, "the kill is seen")
+            assert [(one.path, one.at_limit, one.at_pod_limit) for one in seen] == [(container, False, True)]
+        finally:
+            events.close()
+            pause.communicate(b"\n")
+            (pod / "memory.max").write_text("max", encoding="ascii")

@@ -180,6 +180,17 @@ def test_another_policy_is_tried_on_the_state_that_the_agent_tells(
     assert reason in line
 
 
+def test_the_policy_that_the_agent_has_anyway_is_asked_of_the_agent(
+    agent: Path, verbs: Verbs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It knows the names of pods; its state files do not."""
+    verbs.told = {"settings": {"state": {"directory": None}, "recommend": {"policy": "vpa"}}, "directory": "/"}
+    assert recommend("--socket", str(agent), "--policy", "vpa") == 0
+    assert capsys.readouterr().err == ""
+    assert recommend("--socket", str(agent), "--policy", "vpa", "--set", "vpa.targetCpuPercentile=0.5") == 1
+    assert "keeps its state in memory only" in capsys.readouterr().err
+
+
 def test_state_files_without_names_say_where_they_come_from(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

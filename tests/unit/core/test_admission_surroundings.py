@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -45,6 +46,15 @@ def within(*items: LimitRangeItem, quotas: tuple[Quota, ...] = (), knows: bool |
 
 def lefts(admission: Admission) -> set[Left]:
     return {note.left for one in admission.containers for note in one.notes}
+
+
+def test_where_a_range_is_not_understood_no_pod_is_changed() -> None:
+    one = new_pod(BURSTABLE)
+    assert admitted(one, facts=within()).outcome is Outcome.PATCHED
+    doubtful = replace(within(), bounds_fault="LimitRange range is not understood: spec: 7 is not an object")
+    admission = admitted(one, facts=doubtful)
+    assert (admission.outcome, patched(one, admission)) == (Outcome.ERROR, one)
+    assert admission.why == "left as it came: LimitRange range is not understood: spec: 7 is not an object"
 
 
 # LimitRanges for containers

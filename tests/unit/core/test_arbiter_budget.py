@@ -19,6 +19,7 @@ from agent.core.arbiter_words import Reason
 from tests.evictions import NOW
 
 NOTHING = Spent(
+    now_unix_seconds=NOW,
     cluster_minute=0,
     namespace_minute=0,
     node_hour=0,
@@ -39,7 +40,7 @@ TEN = Replicas(wanted=10, available=10)
 
 
 def reason_of(spent: Spent, replicas: Replicas = TEN) -> Reason | None:
-    ruling = budget_ruling(spent, replicas, OPTIONS, now_unix_seconds=NOW)
+    ruling = budget_ruling(spent, replicas, OPTIONS)
     return None if ruling is None else ruling.reason
 
 

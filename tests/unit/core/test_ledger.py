@@ -358,6 +358,17 @@ def test_nothing_is_lost_over_a_restart() -> None:
     assert document.from_json(json.loads(json.dumps(document.to_json(kept)))) == kept
 
 
+def test_who_was_killed_lately_is_told_to_the_plan_for_some_minutes() -> None:
+    desk = Desk()
+    desk.ledger.killed(desk.fake.uid, "app", desk.now)
+    desk.ledger.killed("nobody", "app", desk.now)
+    assert desk.constraint == Constraint(killed=frozenset({"app"}))
+    desk.look(599.0)
+    assert desk.constraint.killed == {"app"}
+    desk.look(1.0)
+    assert desk.constraint == FREE
+
+
 def test_moments_ahead_of_the_clock_count_as_now() -> None:
     desk = Desk(now=10_000.0)
     desk.resize(Phase.SHRINK, memory=200)

@@ -21,6 +21,7 @@ def shrunk(*, memory: int = 128, limit: int = 300) -> Desk:
 def test_a_kill_or_pressure_soon_after_a_shrink_puts_memory_back_and_bars_the_workload(why: str) -> None:
     desk = shrunk()
     desk.look(598.0)
+    assert desk.ledger.is_shrunk_lately(desk.fake.uid, "app", desk.now)
     report = desk.ledger.killed if why == "killed" else desk.ledger.pressed
     back = report(desk.fake.uid, "app", desk.now)
     assert back is not None
@@ -46,6 +47,9 @@ def test_a_kill_long_after_a_shrink_or_without_one_takes_nothing_back() -> None:
     desk = shrunk()
     assert desk.ledger.killed(desk.fake.uid, "other", desk.now) is None
     assert desk.ledger.killed("nobody", "app", desk.now) is None
+    assert not desk.ledger.is_shrunk_lately(desk.fake.uid, "other", desk.now)
+    assert not desk.ledger.is_shrunk_lately("nobody", "app", desk.now)
+    assert not desk.ledger.is_shrunk_lately(desk.fake.uid, "app", desk.now + 601.0)
     # The last shrink came into force 600 s and a second ago.
     assert desk.ledger.killed(desk.fake.uid, "app", desk.now + 601.0) is None
     assert not desk.ledger.is_shrink_barred(WEB, desk.now)
@@ -75,6 +79,7 @@ def test_a_kill_while_the_shrink_is_not_answered_yet_waits_for_the_answer() -> N
     desk = Desk()
     wish = step(desk.fake, Phase.SHRINK, memory=128)
     desk.send(wish, AnswerKind.UNKNOWN)
+    assert desk.ledger.is_shrunk_lately(desk.fake.uid, "app", desk.now)  # it may be in force by now
     assert desk.ledger.killed(desk.fake.uid, "app", desk.now) is None  # nothing of it stands in the pod so far
     assert desk.look(1.0) == []
     assert desk.ledger.wanted(desk.now) == ()

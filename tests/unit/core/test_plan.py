@@ -281,6 +281,19 @@ def test_a_pod_whose_successor_would_ask_for_no_more_stays() -> None:
     assert (cpu_of(plan, "a").applied, cpu_of(plan, "a").kept) == (1000, Kept.NODE_FULL)
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"options": PlanOptions(memory_applied=False)},
+        {"bounds": replace(EXACT, controlled_resources=ControlledResources.CPU)},
+    ],
+)
+def test_of_a_resource_that_is_only_looked_at_no_prediction_is_needed(fields: Any) -> None:
+    unmeasured = pod_demand("a", demands=[needs("app", wanted(500, 1000), None)])
+    plan = node(unmeasured, app("b", 500, 1000, ranking=Ranking.HIGH), cpu=1400, **fields).plan()
+    assert [(one.ref.name, one.resource) for one in plan.evictions] == [("a", Resource.CPU)]
+
+
 @pytest.mark.parametrize("is_upward_only", [True, False])
 def test_a_pod_without_a_prediction_stays(is_upward_only: bool) -> None:
     cpu = wanted(500, 1000, is_upward_only=True) if is_upward_only else wanted(500, 1000)

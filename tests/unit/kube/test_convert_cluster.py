@@ -80,7 +80,6 @@ def test_an_hpa_freezes_by_the_type_of_its_target() -> None:
     )
     assert hpa(resource("cpu", {"type": "AverageValue"})) == FrozenAxes()
     assert hpa({"type": "Pods", "pods": {"metric": {"name": "cpu"}, "target": {"type": "Value"}}}) == FrozenAxes()
-    assert hpa({"type": "Newer", "newer": {"name": "cpu"}}) == FrozenAxes()
     assert hpa(metrics=[]) == FrozenAxes()
 
 
@@ -92,6 +91,7 @@ def test_an_hpa_freezes_by_the_type_of_its_target() -> None:
         ({"scaleTargetRef": {"kind": "Deployment"}}, "shop", "spec.scaleTargetRef.name: missing"),
         ({"metrics": [{}]}, WEB, "spec.metrics[0].type: missing"),
         ({"metrics": 7}, WEB, "spec.metrics: 7 is not allowed"),
+        ({"metrics": [{"type": "Newer", "newer": {"name": "cpu"}}]}, WEB, "metrics[0].type: 'Newer' is not allowed"),
         ({"metrics": [{"type": "Resource"}]}, WEB, "spec.metrics[0].resource.name: missing"),
         ({"metrics": [resource("cpu", {"type": "Ratio"})]}, WEB, "resource.target.type: 'Ratio' is not allowed"),
         ({"metrics": [{"type": "ContainerResource", "containerResource": []}]}, WEB, "containerResource: [] is not"),
@@ -136,14 +136,24 @@ def test_a_vpa_acts_unless_it_says_off() -> None:
 
 
 def test_scopes_of_a_quota_come_from_both_places() -> None:
-    def scoped(*expressions: dict[str, Any]) -> tuple[tuple[str, ...], bool]:
+    def scoped(*expressions: dict[str, Any]) -> tuple[str, ...]:
         spec = {"scopes": ["BestEffort"], "scopeSelector": {"matchExpressions": list(expressions)}}
-        quota = quota_from_json(named(spec=spec)).quota
-        return quota.scopes, quota.has_selector
+        return quota_from_json(named(spec=spec)).quota.scopes
 
-    assert scoped({"scopeName": "Terminating", "operator": "Exists"}) == (("BestEffort", "Terminating"), False)
-    assert scoped({"scopeName": "BestEffort", "operator": "Exists"}) == (("BestEffort",), False)
-    assert scoped({"scopeName": "PriorityClass", "operator": "DoesNotExist"}) == (("BestEffort",), True)
+    assert scoped({"scopeName": "Terminating", "operator": "Exists"}) == ("BestEffort", "Terminating")
+    assert scoped({"scopeName": "BestEffort", "operator": "Exists"}) == ("BestEffort",)
+    assert scoped({"scopeName": "PriorityClass", "operator": "DoesNotExist"}) == ("BestEffort",)
+
+
+def test_a_range_or_quota_in_doubt_may_refuse_anything() -> None:
+    ranged = limit_range_from_json(named(spec={"limits": [{"type": "Pod", "max": {"cpu": "x"}}]}))
+    assert (ranged.namespace, ranged.items) == ("shop", ())
+    assert ranged.fault is not None
+    assert ranged.fault.startswith("LimitRange web is not understood: spec.limits[0].max.cpu")
+    counted = quota_from_json(named(status={"used": {"cpu": []}}))
+    assert (counted.namespace, counted.quota.hard) == ("shop", {})
+    assert counted.fault is not None
+    assert counted.fault.startswith("ResourceQuota web is not understood: status.used.cpu")
 
 
 @pytest.mark.parametrize(
@@ -153,8 +163,8 @@ def test_scopes_of_a_quota_come_from_both_places() -> None:
         (pod_place_from_json, {"metadata": {"name": "x"}}, "metadata.uid: missing"),
         (autoscaler_from_json, {"metadata": {"namespace": "shop"}, "spec": {}}, "metadata.name: missing"),
         (vertical_autoscaler_from_json, {"spec": {}}, "metadata.name: missing"),
-        (limit_range_from_json, named(spec={"limits": [{"type": "Pod", "max": {"cpu": "x"}}]}), "limits[0].max.cpu"),
-        (quota_from_json, named(status={"used": {"cpu": []}}), "status.used.cpu"),
+        (limit_range_from_json, {"spec": {}}, "metadata.name: missing"),
+        (quota_from_json, {"metadata": 7}, "metadata: 7 is not an object"),
         (node_facts_from_json, named(status={"capacity": {"cpu": True}}), "status.capacity.cpu"),
         (config_from_json, {"data": {"pause": 7}}, "data.pause: 7 is not allowed"),
     ],

@@ -14,6 +14,7 @@ from agent.core.orders import Mode
 from agent.core.plan_options import ActOptions
 from agent.core.quantity import parse_quantity
 from agent.kube.errors import ApiError, Cause, Unreachable
+from agent.metrics.acting_series import BARRIERS as BARRED
 from agent.metrics.acting_series import Trigger
 from agent.node.act import SEEN_SECONDS
 from tests.turns import MI, NODE, Turns, two_pods, uid_of
@@ -129,6 +130,7 @@ def test_barrier_lets_nothing_be_written_until_it_is_gone(
     assert turns.server.writes == []
     assert turns.server.cpu("a") == "500m"
     assert turns.figure("dry_run") == (reason in ("rights", "versions"))
+    assert {one for one in BARRED if turns.figure("writes_barred", reason=one)} == {reason}
     waits = [one for one in turns.journal.newest() if one.action == "resize"]
     assert all((one.outcome, one.reason) == ("withheld", reason) for one in waits)
     has_steps = reason not in ("pods", "versions") and words != "has not told of the node"
@@ -136,6 +138,7 @@ def test_barrier_lets_nothing_be_written_until_it_is_gone(
     mend(turns)
     turns.turn(after=100.0)  # rights that are missing are asked for again after a minute
     assert turns.actor.barrier is None
+    assert not any(turns.figure("writes_barred", reason=one) for one in BARRED)
     assert turns.actor.may_write() is None
     assert turns.server.writes == ["resize a", "event"]
     assert turns.server.events[0][1] == EventReason.ANNOTATION_NOT_UNDERSTOOD

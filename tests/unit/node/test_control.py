@@ -24,6 +24,7 @@ from agent.node.control import (
     NoAgent,
     Refused,
     SocketInUse,
+    Unable,
     open_control_listener,
     request,
 )
@@ -54,13 +55,16 @@ class Verbs:
     def large(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
         return {"text": "x" * (4 << 20)}
 
+    def unable(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
+        raise Unable("this agent neither plans nor acts")
+
     def wait(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
         self.begun.release()
         assert self.may_go_on.wait(PATIENCE_SECONDS)
         return {}
 
     def registry(self) -> dict[str, object]:
-        return {name: getattr(self, name) for name in ("echo", "refuse", "fail", "nan", "large", "wait")}
+        return {name: getattr(self, name) for name in ("echo", "refuse", "unable", "fail", "nan", "large", "wait")}
 
 
 @contextlib.contextmanager
@@ -254,6 +258,13 @@ def test_socket_of_another_user_is_not_admitted(path: Path) -> None:
         assert ask_as(0).returncode == 10  # root asks the same and gets its ten bytes
 
 
+def test_what_an_agent_does_not_do_at_all_is_no_wrong_argument(agent: Path) -> None:
+    with pytest.raises(Unable) as caught:
+        request(agent, "unable")
+    assert not isinstance(caught.value, Refused)
+    assert str(caught.value) == f"agent at {agent}: this agent neither plans nor acts"
+
+
 def test_live_socket_is_refused_and_the_other_agent_named(agent: Path) -> None:
     with pytest.raises(SocketInUse, match=rf"another agent listens there: process {os.getpid()} \(.+\), uid \d+"):
         open_control_listener(agent)
@@ -285,6 +296,14 @@ def test_something_else_in_the_way_is_refused_and_kept(path: Path, what: str) ->
     with pytest.raises(ControlError, match="no socket is in the way"):
         open_control_listener(path)
     assert path.exists()
+
+
+def test_a_mistyped_path_makes_no_tree_of_directories(tmp_path: Path) -> None:
+    path = tmp_path / "nix" / "dir" / "s"
+    with pytest.raises(ControlError, match=r"control socket .*/nix/dir/s: no such file or directory"):
+        open_control_listener(path)
+    assert list(tmp_path.iterdir()) == []
+    open_control_listener(path, makes_parents=True).close()
 
 
 def test_place_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:

@@ -313,15 +313,13 @@ def test_memory_at_kill_is_the_limit_that_was_hit_or_what_was_read_last() -> Non
         row["memory_current_bytes"] = amount * MIB
         world.rings.append_raw(world.slot, row)
     # Between two readings a container may well grow to its limit: the kernel knows that it hit it.
-    assert world.observer.memory_at_kill(world.unit, at_limit=True) == 64 * MIB
+    assert world.observer.memory_at_kill(world.unit, limit_bytes=64 * MIB) == 64 * MIB
     # Without: the largest of the last readings, as the newest may come after the kill.
-    assert world.observer.memory_at_kill(world.unit, at_limit=False) == 40 * MIB
-    unlimited = replace(world.unit, memory_max_bytes=None)
-    assert world.observer.memory_at_kill(unlimited, at_limit=True) == 40 * MIB
+    assert world.observer.memory_at_kill(world.unit, limit_bytes=None) == 40 * MIB
 
 
 def test_memory_at_kill_of_a_slot_that_went_to_another_is_not_known() -> None:
     world = World()
     other = replace(world.unit, inode=8, memory_max_bytes=None)
-    assert world.observer.memory_at_kill(other, at_limit=True) is None
-    assert World().observer.memory_at_kill(world.unit, at_limit=False) is None
+    assert world.observer.memory_at_kill(other, limit_bytes=None) is None
+    assert World().observer.memory_at_kill(world.unit, limit_bytes=None) is None

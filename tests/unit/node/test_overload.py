@@ -13,6 +13,7 @@ from agent.core.overload import OVERLOAD_TAINT_EFFECT, OVERLOAD_TAINT_KEY
 from agent.core.plan_options import OverloadOptions
 from agent.kube.errors import ApiError, Unreachable
 from agent.node.overload import READ_SECONDS, OverloadKeeper, PodsPressure, machine_load_per_cpu
+from agent.node.taint_asking import ASKED, GRANTED, Permission
 from tests.fake_api import Call, FakeApi
 
 OURS = {"key": OVERLOAD_TAINT_KEY, "effect": OVERLOAD_TAINT_EFFECT}
@@ -59,6 +60,7 @@ class Scene:
         self.load: float | None = 2.0
         self.waiting: float | None = 0.5
         self.withheld: str | None = None
+        self.permission = GRANTED
         self.view: Callable[[], Node | None] = lambda: self.server.node
         self.told: list[tuple[Action, Outcome, str]] = []
         self.now = 0.0
@@ -74,6 +76,7 @@ class Scene:
             waiting_ratio=lambda: self.waiting,
             may_write=lambda: self.withheld,
             tell=self.tell,
+            permission=lambda: self.permission,
             unix_seconds=lambda: self.now,
         )
 
@@ -98,6 +101,28 @@ def test_a_whole_window_above_puts_the_taint_once() -> None:
     assert scene.keeper.is_overloaded
     assert scene.keeper.is_tainted is True
     assert scene.told == [(Action.TAINT, Outcome.DONE, "overloaded")]
+
+
+def test_without_permission_there_is_no_taint_and_it_is_said_once() -> None:
+    scene = Scene()
+    scene.permission = ASKED
+    scene.turns()
+    assert scene.told == [], "an answer that is yet to come is nothing to tell"
+    scene.permission = Permission(reason="taint_cap", detail="2 of 20 nodes")
+    scene.turns()
+    assert scene.told == [(Action.TAINT, Outcome.WITHHELD, "taint_cap")]
+    assert (scene.server.reads, scene.server.writes) == (0, 0)
+    scene.permission = GRANTED
+    scene.turns(1)
+    assert scene.server.taints == [OURS]
+
+
+def test_taking_the_taint_away_needs_no_permission() -> None:
+    scene = Scene()
+    scene.turns()
+    scene.permission, scene.load = Permission(reason="webhook_away"), 0.5
+    scene.turns(1)
+    assert scene.server.taints == []
 
 
 def test_recovery_takes_it_away_at_the_first_low_reading() -> None:

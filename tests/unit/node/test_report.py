@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from agent.core.rollup import NodeClass
 from agent.core.rollup_pacing import node_share
+from agent.metrics.loop_series import LoopSeries
 from agent.metrics.report_series import ReportSeries
 from agent.node.report import Reporter
 from agent.node.report_queue import ReportQueue
@@ -131,6 +132,7 @@ class Node:
             clock_ns=self.clock,
             wall_now=self.wall_now,
             chance=lambda: self.chance,
+            turns=LoopSeries().begin("report"),
         )
         return self.reporter
 

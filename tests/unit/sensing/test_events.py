@@ -219,6 +219,19 @@ def test_memory_events_a_kill_at_a_limit_is_told_as_such(
     assert kill.at_limit is False
 
 
+def test_memory_events_a_kill_at_the_pods_limit_is_told_as_such(events: MemoryEvents, tmp_path: Path) -> None:
+    events.add(POD)
+    events.add(A)
+    write(tmp_path, A, 1)
+    write(tmp_path, POD, 1, limit_hits=1)
+    (kill,) = events.poll_all()
+    assert (kill.path, kill.at_limit, kill.at_pod_limit) == (A, False, True)
+    write(tmp_path, A, 2, limit_hits=1)
+    write(tmp_path, POD, 2, limit_hits=2)  # now the container's own, counted up the tree
+    (kill,) = events.poll_all()
+    assert (kill.at_limit, kill.at_pod_limit) == (True, False)
+
+
 def test_memory_events_a_limit_that_is_seen_hit_before_its_kill_is_counted_is_not_forgotten(
     events: MemoryEvents, tmp_path: Path
 ) -> None:

@@ -66,6 +66,30 @@ def test_an_hpa_whose_target_is_not_understood_holds_its_namespace_until_it_is()
     assert (one.frozen(WEB), one.faults()) == (FrozenAxes(), ())
 
 
+def test_an_hpa_with_a_metric_of_a_newer_kind_holds_its_workload() -> None:
+    one = facts()
+    put(one._hpas, scaleTargetRef=TARGET, metrics=[{"type": "Newer", "newer": {"name": "cpu"}}])
+    assert one.frozen(WEB) == frozen("HorizontalPodAutoscaler shop/web (not understood)")
+    allowed = "Resource, ContainerResource, Pods, Object, External"
+    assert one.faults() == (f"hpas shop/web: spec.metrics[0].type: 'Newer' is not allowed ({allowed})",)
+
+
+def test_ranges_and_quotas_that_are_not_understood_are_told_for_their_namespace_alone() -> None:
+    one = facts()
+    put(one._limit_ranges, limits=[{"type": "Container", "max": {"cpu": "1"}}])
+    assert (one.bounds_fault("shop"), len(one.limit_ranges("shop"))) == (None, 1)
+    put(one._limit_ranges, limits=7)
+    assert one.bounds_fault("shop") == "LimitRange web is not understood: spec.limits: 7 is not allowed (a list)"
+    assert one.bounds_fault("bank") is None
+    put(one._limit_ranges, limits=[])
+    assert one.bounds_fault("shop") is None
+    put(one._quotas, hard={"cpu": []})
+    fault = one.bounds_fault("shop")
+    assert fault is not None
+    assert fault.startswith("ResourceQuota web is not understood: spec.hard.cpu")
+    assert one.faults() == (f"quotas shop/web: {fault}",)
+
+
 def test_a_vpa_that_is_not_understood_leaves_alone_whom_it_may_be_for() -> None:
     one = facts()
     put(one._vpas, targetRef=TARGET, **ADVISES)

@@ -1,0 +1,305 @@
+"""The whole product as an operator has it: the chart installed by Helm, both programs as pods of our image.
+
+The agent runs as the chart's DaemonSet on the real kubelet, the webhook as its Deployment, reached by the API server
+over its own certificates; what is sized, evicted, upgraded and uninstalled here is what a cluster would see.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from agent.core.annotations import ADMISSION, ORIGINAL_RESOURCES
+from tests.cluster import chart, fence, objects
+from tests.cluster.api import ApiError, Json
+from tests.cluster.audit import AuditLog
+from tests.e2e import forwarding
+from tests.e2e.acting import ACT_SECONDS, ENFORCE
+from tests.e2e.agent_pod import AgentPod, Writes
+from tests.e2e.node import Node
+from tests.e2e.program import SECONDS
+from tests.e2e.release import AGENT, REGISTRATION, WEBHOOK, Release, is_ready
+from tests.e2e.scenario import MIB
+from tests.e2e.steps import Steps
+from tests.e2e.workloads import NAMESPACE, Workload, bytes_of, load, millicores
+from tests.image.layers import UID
+
+INSTALLED: Final = "helm install: agent and webhook are Ready"
+LOADS_RUN: Final = "loads run"
+HELD_MIB: Final = 300
+"""Of memory, by each of two pods that do not both fit with it."""
+ROOM_MIB: Final = 450
+"""For those two together, beside the filler."""
+FRESH_CPU: Final = "500m"
+REPORT_SECONDS: Final = 300.0
+"""Until what was measured is known centrally: a report is of a minute, and begins at the node's own moment."""
+NO_EVICTION: Final = {"plimsoll.dev/eviction-ranking": "no-eviction"}
+WEBHOOK_USER: Final = f"system:serviceaccount:{chart.NAMESPACE}:{WEBHOOK}"
+LOADS: Final = ("fresh", "stays", "goes")
+
+
+@dataclass(frozen=True, slots=True)
+class ChartScenario:
+    """The steps on one node."""
+
+    node: Node
+    release: Release
+    addresses: ExitStack
+    """Closed at the end: the Service's address on the host's side."""
+
+    @property
+    def agent(self) -> AgentPod:
+        """The agent."""
+        return self.release.agent
+
+    def workload(self, name: str) -> Workload:
+        """Give one of the loads."""
+        return Workload(self.node, name)
+
+    def run(self, steps: Steps) -> None:
+        """Take all steps."""
+        steps.whenever_failed = lambda: "".join(f"      {line}\n" for line in self.last_words())
+        steps.run(INSTALLED, self.install)
+        needing_release: tuple[tuple[str, Callable[[], object]], ...] = (
+            ("both run as the chart says: own user, no capability, read-only root", self.confined),
+            ("the node's own command line works in the agent's pod", self.looked_at_inside),
+            (LOADS_RUN, self.start_loads),
+            ("a pod's node is named by its token, and another node's is refused", self.fenced),
+            ("a new pod is sized at admission from reported history", self.sized_at_admission),
+            ("a pod that does not fit is evicted by the arbiter", self.evicted),
+            ("it comes back at its peak", self.back_at_peak),
+            ("helm upgrade: a new agent knows what the old one measured", self.upgraded),
+            ("helm uninstall: nothing is left, pods go on running", self.uninstalled),
+        )
+        for title, step in needing_release:
+            steps.run(title, step, needs=INSTALLED)
+
+    def last_words(self) -> list[str]:
+        """Give what pods and logs say, and what the agent decided last."""
+        lines = self.release.words().splitlines()
+        try:
+            decisions = self.agent.ask("events", 20.0, limit=12)["items"]
+            lines += [f"{one['action']} {one['outcome']}: {one['reason']} {one['detail']}" for one in decisions]
+        except Exception as error:  # noqa: BLE001 - words about a failure
+            lines.append(str(error))
+        return lines
+
+    def install(self) -> str:
+        """Install it as the README says, with the settings of ``release``."""
+        forwarding.prepare(self.node)
+        begun = time.monotonic()
+        self.release.helm("install", "--create-namespace")
+        self.addresses.enter_context(self.release.service())
+        self.release.wait_webhook()
+        self.release.wait_agent()
+        return f"{time.monotonic() - begun:.0f} s"
+
+    def confined(self) -> str:
+        """Ask the kernel who they are."""
+        found = []
+        for name, pod in (("agent", self.agent.pod()), ("webhook", self.release.webhook_pod())):
+            pids = self.node.read(f"{self.node.cgroup_of(pod, name)}/cgroup.procs").split()
+            pid = min(map(int, pids))
+            lines = self.node.read(f"/proc/{pid}/status").splitlines()
+            status = {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
+            assert set(status["Uid"].split()) == {str(UID)}, (name, status["Uid"])
+            sets = {int(status[one], 16) for one in ("CapPrm", "CapEff", "CapBnd", "CapAmb")}
+            assert sets == {0}, (name, status)
+            assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2"), (name, status)
+            code, _ = self.node.try_run(f"touch /proc/{pid}/root/written")
+            assert code != 0, f"the root of the {name} can be written to"
+            spec = pod["spec"]
+            assert not any(spec.get(one) for one in ("hostNetwork", "hostPID", "hostIPC")), name
+            current = self.node.read(f"{self.node.cgroup_of(pod, name)}/memory.current")
+            found.append(
+                f"{name} {int(current) // MIB} MiB, {pod['status']['containerStatuses'][0]['restartCount']} restarts"
+            )
+        return "; ".join(found)
+
+    def looked_at_inside(self) -> str:
+        """``kubectl exec ds/plimsoll-agent -- plimsoll ...``, without a path to anything."""
+        said = self.agent.kubectl("exec", f"daemonset/{AGENT}", "-c", "agent", "--", "plimsoll", "pin")
+        assert said, "no answer"
+        return " ".join(said.split())[:60]
+
+    def start_loads(self) -> str:
+        """Fill the node's memory, by requests alone, but for what two pods need before they grow."""
+        self.workload("fresh").start(load(requests={"cpu": FRESH_CPU, "memory": "256Mi"}), annotations=ENFORCE)
+        small = {"cpu": "20m", "memory": "64Mi"}
+        self.workload("stays").start(load(requests=small), annotations={**ENFORCE, **NO_EVICTION})
+        self.workload("goes").start(load(requests=small), annotations=ENFORCE)
+        for name in LOADS:
+            self.workload(name).wait_running()
+        return f"{len(LOADS)} pods"
+
+    def fenced(self) -> str:
+        """A token of the agent's account that names another node may not resize a pod here; this node's may."""
+        # Of another system, so that no agent is sent there.
+        objects.create_node(self.node.plane.admin, "elsewhere", labels={"kubernetes.io/os": "none"})
+        try:
+            pod = self.workload("fresh").pod()["metadata"]["name"]
+            body = objects.resize_body(app={"requests": {"cpu": "510m"}})
+            answers = {}
+            for node in ("elsewhere", self.node.name):
+                api = fence.agent_api(self.node.plane, node)
+                try:
+                    objects.resize(api, NAMESPACE, pod, body, dryRun="All")
+                    answers[node] = 200
+                except ApiError as error:
+                    answers[node] = error.status
+        finally:
+            self.node.plane.admin.delete("/api/v1/nodes/elsewhere")
+        assert answers == {"elsewhere": 403, self.node.name: 200}, answers
+        return "403, and 200 (dry run)"
+
+    def sized_at_admission(self) -> str:
+        """Have a second pod made until the webhook knows what the first one needs."""
+        fresh = self.workload("fresh")
+        begun = time.monotonic()
+        tried = 0
+
+        def is_sized() -> bool:
+            nonlocal tried
+            self.scale("fresh", 1)
+            self.node.wait(lambda: len(fresh.pods()) == 1, "one pod is left")
+            known = {pod["metadata"]["uid"] for pod in fresh.pods()}
+            self.scale("fresh", 2)
+            self.node.wait(lambda: len(fresh.pods()) == 2, "a second pod is made")
+            tried += 1
+            made = next(pod for pod in fresh.pods() if pod["metadata"]["uid"] not in known)
+            return ADMISSION in made["metadata"].get("annotations", {})
+
+        self.node.wait(is_sized, "a new pod is sized", REPORT_SECONDS, poll_seconds=10.0)
+        sized = [pod for pod in fresh.pods() if ADMISSION in pod["metadata"].get("annotations", {})]
+        pod = sized[-1]
+        original = json.loads(pod["metadata"]["annotations"][ORIGINAL_RESOURCES])
+        request = pod["spec"]["containers"][0]["resources"]["requests"]
+        assert millicores(request["cpu"]) < millicores(FRESH_CPU), request
+        assert FRESH_CPU in json.dumps(original), original
+        self.scale("fresh", 0)
+        memory = bytes_of(request["memory"]) // MIB
+        return f"{FRESH_CPU} -> {request['cpu']}, 256 -> {memory} MiB; {time.monotonic() - begun:.0f} s, pod {tried}"
+
+    def scale(self, name: str, replicas: int) -> None:
+        """Have so many pods of a load."""
+        path = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{name}"
+        self.node.plane.admin.patch(path, {"spec": {"replicas": replicas}})
+
+    def evicted(self) -> str:
+        """Two pods hold more than fits beside the filler; one may be evicted, and by the webhook alone."""
+        self.node.wait(lambda: not self.workload("fresh").pods(), "the first load is gone")
+        filler = self.free_mib() + self.requested_mib("stays", "goes") - ROOM_MIB
+        self.workload("filler").start(load(requests={"cpu": "10m", "memory": f"{filler}Mi"}))
+        self.workload("filler").wait_running()
+        goes = self.workload("goes")
+        uid = goes.pod()["metadata"]["uid"]
+        begun = time.monotonic()
+        # One after the other: a pod that has all it needs is not evicted for another's sake.
+        stays = self.workload("stays")
+        stays.control("memory_mib", HELD_MIB)
+        self.node.wait(
+            lambda: bytes_of(stays.resources()["requests"]["memory"]) >= HELD_MIB * MIB, "the first grows", ACT_SECONDS
+        )
+        grown_seconds = time.monotonic() - begun
+        begun = time.monotonic()
+        goes.control("memory_mib", HELD_MIB)
+        self.node.wait(
+            lambda: all(pod["metadata"]["uid"] != uid for pod in goes.pods()), "the pod is evicted", REPORT_SECONDS * 2
+        )
+        calls = [
+            call for call in AuditLog(self.node.plane.audit_log).writes(WEBHOOK_USER) if "eviction" in call.resource
+        ]
+        assert calls, "the eviction was not the webhook's"
+        by_agent = [call for call in Writes(AuditLog(self.node.plane.audit_log)).all() if "eviction" in call.resource]
+        assert not by_agent, by_agent
+        seconds = time.monotonic() - begun
+        return f"{seconds:.0f} s after its memory rose; the other grew in place in {grown_seconds:.0f} s"
+
+    def back_at_peak(self) -> str:
+        """It waits for room with the request of its peak; with the filler gone it runs."""
+        goes = self.workload("goes")
+        self.node.wait(goes.pods, "another pod is made")
+        request = bytes_of(goes.resources()["requests"]["memory"])
+        assert request >= HELD_MIB * MIB, request
+        assert ADMISSION in goes.pod()["metadata"]["annotations"]
+        self.workload("filler").remove()
+        seconds = self.node.wait(goes.is_running, "it runs", SECONDS)
+        goes.control("memory_mib", HELD_MIB)
+        assert self.workload("stays").restarts() == 0
+        return f"requests {request // MIB} MiB; runs {seconds:.0f} s after there is room"
+
+    def free_mib(self) -> int:
+        """Give the allocatable memory that no pod's spec requests."""
+        allocatable = bytes_of(self.node.object()["status"]["allocatable"]["memory"])
+        pods = self.node.plane.admin.items("/api/v1/pods", fieldSelector=f"spec.nodeName={self.node.name}")
+        return (allocatable - sum(map(requested_bytes, pods))) // MIB
+
+    def requested_mib(self, *names: str) -> int:
+        """Give the memory that loads request now."""
+        return sum(requested_bytes(self.workload(name).pod()) for name in names) // MIB
+
+    def upgraded(self) -> str:
+        """Change a setting of the agent; the DaemonSet's new pod begins with the windows of the old one."""
+        before = self.agent.pod()["metadata"]["uid"]
+        stays = self.workload("stays").pod()
+        old = self.span_seconds(stays)
+        self.release.values["settings"]["sampling"]["slowIntervalSeconds"] = 3
+        begun = time.monotonic()
+        self.release.helm("upgrade")
+        self.node.wait(lambda: self.agent.pod()["metadata"]["uid"] != before, "the agent's pod is replaced", SECONDS)
+        self.node.wait(lambda: self.span_seconds(stays) > 0, "the new agent answers", SECONDS)
+        new = self.span_seconds(stays)
+        age = seconds_since(self.agent.pod()["status"]["containerStatuses"][0]["state"]["running"]["startedAt"])
+        assert new > age, f"its window is of {new:.0f} s, and it runs for {age:.0f} s"
+        self.release.wait_agent(before)
+        return f"window {old:.0f} s before, {new:.0f} s at {age:.0f} s of age; all {time.monotonic() - begun:.0f} s"
+
+    def span_seconds(self, pod: Json) -> float:
+        """Give of how long the agent's CPU window over a pod's container is."""
+        snapshot = self.agent.ask("snapshot", at_age_seconds=0.0)
+        path = self.node.cgroup_of(pod, "app").removeprefix("/sys/fs/cgroup")
+        units = {unit["identity"]["cgroup_path"]: unit for unit in snapshot["units"]}
+        return float(units[path]["cpu"]["span_seconds"])
+
+    def uninstalled(self) -> str:
+        """Take it away: loads go on, and pods are made as written."""
+        running = {pod["metadata"]["uid"]: restarts(pod) for pod in self.loads()}
+        self.release.helm("uninstall", "--wait", "--timeout=120s")
+        self.addresses.close()
+        admin = self.node.plane.admin
+        assert not admin.exists(REGISTRATION)
+        self.node.wait(lambda: not admin.items(objects.pod_path(chart.NAMESPACE)), "its pods are gone")
+        after = {pod["metadata"]["uid"]: restarts(pod) for pod in self.loads() if is_ready(pod)}
+        assert after == running, (running, after)
+        self.workload("after").start(load(requests={"cpu": "10m", "memory": "16Mi"}), annotations=ENFORCE)
+        pod = self.workload("after").wait_running()
+        assert ADMISSION not in pod["metadata"].get("annotations", {})
+        return f"{len(running)} loads untouched, a new pod as written"
+
+    def loads(self) -> list[Json]:
+        """Give the loads' pods."""
+        return self.node.plane.admin.items(objects.pod_path(NAMESPACE))
+
+
+def requested_bytes(pod: Json) -> int:
+    """Give the memory that a pod's containers request by its spec, or its first steps if those request more."""
+
+    def of(containers: list[Json]) -> list[int]:
+        return [bytes_of(one.get("resources", {}).get("requests", {}).get("memory", "0")) for one in containers]
+
+    return max([sum(of(pod["spec"]["containers"])), *of(pod["spec"].get("initContainers", []))])
+
+
+def restarts(pod: Json) -> int:
+    """Count the restarts of a pod's containers."""
+    return sum(one["restartCount"] for one in pod["status"]["containerStatuses"])
+
+
+def seconds_since(moment: str) -> float:
+    """Give how long ago a moment was, as the API writes it."""
+    return (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()

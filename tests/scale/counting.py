@@ -1,0 +1,115 @@
+"""What was asked of the API server: by its audit log, by caller and node; and what its flow control did, by metrics."""
+
+from __future__ import annotations
+
+import http.client
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Final
+from urllib.parse import parse_qs, urlsplit
+
+from tests.cluster.audit import AuditLog, Call
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.webhook_process import ACCOUNT, NAMESPACE
+
+AGENT: Final = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
+WEBHOOK: Final = f"system:serviceaccount:{NAMESPACE}:plimsoll-webhook"
+LEVEL: Final = "plimsoll"
+_SAMPLE: Final = re.compile(r"^(apiserver_flowcontrol_\w+)\{([^}]*)\} (\S+)$", re.M)
+_LABEL: Final = re.compile(r'(\w+)="([^"]*)"')
+
+
+class Calls:
+    """The calls of a stretch of time."""
+
+    def __init__(self, log: AuditLog) -> None:
+        calls = log.calls()
+        self.of_agents: Final = [one for one in calls if one.user == AGENT]
+        self.of_webhook: Final = [one for one in calls if one.user == WEBHOOK]
+
+    def by_node(self) -> Counter[str]:
+        """Count the agents' by the node that the token names, but for those put off."""
+        return Counter(one.node or "?" for one in self.of_agents if not _is_put_off(one))
+
+    def most_of_a_node(self, kind: str) -> int:
+        """Give the most calls of a kind (``watch pods``) by any node."""
+        return max(Counter(one.node for one in self.of_agents if kind_of(one) == kind).values(), default=0)
+
+    def elsewhere(self) -> list[Call]:
+        """Give the agents' calls that reach past their own node: lists and watches of all pods or all nodes."""
+        return [one for one in self.of_agents if one.resource in ("pods", "nodes") and not _is_of_own_node(one)]
+
+    def put_off(self) -> list[Call]:
+        """Give the agents' calls that were told to come again, by flow control or by a server that was too slow."""
+        return [one for one in self.of_agents if _is_put_off(one)]
+
+    def refused(self) -> list[Call]:
+        """Give what was answered with an error.
+
+        Not so: what was put off; versions that are too old (410), which a list mends; and the questions whether there
+        are kinds here that need not be (404).
+        """
+        return [
+            one
+            for one in (*self.of_agents, *self.of_webhook)
+            if one.code >= 400 and one.code != 410 and not _is_put_off(one) and (one.code, one.resource) != (404, "")
+        ]
+
+
+def kind_of(call: Call) -> str:
+    """Give ``list pods`` and the like."""
+    return f"{call.verb} {call.resource or urlsplit(call.uri).path}"
+
+
+def table(calls: Iterable[Call]) -> Iterator[tuple[str, int]]:
+    """Count by kind, most first."""
+    yield from Counter(map(kind_of, calls)).most_common()
+
+
+def _is_put_off(call: Call) -> bool:
+    """Tell whether flow control, or a server or etcd that is too busy, told the caller to come again."""
+    return call.code == 429 or call.code >= 500
+
+
+def _is_of_own_node(call: Call) -> bool:
+    selector = parse_qs(urlsplit(call.uri).query).get("fieldSelector", [""])[0]
+    own = {"pods": f"spec.nodeName={call.node}", "nodes": f"metadata.name={call.node}"}[call.resource]
+    return call.verb in ("list", "watch") and selector == own
+
+
+class FlowControl:
+    """The API server's own counts of how it queued and refused."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        connection, answer = plane.admin.open("GET", "/metrics", None, "", None)
+        try:
+            text = answer.read().decode()
+        except http.client.HTTPException as error:
+            raise ConnectionError(f"/metrics: the answer broke off ({error!r})") from error
+        finally:
+            connection.close()
+        self._samples = [
+            (name, dict(_LABEL.findall(labels)), float(value)) for name, labels, value in _SAMPLE.findall(text)
+        ]
+
+    def sum(self, name: str, **labels: str) -> float:
+        """Sum one family over the series with these labels."""
+        wanted = labels.items()
+        return sum(value for found, has, value in self._samples if found == name and wanted <= has.items())
+
+    def dispatched(self) -> float:
+        """Give how many requests of Plimsoll's level were served."""
+        return self.sum("apiserver_flowcontrol_dispatched_requests_total", priority_level=LEVEL)
+
+    def rejected(self) -> float:
+        """Give how many were refused with 429."""
+        return self.sum("apiserver_flowcontrol_rejected_requests_total", priority_level=LEVEL)
+
+    def rejected_of_others(self) -> float:
+        """Give how many of everybody else's were."""
+        return self.sum("apiserver_flowcontrol_rejected_requests_total") - self.rejected()
+
+    def seats(self) -> float:
+        """Give how many requests of the level may be served at once, nominally."""
+        return self.sum("apiserver_flowcontrol_nominal_limit_seats", priority_level=LEVEL)
