@@ -10,7 +10,7 @@ STAMP := $(VENV)/.plimsoll
 NATIVE := native/sampler.c native/sampler.h native/build_sampler.py setup.py $(wildcard native/*.h native/*.c)
 ARGS ?=
 
-.PHONY: help run demo test unit lint format bench bench-policies bench-reaction bench-webhook guest e2e cluster cluster-tools test-tools conformance image image-check clean
+.PHONY: help run demo test unit lint format bench bench-policies bench-fortnight bench-reaction bench-webhook guest e2e scale cluster cluster-tools test-tools conformance image image-check clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -55,6 +55,12 @@ guest: $(STAMP)/dev test-tools ## The tests that need a whole cgroup v2 kernel, 
 
 bench-webhook: $(STAMP)/dev test-tools ## The webhook under the reports of 5,000 nodes and 200 admissions a second, on SQLite and PostgreSQL (root, 15 minutes)
 	@$(BIN)/python -m tests.bench webhook $(ARGS)
+
+bench-fortnight: $(STAMP)/dev test-tools ## What 14 days of 5,000 nodes' reports cost: CPU, memory, database, start (root, an hour, 20 GiB)
+	@$(BIN)/python -m tests.bench fortnight $(ARGS)
+
+scale: $(STAMP)/dev test-tools ## 500 kwok nodes on a real API server: calls per node and minute, flow control, outage (15 minutes)
+	@$(BIN)/python -m tests.scale $(ARGS)
 
 cluster: $(STAMP)/dev ## The whole loop to look at: a real Kubernetes control plane, real loads in real cgroups (root), an agent that resizes
 	@$(BIN)/python -m tests.cluster.demo $(ARGS)
