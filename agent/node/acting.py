@@ -44,7 +44,7 @@ from agent.node.memory_in_use import MemoryInUse
 from agent.node.planning import Planned, Planner
 from agent.node.rights import Rights
 from agent.node.steady_clock import BootClock, SteadyClock
-from agent.node.taint_asking import GRANTED
+from agent.node.taint_permission import GRANTED
 from agent.node.telling import Teller
 from agent.node.units import UnitTable
 from agent.node.writing import Writer

@@ -21,7 +21,7 @@ from agent.node.planning import Planner
 from agent.node.pod_limits import PodLimitsWriter, pod_paths_of
 from agent.node.qos_reserve import QosReserver
 from agent.node.rights import Rights
-from agent.node.taint_asking import Permission
+from agent.node.taint_permission import Permission
 from agent.node.telling import Teller
 from agent.node.units import UnitTable
 from agent.sensing.discovery import Discovery

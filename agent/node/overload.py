@@ -29,7 +29,7 @@ from agent.core.pressure import PressureFormatError, parse_pressure, psi_waiting
 from agent.kube.api import Api
 from agent.kube.errors import KubeError
 from agent.kube.taints import TaintChange, set_taint
-from agent.node.taint_asking import GRANTED, Permission
+from agent.node.taint_permission import GRANTED, Permission
 
 log = logging.getLogger(__name__)
 

@@ -11,11 +11,11 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from agent.core.taint_cap import TAINT_PATH, TaintAnswer, taint_answer_of, taint_text
 from agent.kube.errors import CredentialsError, one_line
+from agent.node.taint_permission import ASKED, GRANTED, Permission
 from agent.node.webhook_client import WebhookAnswer, WebhookAway
 
 log = logging.getLogger(__name__)
@@ -31,20 +31,6 @@ LAST_SECONDS: Final = 10.0
 AWAY: Final = "webhook_away"
 """The reason where there is no answer."""
 _OK: Final = 200
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Permission:
-    """Whether the node may be tainted now."""
-
-    is_granted: bool = False
-    reason: str | None = None
-    """Why it may not, in one word; None = it may, or the answer has yet to come."""
-    detail: str = ""
-
-
-GRANTED: Final = Permission(is_granted=True)
-ASKED: Final = Permission()
 
 
 class Poster(Protocol):

@@ -96,6 +96,8 @@ def services(**changes: Any) -> Services:
         "workloads": echo,
         "workload": echo,
         "nodes": echo,
+        "buffers": echo,
+        "buffer": echo,
         "rejected": lambda _: None,
         "page": lambda accept, encoding: Page(content_type="text/plain", content_encoding=None, body=b"series 1\n"),
         "scrape_rejected": lambda: None,

@@ -132,7 +132,9 @@ def test_request_large_answer_arrives_whole(agent: Path) -> None:
 
 
 def test_unknown_verb_lists_the_known_ones(agent: Path) -> None:
-    with pytest.raises(ControlError, match="verb 'plan' is unknown; allowed: echo, fail, large, nan, refuse, wait"):
+    with pytest.raises(
+        ControlError, match="verb 'plan' is unknown; allowed: echo, fail, large, nan, refuse, unable, wait"
+    ):
         request(agent, "plan")
 
 

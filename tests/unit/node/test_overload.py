@@ -13,7 +13,7 @@ from agent.core.overload import OVERLOAD_TAINT_EFFECT, OVERLOAD_TAINT_KEY
 from agent.core.plan_options import OverloadOptions
 from agent.kube.errors import ApiError, Unreachable
 from agent.node.overload import READ_SECONDS, OverloadKeeper, PodsPressure, machine_load_per_cpu
-from agent.node.taint_asking import ASKED, GRANTED, Permission
+from agent.node.taint_permission import ASKED, GRANTED, Permission
 from tests.fake_api import Call, FakeApi
 
 OURS = {"key": OVERLOAD_TAINT_KEY, "effect": OVERLOAD_TAINT_EFFECT}

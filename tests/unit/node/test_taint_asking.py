@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from agent.kube.errors import CredentialsError
-from agent.node.taint_asking import AWAY, GRANTED, Permission, TaintAsker
+from agent.node.taint_asking import AWAY, TaintAsker
+from agent.node.taint_permission import GRANTED, Permission
 from agent.node.webhook_client import WebhookAnswer, WebhookAway
 from tests.fakes import FakeClock
 
