@@ -293,12 +293,19 @@ def test_a_sizing_that_nobody_knows_is_told_and_mended(room: Buffers) -> None:
     room.await_replicas("b", 1, PROMPT_SECONDS)
 
 
+def _statuses_written(log: AuditLog, namespace: str) -> set[str]:
+    return {one.name for one in log.writes() if one.namespace == namespace and one.resource == "capacitybuffers/status"}
+
+
 def test_bad_buffers_cost_no_loop(room: Buffers, cluster: ControlPlane, running: BufferController) -> None:
+    before = AuditLog(cluster.audit_log)
     room.create("none", replicas=1)
     room.create("gone", podTemplateRef={"name": "gone"}, replicas=1)
     room.create("kind", scalableRef={"apiGroup": "nobody.test", "kind": "Nothing", "name": "n"}, replicas=1)
     for name in ("none", "gone", "kind"):
         room.await_status(name, lambda status: bool(status.get("conditions")), "it is told")
+    # What is told may be seen before the line of its writing stands in the log.
+    wait_for(lambda: _statuses_written(before, room.namespace) >= {"none", "gone", "kind"}, "the log has them")
     log = AuditLog(cluster.audit_log)
     other = Buffers(cluster, room.namespace)
     other.template("clock")  # what else happens there wakes the namespace, and costs nothing for the bad ones
