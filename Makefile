@@ -24,7 +24,7 @@ demo: $(STAMP)/run ## The same with a kubelet-like tree of real cgroups and real
 test: $(STAMP)/dev test-tools lint ## Everything CI runs: lint, types, layers, unit (core covered to the last branch), C under sanitizers, fuzz, real kernel, guest
 	@$(BIN)/python -m pytest tests/unit tests/conformance tests/webhook -q -n logical --dist loadfile --cov=agent.core --cov-branch --cov-fail-under=100 \
 		--cov-report=term-missing:skip-covered $(ARGS)
-	@$(BIN)/python -m pytest tests --ignore=tests/unit --ignore=tests/conformance --ignore=tests/webhook --durations=25 $(ARGS)
+	@$(BIN)/python -m pytest tests --ignore=tests/unit --ignore=tests/conformance --ignore=tests/webhook --ignore=tests/scale --durations=25 $(ARGS)
 
 unit: $(STAMP)/dev ## The fast tier: no root, no kernel objects, no network; under 60 s
 	@$(BIN)/python -m pytest tests/unit tests/conformance -m "not slow" -q -n logical --dist loadfile $(ARGS)
@@ -59,7 +59,8 @@ bench-webhook: $(STAMP)/dev test-tools ## The webhook under the reports of 5,000
 bench-fortnight: $(STAMP)/dev test-tools ## What 14 days of 5,000 nodes' reports cost: CPU, memory, database, start (root, an hour, 20 GiB)
 	@$(BIN)/python -m tests.bench fortnight $(ARGS)
 
-scale: $(STAMP)/dev test-tools ## 500 kwok nodes on a real API server: calls per node and minute, flow control, outage (15 minutes)
+scale: $(STAMP)/dev test-tools ## 500 CapacityBuffers, and 500 kwok nodes on a real API server: calls per node and minute, flow control, outage (15 minutes)
+	@$(BIN)/python -m pytest tests/scale
 	@$(BIN)/python -m tests.scale $(ARGS)
 
 cluster: $(STAMP)/dev ## The whole loop to look at: a real Kubernetes control plane, real loads in real cgroups (root), an agent that resizes
