@@ -18,7 +18,7 @@ from tests.cluster import fence, objects
 from tests.cluster.api import Api, ApiError, Json, kubeconfig
 from tests.cluster.chart import NAMESPACE, ChartError, helm, rendered
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.identities import create_namespace, create_service_account, fresh_name, node_bound_token
+from tests.cluster.identities import create_namespace, create_service_account, fresh_name, is_allowed, node_bound_token
 from tests.cluster.processes import Process, free_ports, wait_for
 
 pytestmark = pytest.mark.cluster
@@ -277,16 +277,6 @@ def test_agent_reaches_its_own_node_and_no_further(installed: Release, nodes: No
     )
 
 
-def may(api: Api, verb: str, resource: str, *, group: str = "", subresource: str = "", namespace: str = "") -> bool:
-    attributes = {
-        "verb": verb, "group": group, "resource": resource, "subresource": subresource, "namespace": namespace,
-    }  # fmt: skip
-    body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
-    spec = {"spec": {"resourceAttributes": attributes}}
-    answer = api.create("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {**body, **spec})
-    return bool(answer["status"]["allowed"])
-
-
 @pytest.mark.parametrize("who", ["agent_a", "webhook"])
 def test_nobody_may_evict_or_delete_anything(installed: Release, nodes: Nodes, who: str) -> None:
     api: Api = getattr(nodes, who)
@@ -298,9 +288,9 @@ def test_nobody_may_evict_or_delete_anything(installed: Release, nodes: Nodes, w
     for version, _, collection, _ in list(kinds(installed)):
         group, resource = version.rpartition("/")[0], collection.rpartition("/")[2]
         for verb in ("delete", "deletecollection"):
-            assert not may(api, verb, resource, group=group), resource
-    assert not may(api, "create", "secrets", namespace=NAMESPACE)
-    assert not may(api, "get", "secrets", namespace="default")
+            assert not is_allowed(api, verb, resource, group=group), resource
+    assert not is_allowed(api, "create", "secrets", namespace=NAMESPACE)
+    assert not is_allowed(api, "get", "secrets", namespace="default")
 
 
 def kinds(installed: Release) -> Iterator[tuple[str, str, str, bool]]:
@@ -407,7 +397,7 @@ def test_upgrade_rolls_what_changed_and_rollback_takes_it_back(installed: Releas
     installed.rollback()
     assert agent_template(installed) == first
     installed.upgrade({"mode": "enforce", "enforceNodes": {"pool": "canary"}, "evictions": {"enabled": True}})
-    eviction = partial(may, nodes.webhook, "create", "pods", subresource="eviction")
+    eviction = partial(is_allowed, nodes.webhook, "create", "pods", subresource="eviction")
     wait_for(eviction, "the webhook may evict")
     installed.upgrade()
     wait_for(lambda: not eviction(), "and no more")

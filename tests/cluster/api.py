@@ -117,9 +117,7 @@ class Api:
 
     def apply(self, manifest: Json) -> Json:
         """Create or update an object of one of the kinds in ``PATHS`` (server-side apply)."""
-        metadata = manifest["metadata"]
-        collection = PATHS[manifest["kind"]].format(namespace=metadata.get("namespace", ""))
-        return self.patch(f"{collection}/{metadata['name']}", manifest, APPLY, fieldManager="tests", force="true")
+        return self.patch(path_of(manifest), manifest, APPLY, fieldManager="tests", force="true")
 
     def apply_all(self, manifests: Iterable[Json]) -> list[Json]:
         """Apply objects in their order."""
@@ -234,6 +232,13 @@ def tls(authority: Path, identity: KeyPair | None) -> ssl.SSLContext:
     if identity is not None:
         context.load_cert_chain(identity.certificate, identity.key)
     return context
+
+
+def path_of(manifest: Json) -> str:
+    """Tell where an object of one of the kinds in ``PATHS`` is kept."""
+    metadata = manifest["metadata"]
+    collection = PATHS[manifest["kind"]].format(namespace=metadata.get("namespace", ""))
+    return f"{collection}/{metadata['name']}"
 
 
 def is_awaited(condition: Callable[[], object], *statuses: int) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-from tests.cluster.api import Api, ApiError, Json
+from tests.cluster.api import Api, ApiError, Json, path_of
 from tests.cluster.control_plane import ControlPlane
 
 CONFLICT: Final = 409
@@ -37,6 +39,46 @@ def create_service_account(plane: ControlPlane, namespace: str, name: str) -> Js
     """Create a service account."""
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts"
     return plane.admin.create(path, {"metadata": {"name": name}})
+
+
+def is_allowed(
+    api: Api,
+    verb: str,
+    resource: str,
+    *,
+    group: str = "",
+    subresource: str = "",
+    namespace: str = "",
+    name: str = "",
+) -> bool:
+    """Ask the server whether an identity may do something; without a namespace: in all of them."""
+    attributes = {
+        "verb": verb,
+        "group": group,
+        "resource": resource,
+        "subresource": subresource,
+        "namespace": namespace,
+        "name": name,
+    }
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes},
+    }
+    answer = api.create("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
+    return bool(answer["status"]["allowed"])
+
+
+@contextlib.contextmanager
+def granted(plane: ControlPlane, manifests: Iterable[Json]) -> Iterator[None]:
+    """Have roles and bindings in force inside the block only: other tests of the session prove what is not allowed."""
+    applied = list(manifests)
+    plane.admin.apply_all(applied)
+    try:
+        yield
+    finally:
+        for one in reversed(applied):
+            plane.admin.delete(path_of(one))
 
 
 def node_bound_token(

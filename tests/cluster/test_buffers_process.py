@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -14,7 +15,7 @@ from tests.cluster.api import Json, kubeconfig
 from tests.cluster.audit import AuditLog
 from tests.cluster.buffers import Buffers, content, install_crd
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.identities import node_bound_token
+from tests.cluster.identities import granted, is_allowed, node_bound_token
 from tests.cluster.processes import wait_for
 from tests.cluster.webhook_process import NAMESPACE, WebhookProcess, webhook
 
@@ -33,10 +34,13 @@ def served(cluster: ControlPlane) -> ControlPlane:
 @pytest.fixture(scope="module")
 def process(served: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebhookProcess]:
     folder = tmp_path_factory.mktemp("buffers")
-    served.admin.apply_all(chart.parts("cluster/namespace", *chart.WEBHOOK, "webhook/rights-buffers", values=RIGHTS))
+    served.admin.apply_all(chart.parts("cluster/namespace", *chart.WEBHOOK))
     own = served.api_with_token(node_bound_token(served, NAMESPACE, "plimsoll-webhook", None))
-    with webhook(served, folder, kubeconfig=kubeconfig(own, folder / "webhook.kubeconfig")) as one:
-        yield one
+    with granted(served, chart.parts("webhook/rights-buffers", values=RIGHTS)):
+        buffers = partial(is_allowed, own, "watch", "capacitybuffers", group="autoscaling.x-k8s.io")
+        wait_for(buffers, "its rights are in force")
+        with webhook(served, folder, kubeconfig=kubeconfig(own, folder / "webhook.kubeconfig")) as one:
+            yield one
 
 
 def plimsoll(served: ControlPlane, process: WebhookProcess, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -23,7 +23,7 @@ from agent.kube.api import HttpApi
 from tests.cluster import fence, objects
 from tests.cluster.api import Json
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.identities import create_service_account, fresh_name, node_bound_token
+from tests.cluster.identities import create_service_account, fresh_name, is_allowed, node_bound_token
 from tests.cluster.processes import wait_for
 from tests.cluster.resizing import BURSTABLE, GUARANTEED, MI, Scene, client, cpu, memory, scene_of
 
@@ -325,21 +325,11 @@ def _token_of_an_administrator(scene: Scene, name: str = "admin") -> str:
     scene.plane.admin.create(path, {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]})
     token = node_bound_token(scene.plane, scene.namespace, name, None)
     api = scene.plane.api_with_token(token)
-    wait_for(lambda: _may_list(api, scene.namespace), f"{name} may do everything")
-    return token
-
-
-def _may_list(api: Any, namespace: str) -> bool:
-    attributes = {"namespace": namespace, "verb": "patch", "resource": "pods", "subresource": "resize"}
-    review = api.create(
-        "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
-        {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": attributes},
-        },
+    wait_for(
+        lambda: is_allowed(api, "patch", "pods", subresource="resize", namespace=scene.namespace),
+        f"{name} may do everything",
     )
-    return bool(review["status"]["allowed"])
+    return token
 
 
 def _only_here(scene: Scene) -> Json:

@@ -32,7 +32,7 @@ from tests import plans
 from tests.cluster import chart, fence, objects
 from tests.cluster.api import Json, kubeconfig
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.identities import fresh_name, node_bound_token
+from tests.cluster.identities import fresh_name, granted, is_allowed, node_bound_token
 from tests.cluster.processes import wait_for
 from tests.cluster.resizing import client
 from tests.cluster.webhook_process import agent_token, answer_of, webhook
@@ -64,7 +64,8 @@ class Place:
     def __init__(self, plane: ControlPlane, namespace: str, node: str, database: Path) -> None:
         self.plane, self.namespace, self.node = plane, namespace, node
         self.url = f"sqlite:///{database}"
-        self.api = client(plane, node_bound_token(plane, fence.NAMESPACE, ACCOUNT, None))
+        token = node_bound_token(plane, fence.NAMESPACE, ACCOUNT, None)
+        self.api, self.account = client(plane, token), plane.api_with_token(token)
         self.facts = ClusterFacts(self.api, namespace=fence.NAMESPACE)
         self.histories, self.clock, self.wall = Histories(), FakeClock(), NOW
         self.stores: list[Store] = []
@@ -162,41 +163,15 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def rights(fenced: ControlPlane) -> ControlPlane:
+def rights(fenced: ControlPlane) -> Iterator[ControlPlane]:
     """The webhook's account with what the chart gives it, evictions included."""
-    fenced.admin.apply_all(chart.parts(*chart.WEBHOOK, *chart.EVICTIONS, values=EVICTING))
-    api = client(fenced, node_bound_token(fenced, fence.NAMESPACE, ACCOUNT, None))
-    wait_for(lambda: is_allowed(api, "create", "pods", subresource="eviction"), "its rights are in force")
-    wait_for(lambda: is_allowed(api, "get", "configmaps", namespace=fence.NAMESPACE, name="plimsoll"), "the role too")
-    api.close()
-    return fenced
-
-
-def is_allowed(
-    api: Any,
-    verb: str,
-    resource: str,
-    *,
-    group: str = "",
-    subresource: str = "",
-    namespace: str = "",
-    name: str = "",
-) -> bool:
-    attributes = {
-        "verb": verb,
-        "group": group,
-        "resource": resource,
-        "subresource": subresource,
-        "namespace": namespace,
-        "name": name,
-    }
-    review = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": attributes},
-    }
-    answer = api.call("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body=review)
-    return bool(answer["status"]["allowed"])
+    fenced.admin.apply_all(chart.parts(*chart.WEBHOOK))
+    with granted(fenced, chart.parts(*chart.EVICTIONS, values=EVICTING)):
+        own = fenced.api_with_token(node_bound_token(fenced, fence.NAMESPACE, ACCOUNT, None))
+        wait_for(lambda: is_allowed(own, "create", "pods", subresource="eviction"), "its rights are in force")
+        kept = partial(is_allowed, own, "get", "configmaps", namespace=fence.NAMESPACE, name="plimsoll")
+        wait_for(kept, "the role too")
+        yield fenced
 
 
 @pytest.fixture
@@ -301,18 +276,18 @@ def test_setting_alone_evicts_nobody_without_the_right(place: Place) -> None:
     binding = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/plimsoll-webhook-evictions"
     place.plane.admin.delete(binding)
     try:
-        wait_for(lambda: not is_allowed(place.api, "create", "pods", subresource="eviction"), "the right is gone")
+        wait_for(lambda: not is_allowed(place.account, "create", "pods", subresource="eviction"), "the right is gone")
         [reply] = place.arbiter().decide(place.node, [first])
     finally:
         place.plane.admin.apply_all(chart.parts(*chart.EVICTIONS, values=EVICTING))
-        wait_for(lambda: is_allowed(place.api, "create", "pods", subresource="eviction"), "the right is back")
+        wait_for(lambda: is_allowed(place.account, "create", "pods", subresource="eviction"), "the right is back")
     assert reply.ruling.reason is Reason.FORBIDDEN
     assert 'cannot create resource "pods/eviction"' in reply.ruling.detail
     assert place.is_there(first)
 
 
 def test_what_the_webhook_may_do(place: Place) -> None:
-    api, home = place.api, fence.NAMESPACE
+    api, home = place.account, fence.NAMESPACE
     registrations = {"group": "admissionregistration.k8s.io", "resource": "mutatingwebhookconfigurations"}
     for verb in ("get", "list", "watch", "patch"):
         assert is_allowed(api, verb, name="plimsoll", **registrations)
@@ -353,7 +328,7 @@ def test_what_the_webhook_may_do(place: Place) -> None:
     ids=lambda one: "-".join(one.values()),
 )
 def test_what_the_webhook_may_not_do(place: Place, forbidden: dict[str, str]) -> None:
-    assert not is_allowed(place.api, **forbidden)
+    assert not is_allowed(place.account, **forbidden)
 
 
 def test_pod_of_another_node_is_not_evicted_for_this_one(place: Place) -> None:
