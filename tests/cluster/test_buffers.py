@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -122,6 +123,12 @@ def test_a_rollout_brings_the_shape_of_its_pods(room: Buffers) -> None:
     room.create("b", **of_deployment("web"), replicas=1)
     room.await_replicas("b", 1)
     wait_for(lambda: room.chunk("b") == {"cpu": "1"}, "the shape is the pods'")
+    # Kubernetes knows a pod's creation to the second: pods of one second are the same age.
+    newest = max(
+        datetime.fromisoformat(pod["metadata"]["creationTimestamp"])
+        for pod in room.admin.items(pod_path(room.namespace))
+    )
+    wait_for(lambda: datetime.now(UTC) >= newest + timedelta(seconds=1), "the next pods are newer")
     spec = {"spec": {"template": content(labels={"app": "web"}, cpu="3", memory="1Gi")}}
     room.admin.patch(deployments(room, "web"), spec)
     wait_for(lambda: room.chunk("b") == {"cpu": "3", "memory": "1Gi"}, "the shape is the new pods'", PROMPT_SECONDS)
