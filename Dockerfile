@@ -6,12 +6,19 @@
 # base nothing gets into the image but what its compiler makes of the C sampler.
 ARG BASE=docker.io/library/debian:bookworm-20260610-slim@sha256:96e378d7e6531ac9a15ad505478fcc2e69f371b10f5cdf87857c4b8188404716
 
-FROM ${BASE} AS build
-RUN apt-get update \
-    && apt-get install -y --no-install-recommends debian-archive-keyring gcc libc6-dev python3-dev python3-pip
+# On the machine that builds, for the machine that is built for: a compiler is all that this takes, no emulation.
+# (buildah 1.28 does not say where it runs: --build-arg BUILDPLATFORM=linux/amd64.)
+FROM --platform=$BUILDPLATFORM ${BASE} AS build
+ARG TARGETARCH
+RUN case "${TARGETARCH:?}-on-$(dpkg --print-architecture)" in \
+      arm64-on-amd64) foreign="gcc-aarch64-linux-gnu libc6-dev-arm64-cross" ;; \
+      amd64-on-arm64) foreign="gcc-x86-64-linux-gnu libc6-dev-amd64-cross" ;; \
+    esac \
+    && apt-get update \
+    && apt-get install -y --no-install-recommends debian-archive-keyring gcc libc6-dev python3-dev python3-pip ${foreign:-}
 WORKDIR /plimsoll
 COPY . .
-RUN python3 -m tests.image layers /layers
+RUN python3 -m tests.image layers /layers --arch "${TARGETARCH}"
 
 FROM scratch
 ARG VERSION

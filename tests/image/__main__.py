@@ -27,11 +27,11 @@ def main() -> int:
         if arguments.command == "lock":
             lock.renew(say)
         elif arguments.command == "layers":
-            write_layers(arguments.folder, arguments.arch or native_architecture())
+            write_layers(arguments.folder, arguments.arch or native_architecture(), arguments.locked)
         elif arguments.command == "check":
-            say(build_again(arguments.arch or native_architecture(), say))
+            say(build_again(arguments.arch or native_architecture(), say, only_locked=arguments.locked))
         else:
-            build(arguments.folder, arguments.arch or native_architecture(), arguments.revision)
+            build(arguments.folder, arguments.arch or native_architecture(), arguments.revision, arguments.locked)
     except ImageError as error:
         print(error, file=sys.stderr)
         return 1
@@ -45,14 +45,18 @@ def parse() -> argparse.Namespace:
     parser.add_argument("folder", nargs="?", type=Path, default=REPOSITORY / "build" / "image", help="where to write")
     parser.add_argument("--arch", choices=debian.ARCHITECTURES, help="default: this machine's")
     parser.add_argument("--revision", help="the commit, for the labels")
+    parser.add_argument(
+        "--locked", action="store_true", help="refuse to build where Debian has dropped what packages.txt names"
+    )
     return parser.parse_args()
 
 
-def build(folder: Path, architecture: str, revision: str | None) -> None:
+def build(folder: Path, architecture: str, revision: str | None, only_locked: bool) -> None:
     """Build, and tell what came out."""
     begun = time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
-    image = write_image(make_layers(architecture, version(), say), architecture, folder, revision)
+    layers = make_layers(architecture, version(), say, only_locked=only_locked)
+    image = write_image(layers, architecture, folder, revision)
     say(f"{image.reference} {architecture} {image.digest}")
     say(f"{image.compressed_bytes / 1e6:.1f} MB compressed, {image.unpacked_bytes / 1e6:.1f} MB unpacked")
     for path in (image.layout, image.archive, image.sbom):
@@ -60,9 +64,9 @@ def build(folder: Path, architecture: str, revision: str | None) -> None:
     say(f"done in {time.monotonic() - begun:.1f} s")
 
 
-def write_layers(folder: Path, architecture: str) -> None:
+def write_layers(folder: Path, architecture: str, only_locked: bool) -> None:
     """Write the files of each layer below ``FOLDER/NAME``, with their owners."""
-    for layer in make_layers(architecture, version(), say):
+    for layer in make_layers(architecture, version(), say, only_locked=only_locked):
         target = folder / layer.name
         shutil.copytree(layer.tree, target, symlinks=True)
         for name in OWN_FOLDERS:

@@ -11,22 +11,27 @@ from tests.image.cache import ImageError, Progress, cache_root
 from tests.image.layers import make_layers
 from tests.image.layout import version, write_image
 
+KEPT = ("packages", "substitutes")
+"""Of the cache, for the second time: what Debian gave, and what was taken in place of a stale lock."""
 
-def build_again(architecture: str, progress: Progress) -> str:
+
+def build_again(architecture: str, progress: Progress, *, only_locked: bool = False) -> str:
     """Build twice, the second time with nothing but the fetched packages; give the digest.
 
     Raises:
         ImageError: The two differ; the message names the files.
     """
-    first_layers = make_layers(architecture, version(), progress)
+    first_layers = make_layers(architecture, version(), progress, only_locked=only_locked)
     with tempfile.TemporaryDirectory(prefix="plimsoll-image-") as folder:
         first = write_image(first_layers, architecture, Path(folder, "first"))
-        packages = cache_root() / "packages"
+        cache = cache_root()
         before = os.environ.get("XDG_CACHE_HOME")
         os.environ["XDG_CACHE_HOME"] = str(Path(folder, "cache"))
         try:
-            shutil.copytree(packages, cache_root() / "packages")
-            second_layers = make_layers(architecture, version(), progress)
+            for name in KEPT:
+                if (cache / name).is_dir():
+                    shutil.copytree(cache / name, cache_root() / name)
+            second_layers = make_layers(architecture, version(), progress, only_locked=only_locked)
             second = write_image(second_layers, architecture, Path(folder, "second"))
         finally:
             if before is None:

@@ -1,32 +1,28 @@
 """Debian's part of the image: packages by name, version and checksum (packages.txt), unpacked and not installed.
 
-No package manager, shell or maintainer script gets into the image or is run for it. apt fetches with a configuration of
-its own, so that this machine's sources do not matter and every index is checked against Debian's keys.
+No package manager, shell or maintainer script gets into the image or is run for it.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
 import shutil
 import subprocess
 import tarfile
-import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
+from tests.image.apt import MIRROR, RELEASE_NUMBER, fetch
 from tests.image.cache import ImageError, Progress, cache_root, run
 
-RELEASE, RELEASE_NUMBER = "bookworm", "12"
 ARCHITECTURES: Final = ("amd64", "arm64")
 LOCK: Final = Path(__file__).with_name("packages.txt")
-KEYRING: Final = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-MIRROR: Final = "http://deb.debian.org"
 SNAPSHOT: Final = "http://snapshot.debian.org/archive"
 """Keeps what the mirrors have dropped for a newer version; not reachable from everywhere."""
+NOT_FOUND: Final = "404 "
+"""What apt's words say of a file that is not there, and not of a server that does not answer."""
 MERGED: Final = ("bin", "sbin", "lib", "lib64")
 """Debian 12's top folders are links into /usr; its packages still name some files by the old places."""
 LEFT_OUT: Final = (
@@ -96,11 +92,17 @@ class Package:
 
     name: str
     version: str
+    place: str
+    """Below a mirror: archive and path in it."""
     sha256: str
 
 
 def read_lock(architecture: str, text: str | None = None) -> tuple[Package, ...]:
-    """Read packages.txt: ``NAME VERSION ARCHITECTURE=SHA256 ...`` a line, # for comments.
+    """Read packages.txt: ``NAME VERSION PLACE ARCHITECTURE=SHA256 ...`` a line, # for comments.
+
+    Args:
+        architecture: For ``{architecture}`` in the place, and which checksum.
+        text: packages.txt itself unless given.
 
     Raises:
         ImageError: A line is not like that, or has no checksum for the architecture.
@@ -111,147 +113,79 @@ def read_lock(architecture: str, text: str | None = None) -> tuple[Package, ...]
         words = line.split("#", 1)[0].split()
         if not words:
             continue
-        sums = dict(word.partition("=")[::2] for word in words[2:])
-        if len(words) < 3 or architecture not in sums:
-            raise ImageError(f"image: {LOCK.name}:{number}: {line!r} is not NAME VERSION ... {architecture}=SHA256")
-        found.append(Package(name=words[0], version=words[1], sha256=sums[architecture]))
+        sums = dict(word.partition("=")[::2] for word in words[3:])
+        if architecture not in sums or "=" in words[2]:
+            wanted = f"NAME VERSION PLACE ... {architecture}=SHA256"
+            raise ImageError(f"image: {LOCK.name}:{number}: {line!r} is not {wanted}")
+        place = words[2].replace("{architecture}", architecture)
+        found.append(Package(name=words[0], version=words[1], place=place, sha256=sums[architecture]))
     return tuple(found)
 
 
-def snapshot_moment(text: str | None = None) -> str:
-    """Give the moment that packages.txt was written at, as snapshot.debian.org names it.
+def snapshot_moment(text: str) -> str:
+    """Give the moment that a lock was written at, as snapshot.debian.org names it.
 
     Raises:
         ImageError: There is no such line.
     """
-    for line in (LOCK.read_text() if text is None else text).splitlines():
+    for line in text.splitlines():
         if line.startswith("# snapshot: "):
             return line.removeprefix("# snapshot: ").strip()
     raise ImageError(f"image: {LOCK.name} has no line `# snapshot: MOMENT`")
 
 
-def ensure_packages(packages: Iterable[Package], architecture: str, progress: Progress) -> Mapping[str, Path]:
-    """Give every package's archive by name, from the cache or from Debian.
+class StaleLockError(ImageError):
+    """Debian no longer gives what the lock names; the message says what, and which command mends it."""
+
+
+def ensure_packages(text: str, architecture: str, progress: Progress) -> Mapping[str, Path]:
+    """Give the archive of every package of a lock by name: from the cache, Debian's pool or its snapshot.
+
+    The pool keeps a version for a while after the next one came out, and is asked for the file itself: the indexes
+    name only the newest.
 
     Raises:
-        ImageError: Debian has it no longer, or gives other bytes.
+        StaleLockError: Debian has some of them no longer, and the snapshot does not help.
+        ImageError: Debian is not reached, or gives other bytes.
     """
-    wanted = tuple(packages)
-    kept = cache_root() / "packages"
+    wanted = read_lock(architecture, text)
     missing = [one for one in wanted if not place_of(one).is_file()]
     if missing:
-        kept.mkdir(parents=True, exist_ok=True)
+        place_of(missing[0]).parent.mkdir(parents=True, exist_ok=True)
         progress(f"fetching {len(missing)} packages of Debian {RELEASE_NUMBER} for {architecture}")
-        with Apt(architecture) as apt:
-            try:
-                apt.update()
-                fetched = apt.download([f"{one.name}={one.version}" for one in missing])
-            except ImageError as error:
-                progress("Debian's mirror has not all of packages.txt (a fix came out?); asking its snapshot")
-                fetched = from_snapshot(missing, architecture, error)
-            for one in missing:
-                digest = hashlib.sha256(fetched[one.name].read_bytes()).hexdigest()
-                if digest != one.sha256:
-                    raise ImageError(
-                        f"image: {one.name} {one.version} {architecture}: checksum {digest} is not allowed"
-                    )
-                shutil.move(fetched[one.name], place_of(one))
+    gone = []
+    for one in missing:
+        why = fetch(f"{MIRROR}/{one.place}", place_of(one), one.sha256)
+        if why and NOT_FOUND not in why:
+            raise ImageError(f"image: {MIRROR} is not reached: {why}")
+        if why:
+            gone.append(one)
+    if gone:
+        progress(f"Debian's mirror has {len(gone)} of them no longer; asking its snapshot of {snapshot_moment(text)}")
+        ensure_from_snapshot(gone, snapshot_moment(text))
     return {one.name: place_of(one) for one in wanted}
 
 
-def from_snapshot(missing: Sequence[Package], architecture: str, why: ImageError) -> Mapping[str, Path]:
-    """Fetch from the snapshot of the moment the lock was written.
+def ensure_from_snapshot(gone: Sequence[Package], moment: str) -> None:
+    """Fetch what the mirror has dropped.
 
     Raises:
-        ImageError: It is not reachable either; with what the mirror said.
+        StaleLockError: The snapshot has it not either, or is not reachable from here.
     """
-    with Apt(architecture, snapshot=snapshot_moment()) as apt:
-        try:
-            apt.update()
-            fetched = apt.download([f"{one.name}={one.version}" for one in missing])
-        except ImageError as error:
-            advice = "take what Debian has now: python -m tests.image lock"
-            raise ImageError(f"{why}\nimage: nor is it in {SNAPSHOT}; {advice}") from error
-        place = cache_root() / "packages"
-        return {name: Path(shutil.move(path, place / f".{name}")) for name, path in fetched.items()}
+    for one in gone:
+        archive, _, path = one.place.partition("/")
+        why = fetch(f"{SNAPSHOT}/{archive}/{moment}/{path}", place_of(one), one.sha256)
+        if why:
+            first = f"{one.name} {one.version}" + (f" and {len(gone) - 1} more" if len(gone) > 1 else "")
+            raise StaleLockError(
+                f"image: tests/image/{LOCK.name} is out of date: Debian no longer has {first} (nor {SNAPSHOT}: "
+                f"{why}); take what Debian has now: python -m tests.image lock"
+            )
 
 
 def place_of(package: Package) -> Path:
     """Give the place of an archive in the cache."""
     return cache_root() / "packages" / f"{package.sha256}.deb"
-
-
-class Apt:
-    """apt-get with sources, lists and architecture of its own, in a temporary folder."""
-
-    def __init__(self, architecture: str, snapshot: str | None = None) -> None:
-        self._architecture = architecture
-        self._snapshot = snapshot
-        self._folder = tempfile.TemporaryDirectory(prefix="plimsoll-apt-")
-        self._root = Path(self._folder.name)
-
-    def __enter__(self) -> Apt:
-        if not KEYRING.is_file():
-            raise ImageError(
-                f"image: {KEYRING} not found; apt-get install -y debian-archive-keyring (or use Dockerfile)"
-            )
-        for name in ("lists/partial", "cache/archives/partial", "sources", "out"):
-            (self._root / name).mkdir(parents=True)
-        (self._root / "status").touch()
-        suites = {"debian": f"{RELEASE} {RELEASE}-updates", "debian-security": f"{RELEASE}-security"}
-        entries = []
-        for archive, names in suites.items():
-            place = f"{SNAPSHOT}/{archive}/{self._snapshot}" if self._snapshot else f"{MIRROR}/{archive}"
-            fields = {"Types": "deb", "URIs": place, "Suites": names, "Components": "main", "Signed-By": str(KEYRING)}
-            if self._snapshot:
-                fields["Check-Valid-Until"] = "no"
-            entries.append("".join(f"{key}: {value}\n" for key, value in fields.items()))
-        (self._root / "sources" / "debian.sources").write_text("\n".join(entries))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._folder.cleanup()
-
-    def update(self) -> None:
-        """Fetch the indexes; one that cannot be had is an error."""
-        self._run("apt-get", "update", "-qq", "--error-on=any")
-
-    def newest(self, names: Sequence[str]) -> Mapping[str, tuple[str, str]]:
-        """Give version and SHA-256 of what would be fetched, by name.
-
-        Raises:
-            ImageError: apt knows no such package.
-        """
-        answer = self._run("apt-cache", "show", "--no-all-versions", *names)
-        found = {}
-        for block in answer.split("\n\n"):
-            fields = dict(line.partition(": ")[::2] for line in block.splitlines() if ": " in line)
-            if fields:
-                found[fields["Package"]] = (fields["Version"], fields["SHA256"])
-        return found
-
-    def download(self, wanted: Sequence[str]) -> Mapping[str, Path]:
-        """Fetch ``NAME=VERSION`` and give the archives by name; they are gone after the block."""
-        folder = self._root / "out"
-        self._run("apt-get", "download", "-qq", *wanted, folder=folder)
-        return {path.name.partition("_")[0]: path for path in folder.glob("*.deb")}
-
-    def _run(self, program: str, *words: str, folder: Path | None = None) -> str:
-        settings = {
-            "Dir::Etc::SourceList": "/dev/null",
-            "Dir::Etc::SourceParts": self._root / "sources",
-            "Dir::State::Lists": self._root / "lists",
-            "Dir::State::status": self._root / "status",
-            "Dir::Cache": self._root / "cache",
-            "APT::Architecture": self._architecture,
-            "APT::Architectures": self._architecture,
-            "APT::Default-Release": "",
-            "Acquire::Languages": "none",
-        }
-        if os.geteuid() == 0:
-            settings["APT::Sandbox::User"] = "root"  # _apt may not write into this folder
-        options = [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
-        return run([program, *options, *words], folder=folder)
 
 
 def unpack(archive: Path, root: Path) -> None:

@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Iterator
 from email.message import Message
@@ -26,6 +27,8 @@ BUILD_REQUIREMENTS: Final = Path(__file__).with_name("build-requirements.txt")
 PYTHON_VERSION: Final = "3.11"
 PLACE: Final = f"usr/local/lib/python{PYTHON_VERSION}/dist-packages"
 """On the path of Debian's interpreter."""
+C_LIBRARY: Final = 36
+"""Debian 12's: glibc 2.36."""
 MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
 MANYLINUX: Final = ("manylinux_2_36", "manylinux_2_34", "manylinux_2_28", "manylinux_2_27", "manylinux_2_26",
                     "manylinux_2_24", "manylinux_2_17", "manylinux2014", "manylinux_2_12", "manylinux_2_5")  # fmt: skip
@@ -133,13 +136,9 @@ def build_wheel(architecture: str, target: Path) -> None:
     """Build Plimsoll with its C sampler and unpack it below ``target``.
 
     Raises:
-        ImageError: Nothing here compiles for that architecture.
+        ImageError: Nothing here compiles for that architecture, or only for a newer C library than the image's.
     """
-    if platform.machine() != MACHINES[architecture]:
-        raise ImageError(
-            f"image: this machine is {platform.machine()} and compiles no C for {architecture}; "
-            f"docker buildx build --platform linux/{architecture} . does"
-        )
+    compiler = cross_compiler(architecture)
     tools = folder_made(
         cache_root() / "build-tools" / hashlib.sha256(BUILD_REQUIREMENTS.read_bytes()).hexdigest()[:12], install_tools
     )
@@ -158,13 +157,62 @@ def build_wheel(architecture: str, target: Path) -> None:
             "SOURCE_DATE_EPOCH": "315532800",
             "PYTHONHASHSEED": "0",
         }
-        run([sys.executable, "setup.py", "-q", "bdist_wheel", "--dist-dir", work / "wheel"], copy, environment)
+        if compiler is not None:
+            environment |= {"CC": compiler, "LDSHARED": f"{compiler} -shared"}
+            environment["CFLAGS"] += f" -I{foreign_headers(work / 'headers', architecture)}"
+        platform_name = f"linux_{MACHINES[architecture]}"
+        words = ["setup.py", "-q", "bdist_wheel", "--plat-name", platform_name, "--dist-dir", str(work / "wheel")]
+        run([sys.executable, *words], copy, environment)
         (wheel,) = (work / "wheel").glob("*.whl")
-        words = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--no-index"]
-        words += ["--disable-pip-version-check", "--root-user-action=ignore"]
-        run([*words, "--target", target, wheel])
-    if not list(target.glob("agent/sensing/_sampler*.so")):
+        words = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--no-index", "--only-binary", ":all:"]
+        words += ["--disable-pip-version-check", "--root-user-action=ignore", "--platform", platform_name]
+        run([sys.executable, *words, "--python-version", PYTHON_VERSION, "--target", target, wheel])
+    built = list(target.glob("agent/sensing/_sampler*.so"))
+    if not built:
         raise ImageError("image: the C sampler was not built; apt-get install -y gcc libc6-dev python3-dev")
+    newest = max(map(int, re.findall(rb"GLIBC_2\.(\d+)", built[0].read_bytes())))
+    if newest > C_LIBRARY:
+        advice = "build by the Dockerfile, whose compiler is Debian 12's"
+        raise ImageError(f"image: the C sampler asks for glibc 2.{newest}, the image has 2.{C_LIBRARY}; {advice}")
+
+
+def cross_compiler(architecture: str) -> str | None:
+    """Give the compiler for an architecture that is not this machine's; None for its own.
+
+    Raises:
+        ImageError: It is not there.
+    """
+    machine = MACHINES[architecture]
+    if platform.machine() == machine:
+        return None
+    compiler = f"{machine}-linux-gnu-gcc"
+    if shutil.which(compiler) is None:
+        packages = f"gcc-{machine.replace('_', '-')}-linux-gnu libc6-dev-{architecture}-cross"
+        raise ImageError(
+            f"image: {compiler} not found, and this machine is {platform.machine()}: apt-get install -y {packages} "
+            f"(or docker buildx build --platform linux/{architecture} .)"
+        )
+    return compiler
+
+
+def foreign_headers(folder: Path, architecture: str) -> Path:
+    """Make a folder of headers in which Python's ``pyconfig.h`` is found for a machine that is not this one.
+
+    Debian's is a switch that includes the file of the machine that is compiled for. Ours serves as well: both are
+    little-endian with 64-bit longs, and the limited API depends on nothing else there.
+
+    Args:
+        folder: Made.
+        architecture: That is compiled for.
+    """
+    headers = Path(sysconfig.get_path("include"))
+    name = headers.name
+    own = headers.parent / f"{platform.machine()}-linux-gnu" / name / "pyconfig.h"
+    place = folder / f"{MACHINES[architecture]}-linux-gnu" / name
+    place.mkdir(parents=True)
+    if own.is_file():
+        shutil.copyfile(own, place / "pyconfig.h")
+    return folder
 
 
 def install_tools(target: Path) -> None:

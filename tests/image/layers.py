@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, Final, cast
 
 from tests.image import debian, distributions
 from tests.image.cache import ImageError, Progress, cache_root, drop_old, folder_made
+from tests.image.lock import substitute
 from tests.image.sbom import debian_components, document, python_components
 
 Json = dict[str, Any]
@@ -82,8 +83,14 @@ class Archive:
     unpacked_bytes: int
 
 
-def make_layers(architecture: str, version: str, progress: Progress) -> tuple[Layer, ...]:
+def make_layers(architecture: str, version: str, progress: Progress, *, only_locked: bool = False) -> tuple[Layer, ...]:
     """Give the layers of an image, lowest first; what is there already is not made again.
+
+    Args:
+        architecture: By Debian's name.
+        version: Plimsoll's.
+        progress: Told of each step, and of packages that are not those of packages.txt.
+        only_locked: Refuse where Debian no longer has what packages.txt names, in place of taking what it has now.
 
     Raises:
         ImageError: A part cannot be had or built.
@@ -91,8 +98,8 @@ def make_layers(architecture: str, version: str, progress: Progress) -> tuple[La
     if architecture not in debian.ARCHITECTURES:
         raise ImageError(f"image: {architecture} is not allowed; allowed: {', '.join(debian.ARCHITECTURES)}")
     own = native_architecture()
-    system = system_layer(architecture, own, progress)
-    python = system if own == architecture else system_layer(own, own, progress)
+    system = system_layer(architecture, own, progress, only_locked=only_locked)
+    python = system if own == architecture else system_layer(own, own, progress, only_locked=only_locked)
     command = distributions.interpreter(python.tree, own)
     requirements = distributions.requirements_of(architecture)
 
@@ -144,12 +151,22 @@ def make_layers(architecture: str, version: str, progress: Progress) -> tuple[La
 SAMPLER: Final = "agent.sensing._sampler"
 
 
-def system_layer(architecture: str, own: str, progress: Progress) -> Layer:
+def system_layer(architecture: str, own: str, progress: Progress, *, only_locked: bool = False) -> Layer:
     """Give Debian's part for an architecture; its modules are compiled by that of this machine's own."""
+    try:
+        return system_layer_of(debian.LOCK.read_text(), architecture, own, progress)
+    except debian.StaleLockError as stale:
+        if only_locked:
+            raise
+        return system_layer_of(substitute(architecture, stale, progress), architecture, own, progress)
+
+
+def system_layer_of(lock: str, architecture: str, own: str, progress: Progress) -> Layer:
+    """Give Debian's part by the text of a lock, which is kept beside it."""
 
     def fill(folder: Path) -> None:
-        packages = debian.read_lock(architecture)
-        archives = debian.ensure_packages(packages, architecture, progress)
+        archives = debian.ensure_packages(lock, architecture, progress)
+        packages = debian.read_lock(architecture, lock)
         progress(f"unpacking {len(packages)} packages for {architecture}")
         tree = folder / "tree"
         tree.mkdir()
@@ -160,8 +177,9 @@ def system_layer(architecture: str, own: str, progress: Progress) -> Layer:
         python = tree if own == architecture else system_layer(own, own, progress).tree
         distributions.compiled(distributions.interpreter(python, own), tree, python)
         write_components(folder, debian_components(tree, {one.name: one.sha256 for one in packages}))
+        (folder / debian.LOCK.name).write_text(lock)
 
-    return layer("debian", digest_of(code_digest(), architecture, debian.LOCK.read_text()), fill)
+    return layer("debian", digest_of(code_digest(), architecture, lock), fill)
 
 
 def layer(name: str, recipe: str, fill: Callable[[Path], None]) -> Layer:
@@ -207,7 +225,7 @@ def native_architecture() -> str:
 
 def code_digest() -> str:
     """Give a digest of the code that makes layers."""
-    names = ("bytecode.py", "debian.py", "distributions.py", "layers.py", "sbom.py")
+    names = ("apt.py", "bytecode.py", "debian.py", "distributions.py", "layers.py", "sbom.py")
     return digest_of(*((Path(__file__).with_name(name)).read_text() for name in names))
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import re
 import sys
 import tempfile
 import tomllib
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from tests.image import debian, distributions
-from tests.image.cache import REPOSITORY, Progress, run
+from tests.image.apt import RELEASE, RELEASE_NUMBER, Apt
+from tests.image.cache import REPOSITORY, ImageError, Progress, cache_root, run
 from tests.image.sbom import normal
 
 PACKAGES: Final = (
@@ -39,7 +43,7 @@ PACKAGES: Final = (
 )
 """Debian's Python with what its modules and our wheels load; `test_image` looks for libraries that are missing."""
 HEADER: Final = """\
-# What the image takes from Debian {number} ({release}): NAME VERSION ARCHITECTURE=SHA256 ...
+# What the image takes from Debian {number} ({release}): NAME VERSION PLACE ARCHITECTURE=SHA256 ...
 # Written by `python -m tests.image lock`.
 # snapshot: {moment}
 """
@@ -67,19 +71,62 @@ def renew(progress: Progress) -> None:
 
 def renew_packages() -> None:
     """Write packages.txt."""
-    newest: dict[str, tuple[str, dict[str, str]]] = {}
-    for architecture in debian.ARCHITECTURES:
-        with debian.Apt(architecture) as apt:
+    debian.LOCK.write_text(newest_packages(debian.ARCHITECTURES))
+
+
+def newest_packages(architectures: Sequence[str]) -> str:
+    """Give the text of a lock by what Debian has now.
+
+    Raises:
+        ImageError: Debian cannot be asked, or has not built a package for all architectures yet.
+    """
+    newest: dict[str, tuple[str, str, dict[str, str]]] = {}
+    for architecture in architectures:
+        with Apt(architecture) as apt:
             apt.update()
-            for name, (version, digest) in apt.newest(PACKAGES).items():
-                known, sums = newest.setdefault(name, (version, {}))
-                assert known == version, f"{name}: {known} and {version}; wait until Debian has built both"
-                sums[architecture] = digest
+            for name, offer in apt.newest(PACKAGES).items():
+                place = offer.place.replace(f"_{architecture}.deb", "_{architecture}.deb")
+                version, known, sums = newest.setdefault(name, (offer.version, place, {}))
+                if (version, known) != (offer.version, place):
+                    advice = "wait until Debian has built it for both"
+                    raise ImageError(f"image: {name} is {version} and, for {architecture}, {offer.version}; {advice}")
+                sums[architecture] = offer.sha256
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    text = HEADER.format(number=debian.RELEASE_NUMBER, release=debian.RELEASE, moment=moment)
-    for name, (version, sums) in sorted(newest.items()):
-        text += " ".join([name, version, *(f"{one}={digest}" for one, digest in sums.items())]) + "\n"
-    debian.LOCK.write_text(text)
+    text = HEADER.format(number=RELEASE_NUMBER, release=RELEASE, moment=moment)
+    for name, (version, place, sums) in sorted(newest.items()):
+        text += " ".join([name, version, place, *(f"{one}={digest}" for one, digest in sums.items())]) + "\n"
+    return text
+
+
+def substitute(architecture: str, stale: debian.StaleLockError, progress: Progress) -> str:
+    """Give a lock of what Debian has now, in place of one whose packages are gone; kept in the cache, so that the next
+    build here is of the same packages.
+
+    Args:
+        architecture: The only one that it is for.
+        stale: Why.
+        progress: Told of it.
+
+    Raises:
+        ImageError: Debian cannot be asked.
+    """
+    name = hashlib.sha256(debian.LOCK.read_bytes()).hexdigest()[:12]
+    place = cache_root() / "substitutes" / f"{name}-{architecture}.txt"
+    if place.is_file():
+        try:
+            debian.ensure_packages(place.read_text(), architecture, progress)
+        except debian.StaleLockError:
+            place.unlink()
+    progress(f"WARNING: {str(stale).removeprefix('image: ')}")
+    if not place.is_file():
+        progress(f"this image takes what Debian {RELEASE_NUMBER} has now; --locked refuses instead")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = place.with_name(f".{place.name}-{os.getpid()}")
+        unfinished.write_text(newest_packages((architecture,)))
+        unfinished.rename(place)
+    else:
+        progress(f"this image takes what is noted in {place}; --locked refuses instead")
+    return place.read_text()
 
 
 def runtime_requirements() -> list[str]:

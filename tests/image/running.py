@@ -18,6 +18,20 @@ Json = dict[str, Any]
 
 NAMESPACES: Final = ("pid", "mount", "ipc", "uts")
 """The network stays this machine's: what is served is asked from outside."""
+LOADS_ALL: Final = """
+import importlib, sys
+from agent.cli.main import VERBS
+import agent.node.daemon, agent.webhook.composing, agent.webhook.server, agent.webhook.certificates
+for verb in VERBS.values():
+    importlib.import_module(verb.module)
+from agent.webhook import store_engine
+import psycopg, sqlite3, ssl, curses, numpy
+assert ssl.create_default_context().cert_store_stats()["x509_ca"] > 100
+assert psycopg.pq.__impl__ == "binary", psycopg.pq.__impl__
+curses.setupterm("xterm-256color", 1)
+print(sys.flags.isolated, numpy.dot([1.0], [2.0]))
+"""
+"""Loads every verb and whatever is of C, in the image's own Python; prints ``1 2.0``."""
 
 
 def unpack(image: Image, root: Path) -> None:
@@ -50,6 +64,12 @@ def configuration(image: Image) -> Json:
     """Give the image's configuration."""
     manifest = document(image, json.loads((image.layout / "index.json").read_text())["manifests"][0])
     return document(image, manifest["config"])
+
+
+def manifest_platform(image: Image) -> Json:
+    """Give what the index says of the machine that the image is for."""
+    found: Json = json.loads((image.layout / "index.json").read_text())["manifests"][0]["platform"]
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,15 +128,22 @@ class Container:
         """Give a command of runc."""
         return [self.runc, "--root", self.folder / "state", verb, *words]
 
-    def run(self, name: str, *arguments: str, entrypoint: Sequence[str] | None = None) -> tuple[int, str]:
+    def run(
+        self,
+        name: str,
+        *arguments: str,
+        entrypoint: Sequence[str] | None = None,
+        binds: Mapping[Path, str] | None = None,
+    ) -> tuple[int, str]:
         """Run a container to its end; give exit code and output.
 
         Args:
             name: Of the container.
             arguments: After the entry point.
             entrypoint: In place of the image's.
+            binds: As ``bundle`` takes them.
         """
-        bundle = self.bundle(name, arguments, {}, {})
+        bundle = self.bundle(name, arguments, binds or {}, {})
         if entrypoint is not None:
             config = json.loads((bundle / "config.json").read_text())
             config["process"]["args"] = [*entrypoint, *arguments]

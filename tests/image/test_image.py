@@ -14,10 +14,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.image import debian, distributions
-from tests.image.cache import REPOSITORY, ImageError
+from tests.image.cache import REPOSITORY
 from tests.image.conftest import sha256_of
 from tests.image.layers import OWN_FOLDERS, SBOM, UID
 from tests.image.layout import Image, version
@@ -186,12 +184,6 @@ def test_both_architectures_have_the_same_versions() -> None:
         for path in map(distributions.requirements_of, debian.ARCHITECTURES)
     )
     assert one == other
-
-
-@pytest.mark.parametrize("line", ["libc6", "libc6 2.36", "libc6 2.36 arm64=00", "libc6 amd64=00"])
-def test_a_lock_that_lacks_a_checksum_is_refused(line: str) -> None:
-    with pytest.raises(ImageError, match=r"packages.txt:2: .* is not NAME VERSION"):
-        debian.read_lock("amd64", f"# comment\n{line}\n")
 
 
 def test_the_dockerfile_says_the_same(image: Image) -> None:
