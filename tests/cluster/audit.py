@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,6 +24,14 @@ QUESTIONS: Final = frozenset(
     }
 )
 """Asked by `create`, but nothing is stored."""
+UNANSWERED_SECONDS: Final = 10.0
+"""So long the line of a write that has come is waited for: a server that is frozen or was killed never writes it."""
+_TAIL_BYTES: Final = 1 << 20
+"""Before a log's beginning; what was under way then came not before that."""
+_RECEIVED: Final = "RequestReceived"
+_BEGINNING: Final = b'{"kind":"Event",'
+_GIVEN_UP: Final[set[str]] = set()
+"""Ids of writes whose line was waited for in vain: nobody waits for them again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,19 +72,24 @@ class Call:
 class AuditLog:
     """The log from a moment on: what was there at construction is left out.
 
-    A caller's own call is there when its answer has been read. Of others' calls the effect may be seen a moment before
-    the line: wait for the lines (``processes.wait_for``).
+    A caller's own call is there when its answer has been read. The effect of somebody else's write may be seen a moment
+    before its line; but the server notes a write when it comes, before it is done, and so the lines of all that have
+    come are waited for, both here and in ``calls``. Of others' reads no line is waited for.
     """
 
     def __init__(self, file: Path, *, from_start: bool = False) -> None:
         self._file = file
-        self._offset = 0 if from_start or not file.exists() else file.stat().st_size
+        self._offset = 0
+        if not from_start and file.exists():
+            self._await_lines(max(0, file.stat().st_size - _TAIL_BYTES))
+            self._offset = self._end()
 
     def calls(self, user: str | None = None) -> list[Call]:
         """Give every call, by one user or by all, in the order of their ends.
 
         A watch is there when it began (the server writes it then) and not again at its end.
         """
+        self._await_lines(self._offset)
         return [call for call in self._read() if user is None or call.user == user]
 
     def writes(self, user: str | None = None, *, refused: bool = True) -> list[Call]:
@@ -86,21 +100,63 @@ class AuditLog:
         """Count the calls by verb and resource: ``{"list pods": 1, "watch pods": 2}``."""
         return Counter(f"{call.verb} {call.resource}".strip() for call in self.calls(user))
 
+    def _await_lines(self, offset: int) -> None:
+        """Wait until what has come by now is answered, and stands in the log."""
+        deadline = time.monotonic() + UNANSWERED_SECONDS
+        waiting = self._unanswered(offset) - _GIVEN_UP
+        while waiting and time.monotonic() < deadline:
+            time.sleep(0.01)
+            waiting &= self._unanswered(offset)
+        _GIVEN_UP.update(waiting)
+
+    def _unanswered(self, offset: int) -> set[str]:
+        """Give the ids of writes that have come, and of which there is no other line yet."""
+        received: set[str] = set()
+        for event in self._events(offset):
+            if event["stage"] == _RECEIVED:
+                received.add(event["auditID"])
+            else:
+                received.discard(event["auditID"])
+        return received
+
     def _read(self) -> Iterator[Call]:
+        for event in self._events(self._offset):
+            is_watch = event["verb"] == "watch"
+            if event["stage"] == ("ResponseStarted" if is_watch else "ResponseComplete") or event["stage"] == "Panic":
+                yield to_call(event)
+
+    def _events(self, offset: int) -> Iterator[Json]:
+        """Give the lines from an offset on; one that begins before it is left out."""
         if not self._file.exists():
             return
         with self._file.open("rb") as log:
-            log.seek(self._offset)
+            if offset:
+                log.seek(offset - 1)
+                log.readline()  # only a newline where a line begins at the offset
             for line in log:
                 if not line.endswith(b"\n"):
                     return  # being written just now
-                event = json.loads(line)
-                is_watch = event["verb"] == "watch"
-                if (
-                    event["stage"] == ("ResponseStarted" if is_watch else "ResponseComplete")
-                    or event["stage"] == "Panic"
-                ):
-                    yield to_call(event)
+                event = _event_of(line)
+                if event is not None:
+                    yield event
+
+    def _end(self) -> int:
+        """Give where the last whole line ends."""
+        with self._file.open("rb") as log:
+            size = log.seek(0, 2)
+            log.seek(max(0, size - _TAIL_BYTES))
+            tail = log.read(size - log.tell())
+        return size - len(tail) + tail.rfind(b"\n") + 1
+
+
+def _event_of(line: bytes) -> Json | None:
+    """Read a line; None = it is not understood. A server that is killed leaves one cut, and the next goes on in it."""
+    for text in (line, line[max(0, line.rfind(_BEGINNING)) :]):
+        try:
+            return dict(json.loads(text))
+        except ValueError:
+            continue
+    return None
 
 
 def to_call(event: Json) -> Call:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from tests.dying import dying_with_us
+
 READY_SECONDS: Final = 120.0
 """Far above the five seconds that a start takes: two cores may be shared with a compiler."""
 STOP_SECONDS: Final = 5.0
@@ -24,23 +26,19 @@ class ClusterError(Exception):
 class Process:
     """One program with its log in a file; started at once, and killed by the kernel when its starter dies.
 
-    "Starter" is the thread that called: start clusters from a thread that lives as long as they shall. A starter that
-    is killed in the first milliseconds, before setpriv has asked the kernel for this, leaves the child behind.
+    "Starter" is the thread that called, see ``dying``.
     """
 
     def __init__(self, name: str, command: Sequence[str | Path], log: Path) -> None:
         self.name = name
         self.log = log
-        # setpriv (util-linux) and not preexec_fn: the latter may deadlock where threads run. A session of its own keeps
-        # Ctrl-C for pytest, which then stops everything in the right order.
-        command = ["setpriv", "--pdeathsig", "KILL", "--", *command]
         with log.open("ab") as out:
             self._child = subprocess.Popen(
-                [str(word) for word in command],
+                dying_with_us(*command),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,
+                start_new_session=True,  # keeps Ctrl-C for pytest, which then stops everything in the right order
             )
 
     @property

@@ -15,6 +15,7 @@ from typing import Any, Final, Self, TypeVar
 from urllib.parse import urlsplit
 
 from agent.node.control import ControlError, request
+from tests.dying import dying_with_us
 
 REPOSITORY: Final = Path(__file__).parents[2]
 PATIENCE_SECONDS: Final = 20.0
@@ -37,12 +38,15 @@ def wait_for(ask: Callable[[], Answer], what: str, *, seconds: float = PATIENCE_
 
 
 def start_plimsoll(*words: str, stderr: Path, prefix: Sequence[str] = (), **more: Any) -> subprocess.Popen[bytes]:
-    """Start the command from this checkout, deaf and mute but for stderr; a prefix is a program that runs it."""
+    """Start the command from this checkout, deaf and mute but for stderr; a prefix is a program that becomes it.
+
+    It dies with the thread that calls this, see ``dying``.
+    """
     # By that one the tests of the cluster choose a version of Kubernetes; the agent refuses keys that it does not know.
     environment = {key: value for key, value in os.environ.items() if key != "PLIMSOLL_KUBERNETES"}
     with stderr.open("ab") as log:
         return subprocess.Popen(
-            [*prefix, sys.executable, "-m", "agent", *words],
+            [*prefix, *dying_with_us(sys.executable, "-m", "agent", *words)],
             cwd=REPOSITORY,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -1,12 +1,17 @@
 """Real cgroups for tests: made, filled with loads and always removed again.
 
 Everything lies in one directory of its own, `<cgroup2 mount>/plimsoll-test-<pid>-<random>`; paths given to a
-`CgroupTree` are relative to that directory, unless a method says otherwise.
+`CgroupTree` are relative to that directory, unless a method says otherwise. What a run that was killed left behind is
+removed by the next one: a tree is locked as long as its process lives.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import functools
 import os
+import re
 import secrets
 import select
 import signal
@@ -17,6 +22,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+import psutil
+
+from tests.dying import dying_with_us
+
 LOADS: Final[dict[str, tuple[str, ...]]] = {
     # The CPU time limit is a net: a test that is killed leaves no loop behind.
     "busy": ("sh", "-c", "ulimit -t 120; while :; do :; done"),
@@ -24,6 +33,8 @@ LOADS: Final[dict[str, tuple[str, ...]]] = {
 }
 REMOVE_SECONDS: Final = 15.0
 """How long members may take to die before removal is an error; a killed process is gone in milliseconds."""
+
+_NAME: Final = re.compile(r"plimsoll-test-(\d+)-(?:probe-)?[0-9a-f]{8}")
 
 
 def cgroup2_mount() -> Path | None:
@@ -63,15 +74,21 @@ class CgroupTree:
         self.name = f"plimsoll-test-{os.getpid()}-{secrets.token_hex(4)}"
         self.base = found / self.name
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._lock: int | None = None
 
     def __enter__(self) -> Self:
+        _remove_dead_once(self.mount)
         self.base.mkdir()
+        self._lock = _locked(self.base)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.remove_all()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def absolute(self, path: str = "") -> Path:
         """The directory of a path of this tree."""
@@ -106,7 +123,7 @@ class CgroupTree:
         argv = LOADS[load] if isinstance(load, str) else tuple(load)
         # The shell waits until it is a member, then becomes the program: no memory, no CPU time is charged elsewhere.
         process = subprocess.Popen(
-            ["sh", "-c", 'read -r _ && exec "$@" </dev/null', "load", *argv],
+            dying_with_us("sh", "-c", 'read -r _ && exec "$@" </dev/null', "load", *argv),
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -193,3 +210,56 @@ class CgroupTree:
                     msg = f"{directory}: {key} is {values.get(key)}, not {wanted}, after {REMOVE_SECONDS} s"
                     raise TimeoutError(msg)
                 poller.poll(100)
+
+
+def remove_dead_trees(mount: Path) -> list[str]:
+    """Kill what runs in the trees of runs that are no more, and remove them; give their names.
+
+    A tree whose process lives is left alone, so is one that is locked: its process may be of another container that
+    has the same mount, and is not seen here. One that cannot be removed is left to the next run.
+    """
+    removed = []
+    for base in mount.glob("plimsoll-test-*"):
+        name = _NAME.fullmatch(base.name)
+        if name is None or _is_alive(int(name[1]), base):
+            continue
+        with contextlib.suppress(OSError):  # another run was quicker, or something holds on
+            lock = _locked(base)
+            try:
+                dead = CgroupTree(mount)
+                dead.name, dead.base = base.name, base
+                dead.remove_all()
+            finally:
+                os.close(lock)
+            removed.append(base.name)
+    return removed
+
+
+@functools.cache
+def _remove_dead_once(mount: Path) -> None:
+    remove_dead_trees(mount)
+
+
+def _is_alive(pid: int, base: Path) -> bool:
+    """Say whether a tree's process lives; one that began after the tree was made has only the same number."""
+    try:
+        process = psutil.Process(pid)
+        return process.status() != psutil.STATUS_ZOMBIE and process.create_time() <= base.stat().st_mtime
+    except (psutil.NoSuchProcess, FileNotFoundError):
+        return False
+
+
+def _locked(directory: Path) -> int:
+    """Lock a directory until the descriptor is closed, or its process ends.
+
+    Raises:
+        BlockingIOError: Another process has the lock.
+        OSError: The directory is gone.
+    """
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.sensing.events import MemoryEvents, PsiTrigger, TriggerRefused, TriggerState, WatchResult
+from agent.sensing.events import MemoryEvents, WatchResult
+from agent.sensing.triggers import PsiTrigger, TriggerRefused, TriggerState
 from tests.kernel.cgroups import CgroupTree
 
 pytestmark = pytest.mark.kernel
