@@ -69,7 +69,7 @@ cluster: $(STAMP)/dev ## The whole loop to look at: a real Kubernetes control pl
 cluster-tools: $(STAMP)/dev ## Build what the cluster needs from Go modules, once (minutes; cached); ARGS="--all" for every program
 	@$(BIN)/python -m tests.cluster.binaries $(ARGS)
 
-e2e: $(STAMP)/dev test-tools ## A real node in qemu joins a real control plane: resizes by hand and by the agent (root, ten minutes)
+e2e: $(STAMP)/dev test-tools ## A real node in qemu joins a real control plane: resizes by hand and by the agent (root, half an hour)
 	@$(BIN)/python -m tests.e2e $(ARGS)
 
 conformance: $(STAMP)/dev ## Run the conformance vectors kept in tests/data/vectors

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.cli.paragraphs import Page, fact, hanging
-from agent.cli.table import Glyphs, Line, Span, Tone, clip_line, harmless
+from agent.cli.spans import Glyphs, Line, Span, Tone, clip_line, harmless
 from agent.core.admission_answer import Admission, ContainerAdmission, Move, Note, Outcome
 from agent.core.admission_patch import patch_operations
 from agent.core.admission_words import estimate_words

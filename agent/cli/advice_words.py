@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from agent.cli.table import ABSENT, Glyphs, Tone, age_text, bytes_text
+from agent.cli.figures import ABSENT, age_text, bytes_text
+from agent.cli.spans import Glyphs, Tone
 from agent.core.policies.bounds import Resource
 from agent.core.recommendation import Advice, Bound, Severity, Withheld
 

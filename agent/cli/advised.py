@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from agent.cli.advice_words import BOUND_TEXTS, SEVERITY_TEXTS, SEVERITY_TONES, change_text, cpu_text, withheld_text
-from agent.cli.table import Glyphs, Line, Span, Tone, age_text, bytes_text, harmless, pad
+from agent.cli.figures import age_text, bytes_text
+from agent.cli.spans import Glyphs, Line, Span, Tone, harmless, pad
 from agent.core.model import Snapshot, UnitAdvice, UnitStatus
 from agent.core.recommendation import Bound, Severity, Withheld
 from agent.core.severity import cpu_severity, memory_severity

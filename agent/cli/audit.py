@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Audit this machine."""
     from agent.cli.audit_reserve import reserve_json, reserve_lines, reserve_view
     from agent.cli.audit_text import Heading, audit_json, audit_lines
-    from agent.cli.table import ansi_text, line_text
+    from agent.cli.spans import ansi_text, line_text
     from agent.cli.terminal import find_terminal
     from agent.core.audit import audit
     from agent.kube.podsfile import PodsFileError, load_pods

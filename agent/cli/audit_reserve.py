@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from agent.cli.audit_text import JsonValue, target_text
-from agent.cli.table import ABSENT, Line, Span, Tone, bytes_text
+from agent.cli.figures import ABSENT, bytes_text
+from agent.cli.spans import Line, Span, Tone
 from agent.core.cgroup_tree import MEMORY_MAX, Amount, Level, LiveTree
 from agent.core.model import Partition, QosClass
 from agent.core.pod import Pod

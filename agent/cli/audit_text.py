@@ -8,7 +8,9 @@ from itertools import groupby
 from textwrap import wrap
 from typing import Final
 
-from agent.cli.table import ABSENT, Line, Span, Tone, bytes_text, clip, harmless, millicores_text, pad
+from agent.cli.counts import counted
+from agent.cli.figures import ABSENT, bytes_text, millicores_text
+from agent.cli.spans import Line, Span, Tone, clip, harmless, pad
 from agent.core.cgroup_tree import CPU_MAX, CPU_WEIGHT, HUGETLB_PREFIX, MEMORY_OOM_GROUP, PIDS_MAX, Level
 from agent.core.comparison import State, Target, Weights
 from agent.core.cpu_values import CpuMax
@@ -68,11 +70,12 @@ def audit_lines(report: AuditReport, heading: Heading, *, width: int | None, sho
 
 
 def _heading_line(heading: Heading) -> Line:
-    pods = "1 pod" if heading.pods == 1 else f"{heading.pods} pods"
     whose = f"node {harmless(heading.node)}" if heading.node is not None else "all nodes"
     where = f"{heading.mount}{heading.kubepods_path}" if heading.kubepods_path else f"{heading.mount}, no kubepods"
     driver = f" (driver {heading.driver})" if heading.driver else ""
-    return (Span(f"{pods} of {harmless(heading.pods_file)}, {whose}, {where}{driver}", Tone.DIM),)
+    return (
+        Span(f"{counted(heading.pods, 'pod')} of {harmless(heading.pods_file)}, {whose}, {where}{driver}", Tone.DIM),
+    )
 
 
 def _group_key(finding: Finding) -> tuple[object, ...]:

@@ -5,19 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from agent.cli.table import (
-    ABSENT,
-    Cell,
-    Column,
-    Glyphs,
-    Line,
-    Span,
-    Tone,
-    age_text,
-    clip_line,
-    harmless,
-    render_table,
-)
+from agent.cli.counts import counted
+from agent.cli.figures import ABSENT, age_text
+from agent.cli.paragraphs import Page, hanging
+from agent.cli.spans import Glyphs, Line, Span, Tone, clip_line, harmless
+from agent.cli.table import Cell, Column, render_table
+from agent.core.buffer_conditions import NOT_READY_PREFIX
 from agent.webhook.buffer_wire import BufferBody, BufferConditionBody, BufferControllerBody, BuffersBody, BufferWhyBody
 
 _COLUMNS: Final = (
@@ -32,6 +25,7 @@ _COLUMNS: Final = (
 )
 _READY: Final = "ReadyForProvisioning"
 _LABEL: Final = 12
+_MOST_FAULTS: Final = 10
 _STRATEGIES: Final = {
     "buffer.x-k8s.io/active-capacity": "active capacity: an autoscaler that reads buffers provides the room",
     "plimsoll.dev/placeholder-pods": "placeholder pods: Plimsoll keeps the room with pods of the lowest priority",
@@ -48,7 +42,18 @@ def list_lines(found: BuffersBody, *, width: int, glyphs: Glyphs, has_colour: bo
     table = render_table(_COLUMNS, rows, width=width, glyphs=glyphs, marks=not has_colour)
     yield table.titles
     yield from table.rows
+    yield from _fault_lines(found, Page(width=width, glyphs=glyphs))
     yield (Span(f"buffers: {found.total}; plimsoll buffers NAMESPACE/NAME says why", Tone.DIM),)
+
+
+def _fault_lines(found: BuffersBody, page: Page) -> Iterator[Line]:
+    """Say of the first few that are not ready why."""
+    faulty = [(one, ready) for one in found.buffers if (ready := _condition(one, _READY)) and ready.status != "True"]
+    for one, ready in faulty[:_MOST_FAULTS]:
+        said = ready.message.removeprefix(NOT_READY_PREFIX)
+        yield from hanging((Span(harmless(f"{one.namespace}/{one.name}: "), Tone.DIM),), said, page, Tone.NOTE)
+    if len(faulty) > _MOST_FAULTS:
+        yield (Span(f"{len(faulty) - _MOST_FAULTS} more are not ready", Tone.NOTE),)
 
 
 def _row(one: BufferBody) -> tuple[Cell, ...]:
@@ -71,26 +76,30 @@ def _row(one: BufferBody) -> tuple[Cell, ...]:
 
 def buffer_lines(found: BuffersBody, *, width: int, glyphs: Glyphs) -> Iterator[Line]:
     """Give everything about one buffer: what it asks for, what it was given, and what settled that."""
+    page = Page(width=width, glyphs=glyphs)
     for one in found.buffers:
-        for line in _buffer_lines(one, found.controller):
+        yield from _controller_lines(found.controller)
+        for line in _buffer_lines(one, found.controller, page):
             yield clip_line(line, width, ellipsis=glyphs.ellipsis)
 
 
-def _buffer_lines(one: BufferBody, controller: BufferControllerBody) -> Iterator[Line]:
-    yield from _controller_lines(controller)
+def _buffer_lines(one: BufferBody, controller: BufferControllerBody, page: Page) -> Iterator[Line]:
     yield (
         Span(harmless(f"CapacityBuffer {one.namespace}/{one.name}"), Tone.TITLE),
         Span(f"   made {age_text(one.age_seconds)} ago", Tone.DIM),
     )
     yield (_label("strategy"), Span(harmless(_STRATEGIES.get(one.strategy, one.strategy))))
     if one.left_alone is not None:
-        yield (_label("left alone"), Span(harmless(one.left_alone), Tone.NOTE))
-    yield (_label("asks for"), Span(harmless(_asks(one))))
+        yield from hanging((_label("left alone"),), one.left_alone, page, Tone.NOTE)
+    yield from hanging((_label("asks for"),), _asks(one), page)
     why = one.why
     if why is not None:
-        yield from _why_lines(one, why)
+        yield from _why_lines(one, why, page)
     else:
-        yield (_label("chunks"), Span(f"{_number(one.chunks)}, as the status has it; why is not known here"))
+        known = "not looked at yet" if controller.leads and one.left_alone is None else "why is not known here"
+        yield (_label("chunks"), Span(f"{_number(one.chunks)}, as the status has it; {known}"))
+    if one.trouble is not None:
+        yield from hanging((_label("trouble"),), one.trouble, page, Tone.NOTE)
     if one.template is not None:
         yield (
             _label("template"),
@@ -98,12 +107,13 @@ def _buffer_lines(one: BufferBody, controller: BufferControllerBody) -> Iterator
             Span(f"   generation {_number(one.template_generation)}", Tone.DIM),
         )
     for condition in one.conditions:
-        yield _condition_line(condition)
+        yield from _condition_lines(condition, page)
 
 
-def _why_lines(one: BufferBody, why: BufferWhyBody) -> Iterator[Line]:
+def _why_lines(one: BufferBody, why: BufferWhyBody, page: Page) -> Iterator[Line]:
     if why.shape_name:
-        source = f" ({why.shape_source})" if why.shape_source is not None else ""
+        is_told = why.shape_source is None or why.shape_name.startswith(why.shape_source)
+        source = "" if is_told else f" ({why.shape_source})"
         yield (_label("shape"), Span(harmless(f"{why.shape_name}{source}")))
     if why.sizing is not None:
         yield (_label("size"), Span(harmless(f"recommended: {why.sizing}")))
@@ -120,14 +130,12 @@ def _why_lines(one: BufferBody, why: BufferWhyBody) -> Iterator[Line]:
     if why.schedule is not None:
         yield (_label("schedule"), Span(f"{0:>6} "), Span(harmless(why.schedule)), Span("   decides", Tone.ACCENT))
     if why.fault is not None:
-        yield (_label("not ready"), Span(harmless(why.fault), Tone.HOT))
+        yield from hanging((_label("not ready"),), why.fault, page, Tone.HOT)
     else:
         total = _total(why.chunk, one.chunks)
         yield (_label("chunks"), Span(f"{_number(one.chunks):>6} ", Tone.TITLE), Span(harmless(total), Tone.DIM))
     if why.ready_pods is not None:
         yield (_label("kept"), Span(f"{why.ready_pods:>6} "), Span("placeholder pods run", Tone.DIM))
-    if why.trouble is not None:
-        yield (_label("trouble"), Span(harmless(why.trouble), Tone.NOTE))
     yield (_label("looked at"), Span(f"{age_text(why.age_seconds)} ago", Tone.DIM))
 
 
@@ -151,7 +159,7 @@ def _steps(one: BufferBody, why: BufferWhyBody) -> Iterator[tuple[str, str, str]
 def _asks(one: BufferBody) -> str:
     parts = [one.reference or "no reference"]
     if one.replicas is not None:
-        parts.append(f"{one.replicas} replicas")
+        parts.append(counted(one.replicas, "replica"))
     if one.percentage is not None:
         parts.append(f"{one.percentage} % of its replicas")
     if one.limits is not None:
@@ -167,8 +175,7 @@ def _controller_lines(controller: BufferControllerBody) -> Iterator[Line]:
     if controller.mode == "off":
         yield (Span("the controller of CapacityBuffers is off here (buffers.mode); nothing is read", Tone.NOTE),)
     elif not controller.leads:
-        leader = f"; {harmless(controller.leader)} does" if controller.leader else ""
-        yield (Span(f"this replica does not lead{leader}: numbers are those of the statuses, without why", Tone.NOTE),)
+        yield (Span(harmless(_follower_words(controller)), Tone.NOTE),)
     if controller.paused is not None:
         yield (Span(harmless(f"the cluster is paused, nothing is written: {controller.paused}"), Tone.NOTE),)
     if controller.contested_by is not None:
@@ -178,16 +185,21 @@ def _controller_lines(controller: BufferControllerBody) -> Iterator[Line]:
         yield (Span(harmless(f"not heard: {trouble}"), Tone.NOTE),)
 
 
-def _condition_line(one: BufferConditionBody) -> Line:
+def _follower_words(controller: BufferControllerBody) -> str:
+    known = f"{controller.replica} does not lead: it has the statuses, and no reasons"
+    if controller.leader is None:
+        return f"{known}; nobody is known to lead, so nothing is looked after"
+    return (
+        f"{known}; ask {controller.leader}: kubectl -n {controller.namespace} port-forward pod/{controller.leader} 8443"
+    )
+
+
+def _condition_lines(one: BufferConditionBody, page: Page) -> Iterator[Line]:
     is_bad = (one.type == _READY and one.status != "True") or (one.type == "LimitedByQuotas" and one.status == "True")
     message = f": {one.message}" if one.message and one.message != "ready" else ""
-    since = f"   for {age_text(one.age_seconds)}" if one.age_seconds is not None else ""
-    return (
-        _label("condition"),
-        Span(harmless(f"{one.type} {one.status}"), Tone.NOTE if is_bad else Tone.PLAIN),
-        Span(harmless(f" ({one.reason}){message}"), Tone.PLAIN if is_bad else Tone.DIM),
-        Span(since, Tone.DIM),
-    )
+    since = f", for {age_text(one.age_seconds)}" if one.age_seconds is not None else ""
+    said = f"{one.type} {one.status}{since} ({one.reason}){message}"
+    yield from hanging((_label("condition"),), said, page, Tone.NOTE if is_bad else Tone.DIM)
 
 
 def _condition(one: BufferBody, kind: str) -> BufferConditionBody | None:

@@ -10,19 +10,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from agent.cli.figures import age_text, percent_text
+from agent.cli.spans import Glyphs, Line, Span, Tone, clip, clip_line, display_width, pad
 from agent.cli.svg_chart import Axis, time_axis, value_axis
-from agent.cli.table import (
-    Glyphs,
-    Line,
-    Span,
-    Tone,
-    age_text,
-    clip,
-    clip_line,
-    display_width,
-    pad,
-    percent_text,
-)
 from agent.core.amounts import BYTES, MILLICORES, amount_text
 from agent.core.units import MIB
 

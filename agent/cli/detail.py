@@ -9,20 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agent.cli.advised import advice_lines
-from agent.cli.table import (
-    Glyphs,
-    Line,
-    Span,
-    Tone,
-    age_text,
-    bytes_text,
-    clip_line,
-    display_width,
-    harmless,
-    millicores_text,
-    pad,
-    percent_text,
-)
+from agent.cli.figures import age_text, bytes_text, millicores_text, percent_text
+from agent.cli.spans import Glyphs, Line, Span, Tone, clip_line, display_width, harmless, pad
 from agent.cli.topview import DEFAULT_THRESHOLDS, Alarm, Thresholds, alarms
 from agent.core.model import CpuWindow, MemoryWindow, Missing, UnitIdentity, UnitStatus
 

@@ -179,7 +179,8 @@ def _print_table(found: Decisions, arguments: argparse.Namespace) -> None:
 def _nothing(arguments: argparse.Namespace) -> str:
     """Say that no decision matches, with what was asked for."""
     from agent.cli.events_view import NOTHING
-    from agent.cli.table import age_text, harmless
+    from agent.cli.figures import age_text
+    from agent.cli.spans import harmless
 
     about = []
     if arguments.pod is not None:

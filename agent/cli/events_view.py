@@ -5,8 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
+from agent.cli.figures import ABSENT, age_text
 from agent.cli.plan_words import KEPT_WORDS, RESERVED_WORDS, changes_words
-from agent.cli.table import ABSENT, Cell, Column, Glyphs, Line, Span, Tone, age_text, clip_line, harmless, render_table
+from agent.cli.spans import Glyphs, Line, Span, Tone, clip_line, harmless
+from agent.cli.table import Cell, Column, render_table
 from agent.core.decisions import Action, Decision, Decisions, Outcome
 
 NOTHING: Final = "nothing was decided so far"

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 
-from agent.cli.table import harmless
+from agent.cli.spans import harmless
 from agent.core.model import CpuWindow, MemoryWindow, Snapshot, UnitAdvice, UnitIdentity, UnitResources, UnitStatus
 from agent.metrics.containers import SERIES_PER_CONTAINER, ContainerPage, to_container_series
 from agent.node.documents import SNAPSHOT

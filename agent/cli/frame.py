@@ -9,22 +9,9 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from agent.cli.advised import young_notes
+from agent.cli.figures import age_text, bytes_text, millicores_text, milliseconds_text, percent_text
 from agent.cli.look import Look
-from agent.cli.table import (
-    Glyphs,
-    Line,
-    Span,
-    Tone,
-    age_text,
-    bytes_text,
-    clip,
-    clip_line,
-    display_width,
-    harmless,
-    millicores_text,
-    milliseconds_text,
-    percent_text,
-)
+from agent.cli.spans import Glyphs, Line, Span, Tone, clip, clip_line, display_width, harmless
 from agent.cli.toptable import table_of
 from agent.cli.topview import (
     Row,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agent.cli.table import Glyphs
+from agent.cli.spans import Glyphs
 from agent.cli.topview import DEFAULT_THRESHOLDS, Thresholds
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from agent.cli.table import Glyphs, Line, Span, Tone, display_width, harmless, pad
+from agent.cli.spans import Glyphs, Line, Span, Tone, display_width, harmless, pad
 
 LABEL_WIDTH: Final = 17
 FIGURE_WIDTH: Final = 11

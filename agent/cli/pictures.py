@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from agent.cli.chart import Course, Level, Plot, columned, plots_of, span_text, times_of, values_of
 from agent.cli.outputs import OutputError, check_output, put_output
-from agent.cli.table import Tone, harmless
+from agent.cli.spans import Tone, harmless
 from agent.core.choosing import called
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from agent.cli.asking import SOCKET_OPTIONS, NoAnswerError, ask, no_answer
 from agent.cli.holding import add_for, moment_text, order, until_text, warn
 from agent.cli.options import add_options, fail
-from agent.cli.table import harmless
+from agent.cli.spans import harmless
 
 if TYPE_CHECKING:
     from agent.node.holding_answers import Ordered

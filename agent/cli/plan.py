@@ -128,7 +128,7 @@ def _chosen(plan: Plan, arguments: argparse.Namespace) -> Plan:
 
 def _none_chosen(plan: Plan, arguments: argparse.Namespace) -> str:
     """Say that no pod is as asked for."""
-    from agent.cli.table import harmless
+    from agent.cli.spans import harmless
 
     called = "" if arguments.pod is None else f" is called {arguments.pod}"
     within = "" if arguments.namespace is None else f" {'' if called else 'is '}in namespace {arguments.namespace}"

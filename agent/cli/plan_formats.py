@@ -14,7 +14,7 @@ from typing import Final
 
 from agent.cli.advice_words import SIDES
 from agent.cli.plan_words import changes_words, kept_words, share_of, step_words
-from agent.cli.table import harmless
+from agent.cli.spans import harmless
 from agent.core.planned import ContainerPlan, Plan, PlanStep, PodPlan, Share
 from agent.core.resize_patch import patch_of
 from agent.node.documents import PLAN

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from agent.cli.counts import counted
 from agent.cli.paragraphs import Page, hanging
 from agent.cli.plan_words import SIDE_OF, amount, share_of
-from agent.cli.table import Cell, Column, Line, Span, Tone, line_text, pad, render_table
+from agent.cli.spans import Line, Span, Tone, line_text, pad
+from agent.cli.table import Cell, Column, render_table
 from agent.core.demand import Reserved
 from agent.core.planned import Plan, ResourcePlan
 from agent.core.policies.bounds import Resource
@@ -76,10 +78,5 @@ def verdict_of(sums: ResourcePlan, *, waiting: int = 0) -> tuple[str, Tone]:
         return f"fits, {amount(sums.resource, max(0, sums.available - sums.final_total))} left{aside}", Tone.GAIN
     short = sums.base_total + sums.spike_largest - sums.available
     text = f"does not fit: {amount(sums.resource, short)} short" if short > 0 else "does not fit"
-    yet = f" yet: {pods_text(waiting)} {'have' if waiting > 1 else 'has'} no prediction so far" if waiting else ""
+    yet = f" yet: {counted(waiting, 'pod')} {'have' if waiting > 1 else 'has'} no prediction so far" if waiting else ""
     return f"{text}; nothing is written for it{aside}{yet}", Tone.HOT
-
-
-def pods_text(count: int) -> str:
-    """Count pods."""
-    return f"{count} pod{'s' if count > 1 else ''}"

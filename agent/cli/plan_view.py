@@ -9,8 +9,10 @@ from datetime import UTC, datetime
 from itertools import groupby
 
 from agent.cli.advice_words import CPU, MEMORY, Side
+from agent.cli.counts import counted
+from agent.cli.figures import ABSENT, age_text
 from agent.cli.paragraphs import Page, fact, hanging
-from agent.cli.plan_sums import NOT_YET, pods_text, sum_lines
+from agent.cli.plan_sums import NOT_YET, sum_lines
 from agent.cli.plan_words import (
     POD_BUDGET,
     RESERVED_WORDS,
@@ -21,21 +23,8 @@ from agent.cli.plan_words import (
     share_of,
     step_words,
 )
-from agent.cli.recommend_view import count_text
-from agent.cli.table import (
-    ABSENT,
-    Cell,
-    Column,
-    Glyphs,
-    Line,
-    Span,
-    Tone,
-    age_text,
-    clip_line,
-    harmless,
-    pad,
-    render_table,
-)
+from agent.cli.spans import Glyphs, Line, Span, Tone, clip_line, harmless, pad
+from agent.cli.table import Cell, Column, render_table
 from agent.core.demand import Reserved
 from agent.core.orders import Mode
 from agent.core.planned import ContainerPlan, Eviction, Plan, PlanStep, PodPlan, Share
@@ -133,8 +122,8 @@ def _summary(plan: Plan, look: PlanLook, page: Page) -> Iterator[Line]:
         why = ", ".join(f"{count} {RESERVED_WORDS[reason or Reserved.NO_DATA]}" for reason, count in unready.items())
         yield from fact(
             "nothing yet",
-            f"{pods_text(unready.total())} of mode enforce cannot be planned so far: {why}; a pod is planned once it "
-            "runs, is plan.minAgeSeconds old and was measured for recommend.minSpanSeconds",
+            f"{counted(unready.total(), 'pod')} of mode enforce cannot be planned so far: {why}; a pod is planned once "
+            "it runs, is plan.minAgeSeconds old and was measured for recommend.minSpanSeconds",
             page,
             Tone.NOTE,
         )
@@ -171,7 +160,7 @@ def _container_lines(rows: Sequence[Row], width: int, glyphs: Glyphs) -> list[Li
     groups = [(space, list(members)) for space, members in groupby(rows, key=lambda row: row.pod.ref.namespace)]
     for space, members in groups:
         if len(groups) > 1:
-            lines.append((Span(harmless(space), Tone.TITLE), Span(f"  {count_text(len(members))}", Tone.DIM)))
+            lines.append((Span(harmless(space), Tone.TITLE), Span(f"  {counted(len(members), 'container')}", Tone.DIM)))
         lines += [next(drawn) for _ in members]
     return lines
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from agent.cli.advice_words import CPU, MEMORY, WITHHELD_WORDS, Side
-from agent.cli.table import harmless
+from agent.cli.spans import harmless
 from agent.core.change_text import by_container
 from agent.core.demand import Kept, Reserved
 from agent.core.planned import Change, ContainerPlan, Phase, PlanStep, Setting, Share

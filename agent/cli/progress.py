@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final, TextIO
 
-from agent.cli.table import clip
+from agent.cli.spans import clip
 
 _PATIENCE_SECONDS: Final = 0.5
 """What is done sooner needs no bar."""

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from agent.cli.advice_words import SIDES, Side, withheld_by, withheld_reason
-from agent.cli.table import harmless
+from agent.cli.spans import harmless
 from agent.core.choosing import called
 from agent.core.model import UnitIdentity, UnitResources
 from agent.core.recommendation import Advice, Basis, Recommendation, Recommendations

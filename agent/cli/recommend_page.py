@@ -18,8 +18,10 @@ from agent.cli.advice_words import (
     severity_sign,
     worst,
 )
-from agent.cli.recommend_view import NOTHING, by_namespace, count_text, origin_text, withheld_counts
-from agent.cli.table import ABSENT, UNICODE, age_text, harmless
+from agent.cli.counts import counted
+from agent.cli.figures import ABSENT, age_text
+from agent.cli.recommend_view import NOTHING, by_namespace, origin_text, withheld_counts
+from agent.cli.spans import UNICODE, harmless
 from agent.cli.topview import unit_name
 from agent.core.recommendation import Recommendation, Recommendations, Severity
 from agent.core.totals import ResourceTotal, Total, totals
@@ -140,7 +142,7 @@ def _table(node: Recommendations, namespaces: Sequence[Total]) -> list[str]:
     lines = [f"<table><thead><tr>{heads}</tr></thead>"]
     for name, items in by_namespace(node.items):
         total = by_name[items[0].identity.namespace]
-        about = f"{count_text(len(items))}; {_total_text(total)}"
+        about = f"{counted(len(items), 'container')}; {_total_text(total)}"
         lines.append(
             f'<tbody><tr><th class="left group" colspan="{len(_TITLES)}">{escape(name)}'
             f"<small><br>{escape(about)}</small></th></tr>"

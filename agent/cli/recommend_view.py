@@ -24,20 +24,10 @@ from agent.cli.advice_words import (
     severity_sign,
     worst,
 )
-from agent.cli.table import (
-    ABSENT,
-    Cell,
-    Column,
-    Glyphs,
-    Line,
-    Span,
-    Tone,
-    age_text,
-    clip_line,
-    display_width,
-    harmless,
-    render_table,
-)
+from agent.cli.counts import counted
+from agent.cli.figures import ABSENT, age_text
+from agent.cli.spans import Glyphs, Line, Span, Tone, clip_line, display_width, harmless
+from agent.cli.table import Cell, Column, render_table
 from agent.cli.topview import unit_name
 from agent.core.recommendation import Recommendation, Recommendations, Severity, Withheld
 from agent.core.totals import ResourceTotal, Total, totals
@@ -183,14 +173,9 @@ def _table_lines(node: Recommendations, *, width: int, glyphs: Glyphs, has_colou
     lines, rows, groups = [table.groups, table.titles], iter(table.rows), by_namespace(node.items)
     for title, members in groups:
         if len(groups) > 1:
-            lines.append((Span(title, Tone.TITLE), Span(f"  {count_text(len(members))}", Tone.DIM)))
+            lines.append((Span(title, Tone.TITLE), Span(f"  {counted(len(members), 'container')}", Tone.DIM)))
         lines += [next(rows) for _ in members]
     return lines
-
-
-def count_text(containers: int) -> str:
-    """Say how many containers."""
-    return f"{containers} container{'s' if containers != 1 else ''}"
 
 
 def _entries(node: Recommendations, glyphs: Glyphs, *, has_colour: bool) -> list[_Entry]:

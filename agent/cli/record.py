@@ -181,7 +181,7 @@ def _record(measured: Measured, arguments: argparse.Namespace, settings: Setting
 def _follow(recorder: Recorder, arguments: argparse.Namespace, stop: threading.Event) -> None:
     """Take over what comes until the time is up or somebody ends it."""
     from agent.cli.progress import progress
-    from agent.cli.table import harmless
+    from agent.cli.spans import harmless
 
     begun = polled = time.monotonic()
     with progress(sys.stderr, f"recording to {harmless(arguments.output.name)}, Ctrl-C ends it") as bar:
@@ -210,7 +210,8 @@ def _ended_by_signals(stop: threading.Event) -> Iterator[None]:
 
 
 def _told(recorder: Recorder, path: Path, size_bytes: int) -> str:
-    from agent.cli.table import age_text, bytes_text, harmless
+    from agent.cli.figures import age_text, bytes_text
+    from agent.cli.spans import harmless
 
     span = age_text((recorder.ended_ns - (recorder.begun_ns or 0)) / 1e9)
     return (

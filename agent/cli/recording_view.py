@@ -5,20 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-from agent.cli.table import (
-    ABSENT,
-    Cell,
-    Column,
-    Glyphs,
-    Line,
-    Span,
-    Tone,
-    age_text,
-    bytes_text,
-    clip_line,
-    harmless,
-    render_table,
-)
+from agent.cli.figures import ABSENT, age_text, bytes_text
+from agent.cli.spans import Glyphs, Line, Span, Tone, clip_line, harmless
+from agent.cli.table import Cell, Column, render_table
 from agent.node.recording_contents import Contents, UnitContents
 
 _SOURCES: Final = {

@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _contents(arguments: argparse.Namespace) -> int:
     from agent.cli.progress import progress
-    from agent.cli.table import harmless
+    from agent.cli.spans import harmless
     from agent.node.recording import Recording
     from agent.node.recording_contents import CONTENTS, contents_of
     from agent.node.recording_format import RecordingError

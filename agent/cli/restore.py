@@ -10,7 +10,7 @@ from agent.cli.asking import SOCKET_OPTIONS, NoAnswerError, RefusedError, ask, a
 from agent.cli.holding import one_or_all, warn
 from agent.cli.options import add_options
 from agent.cli.plan_words import changes_words
-from agent.cli.table import harmless
+from agent.cli.spans import harmless
 from agent.core.decisions import Outcome
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from agent.cli.asking import SOCKET_OPTIONS
 from agent.cli.holding import moment_text, order
 from agent.cli.options import add_options
-from agent.cli.table import harmless
+from agent.cli.spans import harmless
 
 if TYPE_CHECKING:
     from agent.node.holding_answers import Ordered

@@ -77,7 +77,7 @@ def _restored(api: Api, credentials: Credentials, namespace: str, deadline: floa
 
 
 def _restore(credentials: Credentials, namespace: str, pod: str, node: str, deadline: float) -> bool:
-    from agent.cli.table import harmless
+    from agent.cli.spans import harmless
     from agent.kube.errors import KubeError
     from agent.kube.execute import execute
 

@@ -22,7 +22,7 @@ from agent.cli.look import Look
 from agent.cli.navigation import moved, next_sort, paused, sorted_by, stepped, zoomed_in, zoomed_out
 from agent.cli.screenpage import NO_TRAIL, ScreenPage, Trail, screen_page
 from agent.cli.sources import SnapshotSource, SourceError
-from agent.cli.table import Line, Span, Tone, harmless
+from agent.cli.spans import Line, Span, Tone, harmless
 from agent.cli.terminal import LiveOptions, Terminal, find_terminal, plain_tables, with_banner
 from agent.cli.topview import SortKey, Zoom
 from agent.cli.unit_filter import FilterError, parse_filter

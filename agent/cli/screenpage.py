@@ -24,7 +24,7 @@ from agent.cli.frame import (
 )
 from agent.cli.look import Look
 from agent.cli.navigation import scrolled, selected_index
-from agent.cli.table import Line, Span, Tone, clip_line, display_width, harmless
+from agent.cli.spans import Line, Span, Tone, clip_line, display_width, harmless
 from agent.cli.toptable import table_of
 from agent.cli.topview import Row, ViewState, Zoom, build_rows
 from agent.cli.unit_filter import FilterError

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from agent.cli.simulation_text import Simulated
-    from agent.cli.table import Line, Tone
+    from agent.cli.spans import Line, Tone
     from agent.core.sim_figures import Total
     from agent.core.simulation import Rules
     from agent.settings import Settings
@@ -190,7 +190,7 @@ def _simulate(path: Path, arguments: argparse.Namespace, settings: Settings, rul
     from agent.cli.progress import progress
     from agent.cli.simulating import simulate_policies
     from agent.cli.simulation_text import Simulated
-    from agent.cli.table import harmless
+    from agent.cli.spans import harmless
     from agent.cli.trace_files import load_trace
     from agent.core.sim_figures import usage_course
 
@@ -211,7 +211,7 @@ def _simulate(path: Path, arguments: argparse.Namespace, settings: Settings, rul
 
 def _print_table(simulated: Sequence[Simulated], alls: Sequence[Total], rules: Rules) -> None:
     from agent.cli.simulation_text import comparison_lines, rules_text, span_text
-    from agent.cli.table import Span, Tone, harmless
+    from agent.cli.spans import Span, Tone, harmless
     from agent.cli.terminal import find_terminal, write_lines
     from agent.core.sim_figures import total
 
@@ -235,7 +235,7 @@ def _print_table(simulated: Sequence[Simulated], alls: Sequence[Total], rules: R
 
 def wrapped(text: str, tone: Tone | None = None) -> list[Line]:
     """Break a sentence into lines of the terminal's width."""
-    from agent.cli.table import Span, Tone
+    from agent.cli.spans import Span, Tone
 
     width = shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns
     return [(Span(line, tone or Tone.PLAIN),) for line in textwrap.wrap(text, width)]

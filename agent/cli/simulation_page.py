@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from agent.cli.figures import bytes_text, millicores_text, percent_text
 from agent.cli.simulation_text import Simulated, amount_text, rules_text, span_text, told_figures
+from agent.cli.spans import harmless
 from agent.cli.svg_chart import Bar, Curve, area_path, bars, chart, time_axis, value_axis
-from agent.cli.table import bytes_text, harmless, millicores_text, percent_text
 from agent.core.sim_figures import Outcome, ResourceFigures, ResourceTotal, Total, total
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from agent.cli.table import ABSENT, Line, Span, Tone, age_text, bytes_text, display_width, harmless, pad, percent_text
+from agent.cli.figures import ABSENT, age_text, bytes_text, percent_text
+from agent.cli.spans import Line, Span, Tone, display_width, harmless, pad
 
 if TYPE_CHECKING:
     from agent.core.sim_figures import Outcome, ResourceTotal, Total, UsageCourse

@@ -16,7 +16,7 @@ from typing import TextIO
 from agent.cli.frame import page_lines
 from agent.cli.look import Look
 from agent.cli.sources import SnapshotSource, SourceError
-from agent.cli.table import ASCII, UNICODE, Glyphs, Line, ansi_text, line_text
+from agent.cli.spans import ASCII, UNICODE, Glyphs, Line, ansi_text, line_text
 from agent.cli.topview import ViewState, build_rows
 from agent.core.model import Snapshot
 

@@ -6,19 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from agent.cli.advice_words import WITHHELD_WORDS, cpu_text
+from agent.cli.figures import age_text, bytes_text, millicores_text, percent_text
 from agent.cli.look import Look
-from agent.cli.table import (
-    Cell,
-    Column,
-    Glyphs,
-    TextTable,
-    Tone,
-    age_text,
-    bytes_text,
-    millicores_text,
-    percent_text,
-    render_table,
-)
+from agent.cli.spans import Glyphs, Tone
+from agent.cli.table import Cell, Column, TextTable, render_table
 from agent.cli.topview import Alarm, Bound, Figure, Row, SortKey, ViewState
 from agent.core.recommendation import Withheld
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from agent.cli.advised import withheld_now
-from agent.cli.table import harmless
+from agent.cli.spans import harmless
 from agent.cli.unit_filter import parse_filter
 from agent.core.model import Snapshot, UnitIdentity, UnitKind, UnitStatus
 from agent.core.recommendation import Severity, Withheld

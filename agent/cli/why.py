@@ -145,7 +145,7 @@ def _found(arguments: argparse.Namespace) -> Explanations:
 
 def _print_pages(found: Explanations, arguments: argparse.Namespace) -> None:
     from agent.cli.paragraphs import Page
-    from agent.cli.table import Line
+    from agent.cli.spans import Line
     from agent.cli.terminal import find_terminal, write_lines
     from agent.cli.why_view import page_lines
 

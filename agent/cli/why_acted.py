@@ -8,7 +8,7 @@ from agent.cli.advice_words import SIDES, Side
 from agent.cli.events_view import OUTCOME_TONES, what_text
 from agent.cli.paragraphs import Page, hanging
 from agent.cli.plan_words import KEPT_WORDS, RESERVED_WORDS, share_of
-from agent.cli.table import Line, Span, Tone, harmless
+from agent.cli.spans import Line, Span, Tone, harmless
 from agent.core.decisions import Decision
 from agent.core.explanation import Acted, Explanation
 from agent.core.orders import OrderSource

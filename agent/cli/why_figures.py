@@ -9,19 +9,9 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Final
 
+from agent.cli.figures import ABSENT, age_text, bytes_text, millicores_text, percent_text
 from agent.cli.paragraphs import Page, fact, figure, flow, label
-from agent.cli.table import (
-    ABSENT,
-    Line,
-    Span,
-    Tone,
-    age_text,
-    bytes_text,
-    clip,
-    millicores_text,
-    pad,
-    percent_text,
-)
+from agent.cli.spans import Line, Span, Tone, clip, pad
 from agent.core.explanation import Explanation, HourPeak
 from agent.core.model import CpuWindow, MemoryWindow, Missing
 

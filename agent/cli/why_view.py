@@ -11,8 +11,9 @@ from typing import Final
 
 from agent.cli.advice_words import CPU, MEMORY, SEVERITY_TEXTS, SEVERITY_TONES, SIDES, Side, change_text
 from agent.cli.chart import chart_lines, plots_of
+from agent.cli.figures import ABSENT, age_text
 from agent.cli.paragraphs import Page, flow, hanging
-from agent.cli.table import ABSENT, Glyphs, Line, Span, Tone, age_text, clip, clip_line, display_width, harmless, pad
+from agent.cli.spans import Glyphs, Line, Span, Tone, clip, clip_line, display_width, harmless, pad
 from agent.cli.why_acted import acted_lines
 from agent.cli.why_figures import cpu_lines, data_lines, hour_lines, kill_lines, memory_lines
 from agent.core.amounts import amount_text

@@ -19,7 +19,7 @@ from agent.cli.filter_options import add_look_options
 from agent.cli.options import fail
 
 if TYPE_CHECKING:
-    from agent.webhook.wire import WorkloadBody, WorkloadLineBody
+    from agent.webhook.reading_wire import WorkloadBody, WorkloadLineBody
 
 _PAGE = 500
 
@@ -89,7 +89,7 @@ def one_workload(client: WebhookClient, arguments: argparse.Namespace) -> tuple[
         NoAnswerError: It is not known, or nobody answers.
         SystemExit: The name is none; one line, code 2.
     """
-    from agent.webhook.wire import WorkloadBody
+    from agent.webhook.reading_wire import WorkloadBody
 
     parts = str(arguments.workload).split("/")
     if len(parts) not in (2, 3) or not all(parts):
@@ -114,7 +114,7 @@ def _found_by_name(client: WebhookClient, namespace: str, name: str) -> list[str
 
 def _all(client: WebhookClient, namespace: str | None) -> tuple[list[WorkloadLineBody], int]:
     """Read all pages of the list."""
-    from agent.webhook.wire import WorkloadsBody
+    from agent.webhook.reading_wire import WorkloadsBody
 
     lines: list[WorkloadLineBody] = []
     query = {"limit": str(_PAGE), **({"namespace": namespace} if namespace else {})}

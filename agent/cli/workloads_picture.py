@@ -6,10 +6,11 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from agent.cli.figures import bytes_text, millicores_text
 from agent.cli.outputs import OutputError, put_output
 from agent.cli.pictures import NothingToDraw, PictureError
-from agent.cli.table import bytes_text, harmless, millicores_text
-from agent.webhook.wire import ContainerBody, HourBody, WorkloadBody
+from agent.cli.spans import harmless
+from agent.webhook.reading_wire import ContainerBody, HourBody, WorkloadBody
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,22 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from agent.cli.counts import counted
 from agent.cli.detail import sparkline
-from agent.cli.table import (
-    Cell,
-    Column,
-    Glyphs,
-    Line,
-    Span,
-    Tone,
-    age_text,
-    bytes_text,
-    clip_line,
-    harmless,
-    millicores_text,
-    render_table,
-)
-from agent.webhook.wire import (
+from agent.cli.figures import age_text, bytes_text, millicores_text
+from agent.cli.spans import Glyphs, Line, Span, Tone, clip_line, harmless
+from agent.cli.table import Cell, Column, render_table
+from agent.webhook.reading_wire import (
     AdviceBody,
     ContainerBody,
     HourBody,
@@ -137,10 +127,11 @@ def _advice_lines(advice: AdviceBody) -> Iterator[Line]:
         reason = _MISSING.get(advice.missing, advice.missing)
         yield (_label("request"), Span(f"none by {advice.policy}: {reason}", Tone.NOTE))
         return
+    of_pods = "" if advice.pods is None else f", of {counted(advice.pods, 'pod')}"
     yield (
         _label("request"),
         Span(f"CPU {millicores_text(advice.cpu_request_millicores)}, memory {bytes_text(advice.memory_request_bytes)}"),
-        Span(f"   by {advice.policy}, of {advice.pods} pods", Tone.DIM),
+        Span(f"   by {advice.policy}{of_pods}", Tone.DIM),
     )
     base = f"{millicores_text(advice.cpu_base_millicores)} and {bytes_text(advice.memory_base_bytes)}"
     seen = [
@@ -166,10 +157,10 @@ def _statistics_lines(found: StatisticsBody) -> Iterator[Line]:
         yield (
             _label(label),
             Span("  ".join(f"{name} {text(amount)}" for name, amount in shown)),
-            Span(f"   {signal.samples} samples of all pods, {found.hours}h", Tone.DIM),
+            Span(f"   {counted(signal.samples, 'sample')} of all pods, {found.hours}h", Tone.DIM),
         )
     spreads = (
-        (f"means of {found.pods} pods", found.pod_cpu_millicores, found.pod_memory_bytes),
+        (f"means of {counted(found.pods, 'pod')}", found.pod_cpu_millicores, found.pod_memory_bytes),
         ("P75 by nodes", found.node_cpu_millicores, found.node_memory_bytes),
     )
     parts = [
@@ -216,13 +207,13 @@ def _side_lines(side: SideBody) -> Iterator[Line]:
     base = f"P75 {millicores_text(side.cpu_base_millicores)}, {bytes_text(side.memory_base_bytes)}"
     yield (
         _label(""),
-        Span(f"{harmless(place)}: {side.pods} pods, {base}", Tone.DIM),
+        Span(f"{harmless(place)}: {counted(side.pods, 'pod')}, {base}", Tone.DIM),
         Span(f", newest {age_text(side.newest_age_seconds)} ago", Tone.DIM),
     )
     kills = sum(one.count for one in side.kills)
     if kills:
         newest = min(one.age_seconds for one in side.kills)
-        yield (_label(""), Span(f"{kills} out-of-memory kills, the newest {age_text(newest)} ago", Tone.HOT))
+        yield (_label(""), Span(f"{counted(kills, 'out-of-memory kill')}, the newest {age_text(newest)} ago", Tone.HOT))
 
 
 def _label(text: str) -> Span:
@@ -246,7 +237,7 @@ def _policy_lines(found: WorkloadBody) -> Iterator[Line]:
         ("HPA", *_held("CPU", applies.cpu_frozen_for)),
         ("", *_held("memory", applies.memory_frozen_for)),
         ("VPA", "left alone" if applies.left_alone_for else "none", applies.left_alone_for or ""),
-        ("running", "not known" if applies.replicas is None else f"{applies.replicas} pods", ""),
+        ("running", "not known" if applies.replicas is None else counted(applies.replicas, "pod"), ""),
     ]
     if applies.stop_shrinking_seconds is not None:
         rows.append(("shrinking", f"not for {age_text(applies.stop_shrinking_seconds)}", "an out-of-memory kill"))

@@ -135,6 +135,8 @@ class Reason(StrEnum):
     BACKING_OFF = "backing_off"
     """A disruption budget refused lately."""
     DISRUPTION_BUDGET = "disruption_budget"
+    PLACEHOLDER = "placeholder"
+    """A placeholder pod of the node goes instead."""
     OUT_OF_TIME = "out_of_time"
     """The call has lasted long enough: the rest of its proposals waits."""
 
@@ -165,6 +167,7 @@ _LATER: Final = frozenset(
         Reason.UNDER_WAY,
         Reason.BACKING_OFF,
         Reason.DISRUPTION_BUDGET,
+        Reason.PLACEHOLDER,
         Reason.OUT_OF_TIME,
     }
 )

@@ -56,6 +56,8 @@ class _Draft:
     chunk: Chunk | None = None
     sizing: Sizing | None = None
     schedule: str | None = None
+    is_held: bool = False
+    """It keeps what its status says, whatever that came from."""
 
     def failed(self, fault: str, *, requeue: bool) -> _Draft:
         return replace(self, fault=fault, requeue=requeue)
@@ -118,6 +120,8 @@ def _drafted(buffer: Buffer, facts: NamespaceFacts, read_pod: PodReader) -> _Dra
         return draft.failed(buffer.fault, requeue=False)
     if buffer.template_ref is None and buffer.scalable_ref is None:
         return draft.failed(NO_REFERENCE, requeue=False)
+    if buffer.name in facts.held:
+        return _held(draft, facts, read_pod)
     shape = facts.shapes.get(buffer.name, Unresolved(reason="its reference has not been looked up"))
     if isinstance(shape, Unresolved):
         return draft.failed(shape.reason, requeue=True)
@@ -127,6 +131,18 @@ def _drafted(buffer: Buffer, facts: NamespaceFacts, read_pod: PodReader) -> _Dra
     except ValueError as error:
         return draft.failed(f"{shape.source_name} is not understood: {error}", requeue=True)
     return draft if draft.template is None else _sized(draft, draft.template, read_pod)
+
+
+def _held(draft: _Draft, facts: NamespaceFacts, read_pod: PodReader) -> _Draft:
+    """Leave a buffer what it was given: what it takes of quotas is told by the template that stands."""
+    draft = replace(draft, is_held=True, requeue=True)
+    template = facts.templates.get(managed_template_name(draft.buffer.name))
+    if template is None or template.owner_uid != draft.buffer.uid:
+        return draft
+    try:
+        return replace(draft, chunk=chunk_of(template.content, read_pod))
+    except ValueError:
+        return draft
 
 
 def _with_template(draft: _Draft, content: Content, facts: NamespaceFacts) -> _Draft:
@@ -180,19 +196,29 @@ def _first_of_each_name(orders: Iterable[TemplateOrder]) -> tuple[TemplateOrder,
 def _claim(draft: _Draft, facts: NamespaceFacts) -> Claim:
     """Say what a buffer asks of quotas; one that is kept empty or is not sized asks nothing."""
     buffer, chunk = draft.buffer, draft.chunk
-    if chunk is None or draft.sizing is None or draft.schedule is not None:
+    wanted = None
+    if draft.is_held:
+        wanted = buffer.status.replicas
+    elif draft.sizing is not None and draft.schedule is None:
+        wanted = draft.sizing.replicas
+    if chunk is None or wanted is None:
         return Claim(wanted=None, chunk=chunk)
     if buffer.strategy != PLACEHOLDER_PODS:
-        return Claim(wanted=draft.sizing.replicas, chunk=chunk)
+        return Claim(wanted=wanted, chunk=chunk)
     if facts.placeholder_class is not None:
         chunk = replace(chunk, priority_class=facts.placeholder_class)
-    return Claim(wanted=draft.sizing.replicas, chunk=chunk, held=facts.placeholder_usage.get(buffer.name, {}))
+    return Claim(wanted=wanted, chunk=chunk, held=facts.placeholder_usage.get(buffer.name, {}))
 
 
 def _outcome(
     draft: _Draft, allocation: Allocation | None, provisioning: Condition | None, now_unix_seconds: float
 ) -> Outcome:
     buffer, sizing, template = draft.buffer, draft.sizing, draft.template
+    told = [provisioning] if provisioning is not None and buffer.strategy == PLACEHOLDER_PODS else []
+    if draft.is_held:
+        kept = merged(buffer.status.conditions, told, withdrawn=(), now_unix_seconds=now_unix_seconds)
+        status = replace(buffer.status, conditions=kept)
+        return Outcome(buffer=buffer, status=status, explanation=Explanation(chunk=draft.chunk), requeue=True)
     replicas = None
     decided_by = None
     if sizing is not None:
@@ -208,14 +234,13 @@ def _outcome(
     else:
         # Kept, it would go on telling of a number of chunks that is no longer so.
         withdrawn.append(LIMITED_BY_QUOTAS)
-    if provisioning is not None and buffer.strategy == PLACEHOLDER_PODS:
-        wanted.append(provisioning)
+    conditions = [*wanted, *told]
     status = BufferStatus(
         template_name=None if template is None else template.name,
         template_generation=None if template is None else template.generation,
         replicas=replicas,
         strategy=reported_strategy(buffer.strategy),
-        conditions=merged(buffer.status.conditions, wanted, withdrawn=withdrawn, now_unix_seconds=now_unix_seconds),
+        conditions=merged(buffer.status.conditions, conditions, withdrawn=withdrawn, now_unix_seconds=now_unix_seconds),
     )
     shape = draft.shape
     explanation = Explanation(

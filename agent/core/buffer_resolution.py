@@ -32,12 +32,20 @@ KNOWN_KINDS: Final[Mapping[tuple[str, str], str]] = {
 DRY_RUN_PREFIX: Final = "fake-pod-"
 """Generated names of pods that are made in a dry run begin so."""
 
+_CORE: Final = "the core group, which has no name"
 _KINDS_TEXT: Final = ", ".join(sorted(kind for _, kind in KNOWN_KINDS))
 
 
 def is_known_kind(api_group: str, kind: str) -> bool:
     """Say whether objects of a kind have a pod template where it is known."""
     return (api_group, kind) in KNOWN_KINDS
+
+
+def unknown_kind(ref: ScalableRef) -> str:
+    """Say that the API server has no such kind, and where one of that name would be."""
+    groups = [group for group, kind in KNOWN_KINDS if kind == ref.kind and group != ref.api_group]
+    meant = f"; {ref.kind} is in {groups[0] or _CORE}" if groups else ""
+    return f"the API server has no kind {ref.kind} in {ref.api_group or _CORE}{meant}"
 
 
 def template_shape(name: str, content: Content | None) -> Shape | Unresolved:

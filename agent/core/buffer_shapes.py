@@ -340,6 +340,8 @@ class NamespaceFacts:
     """In any order, of any strategy."""
     shapes: Mapping[str, Shape | Unresolved]
     """By buffer name; a buffer without one that names a reference is unresolved."""
+    held: frozenset[str] = frozenset()
+    """Buffers whose reference cannot be followed for the moment: what was given to them stays theirs."""
     templates: Mapping[str, ManagedTemplate] = field(default_factory=dict)
     """By template name: what stands under the names of managed templates."""
     quotas: tuple[BufferQuota, ...] = ()

@@ -32,12 +32,11 @@ from agent.core.ledger_record import (
 )
 from agent.core.ledger_refusal import after_answer, requests_in_all
 from agent.core.ledger_times import as_of
-from agent.core.oom_cool_down import OomCoolDown
+from agent.core.oom_cool_down import OomCoolDown, raised_memory_limits
 from agent.core.plan_options import ActOptions
-from agent.core.planned import PlanStep, PodRef, Setting
+from agent.core.planned import PlanStep, PodRef
 from agent.core.pod import Pod
 from agent.core.pod_change import changed_pod, spec_text
-from agent.core.policies.bounds import Resource
 from agent.core.recommendation import Workload
 from agent.core.resize_answer import Answer, AnswerKind
 from agent.core.workload import workload_of
@@ -176,13 +175,8 @@ class Ledger:
             del self._records[uid]
             return
         if answer.is_done:
-            for change in record.flight.step.changes:
-                if (
-                    change.resource is Resource.MEMORY
-                    and change.setting is Setting.LIMIT
-                    and change.after > change.before
-                ):
-                    self._oom.take(record.workload, change.container, now_seconds)
+            for container in raised_memory_limits(record.flight.step):
+                self._oom.take(record.workload, container, now_seconds)
         self._records[uid] = after_answer(record, record.flight, answer, self._node, now_seconds)
 
     def observe(self, state: NodeState, now_seconds: float) -> tuple[News, ...]:

@@ -141,6 +141,19 @@ class LedgerState:
     bars: tuple[Bar, ...] = ()
     oom_actions: tuple[OomAction, ...] = ()
 
+    @property
+    def has_flights(self) -> bool:
+        """Say whether any resize is under way."""
+        return any(record.flight is not None for record in self.pods)
+
+    def oldest_pending_seconds(self, now_seconds: float) -> float | None:
+        """Give how long the oldest deferred resize has waited; None = none waits."""
+        flights = (record.flight for record in self.pods)
+        waits = [
+            now_seconds - one.since_seconds for one in flights if one is not None and one.state is FlightState.DEFERRED
+        ]
+        return max(waits, default=None)
+
 
 NOTHING_KEPT: Final = LedgerState()
 

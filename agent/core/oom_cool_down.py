@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from agent.core.planned import PlanStep, Setting
+from agent.core.policies.bounds import Resource
 from agent.core.recommendation import Workload
 
 COOL_DOWN_SECONDS: Final = 300.0
@@ -69,3 +71,26 @@ class OomCoolDown:
     def _is_over(self, acted_seconds: float, now_seconds: float) -> bool:
         """Say whether a cool-down has passed, or lies so far ahead that the clock was put back since."""
         return abs(now_seconds - acted_seconds) >= self._cool_down_seconds
+
+
+def raised_memory_limits(step: PlanStep) -> tuple[str, ...]:
+    """Give the containers whose memory limit a step raises for the limit's own sake.
+
+    One that moves only as far as the request that passes it, and stays one byte above it so that the QoS class is kept,
+    gives the container no room: that is no answer to a kill, and no foresight. Where request and limit are one amount
+    and move together, the limit rises for what the container needs.
+    """
+    requests = {
+        change.container: change
+        for change in step.changes
+        if change.resource is Resource.MEMORY and change.setting is Setting.REQUEST
+    }
+    found = []
+    for change in step.changes:
+        if change.resource is not Resource.MEMORY or change.setting is not Setting.LIMIT:
+            continue
+        request = requests.get(change.container)
+        is_dragged = request is not None and request.before != change.before and change.after <= request.after + 1
+        if change.after > change.before and not is_dragged:
+            found.append(change.container)
+    return tuple(found)

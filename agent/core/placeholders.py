@@ -142,7 +142,7 @@ def plan_placeholders(
     removed = {
         uid: since for uid, since in memory.removed.items() if uid in seen and now_unix_seconds - since < UNSEEN_SECONDS
     }
-    living = [pod for pod in pods if _is_living(pod) and pod.uid not in removed]
+    living = [pod for pod in pods if is_living(pod) and pod.uid not in removed]
     uids = frozenset(pod.uid for pod in living)
     if memory.living - uids:
         # They gave way to others, or their node went: nobody here removed them.
@@ -267,7 +267,8 @@ class _Turn:
 # -- what there is -------------------------------------------------------------------------------------------------
 
 
-def _is_living(pod: Pod) -> bool:
+def is_living(pod: Pod) -> bool:
+    """Say whether a pod has not ended and is not going."""
     return not pod.is_terminating and pod.phase not in _ENDED
 
 

@@ -13,7 +13,7 @@ import ssl
 import threading
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, Protocol, TypedDict
 from urllib.parse import urlencode, urlsplit
 
 import urllib3
@@ -66,6 +66,23 @@ class Stream(Protocol):
     def close(self) -> None:
         """End it, from any thread; who iterates comes out at once. A second call does nothing."""
         ...
+
+
+class CallOptions(TypedDict, total=False):
+    """What ``Api.call`` takes by name, for those who hand it on."""
+
+    query: Mapping[str, str] | None
+    body: object | None
+    content_type: str
+    timeout_seconds: float | None
+
+
+class StreamOptions(TypedDict, total=False):
+    """What ``Api.stream`` takes by name, for those who hand it on."""
+
+    query: Mapping[str, str] | None
+    accept: str
+    timeout_seconds: float | None
 
 
 class Api(Protocol):

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import platform
 import threading
-import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -22,10 +20,6 @@ from prometheus_client import (
     ProcessCollector,
     disable_created_metrics,
 )
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
-from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as CONTENT_TYPE_OPENMETRICS
-from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.registry import Collector
 
 from agent.core.model import Gap
@@ -34,13 +28,14 @@ from agent.core.recommendation import Withheld
 from agent.core.rows import CAUSES, FILES
 from agent.metrics.acting_series import ActingSeries
 from agent.metrics.containers import ContainerPage, ContainerSeries, Totals
+from agent.metrics.exposition import Page, wants_openmetrics, write_page
+from agent.metrics.fed_series import About, GrowingTotals, MeasuredGauges
 from agent.metrics.loop_series import LoopSeries
 
 SWEEP_BUCKETS_SECONDS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 COUNTER_FILES: Final = ("cpu.stat", "cpu.pressure", "memory.pressure", "io.pressure", "memory.events")
 """The files whose numbers may only grow."""
 RELIST_TRIGGERS: Final = ("start", "periodic", "overflow", "no_watches")
-NO_COMPRESSION_BELOW_BYTES: Final = 1024
 
 
 class Feature(StrEnum):
@@ -76,71 +71,22 @@ class PressureKind(StrEnum):
     FULL = "full"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
-    """One answer to a scrape."""
-
-    content_type: str
-    content_encoding: str | None
-    """``gzip`` or None."""
-    body: bytes
-
-
-class _MeasuredGauges:
-    """Gauges that are on the page only while their value is known: a 0 would be a measurement."""
-
-    _ABOUT: Final = {
-        "plimsoll_ring_span_seconds": ("Time that the longest raw ring reaches back.", "seconds", ()),
-        "plimsoll_pod_source_age_seconds": ("Time since the list of pods was last read.", "seconds", ("source",)),
-        "plimsoll_node_pressure_ratio": ("Share of time lost to waiting (PSI).", "ratio", ("resource", "kind")),
-        "plimsoll_cpu_slack_cores": ("Sum of CPU requests less use at P75, where both are known.", "cores", ()),
-        "plimsoll_memory_slack_bytes": ("Sum of memory requests less working set, where both are known.", "bytes", ()),
-        "plimsoll_requested_cpu_cores": ("Sum of CPU requests of containers with a recommendation.", "cores", ()),
-        "plimsoll_recommended_cpu_cores": ("Sum of CPU requests recommended for those containers.", "cores", ()),
-        "plimsoll_requested_memory_bytes": ("Sum of memory requests of containers with a recommendation.", "bytes", ()),
-        "plimsoll_recommended_memory_bytes": ("Sum of memory requests recommended for those containers.", "bytes", ()),
-        "plimsoll_node_cpus": ("CPUs of the machine.", "", ()),
-        "plimsoll_node_cpu_usage_cores": ("CPU use of the machine since the page before.", "cores", ()),
-        "plimsoll_node_memory_total_bytes": ("Memory of the machine.", "bytes", ()),
-        "plimsoll_node_memory_available_bytes": ("Memory to be had without swapping.", "bytes", ()),
-    }
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._values: dict[str, dict[tuple[str, ...], float]] = {name: {} for name in self._ABOUT}
-
-    def set(self, name: str, labels: tuple[str, ...], value: float | None) -> None:
-        with self._lock:
-            if value is None:
-                self._values[name].pop(labels, None)
-            else:
-                self._values[name][labels] = value
-
-    def collect(self) -> Iterable[Metric]:
-        with self._lock:
-            values = {name: dict(series) for name, series in self._values.items()}
-        for name, series in values.items():
-            text, unit, label_names = self._ABOUT[name]
-            family = GaugeMetricFamily(name, text, labels=label_names, unit=unit)
-            for labels, value in sorted(series.items()):
-                family.add_metric(labels, value)
-            yield family
-
-
-class _GrowingTotals:
-    """A counter fed with totals that someone else keeps, who may start again from 0."""
-
-    def __init__(self, counter: Counter, labels: Iterable[tuple[str, ...]]) -> None:
-        self._children = {values: counter.labels(*values) if values else counter for values in labels}
-        self._seen = dict.fromkeys(self._children, 0)
-
-    def take(self, labels: tuple[str, ...], total: int) -> None:
-        """Count what came on top since the last call; a smaller total is a fresh start and counts whole."""
-        seen = self._seen[labels]
-        more = total - seen if total >= seen else total
-        if more:
-            self._children[labels].inc(more)
-        self._seen[labels] = total
+_MEASURED: Final[Mapping[str, About]] = {
+    "plimsoll_ring_span_seconds": ("Time that the longest raw ring reaches back.", "seconds", ()),
+    "plimsoll_pod_source_age_seconds": ("Time since the list of pods was last read.", "seconds", ("source",)),
+    "plimsoll_node_pressure_ratio": ("Share of time lost to waiting (PSI).", "ratio", ("resource", "kind")),
+    "plimsoll_cpu_slack_cores": ("Sum of CPU requests less use at P75, where both are known.", "cores", ()),
+    "plimsoll_memory_slack_bytes": ("Sum of memory requests less working set, where both are known.", "bytes", ()),
+    "plimsoll_requested_cpu_cores": ("Sum of CPU requests of containers with a recommendation.", "cores", ()),
+    "plimsoll_recommended_cpu_cores": ("Sum of CPU requests recommended for those containers.", "cores", ()),
+    "plimsoll_requested_memory_bytes": ("Sum of memory requests of containers with a recommendation.", "bytes", ()),
+    "plimsoll_recommended_memory_bytes": ("Sum of memory requests recommended for those containers.", "bytes", ()),
+    "plimsoll_node_cpus": ("CPUs of the machine.", "", ()),
+    "plimsoll_node_cpu_usage_cores": ("CPU use of the machine since the page before.", "cores", ()),
+    "plimsoll_node_memory_total_bytes": ("Memory of the machine.", "bytes", ()),
+    "plimsoll_node_memory_available_bytes": ("Memory to be had without swapping.", "bytes", ()),
+}
+"""Gauges that are there once they have been measured: help, unit, labels."""
 
 
 class Metrics:
@@ -151,7 +97,7 @@ class Metrics:
     ) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a process-wide switch of the library; each counter would bring a series more
         registry = self._registry = CollectorRegistry()
-        self._measured = _MeasuredGauges()
+        self._measured = MeasuredGauges(_MEASURED)
         self._containers = ContainerPage(max_series=max_series)
         self._per_container = per_container
         self._rows: Sequence[ContainerSeries] = ()
@@ -194,7 +140,7 @@ class Metrics:
             registry=registry,
         )
         self._dropped = {gap: dropped.labels(gap.value) for gap in Gap}
-        self._read_errors = _GrowingTotals(
+        self._read_errors = GrowingTotals(
             Counter(
                 "plimsoll_read_errors_total",
                 "Reads of cgroup files that failed; gone is normal where containers come and go.",
@@ -238,10 +184,10 @@ class Metrics:
             "RLIMIT_NOFILE in force.",
             registry=registry,
         )
-        self._overflows = _GrowingTotals(
+        self._overflows = GrowingTotals(
             Counter("plimsoll_inotify_overflows_total", "Event queues that ran over.", registry=registry), [()]
         )
-        self._relists = _GrowingTotals(
+        self._relists = GrowingTotals(
             Counter(
                 "plimsoll_relists_total",
                 "Full listings of the cgroup tree.",
@@ -451,47 +397,4 @@ class Metrics:
                     self._rows, totals=None if totals is None else totals(), openmetrics=openmetrics
                 )
             self._series_dropped.set(dropped)
-        if openmetrics:
-            own: bytes = generate_openmetrics(self._registry)  # type: ignore[no-untyped-call]
-            body = own.removesuffix(b"# EOF\n") + text.encode() + b"# EOF\n"
-        else:
-            body = generate_latest(self._registry) + text.encode()
-        content_type = CONTENT_TYPE_OPENMETRICS if openmetrics else CONTENT_TYPE_PLAIN_0_0_4
-        if len(body) >= NO_COMPRESSION_BELOW_BYTES and accepts_gzip(accept_encoding):
-            packer = zlib.compressobj(1, zlib.DEFLATED, 31)  # 31 = a gzip header around the largest window
-            return Page(
-                content_type=content_type,
-                content_encoding="gzip",
-                body=packer.compress(body) + packer.flush(),
-            )
-        return Page(content_type=content_type, content_encoding=None, body=body)
-
-
-def _weights(header: str) -> dict[str, float]:
-    """Read ``name;q=0.5, other`` as names and weights; a weight that is no number counts as 0."""
-    weights: dict[str, float] = {}
-    for item in header.lower().split(","):
-        name, *parameters = (part.strip() for part in item.split(";"))
-        weight = 1.0
-        for parameter in parameters:
-            if parameter.startswith("q="):
-                try:
-                    weight = float(parameter[2:])
-                except ValueError:
-                    weight = 0.0
-        if name:
-            weights[name] = max(weight, weights.get(name, 0.0))
-    return weights
-
-
-def wants_openmetrics(accept: str) -> bool:
-    """Say whether OpenMetrics is wanted at least as much as plain text; ``*/*`` is plain text."""
-    weights = _weights(accept)
-    wish = weights.get("application/openmetrics-text", 0.0)
-    return wish > 0 and wish >= weights.get("text/plain", 0.0)
-
-
-def accepts_gzip(accept_encoding: str) -> bool:
-    """Say whether the client takes gzip."""
-    weights = _weights(accept_encoding)
-    return weights.get("gzip", weights.get("*", 0.0)) > 0
+        return write_page(self._registry, openmetrics=openmetrics, accept_encoding=accept_encoding, more=text)

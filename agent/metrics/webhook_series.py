@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import platform
 import threading
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -21,11 +20,8 @@ from prometheus_client import (
     disable_created_metrics,
 )
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
-from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as CONTENT_TYPE_OPENMETRICS
-from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
-from agent.metrics.agent_series import NO_COMPRESSION_BELOW_BYTES, Page, accepts_gzip, wants_openmetrics
+from agent.metrics.exposition import Page, wants_openmetrics, write_page
 from agent.metrics.loop_series import LoopSeries
 
 ADMISSION_BUCKETS_SECONDS: Final = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)
@@ -183,14 +179,7 @@ class WebhookMetrics:
 
     def page(self, accept: str = "", accept_encoding: str = "") -> Page:
         """Build the page; see ``Metrics.page`` of the agent."""
-        openmetrics = wants_openmetrics(accept)
-        write: Callable[[CollectorRegistry], bytes] = generate_openmetrics if openmetrics else generate_latest
-        body = write(self._registry)
-        content_type = CONTENT_TYPE_OPENMETRICS if openmetrics else CONTENT_TYPE_PLAIN_0_0_4
-        if len(body) >= NO_COMPRESSION_BELOW_BYTES and accepts_gzip(accept_encoding):
-            packer = zlib.compressobj(1, zlib.DEFLATED, 31)  # 31 = a gzip header around the largest window
-            return Page(content_type=content_type, content_encoding="gzip", body=packer.compress(body) + packer.flush())
-        return Page(content_type=content_type, content_encoding=None, body=body)
+        return write_page(self._registry, openmetrics=wants_openmetrics(accept), accept_encoding=accept_encoding)
 
 
 def _children(counter: Counter, results: Sequence[str]) -> dict[str, Counter]:

@@ -20,7 +20,7 @@ from agent.core.demand import Kept, Urgent
 from agent.core.demanding import Key
 from agent.core.event_pacing import EventReason
 from agent.core.ledger import Ledger
-from agent.core.ledger_record import FlightState, LedgerState, News
+from agent.core.ledger_record import News
 from agent.core.planned import PlanStep, PodRef
 from agent.core.pod import Pod
 from agent.core.token_bucket import TokenBucket
@@ -34,15 +34,12 @@ from agent.node.holds import Holds
 from agent.node.journal import Journal
 from agent.node.planning import Holding, Planned, Planner
 from agent.node.rights import Rights
+from agent.node.turn_timing import TurnTiming
 from agent.node.writing import Writer
 from agent.settings import Settings
 
 log = logging.getLogger(__name__)
 
-NEWS_SECONDS: Final = 1.0
-"""Between two turns that news ask for while something is under way or waits."""
-IDLE_NEWS_SECONDS: Final = 5.0
-"""... and while nothing does: a rollout brings many, and a turn of a full node costs some 40 ms."""
 TURN_SECONDS: Final = 1.0
 """For sending, in one turn; a turn that is cut short is made anew at once."""
 RESERVE_RATIO: Final = 0.25
@@ -51,7 +48,6 @@ BUDGET_SECONDS: Final = 5.0
 """Until the next try where the budget was used up."""
 SEEN_SECONDS: Final = 300.0
 """A pod that was not seen for so long, by a view that is whole, is gone: its pin and its originals are forgotten."""
-KILL_SECONDS: Final = 1.0
 LONGEST_WAIT_SECONDS: Final = 60.0
 FAILED_SECONDS: Final = 2.0
 """After a turn that failed: a fault that repeats at once must not spin."""
@@ -183,15 +179,15 @@ class Actor:
             wall_now=wall_now,
         )
         self._condition = threading.Condition()
-        self._asked: set[Trigger] = set()
+        self._timing = TurnTiming(
+            replan_seconds=settings.plan.replan_seconds,
+            urgent_interval_seconds=settings.act.urgent_interval_seconds,
+            now_seconds=clock(),
+        )
         self._is_stopping = False
-        self._turned_seconds: dict[Trigger, float] = {}
-        self._replan_due_seconds = clock()
-        self._backed_off_until_seconds = 0.0
         self._flush_due_seconds = clock() + FLUSH_SECONDS
         self._began_seconds = clock()
         self._seen_seconds: dict[str, float] = {}
-        self._is_busy = True
         self._look_up_due_seconds = 0.0
         self._urgent: dict[Key, UrgentMemory] = {}
         """What was seen to be needed."""
@@ -209,7 +205,7 @@ class Actor:
     def ask(self, trigger: Trigger) -> None:
         """Ask for a turn; quick, any thread."""
         with self._condition:
-            self._asked.add(trigger)
+            self._timing.ask(trigger)
             self._condition.notify()
 
     def alarm(self, found: Mapping[Key, Urgent]) -> None:
@@ -218,7 +214,7 @@ class Actor:
         with self._condition:
             for key, urgent in found.items():
                 self._urgent.setdefault(key, UrgentMemory()).add(urgent, now)
-            self._asked.add(Trigger.PRESSURE)
+            self._timing.ask(Trigger.PRESSURE)
             self._condition.notify()
 
     def killed(self, key: Key, needs: Urgent | None = None) -> None:
@@ -233,7 +229,7 @@ class Actor:
             self._kills.append(key)
             if needs is not None:
                 self._urgent.setdefault(key, UrgentMemory()).add(needs, self._clock())
-            self._asked.add(Trigger.OUT_OF_MEMORY)
+            self._timing.ask(Trigger.OUT_OF_MEMORY)
             self._condition.notify()
 
     def stop(self) -> None:
@@ -255,7 +251,7 @@ class Actor:
             except Exception as error:  # top of a thread's loop: say it, go on, and not at once
                 log.exception("a turn of planning and acting failed")
                 self.failure = f"{type(error).__name__}: {error}"
-                self._backed_off_until_seconds = self._clock() + FAILED_SECONDS
+                self._timing.back_off(self._clock() + FAILED_SECONDS)
                 self._turns.failed()
             else:
                 self.failure = None
@@ -267,45 +263,17 @@ class Actor:
         """Wait until a turn is due, and give what asked for it; None = the end."""
         with self._condition:
             while not self._is_stopping:
-                trigger = self._due()
+                now, quiet_seconds = self._clock(), self._quiet_seconds()
+                trigger = self._timing.take(now, quiet_seconds=quiet_seconds)
                 if trigger is not None:
                     return trigger
-                self._condition.wait(min(max(0.0, self._next_due_seconds() - self._clock()), LONGEST_WAIT_SECONDS))
+                due = self._timing.next_due_seconds(now, quiet_seconds=quiet_seconds)
+                self._condition.wait(min(max(0.0, due - now), LONGEST_WAIT_SECONDS))
         return None
-
-    def _spacing_seconds(self, trigger: Trigger) -> float:
-        return {
-            Trigger.NEWS: NEWS_SECONDS if self._is_busy else IDLE_NEWS_SECONDS,
-            Trigger.PRESSURE: self._settings.act.urgent_interval_seconds,
-            Trigger.OUT_OF_MEMORY: KILL_SECONDS,
-        }.get(trigger, 0.0)
-
-    def _due_seconds(self, trigger: Trigger) -> float:
-        return self._turned_seconds.get(trigger, -1e9) + self._spacing_seconds(trigger)
-
-    def _next_due_seconds(self) -> float:
-        due = min([self._replan_due_seconds, *(self._due_seconds(trigger) for trigger in self._asked)])
-        return max(due, self._backed_off_until_seconds, self._clock() + self._quiet_seconds())
 
     def _quiet_seconds(self) -> float:
         """Give for how long the API server is to be left alone; without the writer's lock, as others wait for us."""
         return max(0.0, self._writer.quiet_until_seconds - self._now())
-
-    def _due(self) -> Trigger | None:
-        """Take what is due off what is asked for; None = nothing is."""
-        now = self._clock()
-        if now < self._backed_off_until_seconds or self._quiet_seconds() > 0:
-            return None
-        due = {trigger for trigger in self._asked if self._due_seconds(trigger) <= now}
-        self._asked -= due
-        for trigger in due:
-            self._turned_seconds[trigger] = now
-        urgent_first = (Trigger.OUT_OF_MEMORY, Trigger.PRESSURE, Trigger.ORDER, Trigger.NEWS, Trigger.INTERVAL)
-        chosen = next((trigger for trigger in urgent_first if trigger in due), None)
-        if now >= self._replan_due_seconds:
-            self._replan_due_seconds = now + self._settings.plan.replan_seconds
-            chosen = chosen or Trigger.INTERVAL
-        return chosen
 
     # -- one turn --------------------------------------------------------------------------------------------------
 
@@ -327,7 +295,7 @@ class Actor:
         planned = self._planner.plan(holding, urgent=self.remembered())
         self._series.take_plan(planned.plan, trigger=trigger, seconds=time.perf_counter() - started)
         kept = self._ledger.kept()
-        self._series.set_pending_oldest(oldest_pending_seconds(kept, now))
+        self._series.set_pending_oldest(kept.oldest_pending_seconds(now))
         self.planned = planned
         self._on_planned(planned)
         barrier = self._barriers.barrier_of(planned.state, planned.gates, wall_now)
@@ -340,13 +308,13 @@ class Actor:
         for keeper in self._keepers:
             keeper.tick(state, now)
         self._teller.tell_owners()
-        self._is_busy = bool(wanted or planned.plan.steps or any(record.flight is not None for record in kept.pods))
+        self._timing.is_busy = bool(wanted or planned.plan.steps or kept.has_flights)
         self._forget_gone()
         if self._clock() >= self._flush_due_seconds:
             self._flush_due_seconds = self._clock() + FLUSH_SECONDS
             self._journal.flush()
         if self._writer.unanswered():
-            self._replan_due_seconds = min(self._replan_due_seconds, self._clock() + LOOK_UP_SECONDS)
+            self._timing.replan_by(self._clock() + LOOK_UP_SECONDS)
 
     def _forget_gone(self) -> None:
         """Forget pins and originals of pods that have been away for some time; never for a view that lacks some."""
@@ -396,7 +364,7 @@ class Actor:
             reason=Kept.BUDGET,
             detail=f"more than {self._settings.act.resizes_per_minute} resizes in a minute; the rest waits",
         )
-        self._replan_due_seconds = min(self._replan_due_seconds, now + BUDGET_SECONDS)
+        self._timing.replan_by(now + BUDGET_SECONDS)
         return False
 
     def _spend(self) -> None:
@@ -460,10 +428,3 @@ class Actor:
             self._ledger.killed(uid, container, now)
         for uid, container in pressed:
             self._ledger.pressed(uid, container, now)
-
-
-def oldest_pending_seconds(kept: LedgerState, now: float) -> float | None:
-    """Give how long the oldest deferred resize has waited; None = none waits."""
-    flights = (record.flight for record in kept.pods)
-    waits = [now - one.since_seconds for one in flights if one is not None and one.state is FlightState.DEFERRED]
-    return max(waits, default=None)

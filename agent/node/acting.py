@@ -323,10 +323,12 @@ class Acting:
         """Say why what was measured must not be acted by: it is too old."""
         swept_ns, evaluated = heartbeat.last_sweep_monotonic_ns, teller.evaluated
         oldest_seconds = max(OLDEST_SWEEP_SECONDS, OLDEST_SWEEPS * heartbeat.interval_seconds)
-        if swept_ns is None or (time.monotonic_ns() - swept_ns) / 1e9 > oldest_seconds:
+        if swept_ns is None or evaluated is None:
+            return "nothing is measured yet" if swept_ns is None else "nothing is evaluated yet"
+        if (time.monotonic_ns() - swept_ns) / 1e9 > oldest_seconds:
             return f"no sweep within {oldest_seconds:g} s: the sampler does not keep up"
         oldest_seconds = OLDEST_EVALUATIONS * self._settings.evaluate_interval_seconds + OLDEST_SWEEP_SECONDS
-        if evaluated is None or time.monotonic() - evaluated.taken_monotonic_seconds > oldest_seconds:
+        if time.monotonic() - evaluated.taken_monotonic_seconds > oldest_seconds:
             return f"no evaluation within {oldest_seconds:g} s: see the agent's log"
         return None
 

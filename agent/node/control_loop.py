@@ -13,9 +13,10 @@ from typing import Final
 
 from agent.core.policies.options import PolicyName
 from agent.metrics.loop_series import LoopTurns
+from agent.node.hearing import Tally
 from agent.node.learning import Learner
 from agent.node.observer import MINUTE_NS
-from agent.node.telling import Tally, Teller
+from agent.node.telling import Teller
 
 log = logging.getLogger(__name__)
 

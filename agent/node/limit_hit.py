@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from agent.node.sampling import read_memory_max_bytes
 from agent.node.units import WatchedUnit
+from agent.node.watched_cgroups import read_memory_max_bytes
 from agent.sensing.events import OomKill
 
 

@@ -17,16 +17,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from agent.core.cpu_values import parse_cpu_max
-from agent.core.model import UnitIdentity, UnitResources
 from agent.core.pacing import ContentionPolicy, Pace, Skipped, after_sweep, next_on_grid
 from agent.node.fast_lane import FastLane
 from agent.node.heartbeat import Heartbeat
-from agent.node.units import UnitTable, WatchedUnit
-from agent.sensing.contract import CgroupGone, Sampler, SamplerError, SweepResult
-from agent.sensing.discovery import Changes, Discovery, Found
+from agent.node.units import UnitTable
+from agent.node.watched_cgroups import PodNames, WatchedCgroups
+from agent.sensing.contract import Sampler, SweepResult
+from agent.sensing.discovery import Changes, Discovery
 from agent.sensing.events import MemoryEvents, OomKill
-from agent.sensing.rings import RingError, RingFile, RingsFull
+from agent.sensing.rings import RingFile
 
 log = logging.getLogger(__name__)
 
@@ -54,16 +53,6 @@ class SamplingListener(Protocol):
 
     def failed(self, error: Exception) -> None:
         """A turn of the loop failed; the loop goes on."""
-
-
-class PodNames(Protocol):
-    """Who gives units their pod's name; see ``node.pods``."""
-
-    def name(self, identity: UnitIdentity) -> tuple[UnitIdentity, UnitResources]:
-        """Give the identity with names filled in where known, and the stated requests and limits."""
-
-    def refresh(self) -> bool:
-        """Look for news; True = names may have changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,8 +102,8 @@ class SamplingLoop:
             clock_ns: CLOCK_MONOTONIC; with ``wait`` the seam for tests.
             wait: Waits for descriptors, for this many seconds at most.
         """
-        self._mount, self._sampler, self._rings, self._discovery = mount, sampler, rings, discovery
-        self._units, self._names, self._policy, self._listener = units, names, policy, listener
+        self._mount, self._sampler, self._discovery = mount, sampler, discovery
+        self._units, self._policy, self._listener = units, policy, listener
         self._clock_ns, self._wait = clock_ns, wait
         self.heartbeat = Heartbeat(policy.interval_seconds)
         self._stopping = threading.Event()
@@ -122,10 +111,17 @@ class SamplingLoop:
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._epoll = select.epoll(flags=select.EPOLL_CLOEXEC)
         self._epoll.register(self._wake_read, select.EPOLLIN)
-        self._events: MemoryEvents | None = None
+        self._watched = WatchedCgroups(
+            mount=mount,
+            sampler=sampler,
+            rings=rings,
+            discovery=discovery,
+            units=units,
+            names=names,
+            on_refused=listener.refused,
+            clock_ns=clock_ns,
+        )
         self._lane = FastLane(sampler, hz=policy.fast_lane_hz, policy=policy.contention)
-        self._watched_pods: set[str] = set()
-        self._refused: dict[str, Found] = {}
         self._is_closed = False
         self._pace = Pace(
             base_interval_ns=int(policy.interval_seconds * 1e9),
@@ -148,17 +144,17 @@ class SamplingLoop:
     @property
     def refused(self) -> int:
         """How many cgroups should be watched and cannot be for now; any thread may ask."""
-        return len(self._refused)
+        return self._watched.refused
 
     def start(self) -> None:
         """Find what is there and begin to watch it; then the loop may run."""
         try:
-            self._events = MemoryEvents(self._mount, max_files=self._policy.max_event_files)
-            self._epoll.register(self._events.fileno(), select.EPOLLIN)
+            events = self._watched.events = MemoryEvents(self._mount, max_files=self._policy.max_event_files)
+            self._epoll.register(events.fileno(), select.EPOLLIN)
         except OSError as error:
             log.warning("memory.events cannot be polled", extra={"cause": str(error)})
         changes = self._discovery.relist("start")
-        self._free_unwatched(lambda path, slot: not self._is_there(path, slot))
+        self._watched.free_gone()
         self._apply(changes)
         self._follow_inotify()
         self._set_deadlines()  # opening hundreds of cgroups took a while: the first sweep is not late for that
@@ -169,19 +165,6 @@ class SamplingLoop:
         if inotify is not None:
             with contextlib.suppress(FileExistsError):  # registered already; a closed one left the epoll by itself
                 self._epoll.register(inotify, select.EPOLLIN)
-
-    def _free_unwatched(self, is_free: Callable[[str, int], bool]) -> None:
-        """Free slots that an earlier run left and no unit of now wants, where this holds for path and slot."""
-        wanted = {found.path.lstrip("/") for found in self._discovery.units()}
-        for path, slot in self._rings.retained().items():
-            if path not in wanted and is_free(path, slot):
-                self._rings.release(slot)
-
-    def _is_there(self, path: str, slot: int) -> bool:
-        try:
-            return (self._mount / path).stat().st_ino == self._rings.inode(slot)
-        except OSError:
-            return False
 
     def run(self) -> None:
         """Loop until ``stop``; the only broad except of this thread stands here."""
@@ -215,8 +198,8 @@ class SamplingLoop:
         if self._is_closed:
             return
         self._is_closed = True
-        if self._events is not None:
-            self._events.close()
+        if self._watched.events is not None:
+            self._watched.events.close()
         self._epoll.close()
         os.close(self._wake_read)
         os.close(self._wake_write)
@@ -259,16 +242,17 @@ class SamplingLoop:
                 os.read(self._wake_read, 4096)
         if self._has_names_news:
             self._has_names_news = False
-            self._rename()
-        if self._events is not None and self._events.fileno() in ready:
+            self._watched.rename()
+        events = self._watched.events
+        if events is not None and events.fileno() in ready:
             self._tell_kills()
         inotify = self._discovery.fileno()
         if inotify is not None and inotify in ready:
             self._apply(self._discovery.poll())
 
     def _tell_kills(self) -> None:
-        if self._events is not None:
-            for kill in self._events.drain():
+        if self._watched.events is not None:
+            for kill in self._watched.events.drain():
                 self._listener.killed(kill)
 
     def _sweep_due(self) -> None:
@@ -280,13 +264,13 @@ class SamplingLoop:
         slow_ns = int(self._policy.slow_interval_seconds * 1e9)
         if is_slow:
             self._slow_due_ns = next_on_grid(self._slow_due_ns, slow_ns, started_ns)
-            if self._events is not None:
-                for kill in self._events.poll_all():
+            if self._watched.events is not None:
+                for kill in self._watched.events.poll_all():
                     self._listener.killed(kill)
         if is_retry:
             self._retry_due_ns = started_ns + int(self._policy.retry_absent_seconds * 1e9)
-            self._read_limits()
-            self._watch_events()
+            self._watched.read_limits()
+            self._watched.watch_events()
         sweep_ns = result.finished_ns - result.started_ns
         self._pace, skipped = after_sweep(self._pace, now_ns=self._clock_ns(), sweep_ns=sweep_ns)
         self.heartbeat.beat(
@@ -304,7 +288,7 @@ class SamplingLoop:
         for slot in result.gone:
             unit = self._units.in_slot(slot)
             if unit is not None:
-                self._forget(unit.identity.cgroup_path)
+                self._watched.forget(unit.identity.cgroup_path)
         if result.gone:
             self._tell_kills()
         return result
@@ -314,131 +298,17 @@ class SamplingLoop:
     def _relist(self, trigger: str) -> None:
         relist_ns = int(self._policy.relist_seconds * 1e9)
         self._relist_due_ns = next_on_grid(self._relist_due_ns, relist_ns, self._clock_ns())
-        self._rename()
+        self._watched.rename()
         self._apply(self._discovery.relist(trigger))
         self._follow_inotify()
-        self._free_unwatched(lambda path, slot: not self._is_there(path, slot))
-        # Those refused, and those that a failure in the midst of an earlier change left behind.
-        for found in self._discovery.units():
-            if self._units.get(found.path) is None:
-                self._watch(found)
-
-    def _rename(self) -> None:
-        """Take over names and resources from the pod source where it has news."""
-        if not self._names.refresh():
-            return
-        for unit in self._units.all():
-            identity, resources = self._names.name(unit.identity)
-            if (identity, resources) != (unit.identity, unit.resources):
-                # What is requested has changed: so may have, by now or soon, what the kernel holds to.
-                self._units.put(self._with_limits(replace(unit, identity=identity, resources=resources)))
+        self._watched.free_gone()
+        self._watched.watch_missing()
 
     def _apply(self, changes: Changes) -> None:
-        for path in changes.vanished:
-            self._forget(path)
-        self._watch_pods()
-        for found in changes.appeared:
-            self._watch(found)
+        self._watched.apply(changes)
         if changes.vanished:
             self._tell_kills()  # a kill may be why they vanished
         if changes or changes.trigger:
             self._lane.follow(self._discovery.kubepods_root)
         if changes.appeared or changes.vanished or changes.trigger:
             self._listener.changed(changes)
-
-    def _watch(self, found: Found) -> None:
-        relative_path = found.path.lstrip("/")
-        try:
-            slot = self._attach(relative_path, found.inode)
-        except RingError as error:  # no room, or a path longer than a slot can hold
-            self._refuse(found, error)
-            return
-        try:
-            self._sampler.add(slot, relative_path, found.inode)
-        except CgroupGone:
-            self._refused.pop(found.path, None)
-            self._rings.release(slot)
-            return
-        except SamplerError as error:  # out of files, or not ours to open
-            self._rings.release(slot)
-            self._refuse(found, error)
-            return
-        self._refused.pop(found.path, None)
-        identity, resources = self._names.name(found.identity)
-        self._units.put(
-            self._with_limits(WatchedUnit(slot=slot, inode=found.inode, identity=identity, resources=resources))
-        )
-        if self._events is not None:
-            self._events.add(found.path)
-
-    def _attach(self, relative_path: str, inode: int) -> int:
-        """Give a slot; when there is none, cgroups that are not watched any more give up theirs and their history."""
-        try:
-            return self._rings.attach(relative_path, inode, now_monotonic_ns=self._clock_ns())
-        except RingsFull:
-            self._free_unwatched(lambda _path, _slot: True)
-            return self._rings.attach(relative_path, inode, now_monotonic_ns=self._clock_ns())
-
-    def _refuse(self, found: Found, error: Exception) -> None:
-        is_news = found.path not in self._refused
-        self._refused[found.path] = found
-        if is_news:
-            self._listener.refused(found.path, error)
-
-    def _forget(self, path: str) -> None:
-        self._refused.pop(path, None)
-        unit = self._units.drop(path)
-        if unit is None:
-            return
-        self._sampler.remove(unit.slot)
-        self._rings.release(unit.slot)
-        if self._events is not None:
-            self._events.remove(path)
-
-    def _watch_pods(self) -> None:
-        """Follow the pods' own memory.events: after a kill the container's cgroup may be gone at once."""
-        if self._events is None:
-            return
-        pods = set(self._discovery.pod_paths().values())
-        for path in self._watched_pods - pods:
-            self._events.remove(path)
-        for path in pods - self._watched_pods:
-            self._events.add(path)
-        self._watched_pods = pods
-
-    def _watch_events(self) -> None:
-        """Watch what could not be before: a controller may have been switched on, a descriptor have come free."""
-        if self._events is not None:
-            for path in (*self._watched_pods, *(unit.identity.cgroup_path for unit in self._units.all())):
-                self._events.add(path)
-
-    def _with_limits(self, unit: WatchedUnit) -> WatchedUnit:
-        directory = self._mount / unit.identity.cgroup_path.lstrip("/")
-        return replace(
-            unit,
-            cpu_max_millicores=read_cpu_max_millicores(directory),
-            memory_max_bytes=read_memory_max_bytes(directory),
-        )
-
-    def _read_limits(self) -> None:
-        for unit in self._units.all():
-            read = self._with_limits(unit)
-            if read != unit and self._units.get(unit.identity.cgroup_path) is unit:
-                self._units.put(read)
-
-
-def read_cpu_max_millicores(directory: Path) -> int | None:
-    """Read a cgroup's own cpu.max; None = no limit, no such file, or not understood."""
-    try:
-        return parse_cpu_max((directory / "cpu.max").read_text()).millicores
-    except (OSError, ValueError):
-        return None
-
-
-def read_memory_max_bytes(directory: Path) -> int | None:
-    """Read a cgroup's own memory.max; None = no limit, no such file, or not understood."""
-    try:
-        text = (directory / "memory.max").read_text().strip()
-        return None if text == "max" else int(text)
-    except (OSError, ValueError):
-        return None

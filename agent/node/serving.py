@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from agent.metrics.agent_series import Page
+from agent.metrics.exposition import Page
 from agent.node.listening import Deferred
 
 MAX_REQUEST_BYTES: Final = 16 * 1024

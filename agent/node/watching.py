@@ -25,6 +25,7 @@ from agent.node.control_loop import ControlLoop
 from agent.node.decide import Decider
 from agent.node.directions import FILE_NAME as DIRECTIVES_FILE
 from agent.node.directions import Directions
+from agent.node.hearing import Listener, Tally
 from agent.node.histories import HistoryFile
 from agent.node.history_clock import HistoryClock, newest_minute
 from agent.node.learning import Learner
@@ -32,7 +33,7 @@ from agent.node.limit_hit import limit_hit
 from agent.node.observer import Observer
 from agent.node.pods import NoPods, PodsFile
 from agent.node.sampling import SamplingLoop, SamplingPolicy
-from agent.node.telling import Listener, Tally, Teller
+from agent.node.telling import Teller
 from agent.node.units import UnitTable
 from agent.node.windows import ring_geometry, window_policy
 from agent.sensing.discovery import Discovery, Scope

@@ -26,6 +26,7 @@ from agent.sensing.layout import (
     is_monitor,
     parse_cgroup_path,
 )
+from agent.sensing.path_watches import PathWatches
 
 SCAN_DEPTH: Final = 10
 """Levels below the start that are looked at. KinD in rootless podman, the deepest known, has its kubepods at 7 and so
@@ -132,8 +133,6 @@ class Discovery:
         self._max_units = max_units
         self.scope_in_force = Scope.MACHINE if scope is Scope.AUTO else scope
         """Never AUTO."""
-        self.no_watches_reason: str | None = None
-        """Why inotify is not used (any more); None = it is."""
         self.overflows = 0
         self.relists: dict[str, int] = {}
         """Full walks by trigger."""
@@ -141,19 +140,12 @@ class Discovery:
         """Units that are there now but not watched, since there are more than ``max_units``."""
         self._tree = _Tree()
         self._chosen: dict[str, Found] = {}
-        self._watches: dict[int, str] = {}
-        self._watch_numbers: dict[str, int] = {}
-        self._open_watcher = open_watcher
-        self._watcher: Watcher | None = None
-        self._begin_watching()
+        self._watches = PathWatches(self._mount, open_watcher)
 
-    def _begin_watching(self) -> None:
-        try:
-            self._watcher = self._open_watcher()
-        except OSError as error:
-            self.no_watches_reason = f"inotify: {error.strerror}"
-        else:
-            self.no_watches_reason = None
+    @property
+    def no_watches_reason(self) -> str | None:
+        """Why inotify is not used (any more); None = it is."""
+        return self._watches.why_none
 
     @property
     def kubepods_root(self) -> str | None:
@@ -200,22 +192,20 @@ class Discovery:
 
         Ask again after each answer: when the user's watches run out the descriptor is closed.
         """
-        return None if self._watcher is None else self._watcher.fileno()
+        return self._watches.fileno()
 
     def poll(self) -> Changes:
         """Handle what inotify has to tell; an overflow means that something was lost, so all is listed anew."""
-        if self._watcher is None:
-            return Changes()
         dirty: dict[str, None] = {}
-        for event in self._watcher.read():
+        for event in self._watches.read():
             if event.mask & IN_Q_OVERFLOW:
                 self.overflows += 1
                 return self.relist("overflow")
-            path = self._watches.get(event.watch)
+            path = self._watches.path_of(event.watch)
             if path is None:
                 continue
             if event.mask & IN_IGNORED:
-                self._forget_watch(event.watch)
+                self._watches.forget(event.watch)
             elif event.mask & IN_MODIFY:
                 dirty[path.removesuffix(_EVENTS_FILE)] = None
             elif event.mask & IN_ISDIR:
@@ -224,7 +214,7 @@ class Discovery:
             return Changes()
         for top in _outermost(dirty):
             self._tree.replace_below(top, self._walk(top))
-        self._drop_idle_watches()
+        self._watches.keep(self._tree.watched)
         return self._choose(None)
 
     def relist(self, trigger: str) -> Changes:
@@ -235,8 +225,8 @@ class Discovery:
         Args:
             trigger: Why, for counters: ``start``, ``periodic``, ``overflow``, ``no_watches``.
         """
-        if self._watcher is None and trigger == "periodic":
-            self._begin_watching()
+        if trigger == "periodic":
+            self._watches.open()
         self.relists[trigger] = self.relists.get(trigger, 0) + 1
         scope_changed = False
         # No way back: an empty answer in passing must not exchange all units and lose their history.
@@ -244,16 +234,12 @@ class Discovery:
             self.scope_in_force = Scope.KUBERNETES
             scope_changed = True
         self._tree = self._walk(self._base)
-        self._drop_idle_watches()
+        self._watches.keep(self._tree.watched)
         return self._choose(trigger, scope_changed=scope_changed)
 
     def close(self) -> None:
         """Give the descriptor back; a second call is fine."""
-        if self._watcher is not None:
-            self._watcher.close()
-            self._watcher = None
-        self._watches.clear()
-        self._watch_numbers.clear()
+        self._watches.close()
 
     def _find_base(self, cgroup_root: str) -> str:
         if not Path(self._mount or "/").is_dir():
@@ -396,37 +382,8 @@ class Discovery:
 
     def _watch(self, path: str, tree: _Tree) -> None:
         """Watch a directory, or an events file by its name."""
-        if self._watcher is None:
-            return
-        is_file = path.endswith(_EVENTS_FILE)
-        try:
-            add = self._watcher.watch_file if is_file else self._watcher.watch_directory
-            watch = add(self._mount + path)
-        except OSError as error:
-            if error.errno == errno.ENOSPC:
-                # Half the tree watched would look like all of it, and what is held here others may need.
-                self.close()
-                self.no_watches_reason = "inotify: no watches left (fs.inotify.max_user_watches)"
-            return
-        tree.watched[path] = None
-        # The same directory has the same number; another number means that the old directory is gone.
-        old = self._watch_numbers.get(path)
-        if old is not None and old != watch:
-            self._watches.pop(old, None)
-        self._watches[watch] = path
-        self._watch_numbers[path] = watch
-
-    def _forget_watch(self, watch: int) -> None:
-        path = self._watches.pop(watch)
-        if self._watch_numbers.get(path) == watch:
-            del self._watch_numbers[path]
-
-    def _drop_idle_watches(self) -> None:
-        for path in [path for path in self._watch_numbers if path not in self._tree.watched]:
-            watch = self._watch_numbers.pop(path)
-            self._watches.pop(watch, None)
-            if self._watcher is not None:
-                self._watcher.unwatch(watch)
+        if self._watches.add(path, is_file=path.endswith(_EVENTS_FILE)):
+            tree.watched[path] = None
 
 
 def _is_kubernetes(path: str) -> bool:

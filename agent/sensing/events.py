@@ -1,7 +1,7 @@
-"""Out-of-memory kills as they happen, from ``memory.events``; and, as an opt-in, the kernel's pressure triggers.
+"""Out-of-memory kills as they happen: files of ``memory.events``, watched by epoll and read again to be sure.
 
-Sensing. ``parse_memory_events`` and ``KillLedger`` are pure; ``MemoryEvents`` and ``PsiTrigger`` own descriptors.
-Source: "Memory Interface Files" in the kernel's cgroup-v2.rst, accounting/psi.rst.
+Sensing. Owns descriptors; whose a kill was is judged by ``kills``.
+Source: "Memory Interface Files" in the kernel's cgroup-v2.rst.
 """
 
 from __future__ import annotations
@@ -11,28 +11,16 @@ import os
 import select
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
+from agent.sensing.kills import KillLedger, MemoryEventCounts, parse_memory_events
 from agent.sensing.layout import PathKind, parse_cgroup_path
 
 _READ_BYTES: Final = 4096
 """memory.events has some 80 bytes; a read that fills this is taken for cut."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryEventCounts:
-    """The counters of a memory.events file, those of all cgroups below included. None = the kernel has no such key."""
-
-    oom: int
-    oom_kill: int
-    high: int
-    max: int
-    oom_group_kill: int | None = None
-    """Since kernel 5.17."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,113 +53,6 @@ class WatchResult(StrEnum):
     """Out of file descriptors, of those allowed here, or of epoll watches."""
     UNREADABLE = "unreadable"
     """Not permitted, or not understood."""
-
-
-def parse_memory_events(text: bytes) -> MemoryEventCounts | None:
-    """Read the text of a memory.events file.
-
-    A number counts only in whole: digits up to the end of its line. Cut text would show a smaller number.
-
-    Args:
-        text: The whole file.
-
-    Returns:
-        The counters; None = not understood, or one of the four that every kernel has is missing.
-    """
-    counts: dict[bytes, int] = {}
-    *lines, unfinished = text.split(b"\n")
-    if unfinished:
-        return None
-    for line in lines:
-        key, separator, value = line.partition(b" ")
-        # isdigit of bytes takes ASCII digits only; 20 of them hold any 64-bit counter.
-        if separator and value.isdigit() and len(value) <= 20:
-            counts[key] = int(value)
-    try:
-        return MemoryEventCounts(
-            oom=counts[b"oom"],
-            oom_kill=counts[b"oom_kill"],
-            high=counts[b"high"],
-            max=counts[b"max"],
-            oom_group_kill=counts.get(b"oom_group_kill"),
-        )
-    except KeyError:
-        return None
-
-
-@dataclass(slots=True)
-class KillLedger:
-    """Who was killed in one pod: each kill once, under its container's name where that is known.
-
-    Counters are hierarchical: a kill in a container raises the pod's counter too, and the container's file may be gone
-    with the container when its kill is told. So the pod's counter says how many kills there are, the containers'
-    counters whose they were, and what no container claims is the pod's own.
-    """
-
-    pod_count: int | None = None
-    """The pod's newest counter; None = no pod is watched."""
-    _counts: dict[str, int] = field(default_factory=dict)
-    _newcomers: set[str] = field(default_factory=set)
-    """Containers that came after the pod and may have been killed in before they were first read."""
-    _ahead: int = 0
-    """Kills told of containers that the pod's counter, read just before, did not show yet."""
-
-    def add_pod(self, count: int) -> None:
-        """Take the pod's counter for the baseline."""
-        self.pod_count = count
-        self._ahead = 0
-
-    def add_container(self, path: str, count: int) -> None:
-        """Take a container's counter for the baseline; in a pod known already its first kills may still be claimed."""
-        self._counts[path] = count
-        if self.pod_count is not None and count:
-            self._newcomers.add(path)
-
-    def remove_container(self, path: str) -> None:
-        """Forget a container; what the pod's counter still shows of it will be the pod's."""
-        self._counts.pop(path, None)
-        self._newcomers.discard(path)
-
-    def remove_pod(self) -> None:
-        """Forget the pod's counter; the containers go on for themselves."""
-        self.pod_count = None
-        self._ahead = 0
-
-    def observe(self, pod_count: int | None, counts: Mapping[str, int]) -> tuple[int, dict[str, int]]:
-        """Take new readings and give what is new.
-
-        Args:
-            pod_count: The pod's oom_kill, read BEFORE the containers': the kernel counts upwards from the victim, so
-                that whatever the pod shows, the victim's own counter shows as well. None = not readable (now).
-            counts: The containers' oom_kill by path; those that could not be read are left out.
-
-        Returns:
-            Kills that are the pod's own, and kills by container, zeros left out. A counter that fell (another cgroup
-            under an old name) is a new baseline and tells nothing.
-        """
-        kills = {
-            path: count - self._counts[path]
-            for path, count in counts.items()
-            if path in self._counts and count > self._counts[path]
-        }
-        told = sum(kills.values())
-        unclaimed = 0
-        if pod_count is not None and self.pod_count is not None:
-            if pod_count < self.pod_count:
-                self._ahead = 0
-            else:
-                balance = pod_count - self.pod_count - self._ahead - told
-                unclaimed = max(0, balance)
-                self._ahead = max(0, -balance)
-            for path in sorted(self._newcomers & counts.keys()):
-                claimed = min(unclaimed, self._counts[path])
-                if claimed:
-                    kills[path] = kills.get(path, 0) + claimed
-                    unclaimed -= claimed
-            self._newcomers.clear()
-            self.pod_count = pod_count
-        self._counts.update({path: count for path, count in counts.items() if path in self._counts})
-        return unclaimed, kills
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,84 +242,6 @@ class MemoryEvents:
         if error.errno in {errno.EACCES, errno.EPERM}:
             return WatchResult.UNREADABLE
         return WatchResult.ABSENT if Path(self._mount + path).exists() else WatchResult.GONE
-
-
-class TriggerState(StrEnum):
-    """What a look at a pressure trigger showed."""
-
-    QUIET = "quiet"
-    FIRED = "fired"
-    GONE = "gone"
-    """The cgroup was removed, or its pressure files switched off."""
-
-    @classmethod
-    def of(cls, mask: int) -> TriggerState:
-        """Read the event mask that a poll or an epoll gave for a trigger's descriptor."""
-        if mask & select.POLLERR:
-            return cls.GONE
-        return cls.FIRED if mask & select.POLLPRI else cls.QUIET
-
-
-class TriggerRefused(Exception):  # noqa: N818 - a state of the world, named as one
-    """The kernel does not give this process this trigger; one line that says why."""
-
-
-class PsiTrigger:
-    """A kernel trigger on a pressure file: fires when tasks waited longer than the threshold within a window.
-
-    Opt-in. Under least privilege it is refused or slower than the 1 Hz sweep: cgroup files are 0644 root, and without
-    CAP_SYS_RESOURCE the window is a multiple of 2 s, with one event a window at most.
-
-    Being polled clears the kernel's event. So the descriptor goes into the loop's own epoll, with EPOLLPRI, and the
-    mask that comes out is what ``TriggerState.of`` reads: an epoll nested in another asks twice, and loses it.
-    """
-
-    def __init__(self, pressure_file: Path, *, stall_usec: int = 150_000, window_usec: int = 2_000_000) -> None:
-        """Ask the kernel for a trigger on the ``some`` line.
-
-        Args:
-            pressure_file: cpu.pressure of a cgroup, or one of /proc/pressure.
-            stall_usec: Waiting time within the window that fires; microseconds.
-            window_usec: 500 ms to 10 s; microseconds.
-
-        Raises:
-            TriggerRefused: Not permitted, a read-only mount, no PSI, or a window that the kernel does not take.
-        """
-        try:
-            self._fd = os.open(pressure_file, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError as error:
-            raise TriggerRefused(f"{pressure_file}: cannot be opened for writing: {error.strerror}") from error
-        try:
-            os.write(self._fd, f"some {stall_usec} {window_usec}".encode("ascii"))
-        except OSError as error:
-            self.close()
-            raise TriggerRefused(
-                f"{pressure_file}: trigger of {stall_usec} us in {window_usec} us refused: {error.strerror}"
-            ) from error
-
-    def fileno(self) -> int:
-        """Give the descriptor to be polled for EPOLLPRI."""
-        return self._fd
-
-    def wait(self, timeout_seconds: float = 0.0) -> TriggerState:
-        """Wait until it fires or its cgroup is gone; for those who have no loop. Close it once it is gone."""
-        poller = select.poll()
-        poller.register(self._fd, select.POLLPRI)
-        return next((TriggerState.of(mask) for _, mask in poller.poll(timeout_seconds * 1000)), TriggerState.QUIET)
-
-    def close(self) -> None:
-        """Give the trigger back; a second call is fine."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _read_counts(fd: int) -> MemoryEventCounts | None:

@@ -1,7 +1,7 @@
 """The rings on disk: one mapped file of fixed size, a slot per watched cgroup.
 
-Sensing. The samplers write samples and memory rows into slots; this module owns the file, its header, which cgroup
-stands behind which slot, and the views that readers take. Nothing here differences or judges.
+Sensing. The samplers write samples and memory rows into slots; this module owns the file, its header and the views that
+readers take; which cgroup stands behind which slot is ``slots``. Nothing here differences or judges.
 
 The file is a 4,096-byte header and `max_slots` slots; a slot is `pl_slot_header` of native/sampler.h and three rings:
 raw samples, memory rows, minute rows. A row is written first and its ring's head last, and a slot's state last of all,
@@ -15,21 +15,19 @@ keep the program's order; elsewhere the interpreter's own atomics between using 
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import mmap
 import os
-import struct
 import threading
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 import numpy as np
 
 from agent.core.rows import MEMORY_ROW, MINUTE_ROW, SAMPLE, SLOT_HEADER, Status
-from agent.sensing.ringview import GENERATION_OFFSET, Ring, RingView, Rows, field_offset
+from agent.sensing.ringview import Ring, RingView, Rows
+from agent.sensing.slots import MEMORY_HEAD, MINUTE_HEAD, PEAK_SEEN, PENDING, RAW_HEAD, SlotTable
 from agent.sensing.statefile import (
     FILE_HEADER_BYTES,
     OWNER_OFFSET,
@@ -45,32 +43,6 @@ from agent.sensing.statefile import (
 )
 
 __all__ = ["RingError", "RingFile", "RingGeometry", "RingView", "RingsFull", "Rows", "StateInUse", "read_boot_id"]
-
-_SLOT_IDENTITY: Final = struct.Struct("<IIQQ768s")
-"""Generation, path length, inode, created, path: what the slot's CRC covers."""
-_IDENTITY_OFFSET: Final = 8
-_MAX_PATH_BYTES: Final = 768
-_FREE: Final = 0
-_IN_USE: Final = 1
-_STATE_OFFSET: Final = field_offset("state")
-_RAW_HEAD: Final = field_offset("raw_head")
-_MEMORY_HEAD: Final = field_offset("memory_head")
-_MINUTE_HEAD: Final = field_offset("minute_head")
-_HEADS: Final = (_RAW_HEAD, _MEMORY_HEAD, _MINUTE_HEAD)
-_HIGHEST_HEAD: Final = 2**48
-"""More rows than anything has written since boot: 450,000 years at 20 Hz. Heads change too often for a checksum."""
-_PENDING: Final = field_offset("working_set_pending_bytes")
-_PEAK_SEEN: Final = field_offset("memory_peak_seen_bytes")
-
-
-class _Found(NamedTuple):
-    """A slot as the file has it."""
-
-    slot: int
-    is_in_use: bool
-    path: str | None
-    """None: it is free, or cannot be trusted."""
-    created_monotonic_ns: int
 
 
 class RingFile:
@@ -93,23 +65,21 @@ class RingFile:
         self.set_aside: Path | None = None
         """Where a file that could not be gone on with was renamed to; None when there was none."""
         self.set_aside_reason: str | None = None
-        self.damaged_slots = 0
-        """Slots in use whose checksum or heads were wrong at the opening; each was freed, the others go on."""
         self._memory = memory
         self._fd = fd
         self._writable = writable
         self._lock = threading.Lock()
         self._words = memoryview(memory).cast("Q")
         self._halves = memoryview(memory).cast("I")
-        self._raw = self._ring(_RAW_HEAD, geometry.raw_offset, geometry.raw_length, SAMPLE)
-        self._memory_rows = self._ring(_MEMORY_HEAD, geometry.memory_offset, geometry.memory_length, MEMORY_ROW)
-        self._minutes = self._ring(_MINUTE_HEAD, geometry.minute_offset, geometry.minute_length, MINUTE_ROW)
-        self._slots: dict[str, int] = {}
-        self._free: list[int] = []
-        self._used: set[int] = set()
+        self._raw = self._ring(RAW_HEAD, geometry.raw_offset, geometry.raw_length, SAMPLE)
+        self._memory_rows = self._ring(MEMORY_HEAD, geometry.memory_offset, geometry.memory_length, MEMORY_ROW)
+        self._minutes = self._ring(MINUTE_HEAD, geometry.minute_offset, geometry.minute_length, MINUTE_ROW)
+        self._slots = SlotTable(memory, self._words, self._halves, geometry, path=path, fd=fd)
         self._closed = False
         if writable:
-            self._adopt()
+            self._slots.adopt()
+        self.damaged_slots: Final = self._slots.damaged
+        """Slots in use whose checksum or heads were wrong at the opening; each was freed, the others go on."""
 
     @classmethod
     def open(cls, path: Path | None, geometry: RingGeometry, *, boot_id: str) -> Self:
@@ -180,48 +150,26 @@ class RingFile:
             RingsFull: No slot is left, or the disk has no room for one.
             RingError: The path is longer than a slot can hold, the disk fails, or the file is open for reading only.
         """
-        encoded = os.fsencode(relative_path)
-        if len(encoded) > _MAX_PATH_BYTES:
-            msg = f"cgroup path of {len(encoded)} bytes, at most {_MAX_PATH_BYTES} can be kept: {relative_path[:80]}..."
-            raise RingError(msg)
         with self._lock:
             self._must_be_writable()
-            former = self._slots.get(relative_path)
-            if former is not None and self._identity(former)[2] == inode:
-                return former
-            if not self._free:
-                if former is None:
-                    msg = f"all {self.geometry.max_slots} slots are in use: {relative_path} is not watched"
-                    raise RingsFull(msg)
-                self._set_free(former)  # the newcomer takes over the slot of its namesake
-                former = None
-            slot = self._free[-1]
-            self._reserve(slot)
-            self._begin(slot, encoded, inode, now_monotonic_ns)
-            self._free.pop()
-            self._used.add(slot)
-            if former is not None:
-                self._set_free(former)
-            self._slots[relative_path] = slot
-            return slot
+            return self._slots.attach(relative_path, inode, now_monotonic_ns=now_monotonic_ns)
 
     def release(self, slot: int) -> None:
         """Free a slot; its rows stay readable until another cgroup gets it. Lately freed slots are handed out first."""
         with self._lock:
             self._must_be_writable()
-            if self._state(slot) == _IN_USE:
-                self._set_free(slot)
+            self._slots.release(slot)
 
     def retained(self) -> dict[str, int]:
         """Give path -> slot of the slots in use; right after opening those are the ones found in the file."""
         if not self._writable:
-            return {each.path: each.slot for each in self._found() if each.path is not None}
+            return self._slots.stored_by_path()
         with self._lock:
-            return dict(self._slots)
+            return self._slots.by_path()
 
     def inode(self, slot: int) -> int:
         """Give the inode of the cgroup behind a slot in use."""
-        return self._identity(slot)[2]
+        return self._slots.inode(slot)
 
     def generation(self, slot: int) -> int:
         """Tell which cgroup stands behind the slot: one more at each reuse."""
@@ -305,13 +253,13 @@ class RingFile:
     def peaks(self, slot: int) -> tuple[int, int]:
         """Give the running working-set peak for the next memory row, and the largest memory.current so far; bytes."""
         base = self._offset(slot)
-        return self._words[(base + _PENDING) >> 3], self._words[(base + _PEAK_SEEN) >> 3]
+        return self._words[(base + PENDING) >> 3], self._words[(base + PEAK_SEEN) >> 3]
 
     def set_peaks(self, slot: int, *, working_set_pending_bytes: int, memory_peak_seen_bytes: int) -> None:
         """Store what `peaks` gives: for the sampler in plain Python."""
         base = self._offset(slot)
-        self._words[(base + _PENDING) >> 3] = working_set_pending_bytes
-        self._words[(base + _PEAK_SEEN) >> 3] = memory_peak_seen_bytes
+        self._words[(base + PENDING) >> 3] = working_set_pending_bytes
+        self._words[(base + PEAK_SEEN) >> 3] = memory_peak_seen_bytes
 
     @property
     def buffer(self) -> mmap.mmap:
@@ -328,9 +276,9 @@ class RingFile:
         """Estimate, from the heads, what of the memory was ever written; a slot's earlier lives are not counted."""
         if self._writable:
             with self._lock:  # the sampling thread adds to it
-                used = tuple(self._used)
+                used = self._slots.used()
         else:
-            used = tuple(each.slot for each in self._found())
+            used = self._slots.stored_used()
         rows_bytes = sum(
             min(ring.head(slot), ring.length) * ring.dtype.itemsize
             for ring in (self._raw, self._memory_rows, self._minutes)
@@ -354,6 +302,7 @@ class RingFile:
             fcntl.flock(self._fd, fcntl.LOCK_UN)
             os.close(self._fd)
             self._fd = None
+            self._slots.let_go()
 
     def __enter__(self) -> Self:
         return self
@@ -379,91 +328,3 @@ class RingFile:
         if not self._writable or self._closed:
             msg = f"state file {self.path}: {'closed' if self._closed else 'opened for reading only'}"
             raise RingError(msg)
-
-    def _state(self, slot: int) -> int:
-        return self._halves[(self._offset(slot) + _STATE_OFFSET) >> 2]
-
-    def _set_state(self, slot: int, state: int) -> None:
-        self._halves[(self._offset(slot) + _STATE_OFFSET) >> 2] = state
-
-    def _identity(self, slot: int) -> tuple[int, int, int, int, bytes]:
-        """Generation, path length, inode, created, path (padded)."""
-        return _SLOT_IDENTITY.unpack_from(self._memory, self._offset(slot) + _IDENTITY_OFFSET)
-
-    def _identity_checksum(self, slot: int) -> int:
-        begin = self._offset(slot) + _IDENTITY_OFFSET
-        return zlib.crc32(self._memory[begin : begin + _SLOT_IDENTITY.size])
-
-    def _begin(self, slot: int, path: bytes, inode: int, now_monotonic_ns: int) -> None:
-        """Put a cgroup behind a free slot. The state comes last: killed before that, the slot is free."""
-        base = self._offset(slot)
-        generation = (self._raw.generation(slot) + 1) & 0xFFFF_FFFF
-        self._halves[(base + GENERATION_OFFSET) >> 2] = generation  # first: it voids the views that readers hold
-        for word in (*_HEADS, _PENDING, _PEAK_SEEN):
-            self._words[(base + word) >> 3] = 0
-        _SLOT_IDENTITY.pack_into(
-            self._memory, base + _IDENTITY_OFFSET, generation, len(path), inode, now_monotonic_ns, path
-        )
-        self._halves[base >> 2] = self._identity_checksum(slot)
-        self._set_state(slot, _IN_USE)
-
-    def _reserve(self, slot: int) -> None:
-        """Give the slot's part of the file its disk blocks: a write into a hole of a full disk would be a SIGBUS."""
-        if self._fd is None:
-            return
-        try:
-            os.posix_fallocate(self._fd, self._offset(slot), self.geometry.slot_stride)
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-                msg = f"state file {self.path}: its disk gives no blocks: {error.strerror}"
-                raise RingError(msg) from error
-            msg = f"state file {self.path}: no room for {self.geometry.slot_stride} bytes more: {error.strerror}"
-            raise RingsFull(msg) from error
-
-    def _set_free(self, slot: int) -> None:
-        _, length, _, _, encoded = self._identity(slot)
-        path = os.fsdecode(encoded[:length])
-        if self._slots.get(path) == slot:  # it may name the newcomer under the same path already
-            del self._slots[path]
-        self._set_state(slot, _FREE)
-        self._free.append(slot)
-
-    def _header_of(self, slot: int) -> bytes:
-        """Give the slot's header; read, not mapped, where possible: a look at 1,000 slots would make 4 MiB resident."""
-        begin = self._offset(slot)
-        if self._fd is not None:
-            return os.pread(self._fd, SLOT_HEADER.itemsize, begin)
-        return self._memory[begin : begin + SLOT_HEADER.itemsize]
-
-    def _found(self) -> Iterator[_Found]:
-        """Give every slot that was ever used; with its path if it is in use and its checksum and heads are right."""
-        for slot in range(self.geometry.max_slots):
-            header = self._header_of(slot)
-            checksum, state, generation = struct.unpack_from("<III", header)
-            _, length, _, created_ns, path = _SLOT_IDENTITY.unpack_from(header, _IDENTITY_OFFSET)
-            if generation == 0 and state == _FREE:
-                continue
-            is_right = zlib.crc32(header[_IDENTITY_OFFSET : _IDENTITY_OFFSET + _SLOT_IDENTITY.size]) == checksum
-            is_right &= all(struct.unpack_from("<Q", header, head)[0] < _HIGHEST_HEAD for head in _HEADS)
-            is_good = state == _IN_USE and length <= _MAX_PATH_BYTES and is_right
-            yield _Found(slot, state != _FREE, os.fsdecode(path[:length]) if is_good else None, created_ns)
-
-    def _adopt(self) -> None:
-        """Take over what the file holds; free the slots that cannot be trusted."""
-        newest: dict[str, tuple[int, int]] = {}
-        found = list(self._found()) if self._fd is not None else []
-        for each in found:
-            if each.path is not None:
-                # Killed between giving a namesake its slot and freeing the old one: the younger counts.
-                newest[each.path] = max(newest.get(each.path, (-1, -1)), (each.created_monotonic_ns, each.slot))
-        self._slots = {path: slot for path, (_, slot) in newest.items()}
-        self._used = {each.slot for each in found}
-        kept = set(self._slots.values())
-        self.damaged_slots = sum(each.is_in_use and each.path is None for each in found)
-        for each in found:
-            if each.is_in_use and each.slot not in kept:
-                self._set_state(each.slot, _FREE)
-        free = [slot for slot in reversed(range(self.geometry.max_slots)) if slot not in kept]
-        # Slots used before come first, that is last in the list: their pages exist already.
-        free.sort(key=lambda slot: slot in self._used)
-        self._free = free

@@ -19,7 +19,7 @@ from agent.core.orders_of import is_excluded
 from agent.core.plan_options import ActOptions
 from agent.core.policies.options import BoundsOptions, PolicyName
 from agent.core.recommendation import Workload
-from agent.webhook.wire import BoundBody, FromBody
+from agent.webhook.reading_wire import BoundBody, FromBody
 
 
 class Facts(Protocol):

@@ -88,6 +88,7 @@ class Arbiter:
         admission: Callable[[Pod], Admission],
         options: ArbiterOptions,
         sizing: AdmissionSettings,
+        give_way: Callable[[str, Proposal], Ruling | None] = lambda _node, _proposal: None,
         wall_now: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -100,11 +101,12 @@ class Arbiter:
             admission: What this webhook would make of a pod that is created now; any thread, from memory.
             options: Mode and budgets.
             sizing: By which pods are sized, at admission and on the nodes.
+            give_way: Has placeholder pods of a node make room for what is proposed; None = there are none.
             wall_now: Unix seconds; budgets go by the store's clock, where it has one.
             clock: Monotonic seconds, for waiting.
         """
         self._api, self._facts, self._admission = api, facts, admission
-        self._options, self._sizing = options, sizing
+        self._options, self._sizing, self._give_way = options, sizing, give_way
         self._wall_now, self._clock = wall_now, clock
         self._evictions: Evictions | None = None
         if options.mode is EvictionMode.ENFORCE:
@@ -163,7 +165,8 @@ class Arbiter:
             return Ruling(reason=Reason.UNREADABLE, detail="judging it failed; see the webhook's log")
 
     def _decide(self, node: str, proposal: Proposal) -> Ruling:
-        ruling = self._doubt() or self._first_look(node, proposal)
+        # Real pods come first, in mode recommend too: placeholders are ours, and there to give way.
+        ruling = self._doubt() or self._first_look(node, proposal) or self._give_way(node, proposal)
         if ruling is not None:
             return ruling
         if not self._may_read():

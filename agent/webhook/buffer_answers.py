@@ -5,19 +5,18 @@ From memory: of what the watch shows and what the controller's last look came to
 
 from __future__ import annotations
 
-import logging
 import time
-from bisect import bisect_right
 from collections.abc import Callable, Mapping
-from typing import Final
 
 import msgspec
 
+from agent.core.buffer_pass import is_ours
 from agent.core.buffer_shapes import ACTIVE_CAPACITY, Buffer, Condition, Explanation
 from agent.core.pod import CPU
 from agent.core.quantity import format_quantity
 from agent.metrics.webhook_series import WebhookMetrics
-from agent.webhook.access import Access, Denied
+from agent.webhook.access import Access
+from agent.webhook.asking import Asking, Page, page_of
 from agent.webhook.buffer_passes import NamespaceView
 from agent.webhook.buffer_reading import SeenBuffer
 from agent.webhook.buffer_wire import (
@@ -27,13 +26,8 @@ from agent.webhook.buffer_wire import (
     BuffersBody,
     BufferWhyBody,
 )
-from agent.webhook.buffers import BufferController
+from agent.webhook.buffers import BufferController, Standing
 from agent.webhook.server import Answer, Call, fault
-
-log = logging.getLogger(__name__)
-
-PAGE: Final = 100
-MOST_PAGE: Final = 500
 
 
 class BufferQuestions:
@@ -45,6 +39,8 @@ class BufferQuestions:
         access: Access,
         metrics: WebhookMetrics,
         *,
+        replica: str,
+        namespace: str,
         leader: Callable[[], str | None],
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
@@ -54,57 +50,43 @@ class BufferQuestions:
             controller: Whose buffers.
             access: Who may read.
             metrics: Counts questions.
+            replica: The name of this one in the election: in a cluster that of its pod.
+            namespace: Of the replicas.
             leader: Names the replica that leads; None = not known.
             wall_clock: Unix seconds.
         """
-        self._controller, self._access, self._metrics = controller, access, metrics
+        self._controller, self._asking = controller, Asking(access, metrics)
+        self._replica, self._namespace = replica, namespace
         self._leader, self._wall_clock = leader, wall_clock
 
     def buffers(self, call: Call) -> Answer:
         """List buffers: ``namespace=``, ``limit=`` and ``after=NAMESPACE/NAME`` choose."""
-        return self._guarded(call, self._list)
+        return self._asking.answered(call, self._list)
 
     def buffer(self, call: Call) -> Answer:
         """Give one buffer, as a list of one."""
-        return self._guarded(call, self._one)
-
-    def _guarded(self, call: Call, work: Callable[[Call], Answer]) -> Answer:
-        try:
-            self._access.reader(call.authorization, call.path)
-            answer, result = work(call), "accepted"
-        except Denied as denied:
-            answer = fault(denied.status, denied.reason, retry_after_seconds=denied.retry_after_seconds)
-            result = denied.result
-        except _BadQuestionError as error:
-            answer, result = fault(400, str(error)), "malformed"
-        except Exception:
-            log.exception("a question failed", extra={"path": call.path})
-            answer, result = fault(500, "failed; see the webhook's log"), "error"
-        self._metrics.count_call("reading", result)
-        return answer
+        return self._asking.answered(call, self._one)
 
     def _list(self, call: Call) -> Answer:
-        limit, chosen = _limit(call.query.get("limit")), call.query.get("namespace")
+        chosen = call.query.get("namespace")
         seen = [one for one in self._controller.seen() if chosen is None or one.buffer.namespace == chosen]
-        start = 0
-        if "after" in call.query:
-            start = bisect_right([_key(one) for one in seen], _after(call.query["after"]))
-        page = seen[start : start + limit]
-        has_more = start + limit < len(seen)
-        return self._answer(page, total=len(seen), after="/".join(_key(page[-1])) if has_more and page else None)
+        page = page_of(call, seen, lambda one: (one.buffer.namespace, one.buffer.name), "NAMESPACE/NAME")
+        return self._answer(page)
 
     def _one(self, call: Call) -> Answer:
         namespace, name = call.names["namespace"], call.names["name"]
         found = self._controller.watches.buffers.named(namespace, name)
         if found is None:
             return fault(404, f"there is no CapacityBuffer {namespace}/{name}")
-        return self._answer([found], total=1, after=None)
+        return self._answer(Page(items=(found,), total=1, next=None))
 
-    def _answer(self, page: list[SeenBuffer], *, total: int, after: str | None) -> Answer:
+    def _answer(self, page: Page[SeenBuffer]) -> Answer:
         now, standing = self._wall_clock(), self._controller.standing()
         body = BuffersBody(
             controller=BufferControllerBody(
                 mode=standing.mode,
+                replica=self._replica,
+                namespace=self._namespace,
                 leads=standing.is_leader,
                 leader=self._leader(),
                 paused=standing.pause_reason,
@@ -112,20 +94,24 @@ class BufferQuestions:
                 troubles=list(standing.troubles),
                 dry_run=standing.has_dry_run,
             ),
-            total=total,
-            buffers=[self._buffer(one, standing.contested_by, now) for one in page],
-            next=after,
+            total=page.total,
+            buffers=[self._buffer(one, standing, now) for one in page.items],
+            next=page.next,
         )
         return Answer(body=msgspec.json.encode(body))
 
-    def _buffer(self, seen: SeenBuffer, contested_by: str | None, now: float) -> BufferBody:
+    def _buffer(self, seen: SeenBuffer, standing: Standing, now: float) -> BufferBody:
         buffer = seen.buffer
         view = self._controller.view(buffer.namespace)
+        fault = self._controller.fault(buffer.namespace)
+        trouble = None if fault is None else f"its namespace could not be looked at: {fault}"
+        if view is not None:
+            trouble = view.troubles.get(buffer.name) or trouble
         left_alone = None
-        if view is not None and any(one.name == buffer.name for one in view.passed_over):
+        if not is_ours(buffer):
             left_alone = "its strategy is not served by Plimsoll"
-        elif contested_by is not None and buffer.strategy in (None, "", ACTIVE_CAPACITY):
-            left_alone = f"{contested_by} writes statuses; buffers.mode: on takes over"
+        elif standing.contested_by is not None and buffer.strategy in (None, "", ACTIVE_CAPACITY):
+            left_alone = f"{standing.contested_by} writes statuses; buffers.mode: on takes over"
         return BufferBody(
             namespace=buffer.namespace,
             name=buffer.name,
@@ -142,6 +128,7 @@ class BufferQuestions:
             conditions=[_condition(one, now) for one in buffer.status.conditions],
             others=list(seen.others),
             left_alone=left_alone,
+            trouble=trouble,
             why=None if view is None else self._why(view, buffer, now),
         )
 
@@ -149,19 +136,15 @@ class BufferQuestions:
         found = next((one for one in view.outcomes if one.buffer.name == buffer.name), None)
         if found is None:
             return None
-        trouble = view.troubles.get(buffer.name) or self._controller.fault(buffer.namespace)
         return why_body(
             found.explanation,
             sizing=view.sizing.get(buffer.name),
-            trouble=trouble,
             ready_pods=view.ready.get(buffer.name),
             age_seconds=max(0.0, now - view.at_unix_seconds),
         )
 
 
-def why_body(
-    why: Explanation, *, sizing: str | None, trouble: str | None, ready_pods: int | None, age_seconds: float
-) -> BufferWhyBody:
+def why_body(why: Explanation, *, sizing: str | None, ready_pods: int | None, age_seconds: float) -> BufferWhyBody:
     """Write an explanation."""
     sized, quotas = why.sizing, why.allocation
     return BufferWhyBody(
@@ -181,33 +164,9 @@ def why_body(
         limiting_quotas=[] if quotas is None else list(quotas.limiting),
         schedule=why.schedule,
         fault=why.fault,
-        trouble=trouble,
         ready_pods=ready_pods,
         age_seconds=age_seconds,
     )
-
-
-class _BadQuestionError(ValueError):
-    """A query that is not understood; one line."""
-
-
-def _limit(text: str | None) -> int:
-    if text is None:
-        return PAGE
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MOST_PAGE):
-        raise _BadQuestionError(f"limit: {text[:60]!r} is not allowed; allowed: 1 to {MOST_PAGE}")
-    return int(text)
-
-
-def _after(text: str) -> tuple[str, str]:
-    namespace, slash, name = text.partition("/")
-    if not slash or "/" in name:
-        raise _BadQuestionError(f"after: {text[:60]!r} is not allowed; allowed: NAMESPACE/NAME")
-    return namespace, name
-
-
-def _key(seen: SeenBuffer) -> tuple[str, str]:
-    return seen.buffer.namespace, seen.buffer.name
 
 
 def _reference(buffer: Buffer) -> str:

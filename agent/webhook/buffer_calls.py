@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import Counter
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterator
+from typing import Final, Unpack
 
-from agent.kube.api import JSON, Api, Stream
+from agent.kube.api import Api, CallOptions, Stream, StreamOptions
 from agent.kube.errors import KubeError
 
 _VERBS: Final = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -22,43 +23,23 @@ class CountedApi:
         self._calls: Counter[tuple[str, str]] = Counter()
         self._errors: Counter[tuple[str, str]] = Counter()
 
-    def call(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: object | None = None,
-        content_type: str = JSON,
-        timeout_seconds: float | None = None,
-    ) -> object:
+    def call(self, method: str, path: str, **options: Unpack[CallOptions]) -> object:
         """Ask once; see ``Api``."""
-        label = (_VERBS.get(method, method.lower()), resource_of(path))
-        with self._lock:
-            self._calls[label] += 1
-        try:
-            return self._api.call(
-                method, path, query=query, body=body, content_type=content_type, timeout_seconds=timeout_seconds
-            )
-        except KubeError:
-            with self._lock:
-                self._errors[label] += 1
-            raise
+        with self._counted(_VERBS.get(method, method.lower()), path):
+            return self._api.call(method, path, **options)
 
-    def stream(
-        self,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        accept: str = JSON,
-        timeout_seconds: float | None = None,
-    ) -> Stream:
+    def stream(self, path: str, **options: Unpack[StreamOptions]) -> Stream:
         """Begin to read an answer of many lines; see ``Api``."""
-        label = ("list", resource_of(path))
+        with self._counted("list", path):
+            return self._api.stream(path, **options)
+
+    @contextlib.contextmanager
+    def _counted(self, verb: str, path: str) -> Iterator[None]:
+        label = (verb, resource_of(path))
         with self._lock:
             self._calls[label] += 1
         try:
-            return self._api.stream(path, query=query, accept=accept, timeout_seconds=timeout_seconds)
+            yield
         except KubeError:
             with self._lock:
                 self._errors[label] += 1

@@ -16,11 +16,15 @@ from urllib.parse import quote
 from agent.core.buffer_resolution import after_dry_run, dry_run_pod
 from agent.core.buffer_shapes import Shape, Unresolved
 from agent.kube.api import Api
-from agent.kube.errors import ApiError, Unreachable
+from agent.kube.errors import ApiError, KubeError, Unreachable
 
 log = logging.getLogger(__name__)
 
-CALL_SECONDS: Final = 10.0
+CALL_SECONDS: Final = 35.0
+"""A webhook may keep the server waiting for thirty, and where it may be passed over the answer comes only then."""
+SLOW_SECONDS: Final = 5.0
+REST_SECONDS: Final = 60.0
+"""A namespace where a dry run failed so slowly is left for so long: one thread looks after all of them."""
 WITHOUT_RIGHT_SECONDS: Final = 600.0
 """After a refusal for want of the right it is not tried again for so long."""
 _BAD_REQUEST, _FORBIDDEN, _NOT_FOUND, _INVALID = 400, 403, 404, 422
@@ -28,6 +32,10 @@ _NO_RIGHT: Final = "cannot create resource"
 """How RBAC words it; admission plugins answer 403 as well."""
 _QUOTA_FULL: Final = "exceeded quota"
 _NOT_SUPPORTED: Final = "does not support dry run"
+
+
+class NotTriedError(KubeError):
+    """A dry run came to nothing, which says nothing of the shape; one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +61,8 @@ class DryRun:
         """
         self._api, self._is_wanted, self._clock = api, is_wanted, clock
         self._without_right_until: float | None = None
+        self._resting: dict[str, tuple[float, str]] = {}
+        """By namespace: until when nothing is tried there, and why."""
 
     @property
     def has_right(self) -> bool:
@@ -63,25 +73,42 @@ class DryRun:
         """Give the shape as the server would have it; as it is, where dry runs are not wanted, allowed or possible.
 
         Raises:
-            KubeError: No answer, or one that says nothing of the shape.
+            NotTriedError: No answer, or one that says nothing of the shape.
         """
-        until = self._without_right_until
-        if not self._is_wanted or (until is not None and self._clock() < until):
+        until, began = self._without_right_until, self._clock()
+        if not self._is_wanted or (until is not None and began < until):
             return Shaped(shape=shape)
+        self._check_rest(shape, namespace, began)
         path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
         body = dry_run_pod(shape.content, namespace)
         try:
             answer = self._api.call("POST", path, query={"dryRun": "All"}, body=body, timeout_seconds=CALL_SECONDS)
-        except ApiError as error:
-            return self._refused(error, shape)
-        if not isinstance(answer, Mapping):
-            raise Unreachable(f"POST {path}: the answer is no pod")
+            if not isinstance(answer, Mapping):
+                raise Unreachable(f"POST {path}: the answer is no pod")
+        except KubeError as error:
+            shaped = self._refused(error, shape) if isinstance(error, ApiError) else None
+            if shaped is None:
+                raise self._failed(error, shape, namespace, began) from error
+            return shaped
         if self._without_right_until is not None:
             self._without_right_until = None
             log.info("chunks are shaped by dry runs again")
         return Shaped(shape=after_dry_run(shape, {str(key): value for key, value in answer.items()}))
 
-    def _refused(self, error: ApiError, shape: Shape) -> Shaped:
+    def _check_rest(self, shape: Shape, namespace: str, now: float) -> None:
+        until, why = self._resting.get(namespace, (now, ""))
+        if now < until:
+            raise _not_tried(shape, why)
+        self._resting.pop(namespace, None)
+
+    def _failed(self, error: KubeError, shape: Shape, namespace: str, began: float) -> NotTriedError:
+        why, now = (error.message if isinstance(error, ApiError) else "") or str(error), self._clock()
+        if now - began >= SLOW_SECONDS:
+            self._resting[namespace] = (now + REST_SECONDS, why)
+        return _not_tried(shape, why)
+
+    def _refused(self, error: ApiError, shape: Shape) -> Shaped | None:
+        """Give what a refusal says of the shape; None = nothing."""
         if error.status == _FORBIDDEN and _NO_RIGHT in error.message:
             if self._without_right_until is None:
                 log.warning(
@@ -97,4 +124,9 @@ class DryRun:
         if error.status in (_BAD_REQUEST, _FORBIDDEN, _NOT_FOUND, _INVALID):
             refusal = f"a pod of {shape.source_name} is refused: {error.message or error.reason}"
             return Shaped(shape=Unresolved(reason=refusal))
-        raise error
+        return None
+
+
+def _not_tried(shape: Shape, why: str) -> NotTriedError:
+    # The same words each time: they stand in a status, which is written when it changes.
+    return NotTriedError(f"a pod of {shape.source_name} could not be tried out: {why}")

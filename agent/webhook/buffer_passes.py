@@ -27,8 +27,9 @@ from agent.core.buffer_shapes import (
 from agent.kube.convert_buffers import pod_of_template
 from agent.kube.errors import ApiError, KubeError
 from agent.kube.reading import ConvertError
+from agent.webhook.buffer_dry_run import NotTriedError
 from agent.webhook.buffer_managed import ManagedTemplates
-from agent.webhook.buffer_resolving import Resolved, Resolver
+from agent.webhook.buffer_resolving import Resolved, Resolver, words_of
 from agent.webhook.buffer_seams import Activities, Kept, RoomKeeper
 from agent.webhook.buffer_watches import BufferWatches
 from agent.webhook.buffer_writing import BufferWriter
@@ -39,6 +40,7 @@ ROUNDS: Final = 4
 """Of writing templates in one look; each but the first follows somebody who was quicker."""
 _LASTING: Final = frozenset({400, 403, 404, 405, 413, 422})
 """Refusals that asking again at once would not change."""
+_SERVER_FAILED: Final = 500
 _ALLOWED: Final = " and ".join(sorted(OUR_STRATEGIES))
 
 
@@ -162,6 +164,7 @@ class NamespacePasses:
         facts = NamespaceFacts(
             buffers=tuple(buffers),
             shapes={name: one.shape for name, one in resolved.items()},
+            held=frozenset(name for name, one in resolved.items() if one.is_held),
             templates=templates,
             quotas=tuple(one.quota for one in self._watches.quotas.find(namespace)),
             written=self._managed.unwritable(namespace, resolved, templates),
@@ -215,9 +218,10 @@ class NamespacePasses:
         try:
             return self._resolver.resolve(buffer, not_before=period_seconds, is_pod_held=is_held)
         except KubeError as error:
-            if buffer.status.replicas is not None:
-                raise  # it is provided for: a server that is away for a moment is no reason to give that up
-            return Resolved(shape=Unresolved(reason=f"it cannot be read: {error}"), trouble=str(error))
+            is_provided = buffer.status.replicas is not None
+            if is_provided and not _is_its_own(error):
+                raise  # a server that is away for a moment is no reason to give up what is provided for
+            return Resolved(shape=Unresolved(reason=words_of(error)), trouble=str(error), is_held=is_provided)
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
@@ -299,6 +303,11 @@ class NamespacePasses:
     def _check_lead(self) -> None:
         if not self._may_write():
             raise LostLeadError
+
+
+def _is_its_own(error: KubeError) -> bool:
+    """Say whether a failure is of what one buffer names: a webhook, an API of its own; others go on."""
+    return isinstance(error, NotTriedError) or (isinstance(error, ApiError) and error.status >= _SERVER_FAILED)
 
 
 def _is_resolvable(buffer: Buffer) -> bool:

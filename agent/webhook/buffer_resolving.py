@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import quote
 
-from agent.core.buffer_resolution import is_known_kind, needs_dry_run, scalable_shape, template_shape
+from agent.core.buffer_resolution import is_known_kind, needs_dry_run, scalable_shape, template_shape, unknown_kind
 from agent.core.buffer_shapes import Buffer, Content, LivePod, ScalableRef, Shape, Unresolved
 from agent.kube.api import Api
 from agent.kube.convert_buffers import pod_template_from_json
@@ -30,7 +30,7 @@ from agent.kube.scale import (
     read_scalable,
     read_scale,
 )
-from agent.webhook.buffer_dry_run import DryRun, Shaped
+from agent.webhook.buffer_dry_run import DryRun, NotTriedError, Shaped
 from agent.webhook.buffer_seams import Sizer
 from agent.webhook.buffer_sizing import ALLOWED, AS_TEMPLATE, RECOMMENDED, SIZING
 from agent.webhook.buffer_tables import SeenTemplate
@@ -61,6 +61,8 @@ class Resolved:
     """False = what the server would add to the shape is not known: a template that has all of it is left as it is."""
     trouble: str | None = None
     """The server did not answer, and this is what was known before; None = it is of now."""
+    is_held: bool = False
+    """Nothing was known before: what the status says stays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +202,7 @@ class Resolver:
                 known = self._read_template(namespace, name)
             except KubeError as error:
                 if _is_lasting(error):
-                    return Resolved(shape=Unresolved(reason=_words(error)))
+                    return Resolved(shape=Unresolved(reason=words_of(error)))
                 if known is None or isinstance(known.shape, Unresolved):
                     raise
                 return Resolved(shape=known.shape, source=("template", *known.mark), trouble=str(error))
@@ -244,7 +246,7 @@ class Resolver:
             found = self._read_scalable(buffer.namespace, ref, reference, usable, is_pod_held=is_pod_held)
         except KubeError as error:
             if _is_lasting(error):
-                return Resolved(shape=Unresolved(reason=_words(error)))
+                return Resolved(shape=Unresolved(reason=words_of(error)))
             self._dirty.add(reference)
             if known is None or isinstance(known.shape, Unresolved):
                 raise
@@ -259,13 +261,11 @@ class Resolver:
     ) -> _Scaled:
         began = self._clock() if known is None else known.at_seconds
         place = self._kinds.place(ref.api_group, ref.kind)
+        self._places.pop(reference, None)
         if place is None:
-            group = ref.api_group or "the core group"
-            self._places.pop(reference, None)
-            return _Scaled(
-                shape=Unresolved(reason=f"the API server has no kind {ref.kind} in {group}"), at_seconds=began
-            )
-        self._places[reference] = place
+            return _Scaled(shape=Unresolved(reason=unknown_kind(ref)), at_seconds=began)
+        if place.has_scale or is_known_kind(ref.api_group, ref.kind):
+            self._places[reference] = place
         scale: ReadScale | None = None
         if place.has_scale:
             scale = read_scale(self._api, place, namespace, ref.name)
@@ -363,5 +363,6 @@ def _is_lasting(error: KubeError) -> bool:
     return isinstance(error, ApiError) and error.status in _LASTING
 
 
-def _words(error: KubeError) -> str:
-    return f"it cannot be read: {error}"
+def words_of(error: KubeError) -> str:
+    """Say why a reference could not be followed."""
+    return str(error) if isinstance(error, NotTriedError) else f"it cannot be read: {error}"

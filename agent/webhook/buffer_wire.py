@@ -45,8 +45,6 @@ class BufferWhyBody(Body, kw_only=True):
     """Why the buffer is empty now by its schedule."""
     fault: str | None
     """Why it is not ready."""
-    trouble: str | None
-    """Why what it goes by could not be read anew."""
     ready_pods: int | None
     """Placeholder pods that run; null = it has none of ours."""
     age_seconds: float
@@ -76,6 +74,8 @@ class BufferBody(Body, kw_only=True):
     """Other controllers that wrote this status."""
     left_alone: str | None
     """Why Plimsoll does not look after it; null = it does."""
+    trouble: str | None
+    """Why the last look at it failed, or what it goes by could not be read anew; null = nothing of the kind."""
     why: BufferWhyBody | None
     """null = this replica has not looked: it does not lead, or nobody looks after the buffer."""
 
@@ -84,7 +84,12 @@ class BufferControllerBody(Body, kw_only=True):
     """Whether the replica that answers looks after buffers."""
 
     mode: str
+    replica: str
+    """Who answers: in a cluster the name of its pod, as is ``leader``."""
+    namespace: str
+    """Of the replicas."""
     leads: bool
+    """Only who leads looks after buffers, and knows why."""
     leader: str | None
     """Which replica does; null = not known."""
     paused: str | None

@@ -21,6 +21,7 @@ from agent.kube.errors import KubeError
 from agent.kube.reading import ConvertError
 from agent.kube.scale import ScalableKinds
 from agent.kube.watch import WatchPace
+from agent.metrics.loop_series import LoopSeries
 from agent.webhook.buffer_calls import CountedApi
 from agent.webhook.buffer_dry_run import DryRun
 from agent.webhook.buffer_options import BufferMode, BufferOptions
@@ -76,6 +77,7 @@ class BufferController:
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
         random: Callable[[], float] = system_random.random,
+        loops: LoopSeries | None = None,
     ) -> None:
         """Prepare; nothing is asked yet.
 
@@ -92,6 +94,7 @@ class BufferController:
             clock: Monotonic seconds.
             wall_clock: Unix seconds.
             random: Gives 0..1.
+            loops: Told of the thread's turns, once it runs.
         """
         self.options: Final = options
         self.api: Final = CountedApi(api)
@@ -99,6 +102,7 @@ class BufferController:
         """Looks at namespaces, by how they came out."""
         self._is_leader, self._pause_reason = is_leader, pause_reason
         self._clock, self._random = clock, random
+        self._loops: Final = loops if loops is not None else LoopSeries()
         self._keeper: Final[RoomKeeper] = keeper if keeper is not None else NoRoomKeeper()
         self._queue = NamespaceQueue(clock=clock, random=random)
         self.watches: Final = BufferWatches(
@@ -214,11 +218,14 @@ class BufferController:
     # -- the thread ------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        turns = self._loops.begin(threading.current_thread().name)
         while not self._stopping.is_set():
             try:
                 self._turn()
+                turns.done()
             except Exception:  # the top of a thread's loop: a fault in here must not end the controller for good
                 log.exception("buffers failed")
+                turns.failed()
                 self._stopping.wait(IDLE_SECONDS)
 
     def _turn(self) -> None:
@@ -248,6 +255,7 @@ class BufferController:
         if is_leader == self._leads:
             return
         self._leads = is_leader
+        self._contested_by = None
         self._refer_due_seconds = 0.0
         self._passes.clear()
         self._resolver.clear()

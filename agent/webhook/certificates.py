@@ -19,6 +19,7 @@ from typing import Final
 from agent.kube.api import Api
 from agent.kube.errors import KubeError
 from agent.kube.watch import WatchPace
+from agent.metrics.loop_series import LoopSeries
 from agent.webhook.certificate_material import Material, MaterialError, read_material
 from agent.webhook.certificate_options import CertificateOptions, CertificateSource
 from agent.webhook.certificate_publishing import Publication
@@ -73,6 +74,7 @@ class Certificates:
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
         random: Callable[[], float] = system_random.random,
+        loops: LoopSeries | None = None,
     ) -> None:
         """Prepare; nothing is asked or read yet.
 
@@ -86,6 +88,7 @@ class Certificates:
             clock: Monotonic seconds.
             wall_clock: Unix seconds.
             random: Gives 0..1.
+            loops: Told of the thread's turns, once it runs.
 
         Raises:
             CertificateSetupError: Files are not named, or there is no API server to ask.
@@ -93,6 +96,7 @@ class Certificates:
         self.options: Final = options
         self._is_leader, self._look_seconds = is_leader, look_seconds
         self._wall_clock = wall_clock
+        self._loops: Final = loops if loops is not None else LoopSeries()
         self._host = f"{options.service}.{namespace}.svc"
         self._tls = ServedTls()
         self._good: Material | None = None
@@ -193,12 +197,15 @@ class Certificates:
     # -- the thread ------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        turns = self._loops.begin(threading.current_thread().name)
         while not self._stopping.is_set():
             self._wake.clear()
             try:
                 self.turn()
+                turns.done()
             except Exception:  # the top of a thread's loop: a fault in here must not end the renewal for good
                 log.exception("certificates failed")
+                turns.failed()
                 self._work_fault = "a fault of this program, see its log"
             self._wake.wait(self._look_seconds)
 

@@ -41,6 +41,7 @@ from agent.webhook.cluster import ClusterFacts
 from agent.webhook.directives import Director
 from agent.webhook.estimating import Rebuilder
 from agent.webhook.folding import Folder
+from agent.webhook.giving_way import GivingWay
 from agent.webhook.https import HttpsServer
 from agent.webhook.late_store import LateStore
 from agent.webhook.openapi import document
@@ -127,6 +128,7 @@ class Webhook:
                 api=self._api,
                 is_leader=lambda: self.lease.is_leader,
                 pace=pace,
+                loops=self.metrics.loops,
             )
             self.index = WorkloadIndex(
                 settings.history,
@@ -161,6 +163,8 @@ class Webhook:
             clock=time.monotonic,
         )
         reviewer = Reviewer(self.facts, self.index, sizing, count=self.metrics.count_admission)
+        placeholders = self._placeholders()
+        self.buffers = self._buffer_controller(reviewer, placeholders)
         arbiter = Arbiter(
             api=self._api,
             store=EvictionStore(self._store, clock=database_now),
@@ -168,6 +172,7 @@ class Webhook:
             admission=lambda pod: reviewer.admission(pod, None),
             options=settings.arbiter,
             sizing=sizing,
+            give_way=GivingWay(self._api, pods=placeholders.pods),
         )
         taints = TaintCap(store=TaintStore(self._store, now=database_now), facts=self.facts, options=settings.arbiter)
         posts = Posts(
@@ -202,8 +207,14 @@ class Webhook:
             ),
             self.metrics,
         )
-        self.buffers = self._buffer_controller(reviewer)
-        buffer_questions = BufferQuestions(self.buffers, access, self.metrics, leader=lambda: self.lease.holder)
+        buffer_questions = BufferQuestions(
+            self.buffers,
+            access,
+            self.metrics,
+            replica=self.lease.identity,
+            namespace=settings.cluster.namespace,
+            leader=lambda: self.lease.holder,
+        )
         self._sizes = telling.StoreSize(self._store)
         self.metrics.read(
             *telling.of_history(self.index, self.tailer, self._folder, self._sizes, lambda: self._store.is_prepared),
@@ -238,30 +249,34 @@ class Webhook:
         )
         self.server = HttpsServer(app, self.listener, self.certificates.served_context(), settings.listening)
 
-    def _buffer_controller(self, reviewer: Reviewer) -> BufferController:
-        """Put the controller of CapacityBuffers together, with its schedules and its placeholder pods."""
-        settings, is_leader = self.settings, lambda: self.lease.is_leader
-        pace = pace_within(settings.cluster.stale_seconds)
-        keeper = Placeholders(
+    def _placeholders(self) -> Placeholders:
+        """Put together who keeps room by placeholder pods; ``buffers``, which has it kept, comes after it."""
+        settings = self.settings
+        return Placeholders(
             self._api,
             settings.placeholders,
             wake=lambda namespace: self.buffers.wake(namespace),
             can_resize=lambda: resize_supported(self.facts.server_version),
-            is_leader=is_leader,
+            is_leader=lambda: self.lease.is_leader,
             pause_reason=lambda: self.facts.rules().pause_reason,
             version=lambda: self.buffers.watches.version,
-            pace=pace,
+            pace=pace_within(settings.cluster.stale_seconds),
         )
+
+    def _buffer_controller(self, reviewer: Reviewer, keeper: Placeholders) -> BufferController:
+        """Put the controller of CapacityBuffers together, with its schedules and its placeholder pods."""
+        settings = self.settings
         return BufferController(
             self._api,
             options=settings.buffers,
-            is_leader=is_leader,
+            is_leader=lambda: self.lease.is_leader,
             instance=self.lease.identity,
             pause_reason=lambda: self.facts.rules().pause_reason,
             sizer=AdmissionSizer(reviewer.admission, is_ready=lambda: self.facts.is_complete and self.index.is_loaded),
             activities=Schedules(),
             keeper=keeper,
-            pace=pace,
+            pace=pace_within(settings.cluster.stale_seconds),
+            loops=self.metrics.loops,
         )
 
     def ready(self) -> tuple[bool, str]:

@@ -18,6 +18,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from agent.settings.webhook import ListeningSettings
 from agent.webhook.server import MAX_HEAD_BYTES, WebhookApp
 
+LEAVE_SECONDS: Final = 2.0
+"""For clients to ask once more on the connections that they keep, and to be told with the answer that it was the last.
+Who asks on a connection at the moment it is closed gets no answer, and an API server then does without."""
 LINGER_SECONDS: Final = 0.5
 """For a client to hang up after it was told the end."""
 
@@ -84,6 +87,7 @@ class _QuietServer(Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End in order: answers that are under way are sent; who then does not hang up is hung up on."""
+        await self._take_leave()
         sweeping = asyncio.create_task(self._hang_up())
         try:
             await super().shutdown(sockets)
@@ -92,6 +96,14 @@ class _QuietServer(Server):
             for connection in tuple(self.server_state.connections):
                 connection.transport.abort()
             await asyncio.sleep(0.01)  # the loop's turns in which they are lost
+
+    async def _take_leave(self) -> None:
+        # Of every answer that is begun from now on, also on new connections.
+        self.server_state.default_headers = [*self.server_state.default_headers, (b"connection", b"close")]
+        loop = asyncio.get_running_loop()
+        until = loop.time() + LEAVE_SECONDS
+        while self.server_state.connections and loop.time() < until:
+            await asyncio.sleep(LEAVE_SECONDS / 40)
 
     async def _hang_up(self) -> None:
         # The end of TLS waits for the other side's, which an idle client sends when it next looks.

@@ -9,19 +9,17 @@ import msgspec
 
 from agent.core.policies.options import PolicyName
 from agent.version import installed_version
+from agent.webhook.asking import MOST_PAGE
 from agent.webhook.buffer_wire import BuffersBody
-from agent.webhook.reading import MOST_PAGE
+from agent.webhook.reading_wire import NodesBody, WorkloadBody, WorkloadsBody
 from agent.webhook.wire import (
     FaultBody,
-    NodesBody,
     ProposalsBody,
     RepliesBody,
     ReportAnswer,
     ReportBody,
     TaintQuestionBody,
     TaintReplyBody,
-    WorkloadBody,
-    WorkloadsBody,
 )
 
 _Json = dict[str, object]

@@ -38,6 +38,7 @@ from agent.kube.errors import ApiError, KubeError, Unreachable
 from agent.kube.watch import Reflector, WatchPace, WatchSource
 from agent.webhook.buffer_seams import Kept
 from agent.webhook.buffer_tables import ByNamespace
+from agent.webhook.placeholder_removal import pods_path, remove_placeholder
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +53,6 @@ PAUSED_SECONDS: Final = 5.0
 """Until it is looked again whether the cluster is still paused."""
 STOP_SECONDS: Final = 0.5
 _COUNTED: Final = CountingRule(use_status=True)
-_GONE: Final = frozenset({404, 409})
 _NO_JUDGEMENT: Final = frozenset({401, 408, 429})
 """The server is busy or does not know who asks: it says nothing of the pod."""
 
@@ -137,6 +137,12 @@ class Placeholders:
     def clear(self) -> None:
         """Forget what passes left to the next: somebody else led meanwhile."""
         self._memories.clear()
+
+    def pods(self) -> tuple[Pod, ...] | None:
+        """Give the placeholder pods of the whole cluster; None = they have not been read yet. For any thread."""
+        if self._listed_until_seconds is not None and not self._watch.is_listed:
+            return None
+        return tuple(pod for namespace in self._pods.namespaces() for pod in self._pods.find(namespace))
 
     def usage(self, namespace: str, /) -> Mapping[str, Mapping[str, int]]:
         """Give what the pods of each buffer request together, by its name, nanos; as quotas count it."""
@@ -244,12 +250,7 @@ class Placeholders:
         for name, uid in plan.removals:
             if not self._may_write():
                 return
-            options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
-            try:
-                self._api.call("DELETE", _pod_path(buffer.namespace, name), body=options)
-            except ApiError as error:
-                if error.status not in _GONE:
-                    raise
+            remove_placeholder(self._api, namespace=buffer.namespace, name=name, uid=uid)
 
     def _resize(self, buffer: Buffer, plan: PlaceholderPlan, memories: dict[str, Memory]) -> None:
         for one in plan.resizings:
@@ -259,7 +260,7 @@ class Placeholders:
             try:
                 self._api.call(
                     "PATCH",
-                    f"{_pod_path(buffer.namespace, one.name)}/resize",
+                    f"{pods_path(buffer.namespace, one.name)}/resize",
                     query={"fieldManager": FIELD_MANAGER},
                     body={"metadata": {"uid": one.uid}, "spec": {"containers": containers}},
                     content_type=STRATEGIC_MERGE_PATCH,
@@ -279,7 +280,7 @@ class Placeholders:
             body = {**shape.body, "metadata": {**(metadata if isinstance(metadata, dict) else {}), "name": name}}
             memory = memories[buffer.uid]
             try:
-                self._api.call("POST", _pod_path(buffer.namespace), query={"fieldManager": FIELD_MANAGER}, body=body)
+                self._api.call("POST", pods_path(buffer.namespace), query={"fieldManager": FIELD_MANAGER}, body=body)
             except Unreachable as error:
                 if error.may_have_been_done:
                     memories[buffer.uid] = _with_made(memory, name, plan)
@@ -337,11 +338,6 @@ def _seen_pod(document: object) -> Pod:
 def _is_judgement(error: ApiError) -> bool:
     """Say whether the server refused the thing itself."""
     return 400 <= error.status < 500 and error.status not in _NO_JUDGEMENT
-
-
-def _pod_path(namespace: str, name: str | None = None) -> str:
-    path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
-    return path if name is None else f"{path}/{quote(name, safe='')}"
 
 
 def _without(made: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:

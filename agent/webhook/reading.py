@@ -6,9 +6,7 @@ tokens.
 
 from __future__ import annotations
 
-import logging
 import time
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -22,13 +20,10 @@ from agent.core.explanation import HourPeak
 from agent.core.policies.options import PolicyName
 from agent.core.recommendation import Workload
 from agent.metrics.webhook_series import WebhookMetrics
-from agent.webhook.access import Access, Denied
+from agent.webhook.access import Access
 from agent.webhook.applying import Applying, Defaults, Facts
-from agent.webhook.review import History
-from agent.webhook.server import Answer, Call, fault
-from agent.webhook.statistics import ContainerStatistics, SignalStatistics
-from agent.webhook.store_shapes import NodeMark, StoreAway
-from agent.webhook.wire import (
+from agent.webhook.asking import Asking, BadQuestionError, page_of
+from agent.webhook.reading_wire import (
     AdviceBody,
     AppliesBody,
     ContainerBody,
@@ -44,13 +39,12 @@ from agent.webhook.wire import (
     WorkloadLineBody,
     WorkloadsBody,
 )
+from agent.webhook.review import History
+from agent.webhook.server import Answer, Call, fault
+from agent.webhook.statistics import ContainerStatistics, SignalStatistics
+from agent.webhook.store_shapes import NodeMark, StoreAway
 from agent.webhook.workload_shapes import ContainerHistory, MergedHistory, NodeSeen, RowHistory, WorkloadSeen
 
-log = logging.getLogger(__name__)
-
-PAGE: Final = 100
-MOST_PAGE: Final = 500
-STORE_RETRY_SECONDS: Final = 10.0
 _HOUR_SECONDS: Final = 3600
 
 
@@ -97,57 +91,34 @@ class Questions:
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._parts = parts
+        self._asking = Asking(parts.access, metrics)
         self._applying = Applying(parts.facts, defaults)
-        self._metrics = metrics
         self._wall_clock = wall_clock
 
     def workloads(self, call: Call) -> Answer:
         """List workloads: ``namespace=``, ``limit=`` and ``after=NAMESPACE/KIND/NAME`` choose."""
-        return self._guarded(call, self._list)
+        return self._asking.answered(call, self._list)
 
     def workload(self, call: Call) -> Answer:
         """Give one workload whole; ``policy=`` tries another policy."""
-        return self._guarded(call, self._one)
+        return self._asking.answered(call, self._one)
 
     def nodes(self, call: Call) -> Answer:
         """List the nodes that report."""
-        return self._guarded(call, self._nodes)
-
-    def _guarded(self, call: Call, work: Callable[[Call], Answer]) -> Answer:
-        try:
-            self._parts.access.reader(call.authorization, call.path)
-            answer, result = work(call), "accepted"
-        except Denied as denied:
-            answer = fault(denied.status, denied.reason, retry_after_seconds=denied.retry_after_seconds)
-            result = denied.result
-        except _BadQuestionError as error:
-            answer, result = fault(400, str(error)), "malformed"
-        except StoreAway:
-            answer = fault(503, "the database is away", retry_after_seconds=STORE_RETRY_SECONDS)
-            result = "store_away"
-        except Exception:
-            log.exception("a question failed", extra={"path": call.path})
-            answer, result = fault(500, "failed; see the webhook's log"), "error"
-        self._metrics.count_call("reading", result)
-        return answer
+        return self._asking.answered(call, self._nodes)
 
     # Lists
 
     def _list(self, call: Call) -> Answer:
         now = self._wall_clock()
-        limit = _limit(call.query.get("limit"))
         chosen = call.query.get("namespace")
         seen = [one for one in self._parts.histories.workloads() if chosen is None or one.workload.namespace == chosen]
-        start = 0
-        if "after" in call.query:
-            start = bisect_right([one.workload for one in seen], _workload(call.query["after"]))
-        page = seen[start : start + limit]
+        page = page_of(call, seen, _key, "NAMESPACE/KIND/NAME")
         rules = self._parts.facts.rules()
-        has_more = start + limit < len(seen)
         body = WorkloadsBody(
-            total=len(seen),
-            workloads=[self._line(one, rules, now) for one in page],
-            next=_path(page[-1].workload) if has_more and page else None,
+            total=page.total,
+            workloads=[self._line(one, rules, now) for one in page.items],
+            next=page.next,
         )
         return Answer(body=msgspec.json.encode(body))
 
@@ -244,34 +215,15 @@ class Questions:
         )
 
 
-class _BadQuestionError(ValueError):
-    """A query that is not understood; one line."""
-
-
-def _limit(text: str | None) -> int:
-    if text is None:
-        return PAGE
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MOST_PAGE):
-        raise _BadQuestionError(f"limit: {text[:60]!r} is not allowed; allowed: 1 to {MOST_PAGE}")
-    return int(text)
-
-
-def _workload(text: str) -> Workload:
-    parts = text.split("/")
-    if len(parts) != 3:
-        raise _BadQuestionError(f"after: {text[:60]!r} is not allowed; allowed: NAMESPACE/KIND/NAME")
-    return Workload(namespace=parts[0], kind=parts[1], name=parts[2])
-
-
-def _path(workload: Workload) -> str:
-    return f"{workload.namespace}/{workload.kind}/{workload.name}"
+def _key(seen: WorkloadSeen) -> tuple[str, str, str]:
+    return seen.workload.namespace, seen.workload.kind, seen.workload.name
 
 
 def _policy_name(text: str) -> PolicyName:
     try:
         return PolicyName(text)
     except ValueError:
-        raise _BadQuestionError(f"policy: {text[:60]!r} is not allowed; allowed: {', '.join(PolicyName)}") from None
+        raise BadQuestionError(f"policy: {text[:60]!r} is not allowed; allowed: {', '.join(PolicyName)}") from None
 
 
 def _sum(amounts: Iterable[int | None]) -> int | None:

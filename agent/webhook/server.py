@@ -23,7 +23,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from agent.metrics.agent_series import Page
+from agent.metrics.exposition import Page
 from agent.settings.webhook import ListeningSettings
 
 log = logging.getLogger(__name__)

@@ -40,6 +40,7 @@ from agent.webhook.workload_answers import (
     row_history,
     with_answer,
 )
+from agent.webhook.workload_asked import Asked
 from agent.webhook.workload_entries import Container, Entries, Entry
 from agent.webhook.workload_loading import LoadedSketches, SketchLoad
 from agent.webhook.workload_rows import RowTable
@@ -64,10 +65,6 @@ __all__ = [
 ]
 
 DAY_SECONDS: Final = 86_400
-MAX_ASKED: Final = 2_000
-"""Workloads for which policies other than cruise are worked out at most."""
-ASKED_SECONDS: Final = 3600.0
-"""Once there are so many, one that nobody asked about for so long makes room for another."""
 SIZED_KINDS: Final = listed(PlanOptions().managed_kinds)
 MIN_AGE_SECONDS: Final = PlanOptions().min_age_seconds
 PASSING_SECONDS: Final = 3600
@@ -113,9 +110,7 @@ class WorkloadIndex:
         self._by_class, self._by_node = self._entries.by_class, self._entries.by_node
         self._nodes: dict[str, _Node] = {}
         self._rows_without_room = 0
-        self._answers: dict[tuple[PolicyName, Workload], Mapping[str, Answer]] = {}
-        self._asked: dict[tuple[PolicyName, Workload], float] = {}
-        """With when, Unix seconds; who was asked longest ago comes first."""
+        self._asked = Asked()
         self._is_loaded = False
 
     @property
@@ -263,9 +258,8 @@ class WorkloadIndex:
         rows = found.rows
         if not self._is_old_enough(self._by_class, rows, now_unix_seconds):
             return NoEstimate.TOO_YOUNG
-        key = policy, entry.workload
-        self._note_asked(key, now_unix_seconds)
-        answer = self._answers.get(key, {}).get(found.name)
+        self._asked.note(policy, entry.workload, now_unix_seconds)
+        answer = self._asked.answer_of(policy, entry.workload, found.name)
         if answer is None:
             return NoEstimate.NOT_LOADED
         estimate = cruise_estimate(
@@ -277,16 +271,6 @@ class WorkloadIndex:
             now_unix_seconds=now_unix_seconds,
         )
         return with_answer(estimate, policy, answer)
-
-    def _note_asked(self, key: tuple[PolicyName, Workload], now_unix_seconds: float) -> None:
-        """Take note that somebody asks; who was not asked about for long makes room."""
-        if self._asked.pop(key, None) is None and len(self._asked) >= MAX_ASKED:
-            oldest, asked_unix_seconds = next(iter(self._asked.items()))
-            if now_unix_seconds - asked_unix_seconds < ASKED_SECONDS:
-                return
-            del self._asked[oldest]
-            self._answers.pop(oldest, None)
-        self._asked[key] = now_unix_seconds
 
     def _sources(
         self, found: Container, node: str | None, node_class: NodeClass | None
@@ -445,7 +429,7 @@ class WorkloadIndex:
         with self._lock:
             for workload in workloads:
                 if policy is not PolicyName.CRUISE:
-                    self._note_asked((policy, workload), now_unix_seconds)
+                    self._asked.note(policy, workload, now_unix_seconds)
 
     def places(self, workload: Workload) -> tuple[SketchKey, ...]:
         """Give under which keys the store has a workload's histories by class; empty = it is not known."""
@@ -458,12 +442,9 @@ class WorkloadIndex:
     def asked(self) -> tuple[tuple[PolicyName, Workload], ...]:
         """Give for which workloads which other policies are asked; those that are gone are no longer."""
         with self._lock:
-            for key in [key for key in self._asked if key[1] not in self._entries.known]:
-                del self._asked[key]
-                self._answers.pop(key, None)
-            return tuple(self._asked)
+            return self._asked.keep(self._entries.known)
 
     def answer(self, policy: PolicyName, workload: Workload, answers: Mapping[str, Answer]) -> None:
         """Take what a policy answered, by container."""
         with self._lock:
-            self._answers[policy, workload] = answers
+            self._asked.take(policy, workload, answers)

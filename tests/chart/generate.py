@@ -1,15 +1,19 @@
-"""``python -m tests.chart.generate``: values.schema.json, and the table of values in the chart's README."""
+"""``python -m tests.chart.generate``: values.schema.json, the table of values in the chart's README, SETTINGS.md."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any, Final
 
+from agent.settings.keys import SettingDoc, describe_settings
+from agent.webhook.settings import WebhookSettings
 from tests.chart.documented_values import documented_values
 from tests.chart.values_schema import values_schema
 from tests.cluster.chart import CHART
 
 README: Final = CHART / "README.md"
+SETTINGS: Final = CHART / "SETTINGS.md"
 SCHEMA: Final = CHART / "values.schema.json"
 _BEGIN, _END = "<!-- values: python -m tests.chart.generate -->", "<!-- /values -->"
 
@@ -37,13 +41,45 @@ def readme_text(text: str) -> str:
     return f"{text[:begin]}{_BEGIN}\n{value_table()}\n{text[end:]}"
 
 
+def settings_text() -> str:
+    """Give SETTINGS.md: every setting of both programs."""
+    agent, webhook = describe_settings(), describe_settings(WebhookSettings)
+    shared = {one.key for one in agent} & {one.key for one in webhook}
+    lines = [
+        "# Settings",
+        "",
+        "Written by `python -m tests.chart.generate` from the program; `plimsoll settings` prints the same. The",
+        "agent's go into the chart's value `settings`, the webhook's into `webhook.settings`, by section:",
+        "`settings: {windows: {cpuWindowSeconds: 300}}`. Elsewhere: a YAML file (`--settings FILE`), a variable of the",
+        "environment (`PLIMSOLL_WINDOWS_CPU_WINDOW_SECONDS`), `--set windows.cpuWindowSeconds=300`.",
+        "",
+        "## Agent",
+        "",
+        *_settings_table(agent),
+        "",
+        "## Webhook",
+        "",
+        "Beside these, the webhook goes by the agent's sections "
+        f"{', '.join(f'`{one}`' for one in sorted({key.partition('.')[0] for key in shared}))}, with the same keys.",
+        "",
+        *_settings_table([one for one in webhook if one.key not in shared]),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _settings_table(settings: Iterable[SettingDoc]) -> list[str]:
+    rows = [f"| `{one.key}` | `{one.default}` | {one.allowed} | {one.text} |".replace("``", "`") for one in settings]
+    return ["| setting | default | allowed | what it does |", "|---|---|---|---|", *rows]
+
+
 def _default(value: Any) -> str:
     shown = json.dumps(value, separators=(", ", ": ")) if not isinstance(value, str) or not value else value
     return f"`{shown}`"
 
 
 def main() -> None:
-    """Write both."""
+    """Write all."""
+    SETTINGS.write_text(settings_text())
     SCHEMA.write_text(schema_text())
     README.write_text(readme_text(README.read_text()))
 

@@ -357,6 +357,7 @@ def test_webhook_makes_what_the_chart_keeps_for_it_and_helm_lets_it_be(
         process.wait_until(
             lambda: bool(bundle(admin)) and "data" in admin.get(AUTHORITY_MAP), "it is registered, and agents are told"
         )
+        read_from_outside(installed, port)
     finally:
         process.stop()
     log = (tmp_path / "webhook.log").read_text()
@@ -373,6 +374,18 @@ def test_webhook_makes_what_the_chart_keeps_for_it_and_helm_lets_it_be(
     assert (admin.get(SECRET)["data"], bundle(admin)) == made
     assert admin.get(LEASE)["spec"]["leaseTransitions"] == transitions
     assert admin.get(RULES)["data"] == {"pause": "incident 12"}
+
+
+def read_from_outside(installed: Release, port: int) -> None:
+    """As people do through a port-forward: a kubeconfig is all they give. The reader's token, the authority and the
+    name in the certificate are found by it."""
+    for verb in ("workloads", "buffers"):
+        done = subprocess.run(
+            [sys.executable, "-m", "agent", verb, f"--webhook=https://127.0.0.1:{port}",
+             f"--kubeconfig={installed.plane.kubeconfig}"],
+            cwd=REPOSITORY, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, (verb, done.stdout, done.stderr)
 
 
 def bundle(admin: Api) -> str:

@@ -14,6 +14,7 @@ import yaml
 
 from agent.settings import Settings, load_settings
 from agent.settings.keys import keys
+from agent.webhook.https import LEAVE_SECONDS
 from agent.webhook.openapi import document
 from agent.webhook.settings import WebhookSettings, load_webhook_settings
 from tests.chart import generate
@@ -36,6 +37,7 @@ def test_every_value_is_documented() -> None:
 def test_schema_and_table_are_as_the_generator_writes_them() -> None:
     hint = "run: python -m tests.chart.generate"
     assert generate.SCHEMA.read_text() == generate.schema_text(), hint
+    assert generate.SETTINGS.read_text() == generate.settings_text(), hint
     assert generate.README.read_text() == generate.readme_text(generate.README.read_text()), hint
 
 
@@ -131,7 +133,7 @@ def test_values_that_stand_for_settings_have_the_programs_defaults() -> None:
         deployment["spec"]["template"]["spec"]["containers"][0]["ports"][0]["containerPort"] == webhook.listening.port
     )
     grace_seconds = deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
-    assert grace_seconds >= 5 + webhook.listening.end_seconds
+    assert grace_seconds >= 5 + LEAVE_SECONDS + webhook.listening.end_seconds
 
 
 # What values do

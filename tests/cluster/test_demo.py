@@ -14,6 +14,7 @@ import pytest
 
 from tests.cluster import fence
 from tests.cluster.audit import AuditLog, Call
+from tests.dying import dying_with_us
 from tests.kernel.agents import REPOSITORY, wait_for
 from tests.kernel.cgroups import cgroup2_mount, why_not
 
@@ -33,7 +34,7 @@ class Demo:
         self._output = output
         with output.open("wb") as said:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.cluster.demo"],
+                dying_with_us(sys.executable, "-m", "tests.cluster.demo"),
                 cwd=REPOSITORY,
                 stdin=subprocess.DEVNULL,
                 stdout=said,

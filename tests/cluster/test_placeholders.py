@@ -12,17 +12,27 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from agent.core.admission_options import AdmissionSettings
+from agent.core.arbiter_options import ArbiterOptions, EvictionMode
+from agent.core.arbiter_words import Proposal, Reason, Want
 from agent.core.placeholder_mark import PLACEHOLDER
 from agent.core.placeholder_options import PlaceholderOptions
+from agent.core.planned import PodRef
 from agent.kube.api import STRATEGIC_MERGE_PATCH, HttpApi
 from agent.kube.credentials import Credentials
 from agent.kube.errors import ApiError
+from agent.webhook.arbiter import Arbiter
+from agent.webhook.cluster import ClusterFacts
+from agent.webhook.giving_way import GivingWay
 from agent.webhook.placeholders import READY_REPLICAS, Placeholders
 from agent.webhook.schedules import Schedules
+from agent.webhook.store import open_store
+from agent.webhook.store_evictions import EvictionStore
 from tests.cluster import chart
 from tests.cluster.api import APPLY, MERGE, Json
 from tests.cluster.binaries import KUBERNETES
@@ -65,6 +75,7 @@ def api(plane: ControlPlane) -> Iterator[HttpApi]:
     found = HttpApi(Credentials(server=plane.url, origin="tests", ca_file=plane.authority, token=token))
     # Rights and policies hold a moment after they were given.
     wait_for(lambda: "plimsoll" in refusal(found, "default", pod("any", None)), "the fence holds", SECONDS)
+    plane.admin.delete(pod_path("default", "any"))  # made before the fence held; it would take room of a test's node
     yield found
     found.close()
 
@@ -286,6 +297,48 @@ def test_the_account_that_makes_them_can_do_nothing_to_other_pods(room: Room) ->
 
 
 # -- giving way ----------------------------------------------------------------------------------------------------
+
+
+def test_one_gives_way_to_a_pod_of_its_node_that_grows_and_nobody_is_evicted(room: Room, tmp_path: Path) -> None:
+    room.template()
+    room.buffer(3)
+    room.real("web", "1")
+    with room.kept() as keeper, contextlib.ExitStack() as ending:
+        room.await_provisioning("RoomKept")  # and the node is full
+        path = pod_path(room.namespace, "web")
+        body = {"spec": {"containers": [{"name": "app", "resources": {"requests": {"cpu": "1500m"}}}]}}
+        room.plane.admin.patch(f"{path}/resize", body)
+        wait_for(lambda: resize_reason(room, path) == "Deferred", "the kubelet puts the resize off", SECONDS)
+        uid = room.plane.admin.get(path)["metadata"]["uid"]
+        facts = ClusterFacts(room.api, namespace=chart.NAMESPACE, pace=PROMPT)
+        facts.start()
+        ending.callback(facts.stop)
+        wait_for(lambda: facts.is_complete and facts.pod(uid) is not None, "the cluster is known", SECONDS)
+        store = open_store(f"sqlite:///{tmp_path / 'plimsoll.db'}")
+        ending.callback(store.close)
+        arbiter = Arbiter(
+            api=room.api,
+            store=EvictionStore(store),
+            facts=facts,
+            admission=lambda _: pytest.fail("its replacement was asked about"),
+            options=ArbiterOptions(mode=EvictionMode.ENFORCE),
+            sizing=AdmissionSettings(),
+            give_way=GivingWay(room.api, pods=keeper.pods),
+        )
+        ref = PodRef(namespace=room.namespace, name="web", uid=uid)
+        [reply] = arbiter.decide(room.node, [Proposal(ref=ref, want=Want.CPU)])
+        assert reply.ruling.reason is Reason.PLACEHOLDER
+        wait_for(lambda: resize_reason(room, path) is None, "the pod has grown where it is", SECONDS)
+        granted = room.plane.admin.get(path)["status"]["containerStatuses"][0]["allocatedResources"]["cpu"]
+        assert granted == "1500m"
+        assert room.plane.admin.get(path)["metadata"]["uid"] == uid
+        # The one that went is made again and waits: its room is the real pod's.
+        assert "1 wait for a node" in room.await_provisioning("PlaceholdersWaiting", "Insufficient cpu")
+
+
+def resize_reason(room: Room, path: str) -> str | None:
+    conditions = room.plane.admin.get(path)["status"].get("conditions") or []
+    return next((one.get("reason") for one in conditions if one["type"] == "PodResizePending"), None)
 
 
 def test_a_real_pod_preempts_them_and_they_come_back_when_there_is_room(room: Room) -> None:

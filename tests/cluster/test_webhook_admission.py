@@ -6,7 +6,6 @@ webhook, and keeps nothing.
 
 from __future__ import annotations
 
-import base64
 import json
 import subprocess
 from collections.abc import Callable, Iterator
@@ -26,7 +25,7 @@ from tests.cluster.control_plane import ControlPlane
 from tests.cluster.identities import create_namespace, create_service_account, fresh_name, node_bound_token
 from tests.cluster.objects import create_node, pod, pod_path
 from tests.cluster.processes import wait_for
-from tests.cluster.webhook_process import NAMESPACE, WebhookProcess, agent_token, answer_of, webhook
+from tests.cluster.webhook_process import NAMESPACE, WebhookProcess, agent_token, answer_of, registration, webhook
 from tests.webhook.report_bodies import report_body, row_body
 
 pytestmark = pytest.mark.cluster
@@ -185,17 +184,7 @@ def knows(room: Room, workloads: dict[str, str]) -> bool:
 
 def register(room: Room, authority: Path | None = None) -> None:
     """Have the API server ask, as the chart does, but by address and for one namespace."""
-    (document,) = chart.parts(*chart.REGISTRATION)
-    document["metadata"]["name"] = room.namespace
-    hook = document["webhooks"][0]
-    hook["clientConfig"] = {
-        "url": f"https://127.0.0.1:{room.hook.port}/mutate",
-        "caBundle": base64.b64encode((authority or room.cluster.authority).read_bytes()).decode(),
-    }
-    hook["namespaceSelector"]["matchExpressions"].append(
-        {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [room.namespace]}
-    )
-    room.cluster.admin.apply(document)
+    room.cluster.admin.apply(registration(room.hook.port, room.namespace, authority or room.cluster.authority))
 
 
 def is_sized(room: Room) -> bool:

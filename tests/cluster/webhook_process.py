@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import http.client
 import json
@@ -12,6 +13,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.cluster import chart
+from tests.cluster.api import Json
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.identities import node_bound_token
 from tests.cluster.processes import Process, free_ports
@@ -115,6 +118,21 @@ def webhook_started(
         yield one
     finally:
         process.stop()
+
+
+def registration(port: int, namespace: str, authority: Path) -> Json:
+    """Give the chart's registration, but by an address and for one namespace, after which it is named."""
+    (document,) = chart.parts(*chart.REGISTRATION)
+    document["metadata"]["name"] = namespace
+    hook = document["webhooks"][0]
+    hook["clientConfig"] = {
+        "url": f"https://127.0.0.1:{port}/mutate",
+        "caBundle": base64.b64encode(authority.read_bytes()).decode(),
+    }
+    hook["namespaceSelector"]["matchExpressions"].append(
+        {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [namespace]}
+    )
+    return document
 
 
 def agent_token(plane: ControlPlane, node: str | None, *, audience: str = AUDIENCE, account: str = ACCOUNT) -> str:

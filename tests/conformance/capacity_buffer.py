@@ -9,7 +9,6 @@ from agent.core.buffer_pass import is_ours, reconcile, reported_strategy
 from agent.core.buffer_provisioning import provision
 from agent.core.buffer_quotas import Claim, allocate
 from agent.core.buffer_resolution import is_known_kind, scalable_shape, template_shape
-from agent.core.buffer_schema import STORED_VERSION, spec_faults
 from agent.core.buffer_scopes import matches_scopes
 from agent.core.buffer_shapes import (
     ACTIVE_CAPACITY,
@@ -44,6 +43,7 @@ from agent.kube.convert_buffers import (
     scope_terms_from_json,
 )
 from agent.kube.reading import Reader
+from tests.conformance.capacity_buffer_schema import STORED_VERSION, spec_faults
 from tests.label_selectors import matches_selector
 
 _NOW_UNIX_SECONDS = 1_800_000_000.0

@@ -34,6 +34,12 @@ def alerts() -> dict[str, dict[str, Any]]:
     return by_name
 
 
+def runbook_section(alert: str) -> str:
+    """Give what the runbook says of an alert."""
+    _, _, rest = RUNBOOK.read_text(encoding="utf-8").partition(f"## {alert}\n")
+    return rest.partition("\n## ")[0]
+
+
 def readme_section() -> str:
     """Give what the chart's README says of alerts and dashboards."""
     _, _, rest = (CHART / "README.md").read_text(encoding="utf-8").partition("\n## Alerts and dashboards\n")

@@ -36,6 +36,7 @@ from tests.monitoring.rule_files import (
     panel_queries,
     readme_section,
     rules,
+    runbook_section,
     substituted,
 )
 from tests.policy_rows import make_minutes
@@ -213,7 +214,10 @@ def test_every_loop_of_both_is_there_and_comes_round(scene: Scene) -> None:
         for one in scene.prometheus.now("plimsoll_loop_turn_age_seconds")
     }
     agent = {("agents", loop) for loop in ("sampling", "control", "acting", "report")}
-    assert agent | {("webhook", loop) for loop in ("follow", "fold", "rebuild", "sizes")} <= ages.keys()
+    webhook = ("follow", "fold", "rebuild", "sizes", "settle", "certificates", "buffers")
+    assert ages.keys() == agent | {("webhook", loop) for loop in webhook}
+    section = runbook_section("PlimsollLoopStuck")
+    assert {loop for _, loop in ages if f"`{loop}`" not in section} == set()
     # Far below the alert's 900 s, and far above what each takes on a busy machine.
     assert max(ages.values()) < 300
 

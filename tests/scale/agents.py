@@ -33,6 +33,7 @@ from agent.node.cluster import ClusterView
 from agent.node.rights import Rights
 from agent.node.webhook_client import WebhookAnswer, WebhookAway, WebhookClient
 from agent.settings import Settings
+from tests.dying import dying_with_us
 from tests.scale.population import SHOP, Seat
 
 POSTERS: Final = 4
@@ -183,7 +184,7 @@ class AgentsProcess:
         file.write_text(json.dumps(document))
         self._log = (folder / "log").open("w")
         self._child = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", "--", sys.executable, "-m", "tests.scale.agents", str(file)],
+            dying_with_us(sys.executable, "-m", "tests.scale.agents", file),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,

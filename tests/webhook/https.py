@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agent.metrics.agent_series import Page
+from agent.metrics.exposition import Page
 from agent.settings.webhook import ListeningSettings
 from agent.webhook.https import HttpsServer
 from agent.webhook.server import Answer, Call, Services, WebhookApp

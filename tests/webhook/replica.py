@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from agent.webhook.store import Store, StoreError, open_store
+from tests.dying import dying_with_us
 from tests.webhook.reports import new_report
 
 PAYLOAD_BYTES = 20_000
@@ -59,10 +60,7 @@ class Replica:
 
     def __init__(self, url: str, work: str, *options: str) -> None:
         self.child = subprocess.Popen(
-            [
-                *("setpriv", "--pdeathsig", "KILL", "--"),
-                *(sys.executable, "-m", "tests.webhook.replica", url, work, *options),
-            ],
+            dying_with_us(sys.executable, "-m", "tests.webhook.replica", url, work, *options),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -236,7 +236,7 @@ def stack(
     controller = BufferController(
         api, options=BufferOptions(mode=BufferMode.OFF), is_leader=lambda: False, instance="replica"
     )
-    buffers = BufferQuestions(controller, doors, metrics, leader=lambda: None)
+    buffers = BufferQuestions(controller, doors, metrics, replica="a", namespace="plimsoll", leader=lambda: None)
     services = Services(
         review=reviewer.review,
         failed=lambda _: metrics.count_admission(Outcome.ERROR, 0.0),

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from agent.core.buffer_shapes import Shape, ShapeSource, Unresolved
-from agent.kube.errors import ApiError
+from agent.kube.errors import ApiError, Unreachable
 from agent.webhook.buffer_calls import CountedApi, resource_of
-from agent.webhook.buffer_dry_run import DryRun
+from agent.webhook.buffer_dry_run import REST_SECONDS, SLOW_SECONDS, DryRun, NotTriedError
 from agent.webhook.buffer_managed import is_within
 from agent.webhook.buffer_reading import FIELD_MANAGER, seen_buffer
-from tests.fake_api import FakeApi, in_turn
+from tests.fake_api import Call, FakeApi, in_turn
+from tests.fakes import FakeClock
 
 
 def buffer(*entries: dict[str, Any], strategy: str = "buffer.x-k8s.io/active-capacity") -> dict[str, Any]:
@@ -139,7 +140,30 @@ def test_a_refusal_is_told_in_the_servers_words(status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [409, 429, 500, 504])
-def test_what_passes_is_raised(status: int) -> None:
+def test_what_says_nothing_of_the_shape_is_raised(status: int) -> None:
     one, _ = dry_run(refusal(status, "later"))
-    with pytest.raises(ApiError):
+    with pytest.raises(NotTriedError, match=r"^a pod of PodTemplate small could not be tried out: later$"):
         one.shaped(SHAPE, "shop")
+
+
+def test_where_a_dry_run_failed_slowly_none_is_tried_for_a_while() -> None:
+    clock = FakeClock()
+
+    def answer(_: Call) -> object:
+        clock.advance(SLOW_SECONDS if len(api.calls) == 1 else 0.1)
+        raise Unreachable("no answer")
+
+    api = FakeApi(answer)
+    one = DryRun(api, is_wanted=True, clock=lambda: clock.seconds)
+    words = []
+    for namespace in ("shop", "shop", "other"):
+        with pytest.raises(NotTriedError) as raised:
+            one.shaped(SHAPE, namespace)
+        words.append(str(raised.value))
+    assert len(set(words)) == 1  # they stand in statuses, which are written when they change
+    assert [call.path.split("/")[4] for call in api.calls] == ["shop", "other"]
+    clock.advance(REST_SECONDS)
+    for _ in range(2):  # the next one failed at once: no reason to wait
+        with pytest.raises(NotTriedError):
+            one.shaped(SHAPE, "shop")
+    assert len(api.calls) == 4

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent.cli.buffers_view import buffer_lines, list_lines
-from agent.cli.table import ASCII, line_text
+from agent.cli.spans import ASCII, line_text
 from agent.core.buffer_shapes import Allocation, Chunk, Decider, Explanation, ShapeSource, Sizing
 from agent.webhook.buffer_answers import why_body
 from agent.webhook.buffer_wire import (
@@ -24,8 +24,10 @@ NANOS = 10**9
 def controller(**more: Any) -> BufferControllerBody:
     facts: dict[str, Any] = {
         "mode": "auto",
+        "replica": "webhook-0",
+        "namespace": "plimsoll",
         "leads": True,
-        "leader": "a",
+        "leader": "webhook-0",
         "paused": None,
         "contested_by": None,
         "troubles": [],
@@ -35,7 +37,7 @@ def controller(**more: Any) -> BufferControllerBody:
 
 
 def why(explanation: Explanation, **more: Any) -> BufferWhyBody:
-    facts: dict[str, Any] = {"sizing": None, "trouble": None, "ready_pods": None, "age_seconds": 3.0}
+    facts: dict[str, Any] = {"sizing": None, "ready_pods": None, "age_seconds": 3.0}
     return why_body(explanation, **{**facts, **more})
 
 
@@ -63,6 +65,7 @@ def buffer(why: BufferWhyBody | None, **more: Any) -> BufferBody:
         "conditions": [ready],
         "others": [],
         "left_alone": None,
+        "trouble": None,
     }
     return BufferBody(why=why, **{**facts, **more})
 
@@ -97,7 +100,7 @@ def test_each_number_says_where_it_is_from_and_one_decides() -> None:
     lines = shown(body(buffer(why(CUT))))
     assert lines[0] == "CapacityBuffer shop/room   made 2h00m ago"
     text = "\n".join(" ".join(line.split()) for line in lines)
-    assert "asks for Deployment.apps web, 1 replicas, 50 % of its replicas, within cpu 4" in text
+    assert "asks for Deployment.apps web, 1 replica, 50 % of its replicas, within cpu 4" in text
     assert "shape pod web-0 (newest live pod)" in text
     assert "one chunk cpu 1, memory 512Mi" in text
     assert "replicas 1 a fixed number" in text
@@ -122,10 +125,21 @@ def test_a_schedule_decides() -> None:
     assert "inactive until Monday   decides" in text
 
 
-def test_a_follower_says_who_knows() -> None:
-    lines = shown(body(buffer(None), leads=False, leader="webhook-1"))
-    assert lines[0] == "this replica does not lead; webhook-1 does: numbers are those of the statuses, without why"
-    assert any("2, as the status has it" in line for line in lines)
+def test_a_follower_says_who_knows_and_how_to_ask() -> None:
+    lines = shown(body(buffer(None), leads=False, leader="webhook-1"), width=200)
+    assert lines[0] == (
+        "webhook-0 does not lead: it has the statuses, and no reasons; "
+        "ask webhook-1: kubectl -n plimsoll port-forward pod/webhook-1 8443"
+    )
+    assert any("2, as the status has it; why is not known here" in line for line in lines)
+    (first, *_) = shown(body(buffer(None), leads=False, leader=None), width=200)
+    assert first.endswith("no reasons; nobody is known to lead, so nothing is looked after")
+
+
+def test_a_buffer_that_could_not_be_looked_at_says_so() -> None:
+    lines = shown(body(buffer(None, trouble="GET /x: no answer")))
+    assert any(line.split() == ["trouble", "GET", "/x:", "no", "answer"] for line in lines)
+    assert any("not looked at yet" in line for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -149,6 +163,38 @@ def test_the_list_has_a_line_for_each_buffer() -> None:
     assert "quotas" in lines[1]
     assert lines[2].split()[:2] == ["shop", "other"]
     assert lines[-1] == "buffers: 2; plimsoll buffers NAMESPACE/NAME says why"
+
+
+def faulty(number: int, fault: str) -> BufferBody:
+    condition = BufferConditionBody(
+        type="ReadyForProvisioning",
+        status="False",
+        reason="error",
+        message=f"Buffer not ready for provisioning: {fault}",
+        age_seconds=60.0,
+    )
+    return buffer(why(Explanation(fault=fault)), name=f"b{number:02}", chunks=None, conditions=[condition])
+
+
+def test_the_list_says_of_the_first_that_are_not_ready_why() -> None:
+    found = body(*(faulty(number, f"PodTemplate t{number} does not exist") for number in range(12)), buffer(why(CUT)))
+    lines = [line_text(line).rstrip() for line in list_lines(found, width=140, glyphs=ASCII, has_colour=False)]
+    said = lines[14:]
+    assert said[0] == "shop/b00: PodTemplate t0 does not exist"
+    assert said[9:] == [
+        "shop/b09: PodTemplate t9 does not exist",
+        "2 more are not ready",
+        "buffers: 13; plimsoll buffers NAMESPACE/NAME says why",
+    ]
+
+
+def test_a_long_reason_is_told_to_its_end() -> None:
+    fault = " ".join(["a pod of PodTemplate small could not be tried out:", *(f"word-{n}" for n in range(40)), "END"])
+    lines = shown(body(faulty(0, fault)), width=80)
+    assert all(len(line) <= 80 for line in lines)
+    text = " ".join(" ".join(lines).split())
+    assert text.count(fault) == 2  # as what is not ready, and in the condition
+    assert "ReadyForProvisioning False, for 1m00s (error): Buffer not ready" in text
 
 
 def test_no_buffers_is_said() -> None:

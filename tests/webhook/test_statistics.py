@@ -10,15 +10,15 @@ import msgspec
 import numpy as np
 import pytest
 
-from agent.cli.table import ASCII
+from agent.cli.spans import ASCII
 from agent.cli.workloads_view import workload_lines
 from agent.settings import Settings
 from agent.webhook.folding import Folder, FoldOptions
+from agent.webhook.reading_wire import WorkloadBody
 from agent.webhook.statistics import HOURS, ContainerStatistics, Statistics
 from agent.webhook.store import Store
 from agent.webhook.store_shapes import NewReport, StoreAway, StoredSketch
 from agent.webhook.tailing import Tailer, encode_report
-from agent.webhook.wire import WorkloadBody
 from agent.webhook.workload_shapes import IndexOptions
 from agent.webhook.workloads import WorkloadIndex
 from tests.webhook.stack import READABLE, stack

@@ -191,7 +191,7 @@ def test_a_young_workload_is_young_under_every_policy() -> None:
 
 
 def test_who_was_not_asked_about_for_an_hour_makes_room_for_who_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.webhook.workloads.MAX_ASKED", 2)
+    monkeypatch.setattr("agent.webhook.workload_asked.MAX_ASKED", 2)
     index = index_of((NOON, report(row(), row(DNS))))
     index.require(PolicyName.VPA, [WEB, DNS], now_unix_seconds=NOON)
     index.answer(PolicyName.VPA, DNS, {})

@@ -21,7 +21,8 @@ from agent.cli.advice_words import (
     withheld_text,
     worst,
 )
-from agent.cli.table import ASCII, UNICODE, Glyphs, Tone, bytes_text, display_width
+from agent.cli.figures import bytes_text
+from agent.cli.spans import ASCII, UNICODE, Glyphs, Tone, display_width
 from agent.core.model import UnitResources
 from agent.core.recommendation import Bound, Severity, Withheld
 from tests.recommendations import KEEP, MI, node, recommendation, service, young

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from agent.cli.audit_text import Heading, audit_json, audit_lines, target_text
-from agent.cli.table import Tone, display_width, line_text
+from agent.cli.spans import Tone, display_width, line_text
 from agent.core.cgroup_tree import Level, LiveCgroup, Unlimited
 from agent.core.comparison import State, Target, Weights
 from agent.core.cpu_values import CpuMax
@@ -28,6 +29,12 @@ def finding(file: str = "memory.max", state: State = State.EQUAL, subject: Subje
 
 def texts(said: AuditReport, *, width: int | None = None, show_all: bool = False) -> list[str]:
     return [line_text(line) for line in audit_lines(said, HEADING, width=width, show_all=show_all)]
+
+
+@pytest.mark.parametrize(("pods", "told"), [(0, "0 pods"), (1, "1 pod"), (2, "2 pods")])
+def test_the_heading_counts_pods(pods: int, told: str) -> None:
+    lines = audit_lines(report(finding()), replace(HEADING, pods=pods), width=None, show_all=False)
+    assert line_text(lines[0]) == f"{told} of pods.json, all nodes, /m, no kubepods"
 
 
 def test_paths_are_cut_at_their_start_to_the_terminals_width() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from agent.cli.chart import Level, Plot, chart_lines, columned, plots_of
-from agent.cli.table import ASCII, UNICODE, Glyphs, Tone, display_width, line_text
+from agent.cli.spans import ASCII, UNICODE, Glyphs, Tone, display_width, line_text
 from agent.core.amounts import amount_text
 from agent.core.model import UnitResources
 from tests.explanations import explanation, trail

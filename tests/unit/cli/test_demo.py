@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent.cli import demo_load
-from agent.cli.demo import LOADS, DemoLoad, demo_pods, remove_tree, set_limits, wait_and_remove
+from agent.cli.demo import LOADS, DemoError, DemoLoad, DemoTree, demo_pods, remove_tree, set_limits, wait_and_remove
 from agent.core.model import QosClass
 from agent.core.naming import PodIndex
 from agent.core.qos import pod_qos_class
@@ -60,6 +61,22 @@ def test_limits_are_written_where_the_controllers_are(tmp_path: Path) -> None:
 def test_limits_are_left_out_where_the_controllers_are_not(tmp_path: Path) -> None:
     set_limits(tmp_path, LIMITED)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("user", "aside"), [(0, ""), (1000, "; only root may (plimsoll run watches without)")], ids=["root", "person"]
+)
+def test_a_demo_that_may_not_make_its_cgroups_says_why_and_who_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: int, aside: str
+) -> None:
+    # Whether a directory can be made is the kernel's to say, and tests may run as either: only who asks is told here.
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    tree = DemoTree(tmp_path / "nix")
+    with pytest.raises(DemoError) as refused, tree:
+        pass
+    where = tmp_path / "nix" / tree.cgroup_root.lstrip("/")
+    assert str(refused.value) == f"the demo cannot make its cgroups: {where}: no such file or directory{aside}"
+    assert not tree.pods_file.parent.exists()
 
 
 def test_load_whose_cgroup_is_gone_ends_quietly(tmp_path: Path) -> None:

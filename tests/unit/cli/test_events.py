@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agent.cli.events_view import OUTCOME_TONES, page_lines
 from agent.cli.main import main
-from agent.cli.table import ASCII, UNICODE, display_width, harmless, line_text
+from agent.cli.spans import ASCII, UNICODE, display_width, harmless, line_text
 from agent.core.decisions import Action, Decisions, Outcome
 from agent.core.demand import Kept
 from agent.node.documents import DECISIONS
@@ -255,6 +255,20 @@ def test_eighty_columns_keep_what_was_done_what_came_of_it_and_how_long_it_took(
 
 def test_a_reason_of_an_enum_has_words() -> None:
     assert "node is full" in text_of(decision(reason=Kept.NODE_FULL, outcome=Outcome.WITHHELD))
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("unknown_annotation", "unknown annotation"),
+        ("taint_cap", "enough nodes are tainted"),
+        ("webhook_away", "webhook away"),
+    ],
+)
+def test_a_reason_that_has_words_is_told_in_them(reason: str, words: str) -> None:
+    text = text_of(decision(reason=reason, action=Action.NOTICE, outcome=Outcome.WITHHELD, changes=()))
+    assert words in text
+    assert reason not in text
 
 
 def test_what_is_about_the_node_says_so() -> None:

@@ -14,6 +14,7 @@ from agent.cli.main import main
 from agent.core.decisions import Action, Decision, Outcome
 from agent.core.planned import PlanStep
 from agent.core.pod import Pod
+from agent.node.control import ControlError
 from agent.node.holding_verbs import HoldingVerbs
 from agent.node.holds import Holds
 from agent.node.journal import Journal
@@ -159,6 +160,20 @@ def test_pin_without_a_name_tells_what_is_held(agent: Agent, say: Any) -> None:
     assert second.startswith("shop/api is pinned since 2023-11-1")
     assert second.endswith("until plimsoll unpin")
     assert say("pin", "--for", "1h")[0] == 2
+
+
+def test_pin_without_a_name_speaks_of_itself_where_it_asks_by_another_verb(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def holds(arguments: Mapping[str, object]) -> Mapping[str, object]:
+        raise ControlError("holds: unknown argument x; allowed: none")
+
+    with answering(tmp_path / "other.sock", {"holds": holds}) as path, pytest.raises(SystemExit) as left:
+        main(["pin", "--socket", str(path)])
+    assert left.value.code == 2
+    assert capsys.readouterr().err == "plimsoll pin: unknown argument x; allowed: none\n"
+    assert main(["pin", "--socket", str(path)]) == 1  # nobody listens there any more
+    assert capsys.readouterr().err.startswith(f"plimsoll pin: no agent at {path}")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from agent.cli.detail import CPU_ENTRIES, MEMORY_ENTRIES, detail_lines, sparklin
 from agent.cli.frame import absence_line, page_lines
 from agent.cli.look import Look
 from agent.cli.screenpage import ScreenPage, Trail, screen_page
-from agent.cli.table import ASCII, UNICODE, Line, Tone, display_width, line_text
+from agent.cli.spans import ASCII, UNICODE, Line, Tone, display_width, line_text
 from agent.cli.topview import SortKey, ViewState, Zoom, build_rows
 from agent.core.model import CpuWindow, Gap, MemoryWindow, Missing, Snapshot
 from tests.snapshots import MIB, advised, busy_node, container, cpu_window, memory_window, service, snapshot

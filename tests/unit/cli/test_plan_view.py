@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from agent.cli.plan_sums import verdict_of
 from agent.cli.plan_view import PlanLook, page_lines, rows_of
 from agent.cli.plan_words import KEPT_WORDS, RESERVED_WORDS, kept_words
-from agent.cli.table import ASCII, UNICODE, Line, Tone, display_width, harmless, line_text
+from agent.cli.spans import ASCII, UNICODE, Line, Tone, display_width, harmless, line_text
 from agent.core.demand import Kept, Reserved
 from agent.core.orders import Mode
 from agent.core.planned import Invariant, Plan, PodPlan

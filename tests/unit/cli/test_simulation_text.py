@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent.cli.simulation_text import FIGURES, Figure, amount_text, comparison_lines
-from agent.cli.table import Tone
+from agent.cli.spans import Tone
 from agent.core.policies.options import BoundsOptions
 from agent.core.sim_figures import Total, total
 from agent.core.simulation import Rules, simulate

@@ -14,7 +14,7 @@ from agent.cli import top
 from agent.cli.main import main
 from agent.cli.screen import live_table
 from agent.cli.sources import CallSource, SourceError
-from agent.cli.table import ASCII, UNICODE
+from agent.cli.spans import ASCII, UNICODE
 from agent.cli.terminal import LiveOptions, find_terminal, print_page, write_text
 from agent.cli.topview import SortKey, ViewState, unit_name
 from agent.core.model import Snapshot

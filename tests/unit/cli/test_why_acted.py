@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from agent.cli.paragraphs import Page
-from agent.cli.table import ASCII, UNICODE, line_text
+from agent.cli.spans import ASCII, UNICODE, line_text
 from agent.cli.why_acted import acted_lines
 from agent.core.decisions import Outcome
 from agent.core.demand import Kept, Reserved

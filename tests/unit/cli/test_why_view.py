@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.cli.paragraphs import Page
-from agent.cli.table import ASCII, UNICODE, Tone, display_width, line_text
+from agent.cli.spans import ASCII, UNICODE, Tone, display_width, line_text
 from agent.cli.why_view import page_lines
 from agent.core.explanation import Explanation, HourPeak
 from agent.core.model import Gap, Missing, UnitIdentity, UnitKind, UnitResources

@@ -311,3 +311,57 @@ def test_the_sequence_of_the_facts() -> None:
     assert numbers == [(4, "False"), (1, "True")]
     facts, numbers = step(replace(facts, quotas=(make_quota(cpu=10),)))
     assert numbers == [(4, "False"), (4, "False")]
+
+
+# -- held ----------------------------------------------------------------------------------------------------------
+
+
+def provided(**fields: Any) -> Buffer:
+    """A buffer that was given two chunks, whatever it asks for by now."""
+    status = BufferStatus(
+        template_name=NAME,
+        template_generation=4,
+        replicas=2,
+        strategy=fields.get("strategy", ACTIVE_CAPACITY),
+        conditions=(Condition(type="ReadyForProvisioning", status="True", reason="r", message="m"),),
+    )
+    return make_buffer(size=SizeSpec(replicas=9), status=status, **fields)
+
+
+def held(*others: Buffer, first: Buffer | None = None, **fields: Any) -> list[Outcome]:
+    buffers = (first or provided(), *others)
+    shapes = {"web": Unresolved(reason="it cannot be read"), **{one.name: make_shape() for one in others}}
+    facts = facts_of(*buffers, shapes=shapes, held=frozenset({"web"}), **{"templates": standing(), **fields})
+    return list(settled(facts)[0].outcomes)
+
+
+def test_a_buffer_that_is_held_keeps_what_it_was_given_and_is_tried_again() -> None:
+    (outcome,) = held()
+    assert (outcome.is_changed, outcome.requeue) == (False, True)
+    assert outcome.explanation.fault is None
+    assert outcome.explanation.chunk is not None
+
+
+def test_what_is_held_takes_its_part_of_quotas_before_others_do() -> None:
+    later = make_buffer("later", size=SizeSpec(replicas=3), created_unix_seconds=1_700_000_001.0)
+    first, second = held(later, quotas=(make_quota(cpu=4),))
+    assert (first.status.replicas, second.status.replicas) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    "templates",
+    [{}, standing(owner_uid="another"), standing({"spec": {"containers": [{"resources": {"requests": 1}}]}})],
+)
+def test_what_is_held_without_a_template_that_says_how_much_takes_nothing(templates: Any) -> None:
+    later = make_buffer("later", size=SizeSpec(replicas=3), created_unix_seconds=1_700_000_001.0)
+    first, second = held(later, templates=templates, quotas=(make_quota(cpu=3),))
+    assert (first.is_changed, first.explanation.chunk, second.status.replicas) == (False, None, 3)
+
+
+def test_how_its_placeholders_stand_is_told_of_a_held_buffer_too() -> None:
+    told = Condition(type="Provisioning", status="False", reason="PlaceholdersWaiting", message="1 waits")
+    (outcome,) = held(first=provided(strategy=PLACEHOLDER_PODS), provisioning={"web": told})
+    assert [one.type for one in outcome.status.conditions] == ["ReadyForProvisioning", "Provisioning"]
+    assert (outcome.status.replicas, outcome.status.template_name) == (2, NAME)
+    (other,) = held(provisioning={"web": told})  # of an autoscaler's buffer that is the autoscaler's to say
+    assert not other.is_changed

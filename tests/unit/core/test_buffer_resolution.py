@@ -11,6 +11,7 @@ from agent.core.buffer_resolution import (
     needs_dry_run,
     scalable_shape,
     template_shape,
+    unknown_kind,
 )
 from agent.core.buffer_shapes import (
     LivePod,
@@ -114,6 +115,28 @@ def test_a_scale_below_nothing_counts_as_nothing() -> None:
 )
 def test_what_cannot_be_resolved_says_why(ref: ScalableRef, fields: dict[str, Any], words: str) -> None:
     assert words in unresolved(ref, **fields)
+
+
+@pytest.mark.parametrize(
+    ("group", "kind", "words"),
+    [
+        ("foo.test", "Foo", "the API server has no kind Foo in foo.test"),
+        ("", "Foo", "the API server has no kind Foo in the core group, which has no name"),
+        (
+            "",
+            "Deployment",
+            "the API server has no kind Deployment in the core group, which has no name; Deployment is in apps",
+        ),
+        (
+            "core",
+            "ReplicationController",
+            "the API server has no kind ReplicationController in core; "
+            "ReplicationController is in the core group, which has no name",
+        ),
+    ],
+)
+def test_a_kind_that_is_not_there_is_told_and_where_it_would_be(group: str, kind: str, words: str) -> None:
+    assert unknown_kind(ScalableRef(api_group=group, kind=kind, name="x")) == words
 
 
 def test_the_five_known_kinds() -> None:

@@ -9,7 +9,7 @@ from agent.core.decisions import Action, Outcome
 from agent.core.demand import FREE, Constraint, Kept
 from agent.core.ledger import InFlightError
 from agent.core.ledger_record import LedgerState
-from agent.core.planned import Phase
+from agent.core.planned import Phase, PlanStep
 from agent.core.resize_answer import Answer, AnswerKind
 from agent.node.documents import Document
 from tests.ledgers import MI, WEB, Amounts, Desk, FakePod, step
@@ -224,6 +224,20 @@ def test_a_deferred_resize_is_told_once_and_lands_by_itself() -> None:
     assert desk.ledger.wanted(desk.now) == ()
 
 
+def test_how_long_the_oldest_deferred_resize_waits_is_known() -> None:
+    desk = Desk(FakePod(), FakePod(name="api"))
+    assert (desk.ledger.kept().has_flights, desk.ledger.kept().oldest_pending_seconds(desk.now)) == (False, None)
+    desk.send(step(desk.fake, cpu=600))
+    assert (desk.ledger.kept().has_flights, desk.ledger.kept().oldest_pending_seconds(desk.now)) == (True, None)
+    desk.fake.defer()
+    desk.look(1.0)
+    desk.fakes.reverse()
+    desk.send(step(desk.fake, cpu=600))
+    desk.fake.defer()
+    desk.look(5.0)
+    assert desk.ledger.kept().oldest_pending_seconds(desk.now + 4.0) == 9.0  # the first: 5 s until now, and 4 s more
+
+
 def test_a_deferred_resize_is_taken_back_when_patience_ends() -> None:
     desk = Desk()
     desk.send(step(desk.fake, cpu=600, memory=300))
@@ -394,6 +408,31 @@ def test_a_memory_limit_that_has_risen_is_held_for_a_while_over_restarts_and_wha
     assert not later.ledger.is_memory_limit_held(WEB, "app", desk.now + 310.0)
     desk.ledger.killed(desk.fake.uid, "app", desk.now)  # the rise before was not enough
     assert not desk.ledger.is_memory_limit_held(WEB, "app", desk.now)
+
+
+def dragged(fake: FakePod, memory: int) -> PlanStep:
+    """Give a step in which the request passes the limit, which follows by the one byte that keeps the QoS class."""
+    wish = step(fake, memory=memory, limit=memory)
+    request, limit = wish.changes
+    return replace(wish, changes=(request, replace(limit, after=limit.after + 1)))
+
+
+def test_a_limit_that_its_request_pushed_up_is_no_answer_to_a_kill() -> None:
+    desk = Desk()
+    desk.resize(Phase.GROW, limit=600)  # of foresight: it was almost full
+    assert desk.ledger.is_memory_limit_held(WEB, "app", desk.now)
+    # Planned while the limit was held, and answered after a kill.
+    desk.ledger.sent(dragged(desk.fake, 600), desk.fake.pod, desk.now)
+    desk.ledger.killed(desk.fake.uid, "app", desk.now)
+    desk.ledger.answered(desk.fake.uid, Answer(kind=AnswerKind.ACCEPTED), desk.now)
+    assert not desk.ledger.is_memory_limit_held(WEB, "app", desk.now)
+
+
+def test_a_limit_that_its_request_pushed_up_holds_up_no_later_raise() -> None:
+    desk = Desk()
+    desk.send(dragged(desk.fake, 512))
+    assert not desk.ledger.is_memory_limit_held(WEB, "app", desk.now)
+    assert desk.ledger.kept().oom_actions == ()
 
 
 def test_the_api_server_is_left_alone_for_five_minutes_at_most_whatever_it_asks() -> None:

@@ -150,6 +150,25 @@ def test_kubeconfig_that_is_none_is_told_on_one_line(tmp_path: Path, content: st
     assert str(refused.value).isprintable()
 
 
+def test_what_is_wrong_with_a_kubeconfig_is_said_without_the_clients_preface(tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path, "{token: x}")
+    path.write_text(path.read_text().replace("current-context: c", "current-context: d"))
+    with pytest.raises(CredentialsError) as refused:
+        from_kubeconfig(path)
+    assert str(refused.value).startswith(f"kubeconfig {path}: cannot be used: Expected object with name d in ")
+
+
+def test_an_image_without_the_official_client_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "kubernetes.client", None)  # as Python marks what cannot be imported
+    path = kubeconfig(tmp_path, "{token: x}")
+    with pytest.raises(CredentialsError) as refused:
+        from_kubeconfig(path)
+    assert str(refused.value) == (
+        f"kubeconfig {path}: cannot be read: the package kubernetes is not installed "
+        "(the container image goes without it)"
+    )
+
+
 def test_kubeconfig_with_an_odd_server_is_told(tmp_path: Path) -> None:
     with pytest.raises(CredentialsError, match="server 'ftp://x' is not allowed"):
         from_kubeconfig(kubeconfig(tmp_path, "{token: x}", server="ftp://x"))

@@ -20,8 +20,6 @@ from agent.metrics.agent_series import (
     PodSource,
     PressureKind,
     PressureResource,
-    accepts_gzip,
-    wants_openmetrics,
 )
 from agent.metrics.containers import ContainerSeries
 from tests.unit.metrics.test_acting_series import UNITLESS as ACTING_UNITLESS
@@ -196,25 +194,6 @@ def test_page_gzip_unpacks_to_the_plain_page(metrics: Metrics) -> None:
     packed = metrics.page("", "gzip, deflate")
     assert packed.content_encoding == "gzip"
     assert gzip.decompress(packed.body) == metrics.page().body
-
-
-@pytest.mark.parametrize(
-    ("header", "taken"),
-    [("gzip", True), ("deflate, gzip;q=1.0", True), ("*", True), ("gzip;q=0", False), ("gzip;q=x", False),
-     ("", False), ("br", False), ("gzip;q=0, *", False), ("GZIP", True)],
-)  # fmt: skip
-def test_accepts_gzip(header: str, taken: bool) -> None:
-    assert accepts_gzip(header) is taken
-
-
-@pytest.mark.parametrize(
-    ("header", "wanted"),
-    [("application/openmetrics-text", True), ("text/plain", False), ("*/*", False), ("", False),
-     ("application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.5", True),
-     ("application/openmetrics-text;q=0.3,text/plain;q=0.5", False), ("application/openmetrics-text;q=0", False)],
-)  # fmt: skip
-def test_wants_openmetrics(header: str, wanted: bool) -> None:
-    assert wants_openmetrics(header) is wanted
 
 
 def test_observe_sweep_counts_sweep_samples_and_histograms(metrics: Metrics) -> None:

@@ -66,6 +66,31 @@ def test_fault_of_an_annotation_is_told_once_for_each_wording() -> None:
     assert [one.repeats for one in faults] == [2, 1]  # it came back
 
 
+def test_an_annotation_that_nobody_knows_is_told_once_for_each_wording() -> None:
+    turns = two_pods()
+
+    def told() -> list[tuple[str, int]]:
+        found = [one for one in turns.journal.newest() if one.reason == "unknown_annotation"]
+        assert all((one.action, one.outcome, one.pod) == ("notice", "withheld", turns.ref("a")) for one in found)
+        return [(one.detail, one.repeats) for one in found]
+
+    turns.server.order("a", mod="off")
+    for _ in range(3):
+        turns.turn(after=61.0)
+    assert told() == [("plimsoll.dev/mod: not known, passed over", 1)]
+    assert turns.server.cpu("a") == "200m", "a slip turns nothing off"
+    assert turns.figure("annotation_faults") == 0
+    assert "event" not in turns.server.writes
+    turns.server.order("a", mod="off", polcy="vpa")
+    turns.turn(after=1.0)
+    assert told()[0] == ("plimsoll.dev/mod, plimsoll.dev/polcy: not known, passed over", 1)
+    turns.server.order("a")
+    turns.turn(after=1.0)
+    turns.server.order("a", mod="off")
+    turns.turn(after=1.0)
+    assert told()[0] == ("plimsoll.dev/mod: not known, passed over", 2)  # it came back
+
+
 def test_what_an_old_kubelet_cannot_do_is_told_once() -> None:
     turns = two_pods()
     assert turns.node is not None

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent.metrics.agent_series import Metrics, Page
+from agent.metrics.agent_series import Metrics
+from agent.metrics.exposition import Page
 from agent.node.listening import ListeningLoop
 from agent.node.serving import (
     MAX_REQUEST_BYTES,

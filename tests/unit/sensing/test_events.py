@@ -1,4 +1,4 @@
-"""memory.events: parsing, who was killed, and files that come and go.
+"""memory.events: files that come and go.
 
 Plain files cannot wake an epoll, so ``poll_all`` stands for ``drain`` here; both read the same way. The real thing
 is in tests/kernel/test_events_live.py and, with a memory controller, in tests/guest.
@@ -10,140 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from agent.sensing.events import (
-    KillLedger,
-    MemoryEventCounts,
-    MemoryEvents,
-    OomKill,
-    PsiTrigger,
-    TriggerRefused,
-    WatchResult,
-    parse_memory_events,
-)
+from agent.sensing.events import MemoryEvents, OomKill, WatchResult
 
 POD = "/kubepods/burstable/pod0b1d8f52-3f0c-4a64-8d0b-6a1a5d1f6c01"
 A, B = f"{POD}/{'a' * 64}", f"{POD}/{'b' * 64}"
 NOW_NS = 5_000_000_000
-
-TEXT = b"low 0\nhigh 12\nmax 345\noom 6\noom_kill 7\noom_group_kill 1\n"
-
-
-def test_parse_memory_events_of_a_recent_kernel() -> None:
-    assert parse_memory_events(TEXT) == MemoryEventCounts(oom=6, oom_kill=7, high=12, max=345, oom_group_kill=1)
-
-
-def test_parse_memory_events_before_group_kills_were_counted() -> None:
-    counts = parse_memory_events(b"low 0\nhigh 1\nmax 2\noom 3\noom_kill 4\n")
-    assert counts == MemoryEventCounts(oom=3, oom_kill=4, high=1, max=2, oom_group_kill=None)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        b"",
-        b"high 1\nmax 2\noom 3\n",
-        b"high 1\nmax 2\noom 3\noom_kill 4",
-        b"high 1\nmax 2\noom 3\noom_kill -4\n",
-        b"high 1\nmax 2\noom 3\noom_kill  4\n",
-        b"high 1\nmax 2\noom 3\noom_kill max\n",
-        b"high 1\nmax 2\noom 3\noom_kill " + b"9" * 5000 + b"\n",
-    ],
-)
-def test_parse_memory_events_refuses_what_is_not_whole(text: bytes) -> None:
-    assert parse_memory_events(text) is None
-
-
-@given(cut=st.integers(0, len(TEXT) - 1))
-def test_parse_memory_events_cut_text_is_never_a_smaller_number(cut: int) -> None:
-    counts = parse_memory_events(TEXT[:cut])
-    assert counts is None or counts.oom_kill == 7
-
-
-@given(st.binary(max_size=200))
-def test_parse_memory_events_survives_any_bytes(text: bytes) -> None:
-    parse_memory_events(text)
-
-
-def ledger(pod: int | None = 0, **containers: int) -> KillLedger:
-    made = KillLedger()
-    for path, count in containers.items():
-        made.add_container(path, count)
-    if pod is not None:
-        made.add_pod(pod)
-    return made
-
-
-def test_ledger_counts_a_kill_in_pod_and_container_once_under_the_container() -> None:
-    assert ledger(a=0).observe(1, {"a": 1}) == (0, {"a": 1})
-
-
-def test_ledger_gives_the_pod_the_kill_of_a_container_that_is_gone() -> None:
-    assert ledger(a=0).observe(1, {}) == (1, {})
-
-
-def test_ledger_splits_what_pod_and_containers_show() -> None:
-    # The pod rose by 5; containers account for 1 + 2; the remaining 2 are of a container that is not read.
-    assert ledger(10, a=3, b=0).observe(15, {"a": 4, "b": 2}) == (2, {"a": 1, "b": 2})
-
-
-def test_ledger_tells_nothing_twice_when_the_pod_shows_it_later() -> None:
-    seen = ledger(a=0)
-    # Read between the kernel's two steps: the container first, then the pod.
-    assert seen.observe(0, {"a": 1}) == (0, {"a": 1})
-    assert seen.observe(1, {"a": 1}) == (0, {})
-    assert seen.observe(2, {"a": 1}) == (1, {})
-
-
-def test_ledger_takes_what_was_there_before_for_the_baseline() -> None:
-    assert ledger(9, a=4).observe(9, {"a": 4}) == (0, {})
-
-
-def test_ledger_gives_a_new_container_the_kill_before_its_first_reading() -> None:
-    seen = ledger(0)
-    seen.add_container("a", 1)
-    assert seen.observe(1, {"a": 1}) == (0, {"a": 1})
-    assert seen.observe(1, {"a": 1}) == (0, {})
-
-
-def test_ledger_gives_a_new_container_no_kill_that_was_told_before() -> None:
-    seen = ledger(0)
-    assert seen.observe(1, {}) == (1, {})
-    seen.add_container("a", 1)
-    assert seen.observe(1, {"a": 1}) == (0, {})
-
-
-def test_ledger_takes_a_fallen_counter_for_a_new_baseline() -> None:
-    seen = ledger(5, a=5)
-    assert seen.observe(0, {"a": 0}) == (0, {})
-    assert seen.observe(1, {"a": 1}) == (0, {"a": 1})
-
-
-def test_ledger_without_a_pod_counts_containers() -> None:
-    assert ledger(None, a=1).observe(None, {"a": 3}) == (0, {"a": 2})
-
-
-@given(
-    st.lists(
-        st.tuples(st.sampled_from(["a", "b", "pod"]), st.booleans(), st.booleans()), max_size=30
-    )  # who is killed, is it read afterwards, does the pod's counter lag
-)
-def test_ledger_tells_every_kill_exactly_once(steps: list[tuple[str, bool, bool]]) -> None:
-    seen = ledger(0, a=0, b=0)
-    true = {"a": 0, "b": 0, "pod": 0}
-    told = 0
-    for who, is_read, lags in steps:
-        before = sum(true.values())
-        true[who] += 1
-        if is_read:
-            # Only a kill in a container can be ahead of the pod: the pod is read first.
-            pod = before if lags and who != "pod" else before + 1
-            of_pod, of_containers = seen.observe(pod, {"a": true["a"], "b": true["b"]})
-            told += of_pod + sum(of_containers.values())
-    of_pod, of_containers = seen.observe(sum(true.values()), {"a": true["a"], "b": true["b"]})
-    assert told + of_pod + sum(of_containers.values()) == sum(true.values())
 
 
 def write(mount: Path, path: str, oom_kill: int, *, limit_hits: int = 0) -> None:
@@ -290,8 +162,3 @@ def test_memory_events_close_twice_is_fine(events: MemoryEvents) -> None:
     events.add(A)
     events.close()
     events.close()
-
-
-def test_psi_trigger_on_a_file_that_is_not_there_says_why(tmp_path: Path) -> None:
-    with pytest.raises(TriggerRefused, match=r"cpu\.pressure: cannot be opened for writing: No such file"):
-        PsiTrigger(tmp_path / "cpu.pressure")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -17,10 +17,10 @@ from agent.core.buffer_shapes import (
     Outcome,
 )
 from agent.core.placeholder_options import PlaceholderOptions
-from agent.kube.api import JSON, Stream
 from agent.kube.errors import ApiError, KubeError, Unreachable
 from agent.webhook.buffer_seams import Kept
 from agent.webhook.placeholders import READY_REPLICAS, UNLISTED_SECONDS, Placeholders
+from tests.fake_api import Call, FakeApi
 from tests.placeholders import BUFFER, OPTIONS, container, content, placeholder_pod, shape_of
 
 Json = dict[str, Any]
@@ -29,43 +29,30 @@ STEM = "spare-room-0b1d2"
 LARGER = content(container("app", cpu="1", memory="64Mi"))
 
 
-class Server:
-    """An API server of one namespace's pods: keeps them, and fails as it is told to."""
+class Server(FakeApi):
+    """An API server of one namespace's pods: takes all, or fails as it is told to."""
 
     def __init__(self) -> None:
-        self.calls: list[tuple[str, str]] = []
-        self.bodies: list[Any] = []
+        super().__init__()
         self.fail: Callable[[str, str], Exception | None] = lambda _method, _path: None
 
-    def call(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: object | None = None,
-        content_type: str = JSON,
-        timeout_seconds: float | None = None,
-    ) -> object:
-        self.calls.append((method, path))
-        self.bodies.append(body)
-        error = self.fail(method, path)
+    def answer(self, call: Call) -> object:
+        error = self.fail(call.method, call.path)
         if error is not None:
             raise error
         return {}
 
-    def stream(
-        self,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        accept: str = JSON,
-        timeout_seconds: float | None = None,
-    ) -> Stream:
-        raise AssertionError("nothing is watched here")
+    @property
+    def asked(self) -> list[tuple[str, str]]:
+        return [(one.method, one.path) for one in self.calls]
+
+    @property
+    def bodies(self) -> list[Any]:
+        return [one.body for one in self.calls]
 
     def take(self) -> list[tuple[str, str]]:
-        taken, self.calls, self.bodies = self.calls, [], []
+        taken = self.asked
+        self.calls = []
         return taken
 
 
@@ -125,13 +112,13 @@ def test_before_the_pods_were_read_nothing_is_done() -> None:
     bench = Bench()
     bench.keeper._watch._version = None
     assert bench.keep(outcome(2)) == Kept(again_seconds=UNLISTED_SECONDS)
-    assert bench.server.calls == []
+    assert bench.server.asked == []
 
 
 def test_pods_are_made_with_their_names_and_the_annotation_follows(bench: Bench) -> None:
     bench.see()
     kept = bench.keep(outcome(2, ready="0"))
-    assert bench.server.calls == [("POST", PODS), ("POST", PODS)]
+    assert bench.server.asked == [("POST", PODS), ("POST", PODS)]
     assert [body["metadata"]["name"] for body in bench.server.bodies] == [f"{STEM}-0", f"{STEM}-1"]
     assert kept.ready == {"spare": 0}
     assert bench.reason(kept) == ("PlaceholdersStarting", "0 of 2 placeholder pods keep their room; 2 to be made")
@@ -139,7 +126,7 @@ def test_pods_are_made_with_their_names_and_the_annotation_follows(bench: Bench)
     bench.see(pod(0), pod(1))
     assert bench.woken
     kept = bench.keep(outcome(2, ready="0"))
-    assert bench.server.calls == [("PATCH", "/apis/autoscaling.x-k8s.io/v1beta1/namespaces/shop/capacitybuffers/spare")]
+    assert bench.server.asked == [("PATCH", "/apis/autoscaling.x-k8s.io/v1beta1/namespaces/shop/capacitybuffers/spare")]
     assert bench.server.bodies == [{"metadata": {"uid": BUFFER.uid, "annotations": {READY_REPLICAS: "2"}}}]
     assert (kept.ready, bench.reason(kept)[0], kept.again_seconds) == ({"spare": 2}, "RoomKept", None)
 
@@ -149,7 +136,7 @@ def test_who_does_not_lead_writes_nothing(bench: Bench) -> None:
     bench.leads = False
     bench.keep(outcome(5), template=LARGER)
     bench.keep(outcome(0))
-    assert bench.server.calls == []
+    assert bench.server.asked == []
 
 
 def test_while_the_cluster_is_paused_nothing_is_written_and_it_goes_on_afterwards(bench: Bench) -> None:
@@ -161,11 +148,11 @@ def test_while_the_cluster_is_paused_nothing_is_written_and_it_goes_on_afterward
         assert bench.reason(kept) == ("Paused", "paused: upgrade; the 2 placeholder pods that there are stay")
         assert kept.again_seconds is not None
         assert kept.again_seconds <= 5.0
-    assert bench.server.calls == []
+    assert bench.server.asked == []
     bench.paused = None
     bench.now += 31
     bench.keep(outcome(5, ready="0"))
-    methods = [method for method, _ in bench.server.calls]
+    methods = [method for method, _ in bench.server.asked]
     assert (methods.count("DELETE"), methods.count("PATCH"), methods.count("POST")) == (2, 2, 3)
 
 
@@ -257,7 +244,7 @@ def test_a_removal_names_the_pod_it_means(bench: Bench) -> None:
 def test_pods_of_a_buffer_of_another_strategy_go_and_so_does_its_annotation(bench: Bench) -> None:
     bench.see(pod(0))
     kept = bench.keep(outcome(3, replace(BUFFER, strategy=ACTIVE_CAPACITY), ready="1"))
-    assert [method for method, _ in bench.server.calls] == ["DELETE", "PATCH"]
+    assert [method for method, _ in bench.server.asked] == ["DELETE", "PATCH"]
     assert bench.server.bodies[1]["metadata"]["annotations"] == {READY_REPLICAS: None}
     assert (kept.provisioning, kept.ready) == ({}, {})
 
@@ -280,7 +267,7 @@ def test_a_buffer_that_is_being_deleted_keeps_no_pods_and_is_not_written_to(benc
 def test_where_the_number_is_not_known_pods_stay(bench: Bench) -> None:
     bench.see(pod(0), pod(1))
     kept = bench.keep(outcome(None, ready="2"))
-    assert bench.server.calls == []
+    assert bench.server.asked == []
     assert bench.reason(kept)[0] == "NotReadyForProvisioning"
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.buffer_schema import ONE_REFERENCE, SIZE_MISSING, spec_faults
+from tests.conformance.capacity_buffer_schema import ONE_REFERENCE, SIZE_MISSING, spec_faults
 
 TEMPLATE = {"podTemplateRef": {"name": "t"}}
 SCALABLE = {"scalableRef": {"apiGroup": "apps", "kind": "Deployment", "name": "d"}}

@@ -1,6 +1,7 @@
-"""What the API accepts as the spec of a CapacityBuffer: the schema and the rules of its CRD. Core, pure.
+"""What the API accepts as the spec of a CapacityBuffer, without an API server: for the vectors that ask just that.
 
-Needed where no API server is asked: for files, and for what an older CRD has let through.
+No part of Plimsoll judges specs: API servers do, by the chart's CRD. ``test_capacity_buffer`` holds this to that CRD,
+and ``tests/cluster/test_buffers_schema`` puts the same vectors to a real server.
 
 Source: the CRD of kubernetes/autoscaler (apis/config/crd/autoscaling.x-k8s.io_capacitybuffers.yaml).
 """
