@@ -27,15 +27,18 @@ def computed_qos_class(pod: Pod) -> QosClass:
     """
     if pod.resources is not None and pod.has_pod_level_resources:
         return _class_of(pod.resources)
-    classes = {_class_of(container.resources) for container in pod.sized_containers()}
-    if not classes:
-        return QosClass.BEST_EFFORT
-    return classes.pop() if len(classes) == 1 else QosClass.BURSTABLE
+    common: QosClass | None = None
+    for container in pod.sized_containers():
+        one = _class_of(container.resources)
+        if one is QosClass.BURSTABLE or (common is not None and one is not common):
+            return QosClass.BURSTABLE
+        common = one
+    return QosClass.BEST_EFFORT if common is None else common
 
 
 def _class_of(resources: Requirements) -> QosClass:
-    shapes = {_shape_of(resources, name) for name in (CPU, MEMORY)}
-    return shapes.pop() if len(shapes) == 1 else QosClass.BURSTABLE
+    shape = _shape_of(resources, CPU)
+    return shape if shape is _shape_of(resources, MEMORY) else QosClass.BURSTABLE
 
 
 def _shape_of(resources: Requirements, name: str) -> QosClass:

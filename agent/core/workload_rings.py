@@ -39,6 +39,9 @@ class Slots:
     def __init__(self) -> None:
         self.hours: Ints = np.zeros(RING_HOURS, dtype=np.int64)
         self.used: Bools = np.zeros(RING_HOURS, dtype=np.bool_)
+        # What is asked of them again and again, for each container of each pod, changes once an hour.
+        self._week: tuple[int, Bools] | None = None
+        self._predicting: tuple[tuple[CruiseOptions, int, int], Bools] | None = None
 
     def is_too_old(self, unix_hour: int) -> bool:
         """Tell whether an hour's slot holds a later hour by now."""
@@ -55,11 +58,17 @@ class Slots:
         slot = unix_hour % RING_HOURS
         self.hours[slot] = unix_hour
         self.used[slot] = True
+        self._week = self._predicting = None
 
     def week(self, now_unix_seconds: float) -> Bools:
-        """Tell which slots hold hours of the last seven days; the hour of seven days ago counts as a whole."""
-        recent: Bools = self.used & (hour_of(now_unix_seconds) - self.hours <= WEEK_HOURS)
-        return recent
+        """Tell which slots hold hours of the last seven days; the hour of seven days ago counts as a whole.
+
+        The array is kept for the next who asks: do not write to it.
+        """
+        hour_now, kept = hour_of(now_unix_seconds), self._week
+        if kept is None or kept[0] != hour_now:
+            kept = self._week = hour_now, self.used & (hour_now - self.hours <= WEEK_HOURS)
+        return kept[1]
 
     def predicting(self, options: CruiseOptions, now_unix_seconds: float) -> Bools:
         """Tell which slots the prediction of ``cruise`` goes by.
@@ -68,13 +77,16 @@ class Slots:
         ``last_seconds`` reach into. A node knows the latter by the minute; here they are whole hours, so that more may
         count, never less: up to an hour, and the half of an interval by which a row may belong to the hour before. With
         a neighbour hour and the default of an hour it is hardly more, as the hour before counts anyway.
+
+        The array is kept for the next who asks: do not write to it.
         """
-        same = is_same_hour(
-            self.hours, hour_of(now_unix_seconds), days=options.history_days, neighbours=options.neighbour_hours
-        )
-        last = self.hours >= hour_of(now_unix_seconds - options.last_seconds - ROLLUP_SECONDS / 2)
-        predicting: Bools = self.used & (same | last)
-        return predicting
+        hour_now = hour_of(now_unix_seconds)
+        first_of_last = hour_of(now_unix_seconds - options.last_seconds - ROLLUP_SECONDS / 2)
+        key, kept = (options, hour_now, first_of_last), self._predicting
+        if kept is None or kept[0] != key:
+            same = is_same_hour(self.hours, hour_now, days=options.history_days, neighbours=options.neighbour_hours)
+            kept = self._predicting = key, self.used & (same | (self.hours >= first_of_last))
+        return kept[1]
 
 
 class CodeRings:

@@ -17,9 +17,10 @@ class ListeningSettings:
     """IPv4 or IPv6 address of the HTTPS port; :: takes IPv4 too."""
     port: Annotated[int, Between(0, 65_535)] = 8443
     """TCP port; 0 = any free one, told in the log."""
-    keep_alive_seconds: Annotated[int, Between(1, 3600)] = 75
-    """Seconds that an idle connection is kept: API servers ask again on the one they have. Agents' are closed after
-    their report, as five thousand open ones would fill the memory."""
+    keep_alive_seconds: Annotated[int, Between(1, 3600)] = 95
+    """Seconds that an idle connection is kept: API servers ask again on the one they have, and let go of it after 90;
+    were the webhook first, it might close while one asks. Agents' are closed after their report, as five thousand open
+    ones would fill the memory."""
     request_seconds: Annotated[float, Between(1, 120)] = 10.0
     """Seconds within which a request must have come whole: head, and then body."""
     connections: Annotated[int, Between(10, 100_000)] = 2000

@@ -17,7 +17,7 @@ from agent.core.minute_codec import Codes
 from agent.core.policies.contract import Ints, Rows
 from agent.core.rollup import RollupRow
 from agent.core.workload_history import HourSketch, Interval, Kills, demand_code, memory_code
-from agent.core.workload_pods import Pods, PodSums, pack_numbers, pod_number, unpack_numbers
+from agent.core.workload_pods import Pods, PodSums, pack_numbers, packed_count, pod_number, unpack_numbers
 from agent.core.workload_rings import (
     CPU,
     LEADER_PLANES,
@@ -207,7 +207,7 @@ class RowTable:
     def pods_of(self, rows: tuple[int, ...]) -> int:
         """Count the pods of rows together."""
         if len(rows) == 1:
-            return unpack_numbers(self._pods[rows[0]]).count
+            return packed_count(self._pods[rows[0]])
         pods = Pods()
         for row in rows:
             pods.merge(unpack_numbers(self._pods[row]))

@@ -249,7 +249,10 @@ class WorkloadIndex:
                     )
                     # A kill counts wherever it was: as the agents are told.
                     anywhere = oom_bytes(self._by_class, found.rows, self._cruise, now_unix_seconds)
-                    return replace(nearest, oom_memory_bytes=max(nearest.oom_memory_bytes or 0, anywhere or 0) or None)
+                    largest = max(nearest.oom_memory_bytes or 0, anywhere or 0) or None
+                    if largest == nearest.oom_memory_bytes:
+                        return nearest
+                    return replace(nearest, oom_memory_bytes=largest)
         return NoEstimate.TOO_YOUNG
 
     def _answered(

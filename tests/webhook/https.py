@@ -130,8 +130,8 @@ def running(given: Services, folder: Path, *, names: Sequence[str] = (), **setti
         assert server.wait_until_started()
         yield one
     finally:
+        for connection in one.connections:  # else the server waits for each to ask once more
+            connection.close()
         server.stop()
         thread.join(30)
-        for connection in one.connections:
-            connection.close()
         assert not thread.is_alive()
