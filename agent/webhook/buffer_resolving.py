@@ -118,12 +118,16 @@ class Resolver:
         self._versions: dict[Reference, str | None] = {}
         """Of each scalable object, the resourceVersion that was read last."""
         self._dirty: set[Reference] = set()
+        self._read: set[Reference] = set()
+        """Objects that were read, or are being read: their changes matter."""
         self._places: dict[Reference, KindPlace] = {}
 
     # -- what changes ----------------------------------------------------------------------------------------------
 
     def changed(self, reference: Reference, version: str | None) -> bool:
-        """Take note that a scalable object changed, from any thread; False = that is known already."""
+        """Take note that a scalable object changed, from any thread; False = it is nobody's, or that is known."""
+        if reference not in self._read:
+            return False
         if version is not None and not is_newer(version, self._versions.get(reference)):
             return False
         self._dirty.add(reference)
@@ -139,6 +143,7 @@ class Resolver:
         self._places = {key: place for key, place in self._places.items() if key in references}
         self._templates = {key: known for key, known in self._templates.items() if key in templates}
         self._dirty &= references
+        self._read &= references
         return self._places
 
     def clear(self) -> None:
@@ -147,6 +152,7 @@ class Resolver:
         self._scaled.clear()
         self._versions.clear()
         self._dirty.clear()
+        self._read.clear()
 
     # -- resolving -------------------------------------------------------------------------------------------------
 
@@ -241,7 +247,9 @@ class Resolver:
         usable = known if known is not None and self._is_usable(known, not_before) else None
         if usable is not None and reference not in self._dirty:
             return _of_scaled(reference, usable)
-        self._dirty.discard(reference)  # before the question: what changes while it is answered counts as a change
+        # Before the question: what changes while it is answered counts as a change.
+        self._read.add(reference)
+        self._dirty.discard(reference)
         try:
             found = self._read_scalable(buffer.namespace, ref, reference, usable, is_pod_held=is_pod_held)
         except KubeError as error:

@@ -94,7 +94,8 @@ class BufferWatches:
         Args:
             api: The server.
             on_change: Told of a namespace in which a buffer, a PodTemplate or a quota changed.
-            on_reference: Told of a scalable object that changed, and of its resourceVersion; None = it went.
+            on_reference: Told of an object of such a kind that changed, whoever refers to it, and of its
+                resourceVersion; None = it went.
             pace: How often and how patiently the server is asked.
             ask_seconds: Between two questions whether there are buffers at all.
             clock: Monotonic seconds.
@@ -210,9 +211,8 @@ class BufferWatches:
             return [key for group, name, key in self._references if (group, name) == kind]
 
         def ring(key: str, version: str | None) -> None:
-            reference = (*kind, key)
-            if reference in self._references:
-                self._on_reference(reference, version)
+            # Of every object of the kind: one that a buffer has just begun to refer to is not among the references yet.
+            self._on_reference((*kind, key), version)
 
         path = f"{place.group_path}/{place.resource}"
         return self._reflector(f"buffers-{place.resource}", path, Bell(ring, referenced), is_small=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tests.cluster.api import Api, ApiError, Json
+from tests.cluster.api import Api, ApiError, Json, is_awaited
 from tests.cluster.chart import CHART, NAMESPACE, RELEASE, helm
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.identities import create_namespace
@@ -92,12 +93,24 @@ def kinds_of(api: Api) -> Iterator[tuple[str, str, str, bool]]:
                 yield version, one["kind"], f"{group}/{one['name']}", one["namespaced"]
 
 
+def listed(api: Api, path: str) -> list[Json]:
+    """List objects; a kind whose definition has just changed is initialized for a moment, and says 429 until then."""
+    answers: list[list[Json]] = []
+
+    def is_answered() -> bool:
+        answers.append(api.items(path))
+        return True
+
+    wait_for(lambda: is_awaited(is_answered, http.client.TOO_MANY_REQUESTS), f"{path} is served")
+    return answers[-1]
+
+
 def everything(api: Api) -> set[ObjectKey]:
     """Give all that the cluster holds, but for what comes and goes by itself."""
     found: set[ObjectKey] = set()
     for _, _, path, _ in kinds_of(api):
         try:
-            items = api.items(path)
+            items = listed(api, path)
         except ApiError as error:
             if error.status not in (404, 405):
                 raise

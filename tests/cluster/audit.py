@@ -46,6 +46,8 @@ class Call:
     name: str
     code: int
     """HTTP status of the answer."""
+    is_denied: bool
+    """The caller has no right to it. Admission answers 403 as well, for instance while a new quota is not counted."""
     uri: str
     body: Json | None
     """What was sent, where audit_policy.yaml keeps it."""
@@ -171,6 +173,7 @@ def to_call(event: Json) -> Call:
         namespace=reference.get("namespace", ""),
         name=reference.get("name", ""),
         code=(event.get("responseStatus") or {}).get("code", 0),
+        is_denied=(event.get("annotations") or {}).get("authorization.k8s.io/decision") == "forbid",
         uri=event["requestURI"],
         body=body if isinstance(body, dict) else None,
         node=node[0] if node else None,

@@ -118,11 +118,28 @@ def test_a_deployment_that_is_scaled_moves_its_percentage(room: Buffers) -> None
     assert is_ready(room.status("b"))
 
 
+def test_a_change_right_after_a_buffer_began_to_refer_to_it_is_noticed(
+    room: Buffers, running: BufferController
+) -> None:
+    deployment(room, "earlier", 1)
+    room.create("a", **of_deployment("earlier"), replicas=1)
+    room.await_replicas("a", 1)
+    wait_for(lambda: running.watches.hears("apps", "Deployment"), "the kind is watched for another buffer's sake")
+    deployment(room, "web", 4)
+    room.create("b", **of_deployment("web"), percentage=50)
+    room.await_replicas("b", 2)
+    room.admin.patch(f"{deployments(room, 'web')}/scale", {"spec": {"replicas": 8}}, MERGE)
+    room.await_replicas("b", 4, PROMPT_SECONDS)
+
+
 def test_a_rollout_brings_the_shape_of_its_pods(room: Buffers) -> None:
     deployment(room, "web", 2)
+    # The shape may become another live pod's once in five minutes: it has to be a pod's from the first.
+    wait_for(lambda: len(room.admin.items(pod_path(room.namespace))) == 2, "its pods are there")
     room.create("b", **of_deployment("web"), replicas=1)
     room.await_replicas("b", 1)
     wait_for(lambda: room.chunk("b") == {"cpu": "1"}, "the shape is the pods'")
+    assert room.managed("b")["metadata"]["generation"] == 1
     # Kubernetes knows a pod's creation to the second: pods of one second are the same age.
     newest = max(
         datetime.fromisoformat(pod["metadata"]["creationTimestamp"])
