@@ -17,6 +17,7 @@ from typing import Final
 
 from agent.core.decisions import Action, Outcome
 from agent.core.demand import Reserved, Urgent
+from agent.core.measured import measuring_fault
 from agent.core.model import UnitIdentity, UnitKind
 from agent.core.policies.options import ControlledResources
 from agent.core.report_checkup import ReportStanding
@@ -57,10 +58,6 @@ log = logging.getLogger(__name__)
 
 STOP_SECONDS: Final = 2.5
 """For a call that is under way, and for taking the taint away; a pod has ten seconds to end."""
-OLDEST_SWEEP_SECONDS: Final = 10.0
-OLDEST_SWEEPS: Final = 5
-OLDEST_EVALUATIONS: Final = 3
-"""Older than so many intervals, what was measured is not acted by."""
 
 
 class Acting:
@@ -322,15 +319,14 @@ class Acting:
     def _measuring_fault(self, teller: Teller, heartbeat: Heartbeat) -> str | None:
         """Say why what was measured must not be acted by: it is too old."""
         swept_ns, evaluated = heartbeat.last_sweep_monotonic_ns, teller.evaluated
-        oldest_seconds = max(OLDEST_SWEEP_SECONDS, OLDEST_SWEEPS * heartbeat.interval_seconds)
-        if swept_ns is None or evaluated is None:
-            return "nothing is measured yet" if swept_ns is None else "nothing is evaluated yet"
-        if (time.monotonic_ns() - swept_ns) / 1e9 > oldest_seconds:
-            return f"no sweep within {oldest_seconds:g} s: the sampler does not keep up"
-        oldest_seconds = OLDEST_EVALUATIONS * self._settings.evaluate_interval_seconds + OLDEST_SWEEP_SECONDS
-        if time.monotonic() - evaluated.taken_monotonic_seconds > oldest_seconds:
-            return f"no evaluation within {oldest_seconds:g} s: see the agent's log"
-        return None
+        return measuring_fault(
+            sweep_age_seconds=None if swept_ns is None else (time.monotonic_ns() - swept_ns) / 1e9,
+            sweep_interval_seconds=heartbeat.interval_seconds,
+            evaluation_age_seconds=(
+                None if evaluated is None else time.monotonic() - evaluated.taken_monotonic_seconds
+            ),
+            evaluation_interval_seconds=self._settings.evaluate_interval_seconds,
+        )
 
 
 def _below(directory: Path | None, name: str) -> Path | None:
