@@ -69,14 +69,15 @@ class Release:
 
     def collection(self, manifest: Json) -> str | None:
         """Give the path of the objects of a manifest's kind in its namespace; None = the cluster has no such kind."""
-        if not self.kinds:
+        key = manifest["apiVersion"], manifest["kind"]
+        if key not in self.kinds:
+            # A definition made a moment ago shows after the others do: what is not known is asked for each time.
             self.kinds.update(
                 {(version, kind): (path, is_spaced) for version, kind, path, is_spaced in kinds_of(self.plane.admin)}
             )
-        found = self.kinds.get((manifest["apiVersion"], manifest["kind"]))
-        if found is None:
+        if key not in self.kinds:
             return None
-        path, is_spaced = found
+        path, is_spaced = self.kinds[key]
         if not is_spaced:
             return path
         head, _, resource = path.rpartition("/")

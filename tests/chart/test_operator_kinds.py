@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.chart.operator_kinds import ensure_definitions
-from tests.chart.release import Release
+from tests.chart.release import Release, listed
 from tests.cluster.api import ApiError, Json
 from tests.cluster.binaries import KUBERNETES
 from tests.cluster.chart import CHART, NAMESPACE, RELEASE, helm
@@ -59,7 +59,9 @@ def served(release: Release) -> Iterator[Release]:
     for one in definitions:
         admin.create(DEFINITIONS, one)
     own = Release(release.plane)
-    wait_for(lambda: all(path is not None for path in map(own.collection, examples(definitions))), "kinds are served")
+    for manifest in examples(definitions):
+        wait_for(lambda manifest=manifest: own.collection(manifest) is not None, "the kind is known")  # type: ignore[misc]
+        listed(admin, str(own.collection(manifest)))
     yield own
     for one in definitions:
         path = f"{DEFINITIONS}/{one['metadata']['name']}"
