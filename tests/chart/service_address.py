@@ -26,6 +26,11 @@ class ServiceAddress:
         """Name the ports on loopback that new connections go to from now on."""
         self._ports = ports
 
+    def connections(self) -> int:
+        """Tell how many connections were ever led on."""
+        with self._lock:
+            return len(self._relays)
+
     def run(self) -> None:
         """Take connections until the listener is closed."""
         while True:
