@@ -7,6 +7,7 @@ import json
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from tests.cluster.api import Api, ApiError, Json, is_awaited
@@ -37,8 +38,8 @@ class Release:
         root = f"/api/v1/namespaces/{NAMESPACE}/configmaps/kube-root-ca.crt"
         wait_for(lambda: self.plane.admin.exists(root), "the namespace is as its controllers want it")
 
-    def install(self, values: Mapping[str, Any] | None = None) -> None:
-        self._run("install", values)
+    def install(self, values: Mapping[str, Any] | None = None, chart: Path = CHART) -> None:
+        self._run("install", values, chart)
 
     def upgrade(self, values: Mapping[str, Any] | None = None) -> None:
         self._run("upgrade", values)
@@ -53,10 +54,10 @@ class Release:
         status: str = json.loads(helm("status", RELEASE, "-o=json", *self._where()))["info"]["status"]
         return status
 
-    def _run(self, verb: str, values: Mapping[str, Any] | None) -> None:
+    def _run(self, verb: str, values: Mapping[str, Any] | None, chart: Path = CHART) -> None:
         # Without values Helm would take those of the release before.
         fresh = ("--reset-values",) if verb == "upgrade" else ()
-        helm(verb, RELEASE, str(CHART), "--values=-", *fresh, *self._where(), stdin=json.dumps(values or {}))
+        helm(verb, RELEASE, str(chart), "--values=-", *fresh, *self._where(), stdin=json.dumps(values or {}))
 
     def _where(self) -> tuple[str, ...]:
         return f"--namespace={NAMESPACE}", f"--kubeconfig={self.plane.kubeconfig}"

@@ -29,7 +29,9 @@ from tests.webhook.postgres import postgres_server
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="gives loopback an address")]
 
-BEFORE: dict[str, Any] = {
+EARLIER_CHART: Final = Path(__file__).parents[1] / "data" / "charts" / "plimsoll-21afabb.tgz"
+"""The chart as it first landed on main, by its commit; made by ``helm package``."""
+SHARED: dict[str, Any] = {
     "webhook": {
         "postgresql": {"existingSecret": "db"},
         "replicas": 2,
@@ -37,20 +39,23 @@ BEFORE: dict[str, Any] = {
         "settings": {"certificate": {"propagationSeconds": 1, "overlapSeconds": 1}},
     }
 }
-AFTER: dict[str, Any] = {**BEFORE, "mode": "enforce", "settings": {"bounds": {"memoryInUseRatio": 1.3}}}
+CHANGED: dict[str, Any] = {**SHARED, "mode": "enforce", "settings": {"bounds": {"memoryInUseRatio": 1.3}}}
 REGISTRATION: Final = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/plimsoll"
 END: Final = "-----END CERTIFICATE-----"
 SECRET: Final = f"/api/v1/namespaces/{NAMESPACE}/secrets/plimsoll-webhook-certificate"
 
 
 @pytest.fixture
-def shared(release: Release) -> Iterator[Release]:
-    """A release with a database for several replicas."""
-    if RELEASE in helm("list", "-q", f"--kubeconfig={release.plane.kubeconfig}", f"--namespace={NAMESPACE}"):
-        release.uninstall()
-    release.install(BEFORE)
+def empty(release: Release) -> Iterator[Release]:
+    """Nothing is installed; what a test installs is gone after it."""
+
+    def uninstall() -> None:
+        if RELEASE in helm("list", "-q", f"--kubeconfig={release.plane.kubeconfig}", f"--namespace={NAMESPACE}"):
+            release.uninstall()
+
+    uninstall()
     yield release
-    release.uninstall()
+    uninstall()
 
 
 class Scene(NamedTuple):
@@ -60,29 +65,48 @@ class Scene(NamedTuple):
     replicas: Replicas
     service: ServiceAddress
 
+    def all_are_answered(self, count: int = 20) -> None:
+        """Wait until so many more pods were made, and find that the webhook was asked about each."""
+        before = asked(self.pods.release)
+        self.pods.goes_on(count)
+        after = asked(self.pods.release)
+        assert after["request_total"] - before["request_total"] >= count - MAKERS, (before, after)
+        assert after["fail_open_count"] == before["fail_open_count"], (before, after)
+
 
 @contextmanager
-def loaded(release: Release, folder: Path) -> Iterator[Scene]:
-    """Have replicas serve and pods be made inside the block; at its end every admission must have been answered."""
+def loaded(release: Release, folder: Path, *, replicas: int, is_shared: bool = True) -> Iterator[Scene]:
+    """Have replicas serve and pods be made inside the block; none may be refused."""
     admin = release.plane.admin
     address = admin.get(f"/api/v1/namespaces/{NAMESPACE}/services/plimsoll-webhook")["spec"]["clusterIP"]
     with ExitStack() as stack:
-        database = stack.enter_context(postgres_server())
+        database = str(folder / "webhook.db")
+        if is_shared:
+            server = stack.enter_context(postgres_server())
+            database = server.tcp_url(server.new_database())
         service = stack.enter_context(service_address(address))
-        replicas = Replicas(release, service, database.tcp_url(database.new_database()), folder, stack)
-        for _ in range(BEFORE["webhook"]["replicas"]):
-            replicas.start()
+        running = Replicas(release, service, database, folder, stack)
+        for _ in range(replicas):
+            running.start()
         wait_for(lambda: registered(release) != "", "it is registered")
         pods = stack.enter_context(load(release))
         begun = asked(release)["request_total"]
         # Until the API server has seen the registration, and for its first connections.
         wait_for(lambda: asked(release)["request_total"] > begun + 50, "the webhook is asked")
-        first, made = asked(release), pods.made
-        yield Scene(pods, replicas, service)
+        yield Scene(pods, running, service)
         pods.stopping.set()
-        last = asked(release)
         assert pods.refusals == []
-        assert last["request_total"] - first["request_total"] >= pods.made - made - MAKERS
+
+
+@contextmanager
+def answered(release: Release, folder: Path) -> Iterator[Scene]:
+    """Have two replicas serve and pods be made inside the block; the webhook must have judged each."""
+    with loaded(release, folder, replicas=SHARED["webhook"]["replicas"]) as scene:
+        first, made = asked(release), scene.pods.made
+        yield scene
+        scene.pods.stopping.set()
+        last = asked(release)
+        assert last["request_total"] - first["request_total"] >= scene.pods.made - made - MAKERS
         assert last["fail_open_count"] == first["fail_open_count"], (first, last)
 
 
@@ -92,12 +116,13 @@ def registered(release: Release) -> str:
     return base64.b64decode(client.get("caBundle", "")).decode()
 
 
-def test_no_admission_fails_or_goes_unanswered_in_an_upgrade_and_a_rollback(shared: Release, tmp_path: Path) -> None:
+def test_no_admission_fails_or_goes_unanswered_in_an_upgrade_and_a_rollback(empty: Release, tmp_path: Path) -> None:
+    empty.install(SHARED, EARLIER_CHART)
     changes: tuple[tuple[Callable[[], None], int], ...] = (
-        (partial(shared.upgrade, AFTER), 2),
-        (shared.rollback, 1),
+        (partial(empty.upgrade, CHANGED), 2),
+        (empty.rollback, 1),
     )
-    with loaded(shared, tmp_path) as (pods, replicas, _):
+    with answered(empty, tmp_path) as (pods, replicas, _):
         for change, replaced in changes:
             change()
             pods.goes_on()
@@ -108,10 +133,25 @@ def test_no_admission_fails_or_goes_unanswered_in_an_upgrade_and_a_rollback(shar
                 pods.goes_on()
 
 
+def test_the_only_replica_on_sqlite_is_replaced_and_every_pod_is_made(empty: Release, tmp_path: Path) -> None:
+    empty.install()
+    with loaded(empty, tmp_path, replicas=1, is_shared=False) as scene:
+        scene.all_are_answered()
+        # The chart's strategy where only one may have the file: the old one first, and nobody until the next is ready.
+        scene.replicas.end_oldest()
+        before = asked(empty)["fail_open_count"]
+        scene.pods.goes_on()
+        assert asked(empty)["fail_open_count"] > before
+        scene.replicas.start()
+        scene.pods.goes_on()
+        scene.all_are_answered()
+
+
 def test_no_admission_fails_or_goes_unanswered_while_certificate_and_authority_are_replaced(
-    shared: Release, tmp_path: Path
+    empty: Release, tmp_path: Path
 ) -> None:
-    admin = shared.plane.admin
+    empty.install(SHARED)
+    admin = empty.plane.admin
 
     def leaf() -> str | None:
         """Give the certificate that is to be served; None = there is none."""
@@ -121,10 +161,10 @@ def test_no_admission_fails_or_goes_unanswered_while_certificate_and_authority_a
         chain = base64.b64decode(data["tls.crt"]).decode()
         return chain[: chain.index(END) + len(END)]
 
-    with loaded(shared, tmp_path) as (pods, replicas, service):
-        old_bundle, old_leaf, connections = registered(shared), leaf(), service.connections()
+    with answered(empty, tmp_path) as (pods, replicas, service):
+        old_bundle, old_leaf, connections = registered(empty), leaf(), service.connections()
         # What the README of the chart says to do when the key is not trusted any more.
-        shared.kubectl(
+        empty.kubectl(
             "patch", "secret", "plimsoll-webhook-certificate", f"--namespace={NAMESPACE}", "--type=json",
             '--patch=[{"op": "remove", "path": "/data"}]',
         )  # fmt: skip
@@ -135,8 +175,8 @@ def test_no_admission_fails_or_goes_unanswered_while_certificate_and_authority_a
 
         wait_for(is_served_by_all, "every replica serves a new certificate", 60.0)
         pods.goes_on()
-        wait_for(lambda: old_bundle not in registered(shared), "the old authority is no longer trusted", 60.0)
-        assert registered(shared).count("BEGIN") == 1
+        wait_for(lambda: old_bundle not in registered(empty), "the old authority is no longer trusted", 60.0)
+        assert registered(empty).count("BEGIN") == 1
         pods.goes_on()
         # The API server connects anew wherever whom it trusts has changed: what it met was the new certificate.
         assert service.connections() > connections

@@ -7,12 +7,15 @@ over its own certificates; what is sized, evicted, upgraded and uninstalled here
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
+from urllib.request import urlopen
 
 from agent.core.annotations import ADMISSION, ORIGINAL_RESOURCES
 from tests.cluster import chart, fence, objects
@@ -21,7 +24,7 @@ from tests.cluster.audit import AuditLog
 from tests.e2e import forwarding
 from tests.e2e.acting import ACT_SECONDS, ENFORCE
 from tests.e2e.agent_pod import AgentPod, Writes
-from tests.e2e.node import Node
+from tests.e2e.node import METRICS_PORT, Node
 from tests.e2e.program import SECONDS
 from tests.e2e.release import AGENT, REGISTRATION, WEBHOOK, Release, is_ready
 from tests.e2e.scenario import MIB
@@ -71,6 +74,10 @@ class ChartScenario:
             (LOADS_RUN, self.start_loads),
             ("a pod's node is named by its token, and another node's is refused", self.fenced),
             ("a new pod is sized at admission from reported history", self.sized_at_admission),
+            (
+                "kubectl port-forward: workloads and metrics from outside",
+                self.asked_from_outside,
+            ),
             ("a pod that does not fit is evicted by the arbiter", self.evicted),
             ("it comes back at its peak", self.back_at_peak),
             ("helm upgrade: a new agent knows what the old one measured", self.upgraded),
@@ -183,6 +190,24 @@ class ChartScenario:
         self.scale("fresh", 0)
         seconds, memory = time.monotonic() - begun, bytes_of(request["memory"]) // MIB
         return f"{FRESH_CPU}m -> {request['cpu']}, 256 -> {memory} MiB; {seconds:.0f} s, pod {len(tried)}"
+
+    def asked_from_outside(self) -> str:
+        """What README and runbook tell an operator to type on a machine of his own."""
+        kubeconfig = f"--kubeconfig={self.node.plane.kubeconfig}"
+        with self.release.port_forward(f"service/{WEBHOOK}", "8443:443"):
+            command = [sys.executable, "-m", "agent", "workloads", kubeconfig, "-o", "json"]
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
+            assert done.returncode == 0, done.stderr
+            names = {one["name"] for one in json.loads(done.stdout)}
+            assert {"fresh", "stays"} <= names, names
+        with (
+            self.release.port_forward(f"daemonset/{AGENT}", f":{METRICS_PORT}") as port,
+            urlopen(f"http://127.0.0.1:{port}/metrics", timeout=SECONDS) as answer,
+        ):
+            page = answer.read().decode()
+        lines = sum(not line.startswith("#") for line in page.splitlines())
+        assert "plimsoll_build_info" in page, page[:300]
+        return f"{len(names)} workloads, {lines} series"
 
     def scale(self, name: str, replicas: int) -> None:
         """Have so many pods of a load."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from typing import Any, Final
 
 from tests.cluster import chart, objects
 from tests.cluster.api import Json
+from tests.cluster.processes import Process
 from tests.e2e import forwarding
 from tests.e2e.agent_pod import SETTINGS, AgentPod
 from tests.e2e.node import METRICS_PORT, Node, NodeError
@@ -116,6 +118,25 @@ class Release:
         address = self.node.plane.admin.get(path)["spec"]["clusterIP"]
         with forwarding.service(self.node, address, self.folder):
             yield
+
+    @contextmanager
+    def port_forward(self, target: str, ports: str) -> Iterator[int]:
+        """Have kubectl lead a port of this machine to a pod, inside the block; gives the port."""
+        plane = self.node.plane
+        where = (f"--kubeconfig={plane.kubeconfig}", f"--namespace={chart.NAMESPACE}")
+        log = self.folder / f"port-forward-{target.replace('/', '-')}.log"
+        process = Process("kubectl port-forward", [plane.kubectl, *where, "port-forward", target, ports], log)
+        found: list[str] = []
+
+        def is_led() -> bool:
+            found[:] = re.findall(r"127\.0\.0\.1:(\d+) ->", log.read_text())
+            return bool(found)
+
+        try:
+            process.wait_until(is_led, "a port leads there")
+            yield int(found[0])
+        finally:
+            process.stop()
 
     def words(self) -> str:
         """Give what pods and their logs say last."""
