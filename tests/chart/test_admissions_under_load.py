@@ -36,7 +36,7 @@ SHARED: dict[str, Any] = {
         "postgresql": {"existingSecret": "db"},
         "replicas": 2,
         # Minutes and a day otherwise, so that slow API servers and replicas keep up.
-        "settings": {"certificate": {"propagationSeconds": 1, "overlapSeconds": 1}},
+        "settings": {"certificate": {"propagationSeconds": 1, "overlapSeconds": 8}},
     }
 }
 CHANGED: dict[str, Any] = {**SHARED, "mode": "enforce", "settings": {"bounds": {"memoryInUseRatio": 1.3}}}
@@ -169,11 +169,18 @@ def test_no_admission_fails_or_goes_unanswered_while_certificate_and_authority_a
             '--patch=[{"op": "remove", "path": "/data"}]',
         )  # fmt: skip
 
-        def is_served_by_all() -> bool:
-            served = {ssl.get_server_certificate(("127.0.0.1", port)).strip() for port in replicas.ports()}
-            return old_leaf not in served and served == {leaf()}
+        def served() -> set[str]:
+            return {ssl.get_server_certificate(("127.0.0.1", port)).strip() for port in replicas.ports()}
 
-        wait_for(is_served_by_all, "every replica serves a new certificate", 60.0)
+        def are_both_trusted() -> bool:
+            # Read before the bundle: what is served has been trusted before it was.
+            found = served()
+            bundle = registered(empty)
+            assert found == {old_leaf} or bundle.count("BEGIN") == 2, "a new certificate before its authority"
+            return old_bundle in bundle and bundle.count("BEGIN") == 2
+
+        wait_for(are_both_trusted, "the new authority is trusted beside the old one")
+        wait_for(lambda: are_both_trusted() and served() == {leaf()} != {old_leaf}, "all serve a new certificate", 60.0)
         pods.goes_on()
         wait_for(lambda: old_bundle not in registered(empty), "the old authority is no longer trusted", 60.0)
         assert registered(empty).count("BEGIN") == 1
