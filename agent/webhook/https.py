@@ -16,7 +16,8 @@ from uvicorn import Config, Server
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from agent.settings.webhook import ListeningSettings
-from agent.webhook.server import MAX_HEAD_BYTES, WebhookApp
+from agent.webhook.bodies import MAX_HEAD_BYTES
+from agent.webhook.server import WebhookApp
 
 LEAVE_SECONDS: Final = 2.0
 """For clients to ask once more on the connections that they keep, and to be told with the answer that it was the last.

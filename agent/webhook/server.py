@@ -6,7 +6,6 @@ Webhook. No rule is in here: what is answered comes from ``Services``. Every bou
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import math
 import re
@@ -25,23 +24,13 @@ from starlette.routing import Route
 
 from agent.metrics.exposition import Page
 from agent.settings.webhook import ListeningSettings
+from agent.webhook.bodies import MAX_HEAD_BYTES, Bodies, TooLarge, TooSlow
 
 log = logging.getLogger(__name__)
 
-MAX_REVIEW_BYTES: Final = 8 << 20
-"""An API server takes objects of 3 MiB at most, and a review holds one or two."""
-MAX_HEAD_BYTES: Final = 64 * 1024
 MAX_QUESTION_BYTES: Final = 4096
-MAX_REVIEWS_BYTES: Final = 32 << 20
-"""Of all reviews on their way in, beyond the first MAX_HEAD_BYTES of each, which most are within. Anybody may send
-them, and two thousand of the largest would be 16 GB."""
-MAX_DISCARDED_BYTES: Final = 16 << 20
-"""Of a body that is too large. Who still writes when the connection closes does not find the answer, and would send the
-same again and again."""
 MAX_BODIES: Final = 4
 """Posts of one sender at once: an agent has three threads that post, one request at a time."""
-DRAIN_SECONDS: Final = 1.0
-"""For the rest of a body whose sender is not let in: who still writes when the connection closes finds no answer."""
 MAX_SCRAPES: Final = 2
 RETRY_SECONDS: Final = 2.0
 """When to come again after an overload."""
@@ -123,18 +112,6 @@ class Services:
     most_report_bytes: int
 
 
-class _TooLarge(Exception):  # noqa: N818
-    """More bytes than are taken; holds those that came first."""
-
-    def __init__(self, begun: bytes) -> None:
-        super().__init__()
-        self.begun: Final = begun
-
-
-class _TooSlow(Exception):  # noqa: N818
-    """The body did not come in time."""
-
-
 def admitted_unchanged(body: bytes) -> bytes:
     """Write the answer that admits a pod as it is, from whatever came: the uid is found without reading the rest."""
     found = _UID.search(body[:MAX_HEAD_BYTES])
@@ -152,7 +129,7 @@ class WebhookApp:
         self._pool = ThreadPoolExecutor(settings.workers, thread_name_prefix="worker")
         self._scrapers = ThreadPoolExecutor(MAX_SCRAPES, thread_name_prefix="scrape")
         self._under_way = 0
-        self._reviews_bytes = 0
+        self.bodies: Final = Bodies(settings.request_seconds)
         self._senders: Counter[str] = Counter()
         """Posts under way, by who sends them."""
         self._scrapes = 0
@@ -189,12 +166,12 @@ class WebhookApp:
     async def _mutate(self, request: Request) -> Response:
         body = b""
         try:
-            body = await self._review_body(request)
+            body = await self.bodies.review(request.stream())
             answer = self._services.review(body)
-        except _TooSlow:
+        except TooSlow:
             self._services.failed("slow")
             return _response(fault(408, "the review did not arrive in time", closes=True))
-        except _TooLarge as error:
+        except TooLarge as error:
             self._services.failed("large")
             answer = admitted_unchanged(error.begun)
             return _response(Answer(body=answer, headers={"Connection": "close"}))
@@ -228,7 +205,7 @@ class WebhookApp:
                 self._under_way -= 1
             if not isinstance(sender, str):  # its place is another's by now
                 answer = sender
-                await self._drain(request)
+                await self.bodies.drain(request.stream(), self._services.most_report_bytes)
             # Of five thousand agents each comes every five minutes: a connection kept for it is memory for nothing.
             return _response(answer, closes=True)
 
@@ -256,26 +233,16 @@ class WebhookApp:
         """Read what a sender who was let in posts, and work on it."""
         self._senders[sender] += 1
         try:
-            body = await self._body(request, most_bytes)
+            body = await self.bodies.posted(request.stream(), most_bytes, request.headers.get("content-length", ""))
             return await self._in_thread(_worked, work, _call_of(request, body))
-        except _TooLarge:
+        except TooLarge:
             return fault(413, f"the body has more than {most_bytes} bytes", closes=True)
-        except _TooSlow:
+        except TooSlow:
             return fault(408, "the body did not arrive in time", closes=True)
         finally:
             self._senders[sender] -= 1
             if not self._senders[sender]:
                 del self._senders[sender]
-
-    async def _drain(self, request: Request) -> None:
-        """Take what comes within a moment, and forget it."""
-        size = 0
-        with contextlib.suppress(TimeoutError, ClientDisconnect):
-            async with asyncio.timeout(DRAIN_SECONDS):
-                async for piece in request.stream():
-                    size += len(piece)
-                    if size > self._services.most_report_bytes:
-                        return
 
     async def _in_thread(self, work: Callable[[*_Given], _Made], *given: *_Given) -> _Made:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work, *given)
@@ -309,71 +276,6 @@ class WebhookApp:
 
     async def _document(self, _: Request) -> Response:
         return _response(Answer(body=self._services.openapi))
-
-    async def _review_body(self, request: Request) -> bytes:
-        """Read a review, within bounds of size and time; one that is too large to its end, or nearly so.
-
-        Raises:
-            _TooLarge, _TooSlow: It is not within them.
-            ClientDisconnect: The sender left.
-        """
-        pieces: list[bytes] = []
-        size = held = 0
-        is_too_large = False
-        try:
-            async with asyncio.timeout(self._settings.request_seconds):
-                async for piece in request.stream():
-                    size += len(piece)
-                    if is_too_large:
-                        if size > MAX_DISCARDED_BYTES:
-                            break
-                        continue
-                    pieces.append(piece)
-                    more = max(0, size - MAX_HEAD_BYTES) - held
-                    held += more
-                    self._reviews_bytes += more
-                    if size > MAX_REVIEW_BYTES or (more and self._reviews_bytes > MAX_REVIEWS_BYTES):
-                        is_too_large = True
-                        pieces = [b"".join(pieces)[:MAX_HEAD_BYTES]]
-                        self._reviews_bytes -= held
-                        held = 0
-        except TimeoutError:
-            if not is_too_large:
-                raise _TooSlow from None
-        finally:
-            self._reviews_bytes -= held
-        if is_too_large:
-            raise _TooLarge(pieces[0])
-        return b"".join(pieces)
-
-    async def _body(self, request: Request, most_bytes: int) -> bytes:
-        """Read a body, within bounds of size and time; one that is too large to its end, or nearly so.
-
-        Raises:
-            _TooLarge, _TooSlow: It is not within them.
-            ClientDisconnect: The sender left.
-        """
-        stated = request.headers.get("content-length", "")
-        is_too_large = stated.isdigit() and int(stated[:20]) > most_bytes
-        pieces: list[bytes] = []
-        size = 0
-        try:
-            async with asyncio.timeout(self._settings.request_seconds):
-                async for piece in request.stream():
-                    size += len(piece)
-                    is_too_large = is_too_large or size > most_bytes
-                    if is_too_large:
-                        pieces.clear()
-                    else:
-                        pieces.append(piece)
-                    if size > MAX_DISCARDED_BYTES and is_too_large:
-                        break
-        except TimeoutError:
-            if not is_too_large:
-                raise _TooSlow from None
-        if is_too_large:
-            raise _TooLarge(b"")
-        return b"".join(pieces)
 
 
 def _worked(work: Callable[[Call], Answer], call: Call) -> Answer:

@@ -14,15 +14,8 @@ from pathlib import Path
 import pytest
 
 from agent.node.webhook_client import WebhookClient
-from agent.webhook.server import (
-    MAX_BODIES,
-    MAX_DISCARDED_BYTES,
-    MAX_HEAD_BYTES,
-    MAX_REVIEW_BYTES,
-    MAX_REVIEWS_BYTES,
-    Answer,
-    fault,
-)
+from agent.webhook.bodies import MAX_DISCARDED_BYTES, MAX_HEAD_BYTES, MAX_REVIEW_BYTES, MAX_REVIEWS_BYTES
+from agent.webhook.server import MAX_BODIES, Answer, fault
 from tests.webhook.https import Running, running, services
 
 
@@ -54,12 +47,12 @@ def test_reviews_that_never_end_take_bounded_memory_and_small_ones_are_answered_
         for _ in range(5):
             connection = open_ones.enter_context(one.plain())
             connection.sendall(head + begun + b"x" * held)
-        _await(lambda: one.app._reviews_bytes > 5 * (held - MAX_HEAD_BYTES))
+        _await(lambda: one.app.bodies.reviews_bytes > 5 * (held - MAX_HEAD_BYTES))
         assert one.ask("POST", "/mutate", begun + b"x" * 1000).body == b"reviewed"
         reply = one.ask("POST", "/mutate", begun + b"x" * (1 << 20))
         assert reply.json()["response"] == {"uid": "u-9", "allowed": True}
         open_ones.close()
-        _await(lambda: one.app._reviews_bytes == 0)
+        _await(lambda: one.app.bodies.reviews_bytes == 0)
         assert one.ask("POST", "/mutate", begun + b"x" * (1 << 20)).body == b"reviewed"
 
 

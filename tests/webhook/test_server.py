@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from agent.metrics.exposition import Page
-from agent.webhook.server import MAX_REVIEW_BYTES, Answer, Call, admitted_unchanged
+from agent.webhook.bodies import MAX_REVIEW_BYTES
+from agent.webhook.server import Answer, Call, admitted_unchanged
 from tests.cluster.processes import wait_for
 from tests.webhook.https import Running, reply_of, running, services
 
