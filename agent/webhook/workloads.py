@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from sys import intern
+from dataclasses import replace
 from typing import Final
 
 from agent.core.directive import ContainerDirective
@@ -43,6 +42,7 @@ from agent.webhook.workload_answers import (
 from agent.webhook.workload_asked import Asked
 from agent.webhook.workload_entries import Container, Entries, Entry
 from agent.webhook.workload_loading import LoadedSketches, SketchLoad
+from agent.webhook.workload_nodes import ReportingNodes
 from agent.webhook.workload_rows import RowTable
 from agent.webhook.workload_shapes import (
     ContainerHistory,
@@ -72,15 +72,6 @@ PASSING_SECONDS: Final = 3600
 a workload of its own, and those of a fortnight would leave no room for the others."""
 
 
-@dataclass(slots=True)
-class _Node:
-    node_class: NodeClass
-    first: int
-    newest: tuple[int, int]
-    """End and sequence of the newest report."""
-    entries: tuple[Entry, ...]
-
-
 class WorkloadIndex:
     """See the module's docstring."""
 
@@ -108,7 +99,7 @@ class WorkloadIndex:
         self._entries = Entries(options)
         self._slots, self._numbers = self._entries.slots, self._entries.numbers
         self._by_class, self._by_node = self._entries.by_class, self._entries.by_node
-        self._nodes: dict[str, _Node] = {}
+        self._nodes = ReportingNodes()
         self._rows_without_room = 0
         self._asked = Asked()
         self._is_loaded = False
@@ -141,7 +132,7 @@ class WorkloadIndex:
                 entry = self._learn(row, interval, report.node, node, node_class)
             entries[entry.workload] = entry
         with self._lock:
-            self._see(report, interval, node_class, tuple(entries.values()))
+            self._nodes.see(report, interval, node_class, tuple(entries.values()))
 
     def _learn(self, row: RollupRow, interval: Interval, node: str, number: int, node_class: NodeClass) -> Entry:
         entry = self._entries.entry(row.workload)
@@ -157,16 +148,6 @@ class WorkloadIndex:
         if by_class is None or (by_node is None and entry.workload.kind == DAEMON_SET_KIND):
             self._rows_without_room += 1
         return entry
-
-    def _see(self, report: Report, interval: Interval, node_class: NodeClass, entries: tuple[Entry, ...]) -> None:
-        newest = interval.end_unix_seconds, report.sequence
-        known = self._nodes.get(report.node)
-        if known is None:
-            self._nodes[intern(report.node)] = _Node(node_class, interval.start_unix_seconds, newest, entries)
-            return
-        known.first = min(known.first, interval.start_unix_seconds)
-        if newest > known.newest:
-            known.newest, known.node_class, known.entries = newest, node_class, entries
 
     # -- the store's sketches ---------------------------------------------------------------------------------------
 
@@ -198,8 +179,7 @@ class WorkloadIndex:
             with self._lock:
                 gone += self._entries.expire(workload, oldest if workload.kind in self._sized_kinds else oldest_passing)
         with self._lock:
-            for name in [name for name, node in self._nodes.items() if node.newest[0] < oldest]:
-                del self._nodes[name]
+            self._nodes.expire(oldest)
         return gone
 
     # -- asking -----------------------------------------------------------------------------------------------------
@@ -344,8 +324,7 @@ class WorkloadIndex:
     def workloads_on(self, node: str) -> tuple[Workload, ...]:
         """Give the workloads of a node's newest report, in order; empty = the node has not reported since the start."""
         with self._lock:
-            seen = self._nodes.get(node)
-            return () if seen is None else tuple(sorted(entry.workload for entry in seen.entries))
+            return self._nodes.workloads_on(node)
 
     def merged(self, workload: Workload) -> MergedHistory | None:
         """Give what is in memory of a workload; None = nothing."""
@@ -401,16 +380,7 @@ class WorkloadIndex:
     def nodes(self) -> tuple[NodeSeen, ...]:
         """List the nodes that reported since the start, or whose reports were in the log then; in order of name."""
         with self._lock:
-            return tuple(
-                NodeSeen(
-                    name=name,
-                    node_class=node.node_class,
-                    first_unix_seconds=float(node.first),
-                    last_unix_seconds=float(node.newest[0]),
-                    workloads=len(node.entries),
-                )
-                for name, node in sorted(self._nodes.items())
-            )
+            return self._nodes.listed()
 
     def size(self) -> IndexSize:
         """Count what there is."""
