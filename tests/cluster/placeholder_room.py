@@ -1,0 +1,135 @@
+"""A namespace and a node of a test's own, and Plimsoll's keeper of placeholder pods over them."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from agent.core.placeholder_mark import PLACEHOLDER
+from agent.core.placeholder_options import PlaceholderOptions
+from agent.kube.api import HttpApi
+from agent.webhook.placeholders import READY_REPLICAS, Placeholders
+from agent.webhook.schedules import Schedules
+from tests.cluster.api import Json
+from tests.cluster.buffers import PROMPT, Buffers, controller, templates_path
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.objects import container, pod, pod_path
+from tests.cluster.processes import wait_for
+
+STRATEGY: Final = "plimsoll.dev/placeholder-pods"
+QUICK: Final = PlaceholderOptions(first_back_off_seconds=1.0, most_back_off_seconds=4.0, resize_patience_seconds=1.0)
+SECONDS: Final = 30.0
+
+
+@dataclass
+class Room:
+    """A namespace and a node of its own, and Plimsoll's controller over them."""
+
+    plane: ControlPlane
+    api: HttpApi
+    buffers: Buffers
+    node: str
+    wall_clock: Callable[[], float] = time.time
+
+    @property
+    def namespace(self) -> str:
+        return self.buffers.namespace
+
+    def template(self, name: str = "small", *, cpu: str = "1", **spec: Any) -> None:
+        self.buffers.template(name, self.content(cpu, **spec))
+
+    def content(self, cpu: str, **spec: Any) -> Json:
+        """A chunk that may go to this test's node alone."""
+        app = {
+            **container("app", requests={"cpu": cpu, "memory": "64Mi"}),
+            "env": [{"name": "PASSWORD", "value": "secret"}],
+        }
+        place = {"nodeSelector": {"kubernetes.io/hostname": self.node}}
+        return {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [app], **place, **spec}}
+
+    def change_template(self, cpu: str, **spec: Any) -> None:
+        path = templates_path(self.namespace, "small")
+        body = self.plane.admin.get(path)
+        self.plane.admin.replace(path, {**body, "template": self.content(cpu, **spec)})
+
+    def buffer(self, replicas: int, name: str = "spare", **annotations: str) -> None:
+        self.buffers.create(
+            name,
+            annotations=annotations,
+            provisioningStrategy=STRATEGY,
+            podTemplateRef={"name": "small"},
+            replicas=replicas,
+        )
+
+    def real(self, name: str, cpu: str) -> None:
+        """A pod of somebody's, of no particular priority."""
+        place = {"nodeSelector": {"kubernetes.io/hostname": self.node}}
+        app = container(requests={"cpu": cpu})
+        self.plane.admin.create(pod_path(self.namespace), pod(name, None, app, **place))
+
+    def remove(self, name: str) -> None:
+        self.plane.admin.delete(pod_path(self.namespace, name))
+
+    def pods(self) -> list[Json]:
+        """All placeholders, by name."""
+        found = self.plane.admin.items(pod_path(self.namespace), labelSelector=PLACEHOLDER)
+        return sorted(found, key=lambda one: str(one["metadata"]["name"]))
+
+    def running(self) -> list[Json]:
+        return [one for one in self.pods() if one["status"]["phase"] == "Running"]
+
+    def is_bound(self, name: str) -> bool:
+        return bool(self.plane.admin.get(pod_path(self.namespace, name))["spec"].get("nodeName"))
+
+    def provisioning(self, name: str = "spare") -> tuple[str, str, str]:
+        found = self.buffers.condition(name, "Provisioning") or {}
+        return found.get("status", ""), found.get("reason", ""), found.get("message", "")
+
+    def await_provisioning(self, reason: str, words: str = "", name: str = "spare") -> str:
+        def is_so() -> bool:
+            return self.provisioning(name)[1] == reason and words in self.provisioning(name)[2]
+
+        try:
+            wait_for(is_so, f"{name}: {reason} {words}", SECONDS)
+        except TimeoutError as error:
+            raise AssertionError(f"{error}; it has {self.provisioning(name)}, {summary(self.pods())}") from error
+        return self.provisioning(name)[2]
+
+    def ready(self, name: str = "spare") -> str | None:
+        annotations = self.buffers.get(name)["metadata"].get("annotations") or {}
+        found: str | None = annotations.get(READY_REPLICAS)
+        return found
+
+    @contextlib.contextmanager
+    def kept(
+        self, options: PlaceholderOptions = QUICK, *, can_resize: bool = True, **more: Any
+    ) -> Iterator[Placeholders]:
+        """Have a controller at work inside the block."""
+        wakes: list[Callable[[str], None]] = []
+        keeper = Placeholders(
+            self.api,
+            options,
+            wake=lambda namespace: wakes[0](namespace) if wakes else None,
+            can_resize=lambda: can_resize,
+            is_leader=lambda: True,
+            pace=PROMPT,
+            wall_clock=self.wall_clock,
+        )
+        with controller(self.plane, keeper=keeper, activities=Schedules(), wall_clock=self.wall_clock, **more) as found:
+            wakes.append(found.wake)
+            yield keeper
+
+
+def summary(pods: list[Json]) -> list[tuple[str, str, str | None]]:
+    return [(one["metadata"]["name"], one["status"]["phase"], one["spec"].get("nodeName")) for one in pods]
+
+
+def uids(pods: list[Json]) -> set[str]:
+    return {one["metadata"]["uid"] for one in pods}
+
+
+def cpu_of(pods: list[Json]) -> list[str]:
+    return [one["spec"]["containers"][0]["resources"]["requests"]["cpu"] for one in pods]
