@@ -130,6 +130,7 @@ class Cluster:
     sized_by: str | None = None
     ranges: tuple[LimitRangeItem, ...] = ()
     all_quotas: tuple[Quota, ...] = ()
+    running: int | None = 2
     doubt: str | None = None
     said: ClusterRules = field(default_factory=ClusterRules)
     knows: bool | None = True
@@ -152,6 +153,9 @@ class Cluster:
 
     def quotas(self, namespace: str) -> tuple[Quota, ...]:
         return self.all_quotas
+
+    def replicas(self, workload: Workload) -> int | None:
+        return self.running
 
     def bounds_fault(self, namespace: str) -> str | None:
         return self.doubt

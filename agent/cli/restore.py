@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from typing import TYPE_CHECKING, Final
 
 from agent.cli.asking import SOCKET_OPTIONS, NoAnswerError, RefusedError, ask, ask_or_refuse, no_answer
@@ -14,7 +15,7 @@ from agent.cli.spans import harmless
 from agent.core.decisions import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from agent.node.holding_answers import Restored, RestoredPod
 
@@ -23,6 +24,9 @@ _TIMEOUT_SECONDS: Final = 120.0
 _GOOD: Final = (None, Outcome.ACCEPTED, Outcome.APPLIED, Outcome.DONE)
 _INTERRUPTED: Final = 130
 """As a shell counts a Ctrl-C."""
+LOOKS: Final = 3
+"""At a pod that changes each time just before it is written; in a busy cluster one more is enough as a rule."""
+AGAIN_SECONDS: Final = 1.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,8 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, SOCKET_OPTIONS)
     parser.epilog = (
         "What is restored is pinned, so that it stays; plimsoll unpin POD, or --all, lets it be sized again. A pause "
-        "does not stop a restore; Ctrl-C does, between two pods. Exit code: 0 done, 1 some could not be, or no agent "
-        "answers, 2 bad input (an unknown pod, too), 130 stopped by Ctrl-C."
+        "does not stop a restore; Ctrl-C does, between two pods. With --all a pod that goes or ends meanwhile is told, "
+        "counted, and no failure. Exit code: 0 done, 1 some could not be, or no agent answers, 2 bad input (an unknown "
+        "pod, too), or the agent does not know its pods yet, 130 stopped by Ctrl-C."
     )
 
 
@@ -70,35 +75,95 @@ def _told(answer: Restored, number: str = "") -> int:
 
 def _each(arguments: argparse.Namespace, listed: Restored) -> int:
     """Restore pod by pod, so that no question lasts longer than one pod, and a Ctrl-C leaves the rest as it is."""
-    from agent.node.holding_answers import RESTORED
-
-    items, code, done = listed.items, 0, 0
-    notes = dict.fromkeys(listed.notes)
+    walk = _Walk(arguments, listed)
     try:
-        for item in items:
-            number = f"{done + 1}/{len(items)} " if len(items) > 1 else ""
-            try:
-                answer = ask_or_refuse(
-                    arguments, "restore", {"name": item.ref.uid}, RESTORED, timeout_seconds=_TIMEOUT_SECONDS
-                )
-            except RefusedError as error:  # it is gone, for instance
-                print(f"{number}{harmless(str(item.ref))}: not restored: {harmless(str(error))}", file=sys.stderr)
-                code = 1
-            else:
-                code = max(code, _told(answer, number))
-                notes |= dict.fromkeys(answer.notes)
-            done += 1
+        walk.go()
     except NoAnswerError as error:
         no_answer("restore", error)
-        _tell_rest(items[done:])
+        _tell_rest(walk.rest)
         return 1
     except KeyboardInterrupt:
-        print(f"\nplimsoll restore: stopped: {done} of {len(items)} pods are through", file=sys.stderr)
-        _tell_rest(items[done:])
+        through = len(listed.items) - len(walk.rest)
+        print(f"\nplimsoll restore: stopped: {through} of {len(listed.items)} pods are through", file=sys.stderr)
+        _tell_rest(walk.rest)
         return _INTERRUPTED
     finally:
-        warn("restore", tuple(notes))
-    return code
+        warn("restore", tuple(walk.notes))
+    return walk.code
+
+
+class _Walk:
+    """One after the other, and who changed meanwhile again, a few times."""
+
+    def __init__(self, arguments: argparse.Namespace, listed: Restored) -> None:
+        self._arguments = arguments
+        self._count: Final = len(listed.items)
+        self._left = [(number, item) for number, item in enumerate(listed.items, 1)]
+        self._again: list[tuple[int, RestoredPod]] = []
+        self._gone = 0
+        self.notes = dict.fromkeys(listed.notes)
+        self.code = 0
+
+    @property
+    def rest(self) -> tuple[RestoredPod, ...]:
+        """Give what is not through; the first of these is asked for."""
+        return tuple(item for _, item in (*self._left, *self._again))
+
+    def go(self) -> None:
+        """Restore all.
+
+        Raises:
+            NoAnswerError: The agent does not answer any more.
+        """
+        for look in range(1, LOOKS + 1):
+            while self._left:
+                number, item = self._left[0]
+                is_through = self._is_through(number, item, is_last=look == LOOKS)
+                self._left.pop(0)
+                if not is_through:
+                    self._again.append((number, item))
+            if not self._again:
+                break
+            self._left, self._again = self._again, []
+            time.sleep(AGAIN_SECONDS)  # for the agent's watch to bring what they have become
+        if self._gone and self._count > 1:
+            print(f"{self._gone} of {self._count} pods are gone or have ended: nothing of them is left to restore")
+
+    def _is_through(self, number: int, item: RestoredPod, *, is_last: bool) -> bool:
+        """Restore one; False = it changed meanwhile, and is to be restored as it has become."""
+        mark = f"{number}/{self._count} " if self._count > 1 else ""
+        pod = harmless(str(item.ref))
+        try:
+            answer = self._ask({"name": item.ref.uid})
+        except RefusedError as error:
+            if self._is_there(item):
+                print(f"{mark}{pod}: not restored: {harmless(str(error))}", file=sys.stderr)
+                self.code = 1
+                return True
+        else:
+            self.notes |= dict.fromkeys(answer.notes)
+            outcomes = {one.outcome for one in answer.items} - set(_GOOD)
+            if not outcomes or self._is_there(item):
+                if outcomes == {Outcome.CONFLICT} and not is_last:
+                    return False
+                self.code = max(self.code, _told(answer, mark))
+                return True
+        self._gone += 1
+        print(f"{mark}{pod}: is gone or has ended: nothing left to restore", flush=True)
+        return True
+
+    def _is_there(self, item: RestoredPod) -> bool:
+        """Say whether there is still something to restore; where the agent does not know, there is."""
+        try:
+            listed = self._ask({"all": True, "dry_run": True})
+        except RefusedError:
+            return True
+        return any(one.ref.uid == item.ref.uid for one in listed.items)
+
+    def _ask(self, asked: Mapping[str, object]) -> Restored:
+        from agent.node.holding_answers import RESTORED
+
+        return ask_or_refuse(self._arguments, "restore", asked, RESTORED, timeout_seconds=_TIMEOUT_SECONDS)
 
 
 def _tell_rest(items: Sequence[RestoredPod]) -> None:

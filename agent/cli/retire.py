@@ -12,17 +12,19 @@ from agent.cli.holding import span
 from agent.cli.options import fail
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
+    from agent.cli.retire_restoring import Agent
     from agent.kube.api import Api
     from agent.kube.credentials import Credentials
 
 DAEMON_SETS: Final = ("plimsoll-agent", "plimsoll-agent-enforce")
-AGENTS: Final = "plimsoll.dev/part=agent"
-CONTAINER: Final = "agent"
-AT_ONCE: Final = 20
-"""Agents that restore at the same time: each patches its pods one after the other."""
 LOOK_SECONDS: Final = 1.0
+END_SECONDS: Final = 60.0
+"""Of the time for all, left for the agents' end: a node that does not answer must not use it up."""
+END_RATIO: Final = 0.25
+"""The same where the time is short."""
+MOST_NAMED: Final = 20
 _NOT_FOUND: Final = 404
 
 
@@ -31,6 +33,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--namespace", default="plimsoll", metavar="NAME", help="of the agents (default: plimsoll)")
     parser.add_argument("--restore", action="store_true", help="have every agent run plimsoll restore --all first")
     parser.add_argument(
+        "--skip-unreachable",
+        action="store_true",
+        help="go on without agents that cannot be asked or do not end in time, as on a node that is NotReady: they are "
+        "named; pods that they resized stay resized until they are replaced, and the node keeps a taint of overload",
+    )
+    parser.add_argument(
         "--timeout", type=span, default=600.0, metavar="TIME", help="for all of it: 10m, 1h (default: 10m)"
     )
     parser.add_argument(
@@ -38,7 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = (
         "Agents take their taints away as they end, which takes their rights: so this comes before rights are removed. "
-        "Where a restore fails nothing is ended, and the exit code is 1."
+        "Pods that are gone, and agents that ended, have nothing left to restore: they are told and counted, and who "
+        "came in an agent's place is asked. Where a restore fails nothing is ended, and the exit code is 1."
     )
 
 
@@ -47,6 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     from agent.kube.api import HttpApi
     from agent.kube.credentials import from_kubeconfig, in_cluster
     from agent.kube.errors import CredentialsError, KubeError
+    from agent.kube.reading import ConvertError
 
     try:
         credentials = from_kubeconfig(arguments.kubeconfig) if arguments.kubeconfig is not None else in_cluster()
@@ -56,52 +66,42 @@ def run(arguments: argparse.Namespace) -> int:
     except CredentialsError as error:
         fail(f"retire: {error}")
     deadline = time.monotonic() + arguments.timeout
+    skipped: Sequence[Agent] = ()
     try:
-        if arguments.restore and not _restored(api, credentials, arguments.namespace, deadline):
-            print("plimsoll retire: nothing was ended: not everything could be restored", file=sys.stderr)
-            return 1
-        return _ended(api, arguments.namespace, deadline)
-    except KubeError as error:
+        if arguments.restore:
+            until = deadline - min(END_SECONDS, END_RATIO * arguments.timeout)
+            left = _left_by_restore(api, credentials, arguments, until)
+            if left is None:
+                print("plimsoll retire: nothing was ended: not everything could be restored", file=sys.stderr)
+                return 1
+            skipped = left
+        return _ended(api, arguments.namespace, deadline, skipped, is_skipping=arguments.skip_unreachable)
+    except (KubeError, ConvertError) as error:
         print(f"plimsoll retire: {error}", file=sys.stderr)
         return 1
 
 
-def _restored(api: Api, credentials: Credentials, namespace: str, deadline: float) -> bool:
-    """Have every agent restore; say whether all did."""
-    from concurrent.futures import ThreadPoolExecutor
+def _left_by_restore(
+    api: Api, credentials: Credentials, arguments: argparse.Namespace, deadline: float
+) -> Sequence[Agent] | None:
+    """Have every agent restore; give those that it goes on without, None = it must not go on."""
+    from agent.cli.retire_restoring import Restoring
 
-    agents = _agents(api, namespace)
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        done = pool.map(lambda one: _restore(credentials, namespace, one[0], one[1], deadline), agents)
-        return all(list(done))
-
-
-def _restore(credentials: Credentials, namespace: str, pod: str, node: str, deadline: float) -> bool:
-    from agent.cli.spans import harmless
-    from agent.kube.errors import KubeError
-    from agent.kube.execute import execute
-
-    try:
-        done = execute(
-            credentials,
-            namespace=namespace,
-            pod=pod,
-            container=CONTAINER,
-            command=("plimsoll", "restore", "--all"),
-            timeout_seconds=max(deadline - time.monotonic(), 1.0),
-        )
-    except KubeError as error:
-        print(f"{node}: not restored: {error}", file=sys.stderr, flush=True)
-        return False
-    for line in done.output.splitlines():
-        print(f"{node}: {harmless(line)}", flush=True)
-    if done.code != 0:
-        how = done.fault if done.code is None else f"plimsoll restore ended with {done.code}"
-        print(f"{node}: not restored: {harmless(how or '')}", file=sys.stderr, flush=True)
-    return done.code == 0
+    restoring = Restoring(api, credentials, arguments.namespace, deadline)
+    restoring.run()
+    unreached = restoring.unreached
+    if unreached:
+        which = f"{len(unreached)} agents cannot be reached: {_nodes(unreached)}"
+        if arguments.skip_unreachable:
+            what = "it goes on without them, and what they resized stays resized"
+        else:
+            what = "see --skip-unreachable"
+        print(f"plimsoll retire: {which}: {what}", file=sys.stderr)
+    return None if restoring.has_failed or (unreached and not arguments.skip_unreachable) else unreached
 
 
-def _ended(api: Api, namespace: str, deadline: float) -> int:
+def _ended(api: Api, namespace: str, deadline: float, skipped: Collection[Agent], *, is_skipping: bool) -> int:
+    from agent.cli.retire_restoring import agents_of
     from agent.kube.errors import ApiError
 
     for name in DAEMON_SETS:
@@ -110,24 +110,19 @@ def _ended(api: Api, namespace: str, deadline: float) -> int:
         except ApiError as error:
             if error.status != _NOT_FOUND:
                 raise
-    while agents := _agents(api, namespace):
+    not_awaited = {one.uid for one in skipped}
+    while agents := [one for one in agents_of(api, namespace) if one.uid not in not_awaited]:
         if time.monotonic() > deadline:
-            nodes = ", ".join(node for _, node in agents[:5])
-            print(f"plimsoll retire: {len(agents)} agents have not ended in time: {nodes}", file=sys.stderr)
-            return 1
+            which = f"{len(agents)} agents have not ended in time: {_nodes(agents)}"
+            what = "it goes on without them" if is_skipping else "see --skip-unreachable"
+            print(f"plimsoll retire: {which}: {what}", file=sys.stderr)
+            return 0 if is_skipping else 1
         time.sleep(LOOK_SECONDS)
-    print("all agents have ended")
+    print("all other agents have ended" if skipped else "all agents have ended")
     return 0
 
 
-def _agents(api: Api, namespace: str) -> Sequence[tuple[str, str]]:
-    """Give the agents' pods that have a node, and their nodes."""
-    from agent.kube.reading import Reader
-
-    answer = api.call("GET", f"/api/v1/namespaces/{namespace}/pods", query={"labelSelector": AGENTS})
-    found = []
-    for pod in Reader(answer, "pods").items("items"):
-        node = pod.child("spec").text("nodeName")
-        if node:
-            found.append((pod.child("metadata").required_text("name"), node))
-    return found
+def _nodes(agents: Collection[Agent]) -> str:
+    """Name nodes; those that are many are counted."""
+    named = ", ".join(sorted(one.node for one in agents)[:MOST_NAMED])
+    return f"{named} and {len(agents) - MOST_NAMED} more" if len(agents) > MOST_NAMED else named

@@ -33,7 +33,7 @@ from agent.core.admission_fitting import (
     with_drafts,
 )
 from agent.core.admission_options import AdmissionSettings
-from agent.core.admission_ranges import allowed_for
+from agent.core.admission_ranges import allowed_for, counted_growth
 from agent.core.admission_sizes import SizingRules, sides_of, size_container
 from agent.core.admission_words import annotations_of, reserved_words, sized_words
 from agent.core.annotations import POD_LIMITS
@@ -96,8 +96,12 @@ def admit(
         warnings=(*map(str, orders.faults), *(() if order is None else order.warnings)),
     )
     if resources is not None or any(draft.is_changed for draft in drafts):
-        fault = facts.bounds_fault or fault_of(pod, with_drafts(pod, drafts, resources), facts)
-        return _unchanged(answer, fault) if fault is not None else _patched(pod, answer, now_unix_seconds)
+        after = with_drafts(pod, drafts, resources)
+        fault = facts.bounds_fault or fault_of(pod, after, facts)
+        if fault is not None:
+            return _unchanged(answer, fault)
+        answer = replace(answer, grown=counted_growth(pod, after) if facts.quotas else {})
+        return _patched(pod, answer, now_unix_seconds)
     if left is not None:
         return replace(answer, why=left)
     if not any(isinstance(draft.estimate, Estimate) for draft in drafts):

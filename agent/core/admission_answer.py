@@ -82,6 +82,9 @@ class AdmissionFacts:
     """``VerticalPodAutoscaler shop/web`` that sets this workload's requests."""
     limit_ranges: tuple[LimitRangeItem, ...] = ()
     quotas: tuple[Quota, ...] = ()
+    """What they count as used holds what is known to come of pods that were just admitted."""
+    replicas: int | None = None
+    """Pods of the workload that run; None = not known, or there is no quota."""
     bounds_fault: str | None = None
     """A LimitRange or ResourceQuota of the namespace is not understood, and why: what it would refuse is not known."""
     pause_reason: str | None = None
@@ -89,7 +92,7 @@ class AdmissionFacts:
     rule: Mapping[str, str] = field(default_factory=dict)
     """What the cluster's rules order for the workload (``cluster_rules.rule_of``), by annotation."""
     knows_pod_level_resources: bool | None = None
-    """API server and kubelets take ``spec.resources``; None = not known."""
+    """The API server and all kubelets take ``spec.resources``; None = not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +164,9 @@ class Admission:
     """What became of ``plimsoll.dev/pod-limits``; empty = it has none."""
     annotations: Mapping[str, str] = field(default_factory=dict)
     """Added when anything changes."""
+    grown: Mapping[str, int] = field(default_factory=dict)
+    """What quotas of the namespace will count more than the pod came with, by their names; nanos. Empty = nothing, or
+    there is no quota."""
     warnings: tuple[str, ...] = ()
     """For who creates the pod."""
     denial: str | None = None

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from agent.core.admission_answer import AdmissionFacts
-from agent.core.admission_fitting import Draft, class_fault, with_drafts
+from agent.core.admission_fitting import Draft, class_fault, pods_of, with_drafts
 from agent.core.admission_ranges import UNIT_NANOS, quota_fault, range_fault
 from agent.core.annotations import POD_LIMITS
 from agent.core.effective import container_requests
@@ -18,7 +18,7 @@ from agent.core.policies.bounds import Resource
 
 SET: Final = "set as spec.resources"
 NOT_SET: Final = "not set as spec.resources"
-_BY_AGENT: Final = "left to the agent of its node: the cluster knows no pod-level resources"
+_BY_AGENT: Final = "left to the agent of its node: API server and kubelets do not all know pod-level resources"
 
 Budget = Mapping[Resource, int]
 """Limits of a pod as a whole, millicores or bytes."""
@@ -75,9 +75,9 @@ def why_not(pod: Pod, drafts: Sequence[Draft], resources: Requirements, facts: A
         return fault
     for resource in Resource:
         for setting in Setting:
-            holder = quota_fault(pod, after, facts.quotas, resource, setting)
+            holder = quota_fault(pod, after, facts.quotas, resource, setting, pods=pods_of(drafts, facts))
             if holder is not None:
-                return f"{holder} has no room for its {resource}"
+                return f"its {resource} has no room in {holder}"
         holder = range_fault(after, facts.limit_ranges, resource)
         if holder is not None:
             return f"{holder} would refuse its {resource}"

@@ -144,7 +144,7 @@ def cap_limits(drafts: Sequence[Draft], budget: Mapping[Resource, int]) -> None:
 def fit_namespace(
     pod: Pod, drafts: Sequence[Draft], facts: AdmissionFacts, resources: Requirements | None = None
 ) -> None:
-    """Leave out what quotas have no room for, then what LimitRanges would refuse.
+    """Leave out what quotas have no room for, the workload's further pods counted, then what LimitRanges would refuse.
 
     Args:
         pod: As it came.
@@ -155,7 +155,8 @@ def fit_namespace(
     if facts.quotas:
         for resource in Resource:
             for setting in Setting:
-                holder = quota_fault(pod, with_drafts(pod, drafts, resources), facts.quotas, resource, setting)
+                after = with_drafts(pod, drafts, resources)
+                holder = quota_fault(pod, after, facts.quotas, resource, setting, pods=pods_of(drafts, facts))
                 if holder is not None:
                     for draft in drafts:
                         draft.sides[resource].revert_growth(setting, Left.QUOTA, holder)
@@ -164,6 +165,15 @@ def fit_namespace(
         if holder is not None:
             for draft in drafts:
                 draft.sides[resource].revert(Left.LIMIT_RANGE, holder)
+
+
+def pods_of(drafts: Sequence[Draft], facts: AdmissionFacts) -> int:
+    """Give how many pods the workload has: those that run, or more that told of themselves in the newest hour.
+
+    Of a workload whose pods are all replaced at once, or that was scaled to nothing, only the history tells.
+    """
+    told = [draft.estimate.pods for draft in drafts if isinstance(draft.estimate, Estimate)]
+    return max([facts.replicas or 0, *told])
 
 
 def fit_class(pod: Pod, drafts: Sequence[Draft]) -> None:

@@ -1,6 +1,8 @@
 """What LimitRanges and ResourceQuotas of a namespace allow of a new pod. Core, pure. Amounts are nanos unless said.
 
-A patch that they would reject is not made: whoever creates the pod would be refused for what Plimsoll asked.
+A patch that they would reject is not made: whoever creates the pod would be refused for what Plimsoll asked. Nor is one
+that takes from a quota what further pods of the same workload need as they are written: they would be refused for it.
+Of other workloads' pods that are still to come nothing is known, and nothing is kept for them beyond that.
 """
 
 from __future__ import annotations
@@ -11,13 +13,18 @@ from typing import Final
 
 from agent.core.cluster_facts import LimitRangeItem, Quota
 from agent.core.effective import pod_limits, pod_requests
+from agent.core.originals import OriginalAmounts, OriginalError, annotated_original
 from agent.core.planned import Setting
-from agent.core.pod import CPU, MEMORY, Pod
+from agent.core.pod import CPU, MEMORY, Container, Pod, Requirements
 from agent.core.policies.bounds import Resource
 from agent.core.units import NANOS_PER_MILLI, NANOS_PER_UNIT
 
 UNIT_NANOS: Final = {Resource.CPU: NANOS_PER_MILLI, Resource.MEMORY: NANOS_PER_UNIT}
 """A millicore and a byte."""
+
+RESERVED_PODS: Final = 10
+"""For at least so many more pods a quota keeps room: a workload that comes from nothing is not seen in its size before
+its pods are there, and ten replicas are more than most have."""
 
 _CONTAINER: Final = "Container"
 _POD: Final = "Pod"
@@ -133,21 +140,100 @@ def _is_refused(item: LimitRangeItem, name: str, requests: Mapping[str, int], li
     return ratio is not None and (not request or not limit or limit * NANOS_PER_UNIT > ratio * request)
 
 
-def quota_fault(before: Pod, after: Pod, quotas: Iterable[Quota], resource: Resource, setting: Setting) -> str | None:
+def quota_fault(
+    before: Pod, after: Pod, quotas: Iterable[Quota], resource: Resource, setting: Setting, *, pods: int
+) -> str | None:
     """Give the quota that has no room for what a pod would have more than it came with; None = there is room.
 
-    What a quota counts as used was true a moment ago: several pods at once may still be too many for it.
+    There is room where, with the pod as it would be, as many more pods still fit as its workload has, as they are
+    written: else the replicas that come first would take the room of those that come last. What shrinks always fits.
+
+    Args:
+        before: As it came.
+        after: As it would be.
+        quotas: Of its namespace. What they count as used was true a moment ago: ``with_growth`` adds what is known.
+        resource: The one in question.
+        setting: Requests or limits.
+        pods: That the workload has, as far as it is known; room is kept for ``RESERVED_PODS`` at least.
     """
-    is_request = setting is Setting.REQUEST
-    counted = pod_requests if is_request else pod_limits
-    was, is_now = (counted(pod).get(resource.value, 0) for pod in (before, after))
+    was, is_now = _counted(before, resource, setting), _counted(after, resource, setting)
     if is_now <= was:
         return None
+    more = max(pods, RESERVED_PODS)
+    own = max(was, _counted(_as_written(before), resource, setting))
     for quota in _counting(quotas):
         for name in _QUOTA_NAMES[resource, setting]:
-            if name in quota.hard and quota.used.get(name, 0) + is_now > quota.hard[name]:
+            if name not in quota.hard:
+                continue
+            left = quota.hard[name] - quota.used.get(name, 0) - is_now
+            if left < 0:
                 return f"ResourceQuota {quota.name}"
+            if left < more * own:
+                return f"ResourceQuota {quota.name}, where room for {more} more pods is kept"
     return None
+
+
+def counted_growth(before: Pod, after: Pod) -> dict[str, int]:
+    """Give what a quota counts more of a pod than it came with, by the quota's names; what shrinks is not in it."""
+    grown: dict[str, int] = {}
+    for (resource, setting), names in _QUOTA_NAMES.items():
+        more = _counted(after, resource, setting) - _counted(before, resource, setting)
+        if more > 0:
+            grown.update(dict.fromkeys(names, more))
+    return grown
+
+
+def with_growth(quotas: Iterable[Quota], grown: Mapping[str, int]) -> tuple[Quota, ...]:
+    """Give the quotas as if they counted so much more as used already.
+
+    Args:
+        quotas: As they are known.
+        grown: As ``counted_growth`` gives it, of pods that they may not count yet. The rest of such a pod need not be
+            added: it is one of those that room is kept for.
+    """
+    return tuple(
+        replace(quota, used={**quota.used, **{name: quota.used.get(name, 0) + more for name, more in grown.items()}})
+        for quota in quotas
+    )
+
+
+def _counted(pod: Pod, resource: Resource, setting: Setting) -> int:
+    counted = pod_requests if setting is Setting.REQUEST else pod_limits
+    return counted(pod).get(resource.value, 0)
+
+
+def _as_written(pod: Pod) -> Pod:
+    """Give a pod that was sized before as its annotation says that it was written; any other as it is.
+
+    A pod that is asked about again has shrunk where it could, and is no measure of what comes from its template.
+    """
+    try:
+        original = annotated_original(pod)
+    except OriginalError:
+        return pod
+    if original is None:
+        return pod
+    stated = {one.container: _requirements(one) for one in original.amounts}
+
+    def written(containers: tuple[Container, ...]) -> tuple[Container, ...]:
+        return tuple(replace(one, resources=stated.get(one.name, one.resources)) for one in containers)
+
+    return replace(
+        pod,
+        containers=written(pod.containers),
+        init_containers=written(pod.init_containers),
+        resources=stated.get(""),
+    )
+
+
+def _requirements(amounts: OriginalAmounts) -> Requirements:
+    requests = {Resource.CPU: amounts.cpu_request_millicores, Resource.MEMORY: amounts.memory_request_bytes}
+    limits = {Resource.CPU: amounts.cpu_limit_millicores, Resource.MEMORY: amounts.memory_limit_bytes}
+    return Requirements(requests=_nanos(requests), limits=_nanos(limits))
+
+
+def _nanos(amounts: Mapping[Resource, int | None]) -> dict[str, int]:
+    return {one.value: amount * UNIT_NANOS[one] for one, amount in amounts.items() if amount is not None}
 
 
 def _counting(quotas: Iterable[Quota]) -> Iterator[Quota]:

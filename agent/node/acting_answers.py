@@ -117,6 +117,7 @@ class ActingAnswers:
             send=self._restore,
             clock=time.time,
             changed=lambda: self._actor.ask(Trigger.ORDER),
+            is_told=lambda: self._cluster.state().is_complete,
         )
         return {**holding.verbs(), "plan": self._plan, "cluster": self._cluster_facts}
 

@@ -67,6 +67,7 @@ _BAD: Final = (
 _FENCED: Final = "only its original resources may be put back"
 """What the fence of the chart answers for a pod that is not enforced."""
 _PAST_FENCE: Final = "restore it while its mode is enforce, or have a person with rights of their own patch it"
+_ENDED: Final = ("Succeeded", "Failed")
 _NOT_DONE: Final = (Outcome.REJECTED, Outcome.INFEASIBLE, Outcome.CONFLICT, Outcome.WITHHELD)
 """The pod is as it was, for certain: a pin would keep what nobody asked to keep."""
 
@@ -84,6 +85,7 @@ class HoldingVerbs:
         send: Send | None,
         clock: Callable[[], float],
         changed: Callable[[], None] = lambda: None,
+        is_told: Callable[[], bool] = lambda: True,
     ) -> None:
         """Take the parts.
 
@@ -95,6 +97,7 @@ class HoldingVerbs:
             send: Carries out a step; None = this agent has no API server to write to.
             clock: Wall clock, Unix seconds.
             changed: Called after each order, so that the next plan does not wait.
+            is_told: Whether the API server has told of the pods: before, none is known, and that is not none.
         """
         self._node = node
         self._journal = journal
@@ -103,6 +106,7 @@ class HoldingVerbs:
         self._send = send
         self._clock = clock
         self._changed = changed
+        self._is_told = is_told
 
     def verbs(self) -> dict[str, Verb]:
         """Give them by name, for the control socket."""
@@ -175,13 +179,19 @@ class HoldingVerbs:
         """Put original requests back: ``{"name": "web"}`` or ``{"all": true}``, with ``"dry_run": true`` only say so.
 
         What is restored is pinned first, also where nothing differs now: without that the next plan would take it back.
-        A pause does not stop it, as it is a wish of its own.
+        A pause does not stop it, as it is a wish of its own. All are those that have not ended: what has ended requests
+        nothing, and nobody knows any more what memory is in use there, below which a limit must not fall.
         """
         refuse_unknown(arguments, "restore", "name", "all", "dry_run")
         is_all, is_dry_run = read_all(arguments, "restore"), read_flag(arguments, "restore", "dry_run")
         if self._send is None and not is_dry_run:
             raise ControlError("restore: this agent has no API server to write to; allowed: with dry_run")
-        chosen = self._pods() if is_all else (self._pod(read_name(arguments, "restore"), "restore"),)
+        if is_all and not self._is_told():
+            raise ControlError("restore: the API server has not told yet of this node's pods; ask again in a moment")
+        if is_all:
+            chosen = tuple(pod for pod in self._pods() if pod.phase not in _ENDED)
+        else:
+            chosen = (self._pod(read_name(arguments, "restore"), "restore"),)
         items: list[RestoredPod] = []
         for pod in sorted(chosen, key=ref_of):
             item = self._restored(pod, is_dry_run=is_dry_run)

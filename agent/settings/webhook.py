@@ -31,9 +31,6 @@ class ListeningSettings:
     """Threads for reports, proposals and questions; admissions need none."""
     waiting_requests: Annotated[int, Between(1, 10_000)] = 64
     """Requests that may wait for a thread; those beyond are told 503 and when to come again."""
-    load_seconds: Annotated[float, Between(0, 3600)] = 120.0
-    """Seconds for which the history may hold up readiness at the start; then admissions begin without what is missing.
-    What the cluster says is waited for in any case."""
     switch_interval_seconds: Annotated[float, Between(0.00001, 1)] = 0.0005
     """Seconds after which a thread that computes lets another one go on; shorter makes admissions wait less."""
 

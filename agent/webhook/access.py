@@ -1,7 +1,8 @@
 """Who calls, and what that caller may say: tokens judged by the API server, claims compared with what is reported.
 
-Webhook. A node speaks for itself alone and only of pods that run there: what one stolen token can bend is that node's
-own history. People read with a token of the same audience, and as far as RBAC lets them ``get`` the path.
+Webhook. A node speaks for itself alone and only of pods that run there, or were seen there within a day: what one
+stolen token can bend is that node's own history. People read with a token of the same audience, and as far as RBAC lets
+them ``get`` the path.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ MOST_TOKEN_BYTES: Final = 16 * 1024
 AWAY_SECONDS: Final = 5.0
 """After which a caller may come again while the API server is away."""
 NEW_POD_SECONDS: Final = 30.0
-"""A pod that began less than this ago may run before the watch has brought it."""
+"""A pod that began less than this before the watch was last heard may run before it has brought it."""
 MOST_NODES: Final = 20_000
 """Of which calls are counted; those heard of longest ago are forgotten first."""
 
@@ -69,6 +70,10 @@ class PodPlaces(Protocol):
 
     def gone_pod(self, uid: str) -> PodPlace | None:
         """Give a pod that was there lately."""
+        ...
+
+    def pods_age_seconds(self) -> float:
+        """Give for how long nothing was heard of pods."""
         ...
 
 
@@ -210,17 +215,26 @@ class Access:
         if claimed != reported:
             raise Denied(403, "wrong_node", f"the token is of node {claimed}, the report of node {reported[:253]}")
 
-    def row_fault(self, caller: Caller, node: str, row: RollupRow) -> str | None:
+    def row_fault(
+        self, caller: Caller, node: str, row: RollupRow, remembered: Callable[[str], PodPlace | None]
+    ) -> str | None:
         """Say why a row may not come from a node; None = it may.
 
         A pod that is gone may still be told of: its last minutes come after its end.
+
+        Args:
+            caller: Who reports.
+            node: As the token says.
+            row: Of the report.
+            remembered: Gives pods of the node that no watch knows, by their uid.
         """
-        place = self._places.pod(row.pod_uid) or self._places.gone_pod(row.pod_uid)
+        uid = row.pod_uid
+        place = self._places.pod(uid) or self._places.gone_pod(uid) or remembered(uid)
         if place is None:
-            if row.pod_uid == caller.claim(POD_UID_CLAIM):  # created a moment ago: the token itself says where it is
+            if uid == caller.claim(POD_UID_CLAIM):  # created a moment ago: the token itself says where it is
                 own = self._namespace, caller.claim(POD_NAME_CLAIM)
                 return None if (row.workload.namespace, row.pod) == own else f"the token is of pod {own[0]}/{own[1]}"
-            return f"podUid: no pod {row.pod_uid} is known"
+            return f"podUid: no pod {uid} is known"
         if place.node != node:
             return f"podUid: the pod is not on node {node}"
         if (place.namespace, place.name) != (row.workload.namespace, row.pod):
@@ -241,9 +255,10 @@ class Access:
         Raises:
             Denied: 503; the whole report comes again in some seconds.
         """
+        young_seconds = NEW_POD_SECONDS + self._places.pods_age_seconds()
         for row in rows:
             age_seconds = row.pod_age_seconds
-            if age_seconds is None or age_seconds + end_age_seconds >= NEW_POD_SECONDS:
+            if age_seconds is None or age_seconds + end_age_seconds >= young_seconds:
                 continue
             uid = row.pod_uid
             if uid == caller.claim(POD_UID_CLAIM) or self._places.pod(uid) or self._places.gone_pod(uid):

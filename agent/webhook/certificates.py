@@ -218,9 +218,8 @@ class Certificates:
             self._take_secret(self._secret, current)
             if self._registration is not None and self._is_leader():
                 self._lead(self._secret, self._registration, current)
-            good = self._good
-            if self._publication is not None and good is not None and good.authorities and self._is_leader():
-                self._publication.ensure(good.bundle_pem)
+            if self._publication is not None and self._good is not None:
+                self._tell_agents(self._publication, self._good, self._secret.name)
 
     # -- taking up -------------------------------------------------------------------------------------------------
 
@@ -272,6 +271,28 @@ class Certificates:
         self._material_fault = fault
 
     # -- leading ---------------------------------------------------------------------------------------------------
+
+    def _tell_agents(self, publication: Publication, good: Material, secret: str) -> None:
+        """Tell agents whom to trust; where that is not known here, look whether somebody else does."""
+        if not self._is_leader():
+            publication.forget()
+        elif good.authorities:
+            publication.ensure(good.bundle_pem)
+        elif self.options.source is CertificateSource.SECRET:
+            publication.look(good.chain_pem, lambda told: self._vouches(told, good), f"Secret {secret} has no ca.crt")
+
+    def _vouches(self, authorities_pem: bytes, good: Material) -> bool:
+        try:
+            read_material(
+                chain_pem=good.chain_pem,
+                key_pem=good.key_pem,
+                authorities_pem=authorities_pem,
+                names=(),
+                now_unix_seconds=self._wall_clock(),
+            )
+        except MaterialError:
+            return False
+        return True
 
     def _lead(self, secret: SecretWatch, registration: Registration, current: SecretData | None) -> None:
         now = self._wall_clock()

@@ -15,10 +15,11 @@ from typing import Final, TypeVar
 
 from agent.core.cluster import Namespace
 from agent.core.cluster_facts import ClusterRules, FrozenAxes, LimitRangeItem, PodPlace, Quota
+from agent.core.pod_limits import POD_LEVEL
 from agent.core.recommendation import Workload
 from agent.core.rollup import NodeClass
 from agent.core.rules_text import read_rules
-from agent.core.versions import Version, parse_version
+from agent.core.versions import parse_version
 from agent.kube.api import Api
 from agent.kube.convert import namespace_from_json
 from agent.kube.convert_cluster import (
@@ -26,7 +27,6 @@ from agent.kube.convert_cluster import (
     autoscaler_from_json,
     config_from_json,
     limit_range_from_json,
-    node_facts_from_json,
     quota_from_json,
     vertical_autoscaler_from_json,
 )
@@ -35,6 +35,7 @@ from agent.kube.kept import Kept
 from agent.kube.server import server_version
 from agent.kube.watch import Reflector, WatchCounts, WatchPace, WatchSource
 from agent.webhook.cluster_index import ByTarget, Doubted, Indexed
+from agent.webhook.cluster_nodes import all_take_pod_resources, known_node_from_json
 from agent.webhook.cluster_optional import ASK_SECONDS, Held, OptionalWatch, Watched
 from agent.webhook.cluster_pods import PodTable
 
@@ -42,8 +43,6 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-POD_LEVEL_RESOURCES: Final = Version(1, 34)
-"""From here on spec.resources of pods is on by default (KEP-2837); an older server drops the field unread."""
 NOT_READ: Final = "the ConfigMap has not been read yet"
 STOP_SECONDS: Final = 0.5
 """A watch that is connecting to a dead server cannot be woken: its thread is left to end with the process."""
@@ -104,8 +103,9 @@ class ClusterFacts:
         self._rules = ClusterRules(pause_reason=NOT_READ)
         self._good_rules: ClusterRules | None = None
         self._overloaded: frozenset[str] = frozenset()
+        self._kubelets_take_pod_resources = False
         self._pods = PodTable(clock)
-        self._nodes = Indexed(node_facts_from_json, lambda one: one.name)
+        self._nodes = Indexed(known_node_from_json, lambda one: one.name)
         self._namespaces = Indexed(namespace_from_json, lambda one: one.name)
         self._hpas = ByTarget(autoscaler_from_json)
         self._vpas = ByTarget(vertical_autoscaler_from_json)
@@ -117,7 +117,12 @@ class ClusterFacts:
         self._all: Final[tuple[tuple[str, Watched, Held], ...]] = (
             self._watch("pods", "/api/v1/pods", self._pods, query={"fieldSelector": _UNFINISHED}, is_paged=True),
             self._watch(
-                "nodes", "/api/v1/nodes", self._nodes, is_paged=True, on_connect=self._ask_version, on_news=self._taints
+                "nodes",
+                "/api/v1/nodes",
+                self._nodes,
+                is_paged=True,
+                on_connect=self._ask_version,
+                on_news=self._see_nodes,
             ),
             self._watch("namespaces", "/api/v1/namespaces", self._namespaces, metadata_only=True),
             self._watch("hpas", "/apis/autoscaling/v2/horizontalpodautoscalers", self._hpas),
@@ -157,6 +162,10 @@ class ClusterFacts:
         Its node's last reports of it come after it went.
         """
         return self._pods.gone_pod(uid)
+
+    def pods_age_seconds(self) -> float:
+        """Give for how long the server was not heard of pods; nothing is known of those younger than that."""
+        return self._all[0][1].age_seconds or 0.0
 
     def pods_on(self, node: str) -> tuple[PodPlace, ...]:
         """Give the pods bound to a node that have not ended, by namespace and name."""
@@ -219,9 +228,12 @@ class ClusterFacts:
         return self._server_version
 
     def knows_pod_level_resources(self) -> bool:
-        """Say whether the server keeps spec.resources of pods; False while its version is not known."""
+        """Say whether the server and every Linux node's kubelet take spec.resources of pods; in doubt they do not.
+
+        Where a new pod will run is not known, and kubelets may be three minor versions older than the server.
+        """
         version = parse_version(self._server_version)
-        return version is not None and version >= POD_LEVEL_RESOURCES
+        return version is not None and version >= POD_LEVEL and self._kubelets_take_pod_resources
 
     # -- how it fares ----------------------------------------------------------------------------------------------
 
@@ -306,8 +318,12 @@ class ClusterFacts:
         )
         return "vpas", watch, self._vpas
 
-    def _taints(self) -> None:
-        self._overloaded = frozenset(one.name for one in self._nodes.values() if one.is_overloaded)
+    def _see_nodes(self) -> None:
+        """Sum up the nodes whenever one of them changed, so that admissions need not walk them."""
+        nodes = self._nodes.values()
+        self._overloaded = frozenset(one.name for one in nodes if one.is_overloaded)
+        # One that is not understood is none of the values, and may run a kubelet of any version.
+        self._kubelets_take_pod_resources = len(nodes) == len(self._nodes) and all_take_pod_resources(nodes)
 
     def _read_rules(self) -> None:
         before = self._rules

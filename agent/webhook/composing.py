@@ -46,6 +46,7 @@ from agent.webhook.https import HttpsServer
 from agent.webhook.late_store import LateStore
 from agent.webhook.openapi import document
 from agent.webhook.placeholders import Placeholders
+from agent.webhook.preparing import Preparing
 from agent.webhook.reading import Parts as ReadingParts
 from agent.webhook.reading import Questions
 from agent.webhook.reporting import Parts as PostParts
@@ -139,7 +140,15 @@ class Webhook:
             self.tailer = Tailer(self._store, self.index, pause=self._breathe)
             self._settling = Settling(self._staying)
             self._folder = Folder(self._store, settings.folding, pause=self._breathe)
-            self._rebuilder = Rebuilder(self._store, self.index, settings, settings.rebuilding, pause=self._breathe)
+            self._preparing = Preparing(
+                self.facts,
+                self.index,
+                Rebuilder(self._store, self.index, settings, settings.rebuilding, pause=self._breathe),
+                policy=settings.recommend.policy,
+                sized_kinds=listed(settings.plan.managed_kinds),
+                excluded_namespaces=listed(settings.act.excluded_namespaces),
+                pause=self._breathe,
+            )
             self._served()
         except BaseException:
             self.listener.close()
@@ -281,17 +290,19 @@ class Webhook:
 
     def ready(self) -> tuple[bool, str]:
         """Say whether admissions are answered as well as they can be, and in one line why (not)."""
-        if not self.certificates.status().is_served:
+        certificate = self.certificates.status()
+        if not certificate.is_served:
             return False, "no certificate is served yet"
         if not self.facts.is_complete:
             missing = ", ".join(one.name for one in self.facts.statuses() if not one.is_listed)
             return False, f"not read yet from the API server: {missing}"
         if self.index.is_loaded:
-            return True, "ready"
+            is_ready, words = self._preparing.readiness()
+            return is_ready, words if certificate.fault is None else f"{words}; certificate: {certificate.fault}"
+        # However long it takes: in a rollout a replica that knows nothing would take the place of one that does.
         waited = time.monotonic() - self._began_seconds
-        if waited < self.settings.listening.load_seconds:
-            return False, f"the history is not loaded yet ({waited:.0f} s)"
-        return True, "ready without the history, which is not loaded yet"
+        why = "" if self._store.is_prepared else ": the database is away"
+        return False, f"the history is not loaded yet ({waited:.0f} s){why}"
 
     def run(self) -> None:
         """Serve until ``stop``.
@@ -388,14 +399,22 @@ class Webhook:
 
     def _staying(self) -> int:
         size = self.index.size()
-        return size.rows + size.node_rows + size.nodes + sum(one.objects for one in self.facts.statuses())
+        return (
+            size.rows
+            + size.node_rows
+            + size.nodes
+            + self._preparing.workloads
+            + sum(one.objects for one in self.facts.statuses())
+        )
 
     def _fold(self) -> bool:
         return self._folder.fold_once(self.lease.is_leader, now_unix_seconds=time.time()) > 0
 
     def _rebuild(self) -> bool:
-        self._rebuilder.rebuild(time.time())
-        return False
+        if not self._preparing.can_begin:
+            self._stopping.wait(FOLLOW_SECONDS)  # readiness waits for it
+            return True
+        return self._preparing.turn(time.time())
 
     def _breathe(self) -> None:
         if self._stopping.is_set():

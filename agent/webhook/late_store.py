@@ -63,6 +63,10 @@ class LateStore:
         """As the store's."""
         return self._opened().append(entry)
 
+    def pods_of(self, node: str) -> bytes | None:
+        """As the store's."""
+        return self._opened().pods_of(node)
+
     def tail(self, after_id: int, limit: int) -> list[LoggedReport]:
         """As the store's."""
         return self._opened().tail(after_id, limit)

@@ -26,6 +26,7 @@ from agent.metrics.webhook_series import WebhookMetrics
 from agent.settings.webhook import AccessSettings
 from agent.webhook.access import Access, Caller, Denied
 from agent.webhook.directives import NotKnownYet
+from agent.webhook.remembered_pods import RememberedPods
 from agent.webhook.report_decoding import DecodedReport, NewerSchema, NotAReport, TooLarge, decode_report, unpacked
 from agent.webhook.server import Answer, Call, fault
 from agent.webhook.store_shapes import Appended, NewReport, StoreAway
@@ -55,6 +56,10 @@ class ReportLog(Protocol):
 
     def append(self, entry: NewReport) -> Appended:
         """Keep a report unless it was kept before."""
+        ...
+
+    def pods_of(self, node: str) -> bytes | None:
+        """Give the pods of a node's newest report."""
         ...
 
 
@@ -199,7 +204,8 @@ class Posts:
         decoded = decode_report(self._text(call), most_rows=self._settings.rows, cpus_of=self._cpus_of)
         self._parts.access.check_node(node, decoded.report.node)
         self._parts.access.check_known(caller, decoded.report.rows, end_age_seconds=decoded.report.end_age_seconds)
-        report, refused, foreign = self._own_rows(caller, node, decoded)
+        pods = RememberedPods(node, lambda: self._parts.store.pods_of(node), now_unix_seconds=received)
+        report, refused, foreign = self._own_rows(caller, node, decoded, pods)
         # What the cluster says of the node, where it is known: else one token could speak for nodes of any class.
         report = replace(report, node_class=self._parts.facts.node_class(node) or report.node_class)
         appended = self._parts.store.append(
@@ -211,6 +217,7 @@ class Posts:
                 received_unix_seconds=received,
                 rows=len(report.rows),
                 payload=self._parts.encode(report),
+                pods=pods.with_rows(report.rows),
             )
         )
         if not appended.repeated:
@@ -228,13 +235,15 @@ class Posts:
         found = self._parts.facts.node_class(node)
         return None if found is None else found.cpus
 
-    def _own_rows(self, caller: Caller, node: str, decoded: DecodedReport) -> tuple[Report, list[RefusedRowBody], int]:
+    def _own_rows(
+        self, caller: Caller, node: str, decoded: DecodedReport, pods: RememberedPods
+    ) -> tuple[Report, list[RefusedRowBody], int]:
         """Leave out rows that the node may not speak of; give the rest, all refused ones, and how many are foreign."""
         refused = [RefusedRowBody(row=one.row, reason=one.reason) for one in decoded.refused]
         kept: list[RollupRow] = []
         foreign = 0
         for number, row in zip(decoded.numbers, decoded.report.rows, strict=True):
-            reason = self._parts.access.row_fault(caller, node, row)
+            reason = self._parts.access.row_fault(caller, node, row, pods.place)
             if reason is None:
                 kept.append(row)
             else:

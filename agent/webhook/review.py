@@ -19,6 +19,7 @@ from agent.core.admission import admit
 from agent.core.admission_answer import Admission, AdmissionFacts, Outcome
 from agent.core.admission_options import AdmissionSettings
 from agent.core.admission_patch import patch_operations
+from agent.core.admission_ranges import with_growth
 from agent.core.affinity import node_named
 from agent.core.cluster import Namespace
 from agent.core.cluster_facts import ClusterRules, FrozenAxes, LimitRangeItem, Quota
@@ -30,6 +31,7 @@ from agent.core.recommendation import Workload
 from agent.core.rollup import NodeClass
 from agent.core.workload import workload_of
 from agent.kube.convert import ConvertError, pod_from_json
+from agent.webhook.recent_growth import RecentGrowth
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +84,10 @@ class Facts(Protocol):
         """Give those of a namespace."""
         ...
 
+    def replicas(self, workload: Workload) -> int | None:
+        """Count the pods of a workload that run; None = not known."""
+        ...
+
     def bounds_fault(self, namespace: str) -> str | None:
         """Say which LimitRange or ResourceQuota of a namespace is not understood; None = all are."""
         ...
@@ -123,6 +129,8 @@ class _Asked:
     pod: Pod
     node: str | None
     has_annotations: bool
+    is_dry_run: bool
+    """Nothing will be kept of it."""
 
 
 class Reviewer:
@@ -135,6 +143,7 @@ class Reviewer:
         settings: AdmissionSettings,
         *,
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
         count: Callable[[str, float], None] = lambda _result, _seconds: None,
     ) -> None:
         """Begin.
@@ -144,10 +153,12 @@ class Reviewer:
             history: Of its workloads.
             settings: What annotations and rules do not say.
             clock: Wall clock, unix seconds.
+            monotonic: Monotonic seconds.
             count: Told of each answer: how it came out (an ``Outcome``) and the seconds that it took.
         """
         self._facts, self._history, self._settings = facts, history, settings
         self._clock, self._count = clock, count
+        self._growth = RecentGrowth(monotonic)
         self._told: set[str] = set()
 
     def review(self, body: bytes) -> bytes:
@@ -190,7 +201,7 @@ class Reviewer:
         """
         facts, workload, now = self._facts, workload_of(pod), self._clock()
         node_class = None if node is None else facts.node_class(node)
-        rules = facts.rules()
+        rules, quotas = facts.rules(), facts.quotas(pod.namespace)
 
         def estimate_of(container: Container, policy: PolicyName) -> Estimate | NoEstimate:
             return self._history.estimate(
@@ -204,7 +215,8 @@ class Reviewer:
                 frozen=facts.frozen(workload),
                 left_alone_for=facts.left_alone_for(workload),
                 limit_ranges=facts.limit_ranges(pod.namespace),
-                quotas=facts.quotas(pod.namespace),
+                quotas=with_growth(quotas, self._growth.of(pod.namespace)) if quotas else (),
+                replicas=facts.replicas(workload) if quotas else None,
                 bounds_fault=facts.bounds_fault(pod.namespace),
                 pause_reason=rules.pause_reason,
                 rule=rule_of(rules, workload),
@@ -229,6 +241,8 @@ class Reviewer:
         if operations:
             patch = json.dumps(operations, separators=(",", ":")).encode("ascii")
             response = {"patchType": "JSONPatch", "patch": base64.b64encode(patch).decode("ascii")}
+        if admission.grown and not asked.is_dry_run:
+            self._growth.add(asked.pod.namespace, admission.grown)
         if admission.warnings:
             response["warnings"] = [_warning(text) for text in admission.warnings[:_MOST_WARNINGS]]
         if admission.outcome is Outcome.ERROR:
@@ -273,7 +287,12 @@ def _asked(request: Mapping[str, object]) -> _Asked:
     }
     pod = pod_from_json({**document, "metadata": named, "status": None}, "request.object")
     annotations = metadata.get("annotations")
-    return _Asked(pod=pod, node=node_named(document.get("spec")), has_annotations=isinstance(annotations, Mapping))
+    return _Asked(
+        pod=pod,
+        node=node_named(document.get("spec")),
+        has_annotations=isinstance(annotations, Mapping),
+        is_dry_run=request.get("dryRun") is True,
+    )
 
 
 def _uid_of(request: Mapping[str, object]) -> str:

@@ -34,14 +34,18 @@ from agent.webhook.store_shapes import (
 )
 from agent.webhook.store_snapshot import PIECE, Snapshot, counter, pieces, sketches_of
 from agent.webhook.store_statements import (
+    DROP_OLD_PODS,
     FOLD,
     MARK,
     MOVE_MARK,
     NEXT_ID,
+    NODE_PODS,
+    OLDEST_HOUR,
     TAIL,
     TAKE_EVICTION_TURN,
     mark_values,
     to_mark,
+    upsert_pods,
     upsert_sketch,
 )
 from agent.webhook.tables import (
@@ -142,7 +146,16 @@ class Store:
                     "payload": entry.payload,
                 },
             )
+            if entry.pods is not None:
+                pods = {"node": entry.node, "received_unix_seconds": entry.received_unix_seconds, "pods": entry.pods}
+                connection.execute(upsert_pods(connection), pods)
         return Appended(id=report_id, missing_reports=mark.missing_reports, lost_reports=mark.lost_reports)
+
+    def pods_of(self, node: str) -> bytes | None:
+        """Give the pods of a node's newest report; None = nothing is remembered."""
+        with self._engine.reading() as connection:
+            found: bytes | None = connection.execute(NODE_PODS, {"b_node": node}).scalar()
+        return None if found is None else bytes(found)
 
     def tail(self, after_id: int, limit: int) -> list[LoggedReport]:
         """Give the next reports of the log, oldest first; empty = no more yet.
@@ -231,7 +244,8 @@ class Store:
         Args:
             through_id: The last report that ``changed`` counts; the log goes up to it.
             changed: Sketches whole, as they are to be; at most one per key and hour.
-            drop_before_unix_hour: Older sketches go; so do marks of incarnations silent since a day before.
+            drop_before_unix_hour: Older sketches go, of one hour at a time, so that a leader whose clock is wrong for a
+                while does not take the whole history along; so do marks of incarnations silent since a day before.
             base_id: What ``folded_through`` said before the sketches that ``changed`` builds on were read.
 
         Raises:
@@ -251,10 +265,14 @@ class Store:
                 connection.execute(
                     upsert, [{"key": new.key, "unix_hour": new.unix_hour, "payload": new.payload} for new in piece]
                 )
+            oldest: int | None = connection.execute(OLDEST_HOUR).scalar()
+            if oldest is not None:
+                drop_before_unix_hour = min(drop_before_unix_hour, oldest + 1)
             connection.execute(delete(sketches).where(sketches.c.unix_hour < drop_before_unix_hour))
             connection.execute(delete(reports).where(reports.c.id <= through_id))
             silent_since = drop_before_unix_hour * _HOUR_SECONDS - _MARKS_OUTLAST_SECONDS
             connection.execute(delete(node_marks).where(node_marks.c.last_received_unix_seconds < silent_since))
+            connection.execute(DROP_OLD_PODS)
 
     def size_bytes(self) -> int:
         """Give what the store takes on disk: its tables, or SQLite's file and log."""

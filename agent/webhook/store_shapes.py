@@ -68,6 +68,8 @@ class NewReport:
     """In the payload."""
     payload: bytes
     """The accepted rows, encoded; opaque here."""
+    pods: bytes | None = None
+    """The pods of these rows, encoded; opaque here. None = what is known of the node's pods stays as it is."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.sequence <= SEQUENCE_MAX:

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import Connection, Insert, RowMapping, bindparam, select, true, update
+from sqlalchemy import Connection, Insert, RowMapping, bindparam, delete, func, select, true, update
 from sqlalchemy.dialects import postgresql, sqlite
 
+from agent.webhook.remembered_pods import REMEMBERED_SECONDS
 from agent.webhook.store_marks import Mark, parse_ranges, ranges_text
-from agent.webhook.tables import EVICTION_TURN, FOLDED_THROUGH, LAST_ID, counters, node_marks, reports, sketches
+from agent.webhook.tables import (
+    EVICTION_TURN,
+    FOLDED_THROUGH,
+    LAST_ID,
+    counters,
+    node_marks,
+    node_pods,
+    reports,
+    sketches,
+)
 
 NEXT_ID: Final = (
     update(counters).where(counters.c.name == LAST_ID).values(value=counters.c.value + 1).returning(counters.c.value)
@@ -45,6 +55,12 @@ SKETCHES_OF: Final = select(sketches.c.key, sketches.c.unix_hour, sketches.c.pay
 )
 
 
+OLDEST_HOUR: Final = select(func.min(sketches.c.unix_hour))
+NODE_PODS: Final = select(node_pods.c.pods).where(node_pods.c.node == bindparam("b_node"))
+_NEWEST: Final = select(func.max(node_pods.c.received_unix_seconds)).scalar_subquery()
+DROP_OLD_PODS: Final = delete(node_pods).where(node_pods.c.received_unix_seconds < _NEWEST - REMEMBERED_SECONDS)
+
+
 def to_mark(row: RowMapping) -> Mark:
     """Read a row of ``node_marks``."""
     return Mark(
@@ -79,3 +95,15 @@ def upsert_sketch(connection: Connection) -> Insert:
         return on_file.on_conflict_do_update(index_elements=here, set_={"payload": on_file.excluded.payload})
     on_server = postgresql.insert(sketches)
     return on_server.on_conflict_do_update(index_elements=here, set_={"payload": on_server.excluded.payload})
+
+
+def upsert_pods(connection: Connection) -> Insert:
+    """Give the statement that writes a node's pods whether there are some or not."""
+    here, moment = [node_pods.c.node], "received_unix_seconds"
+    if connection.dialect.name == "sqlite":
+        on_file = sqlite.insert(node_pods)
+        new = on_file.excluded
+        return on_file.on_conflict_do_update(index_elements=here, set_={moment: new[moment], "pods": new.pods})
+    on_server = postgresql.insert(node_pods)
+    newer = on_server.excluded
+    return on_server.on_conflict_do_update(index_elements=here, set_={moment: newer[moment], "pods": newer.pods})

@@ -67,6 +67,15 @@ node_marks: Final = Table(
 )
 """Which sequences of a node's incarnation were taken."""
 
+node_pods: Final = Table(
+    "node_pods",
+    metadata,
+    Column("node", _Name, primary_key=True),
+    Column("received_unix_seconds", Float(53), nullable=False),
+    Column("pods", LargeBinary, nullable=False),
+)
+"""The pods of each node's newest report: their last rows may come when no watch knows them any more."""
+
 sketches: Final = Table(
     "sketches",
     metadata,

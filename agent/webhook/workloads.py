@@ -14,7 +14,7 @@ Outliers: the largest value of an hour counts, whoever reported it; values were 
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -39,7 +39,7 @@ from agent.webhook.workload_answers import (
     row_history,
     with_answer,
 )
-from agent.webhook.workload_asked import Asked
+from agent.webhook.workload_asked import Asked, Key, Place, Preparation, Tables, due
 from agent.webhook.workload_entries import Container, Entries, Entry
 from agent.webhook.workload_loading import LoadedSketches, SketchLoad
 from agent.webhook.workload_nodes import ReportingNodes
@@ -197,8 +197,9 @@ class WorkloadIndex:
         """Say what a new pod's container needs.
 
         ``cruise``: the request is the predicted peak, by the rules of the policy's module; see ``Slots.predicting``
-        for the last hour. Other policies: their requests for the workload as a whole, worked out in the background
-        (``estimating``); until that is done the answer is NOT_LOADED, and asking is what has it done.
+        for the last hour. Other policies: their requests for the workload as a whole, and for DaemonSets on the nodes
+        of one class, worked out in the background (``estimating``); until that is done the answer is NOT_LOADED, and
+        asking is what has it done where nobody has required it.
 
         Args:
             workload: Whose pod.
@@ -221,39 +222,41 @@ class WorkloadIndex:
             if found is None:
                 return NoEstimate.UNKNOWN_CONTAINER
             if policy is not PolicyName.CRUISE:
-                return self._answered(entry, found, policy, now_unix_seconds)
+                return self._answered(entry, found, policy, node_class, now_unix_seconds)
             for source, table, rows in self._sources(found, node, node_class):
                 if self._is_old_enough(table, rows, now_unix_seconds):
-                    nearest = cruise_estimate(
-                        source, table, rows, slots=self._slots, options=self._cruise, now_unix_seconds=now_unix_seconds
-                    )
-                    # A kill counts wherever it was: as the agents are told.
-                    anywhere = oom_bytes(self._by_class, found.rows, self._cruise, now_unix_seconds)
-                    largest = max(nearest.oom_memory_bytes or 0, anywhere or 0) or None
-                    if largest == nearest.oom_memory_bytes:
-                        return nearest
-                    return replace(nearest, oom_memory_bytes=largest)
+                    return self._estimated(source, found, table, rows, now_unix_seconds)
         return NoEstimate.TOO_YOUNG
 
     def _answered(
-        self, entry: Entry, found: Container, policy: PolicyName, now_unix_seconds: float
+        self, entry: Entry, found: Container, policy: PolicyName, node_class: NodeClass | None, now_unix_seconds: float
     ) -> Estimate | NoEstimate:
-        rows = found.rows
-        if not self._is_old_enough(self._by_class, rows, now_unix_seconds):
+        """Give the estimate by the nearest answer; of DaemonSets there is one for each class of nodes."""
+        if not self._is_old_enough(self._by_class, found.rows, now_unix_seconds):
             return NoEstimate.TOO_YOUNG
         self._asked.note(policy, entry.workload, now_unix_seconds)
-        answer = self._asked.answer_of(policy, entry.workload, found.name)
-        if answer is None:
-            return NoEstimate.NOT_LOADED
-        estimate = cruise_estimate(
-            EstimateSource.WORKLOAD,
-            self._by_class,
-            rows,
-            slots=self._slots,
-            options=self._cruise,
-            now_unix_seconds=now_unix_seconds,
+        for source, table, rows in self._sources(found, None, node_class):
+            of_class = node_class if source is EstimateSource.NODE_CLASS else None
+            answer = self._asked.answer_of(policy, entry.workload, (found.name, of_class))
+            if answer is not None and self._is_old_enough(table, rows, now_unix_seconds):
+                return with_answer(self._estimated(source, found, table, rows, now_unix_seconds), policy, answer)
+        return NoEstimate.NOT_LOADED
+
+    def _estimated(
+        self,
+        source: EstimateSource,
+        found: Container,
+        table: RowTable,
+        rows: tuple[int, ...],
+        now_unix_seconds: float,
+    ) -> Estimate:
+        nearest = cruise_estimate(
+            source, table, rows, slots=self._slots, options=self._cruise, now_unix_seconds=now_unix_seconds
         )
-        return with_answer(estimate, policy, answer)
+        # A kill counts wherever it was: as the agents are told.
+        anywhere = oom_bytes(self._by_class, found.rows, self._cruise, now_unix_seconds)
+        largest = max(nearest.oom_memory_bytes or 0, anywhere or 0) or None
+        return nearest if largest == nearest.oom_memory_bytes else replace(nearest, oom_memory_bytes=largest)
 
     def _sources(
         self, found: Container, node: str | None, node_class: NodeClass | None
@@ -397,12 +400,54 @@ class WorkloadIndex:
 
     # -- other policies ---------------------------------------------------------------------------------------------
 
-    def require(self, policy: PolicyName, workloads: Iterable[Workload], *, now_unix_seconds: float = 0.0) -> None:
-        """Have the answers of a policy other than cruise prepared for these workloads; ``estimate`` asks by itself."""
+    def known(self) -> list[Workload]:
+        """List all workloads, in no order."""
         with self._lock:
+            return list(self._entries.known)
+
+    def require(self, wanted: Mapping[Workload, PolicyName], *, now_unix_seconds: float) -> None:
+        """Have the answers of policies other than cruise prepared for these workloads, and for no others.
+
+        What somebody asked about is worked out all the same. A workload that is not known, or too young to be sized by
+        its history, is passed over: its first answer shall not be that of a few minutes.
+
+        Args:
+            wanted: All for which another policy holds, and which.
+            now_unix_seconds: The moment, by which their age is told.
+        """
+        for workload, policy in wanted.items():
+            with self._lock:
+                if policy is not PolicyName.CRUISE and not self._asked.is_required(policy, workload):
+                    entry = self._entries.known.get(workload)
+                    containers = () if entry is None else entry.containers
+                    if entry is not None and any(
+                        self._is_old_enough(self._by_class, one.rows, now_unix_seconds) for one in containers
+                    ):
+                        self._asked.require(policy, entry.workload)
+        for policy, workloads, _ in self._asked_tables():
             for workload in workloads:
-                if policy is not PolicyName.CRUISE:
-                    self._asked.note(policy, workload, now_unix_seconds)
+                with self._lock:
+                    if workload not in self._entries.known:
+                        self._asked.forget(policy, workload)
+                    elif wanted.get(workload) is not policy:
+                        self._asked.release(policy, workload, now_unix_seconds)
+
+    def due(self, rebuild_seconds: float, now_unix_seconds: float) -> list[Key]:
+        """Give for which workloads which other policies are to be worked out, the most urgent first."""
+        return due(self._asked_tables(), now_unix_seconds, rebuild_seconds)
+
+    def preparation(self) -> Preparation:
+        """Count for how many workloads other policies are required, and how many of them were worked out."""
+        every = [kept for *_, table in self._asked_tables() for kept in table]
+        waiting = [kept for kept in every if kept.done_unix_seconds is None]
+        required = sum(kept.is_required for kept in every)
+        return Preparation(
+            required=required, done=required - sum(kept.is_required for kept in waiting), waiting=len(waiting)
+        )
+
+    def _asked_tables(self) -> Tables:
+        with self._lock:
+            return self._asked.tables()
 
     def places(self, workload: Workload) -> tuple[SketchKey, ...]:
         """Give under which keys the store has a workload's histories by class; empty = it is not known."""
@@ -412,12 +457,9 @@ class WorkloadIndex:
             for node_class, _ in container.classes
         )
 
-    def asked(self) -> tuple[tuple[PolicyName, Workload], ...]:
-        """Give for which workloads which other policies are asked; those that are gone are no longer."""
+    def answer(
+        self, policy: PolicyName, workload: Workload, answers: Mapping[Place, Answer] | None, *, now_unix_seconds: float
+    ) -> None:
+        """Take what a policy answered, by container, and of DaemonSets by class of nodes too; None = it failed."""
         with self._lock:
-            return self._asked.keep(self._entries.known)
-
-    def answer(self, policy: PolicyName, workload: Workload, answers: Mapping[str, Answer]) -> None:
-        """Take what a policy answered, by container."""
-        with self._lock:
-            self._asked.take(policy, workload, answers)
+            self._asked.take(policy, workload, answers, now_unix_seconds)

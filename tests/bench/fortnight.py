@@ -203,7 +203,7 @@ def with_fortnight(
                 if database == "sqlite":
                     forget_file(Path(path))
                 began = time.monotonic()
-                arguments = ("--set=act.excludedNamespaces=kube-system", "--set=listening.loadSeconds=3600")
+                arguments = ("--set=act.excludedNamespaces=kube-system",)
                 with webhook_started(plane, folder, database=url, arguments=arguments) as hook:
                     found |= start_up(hook, began)
                     if seconds > 0:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 import pytest
 
@@ -13,17 +14,11 @@ from tests.cluster.api import Api, ApiError, Json
 from tests.cluster.chart import NAMESPACE, RELEASE, helm
 from tests.cluster.identities import create_service_account, fresh_name, node_bound_token
 from tests.cluster.processes import wait_for
+from tests.placeholders import BUFFER, OPTIONS, container, content, shape_of
 
 pytestmark = pytest.mark.cluster
 
 FORBIDDEN = 403
-OWNER = {
-    "apiVersion": "autoscaling.x-k8s.io/v1beta1",
-    "kind": "CapacityBuffer",
-    "name": "room",
-    "uid": "u",
-    "controller": True,
-}
 
 
 @pytest.fixture(scope="module")
@@ -49,11 +44,29 @@ def plain() -> Json:
     return objects.pod(fresh_name("plain"), None, objects.container(requests={"cpu": "100m"}))
 
 
-def placeholder(**spec: Any) -> Json:
-    made = objects.pod(fresh_name("room"), None, objects.container(requests={"cpu": "100m"}))
-    made["metadata"] |= {"labels": {"plimsoll.dev/placeholder": "true"}, "ownerReferences": [OWNER]}
-    made["spec"] |= {"priorityClassName": "plimsoll-placeholder", "automountServiceAccountToken": False, **spec}
-    return made
+def placeholder(template: Json | None = None, *, image: str = OPTIONS.image, **spec: Any) -> Json:
+    """Give a placeholder pod as the webhook makes it, with further fields of its spec."""
+    shape = shape_of(
+        template or content(container("app", cpu="100m")),
+        replace(OPTIONS, image=image),
+        replace(BUFFER, namespace="default"),
+    )
+    body: Any = shape.body
+    metadata = {**body["metadata"], "name": fresh_name("room")}
+    return {**body, "metadata": metadata, "spec": {**body["spec"], **spec}}
+
+
+def with_container(**fields: Any) -> Json:
+    """Give fields of a spec whose one container is a placeholder's with these fields of its own."""
+    [first] = placeholder()["spec"]["containers"]
+    return {"containers": [{**first, **fields}]}
+
+
+def with_security(**fields: Any) -> Json:
+    """Give the same of its securityContext; None takes a field away."""
+    [first] = placeholder()["spec"]["containers"]
+    context = {key: value for key, value in {**first["securityContext"], **fields}.items() if value is not None}
+    return {"containers": [{**first, "securityContext": context}]}
 
 
 def make(api: Api, manifest: Json, **query: str) -> Json:
@@ -74,7 +87,7 @@ def test_placeholder_is_made_resized_and_removed(webhook: Api) -> None:
     made = make(webhook, placeholder())
     name = made["metadata"]["name"]
     assert (made["spec"]["priority"], made["spec"]["preemptionPolicy"]) == (-10, "Never")
-    objects.resize(webhook, "default", name, objects.resize_body(app={"requests": {"cpu": "200m"}}))
+    objects.resize(webhook, "default", name, objects.resize_body(room={"requests": {"cpu": "200m"}}))
     webhook.delete(objects.pod_path("default", name), gracePeriodSeconds="0")
 
 
@@ -91,16 +104,72 @@ def test_another_pod_is_tried_out_and_neither_stored_resized_nor_removed(room: R
     room.plane.admin.delete(objects.pod_path("default", other), gracePeriodSeconds="0")
 
 
+def test_every_real_shape_is_made(webhook: Api) -> None:
+    """Several containers, a pod-level request, a sidecar, Windows, another image from before an upgrade to remove."""
+    sidecar = {**container("mesh", cpu="50m"), "restartPolicy": "Always"}
+    for template in (
+        content(container("app", cpu="100m"), container("log", cpu="50m", memory="8Mi"), initContainers=[sidecar]),
+        content(container("app", {"cpu": "1", "memory": "64Mi"}, cpu="1", memory="64Mi")),
+        content(os={"name": "windows"}, nodeSelector={"kubernetes.io/os": "windows"}),
+    ):
+        made = make(webhook, placeholder(template))
+        webhook.delete(objects.pod_path("default", made["metadata"]["name"]), gracePeriodSeconds="0")
+
+
+def test_placeholder_of_another_image_may_be_resized_and_removed(room: Release, webhook: Api) -> None:
+    """After `webhook.settings.placeholders.image` was changed those of before must give way."""
+    manifest = placeholder(image="registry.example/pause:1")
+    assert "no others" in why_not(lambda: make(webhook, manifest))
+    name = make(room.plane.admin, manifest)["metadata"]["name"]
+    objects.resize(webhook, "default", name, objects.resize_body(room={"requests": {"cpu": "200m"}}))
+    webhook.delete(objects.pod_path("default", name), gracePeriodSeconds="0")
+
+
+COMMAND: Final = {"exec": {"command": ["sh"]}}
 SHAPES: dict[str, dict[str, Any]] = {
     "a token": {"automountServiceAccountToken": True},
-    "another class": {"priorityClassName": "plimsoll"},
+    "another class": {"priorityClassName": "plimsoll", "preemptionPolicy": "PreemptLowerPriority"},
     "a host's folder": {"volumes": [{"name": "x", "hostPath": {"path": "/"}}]},
     "the host's network": {"hostNetwork": True},
     "the host's processes": {"hostPID": True},
+    "the host's shared memory": {"hostIPC": True},
     "a node of its choice": {"nodeName": "any"},
-    "privileges": {
-        "containers": [{**objects.container(requests={"cpu": "1m"}), "securityContext": {"privileged": True}}]
+    "privileges": with_security(privileged=True, allowPrivilegeEscalation=None),
+    "more privileges later": with_security(allowPrivilegeEscalation=True),
+    "unsaid privileges later": with_security(allowPrivilegeEscalation=None),
+    "a capability": with_security(capabilities={"drop": ["ALL"], "add": ["SYS_ADMIN"]}),
+    "the usual capabilities": with_security(capabilities=None),
+    "root": with_security(runAsNonRoot=False, runAsUser=0),
+    "root unless the image says otherwise": {"securityContext": {}},
+    "every system call": with_security(seccompProfile={"type": "Unconfined"}),
+    "every system call of the pod": {
+        "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "Unconfined"}},
     },
+    "a whole Windows": {
+        "os": {"name": "windows"},
+        "hostNetwork": True,
+        "securityContext": {"windowsOptions": {"hostProcess": True, "runAsUserName": "NT AUTHORITY\\SYSTEM"}},
+        "containers": [{**objects.container(requests={"cpu": "1m"}), "image": OPTIONS.image}],
+    },
+    "a container before": {"initContainers": [{"name": "first", "image": OPTIONS.image}]},
+    "a second container": {
+        "containers": [*placeholder()["spec"]["containers"], objects.container(requests={"cpu": "1m"})]
+    },
+    "another image": with_container(image="registry.example/miner:1"),
+    "a command": with_container(command=["sh"]),
+    "arguments": with_container(args=["-c", "true"]),
+    "an environment": with_container(env=[{"name": "LD_PRELOAD", "value": "x"}]),
+    "somebody's environment": with_container(envFrom=[{"secretRef": {"name": "s"}}]),
+    "a port of the host": with_container(ports=[{"containerPort": 80, "hostPort": 80}]),
+    "a command after its start": with_container(lifecycle={"postStart": COMMAND}),
+    "a command as its probe": with_container(
+        livenessProbe={**COMMAND, "periodSeconds": 10, "timeoutSeconds": 1, "successThreshold": 1}
+    ),
+    "a folder": {
+        **with_container(volumeMounts=[{"name": "x", "mountPath": "/x"}]),
+        "volumes": [{"name": "x", "emptyDir": {}}],
+    },
+    "a device": {"resourceClaims": [{"name": "x", "resourceClaimName": "x"}]},
 }
 
 

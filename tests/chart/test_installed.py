@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import base64
-import os
+import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -44,6 +45,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         }
     },
     "open": {"networkPolicy": {"enabled": False}, "flowControl": {"enabled": False}},
+    "fenced": {"fence": {"unannotated": "refuse"}, "networkPolicy": {"dnsPorts": [53]}},
     "rules": {"cluster": {"pause": "upgrade", "rules": [{"namespace": "shop-*", "mode": False}]}},
     "buffers": {
         "buffers": {"enabled": True, "placeholders": True, "scalables": [{"apiGroup": "x.io", "resource": "sets"}]}
@@ -109,7 +111,7 @@ def test_cert_manager_makes_the_certificate_and_puts_the_bundle_in() -> None:
     parts = rendered({"webhook": {"certificate": {"source": "cert-manager", "issuerRef": issuer}}})
     [made] = parts["webhook/certificate"]
     assert made["spec"]["issuerRef"] == {**issuer, "group": "cert-manager.io"}
-    assert made["spec"]["secretName"] == "plimsoll-webhook-certificate"
+    assert made["spec"]["secretName"] == "plimsoll-webhook-tls"
     [registration] = parts["webhook/registration"]
     assert registration["metadata"]["annotations"] == {"cert-manager.io/inject-ca-from": "plimsoll/plimsoll-webhook"}
     assert sorted(one["kind"] for one in parts["webhook/kept"]) == ["ConfigMap", "Lease"]
@@ -155,36 +157,6 @@ def test_pods_have_no_more_than_they_need(variant: str) -> None:
                 assert bool(mounts["cgroup"].get("readOnly")) is not writes
         for container in spec.get("initContainers", []):
             assert [one["name"] for one in container["volumeMounts"]] == ["state"]
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user")
-@pytest.mark.parametrize("before", ["root", "agent"])
-def test_own_state_step_gives_the_directory_to_the_agent_and_follows_no_link(tmp_path: Path, before: str) -> None:
-    """The step itself, as root with the one capability that it has, on a directory as it may be found."""
-    [container] = pods_of({})["plimsoll-agent"]["initContainers"]
-    program, option, script = container["command"]
-    assert (program, option) == ("python3", "-Ic")
-    state, outside = tmp_path / "state", tmp_path / "outside"
-    (state / "queue").mkdir(parents=True)
-    (state / "queue" / "one").write_text("row")
-    outside.mkdir(mode=0o755)
-    (outside / "shadow").write_text("not ours")
-    (state / "link").symlink_to(outside)
-    ours = [state, state / "queue", state / "queue" / "one", state / "link"]
-    if before == "agent":
-        for path in ours:
-            os.chown(path, 65532, 65532, follow_symlinks=False)
-        state.chmod(0o700)
-        (state / "queue" / "one").chmod(0o600)
-    command = ["setpriv", "--bounding-set=-all,+chown", sys.executable, option]
-    done = subprocess.run(
-        [*command, script.replace('"/var/lib/plimsoll"', repr(str(state)))], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert {path.lstat().st_uid for path in ours} == {65532}
-    assert {path.stat().st_mode & 0o777 for path in ours[:2]} == {0o700}
-    assert {path.lstat().st_uid for path in (outside, outside / "shadow")} == {0}
-    assert outside.stat().st_mode & 0o777 == 0o755
 
 
 # Installed
@@ -275,6 +247,36 @@ def test_agent_reaches_its_own_node_and_no_further(installed: Release, nodes: No
     assert "own node" in refusal(
         lambda: nodes.unbound.create(fence.event_path("default"), fence.event("x", "default", nodes.a))
     )
+
+
+def test_pods_of_which_nothing_says_a_mode_are_resized_only_where_the_fence_allows_it(
+    installed: Release, nodes: Nodes
+) -> None:
+    """The release's own mode is recommend: the policy sees annotations alone."""
+    silent, told = make_pod(installed, "default", nodes.a), make_pod(installed, "default", nodes.a, mode="enforce")
+    kept = json.dumps({"containers": {"app": {"requests": {"cpu": "50m"}, "limits": {}}}})
+    sized = make_pod(installed, "default", nodes.a, **{"original-resources": kept})
+    resize(nodes.agent_a, "default", silent, "150m")
+    installed.upgrade({"fence": {"unannotated": "refuse"}})
+    attempt = partial(resize, nodes.agent_a, "default", silent, "200m", dryRun="All")
+    wait_for(lambda: "mode is unannotated (fence.unannotated)" in said(attempt), "the fence refuses")
+    resize(nodes.agent_a, "default", told)
+    resize(nodes.agent_a, "default", sized, "50m")
+    off = make_pod(installed, "default", nodes.a, mode="off")
+    assert "mode is off" in refusal(lambda: resize(nodes.agent_a, "default", off))
+    installed.upgrade()
+    wait_for(lambda: not said(attempt), "the fence allows it again")
+
+
+def said(call: Callable[[], object]) -> str:
+    """Give why the server forbids it; empty = it does not."""
+    try:
+        call()
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        return error.message
+    return ""
 
 
 @pytest.mark.parametrize("who", ["agent_a", "webhook"])
@@ -420,6 +422,32 @@ def test_upgrade_rolls_what_changed_and_rollback_takes_it_back(installed: Releas
         installed.upgrade(values)
         assert installed.plane.admin.get(deployment)["spec"]["strategy"]["type"] == strategy
     assert installed.status() == "deployed"
+
+
+def test_notes_say_how_everything_is_stopped_and_left(installed: Release, nodes: Nodes) -> None:
+    """As Helm shows them; what they tell to type is given to a shell's parser."""
+
+    def notes(**values: Any) -> str:
+        installed.upgrade(values)
+        where = (f"--namespace={NAMESPACE}", f"--kubeconfig={installed.plane.kubeconfig}")
+        return helm("get", "notes", "plimsoll", *where)
+
+    usual = notes(settings={"report": {"intervalSeconds": 120}})
+    assert "patch configmap plimsoll" in usual
+    assert "within 120 seconds" in usual
+    assert "--timeout" not in usual
+    alone = notes(webhook={"enabled": False})
+    assert "configmap" not in alone
+    assert "-- plimsoll pause" in alone
+    some = notes(mode="enforce", enforceNodes={"pool": "canary"})
+    assert "exec ds/plimsoll-agent-enforce -c agent -- plimsoll plan" in some
+    leaving = notes(uninstall={"restore": True, "timeoutSeconds": 900})
+    assert "helm uninstall plimsoll -n plimsoll --timeout 1020s" in leaving
+    for text in (usual, alone, some, leaving):
+        for line in re.findall(r"   ((?:kubectl|for|helm) .*)$", text, re.M):
+            done = subprocess.run(["bash", "-nc", line], capture_output=True, text=True, check=False)
+            assert done.returncode == 0, (line, done.stderr)
+    installed.upgrade()
 
 
 def test_uninstall_leaves_no_object(installed: Release, nodes: Nodes, before: set[tuple[str, str, str]]) -> None:

@@ -5,16 +5,17 @@ The kubelet is played: it takes the commands and has the agents' pods end when t
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.chart.release import Release
 from tests.cluster import chart, objects
-from tests.cluster.api import Json, kubeconfig
+from tests.cluster.api import ApiError, Json, kubeconfig
 from tests.cluster.chart import NAMESPACE
 from tests.cluster.exec_kubelet import ExecKubelet, Reply, exec_kubelet
 from tests.cluster.identities import create_service_account, fresh_name, node_bound_token
@@ -32,8 +33,8 @@ class Scene:
 
     def __init__(self, release: Release, kubelet: ExecKubelet, folder: Path) -> None:
         self.plane, self.kubelet, self.folder = release.plane, kubelet, folder
-        self.replies: dict[str, Reply] = {}
-        kubelet.answer = lambda path, _: self.replies[path.split("/")[3]]
+        self.replies: dict[str, Callable[[], Reply]] = {}
+        kubelet.answer = lambda path, _: self.replies[path.split("/")[3]]()
         admin = self.plane.admin
         if not admin.exists(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default"):
             create_service_account(self.plane, NAMESPACE, "default")
@@ -46,17 +47,49 @@ class Scene:
         self.owner = admin.create(DAEMON_SETS, daemon_set)
         self.pods = [self.agent() for _ in range(2)]
 
-    def agent(self) -> str:
-        node, name = fresh_name("node"), fresh_name("plimsoll-agent")
-        objects.create_node(self.plane.admin, node)
-        self.kubelet.join(self.plane, node)
+    def agent(self, node: str | None = None) -> str:
+        """Put an agent's pod on a node, or on a new one."""
+        name = fresh_name("plimsoll-agent")
+        if node is None:
+            node = fresh_name("node")
+            objects.create_node(self.plane.admin, node)
+            self.kubelet.join(self.plane, node)
         labels = {"plimsoll.dev/part": "agent"}
         manifest = objects.pod(name, node, objects.container("agent"), labels=labels, terminationGracePeriodSeconds=0)
         owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "plimsoll-agent", "blockOwnerDeletion": True}
         manifest["metadata"]["ownerReferences"] = [{**owner, "uid": self.owner["metadata"]["uid"]}]
         self.plane.admin.create(objects.pod_path(NAMESPACE), manifest)
-        self.replies[name] = Reply(("nothing to restore\n",))
+        self.replies[name] = lambda: Reply(("nothing to restore\n",))
         return name
+
+    def node_of(self, pod: str) -> str:
+        node: str = self.plane.admin.get(objects.pod_path(NAMESPACE, pod))["spec"]["nodeName"]
+        return node
+
+    def remove(self, pod: str) -> None:
+        self.plane.admin.delete(objects.pod_path(NAMESPACE, pod), gracePeriodSeconds="0")
+
+    def hold(self, pod: str) -> None:
+        """Have a pod that is removed stay until ``let_go``, as on a node that does not answer."""
+        path = objects.pod_path(NAMESPACE, pod)
+        self.plane.admin.patch(path, {"metadata": {"finalizers": ["plimsoll.test/keep"]}})
+
+    def let_go(self, pod: str) -> None:
+        path = objects.pod_path(NAMESPACE, pod)
+        self.plane.admin.patch(path, {"metadata": {"finalizers": None}}, "application/merge-patch+json")
+
+    def cut_off(self, pod: str) -> str:
+        """Have a pod's node be NotReady: nobody is at its kubelet's port, and its pods are told not to be ready."""
+        node, path = self.node_of(pod), objects.pod_path(NAMESPACE, pod)
+        endpoints = {"daemonEndpoints": {"kubeletEndpoint": {"Port": 1}}}
+        self.plane.admin.patch(f"/api/v1/nodes/{node}/status", {"status": endpoints})
+        self.plane.admin.patch(f"{path}/status", {"status": {"conditions": [{"type": "Ready", "status": "False"}]}})
+        self.hold(pod)
+        return node
+
+    def asked(self) -> list[str]:
+        """Give the pods beside which a command was run, in order."""
+        return [path.split("/")[3] for path, _ in self.kubelet.asked]
 
     def run(self, *more: str) -> subprocess.CompletedProcess[str]:
         """Run what the Job's container would."""
@@ -73,7 +106,9 @@ class Scene:
     def close(self) -> None:
         self.plane.admin.delete(f"{DAEMON_SETS}/plimsoll-agent")
         for one in self.pods:
-            self.plane.admin.delete(objects.pod_path(NAMESPACE, one), gracePeriodSeconds="0")
+            with contextlib.suppress(ApiError):  # it is gone
+                self.let_go(one)
+            self.remove(one)
 
 
 @pytest.fixture
@@ -89,7 +124,7 @@ def test_every_agent_restores_and_then_all_end(scene: Scene) -> None:
     long = "".join(
         f"{number}/90 shop/web-{number}: restored and pinned: app CPU 250m to 100m\n" for number in range(90)
     )
-    scene.replies[first] = Reply((long, "the last line\n"))
+    scene.replies[first] = lambda: Reply((long, "the last line\n"))
     done = scene.run()
     assert done.returncode == 0, done.stderr
     assert {(path.split("/")[3], path.split("/")[4], *command) for path, command in scene.kubelet.asked} == {
@@ -102,25 +137,152 @@ def test_every_agent_restores_and_then_all_end(scene: Scene) -> None:
     assert not scene.plane.admin.exists(f"{DAEMON_SETS}/plimsoll-agent")
 
 
-@pytest.mark.parametrize("code", [1, None])
-def test_where_one_cannot_restore_nothing_ends(scene: Scene, code: int | None) -> None:
-    scene.replies[scene.pods[1]] = Reply(("shop/web: not restored (rejected)\n",), code)
-    done = scene.run()
+@pytest.mark.parametrize(
+    ("code", "asked", "more"),
+    [
+        pytest.param(1, 1, ["--skip-unreachable"], id="some pods could not be"),
+        pytest.param(2, 2, ["--skip-unreachable"], id="it does not know its pods, a second time too"),
+        pytest.param(None, 2, [], id="it broke off, a second time too"),
+    ],
+)
+def test_where_one_cannot_restore_nothing_ends(scene: Scene, code: int | None, asked: int, more: list[str]) -> None:
+    scene.replies[scene.pods[1]] = lambda: Reply(("shop/web: not restored (rejected)\n",), code)
+    done = scene.run("--timeout=4s", *more)
     assert done.returncode == 1
-    why = "plimsoll restore ended with 1" if code else "closed before it told how the command ended"
+    why = f"plimsoll restore ended with {code}" if code else "closed before it told how the command ended"
     assert why in done.stderr
+    assert sorted(scene.asked()) == sorted([scene.pods[0], *[scene.pods[1]] * asked])
     assert done.stderr.endswith("nothing was ended: not everything could be restored\n")
     assert scene.are_there() == [True, True]
     assert scene.plane.admin.exists(f"{DAEMON_SETS}/plimsoll-agent")
 
 
-def test_agents_that_do_not_end_are_named(scene: Scene) -> None:
-    path = objects.pod_path(NAMESPACE, scene.pods[0])
-    scene.plane.admin.patch(path, {"metadata": {"finalizers": ["plimsoll.test/keep"]}})
-    done = scene.run("--timeout=3s")
+@pytest.mark.parametrize("code", [1, 143, None])
+def test_an_agent_that_is_replaced_meanwhile_is_looked_at_again(scene: Scene, code: int | None) -> None:
+    old, other = scene.pods
+    node = scene.node_of(old)
+
+    def replaced() -> Reply:
+        scene.remove(old)
+        scene.pods.append(scene.agent(node))
+        return Reply(("no agent\n",), code)
+
+    scene.replies[old] = replaced
+    done = scene.run("--timeout=30s")
+    assert done.returncode == 0, done.stderr
+    assert f"{node}: {old} has ended: nothing is left to ask it\n1 agents ended meanwhile\n" in done.stdout
+    assert sorted(scene.asked()) == sorted([old, other, scene.pods[2]])
+    assert done.stderr == ""
+    assert scene.are_there() == [False, False, False]
+
+
+def test_an_agent_that_ends_while_it_is_asked_is_awaited_and_so_is_the_next(scene: Scene) -> None:
+    old = scene.pods[0]
+    node = scene.node_of(old)
+    scene.hold(old)
+
+    def first() -> Reply:
+        scene.remove(old)
+        scene.replies[old] = gone
+        return Reply(("no agent\n",), 1)
+
+    def gone() -> Reply:
+        scene.let_go(old)
+        scene.pods.append(scene.agent(node))
+        scene.replies[scene.pods[2]] = begun
+        return Reply((), None)
+
+    def begun() -> Reply:
+        scene.replies[scene.pods[2]] = lambda: Reply(("2/2 shop/web: restored and pinned\n",))
+        return Reply(("no agent at its socket\n",), 1)
+
+    scene.replies[old] = first
+    done = scene.run("--timeout=60s")
+    assert done.returncode == 0, done.stderr
+    new = scene.pods[2]
+    assert [one for one in scene.asked() if one != scene.pods[1]] == [old, old, new, new]
+    assert "shop/web: restored and pinned" in done.stdout
+
+
+def test_an_agent_whose_node_went_has_nothing_left_to_restore(scene: Scene) -> None:
+    gone = scene.pods[0]
+    node = scene.node_of(gone)
+
+    def leave() -> Reply:
+        scene.remove(gone)
+        return Reply((), None)
+
+    scene.replies[gone] = leave
+    failed = scene.agent()
+    scene.pods.append(failed)
+    path = objects.pod_path(NAMESPACE, failed)
+    scene.plane.admin.patch(f"{path}/status", {"status": {"phase": "Failed"}})
+    done = scene.run("--timeout=8s")
+    assert done.returncode == 0, done.stderr
+    assert f"{node}: {gone} has ended: nothing is left to ask it\n1 agents ended meanwhile\n" in done.stdout
+    assert failed not in scene.asked()  # it was evicted, and its successor is another pod
+    assert scene.are_there() == [False, False, False]
+
+
+def test_a_node_that_is_not_ready_is_named_and_nothing_ends(scene: Scene) -> None:
+    node = scene.cut_off(scene.pods[0])
+    done = scene.run("--timeout=4s")
     assert done.returncode == 1
-    assert "1 agents have not ended in time: node-" in done.stderr
-    scene.plane.admin.patch(path, {"metadata": {"finalizers": None}}, "application/merge-patch+json")
+    told, counted, last = done.stderr.splitlines()
+    assert told.startswith(
+        f"{node}: not restored: the agent cannot be reached, and its pod is not ready: look at the node: GET "
+    )
+    assert counted == f"plimsoll retire: 1 agents cannot be reached: {node}: see --skip-unreachable"
+    assert last == "plimsoll retire: nothing was ended: not everything could be restored"
+    assert scene.are_there() == [True, True]
+    assert scene.plane.admin.exists(f"{DAEMON_SETS}/plimsoll-agent")
+
+
+def test_a_node_that_is_not_ready_is_gone_on_without_where_one_says_so(scene: Scene) -> None:
+    node = scene.cut_off(scene.pods[0])
+    done = scene.run("--timeout=8s", "--skip-unreachable")
+    assert done.returncode == 0, done.stderr
+    assert f"{node}: not restored: the agent cannot be reached" in done.stderr
+    assert done.stderr.endswith(
+        f"1 agents cannot be reached: {node}: it goes on without them, and what they resized stays resized\n"
+    )
+    assert done.stdout.endswith("all other agents have ended\n")
+    assert scene.are_there() == [True, False]
+    assert not scene.plane.admin.exists(f"{DAEMON_SETS}/plimsoll-agent")
+
+
+def test_a_right_that_is_missing_is_no_node_out_of_reach(scene: Scene) -> None:
+    role = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/roles/plimsoll-retire"
+    rules = scene.plane.admin.get(role)["rules"]
+    left = [one for one in rules if one["resources"] != ["pods/exec"]]
+    scene.plane.admin.patch(role, {"rules": left}, "application/merge-patch+json")
+    api = scene.plane.api_with_token(node_bound_token(scene.plane, NAMESPACE, "plimsoll-retire", None))
+
+    def is_refused() -> bool:
+        path = f"{objects.pod_path(NAMESPACE, scene.pods[0])}/exec?command=true"
+        connection, answer = api.open("GET", path, None, "application/json", None)
+        connection.close()
+        return answer.status == 403
+
+    wait_for(is_refused, "the right is gone")
+    done = scene.run("--skip-unreachable")
+    assert done.returncode == 1
+    assert "not restored: GET " in done.stderr
+    assert "403 Forbidden" in done.stderr
+    assert "cannot be reached" not in done.stderr
+    assert scene.are_there() == [True, True]
+
+
+@pytest.mark.parametrize("is_skipping", [False, True])
+def test_agents_that_do_not_end_are_named(scene: Scene, is_skipping: bool) -> None:
+    scene.hold(scene.pods[0])
+    node = scene.node_of(scene.pods[0])
+    done = scene.run("--timeout=3s", *(("--skip-unreachable",) if is_skipping else ()))
+    assert done.returncode == (0 if is_skipping else 1)
+    what = "it goes on without them" if is_skipping else "see --skip-unreachable"
+    assert done.stderr == f"plimsoll retire: 1 agents have not ended in time: {node}: {what}\n"
+    assert scene.are_there() == [True, False]
+    scene.let_go(scene.pods[0])
     wait_for(lambda: scene.are_there() == [False, False], "it is gone")
 
 

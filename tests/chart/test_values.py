@@ -22,7 +22,7 @@ from tests.chart.documented_values import documented_values
 from tests.chart.value_rules import RULES
 from tests.cluster import chart
 from tests.cluster.binaries import KUBERNETES
-from tests.cluster.chart import ChartError, helm, rendered
+from tests.cluster.chart import helm, rendered
 
 POSTGRESQL: dict[str, Any] = {"webhook": {"postgresql": {"existingSecret": "database"}}}
 
@@ -134,6 +134,9 @@ def test_values_that_stand_for_settings_have_the_programs_defaults() -> None:
     )
     grace_seconds = deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
     assert grace_seconds >= 5 + LEAVE_SECONDS + webhook.listening.end_seconds
+    longest: dict[str, Any] = {"webhook": {"settings": {"listening": {"endSeconds": 12}}}}
+    assert rendered(longest)
+    assert grace_seconds > 5 + LEAVE_SECONDS + 12
 
 
 # What values do
@@ -218,98 +221,61 @@ def test_reader_may_read_whatever_the_webhook_shows() -> None:
     assert [path for path in shown if not any(fnmatchcase(path, url) for url in urls)] == []
 
 
-# Bad input: the sentence that says what to set
-
-CLASHES: dict[str, tuple[dict[str, Any], str]] = {
-    "sqlite-two-replicas": ({"webhook": {"replicas": 2}}, "set webhook.postgresql.existingSecret"),
-    "enforce-no-certificate": (
-        {"mode": "enforce", "webhook": {"certificate": {"source": "secret"}}},
-        "mode is enforce and webhook.certificate.source is secret, but there is no certificate: set "
-        "webhook.certificate.secretName",
-    ),
-    "secret-no-bundle": (
-        {"webhook": {"certificate": {"source": "secret", "secretName": "tls"}}},
-        "set webhook.certificate.caBundle",
-    ),
-    "cert-manager-no-issuer": (
-        {"webhook": {"certificate": {"source": "cert-manager"}}},
-        "set webhook.certificate.issuerRef.name",
-    ),
-    "bundle-unused": (
-        {"webhook": {"certificate": {"caBundle": "-----BEGIN CERTIFICATE-----"}}},
-        "set webhook.certificate.source=secret",
-    ),
-    "read-only-state": ({"agent": {"state": {"hostPath": "/sys/fs/plimsoll"}}}, "set a directory such as /var/lib"),
-    "whole-folder-state": ({"agent": {"state": {"hostPath": "/var/"}}}, "set a directory of its own"),
-    "database-elsewhere": (
-        {"webhook": {"settings": {"database": {"url": "/data/webhook.db"}}}},
-        "webhook.settings.database.url cannot be set here: set webhook.postgresql.existingSecret",
-    ),
-    "state-elsewhere": ({"settings": {"state": {"directory": "/data"}}}, "set agent.state.hostPath"),
-    "mode-twice": ({"settings": {"act": {"mode": "enforce"}}}, "settings.act.mode cannot be set here: set mode"),
-    "node-name": ({"settings": {"nodeName": "x"}}, "settings.nodeName cannot be set here; it comes from the pod"),
-    "cgroups-closed": ({"settings": {"podLimits": {"writeCgroups": True}}}, "which opens what it needs"),
-    "nodes-without-mode": ({"enforceNodes": {"a": "b"}}, "set mode=enforce"),
-    "nodes-and-affinity": (
-        {"mode": "enforce", "enforceNodes": {"a": "b"}, "agent": {"affinity": {"nodeAffinity": {}}}},
-        "set agent.nodeSelector",
-    ),
-    "evictions-without-webhook": (
-        {"evictions": {"enabled": True}, "webhook": {"enabled": False}},
-        "set webhook.enabled=true",
-    ),
-    "buffers-without-webhook": ({"buffers": {"enabled": True}, "webhook": {"enabled": False}}, "webhook.enabled=true"),
-    "placeholders-without-buffers": ({"buffers": {"placeholders": True}}, "set buffers.enabled=true"),
-    "buffers-half-on": (
-        {"webhook": {"settings": {"buffers": {"mode": "on"}}}},
-        "set buffers.enabled=true, which brings the rights",
-    ),
-    "claim-and-postgresql": (
-        {"webhook": {"postgresql": {"existingSecret": "x"}, "persistence": {"existingClaim": "y"}}},
-        "leave one of them empty",
-    ),
-    "claim-unused": (
-        {"webhook": {"persistence": {"existingClaim": "y", "enabled": False}}},
-        "set webhook.persistence.enabled=true",
-    ),
-}
+def test_empty_sections_of_settings_are_as_if_they_were_not_there() -> None:
+    """As people leave them when they comment out what was below."""
+    assert rendered({"settings": None, "webhook": {"settings": None}, "excludedNamespaces": None}) == rendered(
+        {"excludedNamespaces": []}
+    )
 
 
-@pytest.mark.parametrize("clash", CLASHES)
-def test_values_that_clash_end_with_what_to_set(clash: str) -> None:
-    values, sentence = CLASHES[clash]
-    with pytest.raises(ChartError) as error:
-        rendered(values)
-    assert sentence in str(error.value)
-    assert "nil pointer" not in str(error.value)
+def test_further_kinds_of_buffers_may_be_read_and_watched() -> None:
+    def rules(**buffers: Any) -> list[Any]:
+        values = {"buffers": {"enabled": True, **buffers}}
+        [found] = [one["rules"] for one in rendered(values)["webhook/rights-buffers"] if one["kind"] == "ClusterRole"]
+        return list(found)
+
+    rollouts = {"apiGroup": "argoproj.io", "resource": "rollouts"}
+    with_them = rules(scalables=[rollouts, {"apiGroup": "x.io", "resource": "sets"}])
+    added = [one for one in with_them if one not in rules()]
+    assert added == [
+        {"apiGroups": ["argoproj.io"], "resources": ["rollouts"], "verbs": ["get", "list", "watch"]},
+        {"apiGroups": ["x.io"], "resources": ["sets"], "verbs": ["get", "list", "watch"]},
+    ]
+    # Their scale is asked for under the rule that holds for every kind.
+    assert {"apiGroups": ["*"], "resources": ["*/scale"], "verbs": ["get"]} in with_them
 
 
-WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "unknown": ({"mod": "enforce"}, "additional properties 'mod' not allowed"),
-    "word": ({"mode": "on"}, "at '/mode': value must be one of"),
-    "unknown-setting": ({"settings": {"sampling": {"interval": 1}}}, "at '/settings/sampling': additional properties"),
-    "out-of-range": ({"settings": {"sampling": {"intervalSeconds": 0}}}, "at '/settings/sampling/intervalSeconds'"),
-    "webhook-out-of-range": (
-        {"webhook": {"settings": {"arbiter": {"workloadShareRatio": 1.5}}}},
-        "at '/webhook/settings/arbiter/workloadShareRatio'",
-    ),
-    "port": ({"agent": {"port": 80}}, "at '/agent/port'"),
-    "quantity": ({"agent": {"resources": {"limits": {"memory": "128MB"}}}}, "at '/agent/resources/limits/memory'"),
-    "share": ({"agent": {"maxUnavailable": "0%"}}, "at '/agent/maxUnavailable'"),
-    "digest": ({"image": {"digest": "sha256:abc"}}, "at '/image/digest'"),
-    "relative": ({"agent": {"state": {"hostPath": "var/lib"}}}, "at '/agent/state/hostPath'"),
-    "rule": ({"cluster": {"rules": [{"namespace": "shop"}]}}, "at '/cluster/rules/0'"),
-    "toleration": ({"agent": {"tolerations": [{"key": "a", "efect": "NoSchedule"}]}}, "at '/agent/tolerations/0'"),
-    "factor": ({"fence": {"factor": 0.5}}, "at '/fence/factor'"),
-}
+def test_names_are_asked_for_at_the_ports_of_every_distributions_dns() -> None:
+    """OpenShift's DNS pods listen on 5353, and network policies hold what is behind the Service."""
+    for template in ("agent/network", "webhook/network"):
+        for values, ports in (({}, [53, 5353]), ({"networkPolicy": {"dnsPorts": [1053]}}, [1053])):
+            [first, *_] = rendered(values)[template][0]["spec"]["egress"]
+            assert first == {"ports": [{"port": port, "protocol": name} for port in ports for name in ("UDP", "TCP")]}
 
 
-@pytest.mark.parametrize("wrong", WRONG)
-def test_wrong_value_is_refused_with_its_path(wrong: str) -> None:
-    values, words = WRONG[wrong]
-    with pytest.raises(ChartError) as error:
-        rendered(values)
-    assert words in str(error.value)
+def test_cert_managers_secret_stands_in_nobodys_way() -> None:
+    """It outlives the release; under the name of the chart's own none with built-in could be installed later."""
+    issued: dict[str, Any] = {"webhook": {"certificate": {"source": "cert-manager", "issuerRef": {"name": "ours"}}}}
+    own = [one["metadata"]["name"] for one in rendered()["webhook/kept"] if one["kind"] == "Secret"]
+    [certificate] = rendered(issued)["webhook/certificate"]
+    assert [certificate["spec"]["secretName"]] != own
+    [settings] = rendered(issued)["webhook/settings"]
+    assert yaml.safe_load(settings["data"]["settings.yaml"])["certificate"] == {
+        "source": "secret",
+        "secret": certificate["spec"]["secretName"],
+    }
+    [read] = [
+        rule["resourceNames"]
+        for one in rendered(issued)["webhook/rights"]
+        for rule in one.get("rules", [])
+        if rule.get("resources") == ["secrets"]
+    ]
+    assert read == [certificate["spec"]["secretName"]]
+
+
+def test_without_the_webhook_there_is_no_map_that_nobody_reads() -> None:
+    assert "cluster/rules" in rendered()
+    assert "cluster/rules" not in rendered({"webhook": {"enabled": False}})
 
 
 def test_every_setting_may_be_set_to_its_own_default(tmp_path: Path) -> None:

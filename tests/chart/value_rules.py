@@ -88,6 +88,7 @@ RULES: Final[dict[str, Schema]] = {
     "agent.podAnnotations": ANNOTATIONS,
     "agent.env": ENVIRONMENT,
     "agent.hostAliases": HOST_ALIASES,
+    "fence.unannotated": one_of("allow", "refuse"),
     "fence.factor": number(1, 1_000_000, "number"),
     "fence.floor.cpu": QUANTITY,
     "fence.floor.memory": QUANTITY,
@@ -132,6 +133,8 @@ RULES: Final[dict[str, Schema]] = {
     },
     "uninstall.timeoutSeconds": number(10, 86_400),
     "networkPolicy.metricsFrom": list_of(ANY),
+    # An empty list would be every port.
+    "networkPolicy.dnsPorts": {**list_of(number(1, 65_535)), "minItems": 1},
     "networkPolicy.apiServer.ports": {**list_of(number(1, 65_535)), "minItems": 1},
     "networkPolicy.apiServer.cidrs": list_of(text("^[0-9a-fA-F.:]+/[0-9]{1,3}$")),
     "flowControl.concurrencyShares": number(1, 1000),

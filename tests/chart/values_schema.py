@@ -20,6 +20,8 @@ def values_schema() -> Schema:
     for value in documented_values():
         place = top
         for key in value.path[:-1]:
+            # A section that is left empty loses its defaults, and templates would speak of nil pointers.
+            place["required"] = sorted({*place.get("required", []), key})
             place = place["properties"].setdefault(key, _closed())
         rule = RULES.get(value.key) or {"type": "boolean" if isinstance(value.default, bool) else "string"}
         place["properties"][value.path[-1]] = {"description": value.text, **rule}

@@ -64,6 +64,17 @@ class Site:
         data: dict[str, str] = self.cluster.admin.get(self.secret_path)["data"]
         return {key: base64.b64decode(value) for key, value in data.items()}
 
+    def create_secret(self, data: dict[str, bytes]) -> None:
+        """Put one there as an administrator would."""
+        body = {key: base64.b64encode(value).decode() for key, value in data.items()}
+        manifest = {"metadata": {"name": SECRET}, "type": "kubernetes.io/tls", "data": body}
+        self.cluster.admin.create(self.secret_path.rpartition("/")[0], manifest)
+
+    def told(self) -> Json:
+        """Give what stands in the ConfigMap from which agents know whom to trust."""
+        data: Json = self.cluster.admin.get(self.authority_path)["data"]
+        return data
+
     def write_secret(self, data: dict[str, bytes], **more: Json) -> None:
         body = {"data": {key: base64.b64encode(value).decode() for key, value in data.items()}, **more}
         self.cluster.admin.patch(self.secret_path, body, MERGE)
@@ -133,10 +144,15 @@ def secret_of(material: Material) -> dict[str, bytes]:
     return {"tls.crt": material.chain_pem, "tls.key": material.key_pem, "ca.crt": material.bundle_pem}
 
 
+def without_authorities(material: Material) -> dict[str, bytes]:
+    """As ``kubectl create secret tls`` writes it."""
+    return {"tls.crt": material.chain_pem, "tls.key": material.key_pem}
+
+
 def await_told(site: Site, bundle: bytes) -> None:
     """Wait until agents are told to trust these authorities."""
     told = {"ca.crt": bundle.decode(), "kept": "by somebody"}
-    wait_for(lambda: site.cluster.admin.get(site.authority_path)["data"] == told, "agents are told whom to trust")
+    wait_for(lambda: site.told() == told, "agents are told whom to trust")
 
 
 # -- built in --------------------------------------------------------------------------------------------------------
@@ -307,3 +323,41 @@ def test_a_secret_of_somebody_else_is_taken_up_and_never_written(site: Site) -> 
         assert site.bundle() == b""
         assert site.secret() == secret_of(second)
         await_told(site, second.bundle_pem)
+
+
+def test_a_secret_without_authorities_is_served_and_told_until_it_has_them(site: Site) -> None:
+    material = made(site)
+    site.create_secret(without_authorities(material))
+    with (
+        site.replicas("a", "b", source=CertificateSource.SECRET) as (leader, other),
+        serving(leader.served_context()) as port,
+    ):
+        fault = f"Secret {SECRET} has no ca.crt: agents are told nobody to trust"
+        wait_for(lambda: leader.status().fault == fault, "it is told")
+        assert is_trusted(port, material.bundle_pem, site.host)
+        assert leader.status().is_served  # so admissions are answered, and it is ready
+        assert site.told() == {"kept": "by somebody"}
+        # Who leads tells it, and nobody else.
+        site.leader = "b"
+        wait_for(lambda: (leader.status().fault, other.status().fault) == (None, fault), "who leads tells it")
+        site.write_secret({"ca.crt": material.bundle_pem})
+        await_told(site, material.bundle_pem)
+        wait_for(lambda: other.status().fault is None, "nothing is wrong any more")
+
+
+def test_authorities_that_somebody_else_tells_agents_are_left_alone_and_judged(site: Site) -> None:
+    first, second = made(site), made(site)
+    told = {"ca.crt": second.bundle_pem.decode(), "kept": "by somebody"}
+    site.cluster.admin.patch(site.authority_path, {"data": told}, MERGE)
+    version = site.cluster.admin.get(site.authority_path)["metadata"]["resourceVersion"]
+    site.create_secret(without_authorities(first))
+    with site.replicas("a", source=CertificateSource.SECRET) as (one,):
+        fault = (
+            f"Secret {SECRET} has no ca.crt: ConfigMap plimsoll-webhook-authority tells agents to trust somebody else"
+        )
+        wait_for(lambda: one.status().fault == fault, "it is told")
+        site.write_secret(without_authorities(second))
+        wait_for(lambda: one.status().fault is None, "they are those of what is served now")
+        assert (one.status().is_served, one.status().reloads) == (True, 2)
+    after = site.cluster.admin.get(site.authority_path)
+    assert (after["data"], after["metadata"]["resourceVersion"]) == (told, version)

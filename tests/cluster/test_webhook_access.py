@@ -15,7 +15,7 @@ from tests.cluster.api import Json, kubeconfig
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.identities import create_namespace, create_service_account, fresh_name, node_bound_token
 from tests.cluster.processes import ClusterError, wait_for
-from tests.cluster.webhook_process import NAMESPACE, WebhookProcess, agent_token, answer_of, webhook
+from tests.cluster.webhook_process import NAMESPACE, WebhookProcess, agent_token, answer_of, webhook, webhook_started
 from tests.webhook.report_bodies import distribution, report_body, row_body
 
 pytestmark = pytest.mark.cluster
@@ -298,6 +298,24 @@ def test_people_read_as_far_as_rbac_lets_them(
 # The whole of it: reported, restarted, admitted alike
 
 
+def test_the_last_minutes_of_a_pod_that_went_while_no_webhook_ran_are_taken(
+    fenced: ControlPlane, namespace: str, node: str, tmp_path: Path
+) -> None:
+    pod = bare_pod(fenced, namespace, node)
+    token = agent_token(fenced, node)
+    arguments = ["--set=cluster.lease=away-meanwhile", "--replica=e"]
+    with webhook(fenced, tmp_path, arguments=arguments) as one:
+        seen(one, node, token, pod)
+    fenced.admin.delete(objects.pod_path(namespace, "web-0"), gracePeriodSeconds="0")
+    other = bare_pod(fenced, namespace, node, "web-1")  # of which no report told before it went
+    fenced.admin.delete(objects.pod_path(namespace, "web-1"), gracePeriodSeconds="0")
+    with webhook(fenced, tmp_path, arguments=arguments) as one:
+        body = report_body(row_of(pod), row_of(other), node=node, incarnation=fresh_name("i"))
+        answer = answer_of(one.post("/v1/report", body, token))
+    assert answer["taken"] == 1
+    assert answer["refused"] == [{"row": 1, "reason": f"podUid: no pod {other['metadata']['uid']} is known"}]
+
+
 def test_a_restart_forgets_nothing(fenced: ControlPlane, node: str, tmp_path: Path) -> None:
     namespace = fresh_name("shop")
     create_namespace(fenced, namespace, {"plimsoll.dev/mode": "enforce"})
@@ -371,13 +389,24 @@ def _without_ages(patch: list[Json]) -> list[Json]:
     return [step for step in patch if "annotations" not in step["path"]]
 
 
-def test_without_its_database_a_webhook_starts_and_admits_and_reports_wait(
+def test_without_its_database_a_webhook_is_not_ready_answers_all_the_same_and_reports_wait(
     fenced: ControlPlane, node: str, tmp_path: Path
 ) -> None:
     review = {"request": {"uid": "u-1", "operation": "CREATE", "object": {}}}
-    arguments = ["--set=listening.loadSeconds=0", "--set=cluster.lease=away", "--replica=d"]
-    with webhook(fenced, tmp_path, database="postgresql://nobody@127.0.0.1:1/none", arguments=arguments) as one:
-        assert one.get("/readyz").body == b"ready without the history, which is not loaded yet\n"
+    arguments = ["--set=cluster.lease=away", "--replica=d"]
+    nowhere = "postgresql://nobody@127.0.0.1:1/none"
+
+    def readiness(one: WebhookProcess) -> tuple[int, bytes]:
+        try:
+            reply = one.get("/readyz")
+        except OSError:  # it does not listen yet
+            return 0, b""
+        return reply.status, reply.body
+
+    with webhook_started(fenced, tmp_path, database=nowhere, arguments=arguments) as one:
+        wait_for(lambda: b"the history is not loaded yet" in readiness(one)[1], "all else is read")
+        status, words = readiness(one)
+        assert (status, words.partition(b")")[2]) == (503, b": the database is away\n")
         assert _response(one, json.dumps(review).encode()) == {"uid": "u-1", "allowed": True}
         reply = one.post("/v1/report", report_body(node=node), agent_token(fenced, node))
         assert (reply.status, reply.json()) == (503, {"error": "the database is away"})

@@ -1,199 +1,54 @@
 """Pods as a person creates them, on a real API server that asks a real webhook over TLS.
 
 Most rules are tried with ``kubectl create --dry-run=server``: the API server does all that it does otherwise, with the
-webhook, and keeps nothing.
+webhook, and keeps nothing. What others order or own is in ``test_webhook_admission_orders``.
 """
 
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable, Iterator
 from copy import deepcopy
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
-from agent.core.buckets import BucketScheme
-from agent.core.rollup import CPU_BUCKETS, MEMORY_BUCKETS
-from tests.cluster import chart
-from tests.cluster.api import Json, kubeconfig
+from tests.cluster.admission_room import (
+    ENFORCE,
+    MB,
+    Room,
+    Running,
+    admission_room,
+    bound_for,
+    mebibytes_above,
+    owned,
+    register,
+    resources,
+    sized,
+    told,
+)
+from tests.cluster.api import Json
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.identities import create_namespace, create_service_account, fresh_name, node_bound_token
-from tests.cluster.objects import create_node, pod, pod_path
+from tests.cluster.identities import fresh_name
+from tests.cluster.objects import pod, pod_path
 from tests.cluster.processes import wait_for
-from tests.cluster.webhook_process import NAMESPACE, WebhookProcess, agent_token, answer_of, registration, webhook
-from tests.webhook.report_bodies import report_body, row_body
 
 pytestmark = pytest.mark.cluster
 
-MB = 1_000_000
-HASH = "7c5ddbdf54"
-CONTAINERS = {"app": (300.0, 200.0 * MB), "proxy": (50.0, 80.0 * MB)}
-"""What the pods of every workload here have used: millicores, bytes."""
-ENFORCE = {"plimsoll.dev/mode": "enforce"}
-
-
-@dataclass
-class Room:
-    """A namespace whose pods the webhook is asked about, and what it knows of them."""
-
-    cluster: ControlPlane
-    hook: WebhookProcess
-    namespace: str
-    node: str
-    token: str
-    sequence: int = 0
-
-    def kubectl(self, *arguments: str, stdin: Any = None) -> subprocess.CompletedProcess[str]:
-        command = [str(self.cluster.kubectl), f"--kubeconfig={self.cluster.kubeconfig}", "-n", self.namespace]
-        text = None if stdin is None else json.dumps(stdin)
-        return subprocess.run([*command, *arguments], input=text, capture_output=True, text=True, check=False)
-
-    def admitted(self, document: Json) -> Json:
-        """Give the pod as the API server would keep it."""
-        done = self.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", stdin=document)
-        assert done.returncode == 0, done.stderr
-        made: Json = json.loads(done.stdout)
-        return made
-
-    def report(self, workloads: dict[str, str], *, age_seconds: float) -> None:
-        """Tell of five minutes of pods that run on the node, by workload kind."""
-        rows = []
-        for name, kind in workloads.items():
-            uid = self.cluster.admin.get(pod_path(self.namespace, running(name)))["metadata"]["uid"]
-            for container, (millicores, memory) in CONTAINERS.items():
-                rows.append(
-                    row_body(
-                        namespace=self.namespace,
-                        kind=kind,
-                        workload=name,
-                        container=container,
-                        pod=running(name),
-                        podUid=uid,
-                        cpu=steady(CPU_BUCKETS, millicores),
-                        cpuAdjusted=steady(CPU_BUCKETS, millicores),
-                        memory=steady(MEMORY_BUCKETS, memory),
-                        oomKills=[],
-                    )
-                )
-        self.sequence += 1
-        body = report_body(*rows, node=self.node, sequence=self.sequence, endAgeSeconds=age_seconds)
-        body["nodeClass"] = {"instanceType": None, "cpus": 4}
-        answer = answer_of(self.hook.post("/v1/report", body, self.token))
-        assert answer["refused"] == [], answer["refused"][:2]
-
-
-def steady(scheme: BucketScheme, amount: float) -> Json:
-    """Give samples that are all the same."""
-    (bucket,) = scheme.find(np.array([amount])).tolist()
-    return {"count": 30, "sum": 30 * amount, "max": amount, "buckets": [bucket, 30]}
-
-
-def mebibytes_above(amount_bytes: int) -> str:
-    """Round as memory is rounded by default: up to whole MiB."""
-    return str(-(-amount_bytes // 2**20) * 2**20)
-
-
-def running(workload: str) -> str:
-    return f"{workload}-{HASH}-first"
-
-
-def owned(name: str, kind: str, *containers: Json, node: str | None = None, **rest: Any) -> Json:
-    """Give a pod as a controller makes it."""
-    owner = {"kind": "ReplicaSet", "name": f"{name}-{HASH}"} if kind == "Deployment" else {"kind": kind, "name": name}
-    annotations = rest.pop("annotations", ENFORCE)
-    document = pod(rest.pop("pod_name", f"{name}-{HASH}-new"), node, *containers, annotations=annotations, **rest)
-    document["metadata"]["labels"] = {"pod-template-hash": HASH} if kind == "Deployment" else {}
-    document["metadata"]["ownerReferences"] = [
-        {"apiVersion": "apps/v1", "uid": f"uid-{name}", "controller": True, **owner}
-    ]
-    return document
-
-
-def sized(name: str = "app", *, limits: dict[str, str] | None = None, **requests: str) -> Json:
-    """Give a container: half a core and 300 MB unless told."""
-    wanted = requests or {"cpu": "500m", "memory": "300M"}
-    return {"name": name, "image": "plimsoll.test/none:1", "resources": {"requests": wanted, "limits": limits or {}}}
-
-
-def resources(document: Json, index: int = 0, where: str = "containers") -> Json:
-    found: Json = document["spec"][where][index]["resources"]
-    return found
+PODS = {
+    "web": Running(),
+    "scaled": Running(),
+    "store": Running(kind="StatefulSet"),
+    "driver": Running(kind="DaemonSet"),
+    "driver@second": Running(kind="DaemonSet", uses={"app": (700.0, 500.0 * MB)}, on_second_node=True),
+}
 
 
 @pytest.fixture(scope="module")
 def room(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Room]:
-    """A webhook with the chart's rights, registered for one namespace, that has learnt of some workloads."""
-    folder = tmp_path_factory.mktemp("admission")
-    for name in (NAMESPACE,):
-        if not cluster.admin.exists(f"/api/v1/namespaces/{name}"):
-            create_namespace(cluster, name)
-    if not cluster.admin.exists(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/plimsoll-agent"):
-        create_service_account(cluster, NAMESPACE, "plimsoll-agent")
-    cluster.admin.apply_all(chart.parts(*chart.WEBHOOK))
-    identity = cluster.api_with_token(node_bound_token(cluster, NAMESPACE, "plimsoll-webhook", None))
-    namespace, node = fresh_name("admission"), fresh_name("node")
-    create_namespace(cluster, namespace)
-    create_node(cluster.admin, node)
-    own = kubeconfig(identity, folder / "webhook.kubeconfig")
-    with webhook(cluster, folder, kubeconfig=own) as hook:
-        made = Room(cluster, hook, namespace, node, agent_token(cluster, node))
-        workloads = {"web": "Deployment", "scaled": "Deployment", "driver": "DaemonSet", "store": "StatefulSet"}
-        for name, kind in workloads.items():
-            # Made before the webhook is registered, as on a cluster that ran before it came. Owners that are not there
-            # would have the pods collected: the collector is told to wait.
-            document = owned(name, kind, sized(), sized("proxy"), node=node, pod_name=running(name))
-            document["metadata"]["finalizers"] = ["plimsoll.test/keep"]
-            cluster.admin.create(pod_path(namespace), document)
-        wait_for(lambda: knows(made, workloads), "the webhook knows the pods")
-        made.report(workloads, age_seconds=7200.0)
-        made.report(workloads, age_seconds=30.0)
-        register(made)
-        wait_for(lambda: is_sized(made), "the webhook has taken the history in, and is asked")
+    """A webhook that has learnt of some workloads; of the DaemonSet on two nodes of one class."""
+    with admission_room(cluster, tmp_path_factory.mktemp("admission"), PODS) as made:
         yield made
-    cluster.admin.delete(f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{namespace}")
-    for name in workloads:
-        path = pod_path(namespace, running(name))
-        cluster.admin.patch(path, {"metadata": {"finalizers": None}}, "application/merge-patch+json")
-    cluster.admin.delete(f"/api/v1/namespaces/{namespace}")
-    cluster.admin.delete(f"/api/v1/nodes/{node}")
-
-
-def knows(room: Room, workloads: dict[str, str]) -> bool:
-    """Post rows until none is refused for a pod that the webhook has not seen yet."""
-    rows = [
-        row_body(
-            namespace=room.namespace,
-            kind=kind,
-            workload=name,
-            pod=running(name),
-            podUid=room.cluster.admin.get(pod_path(room.namespace, running(name)))["metadata"]["uid"],
-            container="nobody",
-        )
-        for name, kind in workloads.items()
-    ]
-    room.sequence += 1
-    body = report_body(*rows, node=room.node, sequence=room.sequence, endAgeSeconds=7200.0)
-    body["nodeClass"] = {"instanceType": None, "cpus": 4}
-    return not answer_of(room.hook.post("/v1/report", body, room.token))["refused"]
-
-
-def register(room: Room, authority: Path | None = None) -> None:
-    """Have the API server ask, as the chart does, but by address and for one namespace."""
-    room.cluster.admin.apply(registration(room.hook.port, room.namespace, authority or room.cluster.authority))
-
-
-def is_sized(room: Room) -> bool:
-    made = room.admitted(owned("web", "Deployment", sized()))
-    return (
-        resources(made) != sized()["resources"]
-        and "cpu" in resources(made).get("requests", {})
-        and (resources(made)["requests"]["cpu"] != "500m")
-    )
 
 
 def test_a_pod_starts_with_what_its_workload_needs(room: Room) -> None:
@@ -286,19 +141,20 @@ def test_an_hpa_on_cpu_keeps_the_cpu_request(room: Room) -> None:
     assert requests() == {"cpu": "500m", "memory": mebibytes_above(200 * MB)}
 
 
-def test_a_pod_of_a_daemon_set_is_sized_by_the_node_that_it_is_bound_for(room: Room) -> None:
-    affinity = {
-        "nodeAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": {
-                "nodeSelectorTerms": [
-                    {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [room.node]}]}
-                ]
-            }
-        }
-    }
-    made = room.admitted(owned("driver", "DaemonSet", sized(), affinity=affinity))
-    assert resources(made)["requests"] == {"cpu": "300m", "memory": mebibytes_above(200 * MB)}
-    assert any("node" in value for key, value in made["metadata"]["annotations"].items() if "original" not in key)
+@pytest.mark.parametrize(
+    ("number", "cpu", "memory", "source"),
+    [
+        pytest.param(0, "300m", 200 * MB, "node", id="the first node"),
+        pytest.param(1, "700m", 500 * MB, "node", id="the second"),
+        pytest.param(2, "700m", 500 * MB, "node_class", id="one where it never ran"),
+    ],
+)
+def test_a_pod_of_a_daemon_set_is_sized_by_the_node_that_it_is_bound_for_or_by_nodes_alike(
+    room: Room, number: int, cpu: str, memory: int, source: str
+) -> None:
+    made = room.admitted(owned("driver", "DaemonSet", sized(), affinity=bound_for(room.nodes[number])))
+    assert resources(made)["requests"] == {"cpu": cpu, "memory": mebibytes_above(memory)}
+    assert told(made) == {"policy": "cruise", "source": source}
 
 
 def test_pod_limits_become_the_pods_own_resources(room: Room) -> None:

@@ -34,6 +34,8 @@ from tests.image.layers import UID
 
 INSTALLED: Final = "helm install: agent and webhook are Ready"
 LOADS_RUN: Final = "loads run"
+SMALL: Final = {"cpu": "20m", "memory": "64Mi"}
+"""What two loads request as written."""
 HELD_MIB: Final = 300
 """Of memory, by each of two pods that do not both fit with it."""
 ROOM_MIB: Final = 450
@@ -81,7 +83,7 @@ class ChartScenario:
             ("a pod that does not fit is evicted by the arbiter", self.evicted),
             ("it comes back at its peak", self.back_at_peak),
             ("helm upgrade: a new agent knows what the old one measured", self.upgraded),
-            ("helm uninstall: nothing is left, pods go on running", self.uninstalled),
+            ("helm uninstall: original requests are back, nothing is left, pods go on running", self.uninstalled),
         )
         for title, step in needing_release:
             steps.run(title, step, needs=INSTALLED)
@@ -137,9 +139,8 @@ class ChartScenario:
     def start_loads(self) -> str:
         """Fill the node's memory, by requests alone, but for what two pods need before they grow."""
         self.workload("fresh").start(load(requests={"cpu": f"{FRESH_CPU}m", "memory": "256Mi"}), annotations=ENFORCE)
-        small = {"cpu": "20m", "memory": "64Mi"}
-        self.workload("stays").start(load(requests=small), annotations={**ENFORCE, **NO_EVICTION})
-        self.workload("goes").start(load(requests=small), annotations=ENFORCE)
+        self.workload("stays").start(load(requests=SMALL), annotations={**ENFORCE, **NO_EVICTION})
+        self.workload("goes").start(load(requests=SMALL), annotations=ENFORCE)
         for name in LOADS:
             self.workload(name).wait_running()
         return f"{len(LOADS)} pods"
@@ -289,9 +290,15 @@ class ChartScenario:
         return float(units[path]["cpu"]["span_seconds"])
 
     def uninstalled(self) -> str:
-        """Take it away: loads go on, and pods are made as written."""
+        """Take it away with ``uninstall.restore``: loads go on as they were written, and so are new pods made."""
         running = {pod["metadata"]["uid"]: restarts(pod) for pod in self.loads()}
-        self.release.helm("uninstall", "--wait", "--timeout=120s")
+        stays = self.workload("stays")
+        resized = stays.resources()["requests"]
+        assert resized != SMALL, resized
+        self.release.values["uninstall"] = {"restore": True}
+        self.release.helm("upgrade")
+        self.release.helm("uninstall", "--wait", f"--timeout={SECONDS:.0f}s")
+        assert stays.resources()["requests"] == SMALL, stays.resources()
         self.addresses.close()
         admin = self.node.plane.admin
         assert not admin.exists(REGISTRATION)
@@ -301,7 +308,7 @@ class ChartScenario:
         self.workload("after").start(load(requests={"cpu": "10m", "memory": "16Mi"}), annotations=ENFORCE)
         pod = self.workload("after").wait_running()
         assert ADMISSION not in pod["metadata"].get("annotations", {})
-        return f"{len(running)} loads untouched, a new pod as written"
+        return f"{resized} -> {SMALL}; {len(running)} loads untouched, a new pod as written"
 
     def loads(self) -> list[Json]:
         """Give the loads' pods."""

@@ -121,6 +121,33 @@ def test_rule_object_has_every_rule_with_the_runbook_where_it_is(objects: list[d
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize(
+    ("limit", "bytes_at"),
+    [
+        ("128Mi", 120_795_955),
+        ("512Mi", 483_183_821),
+        ("1Gi", 966_367_642),
+        ("1.5G", 1_350_000_000),
+        (2**28, 241_591_910),
+    ],
+)
+def test_memory_alert_stands_at_nine_tenths_of_the_limit_that_is_set(limit: str | int, bytes_at: int) -> None:
+    expression = memory_alerts({"limits": {"memory": limit}})[0]["expr"]
+    assert expression == alerts()["PlimsollAgentMemoryHigh"]["expr"].replace("> 120795955 ", f"> {bytes_at} ")
+
+
+@pytest.mark.parametrize("limits", [None, {"memory": None, "cpu": "1"}])
+def test_without_a_limit_nothing_is_said_of_the_agents_memory(limits: dict[str, Any] | None) -> None:
+    assert memory_alerts({"limits": limits}) == []
+
+
+def memory_alerts(resources: dict[str, Any]) -> list[dict[str, Any]]:
+    (made,) = of_kind(render({"rules": {"enabled": True}}, agent={"resources": resources}), "PrometheusRule")
+    found = [rule for group in made["spec"]["groups"] for rule in group["rules"]]
+    assert len(found) >= len(rules()) - 1
+    return [rule for rule in found if rule.get("alert") == "PlimsollAgentMemoryHigh"]
+
+
 def test_dashboards_come_unchanged_in_maps_that_grafana_s_sidecar_takes(objects: list[dict[str, Any]]) -> None:
     maps = [one for one in of_kind(objects, "ConfigMap") if one["metadata"]["labels"].get("grafana_dashboard") == "1"]
     found = {name: json.loads(text) for one in maps for name, text in one["data"].items()}

@@ -90,6 +90,9 @@ class Facts:
     def gone_pod(self, uid: str) -> PodPlace | None:
         return None
 
+    def pods_age_seconds(self) -> float:
+        return 0.0
+
     def pods_on(self, node: str) -> tuple[PodPlace, ...]:
         return tuple(one for one in self.places.values() if one.node == node)
 

@@ -55,12 +55,17 @@ class Places:
 
     here: Mapping[str, PodPlace] = field(default_factory=dict)
     gone: Mapping[str, PodPlace] = field(default_factory=dict)
+    remembered: Mapping[str, PodPlace] = field(default_factory=dict)
+    age_seconds: float = 0.0
 
     def pod(self, uid: str) -> PodPlace | None:
         return self.here.get(uid)
 
     def gone_pod(self, uid: str) -> PodPlace | None:
         return self.gone.get(uid)
+
+    def pods_age_seconds(self) -> float:
+        return self.age_seconds
 
 
 class Clock:
@@ -270,7 +275,7 @@ def test_each_node_has_its_own_budget_of_each_kind() -> None:
 
 def fault(scene: Scene, **changes: object) -> str | None:
     caller, node = scene.access.node("Bearer good")
-    return scene.access.row_fault(caller, node, replace(row(), **changes))  # type: ignore[arg-type]
+    return scene.access.row_fault(caller, node, replace(row(), **changes), scene.places.remembered.get)  # type: ignore[arg-type]
 
 
 def test_a_row_of_a_pod_of_the_node_is_taken() -> None:
@@ -279,6 +284,24 @@ def test_a_row_of_a_pod_of_the_node_is_taken() -> None:
 
 def test_the_last_row_of_a_pod_that_is_gone_is_taken() -> None:
     assert fault(Scene(places=Places(gone={PLACE.uid: PLACE}))) is None
+
+
+def test_the_last_row_of_a_pod_that_no_watch_knows_any_more_is_taken_where_it_was() -> None:
+    assert fault(Scene(places=Places(remembered={PLACE.uid: PLACE}))) is None
+    elsewhere = Places(here={PLACE.uid: replace(PLACE, node="node-b")}, remembered={PLACE.uid: PLACE})
+    assert fault(Scene(places=elsewhere)) == "podUid: the pod is not on node node-a"
+    assert fault(Scene(places=Places(remembered={PLACE.uid: PLACE})), pod="web-2") is not None
+
+
+def test_a_pod_younger_than_what_was_last_heard_is_waited_for() -> None:
+    scene = Scene(places=Places(age_seconds=200.0))
+    caller, _ = scene.access.node("Bearer good")
+    told = replace(row(), pod_age_seconds=150.0)
+    with pytest.raises(Denied, match="is not known yet"):
+        scene.access.check_known(caller, [told], end_age_seconds=79.0)
+    scene.access.check_known(caller, [told], end_age_seconds=81.0)
+    scene.places.age_seconds = 0.0
+    scene.access.check_known(caller, [told], end_age_seconds=0.0)
 
 
 def test_a_row_of_no_known_pod_is_refused() -> None:

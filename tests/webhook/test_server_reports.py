@@ -73,6 +73,21 @@ def test_a_pod_that_is_never_known_holds_up_the_others_for_moments_only(whole: S
     assert (answer["taken"], answer["refused"]) == (1, [{"row": 1, "reason": "podUid: no pod uid-1 is known"}])
 
 
+def test_rows_of_a_pod_that_no_watch_knows_any_more_are_taken_after_a_report_told_of_it(whole: Stack) -> None:
+    assert said(whole.report(packed(report_body(row_body(0), row_body(1))), **GZIP))["taken"] == 2
+    # The webhook begins anew, and the pods went meanwhile; another one stands where the second was.
+    gone = [whole.facts.places.pop(f"uid-{number}") for number in (0, 1, 2)]
+    whole.facts.places["uid-1"] = place(1, node="node-b")
+    body = report_body(row_body(0), row_body(1), row_body(2), row_body(0, pod="web-9"), sequence=2)
+    answer = said(whole.report(packed(body), **GZIP))
+    assert answer["taken"] == 1
+    assert answer["refused"] == [
+        {"row": 1, "reason": "podUid: the pod is not on node node-a"},
+        {"row": 2, "reason": f"podUid: no pod {gone[2].uid} is known"},
+        {"row": 3, "reason": "pod: the uid is that of shop/web-0"},
+    ]
+
+
 def test_a_repeat_is_answered_and_kept_once(whole: Stack) -> None:
     body = packed(report_body(row_body(0)))
     assert said(whole.report(body, **GZIP))["repeated"] is False

@@ -7,6 +7,7 @@ import random
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import event, insert, select
@@ -315,6 +316,30 @@ def test_size_grows_with_the_log(store: Store) -> None:
             )
         )
     assert store.size_bytes() - empty > 20 * 60_000
+
+
+def test_old_sketches_go_by_the_hour_so_that_a_wrong_clock_takes_not_all(store: Store) -> None:
+    store.fold(0, [sketch("a", 10), sketch("a", 11), sketch("b", 11), sketch("a", 12)], 0, base_id=0)
+    store.fold(0, [], 1_000_000, base_id=0)
+    assert {one.unix_hour for one in store.sketches(0)} == {11, 12}
+    store.fold(0, [], 11, base_id=0)
+    assert {one.unix_hour for one in store.sketches(0)} == {11, 12}
+
+
+def test_pods_of_a_node_are_those_of_its_newest_report_and_go_with_a_node_that_is_silent(store: Store) -> None:
+    day = 86_400.0
+    assert store.pods_of("node-a") is None
+    store.append(replace(new_report(1), pods=b"one"))
+    store.append(replace(new_report(2), pods=b"two\x00"))
+    store.append(replace(new_report(2), pods=b"a repeat"))
+    store.append(new_report(3))  # of a replica that knows no pods
+    store.append(replace(new_report(1, node="node-b", received_unix_seconds=1_000_000.0 + day), pods=b"b"))
+    assert (store.pods_of("node-a"), store.pods_of("node-b")) == (b"two\x00", b"b")
+    store.fold(1, [], 0, base_id=0)
+    assert store.pods_of("node-a") == b"two\x00"
+    store.append(replace(new_report(2, node="node-b", received_unix_seconds=1_000_001.0 + day), pods=b"b"))
+    store.fold(2, [], 0, base_id=1)
+    assert (store.pods_of("node-a"), store.pods_of("node-b")) == (None, b"b")
 
 
 def test_ids_become_visible_in_order_with_many_writers(store: Store) -> None:

@@ -12,11 +12,13 @@ from agent.core.policies.options import CraneOptions, CruiseOptions, ForecastOpt
 from agent.core.recommendation import Workload
 from agent.core.rollup import NodeClass, Report
 from agent.webhook.workload_answers import Answer
+from agent.webhook.workload_asked import Asked, Place
 from agent.webhook.workloads import IndexOptions, WorkloadIndex
 from tests.webhook.workload_reports import DNS, HOUR, LARGE, MIB, NOON, SMALL, WEB, report, row
 
 DAY = 24 * HOUR
 EVENING = NOON + 4 * HOUR
+Told = dict[Place, Answer]
 
 
 @dataclass(frozen=True)
@@ -177,8 +179,9 @@ def test_a_kill_without_a_figure_is_a_kill() -> None:
 def test_another_policy_is_not_answered_before_it_was_worked_out_and_asking_has_it_done() -> None:
     index = index_of((NOON, report(row(), row(container="proxy"))))
     assert estimate(index, policy=PolicyName.VPA) is NoEstimate.NOT_LOADED
-    assert index.asked() == ((PolicyName.VPA, WEB),)
-    index.answer(PolicyName.VPA, WEB, {"app": Answer(cpu_request_millicores=77, memory_request_bytes=None)})
+    assert due(index) == [(PolicyName.VPA, WEB)]
+    told: Told = {("app", None): Answer(cpu_request_millicores=77, memory_request_bytes=None)}
+    index.answer(PolicyName.VPA, WEB, told, now_unix_seconds=EVENING)
     answer = known(index, policy=PolicyName.VPA)
     assert (answer.policy, answer.cpu_request_millicores, answer.memory_request_bytes) == (PolicyName.VPA, 77, None)
     assert answer.cpu_max_millicores == 100
@@ -190,25 +193,71 @@ def test_a_young_workload_is_young_under_every_policy() -> None:
     assert estimate(index_of((NOON, report(row()))), policy=PolicyName.VPA, now=NOON) is NoEstimate.TOO_YOUNG
 
 
-def test_who_was_not_asked_about_for_an_hour_makes_room_for_who_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.webhook.workload_asked.MAX_ASKED", 2)
-    index = index_of((NOON, report(row(), row(DNS))))
-    index.require(PolicyName.VPA, [WEB, DNS], now_unix_seconds=NOON)
-    index.answer(PolicyName.VPA, DNS, {})
-    estimate(index, policy=PolicyName.VPA, now=NOON + 3599.0)
-    estimate(index, policy=PolicyName.CRANE, now=NOON + 3599.0)
-    assert index.asked() == ((PolicyName.VPA, DNS), (PolicyName.VPA, WEB)), "both were asked about lately"
-    estimate(index, policy=PolicyName.CRANE, now=NOON + 3600.0)
-    assert index.asked() == ((PolicyName.VPA, WEB), (PolicyName.CRANE, WEB))
+def due(index: WorkloadIndex, now: float = EVENING) -> list[tuple[PolicyName, Workload]]:
+    return index.due(3600.0, now)
 
 
-def test_what_is_required_is_asked_and_cruise_needs_no_asking() -> None:
+def test_what_is_required_is_due_until_it_is_not_and_cruise_needs_no_asking() -> None:
     index = index_of((NOON, report(row(), row(DNS))))
-    index.require(PolicyName.CRANE, [WEB, DNS])
-    index.require(PolicyName.CRUISE, [WEB])
-    assert set(index.asked()) == {(PolicyName.CRANE, WEB), (PolicyName.CRANE, DNS)}
+    index.require({WEB: PolicyName.CRANE, DNS: PolicyName.CRUISE}, now_unix_seconds=EVENING)
+    assert due(index) == [(PolicyName.CRANE, WEB)]
+    index.require({WEB: PolicyName.VPA, DNS: PolicyName.VPA}, now_unix_seconds=EVENING)
+    assert set(due(index)) == {(PolicyName.VPA, WEB), (PolicyName.VPA, DNS)}
     index.expire(NOON + 15 * DAY)
-    assert index.asked() == ()
+    index.require({WEB: PolicyName.VPA, DNS: PolicyName.VPA}, now_unix_seconds=EVENING)
+    assert due(index) == []
+
+
+def test_what_is_too_young_to_be_sized_is_not_required_yet() -> None:
+    index = index_of((NOON, report(row())))
+    index.require({WEB: PolicyName.VPA}, now_unix_seconds=NOON + 3000)
+    assert due(index) == []
+    index.require({WEB: PolicyName.VPA}, now_unix_seconds=NOON + 3600)
+    assert due(index) == [(PolicyName.VPA, WEB)]
+
+
+def test_what_somebody_asked_about_stays_for_a_week() -> None:
+    index = index_of((NOON, report(row())))
+    estimate(index, policy=PolicyName.VPA)
+    index.require({}, now_unix_seconds=EVENING + 7 * DAY - 1)
+    assert due(index) == [(PolicyName.VPA, WEB)]
+    index.require({}, now_unix_seconds=EVENING + 7 * DAY)
+    assert due(index) == []
+
+
+def test_what_somebody_waits_for_comes_first_and_then_what_was_done_longest_ago() -> None:
+    workloads = [Workload(namespace="shop", kind="Deployment", name=name) for name in ("old", "older", "new", "waited")]
+    index = index_of((NOON, report(*map(row, workloads))))
+    index.require(dict.fromkeys(workloads, PolicyName.VPA), now_unix_seconds=EVENING)
+    told: Told = {("app", None): Answer(cpu_request_millicores=77, memory_request_bytes=None)}
+    index.answer(PolicyName.VPA, workloads[0], told, now_unix_seconds=EVENING - 3700)
+    index.answer(PolicyName.VPA, workloads[1], told, now_unix_seconds=EVENING - 3800)
+    estimate(index, workloads[3], policy=PolicyName.VPA)
+    assert [workload.name for _, workload in due(index)] == ["waited", "new", "older", "old"]
+    assert (index.preparation().required, index.preparation().done, index.preparation().waiting) == (4, 2, 2)
+    # What was answered lately is not due; what could not be answered is, five minutes later.
+    answered: list[Told | None] = [told, told, {}, None]
+    for workload, answers in zip(workloads, answered, strict=True):
+        index.answer(PolicyName.VPA, workload, answers, now_unix_seconds=EVENING)
+    assert [len(due(index, EVENING + seconds)) for seconds in (299, 300, 3599, 3600)] == [0, 2, 2, 4]
+
+
+def test_answers_of_twenty_thousand_containers_take_little_memory() -> None:
+    asked = Asked()
+    workloads = [Workload(namespace="shop", kind="Deployment", name=f"web-{number}") for number in range(10_000)]
+    tracemalloc.start()
+    try:
+        for number, workload in enumerate(workloads):
+            asked.require(PolicyName.VPA, workload)
+            told: Told = {
+                (name, None): Answer(cpu_request_millicores=1000 + number, memory_request_bytes=300 * MIB + number)
+                for name in ("app", "proxy")
+            }
+            asked.take(PolicyName.VPA, workload, told, EVENING)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 8 * MIB
 
 
 # -- directives -----------------------------------------------------------------------------------------------------

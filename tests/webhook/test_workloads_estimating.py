@@ -12,6 +12,7 @@ from agent.core.policies.contract import Minutes, Present
 from agent.core.policies.options import PolicyName
 from agent.core.policies.registry import make
 from agent.core.recommendation import Workload
+from agent.core.rollup import NodeClass
 from agent.core.workload_history import HourSketch, Interval
 from agent.core.workload_minutes import unfold
 from agent.webhook.estimating import Rebuilder, RebuildOptions
@@ -21,7 +22,7 @@ from agent.webhook.workloads import WorkloadIndex
 from tests.generated_traces import RECIPES, START_UNIX_MINUTE, load
 from tests.webhook.test_tailing import AT_ONCE, append, follow, replica
 from tests.webhook.test_workloads import Policies
-from tests.webhook.workload_reports import HOUR, LARGE, MIB, NOON, SMALL, WEB, report, row
+from tests.webhook.workload_reports import DNS, HOUR, LARGE, MIB, NOON, SMALL, WEB, report, row
 
 POLICIES = Policies()
 
@@ -34,6 +35,14 @@ def asked(
     index: WorkloadIndex, policy: PolicyName, now: float, workload: Workload = WEB, container: str = "app"
 ) -> Estimate | NoEstimate:
     return index.estimate(workload, container, policy=policy, node=None, node_class=None, now_unix_seconds=now)
+
+
+def worked_out(worker: Rebuilder, now: float) -> int:
+    """Work out all that is due; how many workloads."""
+    total = 0
+    while count := worker.rebuild(now):
+        total += count
+    return total
 
 
 def day_of_reports(store: Store) -> float:
@@ -77,9 +86,9 @@ def test_it_is_worked_out_again_when_it_is_old_and_not_before(store: Store) -> N
     index, tailer = replica(store)
     follow(tailer, now)
     worker = rebuilder(store, index)
-    index.require(PolicyName.CRANE, [WEB])
-    index.require(PolicyName.FORECAST, [WEB])
-    assert [worker.rebuild(now), worker.rebuild(now + 3599), worker.rebuild(now + 3600)] == [2, 0, 2]
+    asked(index, PolicyName.CRANE, now)
+    asked(index, PolicyName.FORECAST, now)
+    assert [worked_out(worker, now + later) for later in (0, 3599, 3600)] == [2, 0, 2]
     assert isinstance(asked(index, PolicyName.FORECAST, now), Estimate)
 
 
@@ -88,7 +97,7 @@ def test_kills_count_in_it(store: Store) -> None:
     Folder(store, AT_ONCE).fold_once(True, now_unix_seconds=NOON)
     index, tailer = replica(store)
     follow(tailer, NOON)
-    index.require(PolicyName.VPA, [WEB])
+    index.require({WEB: PolicyName.VPA}, now_unix_seconds=NOON + HOUR)
     rebuilder(store, index).rebuild(NOON + HOUR)
     answer = asked(index, PolicyName.VPA, NOON + HOUR)
     assert isinstance(answer, Estimate)
@@ -100,7 +109,7 @@ def test_without_a_readable_sketch_there_is_no_answer(store: Store) -> None:
     append(store, report(row()), NOON)
     index, tailer = replica(store)
     follow(tailer, NOON)
-    index.require(PolicyName.VPA, [WEB])
+    index.require({WEB: PolicyName.VPA}, now_unix_seconds=NOON + HOUR)
     worker = rebuilder(store, index)
     assert worker.rebuild(NOON + HOUR) == 1
     assert asked(index, PolicyName.VPA, NOON + HOUR) is NoEstimate.NOT_LOADED
@@ -119,12 +128,68 @@ def test_with_the_store_away_what_was_answered_stays(store: Store) -> None:
     now = day_of_reports(store)
     index, tailer = replica(store)
     follow(tailer, now)
-    index.require(PolicyName.VPA, [WEB])
+    index.require({WEB: PolicyName.VPA}, now_unix_seconds=now)
     rebuilder(store, index).rebuild(now)
     before = asked(index, PolicyName.VPA, now)
     away = Rebuilder(Away(), index, POLICIES, RebuildOptions())  # type: ignore[arg-type]
-    assert away.rebuild(now) == 0
+    assert away.rebuild(now + 3600.0) == 0
+    assert index.due(3600.0, now + 3600.0) == [(PolicyName.VPA, WEB)]
     assert asked(index, PolicyName.VPA, now) == before
+
+
+class Broken:
+    def sketches_of(self, keys: Iterable[str], unix_hours: Iterable[int]) -> Iterable[StoredSketch]:
+        raise RuntimeError("a fault in here")
+
+
+def test_what_fails_waits_so_that_others_come_and_what_was_answered_stays(store: Store) -> None:
+    now = day_of_reports(store)
+    index, tailer = replica(store)
+    follow(tailer, now)
+    index.require({WEB: PolicyName.VPA}, now_unix_seconds=now)
+    rebuilder(store, index).rebuild(now)
+    before = asked(index, PolicyName.VPA, now)
+    assert isinstance(before, Estimate)
+    with pytest.raises(RuntimeError, match="a fault in here"):
+        Rebuilder(Broken(), index, POLICIES, RebuildOptions()).rebuild(now + 3600.0)  # type: ignore[arg-type]
+    assert index.due(3600.0, now + 3600.0) == []
+    assert asked(index, PolicyName.VPA, now) == before
+
+
+def test_of_a_daemon_set_there_is_an_answer_for_each_class_of_nodes(store: Store) -> None:
+    for hour in range(24):
+        for number, (node, node_class, cpu) in enumerate((("node-a", SMALL, 100.0), ("node-b", LARGE, 600.0))):
+            rows = row(DNS, cpu=[cpu] * 300, memory=cpu * MIB, pod=f"dns-{node}"), row(DNS, container="proxy", cpu=1.0)
+            append(
+                store, report(*rows, node=node, node_class=node_class, sequence=2 * hour + number), NOON + hour * HOUR
+            )
+    now = NOON + 23.0 * HOUR
+    Folder(store, AT_ONCE).fold_once(True, now_unix_seconds=now)
+    index, tailer = replica(store)
+    follow(tailer, now)
+    index.require({DNS: PolicyName.VPA}, now_unix_seconds=now)
+    assert rebuilder(store, index).rebuild(now) == 1
+    found: dict[NodeClass | None, Estimate] = {}
+    for place in (SMALL, LARGE, None):
+        answer = index.estimate(
+            DNS, "app", policy=PolicyName.VPA, node="node-a", node_class=place, now_unix_seconds=now
+        )
+        assert isinstance(answer, Estimate)
+        found[place] = answer
+    assert [one.source for one in found.values()] == [
+        EstimateSource.NODE_CLASS,
+        EstimateSource.NODE_CLASS,
+        EstimateSource.WORKLOAD,
+    ]
+    small, large, everywhere = (one.cpu_request_millicores or 0 for one in found.values())
+    assert 100 * 1.15 <= small <= 100 * 1.15 * 1.11
+    assert 600 * 1.15 <= large <= 600 * 1.15 * 1.11
+    assert everywhere == large
+    assert (found[SMALL].memory_max_bytes, found[LARGE].memory_max_bytes) == (100 * MIB, 600 * MIB)
+    # Two containers share the pod's least CPU of 25m, whatever the number of classes.
+    proxy = asked(index, PolicyName.VPA, now, DNS, "proxy")
+    assert isinstance(proxy, Estimate)
+    assert proxy.cpu_request_millicores == 12
 
 
 def test_many_are_worked_out_in_batches(store: Store) -> None:
@@ -134,8 +199,9 @@ def test_many_are_worked_out_in_batches(store: Store) -> None:
     Folder(store, AT_ONCE).fold_once(True, now_unix_seconds=NOON)
     index, tailer = replica(store)
     follow(tailer, NOON)
-    index.require(PolicyName.CRANE, workloads)
-    assert rebuilder(store, index).rebuild(NOON + HOUR) == 130
+    index.require(dict.fromkeys(workloads, PolicyName.CRANE), now_unix_seconds=NOON + HOUR)
+    worker = rebuilder(store, index)
+    assert [worker.rebuild(NOON + HOUR) for _ in range(4)] == [64, 64, 2, 0]
     answers = [asked(index, PolicyName.CRANE, NOON + HOUR, workload) for workload in workloads]
     sizes = [answer.cpu_request_millicores for answer in answers if isinstance(answer, Estimate)]
     assert len(sizes) == 130

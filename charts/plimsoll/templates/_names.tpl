@@ -36,11 +36,11 @@ app.kubernetes.io/component: {{ . }}
 
 {{/* Namespaces whose pods are left alone, and the release's own: sizing itself would be sawing at its own branch. */}}
 {{- define "plimsoll.excludedNamespaces" -}}
-{{- append .Values.excludedNamespaces .Release.Namespace | uniq | join "," -}}
+{{- append (.Values.excludedNamespaces | default list) .Release.Namespace | uniq | join "," -}}
 {{- end }}
 {{/* The same where a write is refused whatever the settings say; nothing runs in kube-public, and nothing should. */}}
 {{- define "plimsoll.protectedNamespaces" -}}
-{{- concat .Values.excludedNamespaces (list "kube-system" "kube-public" "kube-node-lease" .Release.Namespace) | uniq | sortAlpha | join "," -}}
+{{- concat (.Values.excludedNamespaces | default list) (list "kube-system" "kube-public" "kube-node-lease" .Release.Namespace) | uniq | sortAlpha | join "," -}}
 {{- end }}
 
 {{/* The user of the agents' tokens, as policies see it. */}}

@@ -22,7 +22,7 @@ Settings files: what the chart knows better than the program's defaults (paths, 
   "tokenFile" "/var/run/secrets/plimsoll/token"
   "caFile" "/var/run/secrets/plimsoll/ca.crt") -}}
 {{- end -}}
-{{- toYaml (mergeOverwrite $own (deepCopy $root.Values.settings)) -}}
+{{- toYaml (mergeOverwrite $own (deepCopy ($root.Values.settings | default dict))) -}}
 {{- end }}
 
 {{/* What agent and webhook both read must be the same to both: those sections are handed on. */}}
@@ -38,18 +38,22 @@ recommend act plan bounds cruise vpa crane forecast logging
   "certificate" (dict "source" (ternary "built-in" "secret" (eq .Values.webhook.certificate.source "built-in")) "secret" (include "plimsoll.certificateSecret" .))
 -}}
 {{- if not .Values.buffers.enabled -}}{{- $_ := set $own "buffers" (dict "mode" "off") -}}{{- end -}}
-{{- $shared := pick .Values.settings -}}
+{{- $settings := .Values.settings | default dict -}}
+{{- $shared := dict -}}
 {{- range splitList " " (include "plimsoll.sharedSections" .) -}}
-{{- if hasKey $.Values.settings . -}}{{- $_ := set $shared . (deepCopy (index $.Values.settings .)) -}}{{- end -}}
+{{- if hasKey $settings . -}}{{- $_ := set $shared . (deepCopy (index $settings .)) -}}{{- end -}}
 {{- end -}}
-{{- toYaml (mergeOverwrite $own $shared (deepCopy .Values.webhook.settings)) -}}
+{{- toYaml (mergeOverwrite $own $shared (deepCopy (.Values.webhook.settings | default dict))) -}}
 {{- end }}
 
+{{/* cert-manager leaves its Secret when the release goes: another name than that of the chart's own, which a later release
+could not take over. */}}
 {{- define "plimsoll.certificateSecret" -}}
-{{- .Values.webhook.certificate.secretName | default "plimsoll-webhook-certificate" -}}
+{{- $name := ternary "plimsoll-webhook-tls" "plimsoll-webhook-certificate" (eq .Values.webhook.certificate.source "cert-manager") -}}
+{{- .Values.webhook.certificate.secretName | default $name -}}
 {{- end }}
 
 {{/* For whom agents' tokens are that they send to the webhook. */}}
 {{- define "plimsoll.audience" -}}
-{{- dig "access" "audience" "plimsoll-webhook" .Values.webhook.settings -}}
+{{- dig "access" "audience" "plimsoll-webhook" (.Values.webhook.settings | default dict) -}}
 {{- end }}

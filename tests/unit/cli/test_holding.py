@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 
 from agent.cli.asking import ask_or_refuse
 from agent.cli.main import main
+from agent.cli.restore import LOOKS
 from agent.core.decisions import Action, Decision, Outcome
 from agent.core.planned import PlanStep
 from agent.core.pod import Pod
@@ -36,6 +37,7 @@ class Agent:
     path: Path
     now: float = NOW
     outcome: Outcome = Outcome.ACCEPTED
+    is_told: bool = True
     sent: list[PlanStep] = field(default_factory=list)
     journal: Journal = field(default_factory=lambda: Journal(None))
 
@@ -49,6 +51,7 @@ class Agent:
             pods=lambda: self.pods,
             send=self.send,
             clock=lambda: self.now,
+            is_told=lambda: self.is_told,
         )
 
     def send(self, pod: Pod, step: PlanStep) -> Decision:
@@ -304,9 +307,70 @@ def test_a_pod_that_went_meanwhile_does_not_stop_the_others(three: Agent, capsys
         three.pods = tuple(one for one in three.pods if one.uid != "uid-shop-web")
 
     code, out, err = restore_all(three, Counted(three, go), capsys)
-    assert code == 1
-    assert [line.split()[1] for line in out.splitlines()] == ["shop/api:", "team/web:"]
-    assert err.startswith("2/3 shop/web: not restored: nothing is called uid-shop-web")
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        "1/3 shop/api: restored and pinned: app CPU 200m to 500m",
+        "2/3 shop/web: is gone or has ended: nothing left to restore",
+        "3/3 team/web: restored and pinned: app CPU 200m to 500m",
+        "1 of 3 pods are gone or have ended: nothing of them is left to restore",
+    ]
+
+
+def test_a_pod_that_is_refused_and_still_there_is_1(three: Agent, capsys: pytest.CaptureFixture[str]) -> None:
+    def refuse(name: str) -> None:
+        if name == "uid-shop-web":
+            raise ControlError("restore: not now")
+
+    code, out, err = restore_all(three, Counted(three, refuse), capsys)
+    assert (code, err) == (1, "2/3 shop/web: not restored: not now\n")
+    assert len(out.splitlines()) == 2
+
+
+def test_a_pod_that_ends_while_it_is_restored_is_no_failure(three: Agent, capsys: pytest.CaptureFixture[str]) -> None:
+    three.outcome = Outcome.CONFLICT
+
+    def end(name: str) -> None:
+        three.pods = tuple(replace(one, phase="Succeeded") if one.uid == name else one for one in three.pods)
+
+    code, out, err = restore_all(three, Counted(three, end), capsys)
+    assert (code, err) == (0, "")
+    assert out.count("nothing left to restore") == 3
+    assert three.holds.pins(NOW) == ()
+
+
+def test_a_pod_that_changed_meanwhile_is_restored_as_it_has_become(
+    three: Agent, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.cli.restore.AGAIN_SECONDS", 0.0)
+    tries: list[str] = []
+
+    def change(name: str) -> None:
+        tries.append(name)
+        three.outcome = Outcome.CONFLICT if tries.count("uid-shop-web") == 1 == len(tries) - 1 else Outcome.ACCEPTED
+
+    code, out, err = restore_all(three, Counted(three, change), capsys)
+    assert (code, err) == (0, "")
+    assert tries == ["uid-shop-api", "uid-shop-web", "uid-team-web", "uid-shop-web"]
+    assert out.splitlines()[-1] == "2/3 shop/web: restored and pinned: app CPU 200m to 500m"
+
+
+def test_a_pod_that_changes_each_time_is_1(
+    three: Agent, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.cli.restore.AGAIN_SECONDS", 0.0)
+    three.outcome = Outcome.CONFLICT
+    counted = Counted(three)
+    code, out, err = restore_all(three, counted, capsys)
+    assert (code, out) == (1, "")
+    assert err.splitlines()[1] == "2/3 shop/web: not restored (conflict: over quota): app CPU 200m to 500m"
+    assert sum("name" in asked for asked in counted.asked) == 3 * LOOKS
+
+
+def test_an_agent_that_does_not_know_its_pods_yet_says_so(agent: Agent, say: Any) -> None:
+    agent.is_told = False
+    code, out, err = say("restore", "--all")
+    assert (code, out) == (2, "")
+    assert err == "plimsoll restore: the API server has not told yet of this node's pods; ask again in a moment\n"
 
 
 def test_an_agent_that_fails_in_the_middle_leaves_a_list(three: Agent, capsys: pytest.CaptureFixture[str]) -> None:

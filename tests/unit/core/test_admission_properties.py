@@ -126,10 +126,10 @@ quotas = st.lists(
         hard=st.fixed_dictionaries(
             {},
             optional={
-                "requests.cpu": st.just(2 * NANOS_PER_UNIT),
-                "memory": st.just(900 * MB * NANOS_PER_UNIT),
-                "limits.cpu": st.just(3 * NANOS_PER_UNIT),
-                "limits.memory": st.just(1200 * MB * NANOS_PER_UNIT),
+                "requests.cpu": st.sampled_from([2, 9, 30]).map(lambda cpus: cpus * NANOS_PER_UNIT),
+                "memory": st.sampled_from([900, 9000]).map(lambda mb: mb * MB * NANOS_PER_UNIT),
+                "limits.cpu": st.sampled_from([3, 30]).map(lambda cpus: cpus * NANOS_PER_UNIT),
+                "limits.memory": st.sampled_from([1200, 15_000]).map(lambda mb: mb * MB * NANOS_PER_UNIT),
             },
         ),
         used=st.fixed_dictionaries({}, optional={"requests.cpu": st.just(NANOS_PER_UNIT)}),
@@ -143,6 +143,7 @@ facts = st.builds(
     frozen=axes,
     limit_ranges=ranges,
     quotas=quotas,
+    replicas=st.none() | st.integers(0, 30),
     knows_pod_level_resources=st.sampled_from([True, True, False, None]),
 )
 all_settings = st.builds(
@@ -191,7 +192,8 @@ def test_every_admission_keeps_what_must_hold(
         if range_fault(before, surroundings.limit_ranges, resource) is None:
             assert range_fault(now, surroundings.limit_ranges, resource) is None
         for setting in Setting:
-            assert quota_fault(before, now, surroundings.quotas, resource, setting) is None
+            pods = surroundings.replicas or 0
+            assert quota_fault(before, now, surroundings.quotas, resource, setting, pods=pods) is None
 
 
 @_ENOUGH

@@ -173,7 +173,7 @@ def test_requests_do_not_grow_beyond_what_a_quota_has_left() -> None:
 
 
 def test_growth_that_a_quota_has_room_for_is_made() -> None:
-    roomy = quota({"requests.cpu": "10", "pods": "5"}, {"requests.cpu": "9.3"})
+    roomy = quota({"requests.cpu": "10", "pods": "5"}, {"requests.cpu": "4.3"})
     assert after(new_pod(BURSTABLE), estimate(700), facts=within(quotas=(roomy,)))["requests"][CPU] == "700m"
 
 
@@ -428,17 +428,17 @@ GUARANTEED = container("app", {CPU: "500m", MEMORY: "300M"}, {CPU: "500m", MEMOR
         (
             new_pod(BURSTABLE, orders=asks({CPU: "2"})),
             within(quotas=(quota({"limits.cpu": "1"}),), knows=True),
-            "not set as spec.resources: ResourceQuota quota has no room for its cpu",
+            "not set as spec.resources: its cpu has no room in ResourceQuota quota",
         ),
         (
             new_pod(BURSTABLE, orders=asks({CPU: "2"})),
             within(knows=False),
-            "left to the agent of its node: the cluster knows no pod-level resources",
+            "left to the agent of its node: API server and kubelets do not all know pod-level resources",
         ),
         (
             new_pod(BURSTABLE, initContainers=[container("init")], orders=asks({CPU: "2"})),
             within(knows=False),
-            "left to the agent of its node: the cluster knows no pod-level resources",
+            "left to the agent of its node: API server and kubelets do not all know pod-level resources",
         ),
         (
             new_pod(BURSTABLE, orders=asks({CPU: "2"})),

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,7 @@ class Room:
     now: float = NOW
     outcome: Outcome = Outcome.ACCEPTED
     said: str = "what the API said"
+    is_told: bool = True
     sent: list[PlanStep] = field(default_factory=list)
     changed: int = 0
     journal: Journal = field(default_factory=lambda: Journal(None))
@@ -63,6 +64,7 @@ class Room:
             send=self.send,
             clock=lambda: self.now,
             changed=self.news,
+            is_told=lambda: self.is_told,
         )
 
     def news(self) -> None:
@@ -299,6 +301,22 @@ def test_all_restores_those_whose_original_is_known_in_order(room: Room) -> None
     answer = room.restore(all=True)
     assert [str(item.ref) for item in answer.items] == ["shop/api", "team/web"]
     assert Room().restore(all=True).items == ()
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_all_leaves_out_what_has_ended_and_a_name_does_not(room: Room, phase: str) -> None:
+    resized(room)
+    resized(room, "web", "team")
+    room.pods = tuple(replace(one, phase=phase) if one.name == "api" else one for one in room.pods)
+    assert [str(item.ref) for item in room.restore(all=True).items] == ["team/web"]
+    assert [str(item.ref) for item in room.restore(name="api").items] == ["shop/api"]
+
+
+@pytest.mark.parametrize("is_dry_run", [True, False])
+def test_before_pods_are_told_all_is_not_none(room: Room, is_dry_run: bool) -> None:
+    room.is_told = False
+    with pytest.raises(ControlError, match="has not told yet of this node's pods; ask again"):
+        room.restore(all=True, dry_run=is_dry_run)
 
 
 def test_a_pod_that_has_its_original_requests_is_pinned_all_the_same(room: Room) -> None:

@@ -5,6 +5,13 @@
 {{- end -}}
 {{- end }}
 
+{{/* A quantity of memory in whole bytes, without an exponent; 0 = none. Takes what values.yaml may have: "128Mi", 134217728. */}}
+{{- define "plimsoll.bytes" -}}
+{{- $text := ternary (printf "%.0f" (float64 .)) (toString .) (kindIs "float64" .) -}}
+{{- $units := dict "" 1.0 "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 -}}
+{{- printf "%.0f" (mulf (float64 (regexFind "^[0-9.]+" $text | default "0")) (index $units (regexFind "[A-Za-z]*$" $text))) -}}
+{{- end }}
+
 {{/* Prometheus refuses a scrape that may take longer than its interval. */}}
 {{- define "plimsoll.scrapeTimes" -}}
 {{- if gt (int .of.scrapeTimeoutSeconds) (int .of.intervalSeconds) -}}

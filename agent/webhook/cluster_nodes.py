@@ -1,0 +1,50 @@
+"""The cluster's nodes as far as the webhook asks, and what all their kubelets can. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from agent.core.pod_limits import POD_LEVEL
+from agent.core.versions import parse_version
+from agent.kube.convert_cluster import NodeFacts, node_facts_from_json
+from agent.kube.reading import Reader
+
+_WINDOWS: Final = "windows"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownNode(NodeFacts):
+    """A node, and whether its kubelet takes pods with resources of their own; its version is not kept."""
+
+    takes_pod_resources: bool | None
+    """None = it runs Windows, where no pod may have them. False also where the version is not stated or odd."""
+
+
+def known_node_from_json(document: object) -> KnownNode:
+    """Read a node.
+
+    Raises:
+        ConvertError: A value is malformed.
+
+    Source:
+        KEP-2837: ``spec.resources`` is on by default from 1.34. An older kubelet runs such a pod without the limits,
+        or refuses it (PodLevelResourcesNotSupported).
+    """
+    facts = node_facts_from_json(document)
+    info = Reader(document, "").child("status").child("nodeInfo")
+    version = parse_version(info.text("kubeletVersion"))
+    takes = version is not None and version >= POD_LEVEL
+    return KnownNode(
+        name=facts.name,
+        node_class=facts.node_class,
+        is_overloaded=facts.is_overloaded,
+        takes_pod_resources=None if info.text("operatingSystem") == _WINDOWS else takes,
+    )
+
+
+def all_take_pod_resources(nodes: Iterable[KnownNode]) -> bool:
+    """Say whether a pod may have resources of its own wherever it is put; False where no Linux node is known."""
+    takes = [one.takes_pod_resources for one in nodes if one.takes_pod_resources is not None]
+    return bool(takes) and all(takes)

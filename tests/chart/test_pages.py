@@ -1,0 +1,110 @@
+"""What the chart's pages say of its values is so: nobody is sent to what Helm refuses, or promised too much."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+import yaml
+
+from tests.chart.documented_values import documented_values
+from tests.cluster.chart import CHART, rendered
+from tests.image.cache import REPOSITORY
+
+README: Final = CHART / "README.md"
+RUNBOOK: Final = CHART / "RUNBOOK.md"
+RULES: Final = sorted((CHART / "files/rules").glob("*.yaml"))
+PAGES: Final = (README, RUNBOOK, *RULES)
+DOCUMENTATION: Final = {one.key: one.text for one in documented_values()}
+
+
+def refused_settings() -> set[str]:
+    """Give the settings that the chart keeps to itself, as templates/checks.yaml lists them."""
+    checks = (CHART / "templates/checks.yaml").read_text()
+    [agent, webhook] = re.findall(r"range \$key, \$instead := dict\n(.*?)-}}", checks, re.S)
+    found = {name for part in (agent, webhook) for name in re.findall(r'^  "([\w.]+)" "', part, re.M)}
+    assert {"arbiter.mode", "state.directory"} <= found
+    return found
+
+
+def section(page: Path, heading: str) -> str:
+    [found] = re.findall(rf"^## {heading}\n(.*?)(?=^## |\Z)", page.read_text(), re.M | re.S)
+    return str(found)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
+def test_pages_send_nobody_to_a_setting_that_the_chart_refuses(page: Path) -> None:
+    text = page.read_text()
+    values = set(DOCUMENTATION)
+    for name in refused_settings() - values:
+        if "." in name:
+            assert not re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", text), name
+
+
+def test_setting_of_buffers_that_helm_takes_is_named_with_its_place() -> None:
+    """Of the webhook's settings alone: below `settings` the schema refuses it."""
+    for text in (section(RUNBOOK, "PlimsollBuffersContested"), (CHART / "files/rules/buffers.yaml").read_text()):
+        assert "webhook.settings.buffers.mode" in text
+    assert rendered({"buffers": {"enabled": True}, "webhook": {"settings": {"buffers": {"mode": "on"}}}})
+
+
+def test_nobody_is_promised_that_agents_stop_sooner_than_they_hear_of_it() -> None:
+    [row] = [line for line in README.read_text().splitlines() if line.startswith("| stop all writes")]
+    [runbook] = re.findall(r"^To stop every write.*?(?=^# )", RUNBOOK.read_text(), re.M | re.S)
+    for text in (row, runbook, DOCUMENTATION["cluster.pause"]):
+        assert "report.intervalSeconds" in text
+        assert "`plimsoll pause`" in text
+
+
+def test_helm_is_told_to_wait_longer_than_the_hook_may_take() -> None:
+    [job] = [one for one in rendered({"uninstall": {"restore": True}})["uninstall/retire"] if one["kind"] == "Job"]
+    for text in (section(README, "Leaving"), DOCUMENTATION["uninstall.restore"]):
+        [minutes] = re.findall(r"helm uninstall plimsoll -n plimsoll --timeout (\d+)m", text)
+        assert int(minutes) * 60 > job["spec"]["activeDeadlineSeconds"]
+
+
+def test_what_outlives_the_release_is_told() -> None:
+    issued = {"webhook": {"certificate": {"source": "cert-manager", "issuerRef": {"name": "ours"}}}}
+    [certificate] = rendered(issued)["webhook/certificate"]
+    _, _, stays = section(README, "Leaving").partition("What stays:")
+    for name in (certificate["spec"]["secretName"], "agent.state.hostPath", "webhook.persistence.keep"):
+        assert f"`{name}`" in stays
+
+
+def test_fence_is_told_as_it_is() -> None:
+    [row] = [line for line in section(README, "What it opens").splitlines() if line.startswith("| the fence around it")]
+    _, _, may, may_not, _ = row.split("|")
+    assert "`fence.unannotated=refuse`" in may
+    assert "annotated off or recommend" in may_not
+
+
+@pytest.mark.parametrize("page", [README, REPOSITORY / "README.md"], ids=["chart", "repository"])
+def test_every_first_install_names_an_image_that_can_be_pulled(page: Path) -> None:
+    text = " ".join(page.read_text().split())
+    commands = re.findall(r"helm (?:install|template) plimsoll charts/plimsoll [^`|]*", text)
+    assert commands
+    assert [one for one in commands if "image.repository=REGISTRY/plimsoll" not in one] == []
+
+
+def test_agents_that_enforce_are_called_by_their_name() -> None:
+    daemon_sets = rendered({"mode": "enforce", "enforceNodes": {"pool": "canary"}})["agent/daemonset"]
+    names = {one["metadata"]["name"] for one in daemon_sets}
+    assert len(names) == 2
+    for page in (README, RUNBOOK, REPOSITORY / "README.md"):
+        assert set(re.findall(r"ds/(plimsoll-agent[a-z-]*)", page.read_text())) == names, page
+
+
+def test_runbook_finds_every_agent_by_a_label_of_both_kinds() -> None:
+    label = re.findall(r"get pods -l (\S+)=(\S+)", RUNBOOK.read_text())[0]
+    for one in rendered({"mode": "enforce", "enforceNodes": {"pool": "canary"}})["agent/daemonset"]:
+        assert one["spec"]["template"]["metadata"]["labels"][label[0]] == label[1]
+
+
+def test_alert_of_forbidden_evictions_names_the_value_that_gives_the_right() -> None:
+    groups = yaml.safe_load((CHART / "files/rules/webhook.yaml").read_text())["groups"]
+    [alert] = [rule for group in groups for rule in group["rules"] if rule.get("alert") == "PlimsollEvictionsForbidden"]
+    assert "evictions.enabled" in alert["annotations"]["description"]
+    assert "`evictions.enabled`" in section(RUNBOOK, "PlimsollEvictionsForbidden")
+    assert "webhook/rights-evictions" in rendered({"evictions": {"enabled": True}})

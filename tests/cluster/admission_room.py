@@ -1,0 +1,215 @@
+"""A namespace on the real API server whose new pods a real webhook is asked about, and what it knows of them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from agent.core.buckets import BucketScheme
+from agent.core.rollup import CPU_BUCKETS, MEMORY_BUCKETS
+from tests.cluster import chart
+from tests.cluster.api import Json, kubeconfig
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.identities import create_namespace, create_service_account, fresh_name, node_bound_token
+from tests.cluster.objects import create_node, pod, pod_path
+from tests.cluster.processes import wait_for
+from tests.cluster.webhook_process import NAMESPACE, WebhookProcess, agent_token, answer_of, registration, webhook
+from tests.webhook.report_bodies import report_body, row_body
+
+MB = 1_000_000
+HASH = "7c5ddbdf54"
+ENFORCE = {"plimsoll.dev/mode": "enforce"}
+ADMISSION = "plimsoll.dev/admission"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """A pod that runs already, and what its containers use: millicores, bytes."""
+
+    kind: str = "Deployment"
+    uses: dict[str, tuple[float, float]] = field(
+        default_factory=lambda: {"app": (300.0, 200.0 * MB), "proxy": (50.0, 80.0 * MB)}
+    )
+    on_second_node: bool = False
+    kill_bytes: int | None = None
+    """What its container ``app`` was killed at for want of memory; None = it was not."""
+
+
+@dataclass
+class Room:
+    """A namespace whose pods the webhook is asked about, and what it knows of them."""
+
+    cluster: ControlPlane
+    hook: WebhookProcess
+    namespace: str
+    nodes: tuple[str, str, str]
+    """Of one class; on the third nothing runs."""
+    pods: dict[str, Running]
+    """By workload; ``NAME@second`` is another pod of NAME."""
+    sequence: int = 0
+
+    @property
+    def node(self) -> str:
+        """The first."""
+        return self.nodes[0]
+
+    def kubectl(self, *arguments: str, stdin: Any = None) -> subprocess.CompletedProcess[str]:
+        command = [str(self.cluster.kubectl), f"--kubeconfig={self.cluster.kubeconfig}", "-n", self.namespace]
+        text = None if stdin is None else json.dumps(stdin)
+        return subprocess.run([*command, *arguments], input=text, capture_output=True, text=True, check=False)
+
+    def admitted(self, document: Json) -> Json:
+        """Give the pod as the API server would keep it."""
+        done = self.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", stdin=document)
+        assert done.returncode == 0, done.stderr
+        made: Json = json.loads(done.stdout)
+        return made
+
+    def report(self, *, age_seconds: float) -> list[str]:
+        """Tell of five minutes of the pods, node by node; give what was refused."""
+        self.sequence += 1
+        refused: list[str] = []
+        for node in self.nodes[:2]:
+            there = {name: one for name, one in self.pods.items() if self.node_of(one) == node}
+            rows = [row for name, one in there.items() for row in self._rows(name, one)]
+            body = report_body(*rows, node=node, sequence=self.sequence, endAgeSeconds=age_seconds)
+            body["nodeClass"] = {"instanceType": None, "cpus": 4}
+            answer = answer_of(self.hook.post("/v1/report", body, agent_token(self.cluster, node)))
+            refused += answer["refused"]
+        return refused
+
+    def node_of(self, one: Running) -> str:
+        return self.nodes[1 if one.on_second_node else 0]
+
+    def _rows(self, name: str, one: Running) -> Iterator[Json]:
+        uid = self.cluster.admin.get(pod_path(self.namespace, running(name)))["metadata"]["uid"]
+        for container, (millicores, memory) in one.uses.items():
+            is_killed = container == "app" and one.kill_bytes is not None
+            yield row_body(
+                namespace=self.namespace,
+                kind=one.kind,
+                workload=workload(name),
+                container=container,
+                pod=running(name),
+                podUid=uid,
+                cpu=steady(CPU_BUCKETS, millicores),
+                cpuAdjusted=steady(CPU_BUCKETS, millicores),
+                memory=steady(MEMORY_BUCKETS, memory),
+                oomKills=[[10.0, one.kill_bytes]] if is_killed else [],
+            )
+
+
+def steady(scheme: BucketScheme, amount: float) -> Json:
+    """Give samples that are all the same."""
+    (bucket,) = scheme.find(np.array([amount])).tolist()
+    return {"count": 30, "sum": 30 * amount, "max": amount, "buckets": [bucket, 30]}
+
+
+def mebibytes_above(amount_bytes: int) -> str:
+    """Round as memory is rounded by default: up to whole MiB."""
+    return str(-(-amount_bytes // 2**20) * 2**20)
+
+
+def workload(name: str) -> str:
+    return name.partition("@")[0]
+
+
+def running(name: str) -> str:
+    return f"{workload(name)}-{HASH}-{name.partition('@')[2] or 'first'}"
+
+
+def owned(name: str, kind: str, *containers: Json, node: str | None = None, **rest: Any) -> Json:
+    """Give a pod as a controller makes it."""
+    owner = {"kind": "ReplicaSet", "name": f"{name}-{HASH}"} if kind == "Deployment" else {"kind": kind, "name": name}
+    annotations = rest.pop("annotations", ENFORCE)
+    document = pod(rest.pop("pod_name", f"{name}-{HASH}-new"), node, *containers, annotations=annotations, **rest)
+    document["metadata"]["labels"] = {"pod-template-hash": HASH} if kind == "Deployment" else {}
+    document["metadata"]["ownerReferences"] = [
+        {"apiVersion": "apps/v1", "uid": f"uid-{name}", "controller": True, **owner}
+    ]
+    return document
+
+
+def sized(name: str = "app", *, limits: dict[str, str] | None = None, **requests: str) -> Json:
+    """Give a container: half a core and 300 MB unless told."""
+    wanted = requests or {"cpu": "500m", "memory": "300M"}
+    return {"name": name, "image": "plimsoll.test/none:1", "resources": {"requests": wanted, "limits": limits or {}}}
+
+
+def bound_for(node: str) -> Json:
+    """Give the affinity of a DaemonSet's pod."""
+    fields = [{"key": "metadata.name", "operator": "In", "values": [node]}]
+    terms = {"nodeSelectorTerms": [{"matchFields": fields}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+def resources(document: Json, index: int = 0, where: str = "containers") -> Json:
+    found: Json = document["spec"][where][index]["resources"]
+    return found
+
+
+def told(document: Json, container: str = "app") -> Json:
+    """Give what the pod's annotation says of where a container's size is from, and by which policy."""
+    admission = json.loads(document["metadata"]["annotations"][ADMISSION])
+    return {"policy": admission["policy"], "source": admission["containers"][container]["source"]}
+
+
+@contextlib.contextmanager
+def admission_room(
+    cluster: ControlPlane, folder: Path, pods: dict[str, Running], arguments: Sequence[str] = ()
+) -> Iterator[Room]:
+    """Run a webhook with the chart's rights, registered for one namespace, that has learnt of these pods."""
+    if not cluster.admin.exists(f"/api/v1/namespaces/{NAMESPACE}"):
+        create_namespace(cluster, NAMESPACE)
+    if not cluster.admin.exists(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/plimsoll-agent"):
+        create_service_account(cluster, NAMESPACE, "plimsoll-agent")
+    cluster.admin.apply_all(chart.parts(*chart.WEBHOOK))
+    identity = cluster.api_with_token(node_bound_token(cluster, NAMESPACE, "plimsoll-webhook", None))
+    namespace, nodes = fresh_name("admission"), (fresh_name("node"), fresh_name("node"), fresh_name("node"))
+    create_namespace(cluster, namespace)
+    for node in nodes:
+        create_node(cluster.admin, node)
+    own = kubeconfig(identity, folder / "webhook.kubeconfig")
+    with webhook(cluster, folder, kubeconfig=own, arguments=arguments) as hook:
+        made = Room(cluster, hook, namespace, nodes, pods)
+        for name, one in pods.items():
+            # Made before the webhook is registered, as on a cluster that ran before it came. Owners that are not there
+            # would have the pods collected: the collector is told to wait.
+            document = owned(
+                workload(name),
+                one.kind,
+                *(sized(container) for container in one.uses),
+                node=made.node_of(one),
+                pod_name=running(name),
+            )
+            document["metadata"]["finalizers"] = ["plimsoll.test/keep"]
+            cluster.admin.create(pod_path(namespace), document)
+        wait_for(lambda: not made.report(age_seconds=7200.0), "the webhook knows the pods, and takes what is told")
+        assert not made.report(age_seconds=30.0)
+        register(made)
+        wait_for(lambda: is_sized(made), "the webhook has taken the history in, and is asked")
+        yield made
+    cluster.admin.delete(f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{namespace}")
+    for name in pods:
+        path = pod_path(namespace, running(name))
+        cluster.admin.patch(path, {"metadata": {"finalizers": None}}, "application/merge-patch+json")
+    cluster.admin.delete(f"/api/v1/namespaces/{namespace}")
+    for node in nodes:
+        cluster.admin.delete(f"/api/v1/nodes/{node}")
+
+
+def register(room: Room, authority: Path | None = None) -> None:
+    """Have the API server ask, as the chart does, but by address and for one namespace."""
+    room.cluster.admin.apply(registration(room.hook.port, room.namespace, authority or room.cluster.authority))
+
+
+def is_sized(room: Room) -> bool:
+    made = room.admitted(owned("web", "Deployment", sized()))
+    return "cpu" in resources(made).get("requests", {}) and resources(made)["requests"]["cpu"] != "500m"

@@ -1,0 +1,71 @@
+"""Pods of a node's newest report: known for a day after they were last seen, under their own names alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from agent.webhook.remembered_pods import REMEMBERED_SECONDS, RememberedPods
+from tests.webhook.workload_reports import WEB, row
+
+NOW = 1_700_000_000.0
+ROW = row()
+
+
+def pods(payload: bytes | None, now: float = NOW, node: str = "node-a") -> RememberedPods:
+    return RememberedPods(node, lambda: payload, now_unix_seconds=now)
+
+
+def test_what_a_report_told_of_is_known_with_name_and_owner() -> None:
+    payload = pods(None).with_rows([ROW, replace(ROW, container="other")])
+    found = pods(payload, NOW + 3600).place(ROW.pod_uid)
+    assert found is not None
+    assert (found.uid, found.namespace, found.name, found.node, found.workload) == (
+        ROW.pod_uid,
+        ROW.workload.namespace,
+        ROW.pod,
+        "node-a",
+        WEB,
+    )
+    assert not found.is_running
+    assert pods(payload).place("another") is None
+
+
+def test_one_is_known_for_a_day_however_often_it_is_told_of_again() -> None:
+    payload: bytes | None = pods(None).with_rows([ROW])
+    for hour in range(1, 25):
+        told = pods(payload, NOW + 3600 * hour)
+        assert told.place(ROW.pod_uid) is not None
+        payload = told.with_rows([ROW])
+    assert pods(payload, NOW + REMEMBERED_SECONDS + 1).place(ROW.pod_uid) is None
+
+
+def test_one_that_is_seen_again_is_known_for_another_day() -> None:
+    payload = pods(pods(None).with_rows([ROW]), NOW + 80_000).with_rows([ROW])  # nobody had to ask
+    assert pods(payload, NOW + 80_000 + 3600).place(ROW.pod_uid) is not None
+
+
+def test_what_the_newest_report_did_not_tell_of_is_forgotten() -> None:
+    payload = pods(pods(None).with_rows([ROW])).with_rows([replace(ROW, pod_uid="uid-2")])
+    assert pods(payload).place(ROW.pod_uid) is None
+
+
+def test_from_the_future_or_unreadable_is_nothing() -> None:
+    payload = pods(None, NOW + 60).with_rows([ROW])
+    assert pods(payload).place(ROW.pod_uid) is None
+    for bad in (b"", b"rubbish", payload[:-5]):
+        assert pods(bad).place(ROW.pod_uid) is None
+
+
+def test_the_store_is_asked_once_and_only_for_what_no_watch_knows() -> None:
+    asked: list[int] = []
+
+    def load() -> bytes | None:
+        asked.append(1)
+        return None
+
+    told = RememberedPods("node-a", load, now_unix_seconds=NOW)
+    told.with_rows([ROW])
+    assert asked == []
+    told.place("one")
+    told.place("two")
+    assert asked == [1]
