@@ -27,7 +27,8 @@ FAST: Final = {
     "windows.cpuWindowSeconds": "300",
     "report.intervalSeconds": "60",
     "propose.turns": "2",
-    "propose.standingSeconds": "10",
+    # Longer than between two reports: whoever is evicted comes back with what is reported by then.
+    "propose.standingSeconds": "75",
     "propose.intervalSeconds": "10",
     "propose.againSeconds": "20",
 }
