@@ -165,10 +165,16 @@ class Node:
 
 
 def container_id(pod: dict[str, Any], container: str) -> str:
-    """Give the 64 digits of a running container."""
+    """Give the 64 digits of a running container.
+
+    Raises:
+        NodeError: The kubelet has not told of it yet.
+    """
     statuses = [*pod["status"].get("containerStatuses", []), *pod["status"].get("initContainerStatuses", [])]
-    found = next(one for one in statuses if one["name"] == container)
-    return str(found["containerID"]).rpartition("/")[2]
+    found = next((str(one.get("containerID", "")) for one in statuses if one["name"] == container), "")
+    if not found:
+        raise NodeError(f"e2e: {pod['metadata']['name']}: {container} is not made yet")
+    return found.rpartition("/")[2]
 
 
 @contextmanager
