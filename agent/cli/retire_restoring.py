@@ -28,6 +28,8 @@ AT_ONCE: Final = 20
 """Agents that restore at the same time: each patches its pods one after the other."""
 PAUSES_SECONDS: Final = (1.0, 3.0, 9.0)
 """Between two looks; in all as long as an agent takes to come in another's place where its image is there."""
+BEGINNING_SECONDS: Final = (9.0,) * 6
+"""... and these, where an agent answers that it does not know its pods yet: it may be slow to begin."""
 _ENDED: Final = ("Succeeded", "Failed")
 _NOT_FOUND: Final = 404
 _TOO_MANY_REQUESTS: Final = 429
@@ -97,15 +99,19 @@ class Restoring:
             KubeError: The agents cannot be listed.
             ConvertError: Their list is not understood.
         """
-        agents, is_first = self._there(), True
+        agents, is_first, looks = self._there(), True, 0
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            for pause_seconds in (*PAUSES_SECONDS, None):
+            for pause_seconds in (*PAUSES_SECONDS, *BEGINNING_SECONDS, None):
                 asked = [one for one in agents if self._is_open(one)]
                 for came in pool.map(lambda one, is_old=is_first: self._restored(one, is_old=is_old), asked):
                     self._came[came.agent.uid] = came
                 agents, is_first = self._there(), False
                 is_through = not self._is_awaited(agents) and not any(map(self._is_open, agents))
-                if is_through or pause_seconds is None or time.monotonic() + pause_seconds > self._deadline:
+                looks += 1
+                is_enough = looks > len(PAUSES_SECONDS) and not self._is_beginning(agents)
+                if is_through or is_enough or pause_seconds is None:
+                    break
+                if time.monotonic() + pause_seconds > self._deadline:
                     break
                 time.sleep(pause_seconds)
                 agents = self._there()
@@ -120,6 +126,10 @@ class Restoring:
         if came is None or came.how in (_How.AGAIN, _How.UNREACHED):
             return True
         return came.how is _How.FAILED and agent.is_ending  # as it would not restore while it was ending
+
+    def _is_beginning(self, agents: Sequence[Agent]) -> bool:
+        """Say whether an agent that is there was asked, and does not know its pods yet."""
+        return any(one.uid in self._came and self._came[one.uid].how is _How.AGAIN for one in agents)
 
     def _is_awaited(self, agents: Sequence[Agent]) -> bool:
         """Say whether an agent ended before it was through, and none has come in its place yet."""
