@@ -1,4 +1,4 @@
-"""How long agents are waited for that answer that they have just begun; tests/chart has the rest on a real API server."""
+"""How long an agent is waited for that has just begun; tests/chart has the rest on a real API server."""
 
 from __future__ import annotations
 
