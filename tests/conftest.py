@@ -12,6 +12,7 @@ settings.load_profile("plimsoll")
 HERE: Final = Path(__file__).parent
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the marks in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Split what `make test` runs on two workers: tests/cluster, which has one control plane, and all the rest."""
     for item in items:
