@@ -135,7 +135,7 @@ class Node:
             try:
                 if condition():
                     return time.monotonic() - begun
-            except (OSError, NodeError, ApiError, KeyError, IndexError) as error:
+            except (OSError, NodeError, ApiError, LookupError, StopIteration) as error:
                 last = f" (last: {error})"
             else:
                 last = ""
