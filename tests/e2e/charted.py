@@ -293,12 +293,12 @@ class ChartScenario:
         """Take it away with ``uninstall.restore``: loads go on as they were written, and so are new pods made."""
         running = {pod["metadata"]["uid"]: restarts(pod) for pod in self.loads()}
         stays = self.workload("stays")
-        resized = stays.resources()["requests"]
-        assert resized != SMALL, resized
+        resized = amounts(stays.resources()["requests"])
+        assert resized != amounts(SMALL), resized
         self.release.values["uninstall"] = {"restore": True}
         self.release.helm("upgrade")
         self.release.helm("uninstall", "--wait", f"--timeout={SECONDS:.0f}s")
-        assert stays.resources()["requests"] == SMALL, stays.resources()
+        assert amounts(stays.resources()["requests"]) == amounts(SMALL), stays.resources()
         self.addresses.close()
         admin = self.node.plane.admin
         assert not admin.exists(REGISTRATION)
@@ -308,7 +308,8 @@ class ChartScenario:
         self.workload("after").start(load(requests={"cpu": "10m", "memory": "16Mi"}), annotations=ENFORCE)
         pod = self.workload("after").wait_running()
         assert ADMISSION not in pod["metadata"].get("annotations", {})
-        return f"{resized} -> {SMALL}; {len(running)} loads untouched, a new pod as written"
+        was, now = (f"{cpu}m {memory // MIB} MiB" for cpu, memory in (resized, amounts(SMALL)))
+        return f"{was} -> {now}; {len(running)} loads untouched, a new pod as written"
 
     def loads(self) -> list[Json]:
         """Give the loads' pods."""
@@ -322,6 +323,11 @@ def requested_bytes(pod: Json) -> int:
         return [bytes_of(one.get("resources", {}).get("requests", {}).get("memory", "0")) for one in containers]
 
     return max([sum(of(pod["spec"]["containers"])), *of(pod["spec"].get("initContainers", []))])
+
+
+def amounts(requests: Json) -> tuple[int, int]:
+    """Give millicores and bytes, however they are written."""
+    return millicores(requests["cpu"]), bytes_of(requests["memory"])
 
 
 def restarts(pod: Json) -> int:
