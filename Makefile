@@ -24,7 +24,7 @@ demo: $(STAMP)/run ## The same with a kubelet-like tree of real cgroups and real
 test: $(STAMP)/dev test-tools lint ## Everything CI runs: lint, types, layers, unit (core covered to the last branch), C under sanitizers, fuzz, real kernel, guest
 	@$(BIN)/python -m pytest tests/unit tests/conformance tests/webhook -q -n logical --dist loadfile --cov=agent.core --cov-branch --cov-fail-under=100 \
 		--cov-report=term-missing:skip-covered $(ARGS)
-	@$(BIN)/python -m pytest tests --ignore=tests/unit --ignore=tests/conformance --ignore=tests/webhook --ignore=tests/scale -n 2 --dist loadgroup --durations=25 $(ARGS)
+	@$(BIN)/python -m pytest tests --ignore=tests/unit --ignore=tests/conformance --ignore=tests/webhook --ignore=tests/scale --durations=25 $(ARGS)
 
 unit: $(STAMP)/dev ## The fast tier: no root, no kernel objects, no network; under 60 s
 	@$(BIN)/python -m pytest tests/unit tests/conformance -m "not slow" -q -n logical --dist loadfile $(ARGS)

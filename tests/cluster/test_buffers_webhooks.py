@@ -24,8 +24,8 @@ from tests.cluster.api import Api, ApiError, Json, kubeconfig
 from tests.cluster.audit import AuditLog
 from tests.cluster.buffers import Buffers, content, controller, install_crd, templates_path
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.identities import granted, is_allowed, node_bound_token
-from tests.cluster.objects import pod_path
+from tests.cluster.identities import fresh_name, granted, is_allowed, node_bound_token
+from tests.cluster.objects import create_node, pod_path
 from tests.cluster.processes import free_ports, wait_for
 from tests.cluster.webhook_process import NAMESPACE, WebhookProcess, registration, webhook
 
@@ -39,8 +39,10 @@ PROMPT_SECONDS: Final = 10.0
 
 @pytest.fixture(scope="module")
 def hook(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebhookProcess]:
-    """The process with the chart's rights."""
+    """The process with the chart's rights; and a node, as pods have own resources only where every node knows them."""
     install_crd(cluster)
+    node = fresh_name("node")
+    create_node(cluster.admin, node)
     folder = tmp_path_factory.mktemp("buffers")
     cluster.admin.apply_all(chart.parts("cluster/namespace", *chart.WEBHOOK))
     own = cluster.api_with_token(node_bound_token(cluster, NAMESPACE, "plimsoll-webhook", None))
@@ -48,6 +50,7 @@ def hook(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Ite
         wait_for(partial(is_allowed, own, "create", "pods"), "its rights are in force")
         with webhook(cluster, folder, kubeconfig=kubeconfig(own, folder / "webhook.kubeconfig")) as one:
             yield one
+    cluster.admin.delete(f"/api/v1/nodes/{node}")
 
 
 @pytest.fixture
