@@ -8,11 +8,12 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from agent.cli.asking import SOCKET_OPTIONS, NoAnswerError, RefusedError, ask, ask_or_refuse, no_answer
+from agent.cli.counts import counted
 from agent.cli.holding import one_or_all, warn
 from agent.cli.options import add_options
 from agent.cli.plan_words import changes_words
 from agent.cli.spans import harmless
-from agent.core.decisions import Outcome
+from agent.core.decisions import Action, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,6 +28,8 @@ _INTERRUPTED: Final = 130
 LOOKS: Final = 3
 """At a pod that changes each time just before it is written; in a busy cluster one more is enough as a rule."""
 AGAIN_SECONDS: Final = 1.0
+SETTLE_SECONDS: Final = 120.0
+"""From one pod that has all it had to the next, where a resize is under way and the agent sends the rest after it."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,9 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, SOCKET_OPTIONS)
     parser.epilog = (
         "What is restored is pinned, so that it stays; plimsoll unpin POD, or --all, lets it be sized again. A pause "
-        "does not stop a restore; Ctrl-C does, between two pods. With --all a pod that goes or ends meanwhile is told, "
-        "counted, and no failure. Exit code: 0 done, 1 some could not be, or no agent answers, 2 bad input (an unknown "
-        "pod, too), or the agent does not know its pods yet, 130 stopped by Ctrl-C."
+        "does not stop a restore; Ctrl-C does, between two pods, but for what was promised till then. With --all a pod "
+        "that goes or ends meanwhile is told, counted, and no failure; and it ends when what it asked for stands in "
+        "the pods: where a resize is under way, the agent sends the rest after it. Exit code: 0 done, 1 some could not "
+        "be, or no agent answers, 2 bad input (an unknown pod, too), or the agent does not know its pods yet, 130 "
+        "stopped by Ctrl-C."
     )
 
 
@@ -80,12 +85,12 @@ def _each(arguments: argparse.Namespace, listed: Restored) -> int:
         walk.go()
     except NoAnswerError as error:
         no_answer("restore", error)
-        _tell_rest(walk.rest)
+        _tell_rest(walk)
         return 1
     except KeyboardInterrupt:
-        through = len(listed.items) - len(walk.rest)
+        through = len(listed.items) - len(walk.rest) - len(walk.waiting)
         print(f"\nplimsoll restore: stopped: {through} of {len(listed.items)} pods are through", file=sys.stderr)
-        _tell_rest(walk.rest)
+        _tell_rest(walk)
         return _INTERRUPTED
     finally:
         warn("restore", tuple(walk.notes))
@@ -101,6 +106,10 @@ class _Walk:
         self._left = [(number, item) for number, item in enumerate(listed.items, 1)]
         self._again: list[tuple[int, RestoredPod]] = []
         self._gone = 0
+        self.waiting: Sequence[tuple[int, RestoredPod]] = ()
+        """Those of ``_taken`` that are waited for."""
+        self._taken: dict[str, tuple[int, RestoredPod]] = {}
+        """Those that the agent said yes to, by uid, with their numbers: done, or to be done."""
         self.notes = dict.fromkeys(listed.notes)
         self.code = 0
 
@@ -126,18 +135,71 @@ class _Walk:
                 break
             self._left, self._again = self._again, []
             time.sleep(AGAIN_SECONDS)  # for the agent's watch to bring what they have become
+        self._settle()
         if self._gone and self._count > 1:
             print(f"{self._gone} of {self._count} pods are gone or have ended: nothing of them is left to restore")
 
+    def _settle(self) -> None:
+        """Wait until what the agent said yes to stands in the pods' specs, as long as one after the other comes to it.
+
+        Raises:
+            NoAnswerError: The agent does not answer any more.
+        """
+        self.waiting = self._lacking()
+        if self.waiting:
+            print(f"waiting for {counted(len(self.waiting), 'pod')}: a resize is under way there", flush=True)
+        deadline = time.monotonic() + SETTLE_SECONDS
+        while self.waiting and time.monotonic() < deadline:
+            time.sleep(AGAIN_SECONDS)
+            lacking = self._lacking()
+            if len(lacking) < len(self.waiting):
+                deadline = time.monotonic() + SETTLE_SECONDS
+            self.waiting = lacking
+        for number, item in self.waiting:
+            self.code = 1
+            print(f"{self._mark(number)}{_name(item)}: not restored yet: {self._why(item)}", file=sys.stderr)
+        self.waiting = ()
+
+    def _lacking(self) -> Sequence[tuple[int, RestoredPod]]:
+        """Give those whose specs are not yet as they were, and tell of those that went; all where nobody knows."""
+        if not self._taken:
+            return ()
+        try:
+            listed = {one.ref.uid: one for one in self._ask({"all": True, "dry_run": True}).items}
+        except RefusedError:
+            return tuple(self._taken.values())
+        for number, item in [taken for uid, taken in self._taken.items() if uid not in listed]:
+            self._is_gone(number, item)
+            del self._taken[item.ref.uid]
+        return tuple(taken for uid, taken in self._taken.items() if listed[uid].changes)
+
+    def _why(self, item: RestoredPod) -> str:
+        """Say what the agent decided last of a pod that is to be restored."""
+        from agent.node.documents import DECISIONS
+
+        asked = {"pod": item.ref.name, "namespace": item.ref.namespace, "actions": [str(Action.RESTORE)], "limit": 1}
+        try:
+            newest = ask_or_refuse(self._arguments, "events", asked, DECISIONS).items
+        except RefusedError:
+            newest = ()
+        words = [f"{one.outcome}: {one.reason}{f': {one.detail}' if one.detail else ''}" for one in newest]
+        return harmless("".join(words)) or "plimsoll events tells what is under way"
+
+    def _is_gone(self, number: int, item: RestoredPod) -> None:
+        self._gone += 1
+        print(f"{self._mark(number)}{_name(item)}: is gone or has ended: nothing left to restore", flush=True)
+
+    def _mark(self, number: int) -> str:
+        return f"{number}/{self._count} " if self._count > 1 else ""
+
     def _is_through(self, number: int, item: RestoredPod, *, is_last: bool) -> bool:
         """Restore one; False = it changed meanwhile, and is to be restored as it has become."""
-        mark = f"{number}/{self._count} " if self._count > 1 else ""
-        pod = harmless(str(item.ref))
+        mark = self._mark(number)
         try:
             answer = self._ask({"name": item.ref.uid})
         except RefusedError as error:
             if self._is_there(item):
-                print(f"{mark}{pod}: not restored: {harmless(str(error))}", file=sys.stderr)
+                print(f"{mark}{_name(item)}: not restored: {harmless(str(error))}", file=sys.stderr)
                 self.code = 1
                 return True
         else:
@@ -147,9 +209,10 @@ class _Walk:
                 if outcomes == {Outcome.CONFLICT} and not is_last:
                     return False
                 self.code = max(self.code, _told(answer, mark))
+                if not outcomes:
+                    self._taken[item.ref.uid] = number, item
                 return True
-        self._gone += 1
-        print(f"{mark}{pod}: is gone or has ended: nothing left to restore", flush=True)
+        self._is_gone(number, item)
         return True
 
     def _is_there(self, item: RestoredPod) -> bool:
@@ -166,15 +229,20 @@ class _Walk:
         return ask_or_refuse(self._arguments, "restore", asked, RESTORED, timeout_seconds=_TIMEOUT_SECONDS)
 
 
-def _tell_rest(items: Sequence[RestoredPod]) -> None:
-    """Say what was not done; the first of these was asked for."""
-    if not items:
-        return
-    first = harmless(str(items[0].ref))
-    print(f"plimsoll restore: {first}: asked for, with no answer: plimsoll events tells", file=sys.stderr)
-    if len(items) > 1:
-        rest = ", ".join(harmless(str(item.ref)) for item in items[1:])
-        print(f"plimsoll restore: not tried: {rest}", file=sys.stderr)
+def _tell_rest(walk: _Walk) -> None:
+    """Say what was not done."""
+    asked, untried = walk.rest[:1], walk.rest[1:]
+    if asked:
+        print(f"plimsoll restore: {_name(asked[0])}: asked for, with no answer: plimsoll events tells", file=sys.stderr)
+    if untried:
+        print(f"plimsoll restore: not tried: {', '.join(map(_name, untried))}", file=sys.stderr)
+    if walk.waiting:
+        waiting = ", ".join(_name(item) for _, item in walk.waiting)
+        print(f"plimsoll restore: promised, and done as soon as it can be: {waiting}", file=sys.stderr)
+
+
+def _name(item: RestoredPod) -> str:
+    return harmless(str(item.ref))
 
 
 def line_of(item: RestoredPod, answer: Restored) -> str:
@@ -187,4 +255,5 @@ def line_of(item: RestoredPod, answer: Restored) -> str:
         return f"{pod}: would be restored: {changes}" if changes else f"{pod}: has its original requests"
     if not changes:
         return f"{pod}: has its original requests, and is pinned"
-    return f"{pod}: restored and pinned: {changes}"
+    later = f" ({harmless(item.detail)})" if item.detail else ""  # of a step that is promised
+    return f"{pod}: restored and pinned: {changes}{later}"

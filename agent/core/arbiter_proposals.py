@@ -1,7 +1,9 @@
 """Which evictions of a plan are proposed to the webhook, and when: those that have stood for a while. Core, pure.
 
 A plan is made anew at each turn, and one noisy reading can make it ask for an eviction that the next turn does not want
-any more. So a proposal goes out only after it has stood in several turns one after the other and for some time.
+any more. So a proposal goes out only after it has stood in several turns one after the other and for some time. And
+only after a report of all of that time was taken: the pod that comes in its place is sized from what was reported, and
+without the peak that made it go it would be in want again.
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ class _Stand:
     proposal: Proposal
     turns: int
     since_seconds: float
+    ripe_seconds: float | None
+    """When it had first stood for long enough; None = it has not."""
 
 
 class Standing:
@@ -56,25 +60,55 @@ class Standing:
             before = self._stands.get(key)
             since = now_seconds if before is None else before.since_seconds
             turns = 1 if before is None else before.turns + 1
-            stands[key] = _Stand(proposal=proposal, turns=turns, since_seconds=since)
+            ripe = None if before is None else before.ripe_seconds
+            stands[key] = _Stand(proposal=proposal, turns=turns, since_seconds=since, ripe_seconds=ripe)
         self._stands = stands
+        self._ripen(now_seconds)
         self._quiet_until_seconds = {
             uid: until for uid, until in self._quiet_until_seconds.items() if until > now_seconds
         }
 
-    def due(self, now_seconds: float) -> tuple[Proposal, ...]:
-        """Give what is to be proposed now, in the plan's order; empty = nothing, or not yet."""
-        if now_seconds < self._call_due_seconds:
-            return ()
-        options = self._options
+    def due(self, now_seconds: float, *, reported_until_seconds: float | None) -> tuple[Proposal, ...]:
+        """Give what is to be proposed now, in the plan's order; empty = nothing, or not yet.
+
+        Args:
+            now_seconds: The time.
+            reported_until_seconds: Up to when the webhook knows what was measured; None = it knows nothing.
+        """
         due = [
             stand.proposal
-            for (uid, _), stand in self._stands.items()
-            if stand.turns >= options.turns
-            and now_seconds - stand.since_seconds >= options.standing_seconds
-            and uid not in self._quiet_until_seconds
+            for ripe_seconds, stand in self._ripe(now_seconds)
+            if _is_told(ripe_seconds, reported_until_seconds)
         ]
         return tuple(sorted(due, key=lambda one: one.order)[:MAX_PROPOSALS])
+
+    def awaited_report_seconds(self, now_seconds: float, *, reported_until_seconds: float | None) -> float | None:
+        """Give until when the webhook would have to know all for everything to be due; None = it knows enough.
+
+        Args:
+            now_seconds: The time.
+            reported_until_seconds: As in ``due``.
+        """
+        awaited = [one for one, _ in self._ripe(now_seconds) if not _is_told(one, reported_until_seconds)]
+        return max(awaited, default=None)
+
+    def _ripe(self, now_seconds: float) -> list[tuple[float, _Stand]]:
+        """Give what has stood for long enough, and since when it has."""
+        if now_seconds < self._call_due_seconds:
+            return []
+        self._ripen(now_seconds)
+        return [
+            (stand.ripe_seconds, stand)
+            for (uid, _), stand in self._stands.items()
+            if stand.ripe_seconds is not None and uid not in self._quiet_until_seconds
+        ]
+
+    def _ripen(self, now_seconds: float) -> None:
+        for stand in self._stands.values():
+            stood_seconds = now_seconds - stand.since_seconds
+            is_ripe = stand.turns >= self._options.turns and stood_seconds >= self._options.standing_seconds
+            if is_ripe and stand.ripe_seconds is None:
+                stand.ripe_seconds = now_seconds
 
     def called(self, now_seconds: float, *, quiet_seconds: float | None = None) -> None:
         """Note a call, whatever came of it.
@@ -90,6 +124,10 @@ class Standing:
         for uid, verdict in verdicts.items():
             if verdict is not Verdict.LATER:
                 self._quiet_until_seconds[uid] = now_seconds + self._options.again_seconds
+
+
+def _is_told(ripe_seconds: float, reported_until_seconds: float | None) -> bool:
+    return reported_until_seconds is not None and reported_until_seconds >= ripe_seconds
 
 
 def proposals_of(plan: Plan) -> tuple[Proposal, ...]:

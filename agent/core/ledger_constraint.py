@@ -7,7 +7,7 @@ from typing import Final
 from agent.core.decisions import Action
 from agent.core.demand import FREE, Constraint, Kept
 from agent.core.ledger_putback import step_of
-from agent.core.ledger_record import FlightState, PodRecord
+from agent.core.ledger_record import Flight, FlightState, PodRecord
 from agent.core.ledger_refusal import requests_in_all
 from agent.core.plan_options import ActOptions
 from agent.core.planned import Phase, PlanStep
@@ -74,13 +74,14 @@ def kept_back(
         pod: As the API has it now.
         act: The cool-downs.
         now_seconds: The moment.
-        is_ordered: A person asked for it: only a resize that is under way holds it up.
+        is_ordered: A person asked for it: only a resize that is under way holds it up. One that the kubelet puts off is
+            not: it is taken back by what comes in its place.
     """
     wanted = step_of(record, pod) if record is not None else None
     if record is not None and wanted is not None and wanted.changes == step.changes:
-        return _held_up(record, wanted.phase, now_seconds)
+        return _held_up(record, pod, wanted.phase, now_seconds)
     constraint = constraint_of(record, pod, act, now_seconds)
-    if constraint in (_IN_FLIGHT, _DEFERRED):
+    if constraint == _IN_FLIGHT or (constraint == _DEFERRED and not is_ordered):
         return constraint.shrink
     if is_ordered:
         return None
@@ -98,13 +99,23 @@ def kept_back(
     return None
 
 
-def _held_up(record: PodRecord, phase: Phase, now_seconds: float) -> Kept | None:
+def _held_up(record: PodRecord, pod: Pod, phase: Phase, now_seconds: float) -> Kept | None:
     """Say why what must be put back cannot be sent yet: it has been sent, no answer to what was, or a refusal."""
     flight = record.flight
-    is_in_turn = record.wanted is not None and record.wanted.action is Action.RESTORE
-    if flight is not None and (is_in_turn or flight.state is FlightState.SENT or flight.action is Action.REVERT):
-        return Kept.IN_FLIGHT
-    return _waiting(record, now_seconds).get(phase)
+    if record.wanted is not None and record.wanted.action is Action.RESTORE:
+        # What a person asked for comes step by step; but a kubelet that puts a step off, or fails at it, may do so for
+        # ever, and what was asked for shall stand in the spec.
+        is_held = _is_getting_on(flight, pod)
+    else:
+        is_held = flight is not None and (flight.state is FlightState.SENT or flight.action is Action.REVERT)
+    return Kept.IN_FLIGHT if is_held else _waiting(record, now_seconds).get(phase)
+
+
+def _is_getting_on(flight: Flight | None, pod: Pod) -> bool:
+    """Say whether a resize is under way that the kubelet has not put off and does not fail at; somebody else's too."""
+    if flight is not None:
+        return flight.state not in (FlightState.DEFERRED, FlightState.FAILING)
+    return resize_status(pod).state in (ResizeState.UNSEEN, ResizeState.IN_PROGRESS)
 
 
 def _waiting(record: PodRecord, now_seconds: float) -> dict[Phase, Kept]:

@@ -22,6 +22,7 @@ import yaml
 
 from agent.core.annotations import ValueNotAllowed, mode_from, policy_from
 from agent.core.cluster_facts import ClusterRule, ClusterRules
+from agent.core.pause_text import pause_reason_of
 
 PAUSE: Final = "pause"
 RULES: Final = "rules"
@@ -29,10 +30,7 @@ LONGEST_RULES: Final = 64 << 10
 """Characters: a second or two to parse. An API server takes up to 1 MiB."""
 MOST_RULES: Final = 500
 """Each is looked at for each workload."""
-UNSTATED_PAUSE: Final = "the ConfigMap says so"
 _FIELDS: Final = ("namespace", "kind", "name", "mode", "policy")
-_ON: Final = "true"
-_OFF: Final = frozenset({"", "false"})
 _SHORT: Final = reprlib.Repr()
 """Not repr: YAML's aliases can make a value whose text is longer than any memory."""
 _SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 2, 60, 60
@@ -56,7 +54,7 @@ def read_rules(data: Mapping[str, str], *, last_good: ClusterRules | None) -> Cl
     Returns:
         What holds now; its fault says what is wrong with the data.
     """
-    pause_reason = _pause_of(data.get(PAUSE, ""))
+    pause_reason = pause_reason_of(data.get(PAUSE, ""))
     try:
         return ClusterRules(pause_reason=pause_reason, rules=_rules_of(data))
     except RulesError as error:
@@ -65,13 +63,6 @@ def read_rules(data: Mapping[str, str], *, last_good: ClusterRules | None) -> Cl
         unknown = f"its rules are not understood and none were known before: {fault}"
         return ClusterRules(pause_reason=pause_reason or unknown, fault=fault)
     return replace(last_good, pause_reason=pause_reason, fault=fault)
-
-
-def _pause_of(text: str) -> str | None:
-    words = " ".join(text.split())
-    if words.lower() in _OFF:
-        return None
-    return UNSTATED_PAUSE if words.lower() == _ON else words
 
 
 def _rules_of(data: Mapping[str, str]) -> tuple[ClusterRule, ...]:

@@ -19,7 +19,7 @@ from agent.core.resize_answer import AnswerKind
 from agent.core.room import part_that_fits
 from agent.core.standing import reserved_reason
 from agent.core.workload import workload_of
-from agent.core.write_gate import may_resize
+from agent.core.write_gate import Refusal, may_resize
 from agent.node.act_telling import ActTeller
 from agent.node.barriers import Barriers
 from agent.node.holds import Holds
@@ -123,19 +123,14 @@ class StepSender:
         )
         if refusal is not None:
             log.debug("step left", extra={"pod": str(step.ref), "phase": step.phase, "reason": refusal})
+            if action is Action.RESTORE:  # somebody waits for it
+                self._left(step, action, refusal, wall_now)
             return refusal is not Kept.PAUSED
         fitting = part_that_fits(state, step)
         if fitting is None or (fitting != step and action is Action.RESIZE):
             log.debug("step waits for room", extra={"pod": str(step.ref)})
             if action is not Action.RESIZE:
-                self._journal.add(
-                    unix_seconds=wall_now,
-                    action=action,
-                    outcome=Outcome.WITHHELD,
-                    reason=Kept.NODE_FULL,
-                    detail=f"{changes_text(step.changes)}: waits for room",
-                    pod=step.ref,
-                )
+                self._left(step, action, Kept.NODE_FULL, wall_now, ": waits for room")
             return True
         step = fitting
         if not self._has_budget(step, action, planned):
@@ -160,3 +155,14 @@ class StepSender:
         elif decision.outcome is Outcome.REJECTED:
             self._teller.event(step.ref, EventReason.RESIZE_REJECTED, answer.message)
         return True
+
+    def _left(self, step: PlanStep, action: Action, reason: Refusal, wall_now: float, why: str = "") -> None:
+        """Put down that a step is not sent for now."""
+        self._journal.add(
+            unix_seconds=wall_now,
+            action=action,
+            outcome=Outcome.WITHHELD,
+            reason=reason,
+            detail=changes_text(step.changes) + why,
+            pod=step.ref,
+        )

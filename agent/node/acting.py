@@ -11,16 +11,14 @@ import math
 import random
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from agent.core.decisions import Action, Outcome
 from agent.core.demand import Reserved, Urgent
 from agent.core.measured import measuring_fault
 from agent.core.model import UnitIdentity, UnitKind
 from agent.core.policies.options import ControlledResources
-from agent.core.report_checkup import ReportStanding
 from agent.core.token_bucket import TokenBucket
 from agent.kube.access import Purpose
 from agent.kube.api import HttpApi
@@ -32,6 +30,7 @@ from agent.node.acting_keepers import keepers_of
 from agent.node.alarms import Alarms, Watched
 from agent.node.barriers import PAUSED
 from agent.node.cluster import ClusterView
+from agent.node.cluster_pause import ClusterPause
 from agent.node.directions import Directions
 from agent.node.heartbeat import Heartbeat
 from agent.node.holds import FILE_NAME as HOLDS_FILE
@@ -53,6 +52,9 @@ from agent.sensing.discovery import Discovery
 from agent.sensing.machine import Machine
 from agent.sensing.rings import RingFile
 from agent.settings import Settings
+
+if TYPE_CHECKING:
+    from agent.node.report import Reporter
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +82,7 @@ class Acting:
         planner: Planner,
         metrics: Metrics,
         directions: Directions,
-        reporting: Callable[[], ReportStanding | None],
+        reporter: Reporter | None,
     ) -> None:
         """Build all parts; nothing runs yet."""
         state = settings.state.directory
@@ -92,7 +94,7 @@ class Acting:
             _below(state, HOLDS_FILE),
             now_unix_seconds=wall_now(),
             boot=BootClock.of_machine(),
-            of_cluster=directions.pause_reason,
+            of_cluster=ClusterPause(settings.cluster_pause_file, told=directions.pause_reason).reason,
         )
         now = self._now = SteadyClock(learner.clock.now()).now
         memory_in_use = MemoryInUse(mount, units).of
@@ -183,7 +185,7 @@ class Acting:
             journal=self.journal,
             rights=self.rights,
             directions=directions,
-            reporting=reporting,
+            reporting=lambda: None if reporter is None else reporter.standing(),
             memory_in_use=memory_in_use,
             notes=self.notes,
             now=now,
@@ -191,7 +193,7 @@ class Acting:
         self._thread: threading.Thread | None = None
         self._proposer = None
         self._taint_asker = None
-        if settings.report.url is not None:
+        if reporter is not None and settings.report.url is not None:
             from agent.node.proposing_setup import proposer_of, taint_asker_of
 
             if settings.overload.taint:
@@ -207,6 +209,7 @@ class Acting:
                 tell=self.journal.add,
                 event=self.actor.tell_owner,
                 metrics=metrics,
+                reporter=reporter,
             )
 
     # -- life ------------------------------------------------------------------------------------------------------

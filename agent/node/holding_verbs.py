@@ -268,7 +268,8 @@ class HoldingVerbs:
         changes = tuple(change for step in steps for change in step.changes)
         decisions = () if is_dry_run else self._sent(pod, steps)
         worst = min(decisions, key=_rank, default=None)
-        detail = "" if worst is None else worst.detail
+        same = [one for one in decisions if worst is not None and one.outcome is worst.outcome]
+        detail = next((one.detail for one in same if one.detail), "")
         if _FENCED in detail and original.kept_unix_seconds is not None:
             detail += f"; the fence knows them by {ORIGINAL_RESOURCES} alone, which this pod lacks: {_PAST_FENCE}"
         return RestoredPod(

@@ -1,8 +1,8 @@
 """The thread ``proposing``: tells the webhook whom the node's plans want evicted, and tells people what it answered.
 
 Node. The agent evicts nobody: no answer is no eviction. Plans come from the acting thread, which waits for nothing
-here; what has stood for long enough (``core.arbiter_proposals``) goes out, at most every so often. Made only where
-there is a webhook.
+here; what has stood for long enough (``core.arbiter_proposals``) goes out, at most every so often. Where the
+webhook does not know yet what was measured until then, a report is hastened first. Made only where there is a webhook.
 """
 
 from __future__ import annotations
@@ -66,6 +66,8 @@ class Proposer:
         tell: DecisionLog,
         event: Callable[[PodRef, EventReason, str], None],
         count: Callable[[Verdict], None],
+        reported_until_seconds: Callable[[], float | None],
+        hasten: Callable[[float], None],
         wall_now: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
         lot: Callable[[], float] = random.random,
@@ -80,12 +82,16 @@ class Proposer:
             tell: The decision log.
             event: Tells a pod's owner; quick, and safe to call from another thread.
             count: Counts an answer, for metrics.
+            reported_until_seconds: Up to when, by ``clock``, the webhook knows what was measured; None = nothing.
+            hasten: Asks for a report of all until a moment of ``clock``; quick. ``reported`` is to be called when one
+                was taken.
             wall_now: Unix seconds, of people.
             clock: Monotonic seconds.
             lot: Gives 0..1.
         """
         self._node, self._poster, self._may_propose = node, poster, may_propose
         self._tell, self._event, self._count = tell, event, count
+        self._reported_until_seconds, self._hasten = reported_until_seconds, hasten
         self._wall_now, self._clock, self._lot = wall_now, clock, lot
         self._interval_seconds = options.interval_seconds
         self._condition = threading.Condition()
@@ -96,6 +102,9 @@ class Proposer:
         self._told: dict[str, tuple[Answered, float]] = {}
         """What was told last of each pod, and when. Of the thread alone."""
         self._trouble: str | None = None
+        self._hasten_due_seconds = 0.0
+        self._awaiting_since_seconds: float | None = None
+        """Since when a proposal waits for nothing but a report; None = none does."""
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -117,11 +126,22 @@ class Proposer:
         with self._condition:
             self._standing.take(proposals, self._clock())
             self._has_news = bool(proposals)
+            if not proposals:
+                self._awaiting_since_seconds = None
+            self._condition.notify()
+
+    def reported(self) -> None:
+        """Hear that a report was taken; quick, from the thread that reports."""
+        with self._condition:
+            self._has_news = True
             self._condition.notify()
 
     def notes(self) -> tuple[str, ...]:
         """Say what is degraded, one sentence each."""
-        return () if self._trouble is None else (f"evictions are not proposed: {self._trouble}",)
+        trouble, since = self._trouble, self._awaiting_since_seconds
+        if trouble is None and since is not None and self._clock() - since > self._interval_seconds:
+            trouble = "they wait until the webhook has taken a report of what they are about"
+        return () if trouble is None else (f"evictions are not proposed: {trouble}",)
 
     def run(self) -> None:
         """Propose what is due at each plan, until ``stop``."""
@@ -141,9 +161,17 @@ class Proposer:
 
     def turn(self) -> None:
         """Propose what is due now; on the thread ``proposing``."""
+        now, until = self._clock(), self._reported_until_seconds()
         with self._condition:
-            due = self._standing.due(self._clock())
-        if not due or self._may_propose() is not None:
+            due = self._standing.due(now, reported_until_seconds=until)
+            awaited = self._standing.awaited_report_seconds(now, reported_until_seconds=until)
+            self._awaiting_since_seconds = None if awaited is None else self._awaiting_since_seconds or now
+        if self._may_propose() is not None:
+            return
+        if awaited is not None and now >= self._hasten_due_seconds:
+            self._hasten_due_seconds = now + self._interval_seconds
+            self._hasten(awaited)
+        if not due:
             return
         quiet_seconds, answers = self._ask(due)
         now = self._clock()

@@ -12,6 +12,7 @@ from agent.core.planned import PodRef
 from agent.metrics.agent_series import Metrics
 from agent.metrics.proposing_series import ProposingSeries, TaintAnswerSeries
 from agent.node.proposing import Proposer
+from agent.node.report import Reporter
 from agent.node.taint_asking import TaintAsker
 from agent.node.webhook_client import WebhookClient
 from agent.settings import Settings
@@ -26,8 +27,9 @@ def proposer_of(
     tell: DecisionLog,
     event: Callable[[PodRef, EventReason, str], None],
     metrics: Metrics,
+    reporter: Reporter,
 ) -> Proposer:
-    """Give the proposer of this node; nothing runs yet.
+    """Give the proposer of this node, which hears of the reporter's reports from now on; nothing runs yet.
 
     Args:
         settings: All of them.
@@ -37,11 +39,12 @@ def proposer_of(
         tell: The decision log.
         event: Tells a pod's owner; any thread.
         metrics: The page that the series stand on.
+        reporter: What is proposed is reported before.
     """
     registry = CollectorRegistry()
     series = ProposingSeries(registry)
     metrics.register(registry)
-    return Proposer(
+    proposer = Proposer(
         options=settings.propose,
         node=node,
         # A connection of its own: an eviction may take seconds, and a report must not wait for it.
@@ -50,7 +53,11 @@ def proposer_of(
         tell=tell,
         event=event,
         count=series.count,
+        reported_until_seconds=reporter.reported_until_seconds,
+        hasten=reporter.hasten,
     )
+    reporter.when_taken(proposer.reported)
+    return proposer
 
 
 def taint_asker_of(settings: Settings, url: str, *, node: str, metrics: Metrics) -> TaintAsker:

@@ -16,6 +16,7 @@ from agent.node.cluster import ClusterView
 from agent.node.directions import Directions
 from agent.node.report import Reporter
 from agent.node.report_queue import DIRECTORY_NAME, ReportQueue
+from agent.node.report_sending import ReportSender
 from agent.node.rolling import Roller
 from agent.node.row_source import RowSource
 from agent.node.steady_clock import BootClock
@@ -62,6 +63,16 @@ def reporter_of(
     registry = CollectorRegistry()
     series = ReportSeries(registry)
     metrics.register(registry)
+    queue = ReportQueue(
+        None if directory is None else directory / DIRECTORY_NAME,
+        max_bytes=options.queue_bytes,
+        boot=boot,
+        wall_now=time.time,
+    )
+
+    def etag() -> str | None:
+        return directions.etag
+
     return Reporter(
         options=options,
         node=cluster.node_name,
@@ -73,21 +84,20 @@ def reporter_of(
             pods=lambda: cluster.state().pods,
             unix_seconds=lambda monotonic_ns: unix_now() - (time.monotonic_ns() - monotonic_ns) / NS,
         ),
-        queue=ReportQueue(
-            None if directory is None else directory / DIRECTORY_NAME,
-            max_bytes=options.queue_bytes,
-            boot=boot,
-            wall_now=time.time,
+        queue=queue,
+        sender=ReportSender(
+            queue=queue,
+            client=WebhookClient(
+                url,
+                token_file=options.token_file,
+                ca_file=options.ca_file,
+                timeout_seconds=options.timeout_seconds,
+            ),
+            series=series,
+            etag=etag,
+            on_answer=directions.take,
         ),
-        client=WebhookClient(
-            url,
-            token_file=options.token_file,
-            ca_file=options.ca_file,
-            timeout_seconds=options.timeout_seconds,
-        ),
-        series=series,
-        etag=lambda: directions.etag,
-        on_answer=directions.take,
+        etag=etag,
         is_ready=lambda: cluster.state().is_complete,
         boot=boot,
         turns=metrics.loops.begin("report"),

@@ -247,6 +247,22 @@ class Watch:
             decider=self.decider,
             more_notes=self._more_notes,
         )
+        self.reporter: Reporter | None = None
+        if connection is not None and settings.report.url is not None:
+            from agent.node.report_setup import reporter_of
+
+            self.reporter = reporter_of(
+                settings,
+                settings.report.url,
+                rings=self.rings,
+                units=self.units,
+                policy=self.observer.policy,
+                cluster=connection[1],
+                cpus=self.machine.cpus,
+                unix_now=lambda: min(time.time(), self.learner.clock.now()),
+                directions=self.directions,
+                metrics=self.metrics,
+            )
         self.acting: Acting | None = None
         if connection is not None and self.planner is not None:
             from agent.node.acting import Acting
@@ -268,7 +284,7 @@ class Watch:
                 planner=self.planner,
                 metrics=self.metrics,
                 directions=self.directions,
-                reporting=lambda: None if self.reporter is None else self.reporter.standing(),
+                reporter=self.reporter,
             )
             cluster.on_news = self._pods_changed
         self.control = ControlLoop(
@@ -280,22 +296,6 @@ class Watch:
             evaluated=self._evaluated,
             turns=self.metrics.loops.begin("control"),
         )
-        self.reporter: Reporter | None = None
-        if connection is not None and settings.report.url is not None:
-            from agent.node.report_setup import reporter_of
-
-            self.reporter = reporter_of(
-                settings,
-                settings.report.url,
-                rings=self.rings,
-                units=self.units,
-                policy=self.observer.policy,
-                cluster=connection[1],
-                cpus=self.machine.cpus,
-                unix_now=lambda: min(time.time(), self.learner.clock.now()),
-                directions=self.directions,
-                metrics=self.metrics,
-            )
 
     def _more_notes(self) -> Iterator[str]:
         if self.acting is not None:

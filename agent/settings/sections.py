@@ -260,6 +260,8 @@ class Settings:
     """Seconds between two evaluations of all windows, for metrics and minute rows."""
     pods_file: Annotated[Path | None, Unset("no names of pods, only what cgroups tell")] = None
     """A PodList as JSON or YAML (kubectl get pods -o json): gives names, requests and limits."""
+    cluster_pause_file: Annotated[Path | None, Unset("the webhook's answers alone tell of the cluster's pause")] = None
+    """The ConfigMap's key ``pause``, mounted: nothing is written while it says ``true`` or why, or is unreadable."""
     node_name: Annotated[str | None, Unset("the host name")] = None
     """The node's name in Kubernetes."""
 

@@ -123,6 +123,6 @@ def start_agent(
         sys.executable, "-m", "agent", "agent", f"--kubeconfig={own}", f"--cgroup-mount={tree.mount}",
         f"--cgroup-root=/{tree.name}", f"--state-dir={folder / 'state'}", f"--socket={socket}", "--port=0",
         f"--set=report.url=https://127.0.0.1:{port}", f"--set=report.tokenFile={folder / 'token'}",
-        f"--set=report.caFile={folder / 'ca.crt'}",
+        f"--set=report.caFile={folder / 'ca.crt'}", f"--set=clusterPauseFile={folder / 'pause'}",
     ]  # fmt: skip
     return start(stack, "agent", command, folder)

@@ -42,10 +42,6 @@ CLASHES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "read-only-state": ({"agent": {"state": {"hostPath": "/sys/fs/plimsoll"}}}, "set a directory such as /var/lib"),
     "whole-folder-state": ({"agent": {"state": {"hostPath": "/var/"}}}, "set a directory of its own"),
-    "pause-without-webhook": (
-        {"cluster": {"pause": "why"}, **AGENTS_ONLY},
-        "run `plimsoll pause` in each agent instead",
-    ),
     "rules-without-webhook": (
         {"cluster": {"rules": [{"kind": "Deployment", "mode": "off"}]}, **AGENTS_ONLY},
         "the annotations plimsoll.dev/mode and plimsoll.dev/policy on namespaces and pods instead",

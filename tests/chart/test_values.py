@@ -98,6 +98,7 @@ def test_agent_differs_from_the_programs_defaults_by_where_it_runs_and_by_nothin
     different = differences(agent_settings(tmp_path), load_settings(None, environment={}), Settings)
     assert {key: str(value) for key, value in different.items()} == {
         "cgroup.mount": "/host/sys/fs/cgroup",
+        "clusterPauseFile": "/etc/plimsoll-cluster/pause",
         "kubernetes.api": "on",
         "report.caFile": "/var/run/secrets/plimsoll/ca.crt",
         "report.tokenFile": "/var/run/secrets/plimsoll/token",
@@ -107,6 +108,29 @@ def test_agent_differs_from_the_programs_defaults_by_where_it_runs_and_by_nothin
         **({} if "state.directory" not in different else {"state.directory": "/var/lib/plimsoll"}),
         **({} if "serving.socket" not in different else {"serving.socket": "/run/plimsoll/agent.sock"}),
     }
+
+
+@pytest.mark.parametrize(
+    "values", [{}, {"webhook": {"enabled": False}}, {"mode": "enforce", "enforceNodes": {"a": "b"}}]
+)
+def test_every_agent_looks_for_the_clusters_pause_where_the_kubelet_puts_it(
+    values: dict[str, Any], tmp_path: Path
+) -> None:
+    documents = rendered({**values, "cluster": {"pause": "incident 12"}})
+    [rules] = documents["cluster/rules"]
+    assert rules["data"] == {"pause": "incident 12"}
+    for agent in documents["agent/daemonset"]:
+        spec = agent["spec"]["template"]["spec"]
+        [variable] = [one for one in spec["containers"][0]["env"] if one["name"] == "PLIMSOLL_SETTINGS_FILE"]
+        settings = agent_settings(tmp_path, values, Path(variable["value"]).name)
+        [volume] = [one for one in spec["volumes"] if one.get("configMap", {}).get("name") == rules["metadata"]["name"]]
+        [mount] = [one for one in spec["containers"][0]["volumeMounts"] if one["name"] == volume["name"]]
+        [item] = volume["configMap"]["items"]
+        assert item["key"] == "pause"
+        assert settings.cluster_pause_file == Path(mount["mountPath"], item["path"])
+        # A pause is there when somebody makes one: neither the key nor the ConfigMap may be asked for.
+        assert volume["configMap"]["optional"] is True
+        assert "subPath" not in mount  # which is never brought up to date
 
 
 def test_webhook_has_the_programs_defaults(tmp_path: Path) -> None:
@@ -271,11 +295,6 @@ def test_cert_managers_secret_stands_in_nobodys_way() -> None:
         if rule.get("resources") == ["secrets"]
     ]
     assert read == [certificate["spec"]["secretName"]]
-
-
-def test_without_the_webhook_there_is_no_map_that_nobody_reads() -> None:
-    assert "cluster/rules" in rendered()
-    assert "cluster/rules" not in rendered({"webhook": {"enabled": False}})
 
 
 def test_every_setting_may_be_set_to_its_own_default(tmp_path: Path) -> None:

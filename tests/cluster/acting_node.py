@@ -206,6 +206,20 @@ class ActingNode:
         """Wait until the plan knows what pods need: until something was measured of each."""
         self.wait(lambda: all((self.planned(name) or {}).get("containers") for name in names), f"{names} are sized")
 
+    def wait_told(self) -> None:
+        """Wait until the API server has told an agent that began anew of all it watches: before, it writes nothing."""
+
+        def is_told() -> bool:
+            try:
+                request(self.agent.socket, "restore", {"all": True, "dry_run": True}, timeout_seconds=ANSWER_SECONDS)
+            except ControlError as error:
+                if "has not told yet" not in str(error):
+                    raise
+                return False
+            return True
+
+        self.wait(is_told, "the agent is told of its pods")
+
     def outcomes(self, name: str | None = None, action: str = "resize") -> list[str]:
         """What came of the agent's resizes, oldest first."""
         found = self.events(actions=[action], **({} if name is None else {"pod": name}))

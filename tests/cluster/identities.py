@@ -18,14 +18,16 @@ def fresh_name(what: str) -> str:
     return f"{what}-{secrets.token_hex(4)}"
 
 
-def create_namespace(plane: ControlPlane, name: str, annotations: dict[str, str] | None = None) -> Json:
+def create_namespace(
+    plane: ControlPlane, name: str, annotations: dict[str, str] | None = None, *, labels: dict[str, str] | None = None
+) -> Json:
     """Create a namespace in which pods may be created at once.
 
     Its default account is made here: the controller manager makes it too, but after an outage only half a minute later.
     """
     made = plane.admin.create(
         "/api/v1/namespaces",
-        {"metadata": {"name": name, "annotations": annotations or {}}},
+        {"metadata": {"name": name, "annotations": annotations or {}, "labels": labels or {}}},
     )
     try:
         create_service_account(plane, name, "default")

@@ -69,7 +69,8 @@ class KubeletPlay:
         """The API as this kubelet."""
         self._admin = plane.admin
         self._node = node
-        self._actuation_seconds = actuation_seconds
+        self.actuation_seconds = actuation_seconds
+        """May be changed at any time."""
         self._answers: dict[Key, tuple[Answer, str]] = {}
         self._pods: dict[Key, Json] = {}
         self._allocated: dict[str, Resources] = {}
@@ -230,7 +231,7 @@ class KubeletPlay:
             self._write(key, pod, [objects.in_progress(generation_of(pod), error=error)])
             if answer in (Answer.IN_PROGRESS, Answer.ERROR):
                 return False
-            self._stopped.wait(self._actuation_seconds)
+            self._stopped.wait(self.actuation_seconds)
             self._actual[uid] = copy.deepcopy(self._allocated[uid])
             self._write(key, self._pods[key], [])
             return True

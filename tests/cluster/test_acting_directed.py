@@ -98,6 +98,7 @@ def test_frozen_and_left_alone_pods_get_no_patch_and_none_is_sent_before_the_web
     tell(node, {"alone": {}}, pause="upgrade")
     node.agent.start()
     node.wait(lambda: node.ask("plan")["steps"], "there would be steps")
+    node.wait_told()
     node.settle(3)
     node.ask("resume")
     node.settle(3)

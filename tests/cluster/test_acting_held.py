@@ -78,11 +78,34 @@ def test_a_node_paused_from_the_start_writes_nothing_until_it_is_resumed(node: A
     node.kill_agent()
     node.agent.start()
     node.wait(lambda: node.ask("plan")["steps"], "it is paused over a restart")
+    node.wait_told()
     node.settle(3)
     assert node.write_calls() == written
     node.ask("resume")
     node.wait(lambda: grown(node) == PODS, "all are sized")
     assert [len(node.resizes(name)) for name in PODS] == [1] * len(PODS)
+
+
+def test_a_pause_of_the_cluster_that_the_kubelet_mounts_stops_every_write_without_a_webhook(
+    node: ActingNode, tmp_path: Path
+) -> None:
+    for name in PODS:
+        wanting(node, name)
+    mounted = tmp_path / "cluster" / "pause"
+    mounted.parent.mkdir()
+    mounted.write_text("incident 12")
+    node.start_agent(clusterPauseFile=mounted)
+    node.wait(lambda: node.ask("plan")["steps"], "there would be steps")
+    node.settle(3)
+    assert node.writes() == []
+    assert node.metric("plimsoll_paused") == 1.0
+    [note] = [one for one in node.ask("plan")["notes"] if "paused" in one]
+    assert note.endswith("the whole cluster is, by its ConfigMap: incident 12")
+    node.ask("resume")  # which nobody can from here
+    node.settle(3)
+    assert node.writes() == []
+    mounted.unlink()
+    node.wait(lambda: grown(node) == PODS, "all are sized")
 
 
 def test_a_pause_in_the_middle_lets_nothing_more_through_and_ends_by_itself(node: ActingNode) -> None:

@@ -199,6 +199,7 @@ def test_a_kill_while_a_patch_is_unanswered_repeats_nothing(node: ActingNode) ->
     node.tree.kill("others")
     node.agent.start()
     node.wait_known("hungry")
+    node.wait_told()
     node.settle(3)
     # Of a caller that is gone the audit log has no 200, whatever became of the call.
     wishes = {json.dumps(call.body and call.body["spec"]) for call in node.resizes("hungry") if call.code != 409}

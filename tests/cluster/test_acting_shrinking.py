@@ -5,6 +5,8 @@ Nothing falls before a whole minute has been measured, so all pods share one age
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Final
 
@@ -251,6 +253,7 @@ def test_after_kill_nothing_is_sent_again_and_originals_are_known(node: ActingNo
     node.kill_agent()
     node.agent.start()
     node.wait(lambda: node.ask("plan")["pods"], "the plan knows the pods")
+    node.wait_told()
     node.settle()
     assert [call for call in node.write_calls() if "events" not in call] == [
         call for call in before if "events" not in call
@@ -291,3 +294,15 @@ def test_all_pods_are_restored_at_once_also_while_paused(node: ActingNode) -> No
     node.ask("resume")
     node.settle()
     assert node.request_of("web") == "400m"  # all of them are pinned
+
+
+def test_restore_of_all_ends_when_it_is_done_and_not_when_it_is_promised(node: ActingNode) -> None:
+    """Whoever ends the agent after it, as an uninstall does, must not lose what is still to be sent."""
+    node.kubelet.actuation_seconds = 0.5
+    node.ask("unpin", all=True)
+    node.wait(lambda: node.request_of("web") == "1m", "it is sized again, and its kubelet is at it")
+    command = [sys.executable, "-m", "agent", "restore", "--all", "--socket", str(node.agent.socket)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    names = ("web", "floor", "ceiling", "vpa", "crane", "limited", "meshed", "may-restart")
+    assert {name: node.request_of(name) for name in names} == dict.fromkeys(names, "400m"), done.stdout

@@ -164,6 +164,10 @@ def test_a_namespace_is_known_with_its_annotations(cluster: ControlPlane, facts:
         return None if found is None else found.annotations.get("plimsoll.dev/mode", "")
 
     told(facts, lambda: mode() == "", "the namespace")
+    cluster.admin.patch(
+        f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": {"plimsoll.dev/mode": "off"}}}, MERGE
+    )
+    told(facts, lambda: mode() == "off", "its label")
     body = {"metadata": {"annotations": {"plimsoll.dev/mode": "enforce"}}}
     cluster.admin.patch(f"/api/v1/namespaces/{namespace}", body, MERGE)
     told(facts, lambda: mode() == "enforce", "its annotation")

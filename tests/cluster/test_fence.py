@@ -115,6 +115,21 @@ def test_mode_of_the_namespace_counts_where_the_pod_has_none(cluster: ControlPla
     cluster.admin.delete(f"/api/v1/namespaces/{quiet}")
 
 
+@pytest.mark.parametrize(("annotation", "is_enforced"), [(None, False), ("enforce", True)])
+def test_label_of_the_namespace_counts_where_it_has_no_annotation(
+    cluster: ControlPlane, two: Two, annotation: str | None, is_enforced: bool
+) -> None:
+    quiet = fresh_name("quiet")
+    stated = {} if annotation is None else {"plimsoll.dev/mode": annotation}
+    create_namespace(cluster, quiet, stated, labels={"plimsoll.dev/mode": "off"})
+    pod = make_pod(cluster, quiet, two.node_a)
+    if is_enforced:
+        objects.resize(two.agent_a, quiet, pod, MORE_CPU)
+    else:
+        assert "mode is off" in refusal(lambda: objects.resize(two.agent_a, quiet, pod, MORE_CPU))
+    cluster.admin.delete(f"/api/v1/namespaces/{quiet}")
+
+
 def test_patch_cannot_talk_itself_free_of_the_mode(cluster: ControlPlane, two: Two, namespace: str) -> None:
     pod = make_pod(cluster, namespace, two.node_a, mode="off")
     body = MORE_CPU | {"metadata": {"annotations": {"plimsoll.dev/mode": "enforce"}}}

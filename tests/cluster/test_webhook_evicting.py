@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -361,6 +362,8 @@ def test_whole_way_from_a_nodes_plan_to_the_eviction(place: Place, tmp_path: Pat
         tell=lambda **decision: told.append(decision["detail"]),
         event=lambda *_: None,
         count=counted.append,
+        reported_until_seconds=time.monotonic,
+        hasten=lambda _: None,
     )
     with webhook(
         plane,

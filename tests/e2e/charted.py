@@ -80,6 +80,7 @@ class ChartScenario:
                 "kubectl port-forward: workloads and metrics from outside",
                 self.asked_from_outside,
             ),
+            ("a pause of the cluster is brought to the agent by its kubelet, and taken away", self.paused),
             ("a pod that does not fit is evicted by the arbiter", self.evicted),
             ("it comes back at its peak", self.back_at_peak),
             ("helm upgrade: a new agent knows what the old one measured", self.upgraded),
@@ -214,6 +215,19 @@ class ChartScenario:
         """Have so many pods of a load."""
         path = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{name}"
         self.node.plane.admin.patch(path, {"spec": {"replicas": replicas}})
+
+    def paused(self) -> str:
+        """Pause the cluster as the notes say, and end it; the kubelet needs no webhook to bring either."""
+        admin, file = self.node.plane.admin, f"/proc/{self.agent.pid()}/root/etc/plimsoll-cluster/pause"
+        rules = f"/api/v1/namespaces/{chart.NAMESPACE}/configmaps/plimsoll"
+        admin.patch(rules, {"data": {"pause": "drill"}})
+        brought = self.node.wait(lambda: self.node.try_run(f"cat {file}") == (0, "drill"), "it is brought", SECONDS)
+        pause = self.agent.ask("holds")["pause"]
+        assert pause is not None
+        assert pause["reason"].endswith("drill"), pause
+        admin.patch(rules, {"data": {"pause": None}})
+        gone = self.node.wait(lambda: self.agent.ask("holds")["pause"] is None, "it is over", SECONDS)
+        return f"heard after {brought:.0f} s, over after {gone:.0f} s"
 
     def evicted(self) -> str:
         """Two pods hold more than fits beside the filler; one may be evicted, and by the webhook alone."""

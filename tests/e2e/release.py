@@ -27,8 +27,8 @@ FAST: Final = {
     "windows.cpuWindowSeconds": "300",
     "report.intervalSeconds": "60",
     "propose.turns": "2",
-    # Longer than between two reports: whoever is evicted comes back with what is reported by then.
-    "propose.standingSeconds": "75",
+    # Shorter than between two reports: whoever is evicted comes back at its peak because that is reported before.
+    "propose.standingSeconds": "15",
     "propose.intervalSeconds": "10",
     "propose.againSeconds": "20",
 }

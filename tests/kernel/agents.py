@@ -18,7 +18,7 @@ from agent.node.control import ControlError, request
 from tests.dying import dying_with_us
 
 REPOSITORY: Final = Path(__file__).parents[2]
-PATIENCE_SECONDS: Final = 20.0
+PATIENCE_SECONDS: Final = 60.0
 """Until a wait is a failure; nothing is slower because of it."""
 
 Answer = TypeVar("Answer")

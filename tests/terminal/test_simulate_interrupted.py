@@ -13,12 +13,12 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-MINUTES, CONTAINERS = 2880, 100
+MINUTES, CONTAINERS = 5760, 100
 
 
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two days of a hundred containers: some seconds of work."""
+    """Four days of a hundred containers: many seconds of work, if nobody ends it."""
     path = tmp_path_factory.mktemp("traces") / "long.csv"
     with path.open("w") as stream:
         stream.write("time,container,cpu_millicores,memory_bytes\n")

@@ -58,6 +58,16 @@ def day_of_reports(store: Store) -> float:
     return now
 
 
+def answering(store: Store) -> tuple[float, WorkloadIndex]:
+    """An index that knows that day, and has its answers under vpa worked out; the moment, too."""
+    now = day_of_reports(store)
+    index, tailer = replica(store)
+    follow(tailer, now)
+    index.require({WEB: PolicyName.VPA}, now_unix_seconds=now)
+    rebuilder(store, index).rebuild(now)
+    return now, index
+
+
 def test_an_answer_is_there_once_it_was_worked_out_for_what_was_asked(store: Store) -> None:
     now = day_of_reports(store)
     index, tailer = replica(store)
@@ -125,11 +135,7 @@ class Away:
 
 
 def test_with_the_store_away_what_was_answered_stays(store: Store) -> None:
-    now = day_of_reports(store)
-    index, tailer = replica(store)
-    follow(tailer, now)
-    index.require({WEB: PolicyName.VPA}, now_unix_seconds=now)
-    rebuilder(store, index).rebuild(now)
+    now, index = answering(store)
     before = asked(index, PolicyName.VPA, now)
     away = Rebuilder(Away(), index, POLICIES, RebuildOptions())  # type: ignore[arg-type]
     assert away.rebuild(now + 3600.0) == 0
@@ -143,11 +149,7 @@ class Broken:
 
 
 def test_what_fails_waits_so_that_others_come_and_what_was_answered_stays(store: Store) -> None:
-    now = day_of_reports(store)
-    index, tailer = replica(store)
-    follow(tailer, now)
-    index.require({WEB: PolicyName.VPA}, now_unix_seconds=now)
-    rebuilder(store, index).rebuild(now)
+    now, index = answering(store)
     before = asked(index, PolicyName.VPA, now)
     assert isinstance(before, Estimate)
     with pytest.raises(RuntimeError, match="a fault in here"):

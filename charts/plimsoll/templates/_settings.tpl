@@ -9,6 +9,7 @@ Settings files: what the chart knows better than the program's defaults (paths, 
 {{- $own := dict
   "act" (dict "mode" .mode "excludedNamespaces" (include "plimsoll.excludedNamespaces" $root))
   "cgroup" (dict "mount" "/host/sys/fs/cgroup")
+  "clusterPauseFile" "/etc/plimsoll-cluster/pause"
   "kubernetes" (dict "api" "on")
   "serving" (dict "address" "0.0.0.0" "port" $root.Values.agent.port "socket" "/run/plimsoll/agent.sock")
   "state" (dict "directory" "/var/lib/plimsoll")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,12 +14,14 @@ from agent.cli.asking import ask_or_refuse
 from agent.cli.main import main
 from agent.cli.restore import LOOKS
 from agent.core.decisions import Action, Decision, Outcome
+from agent.core.originals import ref_of
 from agent.core.planned import PlanStep
 from agent.core.pod import Pod
 from agent.node.control import ControlError
 from agent.node.holding_verbs import HoldingVerbs
 from agent.node.holds import Holds
 from agent.node.journal import Journal
+from agent.node.writing import LATER
 from tests.control_sockets import answering
 from tests.pods import container, make_pod
 
@@ -38,7 +41,10 @@ class Agent:
     now: float = NOW
     outcome: Outcome = Outcome.ACCEPTED
     is_told: bool = True
+    busy_looks: int = 0
+    """So many looks later stands in the pods what was sent: the kubelet is at something else."""
     sent: list[PlanStep] = field(default_factory=list)
+    taken: set[str] = field(default_factory=set)
     journal: Journal = field(default_factory=lambda: Journal(None))
 
     def __post_init__(self) -> None:
@@ -48,16 +54,41 @@ class Agent:
             node="worker-7",
             journal=self.journal,
             holds=self.holds,
-            pods=lambda: self.pods,
+            pods=self.look,
             send=self.send,
             clock=lambda: self.now,
             is_told=lambda: self.is_told,
         )
 
+    def look(self) -> tuple[Pod, ...]:
+        self.busy_looks -= bool(self.taken and self.busy_looks)
+        if not self.busy_looks:
+            self.pods = tuple(
+                pod(one.name, one.namespace, cpu="500m") if one.uid in self.taken else one for one in self.pods
+            )
+            self.taken.clear()
+        return self.pods
+
     def send(self, pod: Pod, step: PlanStep) -> Decision:
         self.sent.append(step)
+        if self.outcome is Outcome.ACCEPTED:
+            self.taken.add(pod.uid)
+            if self.busy_looks:
+                self.journal.add(
+                    unix_seconds=self.now + 1,
+                    action=Action.RESTORE,
+                    outcome=Outcome.WITHHELD,
+                    reason="node_full",
+                    detail="waits for room",
+                    pod=ref_of(pod),
+                )
+        promised = LATER if self.busy_looks else ""
         return self.journal.add(
-            unix_seconds=self.now, action=Action.RESTORE, outcome=self.outcome, reason="x", detail="over quota"
+            unix_seconds=self.now,
+            action=Action.RESTORE,
+            outcome=self.outcome,
+            reason="x",
+            detail=promised if self.outcome is Outcome.ACCEPTED else "over quota",
         )
 
 
@@ -284,7 +315,7 @@ def three(agent: Agent) -> Agent:
 
 def restore_all(agent: Agent, counted: Counted, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
     path = agent.path.with_name("counted.sock")
-    with answering(path, {"restore": counted.restore}):
+    with answering(path, {**agent.verbs.verbs(), "restore": counted.restore}):
         code = main(["restore", "--all", "--socket", str(path)])
     out, err = capsys.readouterr()
     return code, out, err
@@ -299,7 +330,90 @@ def test_all_are_restored_with_one_question_each(three: Agent, capsys: pytest.Ca
         for number, name in enumerate(("shop/api", "shop/web", "team/web"), 1)
     ]
     uids = ("uid-shop-api", "uid-shop-web", "uid-team-web")
-    assert counted.asked == [{"all": True, "dry_run": True}, *({"name": uid} for uid in uids)]
+    look = {"all": True, "dry_run": True}
+    assert counted.asked == [look, *({"name": uid} for uid in uids), look]
+
+
+def test_it_ends_when_what_was_promised_stands_in_the_pods(
+    three: Agent, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.cli.restore.AGAIN_SECONDS", 0.0)
+    three.busy_looks = 20
+    code, out, err = restore_all(three, Counted(three), capsys)
+    assert (code, err) == (0, "")
+    first, *_, last = out.splitlines()
+    assert first == f"1/3 shop/api: restored and pinned: app CPU 200m to 500m ({LATER})"
+    assert last == "waiting for 3 pods: a resize is under way there"
+    assert [one.containers[0].resources.cpu_request_millicores for one in three.pods] == [500, 500, 500]
+
+
+def test_what_is_promised_and_does_not_come_is_1(
+    three: Agent, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.cli.restore.AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr("agent.cli.restore.SETTLE_SECONDS", 0.2)
+    three.busy_looks = 1_000_000
+    code, _, err = restore_all(three, Counted(three), capsys)
+    assert code == 1
+    assert err.splitlines() == [
+        f"{number}/3 {name}: not restored yet: withheld: node_full: waits for room"
+        for number, name in enumerate(("shop/api", "shop/web", "team/web"), 1)
+    ]
+
+
+def test_whoever_goes_while_it_is_waited_for_is_told_and_counted(
+    three: Agent, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def go(_: float) -> None:
+        three.pods = tuple(one for one in three.pods if one.uid != "uid-shop-web")
+
+    monkeypatch.setattr("agent.cli.restore.time", SimpleNamespace(sleep=go, monotonic=lambda: 0.0))
+    three.busy_looks = 20
+    code, out, err = restore_all(three, Counted(three), capsys)
+    assert (code, err) == (0, "")
+    assert out.splitlines()[3:] == [
+        "waiting for 3 pods: a resize is under way there",
+        "2/3 shop/web: is gone or has ended: nothing left to restore",
+        "1 of 3 pods are gone or have ended: nothing of them is left to restore",
+    ]
+
+
+def test_ctrl_c_while_pods_are_waited_for_says_which(
+    three: Agent, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("agent.cli.restore.time", SimpleNamespace(sleep=interrupt, monotonic=lambda: 0.0))
+    three.busy_looks = 1_000_000
+    code, _, err = restore_all(three, Counted(three), capsys)
+    assert code == 130
+    assert err.splitlines()[-2:] == [
+        "plimsoll restore: stopped: 0 of 3 pods are through",
+        "plimsoll restore: promised, and done as soon as it can be: shop/api, shop/web, team/web",
+    ]
+
+
+def test_as_long_as_one_after_the_other_is_done_nobody_gives_up(
+    three: Agent, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pods come to it one by one, each just before the time for one is over."""
+    clock = [0.0]
+
+    def later(_: float) -> None:
+        clock[0] += 50.0
+        if clock[0] % 100.0 == 0:
+            done = min(three.taken)
+            three.taken.discard(done)
+            three.pods = tuple(
+                pod(one.name, one.namespace, cpu="500m") if one.uid == done else one for one in three.pods
+            )
+
+    monkeypatch.setattr("agent.cli.restore.time", SimpleNamespace(sleep=later, monotonic=lambda: clock[0]))
+    three.busy_looks = 1_000_000
+    code, _, err = restore_all(three, Counted(three), capsys)
+    assert (code, err) == (0, "")
+    assert clock[0] == 300.0
 
 
 def test_a_pod_that_went_meanwhile_does_not_stop_the_others(three: Agent, capsys: pytest.CaptureFixture[str]) -> None:

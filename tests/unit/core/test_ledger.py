@@ -165,6 +165,45 @@ def test_what_is_wanted_later_is_given_once_the_step_before_it_is_done() -> None
     assert (action, back.changes) == (Action.RESTORE, rest.changes)
 
 
+@pytest.mark.parametrize("state", ["defer", "fail"])
+def test_what_a_person_asked_for_does_not_wait_for_a_step_that_the_kubelet_does_not_do(state: str) -> None:
+    desk = Desk()
+    desk.send(step(desk.fake, cpu=600), action=Action.RESTORE)
+    rest = step(desk.fake, Phase.LIMIT_DOWN, limit=300)
+    desk.ledger.want(rest, desk.fake.pod, Action.RESTORE)
+    getattr(desk.fake, state)()
+    desk.look(1.0)
+    ((action, back),) = desk.ledger.wanted(desk.now)
+    assert (action, back.changes) == (Action.RESTORE, rest.changes)
+
+
+def test_what_a_person_asks_for_comes_in_the_place_of_what_is_deferred_and_of_nothing_else_under_way() -> None:
+    desk = Desk()
+    desk.send(step(desk.fake, cpu=900))
+    back = step(desk.fake, cpu=400)
+    assert desk.may(back, Action.RESTORE) is Kept.IN_FLIGHT
+    desk.fake.defer()
+    desk.look(1.0)
+    back = step(desk.fake, cpu=400)
+    assert desk.may(back) is Kept.DEFERRED
+    assert desk.may(back, Action.RESTORE) is None
+    desk.send(back, action=Action.RESTORE)
+    desk.fake.actuate()
+    assert [(news.action, news.reason) for news in desk.look(1.0)] == [(Action.RESTORE, "applied")]
+
+
+def test_what_a_person_asked_for_waits_for_somebody_elses_resize() -> None:
+    desk = Desk()
+    desk.look(0.0)
+    desk.fake.take(Amounts(cpu=900))
+    desk.ledger.want(step(desk.fake, cpu=400), desk.fake.pod, Action.RESTORE)
+    desk.look(1.0)
+    assert desk.ledger.wanted(desk.now) == ()
+    desk.fake.actuate()
+    desk.look(1.0)
+    assert [action for action, _ in desk.ledger.wanted(desk.now)] == [Action.RESTORE]
+
+
 def test_a_pod_that_moved_on_without_the_wish_will_not_take_it_any_more() -> None:
     desk = Desk()
     desk.send(step(desk.fake, cpu=600), AnswerKind.UNKNOWN)

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from agent.core.cluster_facts import ClusterRule, ClusterRules
 from agent.core.cluster_rules import rule_of
+from agent.core.pause_text import UNSTATED_PAUSE
 from agent.core.recommendation import Workload
-from agent.core.rules_text import LONGEST_RULES, MOST_RULES, UNSTATED_PAUSE, read_rules
+from agent.core.rules_text import LONGEST_RULES, MOST_RULES, read_rules
 
 GOOD = ClusterRules(rules=(ClusterRule(namespace="shop", mode="off"),))
 

@@ -253,6 +253,7 @@ def test_a_limit_falls_after_the_request_below_it_by_the_pod_as_it_is_then(room:
     def carried_out(now: Pod, step: PlanStep) -> Decision:
         seen.append(now)
         room.pods = (changed_pod(now, step.changes),)
+        room.said = "later" if step.phase is Phase.LIMIT_DOWN else ""
         return room.send(now, step)
 
     room.pods = (sized("250Mi", "350Mi"),)
@@ -266,7 +267,11 @@ def test_a_limit_falls_after_the_request_below_it_by_the_pod_as_it_is_then(room:
         clock=lambda: room.now,
         changed=room.news,
     )
-    verbs.restore({"name": "leaky"})
+    [item] = RESTORED.from_json(dict(verbs.restore({"name": "leaky"}))).items
+    assert (item.outcome, item.detail) == (
+        Outcome.ACCEPTED,
+        "later",
+    )  # that it is promised is not lost behind the first
     assert [step.phase for step in room.sent] == [Phase.SHRINK, Phase.LIMIT_DOWN]
     # Judged by the pod before the first step, a limit of 192Mi would be below the request of 250Mi.
     assert [one.containers[0].resources.memory_request_bytes for one in seen] == [250 * 1024**2, 64 * 1024**2]

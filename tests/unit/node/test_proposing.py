@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -73,6 +74,8 @@ class Scene:
         self.told: list[tuple[str, str, str, str]] = []
         self.events: list[tuple[str, EventReason, str]] = []
         self.counted: list[Verdict] = []
+        self.reported_until: float | None = 1e9
+        self.hastened: list[float] = []
         self.proposer = Proposer(
             options=OPTIONS,
             node="node-a",
@@ -81,6 +84,8 @@ class Scene:
             tell=self._tell,
             event=lambda ref, reason, note: self.events.append((ref.name, reason, note)),
             count=self.counted.append,
+            reported_until_seconds=lambda: self.reported_until,
+            hasten=self._hasten,
             wall_now=lambda: 1e9,
             clock=lambda: self.clock.seconds,
             lot=lambda: 0.0,
@@ -91,6 +96,9 @@ class Scene:
         assert decision["unix_seconds"] == 1e9
         self.told.append((decision["pod"].name, decision["outcome"], decision["reason"], decision["detail"]))
 
+    def _hasten(self, until_seconds: float) -> None:
+        self.hastened.append(until_seconds)
+
     def plan(self, *names: str, after: float = 60.0, resource: Resource = Resource.CPU) -> None:
         """One turn of the acting thread, and one of this one."""
         self.clock.advance(after)
@@ -100,6 +108,26 @@ class Scene:
     @property
     def proposed(self) -> list[list[str]]:
         return [[one["pod"] for one in body["proposals"]] for body in self.webhook.posts]
+
+
+def at_once(
+    webhook: Webhook,
+    *,
+    reported_until_seconds: Callable[[], float | None] = time.monotonic,
+    hasten: Callable[[float], None] = lambda _: None,
+) -> Proposer:
+    """One that proposes what one plan asks for, by the machine's own clock."""
+    return Proposer(
+        options=ProposeOptions(turns=1, standing_seconds=0.0),
+        node="node-a",
+        poster=webhook,
+        may_propose=lambda: None,
+        tell=lambda **_: None,
+        event=lambda *_: None,
+        count=lambda _: None,
+        reported_until_seconds=reported_until_seconds,
+        hasten=hasten,
+    )
 
 
 @pytest.fixture
@@ -115,6 +143,59 @@ def test_proposal_that_stood_goes_out_with_the_node(scene: Scene) -> None:
     assert scene.webhook.posts[0]["node"] == "node-a"
     scene.plan("a", "b")
     assert scene.proposed == [["a"], ["a", "b"]]
+
+
+def test_what_it_is_about_is_reported_first(scene: Scene) -> None:
+    scene.reported_until = scene.clock.seconds
+    scene.plan("a")
+    assert scene.hastened == []
+    scene.plan("a")
+    ripe = scene.clock.seconds
+    assert (scene.proposed, scene.hastened) == ([], [ripe])
+    scene.plan("a", after=1.0)
+    assert (scene.proposed, scene.hastened) == ([], [ripe])  # once is enough for a while
+    assert scene.proposer.notes() == ()
+    scene.plan("a", after=OPTIONS.interval_seconds)
+    assert (scene.proposed, scene.hastened) == ([], [ripe, ripe])
+    (note,) = scene.proposer.notes()
+    assert note == "evictions are not proposed: they wait until the webhook has taken a report of what they are about"
+    scene.reported_until = ripe
+    scene.proposer.reported()
+    scene.proposer.turn()
+    assert scene.proposed == [["a"]]
+    assert scene.proposer.notes() == ()
+
+
+def test_nobody_waits_for_a_report_of_what_is_not_wanted_any_more(scene: Scene) -> None:
+    scene.reported_until = None
+    scene.plan("a")
+    scene.plan("a")
+    scene.plan(after=2 * OPTIONS.interval_seconds)
+    assert scene.proposer.notes() == ()
+
+
+def test_no_report_is_hastened_while_nothing_may_be_written(scene: Scene) -> None:
+    scene.reported_until = None
+    scene.plan("a")
+    scene.proposer.take(plan_with("a"))
+    scene.clock.advance(60.0)
+    scene.barrier = "paused"
+    scene.proposer.turn()
+    assert scene.hastened == []
+
+
+def test_thread_proposes_when_the_report_was_taken() -> None:
+    webhook, asked = Webhook(), threading.Event()
+    until: list[float | None] = [None]
+    proposer = at_once(webhook, reported_until_seconds=lambda: until[0], hasten=lambda _: asked.set())
+    proposer.start()
+    proposer.take(plan_with("a"))
+    assert asked.wait(30.0)
+    assert webhook.posts == []
+    until[0] = time.monotonic()
+    proposer.reported()
+    assert webhook.posted.wait(30.0)
+    proposer.stop()
 
 
 def test_noise_goes_nowhere(scene: Scene) -> None:
@@ -245,15 +326,7 @@ def test_answer_about_somebody_else_is_passed_over(scene: Scene) -> None:
 
 def test_thread_proposes_when_a_plan_comes_and_ends_when_told() -> None:
     webhook = Webhook()
-    proposer = Proposer(
-        options=ProposeOptions(turns=1, standing_seconds=0.0),
-        node="node-a",
-        poster=webhook,
-        may_propose=lambda: None,
-        tell=lambda **_: None,
-        event=lambda *_: None,
-        count=lambda _: None,
-    )
+    proposer = at_once(webhook)
     proposer.start()
     proposer.take(plan_with("a"))
     assert webhook.posted.wait(30.0)
@@ -269,15 +342,7 @@ def test_fault_of_its_own_is_told_and_does_not_end_the_thread(caplog: pytest.Log
         raise RuntimeError("a fault")
 
     webhook.answer = fail
-    proposer = Proposer(
-        options=ProposeOptions(turns=1, standing_seconds=0.0),
-        node="node-a",
-        poster=webhook,
-        may_propose=lambda: None,
-        tell=lambda **_: None,
-        event=lambda *_: None,
-        count=lambda _: None,
-    )
+    proposer = at_once(webhook)
     proposer.start()
     proposer.take(plan_with("a"))
     assert failed.wait(30.0)

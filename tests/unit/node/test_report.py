@@ -22,6 +22,7 @@ from agent.metrics.loop_series import LoopSeries
 from agent.metrics.report_series import ReportSeries
 from agent.node.report import Reporter
 from agent.node.report_queue import ReportQueue
+from agent.node.report_sending import ReportSender
 from agent.node.steady_clock import BootClock
 from agent.node.webhook_client import WebhookClient
 from agent.settings.sections import ReportSettings
@@ -121,17 +122,23 @@ class Node:
             node_class=lambda: NodeClass(instance_type="m5.large", cpus=4),
             roller=self.world.roller,
             queue=self.queue,
-            client=WebhookClient(
-                self.server.url, token_file=None, ca_file=authority("webhook").certificate, timeout_seconds=5.0
+            sender=ReportSender(
+                queue=self.queue,
+                client=WebhookClient(
+                    self.server.url, token_file=None, ca_file=authority("webhook").certificate, timeout_seconds=5.0
+                ),
+                series=ReportSeries(self.registry),
+                etag=lambda: self.etag,
+                on_answer=self.take,
+                clock_ns=self.clock,
+                wall_now=self.wall_now,
+                chance=lambda: self.chance,
             ),
-            series=ReportSeries(self.registry),
             etag=lambda: self.etag,
-            on_answer=self.take,
             is_ready=lambda: self.is_ready,
             boot=boot,
             clock_ns=self.clock,
             wall_now=self.wall_now,
-            chance=lambda: self.chance,
             turns=LoopSeries().begin("report"),
         )
         return self.reporter
@@ -241,6 +248,73 @@ def test_each_second_is_told_once(node: Node) -> None:
     assert node.webhook.repeats == 0
 
 
+@pytest.mark.parametrize("after_seconds", [20.0, 140.0, 200.0, 290.0])
+def test_a_hastened_report_tells_all_until_now_and_no_second_twice(node: Node, after_seconds: float) -> None:
+    node.run_for(30)
+    first_end = node.webhook.ends[-1]
+    node.run_for(first_end + 300 - node.clock.seconds)  # just before the second on the grid
+    node.run_for(300 + after_seconds)
+    before, taken = len(node.webhook.taken), []
+    assert node.reporter.reported_until_seconds() == pytest.approx(node.webhook.ends[-1], abs=0.01)
+    node.reporter.when_taken(lambda: taken.append(node.clock.seconds))
+    asked = node.clock.seconds
+    node.reporter.hasten(asked)
+    node.run_for(10)
+    assert len(node.webhook.taken) == before + 1
+    assert node.webhook.ends[-1] == pytest.approx(asked, abs=0.01)
+    assert node.reporter.reported_until_seconds() == pytest.approx(asked, abs=0.01)
+    assert len(taken) == 1
+    node.reporter.hasten(asked)  # of which there is a report
+    node.run_for(10)
+    assert len(taken) == 1
+    node.run_for(1200)
+    wall = [UNIX_AT_START + end - START for end in node.webhook.ends[before + 1 :]]
+    assert 3 <= len(wall) <= 5
+    assert [round((end - SHARE) % 300, 3) % 300 for end in wall] == [pytest.approx(0, abs=0.01)] * len(wall)
+    assert node.webhook.covered_seconds == pytest.approx(node.webhook.ends[-1] - (START + 1), abs=1.1)
+    assert node.webhook.cpu_samples == pytest.approx(node.webhook.ends[-1] - START - 10, abs=2)
+
+
+def test_what_is_hastened_while_an_interval_is_being_summed_up_comes_after_it(node: Node) -> None:
+    node.run_for(30)
+    node.run_for(600)
+    node.run_for(node.webhook.ends[-1] + 300 + 2 - node.clock.seconds)  # its end was two seconds ago
+    before, asked = len(node.webhook.taken), node.clock.seconds
+    node.reporter.hasten(asked)
+    node.run_for(15)
+    assert len(node.webhook.taken) == before + 2
+    assert node.webhook.ends[-1] >= asked
+    until = node.reporter.reported_until_seconds()
+    assert until is not None
+    assert until >= asked
+
+
+def test_what_is_hastened_before_the_pods_are_known_comes_with_the_first(node: Node) -> None:
+    node.etag, node.is_ready = "held", False
+    node.reporter.hasten(node.clock.seconds)
+    node.run_for(60)
+    assert node.webhook.taken == {}
+    assert node.reporter.reported_until_seconds() is None
+    node.is_ready = True
+    node.run_for(30)  # without that it would wait for its place on the grid
+    assert node.webhook.sequences == [1]
+
+
+def test_what_cannot_be_sent_is_not_made_again_and_again(node: Node) -> None:
+    node.run_for(30)
+    node.stop_server()
+    asked = node.clock.seconds
+    for _ in range(10):
+        node.reporter.hasten(asked)
+        node.run_for(60)
+    assert 2 <= node.queue.reports <= 4
+    node.start_server()
+    node.run_for(300)
+    until = node.reporter.reported_until_seconds()
+    assert until is not None
+    assert until >= asked
+
+
 def test_where_something_was_told_before_the_first_report_waits_its_time(node: Node) -> None:
     node.etag = "held"
     node.run_for(30)
@@ -281,7 +355,7 @@ def test_kills_are_told(node: Node) -> None:
 def test_an_outage_of_an_hour_loses_nothing_and_tells_nothing_twice(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, logger="agent.node.report")
+    caplog.set_level(logging.INFO, logger="agent.node.report_sending")
     node.run_for(600)
     before = len(node.webhook.taken)
     node.stop_server()
@@ -329,7 +403,7 @@ def test_a_queue_is_drained_one_after_the_other_with_pauses(node: Node) -> None:
 def test_when_the_bound_is_hit_what_is_lost_is_counted_and_the_rest_arrives(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, logger="agent.node.report")
+    caplog.set_level(logging.INFO, logger="agent.node.report_sending")
     node.run_for(400)
     size = _size_of_one(node)
     node.queue_bytes = size * 5
@@ -439,7 +513,7 @@ def test_what_may_yet_be_taken_is_kept_and_sent_again(node: Node, answer: Answer
 def test_what_will_never_be_taken_is_dropped_and_counted(
     node: Node, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, logger="agent.node.report")
+    caplog.set_level(logging.INFO, logger="agent.node.report_sending")
     node.webhook.answers = [Answer(status=status, body=b'{"error":"rows: not a list"}')] * 2
     node.run_for(700)
     assert node.webhook.sequences[0] == 3
@@ -474,7 +548,7 @@ def test_rows_that_are_refused_are_counted_and_said_once(node: Node, caplog: pyt
 
 def test_credentials_that_cannot_be_read_are_trouble_until_they_can(node: Node, tmp_path: Path) -> None:
     token = tmp_path / "token"
-    node.reporter._client = WebhookClient(
+    node.reporter._sender._client = WebhookClient(
         node.server.url, token_file=token, ca_file=authority("webhook").certificate, timeout_seconds=5.0
     )
     node.run_for(60)
@@ -492,7 +566,7 @@ def test_an_answer_that_nobody_can_use_is_not_asked_for_again(node: Node) -> Non
     def refuse(answer: object) -> None:
         raise ValueError("directives")
 
-    node.reporter._on_answer = refuse
+    node.reporter._sender._on_answer = refuse
     for _ in range(30):
         node.sample()
         try:
@@ -574,7 +648,7 @@ def test_a_reboot_begins_a_new_clock_and_keeps_the_numbers(node: Node) -> None:
 
 def test_the_thread_reports_survives_faults_and_ends(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     answered = threading.Event()
-    node.reporter._on_answer = lambda answer: answered.set()
+    node.reporter._sender._on_answer = lambda answer: answered.set()
     node.run_for(12)
     node.clock.advance(30)
     node.sample()
@@ -598,7 +672,7 @@ def test_the_thread_reports_survives_faults_and_ends(node: Node, caplog: pytest.
 
 def test_an_end_does_not_wait_for_a_webhook_that_does_not_answer(node: Node) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        node.reporter._client = WebhookClient(
+        node.reporter._sender._client = WebhookClient(
             f"https://127.0.0.1:{silent.getsockname()[1]}",
             token_file=None,
             ca_file=authority("webhook").certificate,
@@ -622,5 +696,10 @@ def test_without_a_webhook_nothing_of_it_is_loaded() -> None:
     code = "import sys, agent.node.daemon, agent.node.acting; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
     assert "agent.node.acting" in loaded
-    ours = ("agent.node.report", "agent.node.rolling", "agent.node.webhook_client", "agent.metrics.report_series")
+    ours = (
+        "agent.node.report",
+        "agent.node.rolling",
+        "agent.node.webhook_client",
+        "agent.metrics.report_series",
+    )
     assert [name for name in loaded if name.startswith(ours)] == []
