@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import signal
-import threading
 
 from agent.cli.options import (
     CGROUP_OPTIONS,
@@ -23,15 +22,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run until SIGTERM or SIGINT."""
+    from agent.cli.ending import Ending
     from agent.cli.starting import started
     from agent.node import logs
     from agent.node.daemon import Agent
 
     settings = settings_from(arguments)
     logs.setup(settings.logging.level, settings.logging.format)
-    stopping = threading.Event()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(name, lambda *_: stopping.set())
-    with started(lambda: Agent(settings, source="agent", acts=True)):
-        stopping.wait()
+    with (
+        Ending(signal.SIGTERM, signal.SIGINT) as ending,
+        started(lambda: Agent(settings, source="agent", acts=True)),
+    ):
+        ending.wait()
     return 0

@@ -6,14 +6,13 @@ import argparse
 import contextlib
 import signal
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Final
 
+from agent.cli.ending import Ending, Stop
 from agent.cli.filter_options import add_filter_options, filter_text
 from agent.cli.options import CGROUP_OPTIONS, SAMPLING_OPTIONS, add_options, fail, settings_from
 from agent.cli.outputs import OutputError, check_output
@@ -149,11 +148,10 @@ def _record(measured: Measured, arguments: argparse.Namespace, settings: Setting
     from agent.sensing.machine import Machine, node_name
     from agent.sensing.rings import RingError
 
-    stop = threading.Event()
     try:
         pods = PodsFile(settings.pods_file) if settings.pods_file else NoPods()
         machine = Machine(settings.node_name or node_name())
-        with RecordingWriter(arguments.output) as writer, _ended_by_signals(stop):
+        with RecordingWriter(arguments.output) as writer, Ending(signal.SIGINT, signal.SIGTERM) as stop:
             recorder = Recorder(
                 writer=writer,
                 measured=measured,
@@ -178,7 +176,7 @@ def _record(measured: Measured, arguments: argparse.Namespace, settings: Setting
     return 0
 
 
-def _follow(recorder: Recorder, arguments: argparse.Namespace, stop: threading.Event) -> None:
+def _follow(recorder: Recorder, arguments: argparse.Namespace, stop: Stop) -> None:
     """Take over what comes until the time is up or somebody ends it."""
     from agent.cli.progress import progress
     from agent.cli.spans import harmless
@@ -192,21 +190,6 @@ def _follow(recorder: Recorder, arguments: argparse.Namespace, stop: threading.E
             if time.monotonic() - polled >= _POLL_SECONDS:
                 polled = time.monotonic()
                 recorder.poll()
-
-
-@contextlib.contextmanager
-def _ended_by_signals(stop: threading.Event) -> Iterator[None]:
-    """Have Ctrl-C and SIGTERM set the event: the recording ends, whole."""
-
-    def end(number: int, frame: FrameType | None) -> None:
-        stop.set()
-
-    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _told(recorder: Recorder, path: Path, size_bytes: int) -> str:

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from agent.cli.ending import Ending
 from agent.cli.options import CGROUP_OPTIONS, SAMPLING_OPTIONS, SERVING_OPTIONS, add_options, fail, settings_from
 from agent.cli.terminal import find_terminal
 from agent.cli.top import LiveOptions, add_view_options, live_options_from, live_table, wait_for_first_figures
@@ -66,41 +67,23 @@ def _demo_settings(arguments: argparse.Namespace) -> Settings:
     return settings
 
 
-class _Terminated(Exception):  # noqa: N818
-    """SIGTERM or SIGHUP: leave through every ``finally``."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
-
-
-def _terminate(number: int, _: object) -> None:
-    raise _Terminated(number)
-
-
 def run(arguments: argparse.Namespace) -> int:
-    """Watch until the person quits, Ctrl-C, SIGTERM, or ``--for`` has passed; the last is a normal end, code 0."""
+    """Watch until the person quits, Ctrl-C, SIGTERM, SIGHUP, or ``--for`` has passed.
+
+    Returns:
+        0, of Ctrl-C too once a table is shown; 128 and the signal's number of any other signal, and before that.
+    """
     settings = _demo_settings(arguments) if arguments.demo else settings_from(arguments)
-    for name in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(name, _terminate)
-    has_passed = threading.Event()
-    try:
-        return _run(
-            settings,
-            live_options_from(arguments),
-            demo=arguments.demo,
-            for_seconds=arguments.for_seconds,
-            has_passed=has_passed,
-        )
-    except _Terminated as ended:
-        return 0 if has_passed.is_set() else 128 + ended.number
-    except KeyboardInterrupt:
-        return 130
+    with Ending(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as ending:
+        options = replace(live_options_from(arguments), stop=ending)
+        is_shown = _show(settings, options, ending, demo=arguments.demo, for_seconds=arguments.for_seconds)
+    if ending.number is None or (is_shown and ending.number is signal.SIGINT):
+        return 0
+    return 128 + ending.number
 
 
-def _run(
-    settings: Settings, options: LiveOptions, *, demo: bool, for_seconds: float | None, has_passed: threading.Event
-) -> int:
+def _show(settings: Settings, options: LiveOptions, ending: Ending, *, demo: bool, for_seconds: float | None) -> bool:
+    """Begin all and show it until the end; say whether it came as far as to a table."""
     from agent.cli.sources import CallSource
     from agent.cli.starting import started
     from agent.node import logs
@@ -115,25 +98,24 @@ def _run(
         logs.setup("warning", "text", held if is_screen else None)
         if demo:
             settings = _with_demo(settings, stack)
+        if ending.is_set():
+            return False
         agent = stack.enter_context(started(lambda: Agent(settings, source="demo" if demo else "agent")))
         print(f"plimsoll: metrics at {agent.metrics_url}", file=sys.stderr)
         for note in agent.watch.teller.notes():
             print(f"plimsoll: {note}", file=sys.stderr)
         if for_seconds is not None:
-            timer = threading.Timer(for_seconds, _end, (has_passed,))
+            timer = threading.Timer(for_seconds, ending.end)
             timer.daemon = True
             timer.start()
             stack.callback(timer.cancel)
         source = CallSource(agent.watch.observer.snapshot, name=agent.metrics_url, close=lambda: None)
         if not is_screen:
-            wait_for_first_figures(source)  # a first table full of dashes tells nothing
-        return live_table(source, options)
-
-
-def _end(has_passed: threading.Event) -> None:
-    has_passed.set()
-    # To the process, not to this thread: only then is the main thread's wait for a key interrupted.
-    os.kill(os.getpid(), signal.SIGTERM)
+            wait_for_first_figures(source, ending)  # a first table full of dashes tells nothing
+        if ending.is_set():
+            return False
+        live_table(source, options)
+        return True
 
 
 def _with_demo(settings: Settings, stack: ExitStack) -> Settings:

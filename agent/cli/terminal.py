@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TextIO
 
+from agent.cli.ending import Stop
 from agent.cli.frame import page_lines
 from agent.cli.look import Look
 from agent.cli.sources import SnapshotSource, SourceError
@@ -41,7 +42,7 @@ class LiveOptions:
     """Rows of a plain table; 0 = all."""
     banner: str = ""
     """A line for people, shown with the notes: where metrics are served, for instance."""
-    stop: threading.Event | None = None
+    stop: Stop | None = None
     """When set, the table ends as on ``q``."""
 
 
@@ -106,7 +107,7 @@ def plain_tables(source: SnapshotSource, options: LiveOptions, terminal: Termina
     Raises:
         SourceError: No first snapshot could be had.
     """
-    stop = options.stop or threading.Event()
+    stop: Stop = options.stop or threading.Event()
     snapshot = source.snapshot(0.0)
     try:
         while True:

@@ -6,10 +6,12 @@ import argparse
 import contextlib
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from agent.cli.ending import Stop
 from agent.cli.filter_options import add_filter_options, add_look_options, filter_text
 from agent.cli.options import CGROUP_OPTIONS, SERVING_OPTIONS, add_options, fail, settings_from
 from agent.cli.screen import live_table
@@ -206,11 +208,11 @@ def self_source(arguments: argparse.Namespace) -> Iterator[SnapshotSource]:
     settings = replace(settings, state=replace(settings.state, directory=None))
     with started(lambda: Watch(settings, source="self")) as watch:
         source = CallSource(watch.observer.snapshot, name="sampled here", close=lambda: None)
-        wait_for_first_figures(source)
+        wait_for_first_figures(source, threading.Event())
         yield source
 
 
-def wait_for_first_figures(source: SnapshotSource) -> None:
+def wait_for_first_figures(source: SnapshotSource, stop: Stop) -> None:
     """Wait until some unit and the node have a rate, which takes two readings; not for ever: there may be no unit."""
     deadline = time.monotonic() + _FIRST_FIGURES_SECONDS
     while time.monotonic() < deadline:
@@ -218,7 +220,8 @@ def wait_for_first_figures(source: SnapshotSource) -> None:
         has_rate = any(unit.cpu.last_usage_millicores is not None for unit in snapshot.units)
         if has_rate and snapshot.node.cpu_usage_millicores is not None:
             return
-        time.sleep(_FIRST_FIGURES_STEP_SECONDS)
+        if stop.wait(_FIRST_FIGURES_STEP_SECONDS):
+            return
 
 
 # Arguments

@@ -156,15 +156,15 @@ def test_demo_leaves_nothing_behind(
     assert "Traceback" not in demo.stderr.read_text()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
 def test_demo_ended_while_it_is_being_built_leaves_nothing_behind(
-    directory: Path, demos: list[Demo], number: signal.Signals
+    directory: Path, demos: list[Demo], number: signal.Signals, code: int
 ) -> None:
     demo = Demo(directory)
     demos.append(demo)
     wait_for(demo.trees, "the tree begins")
     os.kill(demo.process.pid, number)
-    demo.process.wait(PATIENCE_SECONDS)
+    assert demo.process.wait(PATIENCE_SECONDS) == code
     demo.assert_nothing_is_left()
 
 

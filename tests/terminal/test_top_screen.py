@@ -36,11 +36,18 @@ class Pane:
         command = ["tmux", "-L", self._server, "-f", "/dev/null", *words]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
-    def start(self, *arguments: str, width: int = 100, height: int = 30, environment: str = "") -> None:
-        script = f"{environment} {sys.executable} -m tests.terminal.fake_top {' '.join(arguments)}"
+    def start(
+        self,
+        *arguments: str,
+        width: int = 100,
+        height: int = 30,
+        environment: str = "",
+        program: str = "tests.terminal.fake_top",
+    ) -> None:
+        script = f"{environment} {sys.executable} -m {program} {' '.join(arguments)}; echo code $?"
         size = ["-x", str(width), "-y", str(height)]
         # the shell stays after the program's end, so that what it leaves behind can be read
-        self.tmux("new-session", "-d", *size, "-c", str(REPOSITORY), f"LC_ALL=C.UTF-8 {script}; exec sleep 60")
+        self.tmux("new-session", "-d", *size, "-c", str(REPOSITORY), f"export LC_ALL=C.UTF-8; {script}; exec sleep 60")
 
     def text(self, *, escapes: bool = False) -> str:
         return self.tmux("capture-pane", "-p", *(["-e"] if escapes else []))
@@ -64,6 +71,12 @@ class Pane:
 
     def miss(self, part: str) -> str:
         return self.wait(lambda text: part not in text)
+
+    def child(self) -> int:
+        """Give the process that draws."""
+        shell = self.tmux("list-panes", "-F", "#{pane_pid}").strip()
+        found = subprocess.run(["pgrep", "-P", shell], check=True, capture_output=True, text=True)
+        return int(found.stdout.split()[0])
 
     def kill(self) -> None:
         subprocess.run(["tmux", "-L", self._server, "kill-server"], check=False, capture_output=True)
@@ -239,10 +252,16 @@ def test_ctrl_c_puts_the_terminal_back(pane: Pane) -> None:
 def test_sigterm_puts_the_terminal_back(pane: Pane) -> None:
     pane.start()
     pane.see("ticking")
-    shell = pane.tmux("list-panes", "-F", "#{pane_pid}").strip()
-    child = subprocess.run(["pgrep", "-P", shell], check=True, capture_output=True, text=True).stdout.split()[0]
-    os.kill(int(child), signal.SIGTERM)
-    pane.miss("ticking")
+    os.kill(pane.child(), signal.SIGTERM)
+    assert "ticking" not in pane.see("code 143")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_the_whole_agent_on_a_screen_ends_by_signals(pane: Pane, number: signal.Signals, code: int) -> None:
+    pane.start(*("run", "--port", "0", "--socket", "none", "--state-dir", "none"), program="agent")
+    pane.see("q quit")
+    os.kill(pane.child(), number)
+    assert "q quit" not in pane.see(f"code {code}")
 
 
 def test_a_terminal_that_cannot_move_its_cursor_gets_plain_tables(pane: Pane) -> None:
