@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import numpy as np
 from agent.core.column_codec import WORD_BYTES, Words
 from agent.core.minute_codec import Codes
 from agent.core.policies.contract import Ints
+from agent.kube.errors import one_line
 from agent.node.documents import DocumentFormatError
 from agent.node.recording_format import (
     CODES_OF_A_MINUTE,
@@ -42,6 +44,8 @@ MAX_COLUMN_ROWS: Final = 1 << 24
 _HEADER_BYTES: Final = 1024
 """More than the header of an array takes."""
 _ZIP_BEGINS: Final = b"PK\x03\x04"
+_UNREADABLE: Final = (zipfile.BadZipFile, RuntimeError, struct.error, ValueError)
+"""What zipfile raises of a file that is none, or says of itself what cannot be: also encrypted, of a later version."""
 
 
 class History(NamedTuple):
@@ -71,8 +75,11 @@ class Recording:
             self._zip = zipfile.ZipFile(path)
         except OSError as error:
             raise self._fault(f"cannot be read: {error.strerror or error}") from error
-        except zipfile.BadZipFile as error:
-            raise self._fault("cut off: its end is missing") from error
+        except _UNREADABLE as error:
+            # A file that was cut off is the case to expect, and is not told from others by its error.
+            is_whole = not isinstance(error, zipfile.BadZipFile)
+            why = f"damaged: {one_line(str(error))}" if is_whole else "cut off: its end is missing"
+            raise self._fault(why) from error
         try:
             self.manifest: Final = self._read_manifest()
         except BaseException:
@@ -189,8 +196,8 @@ class Recording:
             return self._zip.read(entry)
         except KeyError as error:
             raise self._fault(f"damaged: {member} is missing") from error
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-            raise self._fault(f"damaged: {member}: {' '.join(str(error).split())}") from error
+        except (*_UNREADABLE, zlib.error, EOFError) as error:
+            raise self._fault(f"damaged: {member}: {one_line(str(error))}") from error
         except OSError as error:
             raise self._fault(f"cannot be read: {member}: {error.strerror or error}") from error
 

@@ -17,6 +17,8 @@ from agent.sensing.rings import read_boot_id
 from tests.recommendations import mixed_node
 from tests.unit.node.test_resting import pods_file, write_state
 
+pytestmark = pytest.mark.usefixtures("long_since_boot")
+
 
 class Verbs:
     """An agent that recommends what it is told to."""

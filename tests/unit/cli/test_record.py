@@ -14,6 +14,8 @@ from agent.node.recording import Recording
 from agent.sensing.rings import read_boot_id
 from tests.unit.node.test_resting import pods_file, write_state
 
+pytestmark = pytest.mark.usefixtures("long_since_boot")
+
 
 @pytest.fixture
 def state(tmp_path: Path) -> Path:

@@ -23,6 +23,8 @@ from tests.unit.node.test_replaying import record
 from tests.unit.node.test_resting import PATH, pods_file, settings, write_state
 from tests.window_rows import minute
 
+pytestmark = pytest.mark.usefixtures("long_since_boot")
+
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:

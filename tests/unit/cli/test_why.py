@@ -18,6 +18,8 @@ from agent.node.listening import ListeningLoop
 from agent.sensing.rings import read_boot_id
 from tests.unit.node.test_resting import pods_file, write_state
 
+pytestmark = pytest.mark.usefixtures("long_since_boot")
+
 NAME = "shop/web/app"
 
 

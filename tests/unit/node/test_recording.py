@@ -6,7 +6,7 @@ import io
 import json
 import os
 import zipfile
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -282,25 +282,43 @@ def test_a_recording_cut_off_anywhere_is_told_as_such(tmp_path: Path) -> None:
             Recording(cut)
 
 
+@dataclass(frozen=True, repr=False)
+class Whole:
+    """A recording to be damaged; told by its kind alone, as it is long."""
+
+    path: Path
+    """A file to play with."""
+    content: bytes
+    expected: list[object]
+    """What is in it."""
+
+
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes, list[object]]:
-    """A file to play with, the bytes of a whole recording, and what is in it."""
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     path = tmp_path_factory.mktemp("recording") / "a"
     write(path)
     with Recording(path) as recording:
-        return path, path.read_bytes(), everything(recording)
+        return Whole(path, path.read_bytes(), everything(recording))
 
 
 @given(place=st.integers(0, 10**6), bit=st.integers(0, 7))
 @settings(deadline=None, max_examples=150)
-def test_a_flipped_bit_is_told_on_one_line_or_changes_nothing(
-    whole: tuple[Path, bytes, list[object]], place: int, bit: int
-) -> None:
-    path, content, expected = whole
-    changed = bytearray(content)
-    changed[place % len(content)] ^= 1 << bit
-    path.write_bytes(changed)
-    assert found_or_told(path) in ([], expected)
+def test_a_flipped_bit_is_told_on_one_line_or_changes_nothing(whole: Whole, place: int, bit: int) -> None:
+    changed = bytearray(whole.content)
+    changed[place % len(changed)] ^= 1 << bit
+    whole.path.write_bytes(changed)
+    assert found_or_told(whole.path) in ([], whole.expected)
+
+
+@pytest.mark.parametrize("offset", range(0, 46, 2))
+def test_so_is_one_in_the_table_of_contents(whole: Whole, offset: int) -> None:
+    """Where zipfile meets versions, flags and lengths that cannot be; each with an error of its own."""
+    place = whole.content.index(b"PK\x01\x02") + offset
+    for bit in range(16):
+        changed = bytearray(whole.content)
+        changed[place + bit // 8] ^= 1 << bit % 8
+        whole.path.write_bytes(changed)
+        assert found_or_told(whole.path) in ([], whole.expected), bit
 
 
 def found_or_told(path: Path) -> list[object]:

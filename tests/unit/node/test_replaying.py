@@ -37,6 +37,8 @@ from tests.unit.node.test_recording import rewrite
 from tests.unit.node.test_resting import PATH, pods_file, settings, write_state
 from tests.window_rows import NS, memory, minute, steady
 
+pytestmark = pytest.mark.usefixtures("long_since_boot")
+
 
 @contextmanager
 def recording_of(

@@ -19,6 +19,8 @@ from tests.pods import container, pod_json
 from tests.unit.node.test_learning import MIB, learner, row
 from tests.window_rows import NS, memory, minute, steady
 
+pytestmark = pytest.mark.usefixtures("long_since_boot")
+
 UID, CONTAINER = "0f0e0d0c-0b0a-4908-8706-050403020100", "c" * 64
 PATH = f"kubepods/burstable/pod{UID}/{CONTAINER}"
 
