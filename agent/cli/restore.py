@@ -166,8 +166,8 @@ class _Walk:
             return ()
         try:
             listed = {one.ref.uid: one for one in self._ask({"all": True, "dry_run": True}).items}
-        except RefusedError:
-            return tuple(self._taken.values())
+        except RefusedError:  # for a moment: that is no progress
+            return self.waiting or tuple(self._taken.values())
         for number, item in [taken for uid, taken in self._taken.items() if uid not in listed]:
             self._is_gone(number, item)
             del self._taken[item.ref.uid]

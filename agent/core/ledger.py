@@ -28,7 +28,6 @@ from agent.core.ledger_record import (
     OomAction,
     PodRecord,
     Shrunk,
-    Wanted,
 )
 from agent.core.ledger_refusal import after_answer, requests_in_all
 from agent.core.ledger_times import as_of
@@ -99,8 +98,7 @@ class Ledger:
             now_seconds: The moment.
             action: What it is for; a restore is held up by a resize under way and by nothing else.
         """
-        is_ordered = action is Action.RESTORE
-        return kept_back(step, self._records.get(pod.uid), pod, self._act, now_seconds, is_ordered=is_ordered)
+        return kept_back(step, self._records.get(pod.uid), pod, self._act, now_seconds, action)
 
     def wait_seconds(self, now_seconds: float) -> float:
         """Give for how long nothing at all should be sent because the API server is overloaded or away; 0 = send."""
@@ -140,12 +138,17 @@ class Ledger:
             InFlightError: Another resize of the pod is under way, and this does not put it back.
         """
         record = self._records.get(pod.uid) or _new_record(pod)
-        held = kept_back(step, record, pod, self._act, now_seconds, is_ordered=True)
-        if held is not None:
+        held = kept_back(step, record, pod, self._act, now_seconds, action)
+        if held is Kept.IN_FLIGHT:
             msg = f"{step.ref}: {held.replace('_', ' ')}, so no further step is sent"
             raise InFlightError(msg)
         wanted = step_of(record, pod)
-        if record.wanted is not None and wanted is not None and wanted.changes == step.changes:
+        if (
+            action is Action.RESIZE
+            and record.wanted is not None
+            and wanted is not None
+            and wanted.changes == step.changes
+        ):
             action = record.wanted.action
         after = changed_pod(pod, step.changes)
         (cpu_before, memory_before), (cpu_after, memory_after) = requests_in_all(pod), requests_in_all(after)
@@ -227,12 +230,6 @@ class Ledger:
     def pressed(self, uid: str, container: str, now_seconds: float) -> PlanStep | None:
         """Take down memory pressure as high as ``act.revertMemoryWaitingRatio``; as ``killed``."""
         return self._take_back(uid, container, now_seconds, "memory pressure after a shrink: taken back")
-
-    def want(self, step: PlanStep, pod: Pod, action: Action) -> None:
-        """Have a step sent as soon as what is under way for its pod is done: ``wanted`` will give it."""
-        record = self._records.get(pod.uid) or _new_record(pod)
-        wanted = Wanted(action=action, phase=step.phase, targets=step.changes, is_floor=False, reason=step.reason)
-        self._records[pod.uid] = replace(record, wanted=wanted)
 
     def kept(self) -> LedgerState:
         """Give all that must not be forgotten over a restart; equal when nothing has changed."""

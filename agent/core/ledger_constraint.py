@@ -64,7 +64,7 @@ def _cooling(age_seconds: float | None, cool_down_seconds: float) -> Kept | None
 
 
 def kept_back(
-    step: PlanStep, record: PodRecord | None, pod: Pod, act: ActOptions, now_seconds: float, *, is_ordered: bool
+    step: PlanStep, record: PodRecord | None, pod: Pod, act: ActOptions, now_seconds: float, action: Action
 ) -> Kept | None:
     """Say why a step may not be sent now; None = it may.
 
@@ -74,17 +74,17 @@ def kept_back(
         pod: As the API has it now.
         act: The cool-downs.
         now_seconds: The moment.
-        is_ordered: A person asked for it: only a resize that is under way holds it up. One that the kubelet puts off is
-            not: it is taken back by what comes in its place.
+        action: What it is for. A restore was asked for by a person, and waits for a resize that gets on alone: one
+            that the kubelet puts off, or fails at, may stay so for ever, and is taken back by what comes in its place.
     """
+    if action is Action.RESTORE:
+        return Kept.IN_FLIGHT if _is_getting_on(record.flight if record is not None else None, pod) else None
     wanted = step_of(record, pod) if record is not None else None
     if record is not None and wanted is not None and wanted.changes == step.changes:
-        return _held_up(record, pod, wanted.phase, now_seconds)
+        return _held_up(record, wanted.phase, now_seconds)
     constraint = constraint_of(record, pod, act, now_seconds)
-    if constraint == _IN_FLIGHT or (constraint == _DEFERRED and not is_ordered):
+    if constraint in (_IN_FLIGHT, _DEFERRED):
         return constraint.shrink
-    if is_ordered:
-        return None
     if any(one.after < one.before for one in step.changes) and constraint.shrink is not None:
         return constraint.shrink
     if any(one.after > one.before for one in step.changes):
@@ -99,15 +99,10 @@ def kept_back(
     return None
 
 
-def _held_up(record: PodRecord, pod: Pod, phase: Phase, now_seconds: float) -> Kept | None:
+def _held_up(record: PodRecord, phase: Phase, now_seconds: float) -> Kept | None:
     """Say why what must be put back cannot be sent yet: it has been sent, no answer to what was, or a refusal."""
     flight = record.flight
-    if record.wanted is not None and record.wanted.action is Action.RESTORE:
-        # What a person asked for comes step by step; but a kubelet that puts a step off, or fails at it, may do so for
-        # ever, and what was asked for shall stand in the spec.
-        is_held = _is_getting_on(flight, pod)
-    else:
-        is_held = flight is not None and (flight.state is FlightState.SENT or flight.action is Action.REVERT)
+    is_held = flight is not None and (flight.state is FlightState.SENT or flight.action is not Action.RESIZE)
     return Kept.IN_FLIGHT if is_held else _waiting(record, now_seconds).get(phase)
 
 

@@ -108,7 +108,8 @@ def _by_status(
     if status.state is ResizeState.DONE:
         return _done(record, flight, look)
     if status.state is ResizeState.INFEASIBLE:
-        wanted = withdrawal(flight, "not feasible on this node: back to what is allocated")
+        why = "not feasible on this node: back to what is allocated"
+        wanted = None if flight.action is Action.RESTORE else withdrawal(flight, why)
         record = replace(record, flight=None, infeasible=infeasible(flight, look.node), wanted=wanted)
         return record, (_news(record, flight, look, Outcome.INFEASIBLE, INFEASIBLE, status.message),)
     if status.state is ResizeState.DEFERRED:
@@ -153,7 +154,7 @@ def _waiting(
     # Failing at a lower memory limit it would be tried again at each sync, and one of them may meet a peak.
     is_perilous = state is FlightState.FAILING and lowers_memory_limit(flight)
     has_patience = waited_seconds < look.patience_seconds and not is_perilous
-    if has_patience or record.wanted is not None or flight.action is Action.REVERT:
+    if has_patience or record.wanted is not None or flight.action is not Action.RESIZE:
         return record, tuple(told)
     wanted = withdrawal(flight, f"{state} for {waited_seconds:.0f} s: back to what is allocated")
     record = refused(replace(record, wanted=wanted), flight.step.phase, Kept.DEFERRED, look.now_seconds)
@@ -164,10 +165,10 @@ def _waiting(
 def _still_wanted(record: PodRecord) -> Wanted | None:
     """Give what is wanted once a resize gets on.
 
-    It is not withdrawn any more; but a shrink is still taken back, and what a person asked for still comes after it.
+    It is not withdrawn any more; but a shrink is still taken back.
     """
     wanted = record.wanted
-    return wanted if wanted is not None and (wanted.is_floor or wanted.action is Action.RESTORE) else None
+    return wanted if wanted is not None and wanted.is_floor else None
 
 
 def _in_state(flight: Flight, state: FlightState, look: Look) -> Flight:

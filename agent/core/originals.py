@@ -117,6 +117,10 @@ def restore_changes(pod: Pod, original: Original) -> tuple[Change, ...]:
     )
 
 
+MOST_STEPS: Final = 2
+"""Of a restore."""
+
+
 def restore_steps(pod: Pod, original: Original) -> tuple[PlanStep, ...]:
     """Give the steps that put the original requests and limits back, in order; empty = they stand already.
 

@@ -33,6 +33,7 @@ from agent.node.barriers import DIRECTIVES, HISTORY, NO_API, PAUSED, Barrier, Ba
 from agent.node.holds import Holds
 from agent.node.journal import Journal
 from agent.node.planning import Holding, Planned, Planner
+from agent.node.restoring import Restoring
 from agent.node.rights import Rights
 from agent.node.turn_timing import TurnTiming
 from agent.node.writing import Writer
@@ -162,11 +163,13 @@ class Actor:
             now=now,
             wall_now=wall_now,
         )
+        self._restoring = Restoring(holds, ledger)
         self._sender = StepSender(
             settings=settings,
             state=cluster.state,
             planner=planner,
             writer=writer,
+            restoring=self._restoring,
             holds=holds,
             journal=journal,
             rights=rights,
@@ -288,7 +291,8 @@ class Actor:
             for news in (*looked_up, *self._ledger.observe(state, now)):
                 self._teller.put_down(news)
             self._take_back(now)
-            wanted = self._ledger.wanted(now)
+            restores = self._restoring.due(state, now_seconds=now, wall_now_seconds=wall_now)
+            wanted = (*restores, *self._ledger.wanted(now))
             self._keep()
             holding = Holding.of(self._ledger, self._holds, state, now_seconds=now, wall_now=wall_now)
         started = time.perf_counter()

@@ -25,6 +25,7 @@ from agent.node.barriers import Barriers
 from agent.node.holds import Holds
 from agent.node.journal import Journal
 from agent.node.planning import Planned, Planner
+from agent.node.restoring import Restoring
 from agent.node.rights import Rights
 from agent.node.writing import Writer
 from agent.settings import Settings
@@ -42,6 +43,7 @@ class StepSender:
         state: Callable[[], NodeState],
         planner: Planner,
         writer: Writer,
+        restoring: Restoring,
         holds: Holds,
         journal: Journal,
         rights: Rights,
@@ -60,6 +62,7 @@ class StepSender:
             state: What the API told last.
             planner: Knows what is ordered of a pod.
             writer: Sends.
+            restoring: Hears what came of the steps of restores.
             holds: Pauses and pins.
             journal: The decision log.
             rights: Are asked for anew when a step is forbidden.
@@ -72,7 +75,7 @@ class StepSender:
             wall_now: Unix seconds, of people.
         """
         self._settings, self._state, self._planner, self._writer = settings, state, planner, writer
-        self._holds, self._journal, self._rights = holds, journal, rights
+        self._restoring, self._holds, self._journal, self._rights = restoring, holds, journal, rights
         self._barriers, self._teller, self._memory_in_use = barriers, teller, memory_in_use
         self._has_budget, self._spent, self._ask_anew, self._wall_now = has_budget, spent, ask_anew, wall_now
 
@@ -126,7 +129,8 @@ class StepSender:
             if action is Action.RESTORE:  # somebody waits for it
                 self._left(step, action, refusal, wall_now)
             return refusal is not Kept.PAUSED
-        fitting = part_that_fits(state, step)
+        # What a person wants back is written whether there is room or not, as at once: the kubelet puts it off.
+        fitting = step if action is Action.RESTORE else part_that_fits(state, step)
         if fitting is None or (fitting != step and action is Action.RESIZE):
             log.debug("step waits for room", extra={"pod": str(step.ref)})
             if action is not Action.RESIZE:
@@ -139,6 +143,8 @@ class StepSender:
         if answer is None:
             return True  # nothing was sent
         self._spent()
+        if action is Action.RESTORE:
+            self._restoring.answered(step.ref.uid, answer, wall_now_seconds=wall_now)
         if answer.is_done:
             if action is Action.REVERT:
                 self._teller.event(step.ref, EventReason.RESIZE_REVERTED, step.reason)

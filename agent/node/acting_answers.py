@@ -12,7 +12,6 @@ from typing import Final
 
 from agent.core.cluster_checkup import ClusterFacts, MissingRight
 from agent.core.decisions import Action, Decision
-from agent.core.demand import Kept
 from agent.core.directed import STALE_SECONDS
 from agent.core.explanation import Acted
 from agent.core.ledger import Ledger
@@ -188,7 +187,4 @@ class ActingAnswers:
         faults = self._rights.faults()
         if refusal is not None or faults:
             return self._writer.withhold(step, Action.RESTORE, refusal or "rights", "; ".join(faults))
-        decision, answer = self._writer.send(pod, step, Action.RESTORE, timeout_seconds=RESTORE_TIMEOUT_SECONDS)
-        if answer is None and decision.reason == Kept.IN_FLIGHT:
-            return self._writer.send_later(pod, step, Action.RESTORE)
-        return decision
+        return self._writer.send(pod, step, Action.RESTORE, timeout_seconds=RESTORE_TIMEOUT_SECONDS)[0]

@@ -13,8 +13,9 @@ from typing import Final
 from agent.core.annotations import ORIGINAL_RESOURCES
 from agent.core.choosing import NoSuchUnit, chosen_by
 from agent.core.decisions import Action, Decision, Decisions, Outcome
+from agent.core.demand import Kept
 from agent.core.model import UnitIdentity, UnitKind
-from agent.core.originals import Original, OriginalError, annotated_original, ref_of, restore_steps
+from agent.core.originals import MOST_STEPS, OriginalError, ref_of, restore_steps
 from agent.core.outcomes import newest_outcomes
 from agent.core.planned import PlanStep, PodRef
 from agent.core.pod import Pod
@@ -45,6 +46,7 @@ from agent.node.holding_arguments import (
 )
 from agent.node.holds import Holds
 from agent.node.journal import Choice, Journal
+from agent.node.restoring import known_original
 
 MOST_DECISIONS: Final = 10_000
 """Of one answer; more than the log holds."""
@@ -67,6 +69,7 @@ _BAD: Final = (
 _FENCED: Final = "only its original resources may be put back"
 """What the fence of the chart answers for a pod that is not enforced."""
 _PAST_FENCE: Final = "restore it while its mode is enforce, or have a person with rights of their own patch it"
+LATER: Final = "sent as soon as the kubelet has done the step before it"
 _ENDED: Final = ("Succeeded", "Failed")
 _NOT_DONE: Final = (Outcome.REJECTED, Outcome.INFEASIBLE, Outcome.CONFLICT, Outcome.WITHHELD)
 """The pod is as it was, for certain: a pin would keep what nobody asked to keep."""
@@ -259,7 +262,7 @@ class HoldingVerbs:
         """Restore one pod; None = no original is known."""
         ref = ref_of(pod)
         try:
-            original = self._original(pod)
+            original = known_original(self._holds, pod)
         except OriginalError as error:
             return RestoredPod(ref=ref, changes=(), outcome=Outcome.WITHHELD, detail=str(error))
         if original is None:
@@ -290,8 +293,12 @@ class HoldingVerbs:
             self._note(now, Action.PIN, "left alone until unpinned: its original requests are put back", ref)
         decisions: list[Decision] = []
         for step in steps:
-            decisions.append(self._send(pod, step))
-            if decisions[-1].outcome in _BAD:
+            decision = self._send(pod, step)
+            if decision.outcome is Outcome.WITHHELD and decision.reason == Kept.IN_FLIGHT:
+                decisions.append(self._promised(ref, step))
+                break
+            decisions.append(decision)
+            if decision.outcome in _BAD:
                 break
             # The step after is judged by what this one left: a limit may fall below a request that has fallen by now.
             pod = next((one for one in self._pods() if one.uid == ref.uid), pod)
@@ -300,9 +307,19 @@ class HoldingVerbs:
             self._note(now, Action.UNPIN, "may be sized again: nothing of it was put back", ref)
         return tuple(decisions)
 
-    def _original(self, pod: Pod) -> Original | None:
-        annotated = annotated_original(pod)
-        return self._holds.original(pod.uid) if annotated is None else annotated
+    def _promised(self, ref: PodRef, step: PlanStep) -> Decision:
+        """Have what is lacking sent once what is under way for the pod is done; the acting thread goes on with it."""
+        self._holds.promise(ref.uid, MOST_STEPS)
+        return self._journal.add(
+            unix_seconds=self._clock(),
+            action=Action.RESTORE,
+            outcome=Outcome.ACCEPTED,
+            reason=step.reason,
+            detail=LATER,
+            pod=ref,
+            workload=f"{step.workload.kind}/{step.workload.name}",
+            changes=step.changes,
+        )
 
     def _pod(self, name: str, verb: str) -> Pod:
         pods = {ref_of(pod): pod for pod in self._pods()}

@@ -51,6 +51,8 @@ class Pin:
     """None = until somebody unpins it."""
     until_boot: BootMoment | None = None
     """As of a pause."""
+    promised_steps: int = 0
+    """Of a restore that was asked for while a resize was under way: so many steps at most are still sent after it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +151,7 @@ class Holds:
             since_unix_seconds=since,
             until_unix_seconds=until_unix_seconds,
             until_boot=self._boot_end(until_unix_seconds, now_unix_seconds),
+            promised_steps=0 if before is None else before.promised_steps,
         )
         self._change(lambda held: replace(held, pins=(*_without(held.pins, ref.uid), pin)))
         return before
@@ -166,6 +169,21 @@ class Holds:
     def pinned(self, now_unix_seconds: float) -> frozenset[str]:
         """Give the uids of the pods that are left alone."""
         return frozenset(pin.ref.uid for pin in self.pins(now_unix_seconds))
+
+    def promise(self, uid: str, steps: int) -> None:
+        """Have so many steps of a restore sent for a pinned pod as soon as they can be; 0 = none any more.
+
+        The promise goes with the pin.
+        """
+
+        def promised(pin: Pin) -> Pin:
+            return replace(pin, promised_steps=steps) if pin.ref.uid == uid else pin
+
+        self._change(lambda held: replace(held, pins=tuple(promised(pin) for pin in held.pins)))
+
+    def promised(self, now_unix_seconds: float) -> dict[str, int]:
+        """Give the uids of the pods of which steps of a restore are still to be sent, and how many at most."""
+        return {pin.ref.uid: pin.promised_steps for pin in self.pins(now_unix_seconds) if pin.promised_steps}
 
     # -- originals -------------------------------------------------------------------------------------------------
 

@@ -48,7 +48,6 @@ LOOK_UP_TIMEOUT_SECONDS: Final = 2.0
 """For reading one pod: the acting thread waits for it."""
 NOT_KEPT: Final = "the disk does not take the original requests: nothing is changed that could not be restored"
 NOT_KEPT_LEDGER: Final = "the disk does not take what is about to be done: after a crash nobody would know of it"
-LATER: Final = "sent as soon as the kubelet has done the step before it"
 
 
 class Writer:
@@ -143,13 +142,6 @@ class Writer:
     def withhold(self, step: PlanStep, action: Action, reason: str, detail: str = "") -> Decision:
         """Put down that a step was not sent."""
         return self._put_down(step, action, Outcome.WITHHELD, reason, detail)
-
-    def send_later(self, pod: Pod, step: PlanStep, action: Action) -> Decision:
-        """Have a step sent once what is under way for its pod is done."""
-        with self.lock:
-            self._ledger.want(step, pod, action)
-            self._keep()
-        return self._put_down(step, action, Outcome.ACCEPTED, step.reason, LATER)
 
     def unanswered(self) -> tuple[PodRef, ...]:
         """Give the pods of whose newest resize nobody knows whether it was done."""

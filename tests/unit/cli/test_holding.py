@@ -18,10 +18,9 @@ from agent.core.originals import ref_of
 from agent.core.planned import PlanStep
 from agent.core.pod import Pod
 from agent.node.control import ControlError
-from agent.node.holding_verbs import HoldingVerbs
+from agent.node.holding_verbs import LATER, HoldingVerbs
 from agent.node.holds import Holds
 from agent.node.journal import Journal
-from agent.node.writing import LATER
 from tests.control_sockets import answering
 from tests.pods import container, make_pod
 

@@ -152,29 +152,24 @@ def test_a_wish_that_a_pod_read_anew_never_shows_is_given_up_in_the_end() -> Non
     assert [news.reason for news in desk.ledger.confirmed(desk.fake.pod, desk.now + 121)] == ["not_done"]
 
 
-def test_what_is_wanted_later_is_given_once_the_step_before_it_is_done() -> None:
-    desk = Desk()
-    desk.send(step(desk.fake, cpu=600), action=Action.RESTORE)
-    rest = step(desk.fake, Phase.LIMIT_DOWN, limit=300)
-    desk.ledger.want(rest, desk.fake.pod, Action.RESTORE)
-    desk.look(0.0)
-    assert desk.ledger.wanted(desk.now) == ()
-    desk.fake.actuate()
-    desk.look(1.0)
-    ((action, back),) = desk.ledger.wanted(desk.now)
-    assert (action, back.changes) == (Action.RESTORE, rest.changes)
-
-
 @pytest.mark.parametrize("state", ["defer", "fail"])
 def test_what_a_person_asked_for_does_not_wait_for_a_step_that_the_kubelet_does_not_do(state: str) -> None:
     desk = Desk()
     desk.send(step(desk.fake, cpu=600), action=Action.RESTORE)
+    desk.look(0.0)
     rest = step(desk.fake, Phase.LIMIT_DOWN, limit=300)
-    desk.ledger.want(rest, desk.fake.pod, Action.RESTORE)
+    assert desk.may(rest, Action.RESTORE) is Kept.IN_FLIGHT
     getattr(desk.fake, state)()
     desk.look(1.0)
-    ((action, back),) = desk.ledger.wanted(desk.now)
-    assert (action, back.changes) == (Action.RESTORE, rest.changes)
+    assert desk.may(rest, Action.RESTORE) is None
+
+
+def test_what_a_person_asked_for_does_not_wait_for_what_was_refused_before() -> None:
+    desk = Desk()
+    desk.send(step(desk.fake, cpu=600), AnswerKind.INVALID)
+    again = step(desk.fake, cpu=600)
+    assert desk.may(again) is Kept.LIMIT_RANGE
+    assert desk.may(again, Action.RESTORE) is None
 
 
 def test_what_a_person_asks_for_comes_in_the_place_of_what_is_deferred_and_of_nothing_else_under_way() -> None:
@@ -196,12 +191,11 @@ def test_what_a_person_asked_for_waits_for_somebody_elses_resize() -> None:
     desk = Desk()
     desk.look(0.0)
     desk.fake.take(Amounts(cpu=900))
-    desk.ledger.want(step(desk.fake, cpu=400), desk.fake.pod, Action.RESTORE)
     desk.look(1.0)
-    assert desk.ledger.wanted(desk.now) == ()
+    assert desk.may(step(desk.fake, cpu=400), Action.RESTORE) is Kept.IN_FLIGHT
     desk.fake.actuate()
     desk.look(1.0)
-    assert [action for action, _ in desk.ledger.wanted(desk.now)] == [Action.RESTORE]
+    assert desk.may(step(desk.fake, cpu=400), Action.RESTORE) is None
 
 
 def test_a_pod_that_moved_on_without_the_wish_will_not_take_it_any_more() -> None:

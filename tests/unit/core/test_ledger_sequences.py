@@ -15,6 +15,7 @@ from agent.core.ledger_putback import step_of
 from agent.core.ledger_record import LedgerState
 from agent.core.planned import Phase, PlanStep
 from agent.core.resize_answer import Answer, AnswerKind
+from agent.core.resize_status import ResizeState, resize_status
 from agent.node.documents import Document
 from tests.ledgers import Amounts, Desk, FakePod, amounts_after, step
 
@@ -56,15 +57,12 @@ class Acting(RuleBasedStateMachine):
 
     @rule(cpu=cpus, limit=limits)
     def restore(self, cpu: int, limit: int) -> None:
-        """As a person asks for it: now, or after what is under way."""
+        """As a person asks for it: nothing but a resize that gets on is in its way."""
         view = self.desk.fake
         after = {key: value for key, value in (("cpu", cpu), ("limit", limit)) if value != getattr(view.spec, key)}
         if not after:
             return
-        wish = step(view, Phase.GROW, urgent=False, **after)
-        if self.desk.ledger.may_send(wish, view.pod, self.desk.now, Action.RESTORE) is Kept.IN_FLIGHT:
-            self.desk.ledger.want(wish, view.pod, Action.RESTORE)
-        self._try(wish, Action.RESTORE)
+        self._try(step(view, Phase.GROW, urgent=False, **after), Action.RESTORE)
 
     def _try(self, wish: PlanStep, action: Action) -> None:
         view = self.desk.fake
@@ -78,8 +76,8 @@ class Acting(RuleBasedStateMachine):
         wanted = [step_of(record, view.pod) for record in self.desk.ledger.kept().pods]
         is_wanted = any(one is not None and one.changes == wish.changes for one in wanted)
         if action is Action.RESTORE:
-            # What the kubelet puts off is not under way: what a person asks for comes in its place.
-            assert is_wanted or constraint != IN_FLIGHT, "a resize that is under way is overtaken"
+            # What the kubelet puts off or fails at is not under way: what a person asks for comes in its place.
+            assert not self._gets_on, "a resize that is under way is overtaken"
         elif not is_wanted:
             assert constraint not in CLOSED, "a pod whose constraint is closed is changed"
             falls = any(one.after < one.before for one in wish.changes)
@@ -89,6 +87,12 @@ class Acting(RuleBasedStateMachine):
         self.desk.ledger.sent(wish, view.pod, self.desk.now, action)
         self.sent = self.in_flight = wish
         self.generation_sent = view.generation
+
+    @property
+    def _gets_on(self) -> bool:
+        """By the view, a resize is under way, whoever's, that the kubelet neither puts off nor fails at."""
+        status = resize_status(self.desk.fake.pod).state
+        return self.sent is not None or status in (ResizeState.UNSEEN, ResizeState.IN_PROGRESS)
 
     @precondition(lambda self: self.sent is not None)
     @rule(kind=st.sampled_from(AnswerKind))
@@ -182,7 +186,8 @@ class Acting(RuleBasedStateMachine):
         if desk.constraint in CLOSED and not desk.ledger.wanted(desk.now):
             wish = step(desk.fake, cpu=desk.fake.spec.cpu + 1)
             assert desk.may(wish) is not None
-            assert (desk.may(wish, Action.RESTORE) is None) is (desk.constraint == DEFERRED)
+            if self._gets_on or desk.constraint == DEFERRED:
+                assert (desk.may(wish, Action.RESTORE) is not None) is self._gets_on
 
 
 Acting.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -8,19 +8,15 @@ from typing import Any
 
 import pytest
 
-from agent.core.decisions import Action, Outcome
 from agent.core.demand import Urgent
 from agent.core.event_pacing import EventReason
 from agent.core.orders import Mode
 from agent.core.plan_options import ActOptions
-from agent.core.planned import Phase, Setting
-from agent.core.policies.bounds import Resource
 from agent.core.quantity import parse_quantity
 from agent.kube.errors import ApiError, Cause, Unreachable
 from agent.metrics.acting_series import BARRIERS as BARRED
 from agent.metrics.acting_series import Trigger
 from agent.node.act import SEEN_SECONDS
-from tests import plans
 from tests.turns import MI, NODE, Turns, two_pods, uid_of
 
 RESIZE_RIGHT = "patch pods/resize"
@@ -419,34 +415,6 @@ def test_deferred_resize_is_told_and_its_wait_is_shown() -> None:
     turns.turn(after=9.0)
     assert turns.figure("resize_pending_oldest_seconds") == 9.0
     assert [event[:2] for event in turns.server.events] == [("a", "ResizeDeferred"), ("b", "Resized")]
-
-
-def test_rest_of_a_restore_is_sent_though_the_kubelet_puts_its_first_step_off() -> None:
-    turns = Turns(has_events=False)
-    turns.server.add("web", cpu=200, memory=256, limit=1024, mode="off")
-    turns.in_use = {"app": 100 * MI, "": 100 * MI}
-    turns.turn()
-    (pod,) = turns.state().pods
-    limit = plans.change(1024 * MI, 512 * MI, resource=Resource.MEMORY, setting=Setting.LIMIT)
-    up = plans.step("web", plans.change(200, 500), phase=Phase.GROW)
-    down = plans.step("web", limit, phase=Phase.LIMIT_DOWN)
-    assert turns.writer.send(pod, up, Action.RESTORE)[0].outcome is Outcome.ACCEPTED
-    (pod,) = turns.state().pods
-    turns.writer.send_later(pod, down, Action.RESTORE)
-    turns.turn(after=1.0)
-    assert turns.server.writes == ["resize web"]
-    turns.server.put_off("web")
-    turns.in_use = {"app": 600 * MI, "": 600 * MI}
-    turns.turn(after=1.0)
-    turns.turn(after=1.0)
-    assert turns.server.writes == ["resize web"]
-    newest = turns.newest()
-    assert (newest.outcome, newest.reason) == (Outcome.WITHHELD, "in_use")
-    turns.in_use = {"app": 100 * MI, "": 100 * MI}
-    turns.turn(after=1.0)
-    assert turns.server.writes == ["resize web", "resize web"]
-    resources = turns.server.pods["web"]["spec"]["containers"][0]["resources"]
-    assert (resources["requests"]["cpu"], resources["limits"]["memory"]) == ("500m", str(512 * MI))
 
 
 # What starves
