@@ -148,12 +148,12 @@ class _Walk:
         self.waiting = self._lacking()
         if self.waiting:
             print(f"waiting for {counted(len(self.waiting), 'pod')}: a resize is under way there", flush=True)
-        deadline = time.monotonic() + SETTLE_SECONDS
+        fewest, deadline = len(self.waiting), time.monotonic() + SETTLE_SECONDS
         while self.waiting and time.monotonic() < deadline:
             time.sleep(AGAIN_SECONDS)
             lacking = self._lacking()
-            if len(lacking) < len(self.waiting):
-                deadline = time.monotonic() + SETTLE_SECONDS
+            if len(lacking) < fewest:
+                fewest, deadline = len(lacking), time.monotonic() + SETTLE_SECONDS
             self.waiting = lacking
         for number, item in self.waiting:
             self.code = 1

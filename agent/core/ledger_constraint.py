@@ -31,10 +31,12 @@ def constraint_of(record: PodRecord | None, pod: Pod, act: ActOptions, now_secon
     """
     status = resize_status(pod)
     flight = record.flight if record is not None else None
-    if status.state is ResizeState.DEFERRED and (flight is None or flight.state is FlightState.DEFERRED):
-        return _DEFERRED
-    if flight is not None or status.is_in_flight:
-        return _IN_FLIGHT
+    # Of a restore nothing is withdrawn: once its pod may be sized again, what a plan says comes in its place.
+    if flight is None or flight.action is not Action.RESTORE or _is_getting_on(flight, pod):
+        if status.state is ResizeState.DEFERRED and (flight is None or flight.state is FlightState.DEFERRED):
+            return _DEFERRED
+        if flight is not None or status.is_in_flight:
+            return _IN_FLIGHT
     if record is None:
         return FREE
     is_wanted = step_of(record, pod) is not None
@@ -102,15 +104,15 @@ def kept_back(
 def _held_up(record: PodRecord, phase: Phase, now_seconds: float) -> Kept | None:
     """Say why what must be put back cannot be sent yet: it has been sent, no answer to what was, or a refusal."""
     flight = record.flight
-    is_held = flight is not None and (flight.state is FlightState.SENT or flight.action is not Action.RESIZE)
+    is_held = flight is not None and (flight.state is FlightState.SENT or flight.action is Action.REVERT)
     return Kept.IN_FLIGHT if is_held else _waiting(record, now_seconds).get(phase)
 
 
 def _is_getting_on(flight: Flight | None, pod: Pod) -> bool:
     """Say whether a resize is under way that the kubelet has not put off and does not fail at; somebody else's too."""
-    if flight is not None:
-        return flight.state not in (FlightState.DEFERRED, FlightState.FAILING)
-    return resize_status(pod).state in (ResizeState.UNSEEN, ResizeState.IN_PROGRESS)
+    if resize_status(pod).state in (ResizeState.UNSEEN, ResizeState.IN_PROGRESS):
+        return True  # whatever became of the one before it
+    return flight is not None and flight.state not in (FlightState.DEFERRED, FlightState.FAILING)
 
 
 def _waiting(record: PodRecord, now_seconds: float) -> dict[Phase, Kept]:

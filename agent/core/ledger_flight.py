@@ -109,7 +109,7 @@ def _by_status(
         return _done(record, flight, look)
     if status.state is ResizeState.INFEASIBLE:
         why = "not feasible on this node: back to what is allocated"
-        wanted = None if flight.action is Action.RESTORE else withdrawal(flight, why)
+        wanted = _still_wanted(record) if flight.action is Action.RESTORE else withdrawal(flight, why)
         record = replace(record, flight=None, infeasible=infeasible(flight, look.node), wanted=wanted)
         return record, (_news(record, flight, look, Outcome.INFEASIBLE, INFEASIBLE, status.message),)
     if status.state is ResizeState.DEFERRED:
@@ -154,7 +154,9 @@ def _waiting(
     # Failing at a lower memory limit it would be tried again at each sync, and one of them may meet a peak.
     is_perilous = state is FlightState.FAILING and lowers_memory_limit(flight)
     has_patience = waited_seconds < look.patience_seconds and not is_perilous
-    if has_patience or record.wanted is not None or flight.action is not Action.RESIZE:
+    # What a person wants back stays, however long it takes.
+    is_to_stay = flight.action is Action.REVERT or (flight.action is Action.RESTORE and not is_perilous)
+    if has_patience or record.wanted is not None or is_to_stay:
         return record, tuple(told)
     wanted = withdrawal(flight, f"{state} for {waited_seconds:.0f} s: back to what is allocated")
     record = refused(replace(record, wanted=wanted), flight.step.phase, Kept.DEFERRED, look.now_seconds)

@@ -47,7 +47,9 @@ def after_answer(record: PodRecord, flight: Flight, answer: Answer, node: Node |
         return accepted(record, flight, now_seconds)
     record = replace(record, flight=None)
     if answer.kind is AnswerKind.INFEASIBLE:
-        return replace(record, infeasible=infeasible(flight, node, answer.resources), wanted=None)
+        # A shrink that is to be taken back is so whether a person's restore is feasible or not.
+        wanted = record.wanted if flight.action is Action.RESTORE else None
+        return replace(record, infeasible=infeasible(flight, node, answer.resources), wanted=wanted)
     kept = _KEPT.get(answer.kind)
     if kept is None:
         return record

@@ -179,6 +179,7 @@ class Actor:
             has_budget=self._has_budget,
             spent=self._spend,
             ask_anew=lambda: self.ask(Trigger.NEWS),
+            now=now,
             wall_now=wall_now,
         )
         self._condition = threading.Condition()
@@ -286,13 +287,14 @@ class Actor:
         self._rights.ask(self._clock())
         self._teller.expire(wall_now)
         looked_up = self._look_up()
+        promised = self._restoring.promised(wall_now)
         state = self._cluster.state()
         with self._writer.lock:
             for news in (*looked_up, *self._ledger.observe(state, now)):
                 self._teller.put_down(news)
             self._take_back(now)
-            restores = self._restoring.due(state, now_seconds=now, wall_now_seconds=wall_now)
-            wanted = (*restores, *self._ledger.wanted(now))
+            wanted = self._ledger.wanted(now)
+            restores = self._restoring.due(promised, state, now_seconds=now)
             self._keep()
             holding = Holding.of(self._ledger, self._holds, state, now_seconds=now, wall_now=wall_now)
         started = time.perf_counter()
@@ -304,8 +306,8 @@ class Actor:
         self._on_planned(planned)
         barrier = self._barriers.barrier_of(planned.state, planned.gates, wall_now)
         self._note_barrier(barrier, planned)
-        passing = [(action, step) for action, step in wanted if barrier is None or barrier.lets_through(action)]
-        self._act(planned, passing, planned.plan.steps if barrier is None else ())
+        ordered = (*wanted, *_with_restores(planned.plan.steps, restores))
+        self._act(planned, [one for one in ordered if barrier is None or barrier.lets_through(one[0])])
         self._teller.propose(planned)
         self._teller.tell_faults(planned)
         self._teller.tell_gates(planned)
@@ -338,10 +340,10 @@ class Actor:
         self._look_up_due_seconds = now + LOOK_UP_SECONDS
         return self._writer.look_up()
 
-    def _act(self, planned: Planned, wanted: Sequence[tuple[Action, PlanStep]], steps: Sequence[PlanStep]) -> None:
+    def _act(self, planned: Planned, steps: Sequence[tuple[Action, PlanStep]]) -> None:
         """Send steps one by one; after a second, or for what is more urgent, the rest is left to the next turn."""
         until = self._clock() + TURN_SECONDS
-        for action, step in (*wanted, *((Action.RESIZE, step) for step in steps)):
+        for action, step in steps:
             if self._is_interrupted(until):
                 self.ask(Trigger.NEWS)
                 return
@@ -356,7 +358,7 @@ class Actor:
     def _has_budget(self, step: PlanStep, action: Action, planned: Planned) -> bool:
         """Say whether one more resize may be sent in this minute; what can wait leaves a reserve for what cannot."""
         now = self._clock()
-        can_wait = action is Action.RESIZE and not step.is_urgent
+        can_wait = action is Action.RESTORE or (action is Action.RESIZE and not step.is_urgent)
         reserve = int(RESERVE_RATIO * self._settings.act.resizes_per_minute) if can_wait else 0
         if self._bucket.available(now) > reserve:
             return True
@@ -432,3 +434,12 @@ class Actor:
             self._ledger.killed(uid, container, now)
         for uid, container in pressed:
             self._ledger.pressed(uid, container, now)
+
+
+def _with_restores(
+    steps: Sequence[PlanStep], restores: Sequence[tuple[Action, PlanStep]]
+) -> list[tuple[Action, PlanStep]]:
+    """Put what somebody waits for behind what somebody starves for, and what that needs before it."""
+    urgent = max((number for number, step in enumerate(steps, 1) if step.is_urgent), default=0)
+    resizes = [(Action.RESIZE, step) for step in steps]
+    return [*resizes[:urgent], *restores, *resizes[urgent:]]

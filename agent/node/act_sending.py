@@ -53,6 +53,7 @@ class StepSender:
         has_budget: Callable[[PlanStep, Action, Planned], bool],
         spent: Callable[[], None],
         ask_anew: Callable[[], None],
+        now: Callable[[], float],
         wall_now: Callable[[], float],
     ) -> None:
         """Take the parts.
@@ -72,12 +73,14 @@ class StepSender:
             has_budget: Says whether a step may be sent in this minute.
             spent: Hears of each step that was sent.
             ask_anew: Asks for a turn, as soon as the server is to be asked again.
+            now: The ledger's clock.
             wall_now: Unix seconds, of people.
         """
         self._settings, self._state, self._planner, self._writer = settings, state, planner, writer
         self._restoring, self._holds, self._journal, self._rights = restoring, holds, journal, rights
         self._barriers, self._teller, self._memory_in_use = barriers, teller, memory_in_use
-        self._has_budget, self._spent, self._ask_anew, self._wall_now = has_budget, spent, ask_anew, wall_now
+        self._has_budget, self._spent, self._ask_anew = has_budget, spent, ask_anew
+        self._now, self._wall_now = now, wall_now
 
     def send(self, step: PlanStep, planned: Planned, action: Action) -> bool:
         """Send one step if it may be sent now.
@@ -93,7 +96,7 @@ class StepSender:
         wall_now = self._wall_now()
         state = self._state()
         pod = next((one for one in state.pods if one.uid == step.ref.uid), None)
-        if pod is None:
+        if pod is None or (action is Action.RESTORE and not self._restoring.may_send(pod.uid, wall_now)):
             return True
         barrier = self._barriers.barrier_of(state, planned.gates, wall_now)
         if barrier is not None and not barrier.lets_through(action):
@@ -144,7 +147,7 @@ class StepSender:
             return True  # nothing was sent
         self._spent()
         if action is Action.RESTORE:
-            self._restoring.answered(step.ref.uid, answer, wall_now_seconds=wall_now)
+            self._restoring.answered(step.ref.uid, answer, now_seconds=self._now(), wall_now_seconds=wall_now)
         if answer.is_done:
             if action is Action.REVERT:
                 self._teller.event(step.ref, EventReason.RESIZE_REVERTED, step.reason)

@@ -46,7 +46,7 @@ from agent.node.holding_arguments import (
 )
 from agent.node.holds import Holds
 from agent.node.journal import Choice, Journal
-from agent.node.restoring import known_original
+from agent.node.restoring import ENDED_PHASES, known_original
 
 MOST_DECISIONS: Final = 10_000
 """Of one answer; more than the log holds."""
@@ -70,7 +70,6 @@ _FENCED: Final = "only its original resources may be put back"
 """What the fence of the chart answers for a pod that is not enforced."""
 _PAST_FENCE: Final = "restore it while its mode is enforce, or have a person with rights of their own patch it"
 LATER: Final = "sent as soon as the kubelet has done the step before it"
-_ENDED: Final = ("Succeeded", "Failed")
 _NOT_DONE: Final = (Outcome.REJECTED, Outcome.INFEASIBLE, Outcome.CONFLICT, Outcome.WITHHELD)
 """The pod is as it was, for certain: a pin would keep what nobody asked to keep."""
 
@@ -192,7 +191,7 @@ class HoldingVerbs:
         if is_all and not self._is_told():
             raise ControlError("restore: the API server has not told yet of this node's pods; ask again in a moment")
         if is_all:
-            chosen = tuple(pod for pod in self._pods() if pod.phase not in _ENDED)
+            chosen = tuple(pod for pod in self._pods() if pod.phase not in ENDED_PHASES)
         else:
             chosen = (self._pod(read_name(arguments, "restore"), "restore"),)
         items: list[RestoredPod] = []
@@ -309,7 +308,7 @@ class HoldingVerbs:
 
     def _promised(self, ref: PodRef, step: PlanStep) -> Decision:
         """Have what is lacking sent once what is under way for the pod is done; the acting thread goes on with it."""
-        self._holds.promise(ref.uid, MOST_STEPS)
+        self._holds.promise(ref.uid, MOST_STEPS, now_unix_seconds=self._clock())
         return self._journal.add(
             unix_seconds=self._clock(),
             action=Action.RESTORE,

@@ -53,6 +53,8 @@ class Pin:
     """As of a pause."""
     promised_steps: int = 0
     """Of a restore that was asked for while a resize was under way: so many steps at most are still sent after it."""
+    promised_unix_seconds: float | None = None
+    """When that was asked for last; None = never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,15 +147,19 @@ class Holds:
     def pin(self, ref: PodRef, until_unix_seconds: float | None, *, now_unix_seconds: float) -> Pin | None:
         """Leave a pod alone until a moment or until it is unpinned; give the pin that it takes the place of."""
         before = next((pin for pin in self.pins(now_unix_seconds) if pin.ref.uid == ref.uid), None)
-        since = now_unix_seconds if before is None else before.since_unix_seconds
-        pin = Pin(
+        new = Pin(
             ref=ref,
-            since_unix_seconds=since,
+            since_unix_seconds=now_unix_seconds if before is None else before.since_unix_seconds,
             until_unix_seconds=until_unix_seconds,
             until_boot=self._boot_end(until_unix_seconds, now_unix_seconds),
-            promised_steps=0 if before is None else before.promised_steps,
         )
-        self._change(lambda held: replace(held, pins=(*_without(held.pins, ref.uid), pin)))
+
+        def pinned(held: Held) -> Held:
+            old = next((pin for pin in held.pins if pin.ref.uid == ref.uid), new)
+            pin = replace(new, promised_steps=old.promised_steps, promised_unix_seconds=old.promised_unix_seconds)
+            return replace(held, pins=(*_without(held.pins, ref.uid), pin))
+
+        self._change(pinned)
         return before
 
     def unpin(self, uid: str, *, now_unix_seconds: float) -> Pin | None:
@@ -170,20 +176,34 @@ class Holds:
         """Give the uids of the pods that are left alone."""
         return frozenset(pin.ref.uid for pin in self.pins(now_unix_seconds))
 
-    def promise(self, uid: str, steps: int) -> None:
-        """Have so many steps of a restore sent for a pinned pod as soon as they can be; 0 = none any more.
-
-        The promise goes with the pin.
-        """
+    def promise(self, uid: str, steps: int, *, now_unix_seconds: float) -> None:
+        """Have so many steps of a restore sent for a pinned pod as soon as they can be; it goes with the pin."""
 
         def promised(pin: Pin) -> Pin:
-            return replace(pin, promised_steps=steps) if pin.ref.uid == uid else pin
+            return replace(pin, promised_steps=steps, promised_unix_seconds=now_unix_seconds)
 
-        self._change(lambda held: replace(held, pins=tuple(promised(pin) for pin in held.pins)))
+        self._change_pin(uid, promised)
+
+    def keep_promise(self, uid: str, *, steps_left: int) -> None:
+        """Take down how many steps of what was promised are left; 0 = it is done, or cannot be."""
+        self._change_pin(uid, lambda pin: replace(pin, promised_steps=min(steps_left, pin.promised_steps)))
 
     def promised(self, now_unix_seconds: float) -> dict[str, int]:
-        """Give the uids of the pods of which steps of a restore are still to be sent, and how many at most."""
-        return {pin.ref.uid: pin.promised_steps for pin in self.pins(now_unix_seconds) if pin.promised_steps}
+        """Give the uids of the pods of which steps of a restore may be sent, and how many at most.
+
+        A pause of the node that was ordered after a promise holds it up; one that it was asked for in does not.
+        """
+        pause = self._own_pause(now_unix_seconds)
+        return {
+            pin.ref.uid: pin.promised_steps
+            for pin in self.pins(now_unix_seconds)
+            if pin.promised_steps and (pause is None or pause.since_unix_seconds <= (pin.promised_unix_seconds or 0.0))
+        }
+
+    def _change_pin(self, uid: str, change: Callable[[Pin], Pin]) -> None:
+        self._change(
+            lambda held: replace(held, pins=tuple(change(pin) if pin.ref.uid == uid else pin for pin in held.pins))
+        )
 
     # -- originals -------------------------------------------------------------------------------------------------
 
@@ -298,7 +318,7 @@ class Holds:
         except OSError as error:
             return self._distrust(path, f"cannot be read: {error.strerror or error}", now_unix_seconds)
         try:
-            return _HELD.from_json(json.loads(content))
+            return _HELD.from_json(_with_promises(json.loads(content)))
         except (ValueError, RecursionError, DocumentFormatError) as error:
             # The file itself stays as it is until the next order: a restart before that is to pause again.
             aside = path.with_name(f"{path.name}.damaged")
@@ -317,6 +337,15 @@ class Holds:
 
 def _without(pins: tuple[Pin, ...], uid: str) -> tuple[Pin, ...]:
     return tuple(pin for pin in pins if pin.ref.uid != uid)
+
+
+def _with_promises(document: object) -> object:
+    """Give the file of an agent from before there were promises what it lacks; nothing else is mended."""
+    pins = document.get("pins") if isinstance(document, dict) else None
+    for pin in pins if isinstance(pins, list) else ():
+        if isinstance(pin, dict) and "promised_steps" not in pin:
+            pin.update(promised_steps=0, promised_unix_seconds=None)
+    return document
 
 
 def _text(held: Held) -> bytes:

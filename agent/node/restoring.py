@@ -20,6 +20,9 @@ _PASSING: Final = frozenset(
     {AnswerKind.CONFLICT, AnswerKind.THROTTLED, AnswerKind.UNAVAILABLE, AnswerKind.UNKNOWN},
 )
 """Answers that say nothing of the wish: it is sent again. Any other no ends the promise, as it ends one asked for."""
+AGAIN_SECONDS: Final = 20.0
+ENDED_PHASES: Final = ("Succeeded", "Failed")
+"""Nothing is restored there: what has ended requests nothing."""
 
 
 def known_original(holds: Holds, pod: Pod) -> Original | None:
@@ -43,29 +46,49 @@ class Restoring:
             ledger: Knows what is under way; whoever asks ``due`` holds its lock.
         """
         self._holds, self._ledger = holds, ledger
+        self._again_seconds: dict[str, float] = {}
+        """Of pods whose step met a moment's trouble: not before then, so that it takes nothing from others."""
+
+    def promised(self, wall_now_seconds: float) -> frozenset[str]:
+        """Give the pods that have a promise; to be asked before the state, which must not be older than what they saw.
+
+        Else one that had its originals then, and was changed before the promise, would end it.
+        """
+        return frozenset(self._holds.promised(wall_now_seconds))
 
     def due(
-        self, state: NodeState, *, now_seconds: float, wall_now_seconds: float
+        self, promised: frozenset[str], state: NodeState, *, now_seconds: float
     ) -> tuple[tuple[Action, PlanStep], ...]:
         """Give the next step of each pod that has one which may be sent now."""
-        promised = self._holds.promised(wall_now_seconds)
+        self._again_seconds = {uid: at for uid, at in self._again_seconds.items() if uid in promised}
         found: list[tuple[Action, PlanStep]] = []
         for pod in state.pods if promised else ():
-            if pod.uid not in promised:
+            if pod.uid not in promised or now_seconds < self._again_seconds.get(pod.uid, now_seconds):
                 continue
-            try:
-                original = known_original(self._holds, pod)
-            except OriginalError:
-                continue  # somebody has spoilt it since; who asks again is told
-            steps = () if original is None else restore_steps(pod, original)
+            steps = self._lacking(pod)
             if not steps:
-                self._holds.promise(pod.uid, 0)
+                self._holds.keep_promise(pod.uid, steps_left=0)
             elif self._ledger.may_send(steps[0], pod, now_seconds, Action.RESTORE) is None:
                 found.append((Action.RESTORE, steps[0]))
         return tuple(found)
 
-    def answered(self, uid: str, answer: Answer, *, wall_now_seconds: float) -> None:
+    def _lacking(self, pod: Pod) -> tuple[PlanStep, ...]:
+        if pod.phase in ENDED_PHASES:
+            return ()
+        try:
+            original = known_original(self._holds, pod)
+        except OriginalError:
+            return ()  # somebody has spoilt it since; who asks again is told
+        return () if original is None else restore_steps(pod, original)
+
+    def may_send(self, uid: str, wall_now_seconds: float) -> bool:
+        """Say whether a step of ``due`` may still be sent: nobody has unpinned its pod since, nor paused the node."""
+        return uid in self._holds.promised(wall_now_seconds)
+
+    def answered(self, uid: str, answer: Answer, *, now_seconds: float, wall_now_seconds: float) -> None:
         """Take down what the API server said to a step of ``due``."""
+        if answer.kind in _PASSING:
+            self._again_seconds[uid] = now_seconds + AGAIN_SECONDS
+            return
         left = self._holds.promised(wall_now_seconds).get(uid, 0)
-        if left and answer.kind not in _PASSING:
-            self._holds.promise(uid, left - 1 if answer.is_done else 0)
+        self._holds.keep_promise(uid, steps_left=max(left - 1, 0) if answer.is_done else 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import cycle
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -358,6 +359,20 @@ def test_what_is_promised_and_does_not_come_is_1(
         f"{number}/3 {name}: not restored yet: withheld: node_full: waits for room"
         for number, name in enumerate(("shop/api", "shop/web", "team/web"), 1)
     ]
+
+
+def test_one_that_lacks_it_now_and_then_is_not_waited_for_without_end(
+    three: Agent, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.cli.restore.AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr("agent.cli.restore.SETTLE_SECONDS", 0.2)
+    counts = cycle((1, 2))
+
+    def some(walk: Any) -> Any:
+        return tuple(walk._taken.values())[: next(counts)]
+
+    monkeypatch.setattr("agent.cli.restore._Walk._lacking", some)
+    assert restore_all(three, Counted(three), capsys)[0] == 1
 
 
 def test_whoever_goes_while_it_is_waited_for_is_told_and_counted(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from agent.core.decisions import Action, Outcome
 from agent.core.originals import MOST_STEPS, ref_of
 from agent.core.planned import Change, Phase, Setting
 from agent.core.policies.bounds import Resource
-from agent.kube.errors import ApiError
+from agent.kube.errors import ApiError, Cause
 from agent.node.holding_answers import RESTORED, RestoredPod
 from agent.node.holding_verbs import LATER, HoldingVerbs
 from tests import plans
@@ -258,6 +259,171 @@ def test_without_what_the_pod_had_nothing_is_written(text: str) -> None:
     else:
         turns.holds.forget_gone(set())
         turns.holds.pin(ref_of(turns.state().pods[0]), None, now_unix_seconds=turns.wall)
-        turns.holds.promise(uid_of("web"), MOST_STEPS)
+        turns.holds.promise(uid_of("web"), MOST_STEPS, now_unix_seconds=turns.wall)
     pass_turns(turns)
     assert turns.server.cpu("web") == "500m"
+
+
+def test_trouble_with_it_holds_up_neither_what_starves_nor_what_was_killed() -> None:
+    turns = one_pod()
+    turns.server.add("hungry", cpu=300)
+    turns.server.add("killed", cpu=300)
+    resize(turns, plans.change(200, 500))
+    pod = next(one for one in turns.state().pods if one.name == "killed")
+    turns.writer.send(pod, plans.step("killed", request(256, 200), phase=Phase.SHRINK), Action.RESIZE)
+    turns.server.actuate("killed")
+    resize(turns, plans.change(500, 600), is_done=False)
+    promised(turns)
+    turns.server.actuate("web")
+    turns.need("hungry", cpu=300)
+    turns.starve("hungry", cpu_millicores=800, cpu_waiting_ratio=0.5)
+    turns.actor.killed((uid_of("killed"), "app"))
+    before = len(turns.server.writes)
+    turns.server.answers = [lambda: None, lambda: None, ApiError("PATCH", status=500, message="failed calling webhook")]
+    turns.turn(after=1.0)
+    assert turns.server.writes[before:] == ["resize killed", "resize hungry", "resize web"]
+    turns.turn(after=5.0)
+    assert writes(turns) == 3, "not again at once"
+    turns.turn(after=120.0)  # nobody knows of a 500 whether it was done, until the pod has not shown it for so long
+    assert turns.server.cpu("web") == "200m"
+
+
+def test_it_leaves_the_reserve_of_the_budget() -> None:
+    turns = one_pod()
+    resize(turns, plans.change(200, 500))
+    resize(turns, plans.change(500, 600), is_done=False)
+    promised(turns)
+    turns.server.actuate("web")
+    while turns.actor._bucket.available(turns.clock) > 12:
+        turns.actor._bucket.take(turns.clock)
+    turns.turn()
+    assert writes(turns) == 2
+    assert turns.newest().reason == "budget"
+
+
+def test_a_pause_of_later_holds_it_up_and_one_that_it_was_asked_for_in_does_not() -> None:
+    turns = one_pod()
+    resize(turns, plans.change(200, 500))
+    resize(turns, plans.change(500, 600), is_done=False)
+    promised(turns)
+    turns.sleep(1.0)
+    verbs(turns).pause({})
+    pass_turns(turns, 2)
+    assert turns.server.cpu("web") == "600m"
+    restore(turns)
+    assert turns.server.cpu("web") == "200m"
+    resize_of_others(turns)
+    promised(turns)
+    pass_turns(turns, 2)
+    assert turns.server.cpu("web") == "200m"
+
+
+def resize_of_others(turns: Turns) -> None:
+    document = turns.server.pods["web"]
+    document["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "700m"
+    document["metadata"]["generation"] += 1
+    document["metadata"]["resourceVersion"] = str(int(document["metadata"]["resourceVersion"]) + 1)
+
+
+def test_somebody_elses_resize_is_not_overtaken_though_the_one_before_it_was_put_off() -> None:
+    turns = one_pod()
+    resize(turns, plans.change(200, 500))
+    resize(turns, plans.change(500, 3900), is_done=False)
+    turns.server.put_off("web")
+    turns.turn(after=1.0)
+    resize_of_others(turns)
+    promised(turns)
+    assert turns.server.cpu("web") == "700m"
+    pass_turns(turns, 2)
+    assert turns.server.cpu("web") == "200m"
+
+
+def test_a_pod_that_is_unpinned_while_the_turn_is_under_way_is_left() -> None:
+    turns = one_pod()
+    turns.server.add("hungry", cpu=300)
+    resize(turns, plans.change(200, 500))
+    resize(turns, plans.change(500, 600), is_done=False)
+    promised(turns)
+    turns.server.actuate("web")
+    turns.need("hungry", cpu=300)
+    turns.starve("hungry", cpu_millicores=800, cpu_waiting_ratio=0.5)
+    turns.server.answers = [lambda: verbs(turns).unpin({"name": "web"})]  # type: ignore[list-item]
+    turns.turn(after=1.0)
+    assert turns.server.cpu("hungry") == "800m"
+    assert turns.server.cpu("web") == "600m"
+
+
+def test_of_a_pod_that_has_ended_nothing_is_sent() -> None:
+    turns = one_pod()
+    resize(turns, plans.change(200, 500))
+    resize(turns, plans.change(500, 600), is_done=False)
+    promised(turns)
+    turns.server.pods["web"]["status"]["phase"] = "Failed"
+    pass_turns(turns, 2)
+    assert turns.server.cpu("web") == "600m"
+    assert turns.holds.promised(turns.wall) == {}
+
+
+def test_a_pod_that_is_unpinned_again_is_sized_though_its_restore_is_put_off() -> None:
+    turns = one_pod()
+    turns.server.order("web", mode="enforce")
+    resize(turns, plans.change(200, 100), phase=Phase.SHRINK)
+    assert restore(turns).outcome is Outcome.ACCEPTED
+    turns.server.put_off("web")
+    turns.turn(after=1.0)
+    verbs(turns).unpin({"name": "web"})
+    turns.need("web", cpu=200)
+    turns.starve("web", cpu_millicores=900, cpu_waiting_ratio=0.5)
+    turns.turn(after=1.0)
+    assert turns.server.cpu("web") == "900m"
+
+
+def test_a_shrink_is_taken_back_though_a_restore_of_the_pod_was_not_feasible() -> None:
+    turns = one_pod()
+    turns.server.order("web", mode="enforce")
+    resize(turns, request(256, 200), plans.change(200, 100), phase=Phase.SHRINK)
+    turns.ledger.killed(uid_of("web"), "app", turns.wall)
+    turns.server.answers = [ApiError("PATCH", status=403, message="no", causes=(Cause(reason="NodeCapacity"),))]
+    restore(turns)
+    turns.turn(after=1.0)
+    assert turns.server.requests("web")["memory"] == str(256 * MI)
+
+
+def test_pins_of_an_agent_that_knew_no_promises_are_read(tmp_path: Path) -> None:
+    turns = one_pod(tmp_path)
+    resize(turns, plans.change(200, 500))
+    verbs(turns).pin({"name": "web"})
+    path = tmp_path / "holds"
+    held = json.loads(path.read_text())
+    for pin in held["pins"]:
+        del pin["promised_steps"], pin["promised_unix_seconds"]
+    path.write_text(json.dumps(held))
+    turns.start()
+    assert turns.holds.paused(turns.wall) is None
+    assert turns.holds.pinned(turns.wall) == {uid_of("web")}
+
+
+def test_a_conflict_is_not_answered_by_the_same_at_once() -> None:
+    turns = one_pod()
+    resize(turns, plans.change(200, 500))
+    resize(turns, plans.change(500, 600), is_done=False)
+    promised(turns)
+    turns.server.actuate("web")
+    turns.server.answers = [ApiError("PATCH", status=409)] * 9
+    for _ in range(40):
+        turns.turn(after=1.0)
+    assert writes(turns) == 2 + 2
+
+
+def test_after_a_kill_memory_comes_back_though_a_restore_before_it_is_put_off() -> None:
+    turns = one_pod()
+    turns.server.order("web", mode="enforce")
+    resize(turns, plans.change(200, 100), request(256, 400))
+    resize(turns, request(400, 300), phase=Phase.SHRINK)
+    assert restore(turns).outcome is Outcome.ACCEPTED
+    turns.server.put_off("web")
+    turns.turn(after=1.0)
+    verbs(turns).unpin({"name": "web"})
+    turns.actor.killed((uid_of("web"), "app"))
+    turns.turn(after=1.0)
+    assert turns.server.requests("web")["memory"] == str(400 * MI)
