@@ -1,9 +1,10 @@
 """How a verb with threads is told to end: by signals that are heard without an exception.
 
 What a handler raises lands wherever the main thread is at that moment. In a destructor, or in the callback of a weak
-reference, of which importing has one, Python drops it, and nobody ends; on the way into a ``threading.Condition`` it
-leaves that locked for ever (CPython issue 74174), and nobody can end. A handler that sets a ``threading.Event`` may
-meet the event's own lock held below itself. So a handler here notes, and puts into a queue that is made for it.
+reference, of which importing has one, Python drops it, and nobody ends; on the way into a ``threading.Condition``,
+since Python 3.14 into any lock, it leaves that held for ever (CPython issues 74174 and 148874), and nobody can end. A
+handler that sets a ``threading.Event`` may meet the event's own lock held below itself. So a handler here notes, and
+puts into a queue that is made for it.
 """
 
 from __future__ import annotations

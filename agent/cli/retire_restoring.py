@@ -15,6 +15,7 @@ from enum import Enum, auto
 from typing import Final
 
 from agent.cli.spans import harmless
+from agent.core.pod import ENDED_PHASES
 from agent.kube.api import Api
 from agent.kube.credentials import Credentials
 from agent.kube.errors import ApiError, KubeError, Unreachable
@@ -30,7 +31,6 @@ PAUSES_SECONDS: Final = (1.0, 3.0, 9.0)
 """Between two looks; in all as long as an agent takes to come in another's place where its image is there."""
 BEGINNING_SECONDS: Final = (9.0,) * 6
 """... and these, where an agent answers that it does not know its pods yet: it may be slow to begin."""
-_ENDED: Final = ("Succeeded", "Failed")
 _NOT_FOUND: Final = 404
 _TOO_MANY_REQUESTS: Final = 429
 _SERVER_ERROR: Final = 500
@@ -214,7 +214,7 @@ def agents_of(api: Api, namespace: str) -> Sequence[Agent]:
                     name=metadata.required_text("name"),
                     uid=metadata.required_text("uid"),
                     node=node,
-                    has_ended=status.text("phase") in _ENDED,
+                    has_ended=status.text("phase") in ENDED_PHASES,
                     is_ending=metadata.has("deletionTimestamp"),
                     is_unready=any(
                         (one.text("type"), one.text("status")) == ("Ready", "False")

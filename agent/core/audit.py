@@ -36,14 +36,13 @@ from agent.core.findings import (
     value_finding,
 )
 from agent.core.model import Partition, QosClass
-from agent.core.pod import Container, ContainerState, ContainerStatus, Pod
+from agent.core.pod import Container, ContainerState, ContainerStatus, Pod, has_ended
 from agent.core.pod_limits import pod_limits_order
 from agent.core.qos import computed_qos_class, pod_qos_class
 
 ASKED_FOR = "as the spec asks; the pods file reports the resize as not settled"
 BY_ANNOTATION = "as the pod's annotation plimsoll.dev/pod-limits asks; set by the agent"
 INCOMPLETE = "this node has pods that the pods file does not know"
-SUCCEEDED_OR_FAILED = ("Succeeded", "Failed")
 
 
 class _Presence(StrEnum):
@@ -300,7 +299,7 @@ def _annotated_limits(pod: Pod, rules: AuditRules) -> tuple[Wanted, ...]:
 
 
 def _pod_presence(pod: Pod) -> tuple[_Presence, str]:
-    if pod.phase in SUCCEEDED_OR_FAILED:
+    if has_ended(pod):
         return _Presence.MUST_NOT, f"its phase is {pod.phase}"
     if pod.phase in ("Pending", "Unknown"):
         return _Presence.MAY, f"its phase is {pod.phase}"
@@ -311,7 +310,7 @@ def _pod_presence(pod: Pod) -> tuple[_Presence, str]:
 
 def _is_counted(pod: Pod) -> bool:
     """Say whether the kubelet counts the pod in the tiers: admitted and not ended."""
-    return pod.phase not in SUCCEEDED_OR_FAILED and not (pod.phase == "Pending" and pod.node_name is None)
+    return not has_ended(pod) and not (pod.phase == "Pending" and pod.node_name is None)
 
 
 def _variants(pod: Pod) -> tuple[Pod, ...]:

@@ -17,10 +17,13 @@ from agent.core.planned import Change, Phase, PlanStep, PodRef, Setting
 from agent.core.pod import CPU, MEMORY, ContainerKind, Pod, Requirements
 from agent.core.policies.bounds import Resource
 from agent.core.quantity import QuantityError, parse_quantity
+from agent.core.resize_answer import AnswerKind, is_passing
 from agent.core.workload import workload_of
 
 ALLOWED: Final = '{"containers": {"NAME": {"requests": {"cpu": "100m"}, "limits": {}}}, "pod": {...}}'
 REASON: Final = "original requests put back"
+MOST_STEPS: Final = 2
+"""Of a restore."""
 _LONGEST_QUANTITY: Final = 64
 """No sensible one is longer; an annotation may hold 256 KiB of digits."""
 
@@ -117,10 +120,6 @@ def restore_changes(pod: Pod, original: Original) -> tuple[Change, ...]:
     )
 
 
-MOST_STEPS: Final = 2
-"""Of a restore."""
-
-
 def restore_steps(pod: Pod, original: Original) -> tuple[PlanStep, ...]:
     """Give the steps that put the original requests and limits back, in order; empty = they stand already.
 
@@ -137,6 +136,21 @@ def restore_steps(pod: Pod, original: Original) -> tuple[PlanStep, ...]:
         for phase, some in steps
         if some
     )
+
+
+def steps_left(promised_steps: int, kind: AnswerKind) -> int:
+    """Give how many steps of a promised restore may still be sent after an answer to one; 0 = the promise is over.
+
+    Each that is taken counts, so that whoever changes a pod back each time is not fought. A no to the wish ends the
+    promise, as it ends what is asked for at once; what says nothing of the wish does not.
+
+    Args:
+        promised_steps: How many there were, at least 1.
+        kind: The answer.
+    """
+    if is_passing(kind):
+        return promised_steps
+    return promised_steps - 1 if kind in (AnswerKind.ACCEPTED, AnswerKind.NO_CHANGE) else 0
 
 
 def ref_of(pod: Pod) -> PodRef:

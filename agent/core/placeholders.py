@@ -19,7 +19,7 @@ from agent.core.placeholder_mark import is_placeholder
 from agent.core.placeholder_memory import Memory, after_setback
 from agent.core.placeholder_options import PlaceholderOptions
 from agent.core.placeholder_shape import BUFFER_UID, PlaceholderShape
-from agent.core.pod import RESIZE_PENDING, RUNNING, Pod, Requirements
+from agent.core.pod import RESIZE_PENDING, RUNNING, Pod, Requirements, has_ended
 from agent.core.qos import pod_qos_class
 from agent.core.resize_status import RESIZE_IN_PROGRESS
 
@@ -28,7 +28,6 @@ UNSEEN_SECONDS: Final = 30.0
 NEXT_PASS_SECONDS: Final = 1.0
 REPLACED_AT_ONCE_RATIO: Final = 0.25
 """Of a buffer's pods at most, rounded up, in one pass: the rest goes on keeping its room."""
-_ENDED: Final = frozenset({"Failed", "Succeeded"})
 _LONGEST_STEM: Final = 40
 """Of the buffer's name in a pod's: a host is named by the first 63 characters of it."""
 _NUMBER: Final = re.compile(r"-(0|[1-9][0-9]{0,8})\Z")
@@ -150,7 +149,7 @@ def plan_placeholders(
     memory = replace(memory, living=uids, removed=removed, unresizable=memory.unresizable & seen, made=made)
     wanted = _wanted(wish, options)
     turn = _Turn(wish=wish, options=options, memory=memory, now=now_unix_seconds, can_resize=can_resize)
-    turn.remove([pod for pod in pods if pod.phase in _ENDED and not pod.is_terminating and pod.uid not in removed])
+    turn.remove([pod for pod in pods if has_ended(pod) and not pod.is_terminating and pod.uid not in removed])
     if wanted is not None:
         surplus = max(len(living) + len(made) - wanted, 0)
         ordered = sorted(living, key=lambda pod: _order_of_removal(pod, wish.shape))
@@ -269,7 +268,7 @@ class _Turn:
 
 def is_living(pod: Pod) -> bool:
     """Say whether a pod has not ended and is not going."""
-    return not pod.is_terminating and pod.phase not in _ENDED
+    return not pod.is_terminating and not has_ended(pod)
 
 
 def _is_waiting(pod: Pod) -> bool:

@@ -31,6 +31,8 @@ INFEASIBLE = "Infeasible"
 
 RUNNING = "Running"
 """A pod's phase: bound, and at least one container runs or is being restarted."""
+ENDED_PHASES = frozenset({"Succeeded", "Failed"})
+"""No container runs, and none will: what it requested is free."""
 WINDOWS = "windows"
 OOM_KILLED = "OOMKilled"
 
@@ -308,6 +310,11 @@ class Pod:
 def is_pod_running(pod: Pod) -> bool:
     """Say whether a pod runs and is to go on running: in phase Running, and not being deleted."""
     return pod.phase == RUNNING and not pod.is_terminating
+
+
+def has_ended(pod: Pod) -> bool:
+    """Say whether a pod has ended for good; one whose phase is not known has not."""
+    return pod.phase in ENDED_PHASES
 
 
 def is_pod_level_resource(name: str) -> bool:

@@ -20,7 +20,7 @@ from agent.core.cgroup_tree import CPU_MAX, MEMORY_MAX, Amount, Unlimited
 from agent.core.cgroup_values import KubeletRules, pod_cgroup
 from agent.core.cpu_values import DEFAULT_PERIOD_USEC, NO_QUOTA_USEC, CpuMax, millicores_to_quota
 from agent.core.orders import Mode, Orders, OrderSource
-from agent.core.pod import CPU, MEMORY, Container, ContainerKind, ContainerState, Pod
+from agent.core.pod import CPU, MEMORY, Container, ContainerKind, ContainerState, Pod, has_ended
 from agent.core.quantity import QuantityError, parse_quantity
 from agent.core.units import INT64_MAX, MIB, NANOS_PER_MILLI, NANOS_PER_UNIT, to_millis, to_units
 from agent.core.versions import Version, parse_version
@@ -214,7 +214,7 @@ def pod_limits_order(
     if cluster_knows_them:
         told = "the cluster knows pod-level resources: the webhook sets them when the pod is made anew"
         return PodLimitsOrder(wanted={}, held=Held.CLUSTER_KNOWS_THEM, text=told, warnings=warnings)
-    if pod.is_terminating or pod.phase in ("Succeeded", "Failed"):
+    if pod.is_terminating or has_ended(pod):
         return _held(Held.ENDING, "the pod is ending")
     if pod.phase != "Running" or not all(_has_ended(pod, one) for one in pod.init_containers):
         told = "written when the init containers have ended"

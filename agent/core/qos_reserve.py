@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.core.model import QosClass
-from agent.core.pod import Pod
+from agent.core.pod import Pod, has_ended
 from agent.core.qos_cgroups import QosRules, qos_levels, qos_reserve_retry
 from agent.core.units import MIB
 
@@ -47,7 +47,7 @@ def qos_reservation(
         The kubelet's cm/qos_container_manager_linux.go: burstable = allocatable - percent of the Guaranteed requests;
         besteffort = burstable - percent of the Burstable requests.
     """
-    active = [pod for pod in pods if pod.phase not in ("Succeeded", "Failed")]
+    active = [pod for pod in pods if not has_ended(pod)]
     rules = QosRules(allocatable_memory_bytes=allocatable_memory_bytes, reserved_memory_percent=percent)
     levels = qos_levels(active, rules)
     burstable_bytes, best_effort_bytes = levels.burstable_memory_max_bytes, levels.best_effort_memory_max_bytes

@@ -44,6 +44,16 @@ class AnswerKind(StrEnum):
     """No answer, or one that does not say: it may have been done, now or later."""
 
 
+_PASSING: Final = frozenset(
+    {AnswerKind.CONFLICT, AnswerKind.THROTTLED, AnswerKind.UNAVAILABLE, AnswerKind.UNKNOWN},
+)
+
+
+def is_passing(kind: AnswerKind) -> bool:
+    """Say whether an answer says nothing of the wish: the same may pass in a moment."""
+    return kind in _PASSING
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """The answer to one resize."""

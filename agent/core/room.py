@@ -13,12 +13,11 @@ from typing import Final
 from agent.core.cluster import NodeState
 from agent.core.effective import CountingRule, pod_requests
 from agent.core.planned import PlanStep, Setting
-from agent.core.pod import CPU, INFEASIBLE, MEMORY, RESIZE_PENDING, Pod
+from agent.core.pod import CPU, INFEASIBLE, MEMORY, RESIZE_PENDING, Pod, has_ended
 from agent.core.pod_change import changed_pod
 from agent.core.units import NANOS_PER_MILLI, NANOS_PER_UNIT
 
 _RUNNING_RESIZES: Final = CountingRule(use_status=True)
-_FINISHED_PHASES: Final = frozenset({"Succeeded", "Failed"})
 _NOTHING: Final[Mapping[str, int]] = {}
 
 
@@ -28,7 +27,7 @@ def holds_room(pod: Pod) -> bool:
     Source:
         The scheduler lists pods by ``status.phase!=Succeeded,status.phase!=Failed``.
     """
-    return pod.phase not in _FINISHED_PHASES
+    return not has_ended(pod)
 
 
 def counted(pod: Pod) -> tuple[int, int]:

@@ -18,7 +18,7 @@ from agent.core.model import UnitIdentity, UnitKind
 from agent.core.originals import MOST_STEPS, OriginalError, ref_of, restore_steps
 from agent.core.outcomes import newest_outcomes
 from agent.core.planned import PlanStep, PodRef
-from agent.core.pod import Pod
+from agent.core.pod import Pod, has_ended
 from agent.core.recommendation import Workload
 from agent.core.workload import workload_of
 from agent.node.control import ControlError, Verb
@@ -46,7 +46,7 @@ from agent.node.holding_arguments import (
 )
 from agent.node.holds import Holds
 from agent.node.journal import Choice, Journal
-from agent.node.restoring import ENDED_PHASES, known_original
+from agent.node.restoring import known_original
 
 MOST_DECISIONS: Final = 10_000
 """Of one answer; more than the log holds."""
@@ -191,7 +191,7 @@ class HoldingVerbs:
         if is_all and not self._is_told():
             raise ControlError("restore: the API server has not told yet of this node's pods; ask again in a moment")
         if is_all:
-            chosen = tuple(pod for pod in self._pods() if pod.phase not in ENDED_PHASES)
+            chosen = tuple(pod for pod in self._pods() if not has_ended(pod))
         else:
             chosen = (self._pod(read_name(arguments, "restore"), "restore"),)
         items: list[RestoredPod] = []

@@ -10,19 +10,14 @@ from typing import Final
 from agent.core.cluster import NodeState
 from agent.core.decisions import Action
 from agent.core.ledger import Ledger
-from agent.core.originals import Original, OriginalError, annotated_original, restore_steps
+from agent.core.originals import Original, OriginalError, annotated_original, restore_steps, steps_left
 from agent.core.planned import PlanStep
-from agent.core.pod import Pod
-from agent.core.resize_answer import Answer, AnswerKind
+from agent.core.pod import Pod, has_ended
+from agent.core.resize_answer import Answer, is_passing
 from agent.node.holds import Holds
 
-_PASSING: Final = frozenset(
-    {AnswerKind.CONFLICT, AnswerKind.THROTTLED, AnswerKind.UNAVAILABLE, AnswerKind.UNKNOWN},
-)
-"""Answers that say nothing of the wish: it is sent again. Any other no ends the promise, as it ends one asked for."""
 AGAIN_SECONDS: Final = 20.0
-ENDED_PHASES: Final = ("Succeeded", "Failed")
-"""Nothing is restored there: what has ended requests nothing."""
+"""After trouble that passes: four tries while the command waits, and nothing taken from others."""
 
 
 def known_original(holds: Holds, pod: Pod) -> Original | None:
@@ -73,8 +68,8 @@ class Restoring:
         return tuple(found)
 
     def _lacking(self, pod: Pod) -> tuple[PlanStep, ...]:
-        if pod.phase in ENDED_PHASES:
-            return ()
+        if has_ended(pod):
+            return ()  # it requests nothing
         try:
             original = known_original(self._holds, pod)
         except OriginalError:
@@ -87,8 +82,8 @@ class Restoring:
 
     def answered(self, uid: str, answer: Answer, *, now_seconds: float, wall_now_seconds: float) -> None:
         """Take down what the API server said to a step of ``due``."""
-        if answer.kind in _PASSING:
+        if is_passing(answer.kind):
             self._again_seconds[uid] = now_seconds + AGAIN_SECONDS
-            return
-        left = self._holds.promised(wall_now_seconds).get(uid, 0)
-        self._holds.keep_promise(uid, steps_left=max(left - 1, 0) if answer.is_done else 0)
+        promised = self._holds.promised(wall_now_seconds).get(uid)
+        if promised is not None:  # nobody has unpinned the pod meanwhile
+            self._holds.keep_promise(uid, steps_left=steps_left(promised, answer.kind))

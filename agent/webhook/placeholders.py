@@ -30,7 +30,7 @@ from agent.core.placeholders import (
     buffer_uid_of,
     plan_placeholders,
 )
-from agent.core.pod import Pod
+from agent.core.pod import Pod, has_ended
 from agent.kube.api import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Api
 from agent.kube.convert import pod_from_json
 from agent.kube.convert_buffers import pod_of_template
@@ -150,7 +150,7 @@ class Placeholders:
             self._listed.wait(max(self._listed_until_seconds - self._clock(), 0.0))
         sums: dict[str, dict[str, int]] = {}
         for pod in self._pods.find(namespace):
-            if buffer_uid_of(pod) is None or pod.phase in ("Failed", "Succeeded"):
+            if buffer_uid_of(pod) is None or has_ended(pod):
                 continue
             owner = next(one for one in pod.owners if one.is_controller)
             used = sums.setdefault(owner.name, {})

@@ -16,10 +16,12 @@ from agent.core.originals import (
     original_of,
     restore_changes,
     restore_steps,
+    steps_left,
 )
 from agent.core.planned import Phase, Setting
 from agent.core.pod import ContainerKind, Pod
 from agent.core.policies.bounds import Resource
+from agent.core.resize_answer import AnswerKind, is_passing
 from tests.pods import container, make_pod, sidecar
 
 MI = 1 << 20
@@ -188,3 +190,25 @@ def test_setting_and_resource_cover_all_four_numbers() -> None:
         (Resource.MEMORY, Setting.REQUEST, 3, 1),
         (Resource.MEMORY, Setting.LIMIT, 4, 2),
     }
+
+
+@pytest.mark.parametrize(
+    ("kind", "left"),
+    [
+        *((kind, 1) for kind in (AnswerKind.ACCEPTED, AnswerKind.NO_CHANGE)),
+        *((kind, 2) for kind in AnswerKind if is_passing(kind)),
+        (AnswerKind.INFEASIBLE, 0),
+        (AnswerKind.FEATURE_MISSING, 0),
+        (AnswerKind.FORBIDDEN, 0),
+        (AnswerKind.REJECTED, 0),
+        (AnswerKind.INVALID, 0),
+        (AnswerKind.GONE, 0),
+    ],
+)
+def test_what_an_answer_leaves_of_a_promised_restore(kind: AnswerKind, left: int) -> None:
+    assert steps_left(2, kind) == left
+
+
+def test_four_answers_say_nothing_of_the_wish() -> None:
+    passing = {AnswerKind.CONFLICT, AnswerKind.THROTTLED, AnswerKind.UNAVAILABLE, AnswerKind.UNKNOWN}
+    assert {kind for kind in AnswerKind if is_passing(kind)} == passing

@@ -70,6 +70,13 @@ def promised(turns: Turns) -> None:
     assert (item.outcome, item.detail) == (Outcome.ACCEPTED, LATER)
 
 
+def promise_while_resized(turns: Turns) -> None:
+    """Grown once to 500m, and being grown to 600m when a person wants back what it had."""
+    resize(turns, plans.change(200, 500))
+    resize(turns, plans.change(500, 600), is_done=False)
+    promised(turns)
+
+
 def lacking(turns: Turns) -> tuple[Change, ...]:
     [item] = RESTORED.from_json(verbs(turns).restore({"name": "web", "dry_run": True})).items
     return item.changes
@@ -198,9 +205,7 @@ def test_refusals_of_plans_before_do_not_hold_it_up() -> None:
 
 def test_a_no_ends_the_promise_and_a_moments_trouble_does_not() -> None:
     turns = one_pod()
-    resize(turns, plans.change(200, 500))
-    resize(turns, plans.change(500, 600), is_done=False)
-    promised(turns)
+    promise_while_resized(turns)
     turns.server.answers = [ApiError("PATCH", status=503, message="away"), ApiError("PATCH", status=409), REFUSED]
     pass_turns(turns, 8)
     assert writes(turns) == 5
@@ -210,9 +215,7 @@ def test_a_no_ends_the_promise_and_a_moments_trouble_does_not() -> None:
 
 def test_whoever_changes_it_back_each_time_is_not_fought() -> None:
     turns = one_pod()
-    resize(turns, plans.change(200, 500))
-    resize(turns, plans.change(500, 600), is_done=False)
-    promised(turns)
+    promise_while_resized(turns)
     for _ in range(8):
         turns.server.pods["web"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "600m"
         pass_turns(turns, 1)
@@ -221,9 +224,7 @@ def test_whoever_changes_it_back_each_time_is_not_fought() -> None:
 
 def test_who_unpins_takes_it_back() -> None:
     turns = one_pod()
-    resize(turns, plans.change(200, 500))
-    resize(turns, plans.change(500, 600), is_done=False)
-    promised(turns)
+    promise_while_resized(turns)
     verbs(turns).unpin({"name": "web"})
     pass_turns(turns)
     assert turns.server.cpu("web") == "600m"
@@ -231,9 +232,7 @@ def test_who_unpins_takes_it_back() -> None:
 
 def test_who_pins_it_once_more_does_not() -> None:
     turns = one_pod()
-    resize(turns, plans.change(200, 500))
-    resize(turns, plans.change(500, 600), is_done=False)
-    promised(turns)
+    promise_while_resized(turns)
     verbs(turns).pin({"name": "web", "for_seconds": 3600.0})
     pass_turns(turns, 1)
     assert turns.server.cpu("web") == "200m"
@@ -290,9 +289,7 @@ def test_trouble_with_it_holds_up_neither_what_starves_nor_what_was_killed() -> 
 
 def test_it_leaves_the_reserve_of_the_budget() -> None:
     turns = one_pod()
-    resize(turns, plans.change(200, 500))
-    resize(turns, plans.change(500, 600), is_done=False)
-    promised(turns)
+    promise_while_resized(turns)
     turns.server.actuate("web")
     while turns.actor._bucket.available(turns.clock) > 12:
         turns.actor._bucket.take(turns.clock)
@@ -303,9 +300,7 @@ def test_it_leaves_the_reserve_of_the_budget() -> None:
 
 def test_a_pause_of_later_holds_it_up_and_one_that_it_was_asked_for_in_does_not() -> None:
     turns = one_pod()
-    resize(turns, plans.change(200, 500))
-    resize(turns, plans.change(500, 600), is_done=False)
-    promised(turns)
+    promise_while_resized(turns)
     turns.sleep(1.0)
     verbs(turns).pause({})
     pass_turns(turns, 2)
@@ -341,9 +336,7 @@ def test_somebody_elses_resize_is_not_overtaken_though_the_one_before_it_was_put
 def test_a_pod_that_is_unpinned_while_the_turn_is_under_way_is_left() -> None:
     turns = one_pod()
     turns.server.add("hungry", cpu=300)
-    resize(turns, plans.change(200, 500))
-    resize(turns, plans.change(500, 600), is_done=False)
-    promised(turns)
+    promise_while_resized(turns)
     turns.server.actuate("web")
     turns.need("hungry", cpu=300)
     turns.starve("hungry", cpu_millicores=800, cpu_waiting_ratio=0.5)
@@ -355,9 +348,7 @@ def test_a_pod_that_is_unpinned_while_the_turn_is_under_way_is_left() -> None:
 
 def test_of_a_pod_that_has_ended_nothing_is_sent() -> None:
     turns = one_pod()
-    resize(turns, plans.change(200, 500))
-    resize(turns, plans.change(500, 600), is_done=False)
-    promised(turns)
+    promise_while_resized(turns)
     turns.server.pods["web"]["status"]["phase"] = "Failed"
     pass_turns(turns, 2)
     assert turns.server.cpu("web") == "600m"
@@ -405,9 +396,7 @@ def test_pins_of_an_agent_that_knew_no_promises_are_read(tmp_path: Path) -> None
 
 def test_a_conflict_is_not_answered_by_the_same_at_once() -> None:
     turns = one_pod()
-    resize(turns, plans.change(200, 500))
-    resize(turns, plans.change(500, 600), is_done=False)
-    promised(turns)
+    promise_while_resized(turns)
     turns.server.actuate("web")
     turns.server.answers = [ApiError("PATCH", status=409)] * 9
     for _ in range(40):
