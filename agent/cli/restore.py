@@ -42,9 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "What is restored is pinned, so that it stays; plimsoll unpin POD, or --all, lets it be sized again. A pause "
         "does not stop a restore; Ctrl-C does, between two pods. Where a resize is under way, the rest is promised: "
         "the agent sends it after that, whatever becomes of this command, unless the pod is unpinned or the node "
-        "paused meanwhile. With --all a pod that goes or ends meanwhile is told, counted, and no failure; and it ends when "
-        "all stands in the pods. Exit code: 0 done, 1 some could not be, or no agent answers, 2 bad input (an unknown "
-        "pod, too), or the agent does not know its pods yet, 130 stopped by Ctrl-C."
+        "paused meanwhile. With --all a pod that goes or ends meanwhile is told, counted, and no failure; and it ends "
+        "when all stands in the pods. Exit code: 0 done, 1 some could not be, or no agent answers, 2 bad input (an "
+        "unknown pod, too), or the agent does not know its pods yet, 130 stopped by Ctrl-C."
     )
 
 
