@@ -62,7 +62,6 @@ class Namespace:
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
-    """With the mode that a label states, where no annotation does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -104,16 +104,16 @@ class Ledger:
         """Give for how long nothing at all should be sent because the API server is overloaded or away; 0 = send."""
         return max((self._quiet_until_seconds or now_seconds) - now_seconds, 0.0)
 
-    def wanted(self, now_seconds: float) -> tuple[tuple[Action, PlanStep], ...]:
+    def wanted(self, now_seconds: float) -> tuple[PlanStep, ...]:
         """Give what must be put back before anything else, by the pods as last seen, and may be sent now."""
-        steps: list[tuple[Action, PlanStep]] = []
+        steps: list[PlanStep] = []
         for uid, record in self._records.items():
             pod = self._pods.get(uid)
             step = step_of(record, pod) if pod is not None else None
-            if pod is None or record.wanted is None or step is None:
+            if pod is None or step is None:
                 continue
             if self.may_send(step, pod, now_seconds) is None:
-                steps.append((record.wanted.action, step))
+                steps.append(step)
         return tuple(steps)
 
     def is_shrink_barred(self, workload: Workload, now_seconds: float) -> bool:
@@ -143,13 +143,8 @@ class Ledger:
             msg = f"{step.ref}: {held.replace('_', ' ')}, so no further step is sent"
             raise InFlightError(msg)
         wanted = step_of(record, pod)
-        if (
-            action is Action.RESIZE
-            and record.wanted is not None
-            and wanted is not None
-            and wanted.changes == step.changes
-        ):
-            action = record.wanted.action
+        if action is Action.RESIZE and wanted is not None and wanted.changes == step.changes:
+            action = Action.REVERT
         after = changed_pod(pod, step.changes)
         (cpu_before, memory_before), (cpu_after, memory_after) = requests_in_all(pod), requests_in_all(after)
         flight = Flight(

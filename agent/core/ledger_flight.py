@@ -13,7 +13,7 @@ from agent.core.cluster import Node
 from agent.core.decisions import Action, Outcome
 from agent.core.demand import Kept
 from agent.core.ledger_putback import lowers_memory_limit, step_of, withdrawal
-from agent.core.ledger_record import Flight, FlightState, News, PodRecord, Wanted
+from agent.core.ledger_record import Flight, FlightState, News, PodRecord, PutBack
 from agent.core.ledger_refusal import LONGEST_DELAY_SECONDS, accepted, infeasible, infeasible_as_stated, refused
 from agent.core.pod import Pod
 from agent.core.pod_change import spec_text
@@ -164,7 +164,7 @@ def _waiting(
     return record, tuple(told)
 
 
-def _still_wanted(record: PodRecord) -> Wanted | None:
+def _still_wanted(record: PodRecord) -> PutBack | None:
     """Give what is wanted once a resize gets on.
 
     It is not withdrawn any more; but a shrink is still taken back.

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from agent.core.decisions import Action
-from agent.core.ledger_record import Flight, PodRecord, Shrunk, Wanted
+from agent.core.ledger_record import Flight, PodRecord, PutBack, Shrunk
 from agent.core.planned import Change, Phase, PlanStep, Setting
 from agent.core.pod import Pod
 from agent.core.pod_change import stated
@@ -23,12 +22,11 @@ def lowers_memory_limit(flight: Flight) -> bool:
     return any(one.setting is Setting.LIMIT for one in memory_falls(flight.step.changes))
 
 
-def withdrawal(flight: Flight, reason: str) -> Wanted:
+def withdrawal(flight: Flight, reason: str) -> PutBack:
     """Give what takes a wish back to what stood before it."""
     targets = tuple(replace(one, before=one.after, after=one.before) for one in flight.step.changes)
     grows = any(one.after > one.before for one in targets)
-    return Wanted(
-        action=Action.REVERT,
+    return PutBack(
         phase=Phase.GROW if grows else Phase.SHRINK,
         targets=targets,
         is_floor=False,
@@ -36,7 +34,7 @@ def withdrawal(flight: Flight, reason: str) -> Wanted:
     )
 
 
-def revert(shrunk: Iterable[Shrunk], container: str, reason: str) -> Wanted | None:
+def revert(shrunk: Iterable[Shrunk], container: str, reason: str) -> PutBack | None:
     """Give what puts memory back to what it was before shrinks, of one container and the pod's own budget.
 
     Returns:
@@ -49,7 +47,7 @@ def revert(shrunk: Iterable[Shrunk], container: str, reason: str) -> Wanted | No
             targets[key] = replace(change, before=change.after, after=change.before)
     if not targets:
         return None
-    return Wanted(action=Action.REVERT, phase=Phase.GROW, targets=tuple(targets.values()), is_floor=True, reason=reason)
+    return PutBack(phase=Phase.GROW, targets=tuple(targets.values()), is_floor=True, reason=reason)
 
 
 def step_of(record: PodRecord, pod: Pod) -> PlanStep | None:

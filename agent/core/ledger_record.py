@@ -86,10 +86,9 @@ class Shrunk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class PutBack:
     """What must be put back, whatever a plan says."""
 
-    action: Action
     phase: Phase
     targets: tuple[Change, ...]
     """``after`` is what to put back."""
@@ -113,7 +112,7 @@ class PodRecord:
     refused: tuple[Refused, ...] = ()
     """One for each phase at most."""
     shrunk: tuple[Shrunk, ...] = ()
-    wanted: Wanted | None = None
+    wanted: PutBack | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """What people have ordered for a pod: mode, policy, ranking, bounds; and from where each order comes. Core, pure.
 
-An order stands in the pod's annotations, else in those of its namespace, else in the cluster's rules, else in the
-configuration. The agent and the webhook read them through this one code. Names and values are listed in
-``annotations``.
+An order stands in the pod's annotations, else in those of its namespace, else, a mode, in its namespace's label, else
+in the cluster's rules, else in the configuration. The agent and the webhook read them through this one code. Names and
+values are listed in ``annotations``.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ class OrderSource(StrEnum):
 
     POD = "pod annotation"
     NAMESPACE = "namespace annotation"
+    NAMESPACE_LABEL = "namespace label"
     CLUSTER = "cluster rule"
     """Of the ConfigMap, told by the webhook."""
     CONFIGURATION = "configuration"

@@ -1,8 +1,8 @@
 """From annotations and configuration to what holds for a pod. Core, pure.
 
-An order stands in the pod's annotations, else in its namespace's, else in the cluster's rules, else in the
-configuration. One that is not understood makes the pod ``off``: what somebody wished for it is not known, so nothing is
-done. An order that another overrides is not looked at.
+An order stands in the pod's annotations, else in its namespace's, else, a mode, in its namespace's label, else in the
+cluster's rules, else in the configuration. One that is not understood makes the pod ``off``: what somebody wished for
+it is not known, so nothing is done. An order that another overrides is not looked at.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from agent.core.workload import workload_of
 DAEMON_SET_KIND: Final = "DaemonSet"
 _STATEFUL_SET_KIND: Final = "StatefulSet"
 
-_NO_ANNOTATIONS: Final[Mapping[str, str]] = {}
+_NOTHING: Final[Mapping[str, str]] = {}
 _Value = TypeVar("_Value")
 _Default = TypeVar("_Default")
 
@@ -36,7 +36,7 @@ def orders_of(
     recommend_policy: PolicyName,
     plan: PlanOptions,
     replicas: int | None = None,
-    rule: Mapping[str, str] = _NO_ANNOTATIONS,
+    rule: Mapping[str, str] = _NOTHING,
 ) -> Orders:
     """Give what holds for a pod.
 
@@ -49,7 +49,7 @@ def orders_of(
         replicas: Of its workload; None = not known, as on a node without a webhook, which sees its own pods only.
         rule: What the cluster's rules order for its workload (``cluster_rules.rule_of``), by annotation.
     """
-    reading = _Reading(pod.annotations, namespace.annotations if namespace is not None else _NO_ANNOTATIONS, rule)
+    reading = _Reading(pod, namespace, rule)
     mode, mode_source = reading.take(names.MODE, names.mode_from, act.mode)
     policy, policy_source = reading.take(names.POLICY, names.policy_from, recommend_policy)
     ranking, ranking_source = _ranking(pod, reading, replicas)
@@ -79,6 +79,12 @@ def orders_of(
         is_guaranteed_allowed=is_guaranteed_allowed,
         faults=tuple(reading.faults),
     )
+
+
+def labelled(namespace: Namespace | None) -> Mapping[str, str]:
+    """Give what a namespace's labels order: its mode alone, so that namespaces can be selected by it."""
+    labels = namespace.labels if namespace is not None else _NOTHING
+    return {names.MODE: labels[names.MODE]} if names.MODE in labels else _NOTHING
 
 
 def is_excluded(namespace_name: str, act: ActOptions) -> bool:
@@ -118,10 +124,11 @@ def _ranking(pod: Pod, reading: _Reading, replicas: int | None) -> tuple[Ranking
 class _Reading:
     """Takes orders from where they stand, and keeps the faults."""
 
-    def __init__(self, of_pod: Mapping[str, str], of_namespace: Mapping[str, str], rule: Mapping[str, str]) -> None:
+    def __init__(self, pod: Pod, namespace: Namespace | None, rule: Mapping[str, str]) -> None:
         self._places = (
-            (OrderSource.POD, of_pod),
-            (OrderSource.NAMESPACE, of_namespace),
+            (OrderSource.POD, pod.annotations),
+            (OrderSource.NAMESPACE, namespace.annotations if namespace is not None else _NOTHING),
+            (OrderSource.NAMESPACE_LABEL, labelled(namespace)),
             (OrderSource.CLUSTER, rule),
         )
         self.faults: list[Fault] = []

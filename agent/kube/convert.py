@@ -6,7 +6,6 @@ value, and what is allowed there. What sizing does not need is passed over unrea
 
 from __future__ import annotations
 
-from agent.core.annotations import MODE
 from agent.core.cluster import Namespace, Node, Taint
 from agent.core.model import QosClass
 from agent.core.pod import (
@@ -295,9 +294,6 @@ class _Reader(Reader):
         if kind not in (None, *NAMESPACE_KINDS):
             raise self.error("kind", kind, " or ".join(NAMESPACE_KINDS))
         metadata = self.child("metadata")
-        labels = metadata.texts("labels")
-        # As a label it can be selected by; the annotation, which may hold any text, wins.
-        stated = {MODE: labels[MODE]} if MODE in labels else {}
         return Namespace(
-            name=metadata.required_text("name"), labels=labels, annotations={**stated, **metadata.annotations()}
+            name=metadata.required_text("name"), labels=metadata.texts("labels"), annotations=metadata.annotations()
         )

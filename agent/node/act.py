@@ -306,7 +306,7 @@ class Actor:
         self._on_planned(planned)
         barrier = self._barriers.barrier_of(planned.state, planned.gates, wall_now)
         self._note_barrier(barrier, planned)
-        ordered = (*wanted, *_with_restores(planned.plan.steps, restores))
+        ordered = _ordered(wanted, planned.plan.steps, restores)
         self._act(planned, [one for one in ordered if barrier is None or barrier.lets_through(one[0])])
         self._teller.propose(planned)
         self._teller.tell_faults(planned)
@@ -436,10 +436,15 @@ class Actor:
             self._ledger.pressed(uid, container, now)
 
 
-def _with_restores(
-    steps: Sequence[PlanStep], restores: Sequence[tuple[Action, PlanStep]]
+def _ordered(
+    reverts: Sequence[PlanStep], steps: Sequence[PlanStep], restores: Sequence[PlanStep]
 ) -> list[tuple[Action, PlanStep]]:
-    """Put what somebody waits for behind what somebody starves for, and what that needs before it."""
+    """Put what people wait for behind what is taken back, what somebody starves for, and what that needs."""
     urgent = max((number for number, step in enumerate(steps, 1) if step.is_urgent), default=0)
-    resizes = [(Action.RESIZE, step) for step in steps]
-    return [*resizes[:urgent], *restores, *resizes[urgent:]]
+    named = (
+        (Action.REVERT, reverts),
+        (Action.RESIZE, steps[:urgent]),
+        (Action.RESTORE, restores),
+        (Action.RESIZE, steps[urgent:]),
+    )
+    return [(action, step) for action, every in named for step in every]

@@ -20,7 +20,7 @@ from agent.node.replacing import replace_file
 log = logging.getLogger(__name__)
 
 FILE_NAME: Final = "ledger"
-_LEDGER: Final = Document(LedgerState, "ledger", 1)
+_LEDGER: Final = Document(LedgerState, "ledger", 2)
 
 
 class LedgerFile:

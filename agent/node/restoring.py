@@ -51,12 +51,10 @@ class Restoring:
         """
         return frozenset(self._holds.promised(wall_now_seconds))
 
-    def due(
-        self, promised: frozenset[str], state: NodeState, *, now_seconds: float
-    ) -> tuple[tuple[Action, PlanStep], ...]:
+    def due(self, promised: frozenset[str], state: NodeState, *, now_seconds: float) -> tuple[PlanStep, ...]:
         """Give the next step of each pod that has one which may be sent now."""
         self._again_seconds = {uid: at for uid, at in self._again_seconds.items() if uid in promised}
-        found: list[tuple[Action, PlanStep]] = []
+        found: list[PlanStep] = []
         for pod in state.pods if promised else ():
             if pod.uid not in promised or now_seconds < self._again_seconds.get(pod.uid, now_seconds):
                 continue
@@ -64,7 +62,7 @@ class Restoring:
             if not steps:
                 self._holds.keep_promise(pod.uid, steps_left=0)
             elif self._ledger.may_send(steps[0], pod, now_seconds, Action.RESTORE) is None:
-                found.append((Action.RESTORE, steps[0]))
+                found.append(steps[0])
         return tuple(found)
 
     def _lacking(self, pod: Pod) -> tuple[PlanStep, ...]:

@@ -15,7 +15,7 @@ from agent.core.cluster import Namespace
 from agent.core.cluster_facts import ClusterRules
 from agent.core.cluster_rules import rule_of
 from agent.core.orders import Mode
-from agent.core.orders_of import is_excluded
+from agent.core.orders_of import is_excluded, labelled
 from agent.core.plan_options import ActOptions
 from agent.core.policies.options import BoundsOptions, PolicyName
 from agent.core.recommendation import Workload
@@ -120,9 +120,13 @@ class Applying:
             return default, _fault(stated, error)
 
     def _stated(self, key: str, workload: Workload, rules: ClusterRules) -> _Stated | None:
-        stated = self.annotations(workload.namespace)
-        if key in stated:
-            return _Stated(value=stated[key], source=f"Namespace {workload.namespace}, annotation {key}")
+        namespace = workload.namespace
+        for place, stated in (
+            ("annotation", self.annotations(namespace)),
+            ("label", labelled(self._facts.namespace(namespace))),
+        ):
+            if key in stated:
+                return _Stated(value=stated[key], source=f"Namespace {namespace}, {place} {key}")
         ruled = rule_of(rules, workload)
         if key not in ruled:
             return None

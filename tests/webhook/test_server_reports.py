@@ -363,6 +363,10 @@ def test_what_applies_says_where_it_is_from(whole: Stack) -> None:
     whole.facts.namespaces["shop"] = Namespace(name="shop", annotations={"plimsoll.dev/mode": "on"})
     assert applies(whole)["mode"]["value"] == "off"
     assert "'on' is not allowed" in applies(whole)["mode"]["source"]
+    labels = {"plimsoll.dev/mode": "enforce", "plimsoll.dev/policy": "vpa"}
+    whole.facts.namespaces["shop"] = Namespace(name="shop", labels=labels)
+    assert applies(whole)["mode"] == {"value": "enforce", "source": "Namespace shop, label plimsoll.dev/mode"}
+    assert applies(whole)["annotations"] == {}
     whole.facts.namespaces["shop"] = Namespace(name="shop", annotations={"plimsoll.dev/policy": "best"})
     assert applies(whole)["mode"]["value"] == "off"
     assert "plimsoll.dev/policy: 'best' is not allowed" in applies(whole)["mode"]["source"]

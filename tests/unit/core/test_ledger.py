@@ -277,8 +277,8 @@ def test_a_deferred_resize_is_taken_back_when_patience_ends() -> None:
     desk.fake.defer()
     desk.look(1.0)
     assert [news.reason for news in desk.look(600.0)] == ["withdrawn"]
-    ((action, back),) = desk.ledger.wanted(desk.now)
-    assert (action, back.phase) == (Action.REVERT, Phase.SHRINK)
+    (back,) = desk.ledger.wanted(desk.now)
+    assert back.phase is Phase.SHRINK
     assert [(one.before, one.after) for one in back.changes] == [(600, 500), (300 * MI, 256 * MI)]
     assert back.reason == "deferred for 600 s: back to what is allocated"
     assert desk.look(1.0) == []  # told once
@@ -295,7 +295,7 @@ def test_a_deferred_resize_is_taken_back_when_patience_ends() -> None:
     desk.fake.defer()
     desk.look(1.0)
     desk.look(600.0)
-    desk.send(desk.ledger.wanted(desk.now)[0][1])
+    desk.send(desk.ledger.wanted(desk.now)[0])
     desk.fake.actuate()
     desk.look(61.0)
     assert desk.constraint.grow is Kept.DEFERRED
@@ -326,7 +326,7 @@ def test_a_memory_limit_that_the_kubelet_cannot_lower_is_raised_again_at_once() 
         "cannot decrease memory limits",
     )
     assert withdrawn.reason == "withdrawn"
-    ((_, back),) = desk.ledger.wanted(desk.now)
+    (back,) = desk.ledger.wanted(desk.now)
     assert [(one.before, one.after) for one in back.changes] == [(400 * MI, 512 * MI)]
     assert back.phase is Phase.GROW
 
@@ -347,7 +347,7 @@ def test_what_takes_back_is_not_taken_back_itself() -> None:
     desk.fake.defer()
     desk.look(1.0)
     desk.look(600.0)
-    desk.send(desk.ledger.wanted(desk.now)[0][1])
+    desk.send(desk.ledger.wanted(desk.now)[0])
     desk.fake.defer()
     assert [news.reason for news in desk.look(1.0)] == ["deferred"]
     assert desk.look(6000.0) == []
@@ -400,7 +400,7 @@ def test_nothing_is_lost_over_a_restart() -> None:
     desk.restart()
     desk.look(0.0)
     assert len(desk.ledger.wanted(desk.now)) == 1
-    document = Document(LedgerState, "ledger", 1)
+    document = Document(LedgerState, "ledger", 2)
     kept = desk.ledger.kept()
     assert document.from_json(json.loads(json.dumps(document.to_json(kept)))) == kept
 
@@ -421,7 +421,7 @@ def test_moments_ahead_of_the_clock_count_as_now() -> None:
     desk.resize(Phase.SHRINK, memory=200)
     desk.look(10.0)
     desk.ledger.killed(desk.fake.uid, "app", desk.now)
-    desk.send(desk.ledger.wanted(desk.now)[0][1], AnswerKind.UNKNOWN)
+    desk.send(desk.ledger.wanted(desk.now)[0], AnswerKind.UNKNOWN)
     # The machine was started anew, and its clock with it.
     later = Desk(desk.fake, kept=desk.ledger.kept(), now=5.0)
     (record,) = later.ledger.kept().pods

@@ -125,7 +125,7 @@ def test_infeasible_as_a_condition_is_remembered_and_the_wish_taken_back() -> No
     desk.fake.refuse()
     (news,) = desk.look(1.0)
     assert (news.outcome, news.reason) == (Outcome.INFEASIBLE, "infeasible")
-    ((_, back),) = desk.ledger.wanted(desk.now)
+    (back,) = desk.ledger.wanted(desk.now)
     assert [(one.before, one.after) for one in back.changes] == [(9000, 500)]
     assert desk.constraint.grow is Kept.IN_FLIGHT  # nothing else until it is back
     desk.send(back)

@@ -33,7 +33,7 @@ def test_a_kill_or_pressure_soon_after_a_shrink_puts_memory_back_and_bars_the_wo
     assert desk.ledger.is_shrink_barred(WEB, desk.now)
     # No cool-down holds it up, and nothing else comes before it.
     assert desk.may(back) is None
-    assert desk.ledger.wanted(desk.now) == ((Action.REVERT, back),)
+    assert desk.ledger.wanted(desk.now) == (back,)
     # Where there is no room for all of it, a plan may help with what there is; it must not shrink the pod meanwhile.
     assert (desk.constraint.shrink, desk.constraint.urgent_grow) == (Kept.IN_FLIGHT, None)
     desk.send(back)  # whoever sends it under whatever name
@@ -85,7 +85,7 @@ def test_a_kill_while_the_shrink_is_not_answered_yet_waits_for_the_answer() -> N
     assert desk.ledger.wanted(desk.now) == ()
     desk.fake.take(Amounts(memory=128))
     desk.look(1.0)
-    ((_, back),) = desk.ledger.wanted(desk.now)
+    (back,) = desk.ledger.wanted(desk.now)
     assert [(one.before, one.after) for one in back.changes] == [(128 * MI, 256 * MI)]
     assert desk.ledger.is_shrink_barred(WEB, desk.now)
 
@@ -100,7 +100,7 @@ def test_what_is_to_be_put_back_waits_for_the_answer_to_what_was_sent_before() -
     assert desk.may(back) is Kept.IN_FLIGHT
     assert desk.ledger.wanted(desk.now) == ()
     desk.look(120.0)  # it was not done
-    assert desk.ledger.wanted(desk.now) == ((Action.REVERT, back),)
+    assert desk.ledger.wanted(desk.now) == (back,)
 
 
 def test_a_kill_while_a_shrink_is_failing_puts_it_back_at_once() -> None:
@@ -123,7 +123,7 @@ def test_a_revert_that_is_refused_is_tried_again_later() -> None:
     assert desk.may(back) is Kept.LIMIT_RANGE
     assert desk.ledger.wanted(desk.now) == ()
     desk.look(60.0)
-    assert desk.ledger.wanted(desk.now) == ((Action.REVERT, back),)
+    assert desk.ledger.wanted(desk.now) == (back,)
 
 
 def test_a_revert_that_is_infeasible_is_given_up() -> None:
@@ -163,7 +163,7 @@ def test_withdrawing_a_wish_that_never_was_in_force_is_no_shrink() -> None:
     desk.fake.defer()
     desk.look(1.0)
     desk.look(600.0)
-    desk.send(desk.ledger.wanted(desk.now)[0][1])
+    desk.send(desk.ledger.wanted(desk.now)[0])
     desk.fake.actuate()
     desk.look(1.0)
     assert desk.ledger.killed(desk.fake.uid, "app", desk.now) is None

@@ -52,8 +52,8 @@ class Acting(RuleBasedStateMachine):
 
     @rule()
     def put_back(self) -> None:
-        for action, wish in self.desk.ledger.wanted(self.desk.now):
-            self._try(wish, action)
+        for wish in self.desk.ledger.wanted(self.desk.now):
+            self._try(wish, Action.REVERT)
 
     @rule(cpu=cpus, limit=limits)
     def restore(self, cpu: int, limit: int) -> None:
@@ -173,7 +173,7 @@ class Acting(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        document = Document(LedgerState, "ledger", 1)
+        document = Document(LedgerState, "ledger", 2)
         kept = self.desk.ledger.kept()
         assert document.from_json(json.loads(json.dumps(document.to_json(kept)))) == kept
         fakes, now = self.desk.fakes, self.desk.now

@@ -25,6 +25,7 @@ def orders(
     mode: Mode = Mode.RECOMMEND,
     guaranteed: bool = False,
     rule: dict[str, str] | None = None,
+    labels: dict[str, str] | None = None,
 ) -> Orders:
     metadata: dict[str, Any] = {
         "namespace": in_namespace,
@@ -33,7 +34,9 @@ def orders(
     }
     return orders_of(
         make_pod(container(), metadata=metadata),
-        None if namespace is None else Namespace(name=in_namespace, annotations=namespace),
+        None
+        if namespace is None and labels is None
+        else Namespace(name=in_namespace, labels=labels or {}, annotations=namespace or {}),
         act=ActOptions(mode=mode),
         recommend_policy=PolicyName.CRUISE,
         plan=PlanOptions(guaranteed=guaranteed),
@@ -80,6 +83,21 @@ def test_the_pod_comes_before_its_namespace_and_that_before_the_configuration() 
     assert (both.min_cpu_millicores, both.max_cpu_millicores) == (100, 2000)
     assert both.is_guaranteed_allowed
     assert orders(None, {names.MODE: "enforce"}).mode_source is OrderSource.NAMESPACE
+
+
+def test_mode_of_a_namespace_may_be_a_label_between_its_annotations_and_the_rules_of_the_cluster() -> None:
+    labels, rule = {names.MODE: "enforce", names.POLICY: "vpa"}, {names.MODE: "recommend"}
+    found = orders(labels=labels, rule=rule)
+    assert (found.mode, found.mode_source) == (Mode.ENFORCE, OrderSource.NAMESPACE_LABEL)
+    # Nothing but the mode.
+    assert found.policy_source is OrderSource.CONFIGURATION
+    assert orders(None, {names.MODE: "off"}, labels=labels).mode_source is OrderSource.NAMESPACE
+    assert orders({names.MODE: "off"}, labels=labels).mode_source is OrderSource.POD
+    wrong = orders(labels={names.MODE: "on"}, rule=rule, mode=Mode.ENFORCE)
+    assert wrong.mode is Mode.OFF
+    assert str(wrong.faults[0]) == "namespace label plimsoll.dev/mode: 'on' is not allowed (off, recommend, enforce)"
+    # An annotation that is not understood is not passed over for a label that is.
+    assert orders(None, {names.MODE: ""}, labels=labels).mode is Mode.OFF
 
 
 def test_every_order_of_a_pod_is_read() -> None:

@@ -300,23 +300,6 @@ def test_namespace_from_json_takes_the_whole_or_its_metadata(kind: str | None) -
     assert namespace_from_json(document) == Namespace(name="shop", labels={"a": "b"}, annotations={"c": "d"})
 
 
-@pytest.mark.parametrize(
-    ("annotations", "read"),
-    [
-        (None, {"plimsoll.dev/mode": "enforce"}),
-        ({"plimsoll.dev/policy": "vpa"}, {"plimsoll.dev/mode": "enforce", "plimsoll.dev/policy": "vpa"}),
-        ({"plimsoll.dev/mode": "off"}, {"plimsoll.dev/mode": "off"}),
-        ({"plimsoll.dev/mode": ""}, {"plimsoll.dev/mode": ""}),
-    ],
-)
-def test_mode_of_a_namespace_may_be_a_label_and_its_annotation_wins(
-    annotations: dict[str, str] | None, read: dict[str, str]
-) -> None:
-    labels = {"plimsoll.dev/mode": "enforce", "plimsoll.dev/policy": "crane"}
-    document = {"metadata": {"name": "shop", "labels": labels, "annotations": annotations}}
-    assert namespace_from_json(document).annotations == read
-
-
 def test_namespace_from_json_refuses_another_kind() -> None:
     with pytest.raises(ConvertError, match=r"kind: 'Pod' is not allowed \(Namespace or PartialObjectMetadata\)"):
         namespace_from_json({"kind": "Pod", "metadata": {"name": "x"}})
