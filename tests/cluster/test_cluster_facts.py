@@ -158,19 +158,22 @@ def test_a_node_has_a_class_and_its_overload_taint_is_seen(
     told(facts, lambda: node_name not in facts.tainted_nodes(), "the taint is gone")
 
 
-def test_a_namespace_is_known_with_its_annotations(cluster: ControlPlane, facts: ClusterFacts, namespace: str) -> None:
-    def mode() -> str | None:
+def test_a_namespace_is_known_with_its_labels_and_annotations(
+    cluster: ControlPlane, facts: ClusterFacts, namespace: str
+) -> None:
+    def stated() -> list[str | None]:
         found = facts.namespace(namespace)
-        return None if found is None else found.annotations.get("plimsoll.dev/mode", "")
+        return [] if found is None else [part.get("plimsoll.dev/mode") for part in (found.labels, found.annotations)]
 
-    told(facts, lambda: mode() == "", "the namespace")
-    cluster.admin.patch(
-        f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": {"plimsoll.dev/mode": "off"}}}, MERGE
-    )
-    told(facts, lambda: mode() == "off", "its label")
-    body = {"metadata": {"annotations": {"plimsoll.dev/mode": "enforce"}}}
-    cluster.admin.patch(f"/api/v1/namespaces/{namespace}", body, MERGE)
-    told(facts, lambda: mode() == "enforce", "its annotation")
+    def change(part: str, mode: str) -> None:
+        body = {"metadata": {part: {"plimsoll.dev/mode": mode}}}
+        cluster.admin.patch(f"/api/v1/namespaces/{namespace}", body, MERGE)
+
+    told(facts, lambda: stated() == [None, None], "the namespace")
+    change("labels", "off")
+    told(facts, lambda: stated() == ["off", None], "its label")
+    change("annotations", "enforce")
+    told(facts, lambda: stated() == ["off", "enforce"], "its annotation")
     assert facts.namespace("nowhere") is None
 
 
