@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -21,6 +22,17 @@ TAIL_LINES: Final = 12
 
 class ClusterError(Exception):
     """Part of the cluster does not run; the message carries the end of its log."""
+
+
+def frozen(child: subprocess.Popen[bytes]) -> None:
+    """Stop a child by SIGSTOP, and wait until the last of its threads stands still.
+
+    The signal only asks: a thread on another CPU goes on for a moment, and may answer once more.
+    """
+    child.send_signal(signal.SIGSTOP)
+    if child.returncode is None:
+        # WNOWAIT leaves to Popen what it waits for; an end is looked for too, as one that has ended never stops.
+        os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
 
 class Process:
@@ -52,7 +64,7 @@ class Process:
 
     def pause(self) -> None:
         """Freeze it: connections stay open and nothing answers."""
-        self._child.send_signal(signal.SIGSTOP)
+        frozen(self._child)
 
     def resume(self) -> None:
         """Let a paused one go on."""
