@@ -9,8 +9,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.plimsoll
 NATIVE := native/sampler.c native/sampler.h native/build_sampler.py setup.py $(wildcard native/*.h native/*.c)
 ARGS ?=
-# Of the second tier of `make test`; none = one. With 2 it took 17 minutes instead of 29 once, and has not yet passed as a
-# whole: what fails so and passes with one is a race of tests.
+# Of the second tier of `make test`; none = one. With 2 it took 20 minutes instead of 39, twice, and has not yet passed as
+# a whole: what fails so and passes with one is a race of tests.
 WORKERS ?=
 
 .PHONY: help run demo test unit lint format bench bench-policies bench-fortnight bench-reaction bench-webhook guest e2e scale cluster cluster-tools test-tools conformance image image-check clean

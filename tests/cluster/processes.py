@@ -24,7 +24,7 @@ class ClusterError(Exception):
     """Part of the cluster does not run; the message carries the end of its log."""
 
 
-def frozen(child: subprocess.Popen[bytes]) -> None:
+def freeze(child: subprocess.Popen[bytes]) -> None:
     """Stop a child by SIGSTOP, and wait until the last of its threads stands still.
 
     The signal only asks: a thread on another CPU goes on for a moment, and may answer once more.
@@ -64,7 +64,7 @@ class Process:
 
     def pause(self) -> None:
         """Freeze it: connections stay open and nothing answers."""
-        frozen(self._child)
+        freeze(self._child)
 
     def resume(self) -> None:
         """Let a paused one go on."""

@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 import psycopg
 
-from tests.cluster.processes import free_ports, frozen
+from tests.cluster.processes import free_ports, freeze
 
 USER: Final = "plimsoll"
 PASSWORD: Final = "open:sesame/@"  # noqa: S105
@@ -139,7 +139,7 @@ class PostgresServer:
     def freeze(self) -> None:
         """Let it accept no more: connections wait."""
         assert self._child is not None
-        frozen(self._child)
+        freeze(self._child)
 
     def thaw(self) -> None:
         """Let it go on, and wait until it answers."""
