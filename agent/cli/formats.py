@@ -6,12 +6,11 @@ the column ``missing`` in CSV, and no sample at all in OpenMetrics.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 
+from agent.cli.csv_text import csv_table
 from agent.cli.spans import harmless
 from agent.core.model import CpuWindow, MemoryWindow, Snapshot, UnitAdvice, UnitIdentity, UnitResources, UnitStatus
 from agent.metrics.containers import SERIES_PER_CONTAINER, ContainerPage, to_container_series
@@ -51,25 +50,24 @@ CSV_HEADER: tuple[str, ...] = (
 
 
 def csv_text(snapshot: Snapshot) -> str:
-    """Give one line per unit under a line of names; RFC 4180 with newlines of this system's kind."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(CSV_HEADER)
-    for unit in snapshot.units:
-        cpu, memory = unit.cpu, unit.memory
-        reasons = [f"cpu_{name}={reason.value}" for name, reason in cpu.missing.items()]
-        reasons += [f"memory_{name}={reason.value}" for name, reason in memory.missing.items()]
-        row: list[object] = [snapshot.taken_unix_seconds, snapshot.at_age_seconds, snapshot.node.name]
-        row += [getattr(unit.identity, name) for name in _IDENTITY_FIELDS]
-        row += [getattr(unit.resources, name) for name in _RESOURCE_FIELDS]
-        row += _advice_cells(unit.advice)
-        row += [unit.cpu_max_millicores, unit.memory_max_bytes, unit.sample_age_seconds]
-        row += [getattr(cpu, name) for name in _CPU_FIELDS]
-        row.append(" ".join(f"{gap.value}={count}" for gap, count in cpu.gaps.items()))
-        row += [getattr(memory, name) for name in _MEMORY_FIELDS]
-        row.append(" ".join(reasons))
-        writer.writerow([harmless(value) if isinstance(value, str) else value for value in row])
-    return out.getvalue()
+    """Give one line per unit under a line of names."""
+    return csv_table(CSV_HEADER, (_cells(snapshot, unit) for unit in snapshot.units))
+
+
+def _cells(snapshot: Snapshot, unit: UnitStatus) -> list[object]:
+    cpu, memory = unit.cpu, unit.memory
+    reasons = [f"cpu_{name}={reason.value}" for name, reason in cpu.missing.items()]
+    reasons += [f"memory_{name}={reason.value}" for name, reason in memory.missing.items()]
+    row: list[object] = [snapshot.taken_unix_seconds, snapshot.at_age_seconds, snapshot.node.name]
+    row += [getattr(unit.identity, name) for name in _IDENTITY_FIELDS]
+    row += [getattr(unit.resources, name) for name in _RESOURCE_FIELDS]
+    row += _advice_cells(unit.advice)
+    row += [unit.cpu_max_millicores, unit.memory_max_bytes, unit.sample_age_seconds]
+    row += [getattr(cpu, name) for name in _CPU_FIELDS]
+    row.append(" ".join(f"{gap.value}={count}" for gap, count in cpu.gaps.items()))
+    row += [getattr(memory, name) for name in _MEMORY_FIELDS]
+    row.append(" ".join(reasons))
+    return row
 
 
 def _advice_cells(advice: UnitAdvice | None) -> list[object]:

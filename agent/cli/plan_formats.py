@@ -5,14 +5,13 @@ Every name carries its unit. What is not there is null or an empty cell; never 0
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import shlex
 from datetime import UTC, datetime
 from typing import Final
 
 from agent.cli.advice_words import SIDES
+from agent.cli.csv_text import csv_table
 from agent.cli.plan_words import changes_words, kept_words, share_of, step_words
 from agent.cli.spans import harmless
 from agent.core.planned import ContainerPlan, Plan, PlanStep, PodPlan, Share
@@ -61,15 +60,14 @@ def csv_text(plan: Plan) -> str:
     A pod's own budget has a line with an empty container name; a pod of which nothing but its sum is known, one without
     a name.
     """
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(CSV_HEADER)
-    for pod in plan.pods:
-        budget = () if pod.budget is None else (pod.budget,)
-        for container in (*budget, *pod.containers) or (None,):
-            row = _cells(plan, pod, container)
-            writer.writerow([harmless(value) if isinstance(value, str) else value for value in row])
-    return out.getvalue()
+    return csv_table(
+        CSV_HEADER,
+        (
+            _cells(plan, pod, container)
+            for pod in plan.pods
+            for container in (*(() if pod.budget is None else (pod.budget,)), *pod.containers) or (None,)
+        ),
+    )
 
 
 def _cells(plan: Plan, pod: PodPlan, container: ContainerPlan | None) -> list[object]:

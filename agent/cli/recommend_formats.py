@@ -5,8 +5,6 @@ Every name carries its unit. What is not there is null, an empty cell, or said o
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterator
 from dataclasses import fields
@@ -14,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from agent.cli.advice_words import SIDES, Side, withheld_by, withheld_reason
+from agent.cli.csv_text import csv_table
 from agent.cli.spans import harmless
 from agent.core.choosing import called
 from agent.core.model import UnitIdentity, UnitResources
@@ -75,24 +74,23 @@ CSV_HEADER: Final[tuple[str, ...]] = (
 
 
 def csv_text(node: Recommendations) -> str:
-    """Give one line per container under a line of names; RFC 4180 with newlines of this system's kind."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(CSV_HEADER)
-    for item in node.items:
-        workload = item.workload
-        row: list[object] = [node.taken_unix_seconds, node.node, node.source, item.policy]
-        row += [workload.kind, workload.name] if workload is not None else [None, None]
-        row += [getattr(item.identity, name) for name in _IDENTITY_FIELDS]
-        row.append(item.container_kind)
-        row += [getattr(item.resources, name) for name in _RESOURCE_FIELDS]
-        for side in SIDES:
-            row += _side_cells(side, item, node)
-        row += [getattr(item.basis, name) for name in _BASIS_FIELDS]
-        extra = {**item.cpu_millicores.extra, **item.memory_bytes.extra}
-        row.append(" ".join(f"{name}={value!r}" for name, value in extra.items()))
-        writer.writerow([harmless(value) if isinstance(value, str) else value for value in row])
-    return out.getvalue()
+    """Give one line per container under a line of names."""
+    return csv_table(CSV_HEADER, (_cells(node, item) for item in node.items))
+
+
+def _cells(node: Recommendations, item: Recommendation) -> list[object]:
+    workload = item.workload
+    row: list[object] = [node.taken_unix_seconds, node.node, node.source, item.policy]
+    row += [workload.kind, workload.name] if workload is not None else [None, None]
+    row += [getattr(item.identity, name) for name in _IDENTITY_FIELDS]
+    row.append(item.container_kind)
+    row += [getattr(item.resources, name) for name in _RESOURCE_FIELDS]
+    for side in SIDES:
+        row += _side_cells(side, item, node)
+    row += [getattr(item.basis, name) for name in _BASIS_FIELDS]
+    extra = {**item.cpu_millicores.extra, **item.memory_bytes.extra}
+    row.append(" ".join(f"{name}={value!r}" for name, value in extra.items()))
+    return row
 
 
 def _side_cells(side: Side, item: Recommendation, node: Recommendations) -> list[object]:
