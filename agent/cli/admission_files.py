@@ -5,13 +5,14 @@ A pod of a template is what its controller would make: owner, labels and annotat
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from agent.kube.reading import ConvertError, Reader
+from agent.core.document_text import DocumentTextError, decoded, json_value, yaml_values
+from agent.kube.reading import ConvertError, Reader, shown
+from agent.named_file import DOCUMENT_MOST_BYTES, called, read_named
 
 if TYPE_CHECKING:
     from agent.core.cluster import Namespace
@@ -61,9 +62,9 @@ def load_asked_pods(path: Path) -> tuple[AskedPod, ...]:
                 pod = pod_from_json(one)
                 asked.append(AskedPod(document=one, pod=pod, node=node_named(one.get("spec"))))
     except ConvertError as error:
-        raise AdmissionFilesError(f"{path.name}: {error}") from error
+        raise AdmissionFilesError(f"{called(path)}: {error}") from error
     if not asked:
-        raise AdmissionFilesError(f"{path.name}: no pod in it; allowed: {_POD_ALLOWED}")
+        raise AdmissionFilesError(f"{called(path)}: no pod in it; allowed: {_POD_ALLOWED}")
     return tuple(asked)
 
 
@@ -76,12 +77,12 @@ def load_namespaces(path: Path) -> dict[str, Namespace]:
     from agent.kube.convert import namespaces_from_json
 
     try:
-        documents = list(_documents(path))
+        documents = _documents(path)
         if not documents:
-            raise AdmissionFilesError(f"{path.name}: nothing in it; allowed: {_NAMESPACES_ALLOWED}")
+            raise AdmissionFilesError(f"{called(path)}: nothing in it; allowed: {_NAMESPACES_ALLOWED}")
         return {one.name: one for document in documents for one in namespaces_from_json(document)}
     except ConvertError as error:
-        raise AdmissionFilesError(f"{path.name}: {error}") from error
+        raise AdmissionFilesError(f"{called(path)}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,9 +109,9 @@ def load_history(path: Path) -> tuple[KnownContainer, ...]:
         AdmissionFilesError: It cannot be read, or is something else.
     """
     try:
-        documents = list(_documents(path))
+        documents = _documents(path)
         if len(documents) != 1:
-            raise AdmissionFilesError(f"{path.name}: {len(documents)} documents; allowed: {_HISTORY_ALLOWED}")
+            raise AdmissionFilesError(f"{called(path)}: {len(documents)} documents; allowed: {_HISTORY_ALLOWED}")
         top = _EstimateReader(documents[0], "")
         if top.has("estimates"):
             return tuple(one.known() for one in top.items("estimates"))
@@ -119,7 +120,7 @@ def load_history(path: Path) -> tuple[KnownContainer, ...]:
         workloads = top.items("workloads") if top.has("workloads") else [top]
         return tuple(known for workload in workloads for known in workload.of_workload())
     except ConvertError as error:
-        raise AdmissionFilesError(f"{path.name}: {error}") from error
+        raise AdmissionFilesError(f"{called(path)}: {error}") from error
 
 
 class _EstimateReader(Reader):
@@ -267,26 +268,17 @@ def _member(value: object, key: str) -> object:
 
 def _object(value: object, where: str) -> Mapping[str, object]:
     if not isinstance(value, Mapping):
-        raise ConvertError(f"{where}: {str(value)[:60]!r} is not an object")
+        raise ConvertError(f"{where}: {shown(value)} is not an object")
     return value
 
 
-def _documents(path: Path) -> Iterator[object]:
+def _documents(path: Path) -> list[object]:
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = decoded(read_named(path, most_bytes=DOCUMENT_MOST_BYTES))
+        if text.lstrip().startswith("{"):
+            return [json_value(text)]
+        return [document for document in yaml_values(text) if document is not None]
     except OSError as error:
-        raise AdmissionFilesError(f"{path.name}: cannot be read: {error.strerror or error} ({path})") from error
-    except UnicodeDecodeError as error:
-        raise AdmissionFilesError(f"{path.name}: not UTF-8 at byte {error.start} (JSON or YAML is allowed)") from error
-    if text.lstrip().startswith("{"):
-        try:
-            yield json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise AdmissionFilesError(f"{path.name}: not JSON: {error}") from error
-        return
-    import yaml  # for YAML only
-
-    try:
-        yield from (one for one in yaml.safe_load_all(text) if one is not None)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise AdmissionFilesError(f"{path.name}: not YAML: {' '.join(str(error).split())}") from error
+        raise AdmissionFilesError(f"{called(path)}: cannot be read: {error.strerror or error} ({path})") from error
+    except DocumentTextError as error:
+        raise AdmissionFilesError(f"{called(path)}: {error}") from error

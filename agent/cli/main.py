@@ -145,6 +145,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()  # here, where a reader that left is no fault, and not at exit
     except KeyboardInterrupt:
         return 130
+    except MemoryError:
+        print(f"plimsoll {arguments.verb}: this takes more memory than there is", file=sys.stderr)
+        return 3
     except BrokenPipeError:
         _give_up_stdout()  # the reader (head, less) left
         return 0

@@ -105,8 +105,10 @@ def settings_from(arguments: argparse.Namespace, **more: object) -> Settings:
             arguments.settings_file, environment=os.environ, overrides={**insisted, **overrides_from(arguments)}
         )
     except SettingsError as error:
+        from agent.cli.spans import harmless
+
         for line in error.errors:
-            print(f"plimsoll: {line}", file=sys.stderr)
+            print(harmless(f"plimsoll: {line}"), file=sys.stderr)
         raise SystemExit(2) from error
 
 
@@ -122,7 +124,9 @@ def fail(message: str) -> NoReturn:
         message: With ``VERB: `` in front where it is about one.
     """
     from agent.cli.main import VERBS
+    from agent.cli.spans import harmless
 
     verb, _, rest = message.partition(": ")
-    print(f"plimsoll {verb}: {rest}" if verb in VERBS else f"plimsoll: {message}", file=sys.stderr)
+    # Names of files and what stands in them may break lines and steer terminals.
+    print(harmless(f"plimsoll {verb}: {rest}" if verb in VERBS else f"plimsoll: {message}"), file=sys.stderr)
     raise SystemExit(2)

@@ -5,10 +5,12 @@ Without recommendations nothing is predicted: every container counts as it stand
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from agent.core.document_text import DocumentTextError, decoded, json_value
+from agent.named_file import DOCUMENT_MOST_BYTES, called, read_named
 
 if TYPE_CHECKING:
     from agent.core.cluster import Namespace, Node
@@ -69,7 +71,7 @@ def offline_plan(files: PlanFiles, settings: Settings, *, as_enforced: bool, now
     notes = [] if told is not None else [NO_RECOMMENDATIONS]
     if strangers:
         are = "pods are" if strangers > 1 else "pod is"
-        notes.append(f"{files.pods.name}: {strangers} {are} of another node, or of none yet: left out")
+        notes.append(f"{called(files.pods)}: {strangers} {are} of another node, or of none yet: left out")
     if files.namespaces is None:
         notes.append("no --namespaces: annotations of namespaces are not known")
     taken = now_unix_seconds if told is None else told.taken_unix_seconds
@@ -109,7 +111,7 @@ def _of_node(pods: tuple[Pod, ...], node: Node, files: PlanFiles) -> tuple[tuple
     if pods and not own:
         names = ", ".join(sorted({pod.node_name for pod in pods if pod.node_name is not None})[:5]) or "none"
         raise PlanFilesError(
-            f"{files.pods.name}: no pod is bound to node {node.name!r} of {files.node.name}; bound to: {names}"
+            f"{called(files.pods)}: no pod is bound to node {node.name!r} of {called(files.node)}; bound to: {names}"
         )
     return own, len(pods) - len(own)
 
@@ -121,12 +123,14 @@ def _node(path: Path) -> Node:
     items = document.get("items") if isinstance(document, dict) else None
     if isinstance(items, list):
         if len(items) != 1:
-            raise PlanFilesError(f"{path.name}: a list of {len(items)} nodes; allowed: kubectl get node NAME -o json")
+            raise PlanFilesError(
+                f"{called(path)}: a list of {len(items)} nodes; allowed: kubectl get node NAME -o json"
+            )
         document = items[0]
     try:
         return node_from_json(document)
     except ConvertError as error:
-        raise PlanFilesError(f"{path.name}: {error}") from error
+        raise PlanFilesError(f"{called(path)}: {error}") from error
 
 
 def _namespaces(path: Path) -> dict[str, Namespace]:
@@ -135,7 +139,7 @@ def _namespaces(path: Path) -> dict[str, Namespace]:
     try:
         return {one.name: one for one in namespaces_from_json(_json(path))}
     except ConvertError as error:
-        raise PlanFilesError(f"{path.name}: {error}") from error
+        raise PlanFilesError(f"{called(path)}: {error}") from error
 
 
 def _recommendations(path: Path, node: Node) -> Recommendations:
@@ -144,17 +148,18 @@ def _recommendations(path: Path, node: Node) -> Recommendations:
     try:
         found = RECOMMENDATIONS.from_json(_json(path))
     except DocumentFormatError as error:
-        raise PlanFilesError(f"{path.name}: {error}; allowed: the output of plimsoll recommend -o json") from error
+        raise PlanFilesError(f"{called(path)}: {error}; allowed: the output of plimsoll recommend -o json") from error
     if found.node != node.name:
-        raise PlanFilesError(f"{path.name}: of node {found.node!r}, not {node.name!r}; allowed: recommendations of it")
+        raise PlanFilesError(
+            f"{called(path)}: of node {found.node!r}, not {node.name!r}; allowed: recommendations of it"
+        )
     return found
 
 
 def _json(path: Path) -> object:
     try:
-        document: object = json.loads(path.read_text(encoding="utf-8-sig"))
+        return json_value(decoded(read_named(path, most_bytes=DOCUMENT_MOST_BYTES)))
     except OSError as error:
-        raise PlanFilesError(f"{path.name}: cannot be read: {error.strerror or error} ({path})") from error
-    except (ValueError, RecursionError) as error:
-        raise PlanFilesError(f"{path.name}: not JSON: {error}") from error
-    return document
+        raise PlanFilesError(f"{called(path)}: cannot be read: {error.strerror or error} ({path})") from error
+    except DocumentTextError as error:
+        raise PlanFilesError(f"{called(path)}: {error}") from error

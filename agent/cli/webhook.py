@@ -71,6 +71,7 @@ def webhook_settings_from(arguments: argparse.Namespace) -> WebhookSettings:
     Raises:
         SystemExit: With every fault on a line of its own on stderr; code 2.
     """
+    from agent.cli.spans import harmless
     from agent.webhook.settings import SettingsError, load_webhook_settings
 
     overrides: dict[str, object] = {**_listening(arguments), **_certificate(arguments), **overrides_from(arguments)}
@@ -78,7 +79,7 @@ def webhook_settings_from(arguments: argparse.Namespace) -> WebhookSettings:
         return load_webhook_settings(arguments.settings_file, environment=os.environ, overrides=overrides)
     except SettingsError as error:
         for line in error.errors:
-            print(f"plimsoll: {line}", file=sys.stderr)
+            print(harmless(f"plimsoll: {line}"), file=sys.stderr)
         raise SystemExit(2) from error
 
 

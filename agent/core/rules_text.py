@@ -18,10 +18,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-import yaml
-
 from agent.core.annotations import ValueNotAllowed, mode_from, policy_from
 from agent.core.cluster_facts import ClusterRule, ClusterRules
+from agent.core.document_text import DocumentTextError, yaml_values
 from agent.core.pause_text import pause_reason_of
 
 PAUSE: Final = "pause"
@@ -32,7 +31,7 @@ MOST_RULES: Final = 500
 """Each is looked at for each workload."""
 _FIELDS: Final = ("namespace", "kind", "name", "mode", "policy")
 _SHORT: Final = reprlib.Repr()
-"""Not repr: YAML's aliases can make a value whose text is longer than any memory."""
+"""Not repr: the rules may hold one value of thousands of parts."""
 _SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 2, 60, 60
 _LONGEST_SHOWN: Final = 200
 
@@ -73,9 +72,12 @@ def _rules_of(data: Mapping[str, str]) -> tuple[ClusterRule, ...]:
     if len(text) > LONGEST_RULES:
         raise RulesError(f"{RULES}: {len(text)} characters are not allowed (at most {LONGEST_RULES})")
     try:
-        content: object = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise RulesError(f"{RULES}: neither YAML nor JSON: {_one_line(error)}") from error
+        contents = yaml_values(text)
+    except DocumentTextError as error:
+        raise RulesError(f"{RULES}: {error}") from error
+    if len(contents) > 1:
+        raise RulesError(f"{RULES}: {len(contents)} documents are not allowed (one list of rules)")
+    content = contents[0] if contents else None
     if content is None:
         return ()
     if not isinstance(content, list):
@@ -115,16 +117,6 @@ def _rule_of(value: object, where: str) -> ClusterRule:
 
 
 def _shown(value: object) -> str:
-    try:
-        return _cut(_SHORT.repr(value))
-    except ValueError:  # Python writes no whole number of more than 4300 digits, and YAML has them in hexadecimal
-        return "a number of thousands of digits"
-
-
-def _one_line(error: Exception) -> str:
-    return _cut(str(error) or type(error).__name__)
-
-
-def _cut(text: str) -> str:
+    text = _SHORT.repr(value)
     line = " ".join("".join(one if one.isprintable() else " " for one in text).split())
     return line if len(line) <= _LONGEST_SHOWN else f"{line[: _LONGEST_SHOWN - 3]}..."

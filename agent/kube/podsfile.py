@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent.core.document_text import DocumentTextError, decoded, json_value, yaml_values
 from agent.kube.convert import ConvertError, pods_from_json
+from agent.named_file import DOCUMENT_MOST_BYTES, called, read_named
 
 if TYPE_CHECKING:
     from agent.core.pod import Pod
@@ -31,58 +32,37 @@ def load_pods(path: Path) -> tuple[Pod, ...]:
         PodsFileError: The file cannot be read, is neither JSON nor YAML, holds something else than pods, or holds one
             pod twice.
     """
+    name = called(path)
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        pods = _parse(decoded(read_named(path, most_bytes=DOCUMENT_MOST_BYTES)), path)
     except OSError as error:
-        msg = f"{path.name}: cannot be read: {error.strerror or error} ({path})"
+        msg = f"{name}: cannot be read: {error.strerror or error} ({path})"
         raise PodsFileError(msg) from error
-    except UnicodeDecodeError as error:
-        msg = f"{path.name}: not UTF-8 at byte {error.start} (JSON or YAML is allowed)"
-        raise PodsFileError(msg) from error
-    try:
-        pods = _parse(text, path)
-    except ConvertError as error:
-        msg = f"{path.name}: {error}"
+    except (DocumentTextError, ConvertError) as error:
+        msg = f"{name}: {error}"
         raise PodsFileError(msg) from error
     seen: dict[str, str] = {}
-    for pod in pods:
-        name = f"{pod.namespace}/{pod.name}"
-        if pod.uid in seen:
-            msg = f"{path.name}: metadata.uid {pod.uid!r} of pod {name} is that of {seen[pod.uid]} too (each once)"
+    for index, pod in enumerate(pods):
+        known = seen.setdefault(pod.uid, f"{pod.namespace}/{pod.name}")
+        if len(seen) <= index:
+            msg = (
+                f"{name}: metadata.uid {pod.uid!r} of pod {pod.namespace}/{pod.name} is that of {known} too (each once)"
+            )
             raise PodsFileError(msg)
-        seen[pod.uid] = name
     return pods
 
 
 def _parse(text: str, path: Path) -> tuple[Pod, ...]:
     if path.suffix not in _YAML_SUFFIXES and (path.suffix == ".json" or text.lstrip().startswith("{")):
-        try:
-            document = json.loads(text)
-        except (json.JSONDecodeError, RecursionError) as error:
-            msg = f"{path.name}: not JSON: {error}"
-            raise PodsFileError(msg) from error
-        return pods_from_json(document)
-    return _parse_yaml(text, path)
-
-
-def _parse_yaml(text: str, path: Path) -> tuple[Pod, ...]:
-    import yaml  # YAML is seldom met and costs memory that the agent would keep
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        documents = [document for document in yaml.load_all(text, Loader=loader) if document is not None]
-    except (yaml.YAMLError, RecursionError) as error:
-        msg = f"{path.name}: not YAML: {' '.join(str(error).split())}"
-        raise PodsFileError(msg) from error
+        return pods_from_json(json_value(text))
+    documents = [document for document in yaml_values(text) if document is not None]
     if not documents:
-        msg = f"{path.name}: empty (a Pod, a PodList or a List is allowed)"
-        raise PodsFileError(msg)
+        raise ConvertError("empty (a Pod, a PodList or a List is allowed)")
     pods: list[Pod] = []
     for index, document in enumerate(documents):
-        where = f"document {index + 1}: " if len(documents) > 1 else ""
         try:
             pods += pods_from_json(document)
         except ConvertError as error:
-            msg = f"{path.name}: {where}{error}"
-            raise PodsFileError(msg) from error
+            where = f"document {index + 1}: " if len(documents) > 1 else ""
+            raise ConvertError(f"{where}{error}") from error
     return tuple(pods)

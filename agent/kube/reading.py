@@ -6,6 +6,7 @@ Pure: text and files are others' business. ``convert`` knows what stands where.
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import StrEnum
@@ -28,11 +29,11 @@ class Reader:
 
     def __init__(self, value: object, path: str) -> None:
         if not isinstance(value, Mapping):
-            msg = f"{path or 'document'}: {_shown(value)} is not an object"
+            msg = f"{path or 'document'}: {shown(value)} is not an object"
             raise ConvertError(msg)
         odd = next((key for key in value if not isinstance(key, str)), None)
         if odd is not None:
-            msg = f"{path or 'document'}: key {_shown(odd)} is not allowed (a text)"
+            msg = f"{path or 'document'}: key {shown(odd)} is not allowed (a text)"
             raise ConvertError(msg)
         self._value: Mapping[str, object] = value
         self._path = path
@@ -45,7 +46,7 @@ class Reader:
         """Make the error for a value; None = it is missing."""
         if value is None:
             return ConvertError(f"{self.at(key)}: missing ({allowed})")
-        return ConvertError(f"{self.at(key)}: {_shown(value)} is not allowed ({allowed})")
+        return ConvertError(f"{self.at(key)}: {shown(value)} is not allowed ({allowed})")
 
     def has(self, key: str) -> bool:
         """Say whether there is a value; null is none."""
@@ -150,6 +151,11 @@ class Reader:
         return seconds
 
 
-def _shown(value: object) -> str:
-    text = repr(value)
+def shown(value: object) -> str:
+    """Return a value as part of an error, at most 80 characters; no more of it is written than that."""
+    text = repr(value[:81]) if isinstance(value, str) else _SHORT.repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+_SHORT: Final = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxdict, _SHORT.maxlist, _SHORT.maxstring, _SHORT.maxlong, _SHORT.maxother = 3, 8, 8, 80, 80, 80

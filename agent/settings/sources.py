@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from agent.core.document_text import DocumentTextError, decoded, yaml_values
+from agent.named_file import read_named
 from agent.settings.keys import PREFIX, Key, keys, shown
 from agent.settings.sections import Settings, default_socket, default_state_directory
 
@@ -22,6 +24,7 @@ FILE_VARIABLE: Final = "PLIMSOLL_SETTINGS_FILE"
 """Names the settings file when the command line does not."""
 _LISTED_KEYS: Final = 40
 """So many are named where none of them is near; of more only the nearest."""
+_LONGEST_KEY: Final = 60
 FILE_MAX_BYTES: Final = 1 << 20
 """A settings file is a page; a larger one is another file."""
 
@@ -160,30 +163,25 @@ def _raw_values(
 
 def _read_file(specs: Mapping[str, Key], path: Path, errors: list[str]) -> Iterator[tuple[str, object]]:
     """Give (dotted key, value) of a YAML file; all that is wrong with its shape goes to errors."""
-    import yaml  # 3 MB that an agent without a settings file need not load
-
     try:
-        with path.open("rb") as stream:
-            text = stream.read(FILE_MAX_BYTES + 1)
-        if len(text) > FILE_MAX_BYTES:
-            errors.append(f"{path}: more than {FILE_MAX_BYTES} bytes; a settings file is a YAML mapping")
-            return
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-        content: object = yaml.safe_load(text)
+        text = decoded(read_named(path, most_bytes=FILE_MAX_BYTES))
+        documents = yaml_values(text)
     except OSError as error:
         errors.append(f"{path}: cannot be read: {error.strerror}")
         return
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f":{mark.line + 1}" if mark else ""
-        errors.append(f"{path}{where}: not YAML: {getattr(error, 'problem', None) or str(error).splitlines()[0]}")
+    except DocumentTextError as error:
+        errors.append(f"{path}: {error}")
+        return
+    content = documents[0] if documents else None
+    if len(documents) > 1:
+        errors.append(f"{path}: holds {len(documents)} documents; a settings file is a YAML mapping")
         return
     if content is None:
         return
     if not isinstance(content, dict):
         errors.append(f"{path}: holds {shown(content)}; a settings file is a YAML mapping")
         return
-    errors.extend(_repeated_keys(path, root, ""))
+    errors.extend(_repeated_keys(path, text))
     sections = list(dict.fromkeys(key.split(".")[0] for key in specs if "." in key))
     for name, value in content.items():
         if name not in sections:
@@ -208,23 +206,26 @@ def _read_file(specs: Mapping[str, Key], path: Path, errors: list[str]) -> Itera
 
 
 def _key_text(key: object) -> str:
-    return key if isinstance(key, str) else shown(key)
+    return key if isinstance(key, str) and key.isprintable() and len(key) <= _LONGEST_KEY else shown(key)
 
 
-def _repeated_keys(path: Path, node: object, prefix: str) -> Iterator[str]:
+def _repeated_keys(path: Path, text: str) -> Iterator[str]:
     """Find keys given twice, of which YAML would silently keep the last."""
-    import yaml  # as above
+    import yaml  # 3 MB that an agent without a settings file need not load
 
-    if not isinstance(node, yaml.MappingNode):
-        return
-    seen: set[str] = set()
-    for key, value in node.value:
-        name = f"{prefix}{key.value}"
-        if name in seen:
-            yield f"{path}:{key.start_mark.line + 1}: {name}: given twice; allowed: once"
-        seen.add(name)
-        if not prefix:
-            yield from _repeated_keys(path, value, f"{name}.")
+    def repeated(node: object, prefix: str) -> Iterator[str]:
+        if not isinstance(node, yaml.MappingNode):
+            return
+        seen: set[str] = set()
+        for key, value in node.value:
+            name = f"{prefix}{_key_text(key.value)}"
+            if name in seen:
+                yield f"{path}:{key.start_mark.line + 1}: {name}: given twice; allowed: once"
+            seen.add(name)
+            if not prefix:
+                yield from repeated(value, f"{name}.")
+
+    yield from repeated(yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)), "")
 
 
 def _assembled(settings: Section, known: Mapping[str, Key], chosen: Mapping[str, tuple[str, object]]) -> Section:

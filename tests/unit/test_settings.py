@@ -105,19 +105,11 @@ def test_settings_a_number_too_large_for_a_float_is_refused_in_one_line(key: str
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("report: {{queueBytes: {}}}", "report.queueBytes: a number of thousands of digits is not allowed; allowed: a"),
-        ("nodeName: [{}]", "nodeName: a number of thousands of digits is not allowed"),
-        ("report: {}", "report: a number of thousands of digits is not allowed; allowed: a mapping"),
-        ("{}", "holds a number of thousands of digits; a settings file is a YAML mapping"),
-        ("? {}\n: 1", "a number of thousands of digits: unknown key"),
-        ("report:\n  ? {}\n  : 1", "report.a number of thousands of digits: unknown key"),
-    ],
+    "text", ["report: {{queueBytes: {}}}", "nodeName: [{}]", "report: {}", "{}", "? {}\n: 1", "report: {{? {} : 1}}"]
 )
-def test_settings_a_number_too_long_to_be_written_is_refused_in_one_line(tmp_path: Path, text: str, said: str) -> None:
+def test_settings_a_number_too_long_to_be_written_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
     (error,) = errors_of(write(tmp_path, text.format("0x" + "f" * 5000)))
-    assert said in error
+    assert "not YAML: line 1: a number of 5002 characters; allowed: 300" in error
 
 
 def test_settings_all_errors_are_listed_at_once_with_file_key_value_and_allowed(tmp_path: Path) -> None:
@@ -214,7 +206,7 @@ def test_settings_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
 
 
 def test_settings_file_too_large_is_refused_unread(tmp_path: Path) -> None:
-    assert "more than 1048576 bytes" in errors_of(write(tmp_path, "#" * (1 << 20) + "\n"))[0]
+    assert "larger than 1 MiB, which is the most that is read" in errors_of(write(tmp_path, "#" * (1 << 20) + "\n"))[0]
 
 
 @given(st.text(max_size=60))

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 import pytest
-import yaml
 
 from agent.cli.admission import NO_HISTORY, NO_NAMESPACES
 from agent.cli.main import main
@@ -212,8 +211,9 @@ def test_settings_are_those_of_the_webhook(files: Files, capsys: pytest.CaptureF
 
 
 def test_yaml_of_several_documents_and_lists(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
-    other = workload("StatefulSet")
-    text = yaml.safe_dump_all([ENFORCED, None, {"kind": "List", "items": [other, other]}])
+    items = [workload("StatefulSet"), workload("StatefulSet")]
+    text = "---\n".join(json.dumps(one) + "\n" for one in (ENFORCED, None, {"kind": "List", "items": items}))
+    text = "# YAML\n" + text
     assert files.run(text, "-o", "json") == 0
     assert [answer["workloadKind"] for answer in answers(capsys)] == ["Deployment", "StatefulSet", "StatefulSet"]
 
@@ -265,10 +265,10 @@ def test_notes_and_terminal_tricks_are_spelt_out(files: Files, capsys: pytest.Ca
         ("", "pod.json: no pod in it; allowed: Pod, Deployment"),
         ({"kind": "Service"}, "pod.json: document 1.kind: 'Service' is not allowed (Pod, Deployment"),
         ("7", "pod.json: document 1: 7 is not an object"),
-        ({"kind": "Pod", "spec": 7}, "pod.json: document 1.spec: '7' is not an object"),
+        ({"kind": "Pod", "spec": 7}, "pod.json: document 1.spec: 7 is not an object"),
         (
             {"kind": "Deployment", "metadata": {"name": "x"}},
-            "pod.json: document 1.spec.template: 'None' is not an object",
+            "pod.json: document 1.spec.template: None is not an object",
         ),
         (
             {"kind": "Deployment", "spec": {"template": {}}},
