@@ -22,7 +22,7 @@ from agent.core.recommendation import Workload
 from agent.core.rollup import NodeClass
 from agent.kube.convert import pod_from_json
 from tests.json_patch import apply_patch
-from tests.pods import pod_json
+from tests.pods import mirror_metadata, pod_json
 
 MB = 1_000_000
 NOW_UNIX_SECONDS = 1_800_000_000.0
@@ -66,6 +66,15 @@ def new_pod(
         metadata["ownerReferences"] = [{"kind": kind, "name": "web", "uid": "owner", "controller": True}]
     document = pod_json(*containers, metadata=metadata, **spec)
     del document["status"]
+    return document
+
+
+def mirror(*containers: Mapping[str, Any], orders: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Give the JSON of a static pod's mirror ``web`` in ``shop``, as the kubelet of ``node-1`` makes it."""
+    document = new_pod(*containers, nodeName="node-1")
+    made = mirror_metadata("node-1", **(orders or {}))
+    made["annotations"] |= document["metadata"]["annotations"]
+    document["metadata"] |= made
     return document
 
 

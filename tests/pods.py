@@ -9,6 +9,8 @@ from agent.core.pod import Pod
 from agent.kube.convert import pod_from_json
 
 Amounts = Mapping[str, str]
+CONFIG_HASH = "9d7115b42254d59b82440ebe8084927f"
+"""Of a static pod's configuration, as a kubelet makes it."""
 
 
 def container(
@@ -41,3 +43,16 @@ def make_pod(
 ) -> Pod:
     """Give a pod named ``web`` in ``shop`` with uid ``uid-web``."""
     return pod_from_json(pod_json(*containers, metadata=metadata, status=status, **spec))
+
+
+def mirror_metadata(node: str = "node-1", config_hash: str = CONFIG_HASH, **annotations: str) -> dict[str, Any]:
+    """Give what a kubelet states in the metadata of a static pod's mirror; the spec names the node too."""
+    return {
+        "annotations": {
+            "kubernetes.io/config.mirror": config_hash,
+            "kubernetes.io/config.hash": config_hash,
+            "kubernetes.io/config.source": "file",
+            **annotations,
+        },
+        "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": node, "uid": "uid-node", "controller": True}],
+    }

@@ -36,6 +36,7 @@ from agent.core.findings import (
     value_finding,
 )
 from agent.core.model import Partition, QosClass
+from agent.core.naming import cgroup_owners
 from agent.core.pod import Container, ContainerState, ContainerStatus, Pod, has_ended
 from agent.core.pod_limits import pod_limits_order
 from agent.core.qos import computed_qos_class, pod_qos_class
@@ -69,9 +70,9 @@ class _Audit:
         self._pods = pods
         self._tree = tree
         self._rules = rules
-        known = {uid for pod in pods for uid in (pod.cgroup_uid, pod.uid)}
-        self._strangers = tuple(cgroup for cgroup in tree.pods() if cgroup.pod_uid not in known)
-        namespace_of = {pod.cgroup_uid: pod.namespace for pod in pods}
+        owners = self._owners = cgroup_owners(pods)
+        self._strangers = tuple(cgroup for cgroup in tree.pods() if cgroup.pod_uid not in owners)
+        namespace_of = {uid: pod.namespace for uid, pod in owners.items()}
         self._system_namespaces = frozenset(rules.system_namespaces) or frozenset(
             namespace_of[cgroup.pod_uid]
             for cgroup in tree.pods()
@@ -143,19 +144,21 @@ class _Audit:
     # Pods
 
     def _pod(self, pod: Pod) -> Iterator[Finding]:
+        # A mirror that is not the kubelet's may state the hash of one that is.
+        pod_uid = pod.cgroup_uid if self._owners[pod.cgroup_uid] is pod else pod.uid
         subject = Subject(
             level=Level.POD,
             partition=Partition.SYSTEM if pod.namespace in self._system_namespaces else Partition.DEFAULT,
             qos=pod_qos_class(pod),
-            pod_uid=pod.cgroup_uid,
+            pod_uid=pod_uid,
             namespace=pod.namespace,
             pod=pod.name,
         )
         yield _qos_finding(pod, subject)
-        cgroups = [cgroup for cgroup in self._tree.pods() if cgroup.pod_uid == pod.cgroup_uid]
+        cgroups = [cgroup for cgroup in self._tree.pods() if cgroup.pod_uid == pod_uid]
         cgroups.sort(key=lambda cgroup: (cgroup.qos, cgroup.partition) != (subject.qos, subject.partition))
         presence, reason = _pod_presence(pod)
-        containers = [cgroup for cgroup in self._tree.containers() if cgroup.pod_uid == pod.cgroup_uid]
+        containers = [cgroup for cgroup in self._tree.containers() if cgroup.pod_uid == pod_uid]
         if presence is _Presence.MUST_NOT:
             yield from self._leftovers(subject, cgroups, reason)
             return

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -18,16 +19,43 @@ WHOLE_CORES_ANNOTATION: Final = "vpa-post-processor.kubernetes.io/{container}_in
 _IN_PODS = frozenset({UnitKind.CONTAINER, UnitKind.SANDBOX})
 
 
+def cgroup_owners(pods: Collection[Pod], *, node_uid: str | None = None) -> dict[str, Pod]:
+    """Return whose each cgroup is, by the id in its name: a uid, or the hash of a static pod's configuration.
+
+    A uid is the API server's and always counts; a hash is an annotation's, so it never stands for a pod with that uid.
+    Where two mirrors state one hash, the one of which a kubelet reports containers has it: it reports none of a mirror
+    that it did not make. Mirrors are found under their own uid too.
+
+    Args:
+        pods: Of one node.
+        node_uid: Of the Node object, which owns the mirrors; None = not known, the name in them has to do.
+    """
+    owners = {pod.uid: pod for pod in pods}
+    for pod in sorted((pod for pod in pods if pod.is_static), key=_genuine_first):
+        if _is_of_node(pod, node_uid):
+            owners.setdefault(pod.cgroup_uid, pod)
+    return owners
+
+
+def _genuine_first(pod: Pod) -> tuple[bool, float, str]:
+    is_reported = any(status.container_id is not None for status in pod.statuses)
+    created = pod.created_unix_seconds
+    return not is_reported, math.inf if created is None else created, pod.uid
+
+
+def _is_of_node(pod: Pod, node_uid: str | None) -> bool:
+    owner = pod.owning_node
+    return owner is None or node_uid is None or owner.uid == node_uid
+
+
 class PodIndex:
     """The pods of a source, found by what a cgroup path tells."""
 
-    def __init__(self, pods: Iterable[Pod] = ()) -> None:
-        self._by_uid: dict[str, Pod] = {}
+    def __init__(self, pods: Iterable[Pod] = (), *, node_uid: str | None = None) -> None:
+        pods = tuple(pods)
+        self._by_uid = cgroup_owners(pods, node_uid=node_uid)
         self._by_container: dict[str, tuple[Pod, str]] = {}
         for pod in pods:
-            # A static pod's cgroup carries the hash of its configuration, its mirror in the API a uid of its own.
-            self._by_uid[pod.uid] = pod
-            self._by_uid[pod.cgroup_uid] = pod
             for status in (*pod.statuses, *pod.ephemeral_statuses):
                 if status.container_id is not None:
                     self._by_container[status.container_id] = (pod, status.name)

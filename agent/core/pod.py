@@ -6,9 +6,11 @@ absent is absent; 0 is an amount.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from agent.core.model import QosClass
 from agent.core.units import to_millis, to_units
@@ -21,6 +23,8 @@ CONFIG_SOURCE_ANNOTATION = "kubernetes.io/config.source"
 CONFIG_HASH_ANNOTATION = "kubernetes.io/config.hash"
 CONFIG_MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 _API_SOURCE = "api"
+NODE_KIND = "Node"
+_CONFIG_HASH: Final = re.compile(r"[0-9a-f]{32}")
 
 SYSTEM_CRITICAL_PRIORITY = 2_000_000_000
 """The least priority that Kubernetes keeps for itself (twice the highest a user may define)."""
@@ -285,9 +289,32 @@ class Pod:
 
     @property
     def is_static(self) -> bool:
-        """Say whether the pod comes from the kubelet's own files, or is the API's mirror of one that does."""
+        """Say whether the pod is the API's mirror of one from the kubelet's own files, or the kubelet's copy of one.
+
+        Annotations alone say nothing: anybody who may make a pod may write them. A mirror also has this node for its
+        controller. The admission plugin NodeRestriction holds a kubelet to that, and to its own node: no kubelet can
+        make a mirror for another node. Who is no kubelet can still make such an object, but the kubelet never runs it,
+        reports no status of it, and deletes it; ``naming.cgroup_owners`` tells the two apart where it matters. In the
+        kubelet's own list a static pod has the hash for its uid, which the API server gives to no pod.
+
+        Source:
+            ``admitPodCreate`` of plugin/pkg/admission/noderestriction; ``CreateMirrorPod`` of pkg/kubelet/pod.
+        """
+        config_hash = self._config_hash
+        if config_hash is None:
+            return False
+        if CONFIG_MIRROR_ANNOTATION in self.annotations:
+            return self.owning_node is not None
         source = self.annotations.get(CONFIG_SOURCE_ANNOTATION, _API_SOURCE)
-        return source != _API_SOURCE or CONFIG_MIRROR_ANNOTATION in self.annotations
+        return source != _API_SOURCE and self.uid == config_hash
+
+    @property
+    def owning_node(self) -> OwnerReference | None:
+        """Give the reference to the pod's own node as its controller; None = something else controls it, or nothing."""
+        for owner in self.owners:
+            if owner.is_controller and owner.kind == NODE_KIND and owner.name == self.node_name:
+                return owner
+        return None
 
     @property
     def is_node_critical(self) -> bool:
@@ -303,8 +330,19 @@ class Pod:
     @property
     def cgroup_uid(self) -> str:
         """Give the id in the name of the pod's cgroup: of a static pod its configuration's hash, else the uid."""
-        config_hash = self.annotations.get(CONFIG_HASH_ANNOTATION)
-        return config_hash if config_hash and self.is_static else self.uid
+        config_hash = self._config_hash
+        return config_hash if config_hash is not None and self.is_static else self.uid
+
+    @property
+    def _config_hash(self) -> str | None:
+        """Give the hash that the annotations state, if it has the form of one; never that of another pod's uid."""
+        stated = self.annotations.get(CONFIG_HASH_ANNOTATION, self.annotations.get(CONFIG_MIRROR_ANNOTATION, ""))
+        return stated if is_config_hash(stated) else None
+
+
+def is_config_hash(uid: str) -> bool:
+    """Say whether an id is a static pod's: 32 hex digits, where the API server's uids have dashes."""
+    return _CONFIG_HASH.fullmatch(uid) is not None
 
 
 def is_pod_running(pod: Pod) -> bool:

@@ -191,10 +191,11 @@ def pod_limits_order(
         is_namespace_known: The orders were made with what its namespace says.
 
     Returns:
-        What to write, or why nothing; None = the pod has no such annotation.
+        What to write, or why nothing; None = the pod has no such annotation, or is static: the API takes no limits
+        for those, and their cgroups are the node's own business.
     """
     text = pod.annotations.get(POD_LIMITS)
-    if text is None:
+    if text is None or pod.is_static:
         return None
     withheld = None if orders is None else _by_orders(orders, is_namespace_known=is_namespace_known)
     if withheld is not None:

@@ -7,20 +7,17 @@ differs: a resize can neither add a first request to a BestEffort pod nor take a
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from agent.core.pod import ContainerKind
+from agent.core.pod import ContainerKind, is_config_hash
 from agent.core.policies.bounds import Resource
 from agent.core.recommendation import Advice, Recommendation
 from agent.core.resize_patch import Amounts, ContainerPatch, Resources, quantity_text
 
-_CONFIG_HASH: Final = re.compile(r"[0-9a-f]{32}\Z")
-"""The cgroup of a static pod is named by this hash; its mirror in the API is one that the API refuses to resize."""
 _LISTS: Final = {None: "containers", ContainerKind.REGULAR: "containers", ContainerKind.SIDECAR: "initContainers"}
 """Where a spec lists what can be resized. Init containers that end are not, before 1.37; debug containers never."""
 
@@ -106,8 +103,8 @@ def _place(item: Recommendation) -> _Place | LeftOut:
     identity = item.identity
     if identity.namespace is None or identity.pod is None or identity.container is None:
         return LeftOut.NO_POD
-    if identity.pod_uid is not None and _CONFIG_HASH.match(identity.pod_uid):
-        return LeftOut.STATIC_POD
+    if identity.pod_uid is not None and is_config_hash(identity.pod_uid):
+        return LeftOut.STATIC_POD  # the API refuses to resize its mirror
     list_name = _LISTS.get(item.container_kind)
     if list_name is None:
         return LeftOut.NOT_RESIZABLE

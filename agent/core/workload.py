@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from agent.core.pod import Pod
+from agent.core.pod import NODE_KIND, Pod
 from agent.core.recommendation import Workload
 
 POD_KIND: Final = "Pod"
@@ -28,13 +28,13 @@ def workload_of(pod: Pod) -> Workload:
     A CronJob cannot be told from its pod: its workload is the Job of the run.
 
     Returns:
-        The pod itself (kind ``Pod``) when nothing controls it, and for a static pod, whose mirror is owned by the Node.
+        The pod itself (kind ``Pod``) when nothing controls it, or a Node does: that is a static pod's mirror.
 
     Source:
         ``SafeEncodeString`` of k8s.io/apimachinery/pkg/util/rand, as the Deployment controller uses it.
     """
     owner = next((owner for owner in pod.owners if owner.is_controller), None)
-    if owner is None or pod.is_static:
+    if owner is None or owner.kind == NODE_KIND:
         return Workload(namespace=pod.namespace, kind=POD_KIND, name=pod.name)
     if owner.kind == REPLICA_SET_KIND:
         for label, kind in _OWNER_BY_HASH_LABEL.items():

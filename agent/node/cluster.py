@@ -105,7 +105,7 @@ class ClusterView:
             ),
             clock=clock,
             random=random,
-            on_news=self._changed,
+            on_news=self._pods_changed,  # its uid tells a mirror from a pod that says it is one
             on_connect=self._ask_version,
             pace=self.pace,
         )
@@ -217,7 +217,8 @@ class ClusterView:
         if revision == wanted:
             return index
         # Made of values at least as new as the revision read before it: a change in between raises it again.
-        index = PodIndex(self._pods.kept.values())
+        nodes = self._node.kept.values()
+        index = PodIndex(self._pods.kept.values(), node_uid=nodes[0].uid if nodes else None)
         with self._lock:
             if self._index[0] <= wanted:
                 self._index = (wanted, index)

@@ -18,6 +18,7 @@ from agent.core.cgroup_values import KubeletRules
 from agent.core.cluster import NodeState
 from agent.core.decisions import Action, DecisionLog, Outcome
 from agent.core.model import UnitIdentity
+from agent.core.naming import cgroup_owners
 from agent.core.orders import Orders
 from agent.core.plan_options import PodLimitsOptions
 from agent.core.planned import PodRef
@@ -32,6 +33,7 @@ from agent.core.pod_limits import (
     memory_room_text,
     pod_limits_order,
 )
+from agent.core.qos import pod_qos_class
 from agent.node.cgroup_limits import CgroupLimits, CgroupWriteError, LimitOwner, WrittenLimit
 from agent.sensing.layout import PathKind, parse_cgroup_path
 
@@ -41,6 +43,7 @@ TURN_SECONDS: Final = 10.0
 """Between two looks at the cgroups: the kubelet writes a pod's own only at its start and at resizes."""
 SWITCHED_OFF: Final = "switched_off"
 NO_ROOM: Final = "no_room"
+NOT_ITS_OWN: Final = "not_its_own_cgroup"
 _TOLD_AS_NOTICE: Final = frozenset({Held.CLUSTER_KNOWS_THEM, Held.POD_LEVEL_RESOURCES, Held.VERSION_UNKNOWN})
 _NOT_TOLD: Final = frozenset({Held.STARTING, Held.ENDING, Held.NAMESPACE_UNKNOWN})
 """They pass by themselves."""
@@ -60,6 +63,19 @@ def pod_paths_of(units: Iterable[UnitIdentity]) -> dict[str, str]:
         if parsed.kind is PathKind.POD and parsed.pod_uid is not None and parsed.pod_uid == identity.pod_uid:
             paths.setdefault(parsed.pod_uid, parent)
     return paths
+
+
+def _is_its_own(path: str, pod: Pod, owners: Mapping[str, Pod]) -> bool:
+    """Say whether a cgroup is a pod's own: the node's pods name no other for it, and it stands in the pod's QoS class.
+
+    Asked before every write: what one pod orders, its namespace's exclusion and its mode among it, is never carried out
+    on another's cgroup.
+    """
+    place = parse_cgroup_path(path)
+    owner = owners.get(place.pod_uid or "")
+    if owner is None or (owner.uid, owner.namespace) != (pod.uid, pod.namespace):
+        return False
+    return place.kind is PathKind.POD and place.qos is pod_qos_class(pod)
 
 
 class PodLimitsWriter:
@@ -98,6 +114,7 @@ class PodLimitsWriter:
         self._orders_of = orders_of
         self._rules, self._unix_seconds = rules or KubeletRules(), unix_seconds
         self._due_seconds: float | None = None
+        self._owners: Mapping[str, Pod] = {}
         self._told: dict[str, frozenset[tuple[str, str]]] = {}
         """What stands said of each pod, by uid."""
         self._saying: set[tuple[str, str]] = set()
@@ -120,12 +137,13 @@ class PodLimitsWriter:
             return
         knows = cluster_knows_pod_level(state.server_version, state.node.kubelet_version)
         written = self._written_by_uid()
+        owners = self._owners = cgroup_owners(state.pods, node_uid=state.node.uid)
         paths: Mapping[str, str] | None = None
         held: Counter[Held] = Counter()
         limited = 0
         for pod in state.pods:
             order = self._order(pod, state, knows)
-            ours = written.get(pod.cgroup_uid, ())
+            ours = tuple(one for one in written.get(pod.cgroup_uid, ()) if _is_its_own(one.cgroup_path, pod, owners))
             if order is None and not ours:
                 self._told.pop(pod.uid, None)
                 continue
@@ -158,11 +176,13 @@ class PodLimitsWriter:
             Files that were put back.
         """
         written = self._written_by_uid()
+        owners = cgroup_owners(state.pods, node_uid=None if state.node is None else state.node.uid)
         count = 0
         for pod in state.pods:
             if uids is None or pod.uid in uids:
                 self._saying = set()
-                count += self._take_back(pod, written.get(pod.cgroup_uid, ()), reason="restore")
+                ours = [one for one in written.get(pod.cgroup_uid, ()) if _is_its_own(one.cgroup_path, pod, owners)]
+                count += self._take_back(pod, ours, reason="restore")
         return count
 
     def _order(self, pod: Pod, state: NodeState, knows: bool | None) -> PodLimitsOrder | None:
@@ -199,7 +219,7 @@ class PodLimitsWriter:
             if self._limits.is_in_force(path, file, amount):
                 continue
             found = self._limits.read(path, file)
-            outcome, reason, detail = self._put_one(path, file, amount, found)
+            outcome, reason, detail = self._put_one(pod, path, file, amount, found)
             if outcome is Outcome.DONE:
                 self._done(pod, reason, detail)
             else:
@@ -207,9 +227,13 @@ class PodLimitsWriter:
                 self._say(pod, outcome, reason, detail)
         return is_whole
 
-    def _put_one(self, path: str, file: str, amount: Amount, found: Amount | None) -> tuple[Outcome, str, str]:
+    def _put_one(
+        self, pod: Pod, path: str, file: str, amount: Amount, found: Amount | None
+    ) -> tuple[Outcome, str, str]:
         if found is None:
             return Outcome.WITHHELD, "no_file", f"{path}/{file} cannot be read: is the controller on there?"
+        if not _is_its_own(path, pod, self._owners):
+            return Outcome.WITHHELD, NOT_ITS_OWN, f"{path} is not the cgroup of this pod, by its id and QoS class"
         withheld = self._may_write()
         if withheld is not None:
             return Outcome.WITHHELD, withheld, f"{file} {amount_line(amount)}"

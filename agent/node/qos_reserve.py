@@ -1,7 +1,7 @@
 """Memory kept for higher QoS classes: computed whenever a percentage is set, written only when switched on.
 
 Node. The arithmetic is ``core.qos_reserve``'s. Nothing is written on a node whose kubelet, or anybody else, limits the
-classes already. One thread drives it.
+classes already, and never to the cgroup of a pod: only those of the two classes are found here. One thread drives it.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from tests.cluster.control_plane import ControlPlane
 from tests.cluster.identities import create_service_account, fresh_name, is_allowed, node_bound_token
 from tests.cluster.processes import wait_for
 from tests.cluster.resizing import BURSTABLE, GUARANTEED, MI, Scene, client, cpu, memory, scene_of
+from tests.pods import CONFIG_HASH
 
 pytestmark = pytest.mark.cluster
 
@@ -91,7 +92,7 @@ def test_mirror_of_a_static_pod_is_invalid(scene: Scene) -> None:
     manifest = objects.pod(
         fresh_name("static"),
         scene.node,
-        annotations={f"kubernetes.io/config.{key}": "0123abcd" for key in ("mirror", "hash", "source")},
+        annotations={f"kubernetes.io/config.{key}": CONFIG_HASH for key in ("mirror", "hash", "source")},
     )
     owner = {"apiVersion": "v1", "kind": "Node", "name": scene.node, "uid": node["metadata"]["uid"]}
     manifest["metadata"]["ownerReferences"] = [owner | {"controller": True}]

@@ -17,10 +17,11 @@ from agent.core.standing import reserved_reason
 from agent.core.versions import resize_supported
 from agent.core.workload import workload_of
 from agent.core.write_gate import WriteAction, may_write
-from tests.pods import container, make_pod
+from tests.pods import container, make_pod, mirror_metadata
 
 _NOW_UNIX_SECONDS = 1_800_000_000.0
 _NAMESPACE = "case"
+_NODE = "node-1"
 _REQUESTS = {
     "Guaranteed": ({"cpu": "300m", "memory": "256Mi"}, {"cpu": "300m", "memory": "256Mi"}),
     "Burstable": ({"cpu": "300m", "memory": "256Mi"}, None),
@@ -38,9 +39,10 @@ def _unix_seconds(moment: float | str) -> float:
 def _metadata(kind: str, orders: dict[str, str]) -> dict[str, Any]:
     """Give a pod's metadata as a controller of this kind makes it; a Deployment's through its ReplicaSet."""
     is_static = kind.lower() in ("static", "staticpod", "mirror", "node")
-    annotations = {**orders, "kubernetes.io/config.source": "file"} if is_static else orders
-    metadata: dict[str, Any] = {"namespace": _NAMESPACE, "annotations": annotations}
-    if is_static or kind.lower() in ("pod", "bare", "", "none"):
+    metadata: dict[str, Any] = {"namespace": _NAMESPACE, "annotations": orders}
+    if is_static:
+        return metadata | mirror_metadata(_NODE, **orders)
+    if kind.lower() in ("pod", "bare", "", "none"):
         return metadata
     owner = {"kind": kind, "name": "web", "uid": "owner", "controller": True}
     if kind in ("Deployment", "Rollout"):
@@ -89,6 +91,7 @@ def _write_gate(case: dict[str, Any]) -> dict[str, Any]:
     pod = make_pod(
         container("app", requests, limits),
         metadata=_metadata(case.get("kind", "Deployment"), orders),
+        nodeName=_NODE,
         status={"phase": "Running", "startTime": started},
     )
     workload = workload_of(pod)

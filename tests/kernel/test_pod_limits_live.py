@@ -1,4 +1,4 @@
-"""Limits of whole pods where the kernel gives this hierarchy no controllers: said, and nothing is written."""
+"""Limits of whole pods on real cgroups. Where this hierarchy has no controllers: said, and nothing is written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agent.core.plan_options import PodLimitsOptions
 from agent.node.cgroup_limits import CgroupLimits
 from agent.node.pod_limits import PodLimitsWriter
 from tests.kernel.cgroups import CgroupTree
-from tests.pods import container, make_pod
+from tests.pods import container, make_pod, mirror_metadata
 
 UID = "11111111-aaaa-4000-8000-000000000001"
 
@@ -41,4 +41,47 @@ def test_a_cgroup_without_controllers_is_told_once_and_left_alone(tree: CgroupTr
         writer.tick(state, second)
 
     assert told == [("withheld", "no_file")]
+    assert not (tmp_path / "limits").exists()
+
+
+@pytest.mark.parametrize("owners", [{}, {"ownerReferences": []}])
+def test_a_pod_that_calls_itself_static_reaches_no_cgroup_of_another(
+    tree: CgroupTree, tmp_path: Path, owners: dict[str, object]
+) -> None:
+    victim_path = f"/{tree.base.name}/kubepods/burstable/pod{UID}"
+    directory = tree.make(f"kubepods/burstable/pod{UID}")
+    files = ("cpu.max", "memory.max")
+    before = {file: (directory / file).read_text() for file in files if (directory / file).exists()}
+    told: list[object] = []
+    writer = PodLimitsWriter(
+        limits=CgroupLimits(tree.base.parent, tmp_path / "limits"),
+        options=PodLimitsOptions(write_cgroups=True),
+        pod_paths=lambda: {UID: victim_path},
+        margin_ratio=1.25,
+        may_write=lambda: None,
+        tell=lambda **decision: told.append(decision),
+    )
+    victim = make_pod(
+        container("app", {"cpu": "100m"}),
+        metadata={"namespace": "kube-system", "uid": UID},
+        status={"phase": "Running", "qosClass": "Burstable"},
+    )
+    evil = make_pod(
+        container("app", {"cpu": "1m"}),
+        metadata={
+            "namespace": "tenant",
+            "uid": "22222222-bbbb-4000-8000-000000000002",
+            **mirror_metadata("n", UID, **{POD_LIMITS: '{"limits": {"cpu": "1m", "memory": "126Mi"}}'}),
+            **owners,
+        },
+        nodeName="n",
+        status={"phase": "Running", "qosClass": "Burstable"},
+    )
+    node = Node(name="n", kubelet_version="v1.33.0")
+
+    for second, pods in ((0.0, (victim, evil)), (100.0, (evil, victim)), (200.0, (evil,))):
+        writer.tick(NodeState(node=node, pods=pods, server_version="v1.33.0"), second)
+
+    assert told == []  # not even that there are no such files: they are not looked for
+    assert {file: (directory / file).read_text() for file in before} == before
     assert not (tmp_path / "limits").exists()

@@ -304,7 +304,7 @@ def test_proposals_are_judged_in_the_nodes_order(scene: Scene) -> None:
         ({"owner": None}, Reason.NOT_MANAGED),
         ({"owner": {**OWNER, "kind": "Job", "name": "web"}}, Reason.NOT_MANAGED),
         ({"status": {"qosClass": "Guaranteed"}}, Reason.GUARANTEED),
-        ({"annotations": {**ENFORCED, "kubernetes.io/config.mirror": "x"}}, Reason.NOT_MANAGED),
+        ({"owner": {**OWNER, "kind": "Node", "name": "node-a"}}, Reason.NOT_MANAGED),
         ({"uid": "uid-new"}, None),
     ],
 )

@@ -20,7 +20,7 @@ from agent.core.policies.bounds import Resource
 from agent.core.policies.options import PolicyName
 from agent.core.qos import computed_qos_class
 from agent.core.quantity import parse_quantity
-from tests.admissions import EXACT, MB, SHOP, admitted, after, estimate, new_pod, patched, pod_of, resources
+from tests.admissions import EXACT, MB, SHOP, admitted, after, estimate, mirror, new_pod, patched, pod_of, resources
 from tests.pods import container, sidecar
 
 CPU, MEMORY = "cpu", "memory"
@@ -383,7 +383,7 @@ def test_pod_limits_below_the_requests_are_denied_with_the_numbers() -> None:
     for harmless in (
         new_pod(BURSTABLE, mode="recommend", orders=asks({MEMORY: "100M"})),
         new_pod(BURSTABLE, mode="off", orders=asks({MEMORY: "100M"})),
-        new_pod(BURSTABLE, orders=asks({MEMORY: "100M"}) | {"kubernetes.io/config.mirror": "x"}),
+        mirror(BURSTABLE, orders=asks({MEMORY: "100M"})),
         new_pod(BURSTABLE, orders=asks({MEMORY: "100M"}), os={"name": "windows"}),
     ):
         assert admitted(harmless, facts=within(knows=True)).denial is None

@@ -138,10 +138,7 @@ def test_what_an_autoscaler_holds_evicts_nobody() -> None:
         ({"owner": None}, Reason.NOT_MANAGED),
         ({"owner": {**OWNER, "kind": "Job"}}, Reason.NOT_MANAGED),
         ({"owner": {**OWNER, "kind": "Unheard"}}, Reason.NOT_MANAGED),
-        (
-            {"annotations": {"plimsoll.dev/mode": "enforce", "kubernetes.io/config.mirror": "x"}},
-            Reason.NOT_MANAGED,
-        ),
+        ({"owner": {**OWNER, "kind": "Node"}}, Reason.NOT_MANAGED),
         ({"status": {"qosClass": "BestEffort"}}, Reason.NOT_MANAGED),
         ({"status": {"qosClass": "Guaranteed"}}, Reason.GUARANTEED),
         # Asked to be sized, a Guaranteed pod is sized, and still not evicted.

@@ -29,7 +29,7 @@ from agent.core.pod import Pod
 from agent.core.qos import pod_qos_class
 from agent.core.qos_cgroups import NodeAmounts
 from agent.core.units import GIB, MIB
-from tests.pods import container, make_pod, sidecar
+from tests.pods import container, make_pod, mirror_metadata, sidecar
 
 MAX = Unlimited.MAX
 NO_LIMIT = CpuMax(quota_usec=None, period_usec=100_000)
@@ -384,14 +384,33 @@ def test_second_cgroup_of_a_pod_is_left_over() -> None:
 
 def test_static_pod_is_found_by_its_configurations_hash() -> None:
     digest = "0123456789abcdef" * 2
-    annotations = {"kubernetes.io/config.hash": digest, "kubernetes.io/config.mirror": digest}
-    pod = make_pod(container("app"), metadata={"annotations": annotations}, status=running(QosClass.BEST_EFFORT))
+    pod = make_pod(
+        container("app"), metadata=mirror_metadata("n", digest), status=running(QosClass.BEST_EFFORT), nodeName="n"
+    )
 
     report = run([pod], pod_cgroup(pod), container_cgroup(pod))
 
     assert report.is_clean
     assert report.strangers == ()
     assert of(report, PARENT, Level.POD).subject.pod_uid == digest
+
+
+def test_a_pod_that_states_a_static_pods_hash_is_not_looked_for_in_its_cgroup() -> None:
+    digest = "0123456789abcdef" * 2
+    genuine = make_pod(
+        container("app"), metadata=mirror_metadata("n", digest), status=running(QosClass.BEST_EFFORT), nodeName="n"
+    )
+    forged = make_pod(
+        container("app"),
+        metadata={"name": "evil", "uid": "uid-evil", **mirror_metadata("n", digest)},
+        status={"phase": "Pending"},
+        nodeName="n",
+    )
+
+    report = run([forged, genuine], pod_cgroup(genuine), container_cgroup(genuine))
+
+    assert {one.subject.pod for one in report.findings if one.subject.pod_uid == digest} == {"web"}
+    assert {one.subject.pod for one in report.findings if one.subject.pod_uid == "uid-evil"} == {"evil"}
 
 
 # What should not be there, and what is not there

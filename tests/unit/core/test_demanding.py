@@ -19,7 +19,7 @@ from agent.core.policies.bounds import LARGEST
 from agent.core.policies.options import BoundsOptions, PolicyName
 from agent.core.recommendation import Recommendation, Withheld, Workload
 from tests.directives import directed, directive
-from tests.pods import container, make_pod, sidecar
+from tests.pods import CONFIG_HASH, container, make_pod, mirror_metadata, sidecar
 from tests.recommendations import MI, recommendation
 
 NOW = 1_800_000_000.0
@@ -156,10 +156,9 @@ def test_what_is_no_container_of_a_pod_is_passed_over() -> None:
 
 
 def test_a_static_pod_is_joined_by_its_configurations_hash() -> None:
-    static = {"kubernetes.io/config.source": "file", "kubernetes.io/config.hash": "f00d"}
-    one = pod(metadata={"annotations": static})
+    one = pod(metadata=mirror_metadata("n"), nodeName="n")
     item = recommendation("web")
-    item = replace(item, identity=replace(item.identity, pod_uid="f00d"))
+    item = replace(item, identity=replace(item.identity, pod_uid=CONFIG_HASH))
     (found,) = asked(one, items=[item])
     assert found.reserved is Reserved.STATIC
     assert found.containers[0].cpu is not None  # shown, and reserved for

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from agent.core.model import QosClass, UnitIdentity, UnitKind, UnitResources
-from agent.core.naming import Belonging, PodIndex, belonging, join, resources_of
-from agent.core.pod import ContainerKind
+from agent.core.naming import Belonging, PodIndex, belonging, cgroup_owners, join, resources_of
+from agent.core.pod import ContainerKind, Pod
 from agent.core.recommendation import Workload
 from agent.core.units import MIB
-from tests.pods import container, make_pod, sidecar
+from tests.pods import container, make_pod, mirror_metadata, sidecar
 
 APP, DEBUG, STATIC, PAUSE = "a" * 64, "d" * 64, "5" * 64, "0" * 64
 HASH = "9d7115b42254d59b82440ebe8084927f"
@@ -25,11 +25,8 @@ WEB = make_pod(
 )
 MIRROR = make_pod(
     container("etcd"),
-    metadata={
-        "name": "etcd",
-        "uid": "uid-mirror",
-        "annotations": {"kubernetes.io/config.mirror": HASH, "kubernetes.io/config.hash": HASH},
-    },
+    metadata={"name": "etcd", "uid": "uid-mirror", **mirror_metadata("node-1", HASH)},
+    nodeName="node-1",
     status={"containerStatuses": [{"name": "etcd", "containerID": f"containerd://{STATIC}"}]},
 )
 INDEX = PodIndex([WEB, MIRROR])
@@ -48,6 +45,71 @@ def test_join_names_a_container_and_gives_what_its_spec_states() -> None:
 def test_join_finds_a_static_pod_by_its_hash() -> None:
     named, _ = join(unit(pod_uid=HASH, container_id=STATIC), INDEX)
     assert (named.pod, named.container, named.pod_uid) == ("etcd", "etcd", HASH)
+
+
+VICTIM_UID = "11111111-aaaa-4000-8000-000000000001"
+VICTIM = make_pod(
+    container("app"),
+    metadata={"namespace": "bank", "name": "victim", "uid": VICTIM_UID},
+    status={"containerStatuses": [{"name": "app", "containerID": f"containerd://{APP}"}]},
+)
+
+
+def tenants(config_hash: str, uid: str = "uid-evil", **metadata: Any) -> Pod:
+    """Give a pod that says all that a mirror says; of such pods a kubelet reports nothing."""
+    made = mirror_metadata("node-1", config_hash)
+    return make_pod(
+        container("app"),
+        metadata={"namespace": "tenant", "name": "evil", "uid": uid, **made, **metadata},
+        nodeName="node-1",
+    )
+
+
+@pytest.mark.parametrize("owners", [{}, {"ownerReferences": []}])
+def test_a_pod_that_states_anothers_uid_for_its_hash_does_not_take_its_name(owners: dict[str, Any]) -> None:
+    evil = tenants(VICTIM_UID, **owners)
+    for pods in ([VICTIM, evil], [evil, VICTIM]):
+        named, _ = join(unit(pod_uid=VICTIM_UID, container_id=APP), PodIndex(pods))
+        assert (named.namespace, named.pod, named.container, named.kind) == (
+            "bank",
+            "victim",
+            "app",
+            UnitKind.CONTAINER,
+        )
+
+
+def test_a_uid_outranks_a_hash_of_the_same_form() -> None:
+    kubelets = make_pod(container("app"), metadata={"uid": HASH, "name": "real"})
+    evil = tenants(HASH)
+    for pods in ([kubelets, evil], [evil, kubelets]):
+        assert cgroup_owners(pods)[HASH] is kubelets
+
+
+def test_a_mirror_of_which_the_kubelet_reports_containers_outranks_one_of_which_it_reports_none() -> None:
+    first = "2026-01-01T00:00:00Z"
+    evil = tenants(HASH, uid="a", creationTimestamp=first)
+    for pods in ([MIRROR, evil], [evil, MIRROR]):
+        assert cgroup_owners(pods)[HASH] is MIRROR
+        assert cgroup_owners(pods)["a"] is evil
+    # Neither is reported yet: the older one, so that nobody takes it over; the order in the source is no matter.
+    later, undated = tenants(HASH, uid="b", creationTimestamp="2026-01-01T00:00:01Z"), tenants(HASH, uid="c")
+    for pods in ([evil, later, undated], [undated, later, evil]):
+        assert cgroup_owners(pods)[HASH] is evil
+
+
+def test_a_mirror_of_a_node_of_another_uid_has_no_cgroup_by_its_hash() -> None:
+    assert PodIndex([MIRROR], node_uid="uid-node").pod(HASH) is MIRROR
+    made_anew = PodIndex([MIRROR], node_uid="uid-of-the-node-made-anew")
+    assert made_anew.pod(HASH) is None
+    assert made_anew.pod("uid-mirror") is MIRROR
+    own_copy = make_pod(
+        container("etcd"),
+        metadata={
+            "uid": HASH,
+            "annotations": {"kubernetes.io/config.hash": HASH, "kubernetes.io/config.source": "file"},
+        },
+    )
+    assert PodIndex([own_copy], node_uid="uid-node").pod(HASH) is own_copy
 
 
 def test_join_calls_a_container_that_no_status_names_the_sandbox() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from agent.core.pod import (
@@ -10,7 +12,7 @@ from agent.core.pod import (
     is_pod_level_resource,
     is_pod_running,
 )
-from tests.pods import container, make_pod, sidecar
+from tests.pods import container, make_pod, mirror_metadata, sidecar
 
 HASH = "9d7115b42254d59b82440ebe8084927f"
 
@@ -35,37 +37,70 @@ def test_pod_finds_containers_of_any_kind_and_statuses_by_name() -> None:
     assert pod.status_of("proxy") is None
 
 
+VICTIM = "11111111-aaaa-4000-8000-000000000001"
+MIRROR = mirror_metadata("node-1", HASH)
+OWNER = MIRROR["ownerReferences"][0]
+
+
+def test_cgroup_uid_of_a_static_pod_is_its_hash() -> None:
+    pod = make_pod(container(), metadata=MIRROR, nodeName="node-1")
+    assert (pod.is_static, pod.cgroup_uid) == (True, HASH)
+    only_mirror = {**MIRROR, "annotations": {"kubernetes.io/config.mirror": HASH}}
+    assert make_pod(container(), metadata=only_mirror, nodeName="node-1").cgroup_uid == HASH
+
+
 @pytest.mark.parametrize(
-    ("annotations", "is_static", "cgroup_uid"),
+    "metadata",
     [
-        ({}, False, "uid-web"),
-        ({"kubernetes.io/config.source": "api", "kubernetes.io/config.hash": HASH}, False, "uid-web"),
-        ({"kubernetes.io/config.source": "file", "kubernetes.io/config.hash": HASH}, True, HASH),
-        ({"kubernetes.io/config.mirror": HASH, "kubernetes.io/config.hash": HASH}, True, HASH),
-        ({"kubernetes.io/config.source": "file"}, True, "uid-web"),
+        {},
+        {"annotations": MIRROR["annotations"]},
+        {"ownerReferences": MIRROR["ownerReferences"]},
+        *(
+            {"annotations": {**MIRROR["annotations"], "kubernetes.io/config.hash": it}, "ownerReferences": [OWNER]}
+            for it in (VICTIM, VICTIM.replace("-", "_"), HASH[:-1], f"{HASH}0", HASH.upper(), f"{HASH}\n", "..", "")
+        ),
+        *(
+            {**MIRROR, "ownerReferences": [OWNER | it]}
+            for it in ({"name": "node-2"}, {"kind": "StatefulSet"}, {"controller": False})
+        ),
+        {"annotations": {"kubernetes.io/config.source": "file", "kubernetes.io/config.hash": HASH}},
+        {"annotations": {"kubernetes.io/config.source": "file", "kubernetes.io/config.hash": "uid-web"}},
+        {"annotations": {"kubernetes.io/config.source": "file"}},
     ],
 )
-def test_cgroup_uid_of_a_static_pod_is_its_hash(annotations: dict[str, str], is_static: bool, cgroup_uid: str) -> None:
-    pod = make_pod(container(), metadata={"annotations": annotations})
-    assert (pod.is_static, pod.cgroup_uid) == (is_static, cgroup_uid)
+def test_a_pod_that_only_says_it_is_static_has_the_cgroup_of_its_own_uid(metadata: dict[str, Any]) -> None:
+    pod = make_pod(container(), metadata=metadata, nodeName="node-1")
+    assert (pod.is_static, pod.cgroup_uid) == (False, "uid-web")
+
+
+def test_a_mirror_that_is_bound_to_no_node_is_none() -> None:
+    assert not make_pod(container(), metadata=MIRROR).is_static
+
+
+@pytest.mark.parametrize(("source", "is_static"), [("file", True), ("http", True), ("api", False), (None, False)])
+def test_the_kubelets_own_copy_of_a_static_pod_has_the_hash_for_its_uid(source: str | None, is_static: bool) -> None:
+    annotations = {"kubernetes.io/config.hash": HASH, **({"kubernetes.io/config.source": source} if source else {})}
+    pod = make_pod(container(), metadata={"uid": HASH, "annotations": annotations})
+    assert (pod.is_static, pod.cgroup_uid) == (is_static, HASH)
 
 
 @pytest.mark.parametrize(
-    ("priority", "priority_class", "annotations", "is_critical"),
+    ("priority", "priority_class", "metadata", "is_critical"),
     [
         (2_000_001_000, "system-node-critical", {}, True),
         (2_000_000_000, "system-node-critical", {}, True),
         (1_999_999_999, "system-node-critical", {}, False),
         (None, "system-node-critical", {}, False),
-        (None, "system-node-critical", {"kubernetes.io/config.mirror": HASH}, True),
+        (None, "system-node-critical", MIRROR, True),
+        (None, "system-node-critical", {"annotations": MIRROR["annotations"]}, False),
         (2_000_000_000, "system-cluster-critical", {}, False),
     ],
 )
 def test_is_node_critical_needs_the_class_and_a_critical_pod(
-    priority: int | None, priority_class: str, annotations: dict[str, str], is_critical: bool
+    priority: int | None, priority_class: str, metadata: dict[str, Any], is_critical: bool
 ) -> None:
     pod = make_pod(
-        container(), metadata={"annotations": annotations}, priority=priority, priorityClassName=priority_class
+        container(), metadata=metadata, priority=priority, priorityClassName=priority_class, nodeName="node-1"
     )
     assert pod.is_node_critical is is_critical
 

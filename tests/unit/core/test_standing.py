@@ -13,7 +13,7 @@ from agent.core.plan_options import ActOptions, PlanOptions
 from agent.core.policies.options import PolicyName
 from agent.core.standing import reserved_reason
 from agent.core.workload import workload_of
-from tests.pods import container, make_pod
+from tests.pods import container, make_pod, mirror_metadata
 
 NOW = 1_800_000_000.0
 BURSTABLE = container("app", {"cpu": "250m", "memory": "64Mi"})
@@ -118,7 +118,9 @@ def test_a_kind_that_is_named_is_managed_whatever_it_is() -> None:
 
 
 def test_static_and_windows_pods_are_told_as_such() -> None:
-    assert standing(kind=None, annotations={"kubernetes.io/config.mirror": "hash"}) is Reserved.STATIC
+    assert standing(metadata=mirror_metadata("n"), nodeName="n") is Reserved.STATIC
+    annotations = mirror_metadata("n")["annotations"]
+    assert standing(annotations=annotations, nodeName="n") is None  # anybody may write them
     assert standing(os={"name": "windows"}) is Reserved.WINDOWS
 
 

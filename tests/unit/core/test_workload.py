@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agent.core.recommendation import Workload
 from agent.core.workload import workload_of
-from tests.pods import container, make_pod
+from tests.pods import container, make_pod, mirror_metadata
 
 HASH = "7c5ddbdf54"
 names = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?", fullmatch=True)
@@ -68,10 +68,16 @@ def test_workload_of_a_pod_without_controller_is_the_pod() -> None:
     assert workload("ConfigMap", "owner-but-no-controller", controller=False) == bare
 
 
-@pytest.mark.parametrize("annotation", ["kubernetes.io/config.mirror", "kubernetes.io/config.source"])
-def test_workload_of_a_static_pod_is_the_pod_not_its_node(annotation: str) -> None:
+def test_workload_of_a_static_pod_is_the_pod_not_its_node() -> None:
     bare = Workload(namespace="shop", kind="Pod", name="web")
-    assert workload("Node", "node-1", annotations={annotation: "file"}) == bare
+    assert workload("Node", "node-1", annotations={"kubernetes.io/config.mirror": "0" * 32}) == bare
+
+
+def test_workload_of_a_pod_that_only_says_it_is_static_is_its_controllers() -> None:
+    annotations = mirror_metadata()["annotations"]
+    assert workload("StatefulSet", "db", annotations=annotations) == Workload(
+        namespace="shop", kind="StatefulSet", name="db"
+    )
 
 
 @given(names, st.text(alphabet="bcdf456789", min_size=1, max_size=10))

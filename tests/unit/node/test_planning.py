@@ -8,9 +8,9 @@ from agent.core.demanding import NOTHING_MEASURED
 from agent.core.model import QosClass, UnitIdentity, UnitKind
 from agent.core.orders import Mode, OrderSource
 from agent.core.plan_options import ActOptions
-from agent.core.pod import CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION
 from agent.core.policies.options import PolicyName
 from agent.node.planning import Holding, Planner
+from tests.pods import mirror_metadata
 from tests.turns import NOW, Turns, uid_of
 
 
@@ -111,10 +111,9 @@ def test_unit_of_no_pod_has_no_orders() -> None:
 
 def test_static_pod_is_found_by_the_uid_of_its_cgroup() -> None:
     turns = two()
-    turns.server.pods["a"]["metadata"]["annotations"] = {
-        CONFIG_MIRROR_ANNOTATION: "hash",
-        CONFIG_HASH_ANNOTATION: "hash",
-    }
+    document = turns.server.pods["a"]
+    document["spec"]["nodeName"] = "node-1"
+    document["metadata"] |= mirror_metadata("node-1")
     [pod] = [pod for pod in turns.state().pods if pod.name == "a"]
     assert pod.cgroup_uid != pod.uid
     assert turns.planner.orders_of(identity(pod.cgroup_uid)) is not None

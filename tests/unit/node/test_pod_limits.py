@@ -18,11 +18,11 @@ from agent.core.plan_options import ActOptions, PlanOptions, PodLimitsOptions
 from agent.core.pod import Pod
 from agent.core.pod_limits import Held
 from agent.core.policies.options import PolicyName
-from agent.node.cgroup_limits import CgroupLimits
-from agent.node.pod_limits import TURN_SECONDS, PodLimitsWriter, pod_paths_of
+from agent.node.cgroup_limits import CgroupLimits, LimitOwner
+from agent.node.pod_limits import NOT_ITS_OWN, TURN_SECONDS, PodLimitsWriter, pod_paths_of
 from agent.sensing.layout import Driver
 from tests.kubelet_files import KubeletFiles
-from tests.pods import container, make_pod
+from tests.pods import container, make_pod, mirror_metadata
 
 UID = "11111111-aaaa-4000-8000-000000000001"
 ID = "1a" * 32
@@ -395,3 +395,85 @@ def test_a_pods_cgroup_is_the_parent_of_its_containers() -> None:
     assert pod_paths_of([unit(f"{slice_path}/cri-containerd-{ID}.scope")]) == {UID: slice_path}
     assert pod_paths_of([unit(f"/kubepods/pod{UID}/{ID}")]) == {UID: f"/kubepods/pod{UID}"}
     assert pod_paths_of([unit(colon), unit("/system.slice/ssh.service"), unit(f"/kubepods/pod{UID}/{ID}", "x")]) == {}
+
+
+# A pod that calls itself static
+
+
+VICTIM = make_pod(
+    container("app", {"cpu": "100m", "memory": "64Mi"}),
+    metadata={"namespace": "kube-system", "name": "victim", "uid": UID},
+    status={"phase": "Running", "qosClass": "Burstable"},
+)
+GRAB = '{"limits": {"cpu": "1m", "memory": "126Mi"}}'
+STATIC_HASH = "9d7115b42254d59b82440ebe8084927f"
+
+
+def tenants(config_hash: str = UID, annotation: str = GRAB, **metadata: Any) -> Pod:
+    """Give a tenant's pod that says of itself what a mirror does, up to the owner, in mode enforce."""
+    made = mirror_metadata("n", config_hash, **{POD_LIMITS: annotation, "plimsoll.dev/mode": "enforce"})
+    return make_pod(
+        container("app"),
+        metadata={"namespace": "tenant", "name": "evil", "uid": "22222222-bbbb-4000-8000-000000000002"}
+        | made
+        | metadata,
+        nodeName="n",
+        status={"phase": "Running", "qosClass": "Burstable"},
+    )
+
+
+@pytest.mark.parametrize("metadata", [{}, {"ownerReferences": []}])
+@pytest.mark.parametrize("is_victim_known", [True, False])
+def test_a_pod_that_states_anothers_uid_for_its_hash_writes_nothing(
+    scene: Scene, metadata: dict[str, Any], is_victim_known: bool
+) -> None:
+    evil = tenants(**metadata)
+
+    for pods in ((VICTIM, evil), (evil, VICTIM)):
+        scene.turn(*(pods if is_victim_known else (evil,)))
+    scene.writer.restore(scene.state(evil))
+
+    assert (scene.values, scene.told) == (DEFAULTS, [])
+
+
+def test_no_limits_are_written_for_a_static_pod(scene: Scene) -> None:
+    directory = scene.files.pod(QosClass.BURSTABLE, STATIC_HASH, {"memory.current": "0"})
+
+    scene.turn(tenants(STATIC_HASH))
+
+    assert (directory / "cpu.max").read_text() == "max 100000\n"
+    assert (scene.told, scene.writer.held) == ([], {})
+
+
+def test_what_was_written_into_a_static_pods_cgroup_is_not_taken_back_by_what_another_pod_says(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    directory = scene.files.pod(QosClass.BURSTABLE, STATIC_HASH, {"memory.current": "0"})
+    path = scene.files.pod_path(QosClass.BURSTABLE, STATIC_HASH)
+    CgroupLimits(scene.files.mount, scene.file).put(LimitOwner.POD_LIMITS, path, "memory.max", 200 * MIB)
+    genuine = make_pod(
+        container("etcd", {"memory": "100Mi"}, {"memory": "300Mi"}),
+        metadata={"namespace": "kube-system", "name": "etcd", "uid": "uid-mirror", **mirror_metadata("n", STATIC_HASH)},
+        nodeName="n",
+        status={
+            "phase": "Running",
+            "qosClass": "Burstable",
+            "containerStatuses": [{"name": "etcd", "containerID": f"containerd://{ID}"}],
+        },
+    )
+    evil = tenants(STATIC_HASH)
+    scene.writer = scene.new_writer()
+
+    assert scene.writer.restore(scene.state(evil, genuine), {evil.uid}) == 0
+    assert (directory / "memory.max").read_text() == f"{200 * MIB}\n"
+
+    scene.turn(evil, genuine)  # as the kubelet has it
+    assert (directory / "memory.max").read_text() == f"{300 * MIB}\n"
+
+
+def test_a_cgroup_of_another_class_than_the_pods_is_told_and_left_alone(scene: Scene) -> None:
+    scene.turn(web(qosClass="Guaranteed"))
+    scene.turn(web(qosClass="Guaranteed"))
+
+    assert scene.values == DEFAULTS
+    assert scene.told == [(Action.POD_LIMITS, Outcome.WITHHELD, NOT_ITS_OWN)] * 2  # once for each file
+    assert scene.writer.pods_limited == 0

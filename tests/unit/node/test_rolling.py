@@ -14,7 +14,7 @@ from agent.core.window import WindowPolicy
 from agent.node.rolling import MAX_KILLS_OF_ROW, OLDEST_KILL_SECONDS, Roller
 from agent.node.units import UnitTable, WatchedUnit
 from agent.sensing.rings import RingFile, RingGeometry, RingView
-from tests.pods import container, make_pod
+from tests.pods import CONFIG_HASH, container, make_pod, mirror_metadata
 from tests.window_rows import NS, Rows, memory, steady
 
 MIB = 1 << 20
@@ -23,7 +23,7 @@ CREATED_UNIX = 1_795_219_200
 OWNER = {"kind": "ReplicaSet", "name": "web-5d4f8c7b9", "uid": "rs", "apiVersion": "apps/v1", "controller": True}
 
 
-def web_pod(uid: str = "uid-1", name: str = "web-1", **metadata: object) -> Pod:
+def web_pod(uid: str = "uid-1", name: str = "web-1", node_name: str | None = None, **metadata: object) -> Pod:
     return make_pod(
         container("app"),
         container("proxy"),
@@ -36,6 +36,7 @@ def web_pod(uid: str = "uid-1", name: str = "web-1", **metadata: object) -> Pod:
             **metadata,
         },
         ephemeralContainers=[container("debug")],
+        nodeName=node_name,
     )
 
 
@@ -117,9 +118,8 @@ def test_a_row_tells_who_and_how_much(world: World) -> None:
 
 
 def test_a_static_pod_is_told_by_the_uid_of_the_api(world: World) -> None:
-    annotations = {"kubernetes.io/config.hash": "hash-9", "kubernetes.io/config.source": "file"}
-    world.pods = [web_pod("api-uid", annotations=annotations)]
-    world.fill(world.watch(uid="hash-9"), range(900, 1301))
+    world.pods = [web_pod("api-uid", node_name="n", **mirror_metadata("n"))]
+    world.fill(world.watch(uid=CONFIG_HASH), range(900, 1301))
     row = world.row(1000, 1300)
     assert (row.pod_uid, row.workload.kind) == ("api-uid", "Pod")
 
