@@ -26,6 +26,7 @@ from agent.core.admission_budget import (
 from agent.core.admission_fitting import (
     Draft,
     cap_limits,
+    defaultings_of,
     fault_of,
     fit_class,
     fit_namespace,
@@ -45,6 +46,7 @@ from agent.core.orders import Orders
 from agent.core.orders_of import DAEMON_SET_KIND, orders_of
 from agent.core.plan_options import DaemonSetGrowth
 from agent.core.pod import RUNNING, Container, ContainerKind, Pod, Requirements
+from agent.core.pod_defaulting import classes_at_creation
 from agent.core.pod_limits import Held, PodLimitsOrder
 from agent.core.policies.bounds import Resource
 from agent.core.policies.contract import LimitRule
@@ -147,7 +149,7 @@ def _left_alone(
 ) -> str | None:
     """Say why no container of the pod is sized; None = they are."""
     reserved = reserved_reason(
-        pod,
+        replace(pod, recorded_qos=_class_of(pod, facts)),
         orders,
         workload,
         now_unix_seconds=now_unix_seconds,
@@ -164,6 +166,13 @@ def _left_alone(
         holders = dict.fromkeys(one for one in (facts.frozen.cpu_for, facts.frozen.memory_for) if one is not None)
         return f"{' and '.join(holders)} scales on its requests"
     return None
+
+
+def _class_of(pod: Pod, facts: AdmissionFacts) -> QosClass:
+    """Give the class that the pod gets as it came: Guaranteed where any API server that may store it makes it that."""
+    if QosClass.GUARANTEED in classes_at_creation(pod, defaultings_of(facts)):
+        return QosClass.GUARANTEED
+    return computed_qos_class(pod)
 
 
 def _drafts(pod: Pod, estimates: Estimates | None, orders: Orders, settings: AdmissionSettings) -> list[Draft]:
@@ -183,7 +192,7 @@ def _drafts(pod: Pod, estimates: Estimates | None, orders: Orders, settings: Adm
 def _rules(
     pod: Pod, facts: AdmissionFacts, orders: Orders, workload: Workload, settings: AdmissionSettings
 ) -> SizingRules:
-    is_guaranteed = computed_qos_class(pod) is QosClass.GUARANTEED
+    is_guaranteed = _class_of(pod, facts) is QosClass.GUARANTEED
     ordered = {
         Resource.CPU: (orders.min_cpu_millicores, orders.max_cpu_millicores),
         Resource.MEMORY: (orders.min_memory_bytes, orders.max_memory_bytes),
@@ -278,4 +287,4 @@ def _fit(pod: Pod, drafts: Sequence[Draft], facts: AdmissionFacts, budget: Budge
         fit_pod_budget(pod, drafts, budget)
     fit_namespace(pod, drafts, facts, budget_resources(pod, drafts, budget) if budget else None)
     if not budget:  # with one the pod's own resources make the class
-        fit_class(pod, drafts)
+        fit_class(pod, drafts, facts)

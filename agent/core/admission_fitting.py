@@ -5,20 +5,24 @@ Core, pure. Whatever does not fit is left as it came, one resource at a time, an
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from agent.core.admission_answer import AdmissionFacts, ContainerAdmission, Left, Move
 from agent.core.admission_ranges import UNIT_NANOS, quota_fault, range_fault
 from agent.core.admission_sizes import Side
-from agent.core.effective import container_requests, pod_limits, pod_requests
+from agent.core.effective import container_requests
 from agent.core.estimate import Estimate, NoEstimate
+from agent.core.model import QosClass
 from agent.core.planned import Setting
 from agent.core.pod import Container, ContainerKind, Pod, Requirements
+from agent.core.pod_defaulting import KNOWN_POD_LEVEL, Defaulting, classes_at_creation
 from agent.core.policies.bounds import Resource
 from agent.core.qos import computed_qos_class
 
 _POD_RESOURCES = "spec.resources"
+_FILLED_IN: Final = "spec.resources as the API server fills it in"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -176,44 +180,76 @@ def pods_of(drafts: Sequence[Draft], facts: AdmissionFacts) -> int:
     return max([facts.replicas or 0, *told])
 
 
-def fit_class(pod: Pod, drafts: Sequence[Draft]) -> None:
-    """Leave CPU as it came where the QoS class would be another, and then memory."""
-    for resource in Resource:
-        if class_fault(pod, with_drafts(pod, drafts)) is None:
-            return
-        for draft in drafts:
-            draft.sides[resource].revert(Left.QOS)
+def fit_class(pod: Pod, drafts: Sequence[Draft], facts: AdmissionFacts) -> None:
+    """Leave as it came what would give the pod another QoS class, and no more than that takes."""
+    defaultings = defaultings_of(facts)
+    fault = class_fault(pod, with_drafts(pod, drafts), defaultings)
+    if fault is None:
+        return
+
+    def is_enough(take_back: Callable[[Side, str], None]) -> bool:
+        tried = [replace(draft, sides={name: side.copied() for name, side in draft.sides.items()}) for draft in drafts]
+        _take_back(tried, take_back, fault)
+        return class_fault(pod, with_drafts(pod, tried), defaultings) is None
+
+    _take_back(drafts, next(filter(is_enough, _CLASS_TRIES), _everything), fault)
 
 
-def class_fault(before: Pod, after: Pod) -> str | None:
-    """Say that the QoS class would be another; None = it stays, whatever this API server fills in."""
-    for was, is_now in ((before, after), (_filled(before), _filled(after))):
-        old, new = computed_qos_class(was), computed_qos_class(is_now)
-        if old is not new:
-            return f"the QoS class would change from {old} to {new}"
-    return None
+def _take_back(drafts: Sequence[Draft], take_back: Callable[[Side, str], None], fault: ClassFault) -> None:
+    for draft in drafts:
+        for side in draft.sides.values():
+            take_back(side, fault.by)
 
 
-def _filled(pod: Pod) -> Pod:
-    """Give the pod with what newer API servers fill into resources of its own that name one resource only.
+def _limits_that_grow(side: Side, by: str) -> None:
+    side.revert_growth(Setting.LIMIT, Left.QOS, by)
 
-    A request is that of the containers together, else the limit; a limit is theirs together where all have one.
 
-    Source:
-        KEP-2837, defaulting; the limits by gate PodLevelResourcesFixDefaulting, on from 1.37.
-    """
-    if pod.resources is None or not pod.has_pod_level_resources:
-        return pod
-    requests, limits = dict(pod.resources.requests), dict(pod.resources.limits)
-    bare = replace(pod, resources=None, overhead={})
-    asked, limited = pod_requests(bare), pod_limits(bare)
-    for resource in Resource:
-        name = resource.value
-        if all(container.resources.limits.get(name) for container in pod.containers):
-            limits.setdefault(name, limited.get(name, 0))
-        if asked.get(name) or name in limits:
-            requests.setdefault(name, asked.get(name) or limits[name])
-    return replace(pod, resources=Requirements(requests=requests, limits=limits))
+def _cpu(side: Side, by: str) -> None:
+    if side.resource is Resource.CPU:
+        side.revert(Left.QOS, by)
+
+
+def _everything(side: Side, by: str) -> None:
+    side.revert(Left.QOS, by)
+
+
+_CLASS_TRIES: Final = (_limits_that_grow, _cpu)
+"""What is taken back, the least first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassFault:
+    """The QoS class would be another."""
+
+    before: QosClass
+    after: QosClass
+    is_filled_in: bool
+    """Only by what the API server fills into the pod's own resources."""
+
+    @property
+    def by(self) -> str:
+        """Give who is to blame, for a note; empty = nobody by name."""
+        return _FILLED_IN if self.is_filled_in else ""
+
+    def __str__(self) -> str:
+        """Give ``the QoS class would change from Burstable to Guaranteed``."""
+        return f"the QoS class would change from {self.before} to {self.after}"
+
+
+def class_fault(before: Pod, after: Pod, defaultings: Sequence[Defaulting] = KNOWN_POD_LEVEL) -> ClassFault | None:
+    """Say that the QoS class would be another; None = it stays, whichever of these API servers stores the pod."""
+    pairs = zip(classes_at_creation(before, defaultings), classes_at_creation(after, defaultings), strict=True)
+    changed = next(((was, is_now) for was, is_now in pairs if was is not is_now), None)
+    if changed is None:
+        return None
+    as_seen = computed_qos_class(before), computed_qos_class(after)
+    return ClassFault(before=changed[0], after=changed[1], is_filled_in=as_seen[0] is as_seen[1])
+
+
+def defaultings_of(facts: AdmissionFacts) -> tuple[Defaulting, ...]:
+    """Give what the API server may fill in; its version is known as far as whether pods have resources of their own."""
+    return KNOWN_POD_LEVEL if facts.knows_pod_level_resources else (Defaulting.DROPPED, *KNOWN_POD_LEVEL)
 
 
 def fault_of(before: Pod, after: Pod, facts: AdmissionFacts) -> str | None:
@@ -224,9 +260,9 @@ def fault_of(before: Pod, after: Pod, facts: AdmissionFacts) -> str | None:
         after: As it would be.
         facts: Of its namespace.
     """
-    fault = class_fault(before, after)
+    fault = class_fault(before, after, defaultings_of(facts))
     if fault is not None:
-        return fault
+        return str(fault)
     for container in after.sized_containers():
         for name, request in container.resources.requests.items():
             if request > container.resources.limits.get(name, request):

@@ -7,6 +7,7 @@ changed; a first memory limit alone is added.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -41,6 +42,12 @@ class Side:
     def is_changed(self) -> bool:
         """Say whether anything differs."""
         return self.request != self.request_before or self.limit != self.limit_before
+
+    def copied(self) -> Side:
+        """Give one that can be worked on without this one."""
+        twin = copy(self)
+        twin.notes = list(self.notes)
+        return twin
 
     def revert(self, left: Left, by: str = "") -> None:
         """Leave everything as it came."""

@@ -63,7 +63,7 @@ def pod_limits(pod: Pod, rule: CountingRule = SPEC_ONLY) -> dict[str, int]:
     Returns:
         Nanos by resource name; a resource that nobody limits is absent.
     """
-    limits = _container_limits(pod, rule)
+    limits = container_limits(pod, rule)
     if pod.resources is not None and pod.has_pod_level_resources:
         stated = pod.resources.limits
         if rule.pod_level_resize and rule.use_status and pod.actual is not None:
@@ -110,7 +110,8 @@ def container_requests(pod: Pod, rule: CountingRule = SPEC_ONLY) -> dict[str, in
     return _largest(_NOTHING if infeasible else desired, actual, allocated)
 
 
-def _container_limits(pod: Pod, rule: CountingRule) -> dict[str, int]:
+def container_limits(pod: Pod, rule: CountingRule = SPEC_ONLY) -> dict[str, int]:
+    """Give the containers' part of the pod's limits, without pod level and overhead; nanos."""
     desired = _aggregated(pod, lambda container, _: container.resources.limits)
     if rule.claims:
         for name, amount in _claimed(pod).items():

@@ -26,17 +26,18 @@ def computed_qos_class(pod: Pod) -> QosClass:
         ``ComputePodQOS`` of pkg/apis/core/v1/helper/qos (1.37: an empty pod-level section is as good as none).
     """
     if pod.resources is not None and pod.has_pod_level_resources:
-        return _class_of(pod.resources)
+        return class_of(pod.resources)
     common: QosClass | None = None
     for container in pod.sized_containers():
-        one = _class_of(container.resources)
+        one = class_of(container.resources)
         if one is QosClass.BURSTABLE or (common is not None and one is not common):
             return QosClass.BURSTABLE
         common = one
     return QosClass.BEST_EFFORT if common is None else common
 
 
-def _class_of(resources: Requirements) -> QosClass:
+def class_of(resources: Requirements) -> QosClass:
+    """Give the class that one set of requests and limits comes to."""
     shape = _shape_of(resources, CPU)
     return shape if shape is _shape_of(resources, MEMORY) else QosClass.BURSTABLE
 

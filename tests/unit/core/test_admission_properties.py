@@ -17,6 +17,7 @@ from agent.core.model import QosClass
 from agent.core.plan_options import DaemonSetGrowth, PlanOptions
 from agent.core.planned import Setting
 from agent.core.pod import Pod
+from agent.core.pod_defaulting import KNOWN_POD_LEVEL, classes_at_creation
 from agent.core.policies.bounds import Resource
 from agent.core.policies.options import BoundsOptions, PolicyName
 from agent.core.qos import computed_qos_class
@@ -72,6 +73,17 @@ def pods(draw: st.DrawFn) -> dict[str, Any]:
     )
     kind = draw(st.sampled_from(["Deployment", "DaemonSet", "StatefulSet", "Job", "Pod"]))
     spec: dict[str, Any] = {"initContainers": init} if (init := containers("init", 2)) else {}
+    budget = {
+        key: stated
+        for key in ("requests", "limits")
+        if (stated := draw(st.dictionaries(st.sampled_from(["cpu", "memory"]), st.sampled_from(["13", "14"]))))
+    }
+    if budget:  # large enough for whatever the containers ask for
+        units = {"cpu": "", "memory": "G"}
+        spec["resources"] = {
+            key: {name: ("14" if key == "limits" else text) + units[name] for name, text in stated.items()}
+            for key, stated in budget.items()
+        }
     return new_pod(*containers("", 3), kind=kind, orders=orders, **spec)
 
 
@@ -159,8 +171,9 @@ all_settings = st.builds(
 )
 
 
-def _class(pod: Pod) -> QosClass:
-    return computed_qos_class(pod)
+def _classes(pod: Pod) -> tuple[QosClass, ...]:
+    """Give what the pod looks like, and the class by each API server that may store it."""
+    return computed_qos_class(pod), *classes_at_creation(pod, KNOWN_POD_LEVEL)
 
 
 @_ENOUGH
@@ -174,7 +187,7 @@ def test_every_admission_keeps_what_must_hold(
     assert (done != document) == (admission.outcome is Outcome.PATCHED)
     assert admission.outcome is not Outcome.ERROR
     assert (admission.denial is not None) == (admission.outcome is Outcome.DENIED)
-    assert _class(now) is _class(before)
+    assert _classes(now) == _classes(before)
     for was, one in zip(before.sized_containers(), now.sized_containers(), strict=True):
         assert set(one.resources.requests) == set(was.resources.requests)
         for name, request in one.resources.requests.items():
