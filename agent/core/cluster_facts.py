@@ -5,7 +5,7 @@ Core, pure. Amounts are nanos by resource name, as in ``pod``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from agent.core.recommendation import Workload
@@ -70,6 +70,34 @@ class ClusterRules:
     rules: tuple[ClusterRule, ...] = ()
     fault: str | None = None
     """The ConfigMap is not understood, and why: the last good rules stay, and this is told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeAmounts:
+    """What a node has, or what it can allocate to pods."""
+
+    cpu_millicores: int
+    memory_bytes: int
+
+
+def largest_of(amounts: Iterable[NodeAmounts]) -> NodeAmounts | None:
+    """Give the largest of each resource, which may be those of two nodes; None = there are none."""
+    every = list(amounts)
+    if not every:
+        return None
+    return NodeAmounts(
+        cpu_millicores=max(one.cpu_millicores for one in every), memory_bytes=max(one.memory_bytes for one in every)
+    )
+
+
+def smallest_of(amounts: Iterable[NodeAmounts]) -> NodeAmounts | None:
+    """Give the smallest of each resource, which may be those of two nodes; None = there are none."""
+    every = list(amounts)
+    if not every:
+        return None
+    return NodeAmounts(
+        cpu_millicores=min(one.cpu_millicores for one in every), memory_bytes=min(one.memory_bytes for one in every)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

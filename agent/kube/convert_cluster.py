@@ -10,16 +10,17 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from agent.core.cluster_facts import FrozenAxes, LimitRangeItem, PodPlace, Quota
+from agent.core.cluster_facts import FrozenAxes, LimitRangeItem, NodeAmounts, PodPlace, Quota
 from agent.core.hpa import CONTAINER_RESOURCE_METRIC, RESOURCE_METRIC, TARGET_TYPES, UTILIZATION, HpaMetric, frozen_axes
 from agent.core.overload import OVERLOAD_TAINT_KEY
-from agent.core.pod import CPU, RUNNING, OwnerReference, Pod
+from agent.core.pod import CPU, MEMORY, RUNNING, OwnerReference, Pod
 from agent.core.recommendation import Workload
 from agent.core.rollup import INSTANCE_TYPE_LABEL, NodeClass
 from agent.core.units import NANOS_PER_UNIT
 from agent.core.workload import workload_of
 from agent.kube.reading import ConvertError, Reader
 
+_MILLIS_PER_UNIT: Final = 1000
 NOT_UNDERSTOOD: Final = "not understood"
 VPA_OFF: Final = "Off"
 """updateMode of a VerticalPodAutoscaler that only advises."""
@@ -89,6 +90,10 @@ class NodeFacts:
     """None = its capacity is not reported yet."""
     is_overloaded: bool
     """It carries Plimsoll's own taint."""
+    capacity: NodeAmounts | None = None
+    """All that it has; None = not reported yet, or not both CPU and memory."""
+    allocatable: NodeAmounts | None = None
+    """What of it pods may request; None = as above."""
 
 
 def pod_place_from_json(document: object) -> PodPlace:
@@ -130,14 +135,28 @@ def pod_place_from_json(document: object) -> PodPlace:
 def node_facts_from_json(document: object) -> NodeFacts:
     """Read a node's class and whether it is tainted as overloaded."""
     top = Reader(document, "")
-    metadata, capacity = top.child("metadata"), top.child("status").child("capacity")
+    metadata, status = top.child("metadata"), top.child("status")
+    capacity = status.child("capacity")
     cpus = capacity.quantity(CPU) // NANOS_PER_UNIT if capacity.has(CPU) else 0
     instance_type = metadata.texts("labels").get(INSTANCE_TYPE_LABEL)
     return NodeFacts(
         name=metadata.required_text("name"),
         node_class=NodeClass(instance_type=instance_type or None, cpus=cpus) if cpus > 0 else None,
         is_overloaded=any(taint.text("key") == OVERLOAD_TAINT_KEY for taint in top.child("spec").items("taints")),
+        capacity=_node_amounts(capacity),
+        allocatable=_node_amounts(status.child("allocatable")),
     )
+
+
+def _node_amounts(stated: Reader) -> NodeAmounts | None:
+    """Read what is stated of CPU and memory, rounded down; None = not both are stated above 0."""
+    if not (stated.has(CPU) and stated.has(MEMORY)):
+        return None
+    cpu_millicores = stated.quantity(CPU) * _MILLIS_PER_UNIT // NANOS_PER_UNIT
+    memory_bytes = stated.quantity(MEMORY) // NANOS_PER_UNIT
+    if cpu_millicores <= 0 or memory_bytes <= 0:
+        return None
+    return NodeAmounts(cpu_millicores=cpu_millicores, memory_bytes=memory_bytes)
 
 
 def autoscaler_from_json(document: object) -> Autoscaler:

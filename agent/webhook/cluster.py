@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from agent.core.cluster import Namespace
-from agent.core.cluster_facts import ClusterRules, FrozenAxes, LimitRangeItem, PodPlace, Quota
+from agent.core.cluster_facts import ClusterRules, FrozenAxes, LimitRangeItem, NodeAmounts, PodPlace, Quota
 from agent.core.pod_limits import POD_LEVEL
 from agent.core.recommendation import Workload
 from agent.core.rollup import NodeClass
@@ -35,7 +35,12 @@ from agent.kube.kept import Kept
 from agent.kube.server import server_version
 from agent.kube.watch import Reflector, WatchCounts, WatchPace, WatchSource
 from agent.webhook.cluster_index import ByTarget, Doubted, Indexed
-from agent.webhook.cluster_nodes import all_take_pod_resources, known_node_from_json
+from agent.webhook.cluster_nodes import (
+    all_take_pod_resources,
+    known_node_from_json,
+    largest_allocatable,
+    smallest_capacity,
+)
 from agent.webhook.cluster_optional import ASK_SECONDS, Held, OptionalWatch, Watched
 from agent.webhook.cluster_pods import PodTable
 
@@ -104,6 +109,8 @@ class ClusterFacts:
         self._good_rules: ClusterRules | None = None
         self._overloaded: frozenset[str] = frozenset()
         self._kubelets_take_pod_resources = False
+        self._largest_allocatable: NodeAmounts | None = None
+        self._smallest_capacity: NodeAmounts | None = None
         self._pods = PodTable(clock)
         self._nodes = Indexed(known_node_from_json, lambda one: one.name)
         self._namespaces = Indexed(namespace_from_json, lambda one: one.name)
@@ -175,6 +182,16 @@ class ClusterFacts:
         """Give the class of a node; None = the node or its capacity is not known."""
         found = self._nodes.find(node)
         return found[0].node_class if found else None
+
+    def capacity(self, node: str) -> NodeAmounts | None:
+        """Give what a node has; while that is not known the least that any node has. None = no node states it."""
+        found = self._nodes.find(node)
+        known = found[0].capacity if found else None
+        return known if known is not None else self._smallest_capacity
+
+    def largest_allocatable(self) -> NodeAmounts | None:
+        """Give the most that any node can allocate, of each resource; None = no node states it."""
+        return self._largest_allocatable
 
     def has_node(self, name: str) -> bool:
         """Say whether the cluster has such a node."""
@@ -322,6 +339,8 @@ class ClusterFacts:
         """Sum up the nodes whenever one of them changed, so that admissions need not walk them."""
         nodes = self._nodes.values()
         self._overloaded = frozenset(one.name for one in nodes if one.is_overloaded)
+        self._largest_allocatable = largest_allocatable(nodes)
+        self._smallest_capacity = smallest_capacity(nodes)
         # One that is not understood is none of the values, and may run a kubelet of any version.
         self._kubelets_take_pod_resources = len(nodes) == len(self._nodes) and all_take_pod_resources(nodes)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from agent.core.cluster_facts import NodeAmounts, largest_of, smallest_of
 from agent.core.pod_limits import POD_LEVEL
 from agent.core.versions import parse_version
 from agent.kube.convert_cluster import NodeFacts, node_facts_from_json
@@ -40,8 +41,20 @@ def known_node_from_json(document: object) -> KnownNode:
         name=facts.name,
         node_class=facts.node_class,
         is_overloaded=facts.is_overloaded,
+        capacity=facts.capacity,
+        allocatable=facts.allocatable,
         takes_pod_resources=None if info.text("operatingSystem") == _WINDOWS else takes,
     )
+
+
+def largest_allocatable(nodes: Iterable[KnownNode]) -> NodeAmounts | None:
+    """Give the most that any node can allocate, of each resource; None = no node states it."""
+    return largest_of(one.allocatable for one in nodes if one.allocatable is not None)
+
+
+def smallest_capacity(nodes: Iterable[KnownNode]) -> NodeAmounts | None:
+    """Give the least that any node has, of each resource; None = no node states it."""
+    return smallest_of(one.capacity for one in nodes if one.capacity is not None)
 
 
 def all_take_pod_resources(nodes: Iterable[KnownNode]) -> bool:

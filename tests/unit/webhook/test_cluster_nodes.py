@@ -8,9 +8,16 @@ from typing import Any
 
 import pytest
 
+from agent.core.cluster_facts import NodeAmounts
 from agent.kube.api import Stream
 from agent.webhook.cluster import ClusterFacts
-from agent.webhook.cluster_nodes import KnownNode, all_take_pod_resources, known_node_from_json
+from agent.webhook.cluster_nodes import (
+    KnownNode,
+    all_take_pod_resources,
+    known_node_from_json,
+    largest_allocatable,
+    smallest_capacity,
+)
 from tests.fake_api import FakeApi
 
 
@@ -61,6 +68,21 @@ def test_one_kubelet_that_is_older_counts_for_all() -> None:
 def test_a_node_is_still_what_is_asked_of_it_otherwise() -> None:
     found = known_node_from_json(node())
     assert (found.name, found.node_class is not None, found.is_overloaded) == ("node-a", True, False)
+
+
+def sized(name: str, capacity: dict[str, str] | None, allocatable: dict[str, str] | None) -> KnownNode:
+    status = {"capacity": capacity or {}, "allocatable": allocatable or {}}
+    return known_node_from_json({"metadata": {"name": name}, "status": status})
+
+
+def test_the_largest_allocatable_and_the_smallest_capacity_are_those_of_each_resource() -> None:
+    wide = sized("wide", {"cpu": "16", "memory": "8Gi"}, {"cpu": "15890m", "memory": "7Gi"})
+    deep = sized("deep", {"cpu": "4", "memory": "64Gi"}, {"cpu": "3900m", "memory": "60Gi"})
+    odd = sized("odd", {"cpu": "2"}, {"cpu": "2", "memory": "0"})
+    gib = 1 << 30
+    assert largest_allocatable([wide, deep, odd]) == NodeAmounts(cpu_millicores=15_890, memory_bytes=60 * gib)
+    assert smallest_capacity([wide, deep, odd]) == NodeAmounts(cpu_millicores=4000, memory_bytes=8 * gib)
+    assert (largest_allocatable([odd]), smallest_capacity([odd])) == (None, None)
 
 
 class Server(FakeApi):
@@ -136,3 +158,14 @@ def test_whatever_comes_and_goes_the_answer_is_that_of_the_nodes_that_are_there(
             one.put(node(version, name=name))
             there[name] = version
         assert one.facts.knows_pod_level_resources() == (bool(there) and "v1.33.1" not in there.values())
+
+
+def test_a_node_of_which_nothing_is_known_yet_has_as_little_as_any() -> None:
+    one = Nodes()
+    assert (one.facts.capacity("wide"), one.facts.largest_allocatable()) == (None, None)
+    for name, cpu in (("wide", "16"), ("small", "2")):
+        amounts = {"cpu": cpu, "memory": "8Gi"}
+        one.put({"metadata": {"name": name, "uid": name}, "status": {"capacity": amounts, "allocatable": amounts}})
+    large, small = (NodeAmounts(cpu_millicores=cpu, memory_bytes=8 << 30) for cpu in (16_000, 2000))
+    assert (one.facts.capacity("wide"), one.facts.capacity("unknown")) == (large, small)
+    assert one.facts.largest_allocatable() == large
