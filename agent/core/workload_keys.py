@@ -16,6 +16,7 @@ from agent.core.rollup import NodeClass
 
 _CLASS: Final = "c"
 _NODE: Final = "n"
+_AFTER_SLASH: Final = "0"
 _PARTS_BEFORE: Final = 4
 """Namespace, kind, name and container."""
 
@@ -48,6 +49,12 @@ def keys_of(workload: Workload, container: str, node: str, node_class: NodeClass
     if workload.kind != DAEMON_SET_KIND:
         return (by_class,)
     return by_class, SketchKey(workload, container, node)
+
+
+def range_of(workload: Workload) -> tuple[str, str]:
+    """Give between which texts all keys of a workload lie, by their bytes: from the first on, and before the second."""
+    start = "/".join(map(_escape, (workload.namespace, workload.kind, workload.name)))
+    return f"{start}/", f"{start}{_AFTER_SLASH}"
 
 
 def parse_key(text: str) -> SketchKey:

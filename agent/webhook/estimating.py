@@ -129,6 +129,7 @@ class Rebuilder:
         return batch
 
     def _rebuild(self, batch: list[Key], now_unix_seconds: float) -> None:
+        forgettings = self._index.forgettings  # before any sketch is read
         rows: dict[Row, int] = {}
         row_of_key: dict[str, int] = {}
         for _, workload in batch:
@@ -152,7 +153,9 @@ class Rebuilder:
             if node_class is not None:
                 of_workload[container, None] = _larger(of_workload.get((container, None)), answers[row])
         for name, workload in batch:
-            self._index.answer(name, workload, told[workload], now_unix_seconds=now_unix_seconds)
+            self._index.answer(
+                name, workload, told[workload], now_unix_seconds=now_unix_seconds, forgettings=forgettings
+            )
 
     def _read(self, row_of_key: dict[str, int], now_unix_seconds: float) -> dict[int, list[tuple[int, bytes]]]:
         """Give row and sketch by hour, from the oldest hour that is kept to the running one."""

@@ -21,6 +21,8 @@ from agent.core.rollup import RollupRow
 from agent.core.workload_history import HourSketch, Interval
 from agent.core.workload_keys import keys_of
 from agent.core.workload_leaders import node_number
+from agent.webhook.forgetting_entries import Forgetting, is_forgetting, rows_left
+from agent.webhook.node_hours import DAY_HOURS, with_hour
 from agent.webhook.report_payload import BadPayloadError, decode_report
 from agent.webhook.sketches import BadSketchError, decode, encode
 from agent.webhook.store_shapes import (
@@ -28,6 +30,7 @@ from agent.webhook.store_shapes import (
     FoldRaced,
     LogFolded,
     LoggedReport,
+    NodeDay,
     StoreAway,
     StoredSketch,
 )
@@ -38,9 +41,10 @@ MAX_SKETCHES: Final = 20_000
 """Of one transaction: 10 to 15 MB in memory. More would be fewer rewrites of a sketch per fold, and more memory."""
 PIECE_REPORTS: Final = 16
 """Merged at a time: about a thousand rows, decoded, take 10 MB."""
-DAY_HOURS: Final = 24
 Merged = dict[int, dict[str, bytes]]
 """Sketches by hour and key."""
+Days = dict[tuple[int, str], bytes | None]
+"""By day and node: in which hours it had a part in which sketches; None = in none yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +66,7 @@ class _Place(NamedTuple):
     interval: Interval
     node: int
     key: str
+    node_name: str
 
 
 class FoldedStore(Protocol):
@@ -79,8 +84,23 @@ class FoldedStore(Protocol):
         """Read the sketches of these keys at these hours."""
         ...
 
+    def forgettings(self, after_id: int) -> list[Forgetting]:
+        """Give what was forgotten at somebody's order after a place in the log."""
+        ...
+
+    def node_days(self, unix_days: set[int], nodes: set[str]) -> list[NodeDay]:
+        """Give in which hours of these days these nodes had a part in which sketches."""
+        ...
+
     def fold(
-        self, through_id: int, changed: Iterable[StoredSketch], drop_before_unix_hour: int, *, base_id: int
+        self,
+        through_id: int,
+        changed: Iterable[StoredSketch],
+        drop_before_unix_hour: int,
+        *,
+        base_id: int,
+        node_days: Iterable[NodeDay],
+        forgotten_id: int,
     ) -> None:
         """Write sketches, and drop old ones and the log."""
         ...
@@ -140,14 +160,19 @@ class Folder:
     def _fold_some(self, now_unix_seconds: float) -> int:
         """Fold as many reports as one transaction takes; give how many."""
         base = through = self._store.folded_through()
+        # Read before any sketch: a fold that does not heed one that comes later is refused.
+        forgettings = self._store.forgettings(base)
         count = 0
+        days: Days = {}
+        changed_days: set[tuple[int, str]] = set()
         merged: Merged = defaultdict(dict)
         while sum(map(len, merged.values())) < MAX_SKETCHES:
             found = self._store.tail(through, PIECE_REPORTS)
             reports = list(_due(found, now_unix_seconds, self._options.log_seconds))
             if not reports:
                 break
-            self._merge(reports, merged, now_unix_seconds)
+            places = self._merge(reports, forgettings, merged, now_unix_seconds)
+            changed_days |= self._note_nodes(places, days)
             count += len(reports)
             through = reports[-1].id
             self._pause()
@@ -162,12 +187,29 @@ class Folder:
             if hour >= oldest_hour
             for key, payload in sorted(merged[hour].items())  # in the order of the table: fewer pages are touched
         )
-        self._store.fold(through, changed, oldest_hour, base_id=base)
+        self._store.fold(
+            through,
+            changed,
+            oldest_hour,
+            base_id=base,
+            node_days=(
+                NodeDay(unix_day=day, node=node, payload=payload)
+                for day, node in sorted(changed_days)
+                if (payload := days[day, node]) is not None and (day + 1) * DAY_HOURS > oldest_hour
+            ),
+            forgotten_id=max((one.id for one in forgettings), default=base),
+        )
         return count
 
-    def _merge(self, reports: list[LoggedReport], merged: Merged, now_unix_seconds: float) -> None:
-        """Merge reports into what is merged already, and that with what the store has."""
-        places = list(self._places(reports, now_unix_seconds))
+    def _merge(
+        self,
+        reports: list[LoggedReport],
+        forgettings: list[Forgetting],
+        merged: Merged,
+        now_unix_seconds: float,
+    ) -> list[_Place]:
+        """Merge reports into what is merged already, and that with what the store has; give where they counted."""
+        places = list(self._places(reports, forgettings, now_unix_seconds))
         self._fetch(places, merged)
         piece: dict[tuple[int, str], HourSketch] = {}
         for place in places:
@@ -178,10 +220,38 @@ class Folder:
             sketch.add(place.row, place.interval, place.node)
         for (hour, key), sketch in piece.items():
             merged[hour][key] = encode(sketch, hour)
+        return places
 
-    def _places(self, reports: list[LoggedReport], now_unix_seconds: float) -> Iterator[_Place]:
-        """Give where the rows of reports count."""
+    def _note_nodes(self, places: list[_Place], days: Days) -> set[tuple[int, str]]:
+        """Take note of which nodes had a part in which sketches; give the days and nodes of which that was not known.
+
+        Most reports tell of an hour and of containers that were told of before: then nothing is written.
+        """
+        told: dict[tuple[str, int], set[str]] = defaultdict(set)
+        for place in places:
+            told[place.node_name, place.interval.unix_hour].add(place.key)
+        new = {(hour // DAY_HOURS, node) for node, hour in told} - days.keys()
+        if new:
+            days.update(dict.fromkeys(new))
+            for found in self._store.node_days({day for day, _ in new}, {node for _, node in new}):
+                if (found.unix_day, found.node) in new:
+                    days[found.unix_day, found.node] = found.payload
+        changed: set[tuple[int, str]] = set()
+        for (node, hour), keys in told.items():
+            here = hour // DAY_HOURS, node
+            payload = with_hour(days[here], keys, hour)
+            if payload is not None:
+                days[here] = payload
+                changed.add(here)
+        return changed
+
+    def _places(
+        self, reports: list[LoggedReport], forgettings: list[Forgetting], now_unix_seconds: float
+    ) -> Iterator[_Place]:
+        """Give where the rows of reports count; those that a later entry of the log forgets count nowhere."""
         for logged in reports:
+            if is_forgetting(logged.payload):
+                continue
             try:
                 report = decode_report(logged.payload)
             except BadPayloadError as error:
@@ -194,9 +264,9 @@ class Folder:
                 interval_seconds=report.interval_seconds,
             )
             node = node_number(report.node)
-            for row in report.rows:
+            for row in rows_left(report, logged.id, interval.unix_hour, forgettings):
                 for key in keys_of(row.workload, row.container, report.node, report.node_class):
-                    yield _Place(row, interval, node, str(key))
+                    yield _Place(row, interval, node, str(key), report.node)
 
     def _fetch(self, places: list[_Place], merged: Merged) -> None:
         """Get from the store what was not merged yet in this transaction."""

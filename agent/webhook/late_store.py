@@ -12,14 +12,18 @@ from contextlib import contextmanager
 
 from sqlalchemy import Connection
 
+from agent.webhook.forgetting_entries import Forgetting
 from agent.webhook.store import Store
 from agent.webhook.store_shapes import (
     Appended,
+    Forgotten,
     LoggedReport,
     NewReport,
+    NodeDay,
     NodeMark,
     StoreAway,
     StoredSketch,
+    Wish,
 )
 from agent.webhook.store_snapshot import Snapshot
 
@@ -89,11 +93,36 @@ class LateStore:
         """As the store's."""
         return self._opened().sketches_of(keys, unix_hours)
 
+    def node_days(self, unix_days: set[int], nodes: set[str]) -> list[NodeDay]:
+        """As the store's."""
+        return self._opened().node_days(unix_days, nodes)
+
+    def forgettings(self, after_id: int) -> list[Forgetting]:
+        """As the store's."""
+        return self._opened().forgettings(after_id)
+
+    def would_forget(self, wish: Wish) -> Forgotten:
+        """As the store's."""
+        return self._opened().would_forget(wish)
+
+    def forget(self, wish: Wish, *, now_unix_seconds: float) -> Forgotten:
+        """As the store's."""
+        return self._opened().forget(wish, now_unix_seconds=now_unix_seconds)
+
     def fold(
-        self, through_id: int, changed: Iterable[StoredSketch], drop_before_unix_hour: int, *, base_id: int
+        self,
+        through_id: int,
+        changed: Iterable[StoredSketch],
+        drop_before_unix_hour: int,
+        *,
+        base_id: int,
+        node_days: Iterable[NodeDay] = (),
+        forgotten_id: int | None = None,
     ) -> None:
         """As the store's."""
-        self._opened().fold(through_id, changed, drop_before_unix_hour, base_id=base_id)
+        self._opened().fold(
+            through_id, changed, drop_before_unix_hour, base_id=base_id, node_days=node_days, forgotten_id=forgotten_id
+        )
 
     def size_bytes(self) -> int:
         """As the store's."""

@@ -15,22 +15,27 @@ from typing import Final
 
 from sqlalchemy import Connection, delete, insert, select, text
 
-from agent.webhook import store_schema
+from agent.webhook import store_forgetting, store_schema
+from agent.webhook.forgetting_entries import Forgetting
+from agent.webhook.node_hours import DAY_HOURS
 from agent.webhook.store_engine import StoreEngine, StorePatience
 from agent.webhook.store_marks import first_mark, moved
 from agent.webhook.store_place import SqlitePlace
 from agent.webhook.store_shapes import (
     Appended,
     FoldRaced,
+    Forgotten,
     LogFolded,
     LoggedReport,
     NewReport,
+    NodeDay,
     NodeMark,
     SchemaTooNew,
     StoreAway,
     StoredSketch,
     StoreError,
     StoreUnusable,
+    Wish,
 )
 from agent.webhook.store_snapshot import PIECE, Snapshot, counter, pieces, sketches_of
 from agent.webhook.store_statements import (
@@ -45,13 +50,16 @@ from agent.webhook.store_statements import (
     TAKE_EVICTION_TURN,
     mark_values,
     to_mark,
+    upsert_node_hours,
     upsert_pods,
     upsert_sketch,
 )
 from agent.webhook.tables import (
     FOLDED_THROUGH,
     LAST_ID,
+    forgettings,
     metadata,
+    node_hours,
     node_marks,
     reports,
     sketches,
@@ -236,8 +244,35 @@ class Store:
         with self._engine.reading(is_long=True) as connection:
             yield from sketches_of(connection, keys, unix_hours)
 
+    def node_days(self, unix_days: set[int], nodes: set[str]) -> list[NodeDay]:
+        """Give in which hours of these days these nodes had a part in which sketches."""
+        with self._engine.reading() as connection:
+            return store_forgetting.days_of(connection, unix_days, nodes)
+
+    def forgettings(self, after_id: int) -> list[Forgetting]:
+        """Give what was forgotten at somebody's order after a place in the log, in order."""
+        with self._engine.reading() as connection:
+            return store_forgetting.entries_after(connection, after_id)
+
+    def would_forget(self, wish: Wish) -> Forgotten:
+        """Say what ``forget`` would let go."""
+        with self._engine.reading(is_long=True) as connection:
+            return store_forgetting.looked_for(connection, wish)
+
+    def forget(self, wish: Wish, *, now_unix_seconds: float) -> Forgotten:
+        """Let sketches go and write into the log that all before is forgotten: it does not come back by a fold."""
+        with self._engine.writing(is_long=True) as connection:
+            return store_forgetting.forgotten(connection, wish, now_unix_seconds)
+
     def fold(
-        self, through_id: int, changed: Iterable[StoredSketch], drop_before_unix_hour: int, *, base_id: int
+        self,
+        through_id: int,
+        changed: Iterable[StoredSketch],
+        drop_before_unix_hour: int,
+        *,
+        base_id: int,
+        node_days: Iterable[NodeDay] = (),
+        forgotten_id: int | None = None,
     ) -> None:
         """Put reports into the sketches, at once: write those changed, drop old ones and the log they came from.
 
@@ -247,9 +282,12 @@ class Store:
             drop_before_unix_hour: Older sketches go, of one hour at a time, so that a leader whose clock is wrong for a
                 while does not take the whole history along; so do marks of incarnations silent since a day before.
             base_id: What ``folded_through`` said before the sketches that ``changed`` builds on were read.
+            node_days: Which nodes had a part in them, whole, as they are to be.
+            forgotten_id: The newest of ``forgettings`` that it heeds, read before the sketches; None = it heeds all.
 
         Raises:
-            FoldRaced: Another fold came between; nothing was changed. Read again and merge again.
+            FoldRaced: Another fold came between, or something was forgotten; nothing was changed. Read again and merge
+                again.
             ValueError: ``through_id`` is before ``base_id`` or not logged yet.
         """
         if through_id < base_id:
@@ -257,6 +295,9 @@ class Store:
         with self._engine.writing(is_long=True) as connection:
             if connection.execute(FOLD, {"b_base": base_id, "b_through": through_id}).rowcount != 1:
                 raise FoldRaced(base_id=base_id, folded_through=counter(connection, FOLDED_THROUGH))
+            # Behind the lock that `FOLD` took, in which an order to forget waits too.
+            if forgotten_id is not None and store_forgetting.newest(connection) > forgotten_id:
+                raise FoldRaced(base_id=base_id, folded_through=base_id)
             last_id = counter(connection, LAST_ID)
             if through_id > last_id:
                 raise ValueError(f"a fold through report {through_id} finds the newest is {last_id}")
@@ -265,14 +306,25 @@ class Store:
                 connection.execute(
                     upsert, [{"key": new.key, "unix_hour": new.unix_hour, "payload": new.payload} for new in piece]
                 )
+            upsert_days = upsert_node_hours(connection)
+            for days in pieces(node_days, PIECE):
+                connection.execute(
+                    upsert_days, [{"unix_day": one.unix_day, "node": one.node, "payload": one.payload} for one in days]
+                )
             oldest: int | None = connection.execute(OLDEST_HOUR).scalar()
             if oldest is not None:
                 drop_before_unix_hour = min(drop_before_unix_hour, oldest + 1)
             connection.execute(delete(sketches).where(sketches.c.unix_hour < drop_before_unix_hour))
+            connection.execute(delete(node_hours).where(node_hours.c.unix_day < drop_before_unix_hour // DAY_HOURS))
             connection.execute(delete(reports).where(reports.c.id <= through_id))
             silent_since = drop_before_unix_hour * _HOUR_SECONDS - _MARKS_OUTLAST_SECONDS
             connection.execute(delete(node_marks).where(node_marks.c.last_received_unix_seconds < silent_since))
             connection.execute(DROP_OLD_PODS)
+            connection.execute(
+                delete(forgettings).where(
+                    forgettings.c.id <= through_id, forgettings.c.asked_unix_seconds < silent_since
+                )
+            )
 
     def size_bytes(self) -> int:
         """Give what the store takes on disk: its tables, or SQLite's file and log."""

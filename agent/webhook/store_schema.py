@@ -14,7 +14,7 @@ from agent.webhook.store_engine import StoreEngine
 from agent.webhook.store_place import SqlitePlace
 from agent.webhook.store_shapes import SchemaTooNew, StoreAway, StoreUnusable
 
-SCHEMA: Final = "0004"
+SCHEMA: Final = "0005"
 """The newest revision under `migrations`."""
 VERSION_TABLE: Final = "plimsoll_schema"
 SQLITE_APPLICATION_ID: Final = 0x504C4D53

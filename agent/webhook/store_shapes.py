@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from agent.core.recommendation import Workload
+
 SEQUENCE_MAX: Final = 2**63 - 1
 """Sequence numbers are kept in 64 signed bits."""
 
@@ -41,7 +43,7 @@ class LogFolded(StoreError):  # noqa: N818
 
 
 class FoldRaced(StoreError):  # noqa: N818
-    """Somebody else folded in the meantime; nothing was changed."""
+    """Somebody else folded, or had something forgotten, in the meantime; nothing was changed."""
 
     def __init__(self, *, base_id: int, folded_through: int) -> None:
         super().__init__(f"a fold from report {base_id} on finds the log folded through {folded_through}")
@@ -142,3 +144,41 @@ class StoredSketch:
     unix_hour: int
     """Hours since 1970."""
     payload: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeDay:
+    """In which hours of a day a node had a part in which sketches."""
+
+    unix_day: int
+    """Days since 1970."""
+    node: str
+    payload: bytes
+    """Of ``node_hours``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What is to be forgotten: a workload, or what one node reported."""
+
+    asked_by: str
+    workload: Workload | None = None
+    node: str | None = None
+    since_unix_hour: int = 0
+    """Of a node: hours before stay."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forgotten:
+    """What went, or would go."""
+
+    id: int | None
+    """The entry's place in the log; None = nothing was done, it was only looked."""
+    hours: dict[str, set[int]]
+    """By the key of a history: its hours."""
+    rows: int
+    """Sketches of the database."""
+    reports: int
+    """Of the node, in the log and not folded yet."""
+    is_known: bool
+    """Whether the database knows anything of what was named."""

@@ -88,8 +88,12 @@ class Snapshot:
         """
         hour: int | None = self._connection.execute(_NEWEST_HOUR).scalar()
         while hour is not None and hour >= self._since_unix_hour:
-            yield self._joined(hour, length) or self._one_by_one(hour, length)
+            yield self.beginnings_at(hour, length)
             hour = self._connection.execute(_NEXT_HOUR, {"b_before": hour}).scalar()
+
+    def beginnings_at(self, hour: int, length: int) -> Beginnings:
+        """Read the first bytes of the sketches of one hour."""
+        return self._joined(hour, length) or self._one_by_one(hour, length)
 
     def _joined(self, hour: int, length: int) -> Beginnings | None:
         """Have the database put an hour together, far quicker than rows come one by one; None = it is not plain."""

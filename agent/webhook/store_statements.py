@@ -14,6 +14,7 @@ from agent.webhook.tables import (
     FOLDED_THROUGH,
     LAST_ID,
     counters,
+    node_hours,
     node_marks,
     node_pods,
     reports,
@@ -107,3 +108,13 @@ def upsert_pods(connection: Connection) -> Insert:
     on_server = postgresql.insert(node_pods)
     newer = on_server.excluded
     return on_server.on_conflict_do_update(index_elements=here, set_={moment: newer[moment], "pods": newer.pods})
+
+
+def upsert_node_hours(connection: Connection) -> Insert:
+    """Give the statement that writes a node's hours of a day whether there are some or not."""
+    here = [node_hours.c.unix_day, node_hours.c.node]
+    if connection.dialect.name == "sqlite":
+        on_file = sqlite.insert(node_hours)
+        return on_file.on_conflict_do_update(index_elements=here, set_={"payload": on_file.excluded.payload})
+    on_server = postgresql.insert(node_hours)
+    return on_server.on_conflict_do_update(index_elements=here, set_={"payload": on_server.excluded.payload})

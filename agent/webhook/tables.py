@@ -39,6 +39,9 @@ FOLDED_THROUGH: Final = "folded_through"
 EVICTION_TURN: Final = "eviction_turn"
 """How often anybody had the tables of evictions and taints to itself; locked by who has."""
 
+NODE_HOURS_SINCE: Final = "node_hours_since"
+"""The hour from which on ``node_hours`` is whole: sketches of earlier ones were folded without it."""
+
 reports: Final = Table(
     "reports",
     metadata,
@@ -50,7 +53,7 @@ reports: Final = Table(
     Column("rows", Integer, nullable=False),
     Column("payload", LargeBinary, nullable=False),
 )
-"""The log of reports not folded yet."""
+"""The log of reports not folded yet; what is forgotten stands in it too, of no incarnation and with sequence 0."""
 
 node_marks: Final = Table(
     "node_marks",
@@ -86,6 +89,25 @@ sketches: Final = Table(
     sqlite_with_rowid=False,
 )
 """What each hour holds of each key."""
+
+node_hours: Final = Table(
+    "node_hours",
+    metadata,
+    Column("unix_day", BigInteger, primary_key=True, autoincrement=False),
+    Column("node", _Name, primary_key=True),
+    Column("payload", LargeBinary, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""In which hours of a day a node had a part in which sketches."""
+
+forgettings: Final = Table(
+    "forgettings",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
+    Column("asked_unix_seconds", Float(53), nullable=False),
+    Column("payload", LargeBinary, nullable=False),
+)
+"""What was forgotten at somebody's order, by its place in the log: for those who find the log folded."""
 
 eviction_back_offs: Final = Table(
     "eviction_back_offs",

@@ -10,14 +10,18 @@ While the store is away it goes on with what it has, and says how old that is.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
 from agent.core.hours import hour_of
+from agent.core.workload_history import Interval
+from agent.webhook.forgetting_entries import Forgetting, decode_forgetting, is_forgetting, rows_left
 from agent.webhook.report_payload import BadPayloadError, decode_report, encode_report
-from agent.webhook.store_shapes import LogFolded, LoggedReport, StoreAway
-from agent.webhook.store_snapshot import Snapshot
+from agent.webhook.store_shapes import LogFolded, LoggedReport, StoreAway, StoredSketch
+from agent.webhook.store_snapshot import Beginnings, Snapshot
 from agent.webhook.workloads import WorkloadIndex
 
 __all__ = ["FollowedStore", "Tailer", "decode_report", "encode_report"]
@@ -41,6 +45,10 @@ class FollowedStore(Protocol):
         """Open the sketches with their place in the log."""
         ...
 
+    def forgettings(self, after_id: int) -> list[Forgetting]:
+        """Give what was forgotten at somebody's order after a place in the log."""
+        ...
+
 
 class Tailer:
     """See the module's docstring. One thread calls `advance`; any may ask the rest."""
@@ -57,6 +65,9 @@ class Tailer:
         self._index = index
         self._pause = pause or _go_on
         self._position: int | None = None
+        self._heeded_id: int | None = None
+        """Up to where the log's orders to forget were heeded; None = there is nothing in the index yet."""
+        self._advanced = threading.Condition()
         self._read_unix_seconds: float | None = None
         self._expired_unix_seconds: float | None = None
         self.is_away = False
@@ -67,6 +78,8 @@ class Tailer:
         """Since the start."""
         self.bad_reports = 0
         """Payloads that could not be read, since the start."""
+        self.forgettings = 0
+        """Orders to forget that were heeded, since the start."""
         self.bad_sketches = 0
 
     @property
@@ -77,6 +90,11 @@ class Tailer:
     def age_seconds(self, now_unix_seconds: float) -> float | None:
         """Give how long ago the index was up to date; None = it has not been yet."""
         return None if self._read_unix_seconds is None else max(now_unix_seconds - self._read_unix_seconds, 0.0)
+
+    def wait_for(self, entry_id: int, timeout_seconds: float) -> bool:
+        """Wait until the index has all up to an entry of the log; False = it has not come so far in time."""
+        with self._advanced:
+            return self._advanced.wait_for(lambda: (self._position or 0) >= entry_id, timeout_seconds)
 
     def advance(self, now_unix_seconds: float) -> bool:
         """Read the next piece of the log; the first time, and after a gap, all sketches before it.
@@ -100,14 +118,75 @@ class Tailer:
         if self.is_away:
             log.info("store is back")
         self.is_away = False
+        with self._advanced:
+            self._advanced.notify_all()
         return more
 
     def _load(self, now_unix_seconds: float) -> None:
         since = hour_of(now_unix_seconds) - self._index.options.retention_days * DAY_HOURS
         with self._store.snapshot(since) as snapshot:
+            if self._heeded_id is not None:  # what was forgotten is in no sketch, and so nothing would replace it
+                for forgetting in self._store.forgettings(self._heeded_id):
+                    if forgetting.id <= snapshot.folded_through:
+                        self._index.forget(forgetting)
+                        self.forgettings += 1
             self.bad_sketches += self._index.load(snapshot, on_piece=self._pauses())
-            self._position = snapshot.folded_through
+            self._position = self._heeded_id = snapshot.folded_through
         self.loads += 1
+
+    def _forget(self, logged: LoggedReport, now_unix_seconds: float) -> None:
+        """Forget what stands before an entry; what is left of these histories is read again.
+
+        Raises:
+            LogFolded: The sketches go beyond the entry already: all is to be read again.
+        """
+        try:
+            forgetting = decode_forgetting(logged.payload)
+        except BadPayloadError as error:
+            self.bad_reports += 1
+            log.warning("order to forget unreadable", extra={"report": logged.id, "reason": str(error)})
+            return
+        self._index.forget(forgetting)
+        if forgetting.keys:
+            self._restore(forgetting, frozenset(forgetting.keys), now_unix_seconds)
+        self.forgettings += 1
+        what = forgetting.node if forgetting.workload is None else forgetting.workload
+        log.info("forgotten", extra={"what": str(what), "asked_by": forgetting.asked_by})
+
+    def _restore(self, forgetting: Forgetting, keys: Set[str], now_unix_seconds: float) -> None:
+        """Read what is left of some histories: their sketches, and the log from there to the entry."""
+        last = hour_of(now_unix_seconds) + 1
+        hours = range(last - self._index.options.retention_days * DAY_HOURS - 1, last + 1)
+        with self._store.snapshot(hours[0]) as snapshot:
+            position = snapshot.folded_through
+            if position >= forgetting.id:
+                raise LogFolded(after_id=forgetting.id - 1, folded_through=position)
+            self.bad_sketches += self._index.load(_Chosen(snapshot, keys, hours), on_piece=self._pauses())
+        forgettings = self._store.forgettings(position)
+        while True:
+            for logged in self._store.tail(position, PIECE_REPORTS):
+                if logged.id >= forgetting.id:
+                    return
+                self._learn_again(logged, keys, forgettings, now_unix_seconds)
+                position = logged.id
+                self._pause()
+
+    def _learn_again(
+        self, logged: LoggedReport, keys: Set[str], forgettings: list[Forgetting], now_unix_seconds: float
+    ) -> None:
+        if is_forgetting(logged.payload):
+            return
+        try:
+            report = decode_report(logged.payload)
+        except BadPayloadError:
+            return  # counted when it came
+        received = logged.believed_unix_seconds(now_unix_seconds)
+        hour = Interval.of(
+            received_unix_seconds=received,
+            end_age_seconds=report.end_age_seconds,
+            interval_seconds=report.interval_seconds,
+        ).unix_hour
+        self._index.learn_again(report, rows_left(report, logged.id, hour, forgettings), received, keys=keys)
 
     def _pauses(self) -> Iterator[None]:
         while True:
@@ -118,15 +197,11 @@ class Tailer:
         assert self._position is not None  # noqa: S101 - set by _load
         reports = self._store.tail(self._position, PIECE_REPORTS)
         for logged in reports:
-            try:
-                report = decode_report(logged.payload)
-            except BadPayloadError as error:
-                self.bad_reports += 1
-                log.warning("report unreadable", extra={"report": logged.id, "reason": str(error)})
+            if is_forgetting(logged.payload):
+                self._forget(logged, now_unix_seconds)
             else:
-                self._index.take(report, logged.believed_unix_seconds(now_unix_seconds))
-                self.taken_reports += 1
-            self._position = logged.id
+                self._take(logged, now_unix_seconds)
+            self._position = self._heeded_id = logged.id
             self._pause()
         if len(reports) == PIECE_REPORTS:
             return True
@@ -136,6 +211,37 @@ class Tailer:
             self._expired_unix_seconds = now_unix_seconds
             self._index.expire(now_unix_seconds)
         return False
+
+    def _take(self, logged: LoggedReport, now_unix_seconds: float) -> None:
+        try:
+            report = decode_report(logged.payload)
+        except BadPayloadError as error:
+            self.bad_reports += 1
+            log.warning("report unreadable", extra={"report": logged.id, "reason": str(error)})
+        else:
+            self._index.take(report, logged.believed_unix_seconds(now_unix_seconds))
+            self.taken_reports += 1
+
+
+class _Chosen:
+    """The sketches of some keys, as far as a load needs them; few enough to be held in memory."""
+
+    def __init__(self, snapshot: Snapshot, keys: Set[str], hours: Iterable[int]) -> None:
+        self._snapshot = snapshot
+        self._by_hour: dict[int, list[StoredSketch]] = defaultdict(list)
+        for stored in snapshot.sketches_of(keys, hours):
+            self._by_hour[stored.unix_hour].append(stored)
+
+    def beginnings(self, length: int) -> Iterator[Beginnings]:
+        """Give the first bytes of all of them, the newest hour first."""
+        for hour in sorted(self._by_hour, reverse=True):
+            found = self._by_hour[hour]
+            joined = b"".join(one.payload[:length].ljust(length, b"\0") for one in found)
+            yield Beginnings(hour, [one.key for one in found], joined)
+
+    def sketches_of(self, keys: Iterable[str], unix_hours: Iterable[int]) -> Iterator[StoredSketch]:
+        """Read those of these keys at these hours whole."""
+        return self._snapshot.sketches_of(keys, unix_hours)
 
 
 def _go_on() -> None:

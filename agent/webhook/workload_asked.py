@@ -8,7 +8,7 @@ each. Whoever calls holds the index' lock.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final
@@ -98,6 +98,14 @@ class Asked:
     def forget(self, policy: PolicyName, workload: Workload) -> None:
         """Take note that the workload is known no longer."""
         self._kept[policy].pop(workload, None)
+
+    def renew(self, workloads: Collection[Workload]) -> None:
+        """Drop what was answered for these, as its grounds are forgotten: it is worked out again at once."""
+        for table in self._kept.values():
+            for workload in workloads:
+                kept = table.get(workload)
+                if kept is not None:
+                    kept.answers, kept.done_unix_seconds = (), None
 
     def tables(self) -> Tables:
         """Give all there are, as copies: of pointers alone, so that the lock is held for less than a millisecond."""

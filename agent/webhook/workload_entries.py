@@ -115,6 +115,37 @@ class Entries:
             table, row = self.by_class, self.class_row(container, key.place)
         return None if row is None else (table, row)
 
+    def forget(self, workload: Workload) -> None:
+        """Forget a workload with all its rows; nothing happens if it is not known."""
+        entry = self.known.pop(workload, None)
+        for container in () if entry is None else entry.containers:
+            for _, row in container.classes:
+                self.by_class.take_back(row)
+            for row in (container.nodes or {}).values():
+                self.by_node.take_back(row)
+            container.classes, container.nodes = (), None  # somebody may still hold it
+
+    def forget_row(self, key: SketchKey) -> None:
+        """Forget one row, and what is left of its container and workload if it was the last; it may be unknown."""
+        entry = self.known.get(key.workload)
+        container = None if entry is None else entry.find(key.container)
+        if entry is None or container is None:
+            return
+        if isinstance(key.place, str):
+            row = (container.nodes or {}).get(key.place)
+            if row is not None and container.nodes is not None:
+                del container.nodes[key.place]
+                self.by_node.take_back(row)
+        else:
+            for node_class, row in container.classes:
+                if node_class == key.place:
+                    container.classes = tuple(one for one in container.classes if one[1] != row)
+                    self.by_class.take_back(row)
+        if not container.classes and not container.nodes:
+            entry.containers = tuple(one for one in entry.containers if one is not container)
+        if not entry.containers:
+            del self.known[key.workload]
+
     def expire(self, workload: Workload, oldest_unix_seconds: int) -> bool:
         """Forget the rows of a workload that ended before; True = none is left, and it is forgotten itself."""
         entry = self.known[workload]

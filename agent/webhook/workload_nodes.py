@@ -44,6 +44,10 @@ class ReportingNodes:
         if newest > known.newest:
             known.newest, known.node_class, known.entries = newest, node_class, entries
 
+    def forget(self, node: str) -> None:
+        """Forget a node until it reports again."""
+        self._nodes.pop(node, None)
+
     def expire(self, oldest_unix_seconds: int) -> None:
         """Forget the nodes whose newest report ended before that."""
         for name in [name for name, node in self._nodes.items() if node.newest[0] < oldest_unix_seconds]:

@@ -14,7 +14,7 @@ Outliers: the largest value of an hour counts, whoever reported it; values were 
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -28,8 +28,9 @@ from agent.core.policies.registry import PolicyOptions
 from agent.core.recommendation import Workload
 from agent.core.rollup import ROLLUP_SECONDS, NodeClass, Report, RollupRow
 from agent.core.workload_history import Interval
-from agent.core.workload_keys import SketchKey
+from agent.core.workload_keys import SketchKey, keys_of, parse_key
 from agent.core.workload_leaders import node_number
+from agent.webhook.forgetting_entries import Forgetting
 from agent.webhook.workload_answers import (
     Answer,
     container_directive,
@@ -103,6 +104,12 @@ class WorkloadIndex:
         self._rows_without_room = 0
         self._asked = Asked()
         self._is_loaded = False
+        self._forgettings = 0
+
+    @property
+    def forgettings(self) -> int:
+        """How often something was forgotten at somebody's order: what was worked out before that may not be so now."""
+        return self._forgettings
 
     @property
     def is_loaded(self) -> bool:
@@ -148,6 +155,43 @@ class WorkloadIndex:
         if by_class is None or (by_node is None and entry.workload.kind == DAEMON_SET_KIND):
             self._rows_without_room += 1
         return entry
+
+    def learn_again(
+        self, report: Report, rows: Iterable[RollupRow], received_unix_seconds: float, *, keys: Collection[str]
+    ) -> None:
+        """Learn rows of a report that was taken before, but for these histories alone, which were forgotten since."""
+        interval = Interval.of(
+            received_unix_seconds=received_unix_seconds,
+            end_age_seconds=report.end_age_seconds,
+            interval_seconds=report.interval_seconds,
+        )
+        with self._lock:
+            self._entries.open_hour(interval.unix_hour)
+            node = self._numbers.give(node_number(report.node), interval.unix_hour)
+        for row in rows:
+            for key in keys_of(row.workload, row.container, report.node, report.node_class):
+                if str(key) in keys:
+                    with self._lock:
+                        found = self._entries.row_of(key)
+                        if found is not None:
+                            found[0].learn(found[1], row, interval, node)
+
+    def forget(self, forgetting: Forgetting) -> None:
+        """Forget a workload, or the histories in which a node had a part, and what was worked out from them."""
+        keys = [parse_key(text) for text in forgetting.keys]
+        workloads = {key.workload for key in keys}
+        if forgetting.workload is not None:
+            workloads.add(forgetting.workload)
+            with self._lock:
+                self._entries.forget(forgetting.workload)
+        for key in keys:
+            with self._lock:
+                self._entries.forget_row(key)
+        with self._lock:
+            if forgetting.node is not None:
+                self._nodes.forget(forgetting.node)
+            self._asked.renew(workloads)
+            self._forgettings += 1
 
     # -- the store's sketches ---------------------------------------------------------------------------------------
 
@@ -295,10 +339,13 @@ class WorkloadIndex:
         directives: list[ContainerDirective] = []
         for container in self._containers_of(workload):
             with self._lock:
+                rows = container.rows
+                if not rows:  # forgotten meanwhile
+                    continue
                 directive = container_directive(
                     container.name,
                     self._by_class,
-                    container.rows,
+                    rows,
                     node=number,
                     slots=self._slots,
                     options=self._cruise,
@@ -458,8 +505,19 @@ class WorkloadIndex:
         )
 
     def answer(
-        self, policy: PolicyName, workload: Workload, answers: Mapping[Place, Answer] | None, *, now_unix_seconds: float
+        self,
+        policy: PolicyName,
+        workload: Workload,
+        answers: Mapping[Place, Answer] | None,
+        *,
+        now_unix_seconds: float,
+        forgettings: int | None = None,
     ) -> None:
-        """Take what a policy answered, by container, and of DaemonSets by class of nodes too; None = it failed."""
+        """Take what a policy answered, by container, and of DaemonSets by class of nodes too; None = it failed.
+
+        What was worked out from sketches read when ``forgettings`` was another number is left: it is due again.
+        """
         with self._lock:
+            if forgettings is not None and forgettings != self._forgettings:
+                return
             self._asked.take(policy, workload, answers, now_unix_seconds)

@@ -14,9 +14,11 @@ from agent.core.policies.options import PolicyName
 from agent.core.rollup import Report
 from agent.core.workload_history import HourSketch, Interval
 from agent.webhook.folding import Folder, FoldOptions
+from agent.webhook.forgetting_entries import Forgetting
 from agent.webhook.report_payload import encode_report
 from agent.webhook.sketches import decode, encode
 from agent.webhook.store import LoggedReport, NewReport, Snapshot, Store, StoreAway, StoredSketch
+from agent.webhook.store_shapes import NodeDay
 from agent.webhook.tailing import Tailer
 from agent.webhook.workloads import IndexOptions, WorkloadIndex
 from tests.webhook.test_workloads import Policies, answers_of, index_of, reports_at_random
@@ -146,19 +148,27 @@ class Dying:
         self._may_die("sketches_of")
         return self._store.sketches_of(keys, unix_hours)
 
-    def fold(self, through_id: int, changed: Iterable[StoredSketch], before: int, *, base_id: int) -> None:
+    def forgettings(self, after_id: int) -> list[Forgetting]:
+        self._may_die("forgettings")
+        return self._store.forgettings(after_id)
+
+    def node_days(self, unix_days: set[int], nodes: set[str]) -> list[NodeDay]:
+        self._may_die("node_days")
+        return self._store.node_days(unix_days, nodes)
+
+    def fold(self, through_id: int, changed: Iterable[StoredSketch], before: int, **more: Any) -> None:
         def half() -> Iterable[StoredSketch]:
             yield from list(changed)[:1]
             raise Killed
 
         if self._step == "fold" and not self._after:
-            self._store.fold(through_id, half(), before, base_id=base_id)
-        self._store.fold(through_id, changed, before, base_id=base_id)
+            self._store.fold(through_id, half(), before, **more)
+        self._store.fold(through_id, changed, before, **more)
         if self._after:
             raise Killed
 
 
-@pytest.mark.parametrize("step", ["folded_through", "tail", "sketches_of", "fold", "after"])
+@pytest.mark.parametrize("step", ["folded_through", "forgettings", "tail", "sketches_of", "node_days", "fold", "after"])
 def test_a_leader_killed_at_any_step_has_folded_or_not(store: Store, step: str) -> None:
     made = reports_at_random(7)[:60]
     now = NOON + 10 * DAY
@@ -399,6 +409,9 @@ class Away:
         if self.is_away:
             raise StoreAway("database away")
         return self.store.snapshot(since_unix_hour)
+
+    def forgettings(self, after_id: int) -> list[Forgetting]:
+        return self.store.forgettings(after_id)
 
 
 def test_with_the_store_away_memory_answers_and_tells_its_age(store: Store) -> None:

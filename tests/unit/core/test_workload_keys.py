@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from agent.core.recommendation import Workload
 from agent.core.rollup import NodeClass
-from agent.core.workload_keys import SketchKey, keys_of, parse_key
+from agent.core.workload_keys import SketchKey, keys_of, parse_key, range_of
 
 WEB = Workload(namespace="shop", kind="Deployment", name="web")
 DNS = Workload(namespace="kube-system", kind="DaemonSet", name="dns")
@@ -58,3 +58,10 @@ def test_what_is_no_key_is_refused_with_what_is_allowed(text: str) -> None:
 def test_only_daemon_sets_have_a_history_per_node() -> None:
     assert keys_of(WEB, "app", "node-a", M5) == (SketchKey(WEB, "app", M5),)
     assert keys_of(DNS, "app", "node-a", M5) == (SketchKey(DNS, "app", M5), SketchKey(DNS, "app", "node-a"))
+
+
+@given(keys, keys)
+def test_keys_of_a_workload_and_no_others_lie_in_its_range(one: SketchKey, other: SketchKey) -> None:
+    start, end = (text.encode(errors="surrogatepass") for text in range_of(one.workload))
+    assert start <= str(one).encode(errors="surrogatepass") < end
+    assert (start <= str(other).encode(errors="surrogatepass") < end) == (one.workload == other.workload)
