@@ -101,6 +101,15 @@ def smallest_of(amounts: Iterable[NodeAmounts]) -> NodeAmounts | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenContainer:
+    """A container of a pod's template, and what it requests as its author wrote it; None = not stated or not known."""
+
+    name: str
+    cpu_request_millicores: int | None = None
+    memory_request_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PodPlace:
     """Where a pod is and whom it belongs to; all that is kept of the cluster's pods."""
 
@@ -111,3 +120,9 @@ class PodPlace:
     workload: Workload
     is_running: bool
     is_terminating: bool
+    containers: tuple[WrittenContainer, ...] | None = field(default=None, compare=False)
+    """Of its spec, init containers and sidecars too, debug containers not (no agent reports them); None = not known."""
+
+    def has_container(self, name: str) -> bool:
+        """Say whether its spec has such a container; True where its containers are not known."""
+        return self.containers is None or any(one.name == name for one in self.containers)

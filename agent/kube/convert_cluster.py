@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from sys import intern
 from types import MappingProxyType
 from typing import Final
 
-from agent.core.cluster_facts import FrozenAxes, LimitRangeItem, NodeAmounts, PodPlace, Quota
+from agent.core.cluster_facts import FrozenAxes, LimitRangeItem, NodeAmounts, PodPlace, Quota, WrittenContainer
 from agent.core.hpa import CONTAINER_RESOURCE_METRIC, RESOURCE_METRIC, TARGET_TYPES, UTILIZATION, HpaMetric, frozen_axes
+from agent.core.originals import OriginalError, annotated_original
 from agent.core.overload import OVERLOAD_TAINT_KEY
 from agent.core.pod import CPU, MEMORY, RUNNING, OwnerReference, Pod
 from agent.core.recommendation import Workload
@@ -121,15 +123,39 @@ def pod_place_from_json(document: object) -> PodPlace:
         ),
         is_terminating=metadata.has("deletionTimestamp"),
     )
+    spec = top.child("spec")
     return PodPlace(
         uid=pod.uid,
         namespace=pod.namespace,
         name=pod.name,
-        node=top.child("spec").text("nodeName"),
+        node=spec.text("nodeName"),
         workload=workload_of(pod),
         is_running=top.child("status").text("phase") == RUNNING,
         is_terminating=pod.is_terminating,
+        containers=_written_containers(spec, pod) or None,
     )
+
+
+def _written_containers(spec: Reader, pod: Pod) -> tuple[WrittenContainer, ...]:
+    """Read the containers in order of name, with the requests that their author wrote: those before any sizing."""
+    try:
+        original = annotated_original(pod)
+    except OriginalError:
+        original = None
+    originals = {one.container: one for one in original.amounts} if original is not None else {}
+    written: list[WrittenContainer] = []
+    for key in ("containers", "initContainers"):
+        for container in spec.items(key):
+            name = container.required_text("name")
+            if name in originals:
+                one = originals[name]
+                cpu, memory = one.cpu_request_millicores, one.memory_request_bytes
+            else:
+                requests = container.child("resources").child("requests")
+                cpu = -(-requests.quantity(CPU) * _MILLIS_PER_UNIT // NANOS_PER_UNIT) if requests.has(CPU) else None
+                memory = -(-requests.quantity(MEMORY) // NANOS_PER_UNIT) if requests.has(MEMORY) else None
+            written.append(WrittenContainer(name=intern(name), cpu_request_millicores=cpu, memory_request_bytes=memory))
+    return tuple(sorted(written, key=lambda one: one.name))
 
 
 def node_facts_from_json(document: object) -> NodeFacts:

@@ -16,7 +16,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from agent.core.cluster_facts import PodPlace
 from agent.core.rollup import RollupRow
-from agent.core.token_bucket import TokenBucket
+from agent.core.token_bucket import WINDOW_SECONDS, TokenBucket
 from agent.kube.access import NODE_NAME_CLAIM
 from agent.kube.api import Api
 from agent.kube.errors import KubeError
@@ -31,6 +31,9 @@ AWAY_SECONDS: Final = 5.0
 """After which a caller may come again while the API server is away."""
 NEW_POD_SECONDS: Final = 30.0
 """A pod that began less than this before the watch was last heard may run before it has brought it."""
+CALL_BYTES: Final = 256 * 1024
+"""Unpacked bytes of a body that cost as much as a call: what 200 containers are told in. So the 30 calls a minute of a
+node are 7.5 MiB, which take about half a second to read and keep."""
 MOST_NODES: Final = 20_000
 """Of which calls are counted; those heard of longest ago are forgotten first."""
 
@@ -206,6 +209,31 @@ class Access:
         reason = f"more than {self._settings.requests_per_minute} calls a minute of node {node}"
         raise Denied(429, "too_many", reason, retry_after_seconds=seconds)
 
+    def charge(self, node: str, what: str, unpacked_bytes: int) -> None:
+        """Count what a call of a node costs beyond the one that was admitted: a large body is several calls.
+
+        Args:
+            node: As its token says.
+            what: As for ``admit``, which came before.
+            unpacked_bytes: Of the body: reading it takes time in proportion.
+
+        Raises:
+            Denied: 429; its node has not so many calls left in this minute. The largest body that is read at all
+                passes where nothing else came within a minute.
+        """
+        more = min(unpacked_bytes // CALL_BYTES, self._settings.requests_per_minute - 1)
+        now = self._clock()
+        with self._lock:
+            bucket = self._nodes.get((what, node))
+            if bucket is None or not more:
+                return
+            if bucket.available(now) >= more:
+                for _ in range(more):
+                    bucket.take(now)
+                return
+        reason = f"{unpacked_bytes} bytes count as {more + 1} calls; too many of node {node} in a minute"
+        raise Denied(429, "too_many", reason, retry_after_seconds=WINDOW_SECONDS / 4)
+
     def check_node(self, claimed: str, reported: str) -> None:
         """Compare the token's node with the body's.
 
@@ -242,7 +270,20 @@ class Access:
         if place.workload != row.workload:
             owner = place.workload
             return f"workload: the pod belongs to {owner.kind} {owner.namespace}/{owner.name}"
+        if not place.has_container(row.container):
+            return f"container: the pod has none named {row.container}"
         return None
+
+    def containers_of(self, uid: str, remembered: Callable[[str], PodPlace | None]) -> tuple[str, ...] | None:
+        """Give the names of a pod's containers; None = they are not known.
+
+        Args:
+            uid: Of the pod.
+            remembered: As for ``row_fault``.
+        """
+        place = self._places.pod(uid) or self._places.gone_pod(uid) or remembered(uid)
+        known = None if place is None else place.containers
+        return None if known is None else tuple(one.name for one in known)
 
     def check_known(self, caller: Caller, rows: Iterable[RollupRow], *, end_age_seconds: float) -> None:
         """Wait for pods that began so lately that the watch may not have brought them: their rows are not foreign.

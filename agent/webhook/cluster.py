@@ -14,7 +14,15 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from agent.core.cluster import Namespace
-from agent.core.cluster_facts import ClusterRules, FrozenAxes, LimitRangeItem, NodeAmounts, PodPlace, Quota
+from agent.core.cluster_facts import (
+    ClusterRules,
+    FrozenAxes,
+    LimitRangeItem,
+    NodeAmounts,
+    PodPlace,
+    Quota,
+    WrittenContainer,
+)
 from agent.core.pod_limits import POD_LEVEL
 from agent.core.recommendation import Workload
 from agent.core.rollup import NodeClass
@@ -173,6 +181,10 @@ class ClusterFacts:
     def pods_age_seconds(self) -> float:
         """Give for how long the server was not heard of pods; nothing is known of those younger than that."""
         return self._all[0][1].age_seconds or 0.0
+
+    def written(self, workload: Workload) -> Mapping[str, WrittenContainer]:
+        """Give a workload's containers by name, with their requests as written; empty = no pod of it is known."""
+        return self._pods.written(workload)
 
     def pods_on(self, node: str) -> tuple[PodPlace, ...]:
         """Give the pods bound to a node that have not ended, by namespace and name."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 import struct
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import Final
 
-from agent.core.cluster_facts import PodPlace
+from agent.core.cluster_facts import PodPlace, WrittenContainer
 from agent.core.recommendation import Workload
 from agent.kube.convert_cluster import pod_place_from_json
 from agent.kube.kept import Entry, Gathering, Kept
@@ -24,13 +25,19 @@ where they waited in a queue."""
 MOST_GONE: Final = 20_000
 """8 MB; of more the oldest are forgotten."""
 
-_RECORD: Final = struct.Struct("<IIHB")
-"""Number of the workload, number of the node, round of the list, flags; the name follows in UTF-8."""
+_RECORD: Final = struct.Struct("<IIIHB")
+"""Number of the workload, of the node, of the containers, round of the list, flags; the name follows in UTF-8."""
 _NOWHERE: Final = 0xFFFF_FFFF
 _ROUNDS: Final = 1 << 16
 _RUNNING: Final = 1
 _TERMINATING: Final = 2
 
+MOST_TEMPLATES: Final = 64
+"""Of one workload that are compared; pods of one template have the same requests as written."""
+
+Containers = tuple[WrittenContainer, ...]
+_Template = tuple[Containers | None]
+"""The containers alone; None, which they may be, is no value that can be numbered."""
 Uid = int | str
 """A uid as a number, which is half as large as its text; a text where it is no UUID."""
 
@@ -50,6 +57,9 @@ class PodTable(Kept[PodPlace]):
         self._records: dict[Uid, bytes] = {}
         self._workloads: Interned[Workload] = Interned()
         self._nodes: Interned[str] = Interned()
+        self._containers: Interned[_Template] = Interned()
+        self._templates: dict[int, dict[int, int]] = {}
+        """How many pods have which containers: by the workload's number and that of the containers."""
         self._running: dict[int, int] = {}
         """Pods that run and are to go on running, by the workload's number."""
         self._on: dict[int, set[Uid]] = {}
@@ -87,6 +97,21 @@ class PodTable(Kept[PodPlace]):
             number = self._workloads.number(workload)
             return self._running.get(number, 0) if number is not None else 0
 
+    def written(self, workload: Workload) -> Mapping[str, WrittenContainer]:
+        """Give a workload's containers by name, with the requests that most of its pods were written with.
+
+        A pod's requests are those with which it was first seen here, or which its annotation keeps: a resize changes
+        neither.
+        """
+        with self._guard:
+            number = self._workloads.number(workload)
+            templates = self._templates.get(number, {}) if number is not None else {}
+            counted = [
+                (count, self._containers.value(one)[0]) for one, count in islice(templates.items(), MOST_TEMPLATES)
+            ]
+        counted.sort(key=_rank)
+        return {container.name: container for _, containers in counted for container in containers or ()}
+
     # -- as the reflector keeps them -------------------------------------------------------------------------------
 
     def gather(self) -> Gathering:
@@ -113,8 +138,10 @@ class PodTable(Kept[PodPlace]):
         key = _to_key(place.uid)
         with self._guard:
             self._not_understood.pop(entry.key, None)
+            record = self._records.get(key)
+            known = None if record is None else self._containers.value(_RECORD.unpack_from(record)[2])[0]
             self._drop(key)
-            self._add(key, place)
+            self._add(key, place, _as_first_seen(place.containers, known))
         return True
 
     def remove(self, entry: Entry[PodPlace]) -> bool:
@@ -126,7 +153,7 @@ class PodTable(Kept[PodPlace]):
     def sweep(self) -> bool:
         """End a list: take away what it did not have."""
         with self._guard:
-            stale = [key for key, record in self._records.items() if _RECORD.unpack_from(record)[2] != self._round]
+            stale = [key for key, record in self._records.items() if _RECORD.unpack_from(record)[3] != self._round]
         for key in stale:
             with self._guard:
                 self._forget(key)
@@ -153,14 +180,17 @@ class PodTable(Kept[PodPlace]):
 
     # -- inside; the guard is held ---------------------------------------------------------------------------------
 
-    def _add(self, key: Uid, place: PodPlace) -> None:
+    def _add(self, key: Uid, place: PodPlace, containers: Containers | None) -> None:
         workload = self._workloads.take(place.workload)
         node = _NOWHERE
         if place.node is not None:
             node = self._nodes.take(place.node)
             self._on.setdefault(node, set()).add(key)
+        number = self._containers.take((containers,))
+        templates = self._templates.setdefault(workload, {})
+        templates[number] = templates.get(number, 0) + 1
         flags = _RUNNING * place.is_running | _TERMINATING * place.is_terminating
-        self._records[key] = _RECORD.pack(workload, node, self._round, flags) + place.name.encode(
+        self._records[key] = _RECORD.pack(workload, node, number, self._round, flags) + place.name.encode(
             errors="surrogatepass"
         )
         if flags == _RUNNING:
@@ -170,7 +200,14 @@ class PodTable(Kept[PodPlace]):
         record = self._records.pop(key, None)
         if record is None:
             return False
-        workload, node, _, flags = _RECORD.unpack_from(record)
+        workload, node, containers, _, flags = _RECORD.unpack_from(record)
+        templates = self._templates[workload]
+        templates[containers] -= 1
+        if not templates[containers]:
+            del templates[containers]
+        if not templates:
+            del self._templates[workload]
+        self._containers.give_back(containers)
         if flags == _RUNNING:
             self._running[workload] -= 1
             if not self._running[workload]:
@@ -199,7 +236,7 @@ class PodTable(Kept[PodPlace]):
         return True
 
     def _place(self, key: Uid, record: bytes) -> PodPlace:
-        workload_number, node, _, flags = _RECORD.unpack_from(record)
+        workload_number, node, containers, _, flags = _RECORD.unpack_from(record)
         workload = self._workloads.value(workload_number)
         return PodPlace(
             uid=key if isinstance(key, str) else _to_text(key),
@@ -209,6 +246,7 @@ class PodTable(Kept[PodPlace]):
             workload=workload,
             is_running=bool(flags & _RUNNING),
             is_terminating=bool(flags & _TERMINATING),
+            containers=self._containers.value(containers)[0],
         )
 
 
@@ -242,3 +280,18 @@ def _to_text(number: int) -> str:
 
 def _order(place: PodPlace) -> tuple[str, str]:
     return place.namespace, place.name
+
+
+def _as_first_seen(containers: Containers | None, known: Containers | None) -> Containers | None:
+    """Keep the requests with which a pod was seen first: a resize is not how it was written."""
+    if containers is None or known is None or containers == known:
+        return containers
+    first = {one.name: one for one in known}
+    return tuple(first.get(one.name, one) for one in containers)
+
+
+def _rank(counted: tuple[int, Containers | None]) -> tuple[int, list[tuple[int, int]]]:
+    """Order templates such that the one of most pods comes last; of as many, that with the smaller requests."""
+    count, containers = counted
+    amounts = [(-(one.cpu_request_millicores or 0), -(one.memory_request_bytes or 0)) for one in containers or ()]
+    return count, amounts

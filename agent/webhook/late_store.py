@@ -71,6 +71,10 @@ class LateStore:
         """As the store's."""
         return self._opened().pods_of(node)
 
+    def last_heard(self, node: str) -> float | None:
+        """As the store's."""
+        return self._opened().last_heard(node)
+
     def tail(self, after_id: int, limit: int) -> list[LoggedReport]:
         """As the store's."""
         return self._opened().tail(after_id, limit)

@@ -1,26 +1,40 @@
-"""The pods of a node's newest report, as the store keeps them: their last rows are taken though no watch knows them.
+"""What is kept of a node beside its reports: the pods of the newest one, and of which time its pods were told already.
 
 A report may come after its pods went: it waited in the node's queue while the webhook or its database was away, or the
 webhook began anew and never saw them. What was true of a pod when it was seen where it ran is still true then.
 
 Webhook. A node can have a row taken for a pod that is gone only if its newest report told of the pod, and the pod was
 seen on that very node within ``REMEMBERED_SECONDS``.
+
+No time is told twice. Reports come oldest first, those that waited before those made since; so one that ends before
+its node's former report is none of a queue's, under whatever incarnation it comes. And of one container of one pod no
+UTC hour takes more than 63 minutes, in however many rows and reports they come.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from hashlib import blake2b
 from typing import Final
 
 import msgspec
 
-from agent.core.cluster_facts import PodPlace
+from agent.core.cluster_facts import PodPlace, WrittenContainer
+from agent.core.hours import HOUR_SECONDS
 from agent.core.recommendation import Workload
 from agent.core.rollup import RollupRow
+from agent.core.workload_history import Interval
 
 REMEMBERED_SECONDS: Final = 86_400.0
 """After a pod was last seen. What waits for longer in a node's queue is no longer taken of pods that are gone."""
+HOUR_COVERED_SECONDS: Final = HOUR_SECONDS * 1.05
+"""Of one container of one pod in one UTC hour at most."""
+MARGIN_SECONDS: Final = 60.0
+"""By so much a report may end before its node's former one: clocks of replicas differ, and so does the time on the way.
+"""
+WRONG_CLOCK_SECONDS: Final = 300.0
+"""A former report that ended so far in the future was taken by a clock that was wrong."""
 MOST_BYTES: Final = 4 << 20
 """Unpacked."""
 _FAST: Final = 1
@@ -34,35 +48,57 @@ class _Remembered(msgspec.Struct, frozen=True, array_like=True):
     workload: str
     seen_unix_seconds: float
     """When it was last known to be on the node."""
+    containers: list[str] | None = None
+    """Of its spec; None = not known (an older version wrote this)."""
+
+
+class _Kept(msgspec.Struct, frozen=True, array_like=True):
+    told_unix_seconds: float
+    """End of the newest report."""
+    pods: list[_Remembered]
+    covered: dict[bytes, tuple[int, float]]
+    """By pod and container: the newest hour told of, and the seconds of it that were."""
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(list[_Remembered])
+_decoder: Final = msgspec.msgpack.Decoder(_Kept)
+_older_decoder: Final = msgspec.msgpack.Decoder(list[_Remembered])
 
 
 class RememberedPods:
-    """Those of one node, for one report; read from the store when the first pod is asked for that no watch knows."""
+    """Those of one node, for one report; read from the store when they are first asked for."""
 
-    def __init__(self, node: str, load: Callable[[], bytes | None], *, now_unix_seconds: float) -> None:
+    def __init__(
+        self,
+        node: str,
+        load: Callable[[], bytes | None],
+        *,
+        now_unix_seconds: float,
+        last_heard: Callable[[], float | None] = lambda: None,
+    ) -> None:
         """Prepare; nothing is read yet.
 
         Args:
             node: Which reports.
             load: Gives what ``with_rows`` gave for the node's newest report; None = there is nothing.
             now_unix_seconds: The moment.
+            last_heard: Gives when the node's newest report was received, Unix seconds, where ``load`` gives nothing;
+                None = it never reported.
         """
-        self._node, self._load, self._now = node, load, now_unix_seconds
+        self._node, self._load, self._now, self._last_heard = node, load, now_unix_seconds, last_heard
         self._known: dict[str, _Remembered] | None = None
+        self._told_unix_seconds: float | None = None
+        self._covered: dict[bytes, tuple[int, float]] = {}
         self._used: dict[str, float] = {}
+        self._interval: Interval | None = None
 
     def place(self, uid: str) -> PodPlace | None:
         """Find a pod that was on the node; None = it is not remembered, or was seen too long ago."""
-        if self._known is None:
-            self._known = {one.uid: one for one in _decoded(self._load())}
-        found = self._known.get(uid)
+        found = self._read().get(uid)
         if found is None or not 0.0 <= self._now - found.seen_unix_seconds <= REMEMBERED_SECONDS:
             return None
         self._used[uid] = found.seen_unix_seconds
+        names = found.containers
         return PodPlace(
             uid=uid,
             namespace=found.namespace,
@@ -71,10 +107,41 @@ class RememberedPods:
             workload=Workload(namespace=found.namespace, kind=found.kind, name=found.workload),
             is_running=False,
             is_terminating=False,
+            containers=None if names is None else tuple(WrittenContainer(name=name) for name in names),
         )
 
-    def with_rows(self, rows: Iterable[RollupRow]) -> bytes:
-        """Give what is to be remembered after a report with these rows was taken."""
+    def begin(self, interval: Interval) -> str | None:
+        """Begin to take the rows of an interval; say why none of them may be taken, or None."""
+        self._read()
+        self._interval = interval
+        told = self._told_unix_seconds
+        if told is None or told > self._now + WRONG_CLOCK_SECONDS:
+            return None
+        if interval.end_unix_seconds < told - MARGIN_SECONDS:
+            return f"endAgeSeconds: the node told of later minutes {told - interval.end_unix_seconds:.0f} s after these"
+        return None
+
+    def cover(self, row: RollupRow) -> str | None:
+        """Count the time that a row of the interval covers; say why it may not be taken, or None."""
+        assert self._interval is not None  # noqa: S101  begin was called
+        key, hour = _key(row), self._interval.unix_hour
+        known_hour, seconds = self._covered.get(key, (hour, 0.0))
+        if hour < known_hour:
+            return "coveredSeconds: a later hour of this container was told already"
+        total = row.covered_seconds + (seconds if hour == known_hour else 0.0)
+        if total > HOUR_COVERED_SECONDS:
+            return f"coveredSeconds: {total:.0f} of one hour of this container; allowed: {HOUR_COVERED_SECONDS:.0f}"
+        self._covered[key] = hour, total
+        return None
+
+    def with_rows(self, rows: Iterable[RollupRow], containers: Mapping[str, Iterable[str]] | None = None) -> bytes:
+        """Give what is to be remembered after a report with these rows was taken.
+
+        Args:
+            rows: Those taken.
+            containers: The names of each pod's containers, by uid; of a pod that is absent they are not known.
+        """
+        names = containers or {}
         pods = {row.pod_uid: row for row in rows}
         told = [
             _Remembered(
@@ -85,17 +152,48 @@ class RememberedPods:
                 workload=row.workload.name,
                 # One that is only remembered grows old: who reports it again and again has not seen it again.
                 seen_unix_seconds=self._used.get(uid, self._now),
+                containers=list(names[uid]) if uid in names else None,
             )
             for uid, row in pods.items()
         ]
-        return zlib.compress(_encoder.encode(told), _FAST)
+        end, hour = self._told_unix_seconds, 0
+        if self._interval is not None:
+            # A clock that was wrong is not believed any longer; else the end never goes back.
+            is_believed = end is not None and end <= self._now + WRONG_CLOCK_SECONDS
+            end = max(end or 0.0, self._interval.end_unix_seconds) if is_believed else self._interval.end_unix_seconds
+            hour = self._interval.unix_hour
+        # Of an hour before the one before this nothing more can come.
+        covered = {key: one for key, one in self._covered.items() if one[0] >= hour - 1}
+        kept = _Kept(told_unix_seconds=self._now if end is None else float(end), pods=told, covered=covered)
+        return zlib.compress(_encoder.encode(kept), _FAST)
+
+    def _read(self) -> dict[str, _Remembered]:
+        if self._known is None:
+            payload = self._load()
+            kept, pods = _decoded(payload)
+            self._known = {one.uid: one for one in pods}
+            if kept is not None:
+                self._told_unix_seconds, self._covered = kept.told_unix_seconds, dict(kept.covered)
+            elif payload is None:
+                # Forgotten as the node was silent for a day: what is older than its last word may have been told.
+                self._told_unix_seconds = self._last_heard()
+        return self._known
 
 
-def _decoded(payload: bytes | None) -> list[_Remembered]:
-    """Read what was kept; what cannot be read is not remembered."""
+def _key(row: RollupRow) -> bytes:
+    return blake2b(f"{row.pod_uid}/{row.container}".encode(errors="surrogatepass"), digest_size=8).digest()
+
+
+def _decoded(payload: bytes | None) -> tuple[_Kept | None, list[_Remembered]]:
+    """Read what was kept; what cannot be read is not remembered, and of older versions the pods alone are."""
     if payload is None:
-        return []
+        return None, []
     try:
-        return _decoder.decode(zlib.decompressobj().decompress(payload, MOST_BYTES))
+        unpacked = zlib.decompressobj().decompress(payload, MOST_BYTES)
+        try:
+            kept = _decoder.decode(unpacked)
+        except msgspec.ValidationError:
+            return None, _older_decoder.decode(unpacked)
     except (zlib.error, msgspec.DecodeError):
-        return []
+        return None, []
+    return kept, kept.pods

@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
@@ -117,7 +118,11 @@ def unpacked(body: bytes, encoding: str | None, *, most_bytes: int) -> bytes:
 
 
 def decode_report(
-    text: bytes, *, most_rows: int, cpus_of: Callable[[str], int | None] = lambda _: None
+    text: bytes,
+    *,
+    most_rows: int,
+    cpus_of: Callable[[str], int | None] = lambda _: None,
+    memory_of: Callable[[str], int | None] = lambda _: None,
 ) -> DecodedReport:
     """Read a report.
 
@@ -125,6 +130,7 @@ def decode_report(
         text: JSON, not compressed.
         most_rows: Rows taken at most; those beyond are refused.
         cpus_of: The CPUs of a node as the cluster knows them; None = it does not, and the report's own figure counts.
+        memory_of: Bytes of memory of a node, likewise; None = only the scale of memory bounds a row.
 
     Raises:
         NotAReport: The head is not sound; nothing is taken.
@@ -137,7 +143,10 @@ def decode_report(
         raise TooLarge(f"more than {most_listed} rows; allowed: at most {most_rows}")
     if not _is_text(head.node_class.instance_type or ""):
         raise NotAReport("nodeClass.instanceType: half a character")
-    cpus = cpus_of(head.node) or head.node_class.cpus
+    bounds = _Bounds(
+        most_millicores=(cpus_of(head.node) or head.node_class.cpus) * 1000 * _RATE_SLACK,
+        memory_bytes=min(memory_of(head.node) or MAX_BYTES, MAX_BYTES),
+    )
     numbers: list[int] = []
     rows: list[RollupRow] = []
     refused: list[RefusedRow] = []
@@ -148,9 +157,9 @@ def decode_report(
             break
         try:
             body = raw if isinstance(raw, RowBody) else _row(raw)
-            fault = _contradiction(body, interval_seconds=head.interval_seconds, cpus=cpus)
+            fault = _contradiction(body, interval_seconds=head.interval_seconds, bounds=bounds)
             if fault is None:
-                rows.append(_to_row(body))
+                rows.append(_to_row(body, bounds))
                 numbers.append(number)
                 continue
         except msgspec.ValidationError as error:
@@ -268,21 +277,32 @@ _STARTS: Final = {
 """Where each bucket begins: at the end of the one before."""
 
 
-def _contradiction(row: RowBody, *, interval_seconds: float, cpus: int) -> str | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bounds:
+    """What no container of a node can use."""
+
+    most_millicores: float
+    """Of CPU, with the slack of rates."""
+    memory_bytes: float
+
+
+def _contradiction(row: RowBody, *, interval_seconds: float, bounds: _Bounds) -> str | None:
     """Say what in a row cannot be; None = it could all be."""
     if not _is_text(row.workload):
         return "workload: half a character"
     if row.covered_seconds > interval_seconds * 1.05 + _COVER_SLACK_SECONDS:
         return f"coveredSeconds: {row.covered_seconds:g} of an interval of {interval_seconds:g} s"
     most_samples = row.covered_seconds * _HIGHEST_HZ + 100
-    most_millicores = cpus * 1000 * _RATE_SLACK
+    most_millicores = bounds.most_millicores
     if row.cpu is not None and (fault := _incoherence(row.cpu, CPU_BUCKETS, most_millicores, most_samples)):
         return f"cpu.{fault}"
     if row.cpu_adjusted is not None and (
         fault := _incoherence(row.cpu_adjusted, CPU_BUCKETS, 2 * most_millicores, most_samples)
     ):
         return f"cpuAdjusted.{fault}"
-    if row.memory is not None and (fault := _incoherence(row.memory, MEMORY_BUCKETS, MAX_BYTES, most_samples)):
+    if row.memory is not None and (
+        fault := _incoherence(row.memory, MEMORY_BUCKETS, bounds.memory_bytes, most_samples)
+    ):
         return f"memory.{fault}"
     if row.cpu is None and row.cpu_adjusted is not None:
         return "cpuAdjusted: without cpu"
@@ -311,7 +331,17 @@ def _incoherence(body: DistributionBody, scheme: ExponentialScheme, most: float,
     return None
 
 
-def _to_row(body: RowBody) -> RollupRow:
+def _to_row(body: RowBody, bounds: _Bounds) -> RollupRow:
+    """Give a sound row. What a node can never have is cut: waiting may double a demand, and a limit may be any."""
+    most = int(bounds.memory_bytes)
+    adjusted = _to_distribution(body.cpu_adjusted)
+    if adjusted is not None and adjusted.max > bounds.most_millicores:
+        adjusted = replace(
+            adjusted,
+            max=bounds.most_millicores,
+            sum=min(adjusted.sum, adjusted.count * bounds.most_millicores),
+            buckets=_up_to(adjusted.buckets, _highest_bucket(bounds.most_millicores)),
+        )
     return RollupRow(
         workload=Workload(namespace=body.namespace, kind=body.kind, name=body.workload),
         container=body.container,
@@ -320,12 +350,27 @@ def _to_row(body: RowBody) -> RollupRow:
         pod_age_seconds=body.pod_age_seconds,
         covered_seconds=body.covered_seconds,
         cpu=_to_distribution(body.cpu),
-        cpu_adjusted=_to_distribution(body.cpu_adjusted),
+        cpu_adjusted=adjusted,
         memory=_to_distribution(body.memory),
         throttled_seconds=body.throttled_seconds,
         waiting_seconds=body.waiting_seconds,
-        oom_kills=tuple(OutOfMemoryKill(age_seconds=age, memory_bytes=size) for age, size in body.oom_kills),
+        oom_kills=tuple(
+            OutOfMemoryKill(age_seconds=age, memory_bytes=None if size is None else min(size, most))
+            for age, size in body.oom_kills
+        ),
     )
+
+
+def _highest_bucket(most_millicores: float) -> int:
+    """Give the bucket that an amount falls into."""
+    return bisect_right(_STARTS[CPU_BUCKETS], most_millicores) - 1
+
+
+def _up_to(buckets: Mapping[int, int], highest: int) -> dict[int, int]:
+    """Put what is in higher buckets into this one."""
+    kept = {bucket: count for bucket, count in buckets.items() if bucket < highest}
+    above = sum(count for bucket, count in buckets.items() if bucket >= highest)
+    return {**kept, highest: above} if above else kept
 
 
 def _to_distribution(body: DistributionBody | None) -> Distribution | None:

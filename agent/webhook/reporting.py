@@ -10,18 +10,22 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol, TypeVar
 
 import msgspec
 
 from agent.core.arbiter_words import Amounts, EvictionReply, Proposal
+from agent.core.cluster_facts import NodeAmounts
 from agent.core.directive import Directives
 from agent.core.directive_text import directives_to_json
 from agent.core.planned import PodRef
 from agent.core.rollup import SCHEMA_VERSION, NodeClass, Report, RollupRow
+from agent.core.rollup_merging import merged_row, weighed_row
 from agent.core.taint_cap import TaintRuling
+from agent.core.workload_history import Interval
+from agent.core.workload_leaders import node_number
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.settings.webhook import AccessSettings
 from agent.webhook.access import Access, Caller, Denied
@@ -46,6 +50,13 @@ log = logging.getLogger(__name__)
 STORE_RETRY_SECONDS: Final = 10.0
 READY_RETRY_SECONDS: Final = 5.0
 MOST_INCARNATIONS: Final = 20_000
+TURNS: Final = 64
+"""Locks that the nodes share: far more than there are workers."""
+COVERED_RATIO: Final = 1.05
+"""Of an interval: what the rows of one container of a pod, started anew within it, may cover together."""
+IN_DOUBT: Final = NodeAmounts(cpu_millicores=4000, memory_bytes=16 << 30)
+"""What a node is taken to have while the cluster states the capacity of none: a small one. Where others are known, a
+node that is not (a watch brings it within a second) is taken to have as little as any of them."""
 _PROPOSALS: Final = msgspec.json.Decoder(ProposalsBody)
 _TAINT_QUESTION: Final = msgspec.json.Decoder(TaintQuestionBody)
 _Body = TypeVar("_Body")
@@ -62,6 +73,10 @@ class ReportLog(Protocol):
         """Give the pods of a node's newest report."""
         ...
 
+    def last_heard(self, node: str) -> float | None:
+        """Give when a node's newest report was received, Unix seconds."""
+        ...
+
 
 class NodeFacts(Protocol):
     """What is asked of the cluster here; ``ClusterFacts`` is one."""
@@ -73,6 +88,10 @@ class NodeFacts(Protocol):
 
     def node_class(self, node: str) -> NodeClass | None:
         """Give a node's class; None = it is not known."""
+        ...
+
+    def capacity(self, node: str) -> NodeAmounts | None:
+        """Give what a node has, in doubt as little as any node has; None = of no node it is known."""
         ...
 
 
@@ -97,6 +116,23 @@ class Parts:
     """Told after a report was kept: whoever follows the log may look now."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OwnRows:
+    """What of a report is the node's own to say."""
+
+    report: Report
+    """With one row for each container of a pod."""
+    taken: int
+    """Rows as they were sent."""
+    refused: list[RefusedRowBody]
+    foreign: int
+    """How many of those are refused as they are not the node's to tell."""
+    is_late: bool
+    """All are refused: the node told of later time before."""
+    containers: Mapping[str, Iterable[str]]
+    """Names of the pods' containers, by uid."""
+
+
 class Posts:
     """Answers ``/v1/report``, ``/v1/evictions`` and ``/v1/taint``; for any thread."""
 
@@ -112,6 +148,7 @@ class Posts:
         self._settings = settings
         self._metrics = metrics
         self._wall_clock = wall_clock
+        self._turns = tuple(threading.Lock() for _ in range(TURNS))
         self._lost_lock = threading.Lock()
         self._lost: OrderedDict[tuple[str, str], int] = OrderedDict()
 
@@ -201,14 +238,32 @@ class Posts:
 
     def _taken(self, call: Call, received: float, started: float) -> tuple[str, Answer]:
         caller, node = self._node(call, "report")
-        decoded = decode_report(self._text(call), most_rows=self._settings.rows, cpus_of=self._cpus_of)
+        text = self._text(call)
+        self._parts.access.charge(node, "report", len(text))
+        decoded = decode_report(
+            text, most_rows=self._settings.rows, cpus_of=self._cpus_of, memory_of=lambda _: self._capacity(node)[1]
+        )
         self._parts.access.check_node(node, decoded.report.node)
         self._parts.access.check_known(caller, decoded.report.rows, end_age_seconds=decoded.report.end_age_seconds)
-        pods = RememberedPods(node, lambda: self._parts.store.pods_of(node), now_unix_seconds=received)
-        report, refused, foreign = self._own_rows(caller, node, decoded, pods)
+        # One report of a node at a time: what is taken of one depends on what was taken of those before it.
+        with self._turns[node_number(node) % len(self._turns)]:
+            return self._kept(call, caller, node, decoded, received, started)
+
+    def _kept(
+        self, call: Call, caller: Caller, node: str, decoded: DecodedReport, received: float, started: float
+    ) -> tuple[str, Answer]:
+        store = self._parts.store
+        pods = RememberedPods(
+            node,
+            lambda: store.pods_of(node),
+            now_unix_seconds=received,
+            last_heard=lambda: store.last_heard(node),
+        )
+        own = self._own_rows(caller, node, decoded, pods, received)
+        report, refused, foreign = own.report, own.refused, own.foreign
         # What the cluster says of the node, where it is known: else one token could speak for nodes of any class.
         report = replace(report, node_class=self._parts.facts.node_class(node) or report.node_class)
-        appended = self._parts.store.append(
+        appended = store.append(
             NewReport(
                 node=node,
                 incarnation=report.incarnation,
@@ -217,7 +272,7 @@ class Posts:
                 received_unix_seconds=received,
                 rows=len(report.rows),
                 payload=self._parts.encode(report),
-                pods=pods.with_rows(report.rows),
+                pods=None if own.is_late else pods.with_rows(report.rows, own.containers),
             )
         )
         if not appended.repeated:
@@ -225,34 +280,73 @@ class Posts:
             self._count_lost(node, report)
             self._metrics.count_report(
                 seconds=time.perf_counter() - started,
-                taken=len(report.rows),
+                taken=own.taken,
                 out_of_bounds=len(refused) - foreign,
                 foreign=foreign,
             )
-        return "repeated" if appended.repeated else "accepted", self._answer(call, node, report, refused, appended)
+        return "repeated" if appended.repeated else "accepted", self._answer(call, node, own, appended)
+
+    def _capacity(self, node: str) -> tuple[int, int]:
+        """Give a node's CPUs, and bytes of memory, in doubt as few as any node has."""
+        known = self._parts.facts.capacity(node) or IN_DOUBT
+        return max(known.cpu_millicores // 1000, 1), known.memory_bytes
 
     def _cpus_of(self, node: str) -> int | None:
         found = self._parts.facts.node_class(node)
-        return None if found is None else found.cpus
+        return self._capacity(node)[0] if found is None else found.cpus
 
     def _own_rows(
-        self, caller: Caller, node: str, decoded: DecodedReport, pods: RememberedPods
-    ) -> tuple[Report, list[RefusedRowBody], int]:
-        """Leave out rows that the node may not speak of; give the rest, all refused ones, and how many are foreign."""
+        self, caller: Caller, node: str, decoded: DecodedReport, pods: RememberedPods, received: float
+    ) -> _OwnRows:
+        """Leave out what the node may not say; of each container of a pod one row remains."""
+        access, sent = self._parts.access, decoded.report
         refused = [RefusedRowBody(row=one.row, reason=one.reason) for one in decoded.refused]
-        kept: list[RollupRow] = []
+        interval = Interval.of(
+            received_unix_seconds=received,
+            end_age_seconds=sent.end_age_seconds,
+            interval_seconds=sent.interval_seconds,
+        )
+        late = pods.begin(interval)
         foreign = 0
-        for number, row in zip(decoded.numbers, decoded.report.rows, strict=True):
-            reason = self._parts.access.row_fault(caller, node, row, pods.place)
-            if reason is None:
-                kept.append(row)
-            else:
+        kept: dict[tuple[str, str], list[tuple[int, RollupRow]]] = {}
+        containers: dict[str, Iterable[str]] = {}
+        for number, row in zip(decoded.numbers, sent.rows, strict=True):
+            reason = access.row_fault(caller, node, row, pods.place)
+            if reason is not None:
                 foreign += 1
+            elif late is not None:
+                reason = late
+            else:
+                same = kept.setdefault((row.pod_uid, row.container), [])
+                covered = row.covered_seconds + sum(one.covered_seconds for _, one in same)
+                if same and covered > sent.interval_seconds * COVERED_RATIO:
+                    reason = f"container: {covered:.0f} s of this pod's were covered in {sent.interval_seconds:g} s"
+                else:
+                    same.append((number, row))
+            if reason is not None:
                 refused.append(RefusedRowBody(row=number, reason=reason))
-        if not refused:
-            return decoded.report, refused, 0
+        rows: list[RollupRow] = []
+        taken = 0
+        for same in kept.values():
+            row = weighed_row(merged_row([one for _, one in same]))
+            reason = pods.cover(row)
+            if reason is not None:
+                refused += [RefusedRowBody(row=number, reason=reason) for number, _ in same]
+                continue
+            rows.append(row)
+            taken += len(same)
+            names = access.containers_of(row.pod_uid, pods.place)
+            if names is not None:
+                containers[row.pod_uid] = names
         refused.sort(key=lambda one: one.row)
-        return replace(decoded.report, rows=tuple(kept)), refused, foreign
+        return _OwnRows(
+            report=replace(sent, rows=tuple(rows)),
+            taken=taken,
+            refused=refused,
+            foreign=foreign,
+            is_late=late is not None,
+            containers=containers,
+        )
 
     def _count_lost(self, node: str, report: Report) -> None:
         """Count what the node lost since this process last heard of it."""
@@ -265,9 +359,7 @@ class Posts:
         if report.lost_reports > before:
             self._metrics.count_lost(report.lost_reports - before)
 
-    def _answer(
-        self, call: Call, node: str, report: Report, refused: list[RefusedRowBody], appended: Appended
-    ) -> Answer:
+    def _answer(self, call: Call, node: str, own: _OwnRows, appended: Appended) -> Answer:
         etag = ""  # nothing to tell
         told: dict[str, object] | None = None
         try:
@@ -281,8 +373,8 @@ class Posts:
             log.exception("no directives", extra={"node": node})
         body = {
             "schema": SCHEMA_VERSION,
-            "taken": len(report.rows),
-            "refused": refused,
+            "taken": own.taken,
+            "refused": own.refused,
             "repeated": appended.repeated,
             "etag": etag,
             "directives": told,

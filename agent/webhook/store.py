@@ -41,6 +41,7 @@ from agent.webhook.store_snapshot import PIECE, Snapshot, counter, pieces, sketc
 from agent.webhook.store_statements import (
     DROP_OLD_PODS,
     FOLD,
+    LAST_HEARD,
     MARK,
     MOVE_MARK,
     NEXT_ID,
@@ -164,6 +165,12 @@ class Store:
         with self._engine.reading() as connection:
             found: bytes | None = connection.execute(NODE_PODS, {"b_node": node}).scalar()
         return None if found is None else bytes(found)
+
+    def last_heard(self, node: str) -> float | None:
+        """Give when a node's newest report was received, Unix seconds; None = none is remembered."""
+        with self._engine.reading() as connection:
+            found: float | None = connection.execute(LAST_HEARD, {"b_node": node}).scalar()
+        return found
 
     def tail(self, after_id: int, limit: int) -> list[LoggedReport]:
         """Give the next reports of the log, oldest first; empty = no more yet.

@@ -58,6 +58,9 @@ SKETCHES_OF: Final = select(sketches.c.key, sketches.c.unix_hour, sketches.c.pay
 
 OLDEST_HOUR: Final = select(func.min(sketches.c.unix_hour))
 NODE_PODS: Final = select(node_pods.c.pods).where(node_pods.c.node == bindparam("b_node"))
+LAST_HEARD: Final = select(func.max(node_marks.c.last_received_unix_seconds)).where(
+    node_marks.c.node == bindparam("b_node")
+)
 _NEWEST: Final = select(func.max(node_pods.c.received_unix_seconds)).scalar_subquery()
 DROP_OLD_PODS: Final = delete(node_pods).where(node_pods.c.received_unix_seconds < _NEWEST - REMEMBERED_SECONDS)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +14,7 @@ from agent.core.admission_answer import Outcome
 from agent.core.admission_options import AdmissionSettings
 from agent.core.arbiter_options import ArbiterOptions
 from agent.core.cluster import Namespace
-from agent.core.cluster_facts import ClusterRules, FrozenAxes, PodPlace
+from agent.core.cluster_facts import ClusterRules, FrozenAxes, NodeAmounts, PodPlace, WrittenContainer
 from agent.core.plan_options import ActOptions
 from agent.core.policies.options import BoundsOptions, PolicyName
 from agent.core.recommendation import Workload
@@ -83,6 +83,7 @@ class Facts:
     vpa: str | None = None
     nodes: tuple[str, ...] = ("node-a", "node-b")
     tainted: frozenset[str] = frozenset()
+    amounts: NodeAmounts | None = field(default_factory=lambda: NodeAmounts(cpu_millicores=8000, memory_bytes=32 << 30))
 
     def pod(self, uid: str) -> PodPlace | None:
         return self.places.get(uid)
@@ -98,6 +99,20 @@ class Facts:
 
     def node_class(self, node: str) -> NodeClass | None:
         return NodeClass(instance_type="m5.large", cpus=8)
+
+    def capacity(self, node: str) -> NodeAmounts | None:
+        return self.amounts
+
+    def largest_allocatable(self) -> NodeAmounts | None:
+        return self.amounts
+
+    def written(self, workload: Workload) -> Mapping[str, WrittenContainer]:
+        return {
+            container.name: container
+            for one in self.places.values()
+            if one.workload == workload
+            for container in one.containers or ()
+        }
 
     def namespace(self, name: str) -> Namespace | None:
         return self.namespaces.get(name)

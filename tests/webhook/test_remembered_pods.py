@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import replace
 
+import msgspec
+
+from agent.core.workload_history import Interval
 from agent.webhook.remembered_pods import REMEMBERED_SECONDS, RememberedPods
 from tests.webhook.workload_reports import WEB, row
 
@@ -69,3 +73,45 @@ def test_the_store_is_asked_once_and_only_for_what_no_watch_knows() -> None:
     told.place("one")
     told.place("two")
     assert asked == [1]
+
+
+def test_what_an_older_version_wrote_is_read_without_containers_and_times() -> None:
+    older = [["uid-1", "web-1", "shop", "Deployment", "web", NOW - 60.0]]
+    found = pods(zlib.compress(msgspec.msgpack.encode(older))).place("uid-1")
+    assert found is not None
+    assert found.containers is None
+    assert pods(zlib.compress(msgspec.msgpack.encode(older))).begin(interval(NOW - 86_400)) is None
+
+
+def test_containers_are_remembered_by_name() -> None:
+    payload = pods(None).with_rows([ROW], {ROW.pod_uid: ("app", "proxy")})
+    found = pods(payload).place(ROW.pod_uid)
+    assert found is not None
+    assert [found.has_container(name) for name in ("app", "proxy", "other")] == [True, True, False]
+
+
+def interval(end_unix_seconds: float) -> Interval:
+    return Interval.of(received_unix_seconds=end_unix_seconds, end_age_seconds=0.0, interval_seconds=300.0)
+
+
+def test_a_clock_that_was_ahead_is_not_believed() -> None:
+    ahead = pods(None, NOW + 7200)
+    assert ahead.begin(interval(NOW + 7200)) is None
+    payload = ahead.with_rows([])
+    behind = pods(payload, NOW)
+    assert behind.begin(interval(NOW)) is None
+    again = pods(behind.with_rows([]), NOW)
+    assert again.begin(interval(NOW - 50)) is None
+    assert again.begin(interval(NOW - 100)) is not None
+
+
+def test_an_hour_before_the_newest_told_is_over_for_a_container() -> None:
+    hour = NOW // 3600 * 3600
+    one = pods(None, hour + 60)
+    assert one.begin(interval(hour + 200)) is None
+    assert one.cover(ROW) is None
+    payload = one.with_rows([ROW])
+    later = pods(payload, hour + 60)
+    assert later.begin(interval(hour + 145)) is None
+    assert later.cover(ROW) == "coveredSeconds: a later hour of this container was told already"
+    assert later.cover(replace(ROW, container="other")) is None

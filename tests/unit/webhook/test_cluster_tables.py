@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,8 +11,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from agent.core.cluster_facts import PodPlace
+from agent.core.cluster_facts import PodPlace, WrittenContainer
 from agent.core.recommendation import Workload
+from agent.kube.convert_cluster import pod_place_from_json
 from agent.kube.kept import Entry
 from agent.kube.reading import Reader
 from agent.webhook import cluster_pods
@@ -216,3 +218,43 @@ def test_a_number_is_free_again_when_its_last_user_is_gone() -> None:
     with pytest.raises(KeyError, match="number 0 is not in use"):
         numbers.value(0)
     assert (numbers.take("c"), numbers.value(0), numbers.number("c")) == (0, "c", 0)
+
+
+def written(**requests: str) -> PodPlace:
+    spec = {"containers": [{"name": "app", "resources": {"requests": requests}}], "initContainers": [{"name": "setup"}]}
+    return pod_place_from_json({"metadata": {"name": "web-1", "namespace": "shop", "uid": "u"}, "spec": spec})
+
+
+def test_requests_are_those_as_written_whatever_is_resized_since() -> None:
+    table = PodTable(lambda: 0.0)
+    for number in range(3):
+        table.put(entry(replace(written(cpu="100m", memory="64Mi"), uid=f"u-{number}")), now_seconds=0.0)
+    resized = replace(written(cpu="60", memory="64Gi"), uid="u-0")
+    table.put(entry(resized), now_seconds=0.0)
+    place = table.pod("u-0")
+    assert place is not None
+    found = table.written(place.workload)
+    assert list(found) == ["app", "setup"]
+    assert (found["app"].cpu_request_millicores, found["app"].memory_request_bytes) == (100, 64 << 20)
+    # One that was resized before it was first seen is outnumbered; of as many the smaller counts.
+    table.put(entry(replace(resized, uid="u-9")), now_seconds=0.0)
+    assert table.written(place.workload)["app"].cpu_request_millicores == 100
+    for uid in ("u-1", "u-2"):
+        table.remove(entry(replace(resized, uid=uid)))
+    assert table.written(place.workload)["app"].cpu_request_millicores == 100
+    for uid in ("u-0", "u-9"):
+        table.remove(entry(replace(resized, uid=uid)))
+    assert table.written(place.workload) == {}
+
+
+def test_the_annotation_says_what_was_written() -> None:
+    original = '{"containers":{"app":{"requests":{"cpu":"50m"}}}}'
+    place = pod_place_from_json(
+        {
+            "metadata": {"name": "web-1", "uid": "u", "annotations": {"plimsoll.dev/original-resources": original}},
+            "spec": {"containers": [{"name": "app", "resources": {"requests": {"cpu": "2", "memory": "1Gi"}}}]},
+        }
+    )
+    assert place.containers == (WrittenContainer(name="app", cpu_request_millicores=50),)
+    odd = {"metadata": {"name": "x", "uid": "u", "annotations": {"plimsoll.dev/original-resources": "{"}}}
+    assert pod_place_from_json(odd).containers is None
