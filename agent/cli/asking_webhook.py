@@ -24,7 +24,10 @@ DEFAULT_URL: Final = "https://127.0.0.1:8443"
 SERVICE_NAME: Final = "plimsoll-webhook.plimsoll.svc"
 AUDIENCE: Final = "plimsoll-webhook"
 CONFIGURATION: Final = "plimsoll"
+DEFAULT_ACCOUNT: Final = "plimsoll/plimsoll-webhook-reader"
 TIMEOUT_SECONDS: Final = 20.0
+FORGET_SECONDS: Final = 300.0
+"""A large database is looked through hour by hour."""
 _NOT_FOUND: Final = 404
 MOST_BYTES: Final = 64 << 20
 NO_EXTRA: Final = "the webhook's answers need msgspec; install it: pip install 'plimsoll[webhook]'"
@@ -50,9 +53,7 @@ def add_webhook_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--kubeconfig", metavar="FILE", type=Path, help="asks the API server for a token of --account, and for the CA"
     )
-    group.add_argument(
-        "--account", metavar="NAMESPACE/NAME", default="plimsoll/plimsoll-webhook-reader", help="(default: %(default)s)"
-    )
+    group.add_argument("--account", metavar="NAMESPACE/NAME", default=DEFAULT_ACCOUNT, help="(default: %(default)s)")
     group.add_argument(
         "--ca-file", metavar="FILE", type=Path, help="whom to trust (default: by the kubeconfig, or the system)"
     )
@@ -100,6 +101,19 @@ class WebhookClient:
             NoAnswerError: Nobody answers, or not in this release's words, or refuses.
             SystemExit: What was asked for is wrong; one line, code 2.
         """
+        return self._asked("GET", path, kind, query, TIMEOUT_SECONDS)
+
+    def delete(self, path: str, kind: type[Body], query: Mapping[str, str] | None = None) -> tuple[Body, bytes]:
+        """Have something forgotten; give the answer, and its bytes.
+
+        Raises:
+            NotKnownError, NoAnswerError, SystemExit: As ``get``.
+        """
+        return self._asked("DELETE", path, kind, query, FORGET_SECONDS)
+
+    def _asked(
+        self, method: str, path: str, kind: type[Body], query: Mapping[str, str] | None, timeout_seconds: float
+    ) -> tuple[Body, bytes]:
         import msgspec
         import urllib3
 
@@ -107,7 +121,7 @@ class WebhookClient:
         headers = {"Authorization": f"Bearer {self._token}"}
         try:
             answer = self._pool.request(
-                "GET", url, headers=headers, timeout=TIMEOUT_SECONDS, retries=False, preload_content=False
+                method, url, headers=headers, timeout=timeout_seconds, retries=False, preload_content=False
             )
             body = answer.read(MOST_BYTES)
             answer.release_conn()
@@ -184,9 +198,12 @@ def _token(arguments: argparse.Namespace, api: Api | None) -> str:
     except ApiError as error:
         if error.status != _NOT_FOUND:
             raise NoAnswerError(str(error)) from error
+        what, known = "read", "the reader of the chart"
+        if getattr(arguments, "forget", None) is not None:
+            what, known = "forget", "the chart's webhook.forgetter.enabled"
         raise NoAnswerError(
-            f"there is no service account {namespace}/{name} to read as; allowed: --account NAMESPACE/NAME, or the "
-            "reader of the chart"
+            f"there is no service account {namespace}/{name} to {what} as; allowed: --account NAMESPACE/NAME, or "
+            f"{known}"
         ) from error
     except KubeError as error:
         raise NoAnswerError(str(error)) from error

@@ -1,4 +1,7 @@
-"""``plimsoll workloads``: what all nodes learnt of the cluster's workloads; of one, why, and its history by hour."""
+"""``plimsoll workloads``: what all nodes learnt of the cluster's workloads; of one, why, and its history by hour.
+
+``--forget`` undoes a poisoning.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from agent.cli.asking_webhook import (
 )
 from agent.cli.filter_options import add_look_options
 from agent.cli.options import fail
+from agent.cli.workloads_forget import add_forget_options, check_forgetting, forget
 
 if TYPE_CHECKING:
     from agent.webhook.reading_wire import WorkloadBody, WorkloadLineBody
@@ -32,8 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="(default: table)")
     parser.add_argument("--png", metavar="FILE", type=Path, help="of one workload: draw its hours into a file")
     add_look_options(parser)
+    add_forget_options(parser)
     add_webhook_options(parser)
-    parser.epilog = "Exit code: 0 shown, 1 no answer could be had, 2 bad input."
+    parser.epilog = "Exit code: 0 shown or forgotten, 1 no answer could be had or not forgotten, 2 bad input."
 
 
 def add_workload_argument(parser: argparse.ArgumentParser, *, nargs: str | None = None) -> None:
@@ -47,7 +52,8 @@ def add_workload_argument(parser: argparse.ArgumentParser, *, nargs: str | None 
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show the list, or one."""
+    """Show the list, or one; or have something forgotten."""
+    check_forgetting(arguments)
     if arguments.workload is None and (arguments.png is not None or arguments.policy is not None):
         fail("workloads: --png and --policy are for one workload; allowed: with WORKLOAD")
     if arguments.workload is not None and arguments.namespace is not None:
@@ -59,6 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
 
             check_picture(arguments.png)
         client = WebhookClient(arguments)
+        if arguments.forget is not None:
+            return forget(client, arguments, None if arguments.workload is None else _parts_of(client, arguments))
         if arguments.workload is None:
             return _list(client, arguments)
         found, body = one_workload(client, arguments)
@@ -91,6 +99,18 @@ def one_workload(client: WebhookClient, arguments: argparse.Namespace) -> tuple[
     """
     from agent.webhook.reading_wire import WorkloadBody
 
+    parts = _parts_of(client, arguments)
+    policy = getattr(arguments, "policy", None)
+    return client.get(f"/v1/workloads/{'/'.join(parts)}", WorkloadBody, {"policy": policy} if policy else None)
+
+
+def _parts_of(client: WebhookClient, arguments: argparse.Namespace) -> list[str]:
+    """Give namespace, kind and name of the workload that was named.
+
+    Raises:
+        NoAnswerError: It is not known, or nobody answers.
+        SystemExit: The name is none; one line, code 2.
+    """
     parts = str(arguments.workload).split("/")
     if len(parts) not in (2, 3) or not all(parts):
         fail(
@@ -98,9 +118,8 @@ def one_workload(client: WebhookClient, arguments: argparse.Namespace) -> tuple[
             "for instance shop/Deployment/web"
         )
     if len(parts) == 2:
-        parts = _found_by_name(client, *parts)
-    policy = getattr(arguments, "policy", None)
-    return client.get(f"/v1/workloads/{'/'.join(parts)}", WorkloadBody, {"policy": policy} if policy else None)
+        return _found_by_name(client, *parts)
+    return parts
 
 
 def _found_by_name(client: WebhookClient, namespace: str, name: str) -> list[str]:

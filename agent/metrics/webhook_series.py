@@ -121,6 +121,7 @@ class WebhookMetrics:
                 ("evictions", "proposals_received", "Calls of nodes that propose evictions, by what became of them."),
                 ("taint", "taint_questions_received", "Nodes that asked for the taint, by what became of the call."),
                 ("reading", "questions_received", "Questions about workloads and nodes, by what became of them."),
+                ("forgetting", "forget_orders_received", "Orders to forget history, by what became of them."),
             )
         }
         self._rows = _children(
@@ -136,6 +137,11 @@ class WebhookMetrics:
         self._lost = Counter(
             "plimsoll_reports_lost_total",
             "Reports that nodes had to drop before anybody took them, by their own count.",
+            registry=registry,
+        )
+        self._forgotten = Counter(
+            "plimsoll_forgotten_rows_total",
+            "Hourly rows of the database that went because somebody had a workload or a node forgotten.",
             registry=registry,
         )
         self._scrapes_rejected = Counter(
@@ -155,7 +161,7 @@ class WebhookMetrics:
         self._admission_seconds.observe(seconds)
 
     def count_call(self, what: str, result: str) -> None:
-        """Count a call: ``report``, ``evictions``, ``taint``, ``reading``; ``result`` is one of ``REPORT_RESULTS``."""
+        """Count a call, by its name above and by one of ``REPORT_RESULTS``."""
         self._calls[what][result].inc()
 
     def count_report(self, *, seconds: float, taken: int, out_of_bounds: int, foreign: int) -> None:
@@ -168,6 +174,10 @@ class WebhookMetrics:
     def count_lost(self, reports: int) -> None:
         """Count reports that a node dropped since it was last heard of."""
         self._lost.inc(reports)
+
+    def count_forgotten(self, rows: int) -> None:
+        """Count hourly rows that went at somebody's order."""
+        self._forgotten.inc(rows)
 
     def count_rejected_scrape(self) -> None:
         """Count a scrape that got 503."""

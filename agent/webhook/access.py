@@ -308,27 +308,28 @@ class Access:
                 503, "not_ready", f"pod {row.workload.namespace}/{row.pod} is not known yet", retry_after_seconds=5.0
             )
 
-    def reader(self, authorization: str | None, path: str) -> Caller:
-        """Find out whether who calls may read.
+    def reader(self, authorization: str | None, path: str, *, verb: str = "get") -> Caller:
+        """Find out whether who calls may read, or do what else.
 
         Args:
             authorization: The header.
-            path: What is asked for; RBAC grants it as nonResourceURL with verb get.
+            path: What is asked for; RBAC grants it as nonResourceURL with the verb.
+            verb: ``get`` to read, ``delete`` to have it forgotten.
 
         Raises:
             Denied: As ``caller``; 403 where RBAC does not grant it.
         """
         caller = self.caller(authorization)
         key = hashlib.sha256(
-            repr((caller.username, caller.groups, sorted(caller.extra.items()), path)).encode()
+            repr((caller.username, caller.groups, sorted(caller.extra.items()), verb, path)).encode()
         ).digest()
         allowed = self._readers.get(key)
         if allowed is None:
-            allowed = self._may_read(caller, path)
+            allowed = self._has_right(caller, verb, path)
             settings = self._settings
             self._readers.put(key, allowed, settings.verdict_seconds if allowed else settings.refusal_seconds)
         if not allowed:
-            raise Denied(403, "forbidden", f"{caller.username} may not get the nonResourceURL {path}")
+            raise Denied(403, "forbidden", f"{caller.username} may not {verb} the nonResourceURL {path}")
         return caller
 
     def _reviewed(self, token: str) -> Caller | str:
@@ -354,7 +355,7 @@ class Access:
             extra={str(name): _texts(values) for name, values in _part(user, "extra").items()},
         )
 
-    def _may_read(self, caller: Caller, path: str) -> bool:
+    def _has_right(self, caller: Caller, verb: str, path: str) -> bool:
         review = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SubjectAccessReview",
@@ -363,7 +364,7 @@ class Access:
                 "uid": caller.uid,
                 "groups": list(caller.groups),
                 "extra": {name: list(values) for name, values in caller.extra.items()},
-                "nonResourceAttributes": {"path": path, "verb": "get"},
+                "nonResourceAttributes": {"path": path, "verb": verb},
             },
         }
         return _part(self._asked(ACCESS_REVIEWS_PATH, review, self._rights), "status").get("allowed") is True

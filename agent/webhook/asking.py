@@ -43,19 +43,22 @@ class Page(Generic[T]):
 class Asking:
     """The door of questions."""
 
-    def __init__(self, access: Access, metrics: WebhookMetrics) -> None:
+    def __init__(self, access: Access, metrics: WebhookMetrics, *, what: str = "reading", verb: str = "get") -> None:
         """Begin.
 
         Args:
-            access: Who may read.
+            access: Who may ask.
             metrics: Counts questions.
+            what: Under which name.
+            verb: That RBAC must grant on the path.
         """
         self._access, self._metrics = access, metrics
+        self._what, self._verb = what, verb
 
     def answered(self, call: Call, work: Callable[[Call], Answer]) -> Answer:
         """Answer a question of somebody who may ask it; whatever goes wrong is an answer too."""
         try:
-            self._access.reader(call.authorization, call.path)
+            self._access.reader(call.authorization, call.path, verb=self._verb)
             answer, result = work(call), "accepted"
         except Denied as denied:
             answer = fault(denied.status, denied.reason, retry_after_seconds=denied.retry_after_seconds)
@@ -68,7 +71,7 @@ class Asking:
         except Exception:
             log.exception("a question failed", extra={"path": call.path})
             answer, result = fault(500, "failed; see the webhook's log"), "error"
-        self._metrics.count_call("reading", result)
+        self._metrics.count_call(self._what, result)
         return answer
 
 

@@ -41,6 +41,8 @@ from agent.webhook.cluster import ClusterFacts
 from agent.webhook.directives import Director
 from agent.webhook.estimating import Rebuilder
 from agent.webhook.folding import Folder
+from agent.webhook.forgetting import Forgetter
+from agent.webhook.forgetting import Parts as ForgettingParts
 from agent.webhook.giving_way import GivingWay
 from agent.webhook.https import HttpsServer
 from agent.webhook.late_store import LateStore
@@ -216,6 +218,16 @@ class Webhook:
             ),
             self.metrics,
         )
+        forgetter = Forgetter(
+            ForgettingParts(
+                access=access,
+                store=self._store,
+                merged=self.index.merged,
+                ordered=self._news.set,
+                wait_for=self.tailer.wait_for,
+            ),
+            self.metrics,
+        )
         buffer_questions = BufferQuestions(
             self.buffers,
             access,
@@ -244,6 +256,7 @@ class Webhook:
                 taint=posts.taint,
                 workloads=questions.workloads,
                 workload=questions.workload,
+                forget=forgetter.forget,
                 nodes=questions.nodes,
                 buffers=buffer_questions.buffers,
                 buffer=buffer_questions.buffer,

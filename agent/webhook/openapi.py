@@ -11,7 +11,8 @@ from agent.core.policies.options import PolicyName
 from agent.version import installed_version
 from agent.webhook.asking import MOST_PAGE
 from agent.webhook.buffer_wire import BuffersBody
-from agent.webhook.reading_wire import NodesBody, WorkloadBody, WorkloadsBody
+from agent.webhook.forgetting import MOST_SINCE_SECONDS
+from agent.webhook.reading_wire import ForgottenBody, NodesBody, WorkloadBody, WorkloadsBody
 from agent.webhook.wire import (
     FaultBody,
     ProposalsBody,
@@ -34,6 +35,7 @@ _TYPES: Final = (
     WorkloadsBody,
     WorkloadBody,
     NodesBody,
+    ForgottenBody,
     BuffersBody,
 )
 _WHY_NOT: Final = {
@@ -61,13 +63,13 @@ def document() -> bytes:
                 "title": "Plimsoll webhook",
                 "version": installed_version(),
                 "description": "Histories in, sizes out. Tokens are judged by TokenReview with the webhook's audience; "
-                "reading also needs RBAC: verb get on the path as nonResourceURL.",
+                "reading also needs RBAC: verb get on the path as nonResourceURL; forgetting: verb delete.",
             },
             "components": {
                 "schemas": components,
                 "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
             },
-            "paths": {**posts, **_gets(schemas), **_open_paths()},
+            "paths": _joined(posts, _gets(schemas), _deletes(schemas), _open_paths()),
         }
     )
 
@@ -201,6 +203,50 @@ def _gets(schemas: Mapping[str, _Json]) -> _Json:
         ),
         "/v1/nodes": _get(schemas, "nodes", "NodesBody", "Who reports, since when, how far.", refusals, ()),
     }
+
+
+def _deletes(schemas: Mapping[str, _Json]) -> _Json:
+    refusals = (400, 401, 403, 404, 429, 503)
+    name: _Json = {"type": "string", "pattern": "^[a-z0-9][-.a-z0-9]{0,252}$"}
+    kind: _Json = {"type": "string", "pattern": "^[A-Za-z][A-Za-z0-9]{0,60}$"}
+    dry_run = _parameter("query", "dryRun", {"type": "boolean"})
+    since = _parameter("query", "sinceSeconds", {"type": "integer", "minimum": 1, "maximum": MOST_SINCE_SECONDS})
+    workload = [_parameter("path", part, kind if part == "kind" else name) for part in ("namespace", "kind", "name")]
+    return {
+        path: {
+            "delete": {
+                "operationId": operation,
+                "summary": summary,
+                "security": [{"token": []}],
+                "parameters": parameters,
+                "responses": _responses(schemas, "ForgottenBody", "What went, or would go.", refusals),
+            }
+        }
+        for path, operation, summary, parameters in (
+            (
+                "/v1/workloads/{namespace}/{kind}/{name}",
+                "forgetWorkload",
+                "Forget all that is known of a workload.",
+                [*workload, dry_run],
+            ),
+            (
+                "/v1/nodes/{node}",
+                "forgetNode",
+                "Forget what a node reported: the hours of each history in which it had a part.",
+                [_parameter("path", "node", name), dry_run, since],
+            ),
+        )
+    }
+
+
+def _joined(*parts: _Json) -> _Json:
+    """Put paths together; a path may have methods in several parts."""
+    paths: dict[str, dict[str, object]] = {}
+    for part in parts:
+        for path, methods in part.items():
+            if isinstance(methods, dict):
+                paths.setdefault(path, {}).update(methods)
+    return dict(paths)
 
 
 def _open_paths() -> _Json:

@@ -217,3 +217,34 @@ class NodesBody(Body, kw_only=True):
 
     schema: int = SCHEMA_VERSION
     nodes: list[NodeBody]
+
+
+class ForgottenWorkloadBody(Body, kw_only=True):
+    """A workload of which history went, or would go."""
+
+    namespace: str
+    kind: str
+    name: str
+    containers: list[str]
+    hours: int
+    """Different UTC hours."""
+
+
+class ForgottenBody(Body, kw_only=True):
+    """What was forgotten at the caller's order, or would be."""
+
+    schema: int = SCHEMA_VERSION
+    dry_run: bool
+    """Nothing was done."""
+    node: str | None
+    """Whose word was forgotten; null = a workload was."""
+    workloads: list[ForgottenWorkloadBody]
+    containers: int
+    hours: int
+    """Of all workloads together."""
+    rows: int
+    """Hourly rows of the database."""
+    reports: int
+    """Of the node, taken and not folded into hours yet."""
+    in_memory_too: bool
+    """Whether the replica that answers has forgotten in memory; if not, it will within seconds, as all others."""

@@ -98,11 +98,13 @@ class Services:
     taint: Callable[[Call], Answer]
     workloads: Callable[[Call], Answer]
     workload: Callable[[Call], Answer]
+    forget: Callable[[Call], Answer]
+    """What the path names, a workload or a node."""
     nodes: Callable[[Call], Answer]
     buffers: Callable[[Call], Answer]
     buffer: Callable[[Call], Answer]
     rejected: Callable[[str], None]
-    """Counts a call that found no thread free: ``report``, ``evictions``, ``taint``, ``reading``."""
+    """Counts a call that found no thread free: ``report``, ``evictions``, ``taint``, ``reading``, ``forgetting``."""
     page: Callable[[str, str], Page]
     """/metrics by the headers Accept and Accept-Encoding."""
     scrape_rejected: Callable[[], None]
@@ -143,6 +145,12 @@ class WebhookApp:
                 Route("/v1/taint", self._working("taint", services.taint, MAX_QUESTION_BYTES), methods=["POST"]),
                 Route("/v1/workloads", self._working("reading", services.workloads, reading)),
                 Route("/v1/workloads/{namespace}/{kind}/{name}", self._working("reading", services.workload, reading)),
+                Route(
+                    "/v1/workloads/{namespace}/{kind}/{name}",
+                    self._working("forgetting", services.forget, reading),
+                    methods=["DELETE"],
+                ),
+                Route("/v1/nodes/{node}", self._working("forgetting", services.forget, reading), methods=["DELETE"]),
                 Route("/v1/nodes", self._working("reading", services.nodes, reading)),
                 Route("/v1/buffers", self._working("reading", services.buffers, reading)),
                 Route("/v1/buffers/{namespace}/{name}", self._working("reading", services.buffer, reading)),

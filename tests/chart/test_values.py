@@ -245,6 +245,26 @@ def test_reader_may_read_whatever_the_webhook_shows() -> None:
     assert [path for path in shown if not any(fnmatchcase(path, url) for url in urls)] == []
 
 
+def test_only_the_forgetter_may_have_history_forgotten_and_is_there_when_asked_for() -> None:
+    forgotten = [path for path, methods in json.loads(document())["paths"].items() if "delete" in methods]
+    assert len(forgotten) == 2
+
+    def may_forget(values: dict[str, Any]) -> set[str]:
+        return {
+            one["metadata"]["name"]
+            for parts in rendered(values).values()
+            for one in parts
+            for rule in one.get("rules") or ()
+            if "delete" in rule.get("verbs", ())
+            and all(any(fnmatchcase(path, url) for url in rule.get("nonResourceURLs", ())) for path in forgotten)
+        }
+
+    enabled: dict[str, Any] = {"webhook": {"forgetter": {"enabled": True}}}
+    assert may_forget({}) == set()
+    assert may_forget(enabled) == {"plimsoll-webhook-forgetter"}
+    assert may_forget({"webhook": {"enabled": False, **enabled["webhook"]}}) == set()
+
+
 def test_empty_sections_of_settings_are_as_if_they_were_not_there() -> None:
     """As people leave them when they comment out what was below."""
     assert rendered({"settings": None, "webhook": {"settings": None}, "excludedNamespaces": None}) == rendered(

@@ -95,6 +95,7 @@ def services(**changes: Any) -> Services:
         "taint": echo,
         "workloads": echo,
         "workload": echo,
+        "forget": echo,
         "nodes": echo,
         "buffers": echo,
         "buffer": echo,

@@ -29,6 +29,8 @@ from agent.webhook.buffer_answers import BufferQuestions
 from agent.webhook.buffer_options import BufferMode, BufferOptions
 from agent.webhook.buffers import BufferController
 from agent.webhook.directives import Director
+from agent.webhook.forgetting import Forgetter
+from agent.webhook.forgetting import Parts as ForgettingParts
 from agent.webhook.openapi import document
 from agent.webhook.reading import Parts as ReadingParts
 from agent.webhook.reading import Questions
@@ -171,8 +173,7 @@ class Stack:
 
     def follow(self) -> None:
         """Bring what was reported into memory."""
-        while self.tailer.advance(time.time()):
-            pass
+        _follow(self.tailer)
 
     def report(self, body: bytes, token: str | None = GOOD, **more: Any) -> Any:
         authorization = None if token is None else f"Bearer {token}"
@@ -189,6 +190,11 @@ class Stack:
             if line.startswith(f"{series} "):
                 return float(line.rpartition(" ")[2])
         raise AssertionError(series)
+
+
+def _follow(tailer: Tailer) -> None:
+    while tailer.advance(time.time()):
+        pass
 
 
 @contextmanager
@@ -251,6 +257,16 @@ def stack(
         Defaults(act=sizing.act, bounds=BoundsOptions(), policy=PolicyName.CRUISE, config_map="plimsoll/plimsoll"),
         metrics,
     )
+    forgetter = Forgetter(
+        ForgettingParts(
+            access=doors,
+            store=opened,
+            merged=index.merged,
+            ordered=lambda: _follow(tailer),
+            wait_for=tailer.wait_for,
+        ),
+        metrics,
+    )
     controller = BufferController(
         api, options=BufferOptions(mode=BufferMode.OFF), is_leader=lambda: False, instance="replica"
     )
@@ -265,6 +281,7 @@ def stack(
         taint=posts.taint,
         workloads=questions.workloads,
         workload=questions.workload,
+        forget=forgetter.forget,
         nodes=questions.nodes,
         buffers=buffers.buffers,
         buffer=buffers.buffer,

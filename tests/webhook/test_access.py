@@ -31,6 +31,7 @@ class Server:
 
     users: dict[str, dict[str, object]] = field(default_factory=lambda: {"good": user()})
     readable: frozenset[str] = frozenset()
+    forgettable: frozenset[str] = frozenset()
     audiences: tuple[str, ...] = (AUDIENCE,)
     down: Exception | None = None
 
@@ -45,8 +46,9 @@ class Server:
                 return {"status": {"error": "no"}}
             return {"status": {"authenticated": True, "user": found, "audiences": list(self.audiences)}}
         assert call.path == ACCESS_REVIEWS_PATH
-        assert spec["nonResourceAttributes"]["verb"] == "get"
-        return {"status": {"allowed": spec["nonResourceAttributes"]["path"] in self.readable}}
+        asked = spec["nonResourceAttributes"]
+        granted = {"get": self.readable, "delete": self.forgettable}[asked["verb"]]
+        return {"status": {"allowed": asked["path"] in granted}}
 
 
 @dataclass
