@@ -34,6 +34,7 @@ RESERVED_WORDS: Final = {
     Reserved.NO_DATA: "nothing measured",
     Reserved.HPA: "scaled by an HPA",
     Reserved.VPA: "sized by a VPA",
+    Reserved.LEFT_OUT: "cannot be planned soundly",
 }
 KEPT_WORDS: Final = {
     Kept.SMALL_CHANGE: "change too small",

@@ -30,11 +30,14 @@ class Edges:
     """... nor one below this share of what is there."""
 
     def narrowed(self, least: int | None, most: int | None) -> Edges:
-        """Give the bounds where a pod orders its own; None = as they are."""
+        """Give the bounds where a pod orders its own; None = as they are, and a least of 0 leaves a request of one.
+
+        A request of 0 would be none at all to Kubernetes, and no resize takes one away.
+        """
         if least is None and most is None:
             return self
         return Edges(
-            least=self.least if least is None else least,
+            least=self.least if least is None else max(least, 1),
             most=self.most if most is None else most,
             unit=self.unit,
             smallest=self.smallest,

@@ -58,6 +58,8 @@ class Reserved(StrEnum):
     """A HorizontalPodAutoscaler scales on both of its resources (directive of the webhook)."""
     VPA = "vpa"
     """A VerticalPodAutoscaler sizes it (directive of the webhook)."""
+    LEFT_OUT = "left_out"
+    """It cannot be planned soundly as it is; the plan's notes say why, and the rest of the node goes on."""
 
 
 class Kept(StrEnum):

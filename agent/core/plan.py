@@ -3,8 +3,8 @@
 Available is what the node can allocate without the requests of those who may not be optimised. Memory first, then CPU
 on the survivors: while it does not fit, the next pod in order is proposed for eviction (``plan_fit``). The largest
 spike is shared out (``sharing``). What stands in the way of moving keeps what it has (``plan_moves``), and the rest is
-ordered into steps (``plan_steps``). The plan then states its own invariants (``plan_check``): where one fails, nothing
-is done.
+ordered into steps (``plan_steps``). The plan then states its own invariants (``plan_check``): a pod of which one does
+not hold is left out, told, and the rest is planned anew; where one fails for the node's own sums, nothing is done.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from agent.core.cluster import NodeState
 from agent.core.container_sizing import cpu_edges, memory_edges
 from agent.core.demand import FREE, Constraint, Gates, PodDemand, Reserved
 from agent.core.orders import Mode, Ranking
-from agent.core.plan_check import check
+from agent.core.plan_check import Examined, examine
 from agent.core.plan_fit import Fit, evict, share
 from agent.core.plan_memo import PlanMemo, PodFacts
 from agent.core.plan_moves import Room, move
@@ -52,6 +52,9 @@ _TRUE: Final = "True"
     _set_urgent,
 ) = slot_setters(Share)
 _set_name, _set_kind, _set_cpu, _set_memory = slot_setters(ContainerPlan)
+_TOLD: Final = 5
+"""Pods that are left out, by name."""
+_STUCK: Final = "its resize is infeasible here, and it would go on asking for that"
 _RESERVED_BY_MODE: Final = {Mode.OFF: Reserved.OFF, Mode.RECOMMEND: Reserved.RECOMMEND}
 
 
@@ -95,21 +98,68 @@ def build(
         allocatable_memory_bytes=allocatable_memory,
     )
     facts = (memo or PlanMemo()).facts_of(state.pods)
-    entries, reserved, held_cpu, held_memory = _sorted_out(facts, demands, constraints, rules)
+    left_out: dict[str, str] = {}
+    while True:  # ends: each round leaves out at least one pod more
+        plan, stuck = _planned(
+            state,
+            facts,
+            demands,
+            constraints=constraints,
+            rules=rules,
+            bounds=bounds,
+            taken_unix_seconds=taken_unix_seconds,
+            notes=notes,
+            left_out=left_out,
+        )
+        examined = examine(plan, state)
+        more = {**examined.pods, **stuck}
+        if not more:
+            return _checked(plan, examined)
+        left_out.update(more)
+
+
+def _planned(
+    state: NodeState,
+    facts: Sequence[PodFacts],
+    demands: Sequence[PodDemand],
+    *,
+    constraints: Mapping[str, Constraint],
+    rules: Rules,
+    bounds: BoundsOptions,
+    taken_unix_seconds: float,
+    notes: tuple[str, ...],
+    left_out: Mapping[str, str],
+) -> tuple[Plan, dict[str, str]]:
+    """Plan without those that are left out; give the plan, unchecked, and whose resize stays infeasible by it.
+
+    Args:
+        state: As for ``build``; so are demands, constraints, bounds and the moment.
+        facts: Of the state's pods.
+        demands: What each pod needs.
+        constraints: What stands in the way of changing a pod.
+        rules: What holds for every pod.
+        bounds: Which resources are controlled.
+        taken_unix_seconds: The moment.
+        notes: Why nothing may be written; empty = it may.
+        left_out: Uids of those that were found to be unsound in an earlier round, and why.
+    """
+    node, options, gates = state.node, rules.options, rules.gates
+    allocatable_cpu, allocatable_memory = rules.allocatable_cpu_millicores, rules.allocatable_memory_bytes
+    entries, reserved, held, off_limits = _sorted_out(facts, demands, constraints, rules, left_out)
     cpu = Fit(
         resource=Resource.CPU,
-        room=allocatable_cpu - sum(pod.cpu_counted_millicores for pod in reserved),
+        room=allocatable_cpu - off_limits[0],
         is_applied=not notes and bounds.controlled_resources is not ControlledResources.MEMORY,
     )
     memory = Fit(
         resource=Resource.MEMORY,
-        room=allocatable_memory - sum(pod.memory_counted_bytes for pod in reserved),
+        room=allocatable_memory - off_limits[1],
         is_applied=not notes and options.memory_applied and bounds.controlled_resources is not ControlledResources.CPU,
     )
     applied = [fit.resource for fit in (memory, cpu) if fit.is_applied]
     evictions = [made for fit in (memory, cpu) for made in _evictions(fit, entries, options, applied)]
-    cpu_room = Room(allocatable=allocatable_cpu, held=held_cpu)
-    memory_room = Room(allocatable=allocatable_memory, held=held_memory)
+    cpu_room = Room(allocatable=allocatable_cpu, held=held[0])
+    memory_room = Room(allocatable=allocatable_memory, held=held[1])
     is_pressed = node is not None and node.conditions.get(_MEMORY_PRESSURE) == _TRUE
     for fit, room in ((memory, memory_room), (cpu, cpu_room)):
         share(fit, entries, options)
@@ -126,13 +176,21 @@ def build(
         pods=tuple(pods),
         evictions=tuple(evictions),
         steps=steps,
-        notes=(*notes, *_notes(cpu, memory, gates)),
+        notes=(*notes, *_notes(cpu, memory, gates), *_left_out_notes(reserved, left_out)),
     )
-    return _checked(plan, state)
+    staying = (entry for entry in entries if entry.is_infeasible and not entry.is_evicted)
+    stuck = {entry.ref.uid: _STUCK for entry in staying if entry.is_wish_left}
+    return plan, stuck
 
 
-def _checked(plan: Plan, state: NodeState) -> Plan:
-    invariants = check(plan, state)
+def _left_out_notes(reserved: Sequence[PodPlan], left_out: Mapping[str, str]) -> list[str]:
+    """Tell who is left out of the plan and why: the first few, and how many more."""
+    told = sorted(f"{pod.ref} is left out: {left_out[pod.ref.uid]}" for pod in reserved if pod.ref.uid in left_out)
+    return told if len(told) <= _TOLD else [*told[:_TOLD], f"{len(told) - _TOLD} more pods are left out"]
+
+
+def _checked(plan: Plan, examined: Examined) -> Plan:
+    invariants = examined.invariants
     failed = [one for one in invariants if not one.holds]
     if not failed:
         return replace(plan, invariants=invariants)
@@ -167,31 +225,41 @@ def _notes(cpu: Fit, memory: Fit, gates: Gates) -> tuple[str, ...]:
 
 
 def _sorted_out(
-    facts: Sequence[PodFacts], demands: Sequence[PodDemand], constraints: Mapping[str, Constraint], rules: Rules
-) -> tuple[list[Entry], list[PodPlan], int, int]:
-    """Give who may be optimised, by namespace and name, who is reserved, and what all hold; millicores, bytes."""
+    facts: Sequence[PodFacts],
+    demands: Sequence[PodDemand],
+    constraints: Mapping[str, Constraint],
+    rules: Rules,
+    left_out: Mapping[str, str],
+) -> tuple[list[Entry], list[PodPlan], tuple[int, int], tuple[int, int]]:
+    """Give who may be optimised, by namespace and name, who is reserved, what all hold and what is taken off the node.
+
+    Both in millicores and bytes. All hold what the scheduler counts, which is what growth must fit beside. Taken off
+    is what those who are reserved have in force: a wish that is not granted, may be never, makes nobody else go.
+    """
     by_uid: dict[str, PodDemand] = {}
     for demand in demands:
         by_uid.setdefault(demand.pod.uid, demand)
     entries: list[Entry] = []
     reserved: list[PodPlan] = []
-    held_cpu = held_memory = 0
+    held_cpu = held_memory = off_cpu = off_memory = 0
     for one in facts:
         if not one.holds_room:
             continue
         held_cpu += one.counted[0]
         held_memory += one.counted[1]
         known = by_uid.get(one.ref.uid)
-        if known is None:
-            reserved.append(_unknown(one))
-            continue
-        reason = known.reserved or _RESERVED_BY_MODE.get(known.orders.mode)
-        if reason is None:
-            entries.append(entry_of(known, one, constraints.get(one.ref.uid, FREE), rules))
-        else:
-            reserved.append(_reserved(known, one, reason))
+        if known is not None:
+            reason = known.reserved or _RESERVED_BY_MODE.get(known.orders.mode)
+            if reason is None and one.ref.uid in left_out:
+                reason = Reserved.LEFT_OUT
+            if reason is None:
+                entries.append(entry_of(known, one, constraints.get(one.ref.uid, FREE), rules))
+                continue
+        off_cpu += one.in_force[0]
+        off_memory += one.in_force[1]
+        reserved.append(_unknown(one) if known is None or reason is None else _reserved(known, one, reason))
     entries.sort(key=lambda entry: entry.name)
-    return entries, reserved, held_cpu, held_memory
+    return entries, reserved, (held_cpu, held_memory), (off_cpu, off_memory)
 
 
 def _unknown(facts: PodFacts) -> PodPlan:

@@ -59,8 +59,22 @@ _NO_NUMBERS: Final = (0, 0, 0, 0)
 _FAULTS: Final = {Broken.CHANGE: MEANINGFUL, Broken.LIMIT: LIMITS, Broken.QOS: QOS}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """What a plan was found to be."""
+
+    invariants: tuple[Invariant, ...]
+    pods: Mapping[str, str]
+    """Uids of pods that break one by themselves, and what they break: without them the rest may be sound."""
+
+
 def check(plan: Plan, state: NodeState) -> tuple[Invariant, ...]:
     """State every invariant of a plan for the node it was made for, in a fixed order, and where it does not hold."""
+    return examine(plan, state).invariants
+
+
+def examine(plan: Plan, state: NodeState) -> Examined:
+    """State every invariant of a plan as ``check`` does, and which pods break one by themselves."""
     found = _Found()
     for pod in plan.pods:
         if pod.reserved is None:
@@ -70,9 +84,10 @@ def check(plan: Plan, state: NodeState) -> tuple[Invariant, ...]:
     by_uid = {pod.ref.uid: pod for pod in plan.pods}
     _check_evictions(plan, by_uid, found)
     _check_steps(plan, by_uid, state, found)
-    return tuple(
+    invariants = tuple(
         Invariant(name=name, holds=name not in found.faults, detail=found.faults.get(name, "")) for name in _NAMES
     )
+    return Examined(invariants=invariants, pods=found.pods)
 
 
 @dataclass(slots=True)
@@ -80,10 +95,14 @@ class _Found:
     """The first place at which each invariant does not hold."""
 
     faults: dict[str, str] = field(default_factory=dict)
+    pods: dict[str, str] = field(default_factory=dict)
+    """By uid, the first fault of each pod that has one."""
 
-    def fault(self, name: str, detail: str) -> None:
-        """Note a fault; only the first of each kind is told."""
+    def fault(self, name: str, detail: str, *uids: str) -> None:
+        """Note a fault, and of whom it is; only the first of each kind is told. No uid = of the node's sums."""
         self.faults.setdefault(name, detail)
+        for uid in uids:
+            self.pods.setdefault(uid, f"{name} does not hold for it ({detail})")
 
 
 def _check_shares(pod: PodPlan, allocatable_memory_bytes: int, found: _Found) -> None:
@@ -94,18 +113,20 @@ def _check_shares(pod: PodPlan, allocatable_memory_bytes: int, found: _Found) ->
                 continue
             final, limit, after = share.final, share.limit_applied, share.applied
             if share.spike < 0:
-                found.fault(SPIKE, f"{_place(pod, container, share)}: {share.spike}")
+                found.fault(SPIKE, f"{_place(pod, container, share)}: {share.spike}", pod.ref.uid)
             if not share.base <= final <= share.peak:
-                found.fault(WITHIN, f"{_place(pod, container, share)}: {share.base} <= {final} <= {share.peak}")
+                detail = f"{_place(pod, container, share)}: {share.base} <= {final} <= {share.peak}"
+                found.fault(WITHIN, detail, pod.ref.uid)
             if limit is not None and after is not None and limit < after:
-                found.fault(LIMITS, f"{_place(pod, container, share)}: {limit} below {after}")
+                found.fault(LIMITS, f"{_place(pod, container, share)}: {limit} below {after}", pod.ref.uid)
         memory = container.memory
         if memory is None or memory.limit is None or memory.limit_applied is None:
             continue
         # One that has to stay above its request may be a byte more.
         most = max(memory.limit, allocatable_memory_bytes, (memory.applied or 0) + 1)
         if memory.limit_applied > most:
-            found.fault(LIMIT_WITHIN, f"{_place(pod, container, memory)}: {memory.limit_applied} > {most}")
+            detail = f"{_place(pod, container, memory)}: {memory.limit_applied} > {most}"
+            found.fault(LIMIT_WITHIN, detail, pod.ref.uid)
 
 
 def _place(pod: PodPlan, container: ContainerPlan, share: Share) -> str:
@@ -135,16 +156,16 @@ def _check_evictions(plan: Plan, pods: Mapping[str, PodPlan], found: _Found) -> 
         place = str(eviction.ref)
         pod = pods.get(eviction.ref.uid)
         if eviction.ref in seen:
-            found.fault(EVICTED_ONCE, place)
+            found.fault(EVICTED_ONCE, place, eviction.ref.uid)
         seen.add(eviction.ref)
         if eviction.workload.kind == DAEMON_SET_KIND:
-            found.fault(DAEMON_SETS, place)
+            found.fault(DAEMON_SETS, place, eviction.ref.uid)
         if eviction.ranking is Ranking.NO_EVICTION:
-            found.fault(NO_EVICTION, place)
+            found.fault(NO_EVICTION, place, eviction.ref.uid)
         if pod is None or pod.reserved is not None:
-            found.fault(UNTOUCHED, f"{place} is evicted")
+            found.fault(UNTOUCHED, f"{place} is evicted", eviction.ref.uid)
         elif not _returns_larger(pod, eviction.resource):
-            found.fault(EVICTED_LARGER, place)
+            found.fault(EVICTED_LARGER, place, eviction.ref.uid)
 
 
 def _raises_memory_limit(change: Change) -> bool:
@@ -184,15 +205,15 @@ def _check_steps(plan: Plan, plans: Mapping[str, PodPlan], state: NodeState, fou
             found.fault(UNTOUCHED, f"{step.ref} is not on the node")
             continue
         if pod_plan.reserved is not None or pod_plan.mode is not Mode.ENFORCE:
-            found.fault(UNTOUCHED, str(step.ref))
+            found.fault(UNTOUCHED, str(step.ref), uid)
         elif pod_plan.is_evicted and not all(_raises_memory_limit(change) for change in step.changes):
-            found.fault(UNTOUCHED, f"{step.ref} is evicted")
+            found.fault(UNTOUCHED, f"{step.ref} is evicted", uid)
         one = stepped.get(uid)
         if one is None:
             one = stepped[uid] = Stepped(pod, (pod_plan.cpu_counted_millicores, pod_plan.memory_counted_bytes))
         held = one.held
         for fault, detail in one.take(step):
-            found.fault(_FAULTS[fault], f"{step.phase} of {step.ref}: {detail}")
+            found.fault(_FAULTS[fault], f"{step.phase} of {step.ref}: {detail}", uid)
         cpu += one.held[0] - held[0]
         memory += one.held[1] - held[1]
         for amount, more, most, unit in (
@@ -200,7 +221,9 @@ def _check_steps(plan: Plan, plans: Mapping[str, PodPlan], state: NodeState, fou
             (memory, one.held[1] - held[1], allocatable[1], "bytes"),
         ):
             if more > 0 and amount > most:
-                found.fault(PREFIXES, f"{step.phase} of {step.ref}: {amount} of {most} {unit}")
+                # With an odd one among those that were stepped, it is likelier that one that takes more than it says.
+                odd = [each for each in stepped if pods[each].is_resize_infeasible]
+                found.fault(PREFIXES, f"{step.phase} of {step.ref}: {amount} of {most} {unit}", *(odd or [uid]))
     for sums, more in ((plan.cpu, cpu - held_cpu), (plan.memory, memory - held_memory)):
         if sums.applied_total > sums.available and more > 0:
             found.fault(APPLIED_FIT, f"{sums.resource}: {sums.applied_total} > {sums.available}, by {more} more")
@@ -221,4 +244,5 @@ def _check_end(pod: PodPlan, after: Stepped, found: _Found) -> None:
         )
         for number, wanted in zip(numbers, planned, strict=True):
             if wanted is not None and wanted != number:
-                found.fault(IN_PLAN, f"{pod.ref} {container.name or 'pod'}: {number} instead of {wanted}")
+                detail = f"{pod.ref} {container.name or 'pod'}: {number} instead of {wanted}"
+                found.fault(IN_PLAN, detail, pod.ref.uid)

@@ -12,7 +12,7 @@ from agent.core.model import QosClass
 from agent.core.planned import PodRef
 from agent.core.pod import CPU, MEMORY, ContainerKind, Pod
 from agent.core.qos import computed_qos_class
-from agent.core.room import counted, holds_room
+from agent.core.room import counted, granted_pod, holds_room
 from agent.core.units import NANOS_PER_MILLI, NANOS_PER_UNIT
 
 
@@ -25,6 +25,8 @@ class Stated(NamedTuple):
     limit: int | None
     restarts: bool
     """A resize of this resource restarts it."""
+    granted: int | None
+    """The request without what is only wished for; ``request`` unless a resize was asked for and not granted."""
 
 
 class StatedSide(NamedTuple):
@@ -37,6 +39,8 @@ class StatedSide(NamedTuple):
     overhead: int
     is_pod_level: bool
     """The pod's own budget carries the resource."""
+    granted_budget: int | None = None
+    """What of that budget's request is more than a wish; None = there is none, or nothing is stated."""
 
 
 class PodFacts(NamedTuple):
@@ -49,6 +53,10 @@ class PodFacts(NamedTuple):
     holds_room: bool
     counted: tuple[int, int]
     """What it holds of its node as the scheduler counts; millicores and bytes."""
+    in_force: tuple[int, int]
+    """The same without what is only wished for: a resize that the kubelet has not granted makes nobody go."""
+    is_infeasible: bool
+    """The kubelet has answered its newest resize with "never": while its spec asks for that, no resize passes."""
     is_guaranteed: bool
     """By its spec."""
     is_class_kept: bool
@@ -79,23 +87,30 @@ class PlanMemo:
 def facts_of(pod: Pod) -> PodFacts:
     """Read one pod."""
     qos = _qos_class(pod)
+    granted = granted_pod(pod)
+    held = counted(pod)
     return PodFacts(
         pod=pod,
         ref=PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid),
         name=(pod.namespace, pod.name, pod.uid),
         holds_room=holds_room(pod),
-        counted=counted(pod),
+        counted=held,
+        in_force=held if granted is pod else counted(granted),
+        is_infeasible=pod.is_resize_infeasible,
         is_guaranteed=qos is QosClass.GUARANTEED,
         is_class_kept=pod.recorded_qos is None or pod.recorded_qos is qos,
-        cpu=_side(pod, CPU, NANOS_PER_MILLI),
-        memory=_side(pod, MEMORY, NANOS_PER_UNIT),
+        cpu=_side(pod, granted, CPU, NANOS_PER_MILLI),
+        memory=_side(pod, granted, MEMORY, NANOS_PER_UNIT),
     )
 
 
-def _side(pod: Pod, name: str, nanos: int) -> StatedSide:
+def _side(pod: Pod, granted: Pod, name: str, nanos: int) -> StatedSide:
     stated: list[Stated] = []
     stages: list[tuple[int, int]] = []
-    for container in (*pod.init_containers, *pod.containers) if pod.init_containers else pod.containers:
+    every = (*granted.init_containers, *granted.containers) if granted is not pod else None
+    for place, container in enumerate(
+        (*pod.init_containers, *pod.containers) if pod.init_containers else pod.containers
+    ):
         resources = container.resources
         request = -(-resources.requests.get(name, 0) // nanos) or None
         if container.kind is ContainerKind.INIT:
@@ -104,13 +119,15 @@ def _side(pod: Pod, name: str, nanos: int) -> StatedSide:
             continue
         limit = -(-resources.limits.get(name, 0) // nanos) or None if resources.limits else None
         restarts = container.restarts_for_cpu if name == CPU else container.restarts_for_memory
-        stated.append(Stated(container.name, container.kind, request, limit, restarts))
-    level = pod.resources
+        given = request if every is None else -(-every[place].resources.requests.get(name, 0) // nanos) or None
+        stated.append(Stated(container.name, container.kind, request, limit, restarts, given))
+    level, budget = pod.resources, granted.resources
     return StatedSide(
         containers=tuple(stated),
         stages=tuple(stages),
         overhead=-(-pod.overhead.get(name, 0) // nanos) if pod.overhead else 0,
         is_pod_level=level is not None and (name in level.requests or name in level.limits),
+        granted_budget=-(-budget.requests.get(name, 0) // nanos) or None if budget is not None else None,
     )
 
 

@@ -50,7 +50,7 @@ def move(entries: Sequence[Entry], fit: Fit, room: Room, rules: Rules, *, is_pre
         side = entry.side(resource)
         if stopped is not None or entry.is_evicted:
             _keep_all(side, stopped or Kept.NODE_FULL)
-            if stopped is None and resource is Resource.MEMORY:
+            if stopped is None and resource is Resource.MEMORY and not entry.is_infeasible:
                 _raise_limits(entry, side, rules, is_pressed=is_pressed)
             continue
         survivors.append((entry, side))

@@ -73,7 +73,7 @@ def _side(reading: _Reading, resource: Resource, edges: Edges, stated: StatedSid
     demands = demand.containers
     units: list[Unit] = []
     side = Side(resource, edges, units, counted, stated.stages, stated.overhead)
-    for place, (name, kind, request, limit, restarts) in enumerate(stated.containers):
+    for place, (name, kind, request, limit, restarts, granted) in enumerate(stated.containers):
         known: ContainerDemand | None
         if place < len(demands) and demands[place].name == name:  # nearly always
             known = demands[place]
@@ -86,6 +86,8 @@ def _side(reading: _Reading, resource: Resource, edges: Edges, stated: StatedSid
             withheld = known.cpu_withheld if is_cpu else known.memory_withheld
         unit = Unit(name, kind, request, limit, wanted, withheld)
         units.append(unit)
+        if granted != request:
+            unit.granted = granted or 0
         if wanted is None:
             side.is_predicted = False
         else:
@@ -101,8 +103,16 @@ def _side(reading: _Reading, resource: Resource, edges: Edges, stated: StatedSid
         elif restarts and not is_restart_allowed:
             unit.fixed = Kept.RESTART_POLICY
         _read(unit, reading, edges, is_cpu=is_cpu)
+        if unit.fixed is not None and unit.granted is not None:
+            # It counts as it stands, and a wish does not stand.
+            unit.base = unit.peak = unit.final = unit.granted
     if stated.is_pod_level and entry.pod.resources is not None:
         _read_pod_level(side, entry.pod.resources, reading, fixed)
+        budget = side.units[0]
+        if side.inside and stated.granted_budget is not None and stated.granted_budget < (budget.request or 0):
+            budget.granted = stated.granted_budget
+            if budget.fixed is not None:
+                budget.base = budget.peak = budget.final = budget.granted
     _sum_up(side)
     return side
 
@@ -202,6 +212,8 @@ def _fill(
     if is_upward_only:
         # Without a prediction the peak is the base: it is raised to what was seen, and has no claim to a spike.
         unit.origin = base
+        if unit.granted is not None:
+            request = unit.granted
         base = lasting = base if base > request else request
         pressing = peak = max(base, pressing)
         unit.is_lifted = base == request

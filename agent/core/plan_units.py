@@ -62,6 +62,8 @@ class Unit:
     """What it was given for that."""
     kept: Kept | None = None
     limit_kept: Kept | None = None
+    granted: int | None = None
+    """Its request without what is only wished for, where that is less; None = all of it is granted."""
     wanted_base = 0
     """What a DaemonSet's container would have as its base if it might grow."""
 
@@ -164,7 +166,19 @@ class Side:
 class Entry:
     """One pod that may be optimised."""
 
-    __slots__ = ("constraint", "cpu", "demand", "evicted_for", "is_daemon", "is_urgent", "memory", "name", "pod", "ref")
+    __slots__ = (
+        "constraint",
+        "cpu",
+        "demand",
+        "evicted_for",
+        "is_daemon",
+        "is_infeasible",
+        "is_urgent",
+        "memory",
+        "name",
+        "pod",
+        "ref",
+    )
 
     def __init__(self, demand: PodDemand, facts: PodFacts, constraint: Constraint) -> None:
         self.demand = demand
@@ -175,6 +189,8 @@ class Entry:
         self.is_daemon = demand.workload.kind == DAEMON_SET_KIND
         self.evicted_for: Resource | None = None
         self.is_urgent = False
+        self.is_infeasible = facts.is_infeasible
+        """The kubelet has answered "never" to what its spec asks for now."""
         self.cpu: Side
         self.memory: Side
 
@@ -182,6 +198,16 @@ class Entry:
     def is_evicted(self) -> bool:
         """Say whether it is proposed to go."""
         return self.evicted_for is not None
+
+    @property
+    def is_wish_left(self) -> bool:
+        """Say whether after all steps its spec would still ask for more than is granted, of one container or more."""
+        return any(
+            unit.granted is not None and unit.applied > unit.granted
+            for side in (self.cpu, self.memory)
+            for unit in (*side.units, *side.inside)
+            if unit.applied == unit.request
+        )
 
     def side(self, resource: Resource) -> Side:
         """Give one resource."""

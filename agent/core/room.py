@@ -13,7 +13,18 @@ from typing import Final
 from agent.core.cluster import NodeState
 from agent.core.effective import CountingRule, pod_requests
 from agent.core.planned import PlanStep, Setting
-from agent.core.pod import CPU, INFEASIBLE, MEMORY, RESIZE_PENDING, Pod, has_ended
+from agent.core.pod import (
+    CPU,
+    INFEASIBLE,
+    MEMORY,
+    RESIZE_PENDING,
+    Container,
+    ContainerStatus,
+    Pod,
+    Reported,
+    Requirements,
+    has_ended,
+)
 from agent.core.pod_change import changed_pod
 from agent.core.units import NANOS_PER_MILLI, NANOS_PER_UNIT
 
@@ -69,6 +80,60 @@ def counted(pod: Pod) -> tuple[int, int]:
         -(-max(cpu, allocated_cpu, actual_cpu) // NANOS_PER_MILLI),
         -(-max(memory, allocated_memory, actual_memory) // NANOS_PER_UNIT),
     )
+
+
+def granted_pod(pod: Pod) -> Pod:
+    """Give the pod without what it only wishes for: no request above what the kubelet has granted or has in force.
+
+    Where its kubelet reports nothing of a request, that stands; beside a resize that is infeasible it counts as none,
+    as the scheduler has it.
+
+    Returns:
+        The very same pod where nothing of it is a mere wish.
+    """
+    if not pod.statuses and pod.resources is None and not pod.is_resize_infeasible:
+        return pod
+    never = {CPU: 0, MEMORY: 0} if pod.is_resize_infeasible else None
+    statuses = {status.name: status for status in pod.statuses}
+    containers = tuple([_granted_container(one, statuses.get(one.name), never) for one in pod.containers])
+    init_containers = tuple([_granted_container(one, statuses.get(one.name), never) for one in pod.init_containers])
+    resources = pod.resources
+    if resources is not None:
+        resources = _granted(resources, pod.allocated, pod.actual, never)
+    every = (*containers, *init_containers, resources)
+    if all(one is was for one, was in zip(every, (*pod.containers, *pod.init_containers, pod.resources), strict=True)):
+        return pod
+    return replace(pod, containers=containers, init_containers=init_containers, resources=resources)
+
+
+def _granted_container(
+    container: Container, status: ContainerStatus | None, otherwise: Mapping[str, int] | None
+) -> Container:
+    if status is None:
+        resources = _granted(container.resources, None, None, otherwise)
+    else:
+        resources = _granted(container.resources, status.allocated, status.actual, otherwise)
+    return container if resources is container.resources else replace(container, resources=resources)
+
+
+def _granted(
+    stated: Requirements,
+    allocated: Mapping[str, int] | None,
+    actual: Reported | None,
+    otherwise: Mapping[str, int] | None,
+) -> Requirements:
+    """Give what is stated with no request above the largest reported, or above this where nothing is."""
+    in_force = actual.requests if actual is not None else None
+    if allocated == stated.requests:
+        return stated
+    requests: dict[str, int] | None = None
+    for name in (CPU, MEMORY):
+        known = [amounts[name] for amounts in (allocated, in_force) if amounts is not None and name in amounts]
+        if not known and otherwise is not None:
+            known = [otherwise[name]]
+        if known and max(known) < stated.requests.get(name, 0):
+            requests = {**(requests or stated.requests), name: max(known)}
+    return stated if requests is None else replace(stated, requests=requests)
 
 
 def fits_now(state: NodeState, step: PlanStep) -> bool:

@@ -154,14 +154,14 @@ def apply(proposals: Proposals, stated: Stated, options: BoundsOptions, *, steps
         own_limit=_own_limit(proposals, options.round_memory_bytes),
     )
     cpu_edges = _Edges(
-        least=options.min_cpu_millicores,
+        least=max(options.min_cpu_millicores, 1),  # a request of 0 would be none, and of another class
         most=min(options.max_cpu_millicores or LARGEST, LARGEST),
         multiple=options.round_cpu_millicores,
         smallest=options.smallest_cpu_change_millicores,
         ratio=options.smallest_change_ratio,
     )
     memory_edges = _Edges(
-        least=max(options.min_memory_bytes, 1),  # a request of 0 would be none, and of another class
+        least=max(options.min_memory_bytes, 1),
         most=min(options.max_memory_bytes or LARGEST, LARGEST),
         multiple=options.round_memory_bytes,
         smallest=options.smallest_memory_change_bytes,

@@ -12,6 +12,7 @@ from agent.core.cluster import NodeState
 from agent.core.demand import Constraint, Gates, Kept, Reserved
 from agent.core.model import QosClass
 from agent.core.orders import Mode, Ranking
+from agent.core.plan_check import Examined
 from agent.core.plan_options import DaemonSetGrowth, FitRule, PlanOptions
 from agent.core.planned import Invariant, Phase, Plan, PlanStep, PodPlan, Setting, Share
 from agent.core.pod import ContainerKind, ContainerStatus, Requirements
@@ -814,14 +815,15 @@ def test_what_is_not_complete_or_not_understood_stops_every_step() -> None:
 
 
 def test_a_plan_that_breaks_its_own_invariants_is_not_carried_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def found(plan: Plan, state: NodeState) -> tuple[Invariant, ...]:
-        return (
+    def found(plan: Plan, state: NodeState) -> Examined:
+        invariants = (
             Invariant(name="one", holds=True),
             Invariant(name="two", holds=False, detail="here"),
             Invariant(name="three", holds=False),
         )
+        return Examined(invariants=invariants, pods={})
 
-    monkeypatch.setattr(planner, "check", found)
+    monkeypatch.setattr(planner, "examine", found)
     plan = crowded().plan()
     assert (plan.steps, plan.evictions, plan.is_sound) == ((), (), False)
     assert plan.notes == (
