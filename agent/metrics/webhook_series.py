@@ -83,13 +83,16 @@ class _Readings:
 class WebhookMetrics:
     """All series of this process; for any thread."""
 
-    def __init__(self, *, version: str, commit: str, admission_results: Sequence[str]) -> None:
+    def __init__(
+        self, *, version: str, commit: str, admission_results: Sequence[str], unread_reasons: Sequence[str] = ()
+    ) -> None:
         """Make the series.
 
         Args:
             version: Of the program.
             commit: That it was built from.
             admission_results: How an admission may come out, ``error`` among them.
+            unread_reasons: Why one may be answered without being read.
         """
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a process-wide switch of the library; each counter would bring a series more
         registry = self._registry = CollectorRegistry()
@@ -108,6 +111,15 @@ class WebhookMetrics:
             registry=registry,
         )
         self._admissions = {result: requests.labels(result) for result in admission_results}
+        self._unread = _children(
+            Counter(
+                "plimsoll_webhook_unread_total",
+                "Admissions answered without being read (and counted as errors), by why.",
+                ("reason",),
+                registry=registry,
+            ),
+            unread_reasons,
+        )
         self._admission_seconds = Histogram(
             "plimsoll_webhook_duration_seconds",
             "Time from an admission's last byte to its answer.",
@@ -159,6 +171,11 @@ class WebhookMetrics:
         """Count one admission; ``result`` is one of those given at the start."""
         self._admissions[result].inc()
         self._admission_seconds.observe(seconds)
+
+    def count_unread(self, reason: str) -> None:
+        """Count one that was not read; ``reason`` is one of those given at the start."""
+        self._admissions["error"].inc()
+        self._unread[reason].inc()
 
     def count_call(self, what: str, result: str) -> None:
         """Count a call, by its name above and by one of ``REPORT_RESULTS``."""

@@ -24,7 +24,13 @@ class ListeningSettings:
     request_seconds: Annotated[float, Between(1, 120)] = 10.0
     """Seconds within which a request must have come whole: head, and then body."""
     connections: Annotated[int, Between(10, 100_000)] = 2000
-    """Connections at once; those beyond are closed at once."""
+    """Connections at once. For one more, an idle one is closed, of the address that has most."""
+    idle_connections: Annotated[int, Between(10, 100_000)] = 100
+    """Connections of one address without a request under way; of more, the one that was idle for longest is closed. An
+    API server keeps 25 at most."""
+    address_share_ratio: Annotated[float, Between(0.05, 64)] = 0.5
+    """Share of one CPU that callers of one address may use up in the long run: some 1,000 small admissions a second.
+    Who used it up waits before each request, and a pod is admitted unchanged where that lasts."""
     end_seconds: Annotated[int, Between(1, 300)] = 10
     """Seconds that requests under way have to end after SIGTERM."""
     workers: Annotated[int, Between(1, 64)] = 4

@@ -13,8 +13,8 @@ from typing import Final
 
 from starlette.requests import ClientDisconnect
 
-MAX_REVIEW_BYTES: Final = 8 << 20
-"""An API server takes objects of 3 MiB at most, and a review holds one or two."""
+MAX_REVIEW_BYTES: Final = 3 << 20
+"""An API server takes objects of 3 MiB at most, and etcd half of that."""
 MAX_HEAD_BYTES: Final = 64 * 1024
 """Of a request before its body; and of a review that is too large, enough to find whom to answer."""
 MAX_REVIEWS_BYTES: Final = 32 << 20
@@ -27,11 +27,12 @@ DRAIN_SECONDS: Final = 1.0
 
 
 class TooLarge(Exception):  # noqa: N818
-    """More bytes than are taken; holds those that came first."""
+    """More bytes than are taken; holds those that came first, and how many came."""
 
-    def __init__(self, begun: bytes) -> None:
+    def __init__(self, begun: bytes, size: int) -> None:
         super().__init__()
         self.begun: Final = begun
+        self.size: Final = size
 
 
 class TooSlow(Exception):  # noqa: N818
@@ -84,7 +85,7 @@ class Bodies:
         finally:
             self._reviews_bytes -= held
         if is_too_large:
-            raise TooLarge(pieces[0])
+            raise TooLarge(pieces[0], size)
         return b"".join(pieces)
 
     async def posted(self, stream: AsyncIterator[bytes], most_bytes: int, stated_length: str) -> bytes:
@@ -118,7 +119,7 @@ class Bodies:
             if not is_too_large:
                 raise TooSlow from None
         if is_too_large:
-            raise TooLarge(b"")
+            raise TooLarge(b"", size)
         return b"".join(pieces)
 
     async def drain(self, stream: AsyncIterator[bytes], most_bytes: int) -> None:

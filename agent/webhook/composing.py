@@ -66,6 +66,7 @@ from agent.webhook.store_shapes import SchemaTooNew, StoreAway, StoreError, Stor
 from agent.webhook.store_taints import TaintStore
 from agent.webhook.tailing import Tailer, encode_report
 from agent.webhook.tainting import TaintCap
+from agent.webhook.unread import Unread
 from agent.webhook.workloads import WorkloadIndex
 
 log = logging.getLogger(__name__)
@@ -116,6 +117,7 @@ class Webhook:
                 version=installed_version(),
                 commit=os.environ.get("PLIMSOLL_COMMIT", "unknown"),
                 admission_results=[str(one) for one in Outcome],
+                unread_reasons=[str(one) for one in Unread],
             )
             self.facts = ClusterFacts(self._api, namespace=cluster.namespace, config_map=cluster.config_map, pace=pace)
             self.lease = LeaderLease(
@@ -248,7 +250,7 @@ class Webhook:
         app = WebhookApp(
             Services(
                 review=reviewer.review,
-                failed=lambda _: self.metrics.count_admission(Outcome.ERROR, 0.0),
+                failed=self.metrics.count_unread,
                 known=posts.known,
                 entering=posts.entering,
                 report=posts.report,
@@ -270,6 +272,7 @@ class Webhook:
             settings.listening,
         )
         self.server = HttpsServer(app, self.listener, self.certificates.served_context(), settings.listening)
+        self.metrics.read(*telling.of_connections(self.server.connections))
 
     def _placeholders(self) -> Placeholders:
         """Put together who keeps room by placeholder pods; ``buffers``, which has it kept, comes after it."""

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import functools
 import logging
+import resource
 import socket
 import ssl
 import time
@@ -17,29 +18,35 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from agent.settings.webhook import ListeningSettings
 from agent.webhook.bodies import MAX_HEAD_BYTES
+from agent.webhook.connections import Accepted, Connections, Listener
 from agent.webhook.server import WebhookApp
+
+log = logging.getLogger(__name__)
 
 LEAVE_SECONDS: Final = 2.0
 """For clients to ask once more on the connections that they keep, and to be told with the answer that it was the last.
 Who asks on a connection at the moment it is closed gets no answer, and an API server then does without."""
 LINGER_SECONDS: Final = 0.5
 """For a client to hang up after it was told the end."""
+OTHER_FILES: Final = 256
+"""Open beside connections: database, watches, agents' reports on their way to the API server."""
 
 
 class _Bounded(HttpToolsProtocol):
-    """A connection with what uvicorn leaves open: a head that never ends, in time or in size, and too many at once."""
+    """A connection with what uvicorn leaves open: a head that never ends, in time or in size; and who is idle."""
 
     head_seconds = 10.0
-    most_connections = 2000
+    known: Connections
+    _accepted: Accepted | None = None
     _head_timer: asyncio.TimerHandle | None = None
     _is_in_head = True
     _head_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
         super().connection_made(transport)
-        if len(self.connections) > self.most_connections:
-            transport.abort()
-            return
+        self._accepted = self.known.find(transport.get_extra_info("socket").fileno())
+        if self._accepted is not None:
+            self._accepted.hang_up = transport.abort
         self._wait_for_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -48,12 +55,19 @@ class _Bounded(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        if self._accepted is not None:
+            self.known.busy(self._accepted)
         self._is_in_head, self._head_bytes = True, 0
         self._wait_for_head()
 
     def on_headers_complete(self) -> None:
         self._head_came()
         super().on_headers_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._accepted is not None and self.cycle.response_complete:  # else one was waiting
+            self.known.idle(self._accepted)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -133,7 +147,9 @@ class HttpsServer:
         # Connections inherit it. asyncio sets it only where the listener was made with the protocol's number, and
         # without it the body of each answer waits 40 ms for the acknowledgement of its head.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        bounds = {"head_seconds": settings.request_seconds, "most_connections": settings.connections}
+        most = raise_open_files(settings.connections)
+        self.connections: Final = Connections(most, settings.idle_connections, app.shares)
+        bounds = {"head_seconds": settings.request_seconds, "known": self.connections}
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # whatever strangers send is no news
         self._app = app
         self._listener = listener
@@ -175,7 +191,7 @@ class HttpsServer:
         loop = asyncio.get_running_loop()
         create = functools.partial(loop.create_server, ssl_handshake_timeout=self._handshake_seconds)
         loop.create_server = create  # type: ignore[method-assign]
-        await self._server.serve(sockets=[self._listener])
+        await self._server.serve(sockets=[Listener(self._listener, self.connections)])
 
     def stop(self) -> None:
         """Take no more connections, answer what is under way, and come back from ``run``; from any thread."""
@@ -188,3 +204,23 @@ class HttpsServer:
         while not self._server.started and time.monotonic() < until:
             time.sleep(0.005)
         return self._server.started
+
+
+def raise_open_files(connections: int) -> int:
+    """Let so many connections be open beside what else is; containers often start with 1,024 open files.
+
+    Returns:
+        How many connections may be open by the limit now in force.
+    """
+    wanted = connections + OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        except (OSError, ValueError):
+            soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        if soft < wanted:
+            log.warning("fewer connections than set: open files are limited", extra={"files": soft, "wanted": wanted})
+            return max(soft - OTHER_FILES, soft // 2)
+    return connections

@@ -7,13 +7,13 @@ hold up a cluster. The one refusal is that of ``core.admission``.
 from __future__ import annotations
 
 import base64
-import json
 import logging
-import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
+
+import msgspec
 
 from agent.core.admission import admit
 from agent.core.admission_answer import Admission, AdmissionFacts, Outcome
@@ -32,18 +32,10 @@ from agent.core.rollup import NodeClass
 from agent.core.workload import workload_of
 from agent.kube.convert import ConvertError, pod_from_json
 from agent.webhook.recent_growth import RecentGrowth
+from agent.webhook.unread import answer, bounded_uid, glance, uid_of
 
 log = logging.getLogger(__name__)
 
-API_VERSION: Final = "admission.k8s.io/v1"
-KIND: Final = "AdmissionReview"
-MAX_BODY_BYTES: Final = 8 << 20
-"""An API server takes objects of 3 MiB at most, and a review holds one or two."""
-
-_UID: Final = re.compile(rb'"uid"\s*:\s*"([0-9A-Za-z-]{1,64})"')
-_UID_WITHIN: Final = 4096
-"""An API server writes the review's uid at its beginning."""
-_LONGEST_UID: Final = 253
 _DENIED_CODE: Final = 422
 _MOST_WARNINGS: Final = 5
 _LONGEST_WARNING: Final = 250
@@ -161,11 +153,12 @@ class Reviewer:
         self._growth = RecentGrowth(monotonic)
         self._told: set[str] = set()
 
-    def review(self, body: bytes) -> bytes:
+    def review(self, body: bytes, peer: str = "") -> bytes:
         """Answer one review.
 
         Args:
             body: As it came, whatever it is.
+            peer: The address that it came from.
 
         Returns:
             An AdmissionReview, always complete, with the request's uid where one can be found.
@@ -175,8 +168,8 @@ class Reviewer:
         response: dict[str, object] = {}
         try:
             request = _request_of(body)
-            uid = _uid_of(request)
-            outcome, response = self._answer(request)
+            uid = bounded_uid(request.get("uid"))
+            outcome, response = self._answer(request, peer)
         except _Passed as passed:
             outcome = Outcome.NOOP
             log.debug("review passed over", extra={"reason": str(passed)})
@@ -184,11 +177,7 @@ class Reviewer:
             self._tell("a pod is not understood and admitted as it came", str(error))
         except Exception as error:  # noqa: BLE001  # whatever breaks, the pod is admitted as it came
             self._tell("an admission failed and the pod is admitted as it came", f"{type(error).__name__}: {error}")
-        if not uid:
-            found = _UID.search(body[:_UID_WITHIN])
-            uid = found[1].decode("ascii") if found is not None else ""
-        answer = {"apiVersion": API_VERSION, "kind": KIND, "response": {"uid": uid, "allowed": True, **response}}
-        written = json.dumps(answer, separators=(",", ":")).encode("ascii")
+        written = answer(uid or uid_of(body), response)
         self._count(outcome, time.perf_counter() - started)
         return written
 
@@ -227,7 +216,7 @@ class Reviewer:
             now_unix_seconds=now,
         )
 
-    def _answer(self, request: Mapping[str, object]) -> tuple[Outcome, dict[str, object]]:
+    def _answer(self, request: Mapping[str, object], peer: str) -> tuple[Outcome, dict[str, object]]:
         """Give how it came out and what the response says besides uid and allowed."""
         asked = _asked(request)
         if not self._facts.is_complete:
@@ -239,8 +228,8 @@ class Reviewer:
         response: dict[str, object] = {}
         operations = patch_operations(admission, has_annotations=asked.has_annotations)
         if operations:
-            patch = json.dumps(operations, separators=(",", ":")).encode("ascii")
-            response = {"patchType": "JSONPatch", "patch": base64.b64encode(patch).decode("ascii")}
+            patch = base64.b64encode(msgspec.json.encode(operations)).decode("ascii")
+            response = {"patchType": "JSONPatch", "patch": patch}
         if admission.grown and not asked.is_dry_run:
             self._growth.add(asked.pod.namespace, admission.grown)
         if admission.warnings:
@@ -257,9 +246,13 @@ class Reviewer:
 
 
 def _request_of(body: bytes) -> Mapping[str, object]:
-    if len(body) > MAX_BODY_BYTES:
-        raise ConvertError(f"{len(body)} bytes are not allowed (at most {MAX_BODY_BYTES})")
-    document: object = json.loads(body)
+    too_much = glance(body).too_much
+    if too_much is not None:
+        raise ConvertError(f"a review of {len(body)} bytes is not read: {too_much}")
+    try:
+        document: object = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise ConvertError(f"a review of {len(body)} bytes is no JSON: {error}") from error
     return _mapping(_mapping(document, "review").get("request"), "request")
 
 
@@ -293,11 +286,6 @@ def _asked(request: Mapping[str, object]) -> _Asked:
         has_annotations=isinstance(annotations, Mapping),
         is_dry_run=request.get("dryRun") is True,
     )
-
-
-def _uid_of(request: Mapping[str, object]) -> str:
-    uid = request.get("uid")
-    return uid if isinstance(uid, str) and len(uid) <= _LONGEST_UID else ""
 
 
 def _mapping(value: object, place: str) -> Mapping[str, object]:

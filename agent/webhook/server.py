@@ -1,6 +1,7 @@
-"""The routes: bytes in, bytes out. Admissions are answered on the event loop from memory; what may wait has threads.
+"""The routes: bytes in, bytes out. Small admissions are answered on the event loop; what takes long has threads.
 
-Webhook. No rule is in here: what is answered comes from ``Services``. Every bound on size, time and number is.
+Webhook. No rule is in here: what is answered comes from ``Services``. Every bound on size, time and number is, and that
+no address takes more of the process than its share.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import re
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -21,10 +22,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agent.metrics.exposition import Page
 from agent.settings.webhook import ListeningSettings
-from agent.webhook.bodies import MAX_HEAD_BYTES, Bodies, TooLarge, TooSlow
+from agent.webhook.bodies import Bodies, TooLarge, TooSlow
+from agent.webhook.shares import MOST_OWED_SECONDS, REQUEST_SECONDS, Shares
+from agent.webhook.turns import Full, Turns
+from agent.webhook.unread import BYTE_SECONDS, Unread, glance, unchanged
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +42,11 @@ RETRY_SECONDS: Final = 2.0
 JSON: Final = "application/json"
 _FAILED: Final = "failed; see the webhook's log"
 _TEXT: Final = "text/plain; charset=utf-8"
-_UID: Final = re.compile(rb'"uid"\s*:\s*"([^"\\\x00-\x1f]{1,253})"')
+QUICK_SECONDS: Final = 0.001
+"""What takes longer leaves the event loop: four containers or so stay on it."""
+MOST_DELAY_SECONDS: Final = MOST_OWED_SECONDS / 2
+"""A request waits that long at most because of its address, and an admission is given up then: API servers still hear
+of it in time."""
 
 
 _Made = TypeVar("_Made")
@@ -83,10 +92,10 @@ def fault(status: int, text: str, *, retry_after_seconds: float | None = None, c
 class Services:
     """What answers."""
 
-    review: Callable[[bytes], bytes]
-    """An AdmissionReview with its answer; from memory, at once."""
-    failed: Callable[[str], None]
-    """Counts an admission that had to be answered without ``review``: the seconds are not known."""
+    review: Callable[[bytes, str], bytes]
+    """An AdmissionReview and its sender's address with the answer; from memory, at once, in any thread."""
+    failed: Callable[[Unread], None]
+    """Counts an admission that had to be answered without ``review``, and why."""
     known: Callable[[str, str | None], str | Answer | None]
     """Who posts (``report``, ``evictions``, ``taint``), by the header Authorization and from memory: a name, or why not
     to be let in; None = ``entering`` has to find out."""
@@ -114,14 +123,6 @@ class Services:
     most_report_bytes: int
 
 
-def admitted_unchanged(body: bytes) -> bytes:
-    """Write the answer that admits a pod as it is, from whatever came: the uid is found without reading the rest."""
-    found = _UID.search(body[:MAX_HEAD_BYTES])
-    uid = found[1].decode("utf-8", errors="replace") if found else ""
-    response = {"uid": uid, "allowed": True}
-    return msgspec.json.encode({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
-
-
 class WebhookApp:
     """The routes, as an ASGI application."""
 
@@ -132,12 +133,14 @@ class WebhookApp:
         self._scrapers = ThreadPoolExecutor(MAX_SCRAPES, thread_name_prefix="scrape")
         self._under_way = 0
         self.bodies: Final = Bodies(settings.request_seconds)
+        self.shares: Final = Shares(time.monotonic, share_ratio=settings.address_share_ratio)
+        self._turns = Turns()
         self._senders: Counter[str] = Counter()
         """Posts under way, by who sends them."""
         self._scrapes = 0
         self._is_ending = False
         report, reading = services.most_report_bytes, 0
-        self.asgi: Final = Starlette(
+        routes = Starlette(
             routes=[
                 Route("/mutate", self._mutate, methods=["POST"]),
                 Route("/v1/report", self._working("report", services.report, report), methods=["POST"]),
@@ -161,6 +164,7 @@ class WebhookApp:
             ],
             exception_handlers={HTTPException: _on_http, Exception: _on_fault},
         )
+        self.asgi: Final[ASGIApp] = _Shared(routes, self.shares)
 
     def end(self) -> None:
         """Say not ready from now on; requests under way go on."""
@@ -170,26 +174,52 @@ class WebhookApp:
         """Let the threads go, when nothing is answered any more."""
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._scrapers.shutdown(wait=True, cancel_futures=True)
+        self._turns.close()
 
     async def _mutate(self, request: Request) -> Response:
-        body = b""
+        body, why, peer = b"", Unread.ERROR, _peer(request.scope)
         try:
             body = await self.bodies.review(request.stream())
-            answer = self._services.review(body)
+            self.shares.charge(peer, len(body) * BYTE_SECONDS)
+            return _response(Answer(body=await self._reviewed(body, peer)))
         except TooSlow:
-            self._services.failed("slow")
+            self._services.failed(Unread.SLOW)
             return _response(fault(408, "the review did not arrive in time", closes=True))
         except TooLarge as error:
-            self._services.failed("large")
-            answer = admitted_unchanged(error.begun)
-            return _response(Answer(body=answer, headers={"Connection": "close"}))
+            self.shares.charge(peer, error.size * BYTE_SECONDS)
+            self._services.failed(Unread.LARGE)
+            return _response(Answer(body=unchanged(error.begun), headers={"Connection": "close"}))
+        except _Passed as passed:
+            why = passed.why
         except ClientDisconnect:
             return _GONE
         except Exception:  # whatever is wrong in here, the pod is admitted
             log.exception("an admission failed; the pod is admitted unchanged")
-            self._services.failed("error")
-            answer = admitted_unchanged(body)
-        return _response(Answer(body=answer))
+        self._services.failed(why)
+        return _response(Answer(body=unchanged(body)))
+
+    async def _reviewed(self, body: bytes, peer: str) -> bytes:
+        """Answer a review here, or in a thread where that takes long.
+
+        Raises:
+            _Passed: It is not to be read.
+        """
+        seen = glance(body)
+        if seen.too_much is not None:
+            raise _Passed(seen.too_much)
+        if self.shares.owed_seconds(peer):
+            raise _Passed(Unread.SHARE)
+        if seen.seconds > QUICK_SECONDS:
+            self.shares.charge(peer, seen.seconds)
+            try:
+                return await self._turns.take(peer, seen.seconds, self._services.review, body)
+            except Full:
+                raise _Passed(Unread.BUSY) from None
+        begun = time.thread_time()  # what other threads use up meanwhile is not this address'
+        try:
+            return self._services.review(body, peer)
+        finally:
+            self.shares.charge(peer, time.thread_time() - begun)
 
     def _working(
         self, what: str, work: Callable[[Call], Answer], most_bytes: int
@@ -286,6 +316,36 @@ class WebhookApp:
         return _response(Answer(body=self._services.openapi))
 
 
+class _Passed(Exception):  # noqa: N818
+    """A review is not read."""
+
+    def __init__(self, why: Unread) -> None:
+        super().__init__()
+        self.why: Final = why
+
+
+class _Shared:
+    """The application behind the shares: whose address used up its own waits before each request."""
+
+    def __init__(self, app: ASGIApp, shares: Shares) -> None:
+        self._app, self._shares = app, shares
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            peer = _peer(scope)
+            self._shares.charge(peer, REQUEST_SECONDS)
+            owed_seconds = self._shares.owed_seconds(peer)
+            if owed_seconds:
+                await asyncio.sleep(min(owed_seconds, MOST_DELAY_SECONDS))
+        await self._app(scope, receive, send)
+
+
+def _peer(scope: Scope) -> str:
+    """Give the address of who asks."""
+    client = scope.get("client")
+    return str(client[0]) if client else ""
+
+
 def _worked(work: Callable[[Call], Answer], call: Call) -> Answer:
     try:
         return work(call)
@@ -297,7 +357,8 @@ def _worked(work: Callable[[Call], Answer], call: Call) -> Answer:
 def _call_of(request: Request, body: bytes) -> Call:
     headers = request.headers
     return Call(
-        path=request.url.path,
+        # Routes go by the same; ``request.url`` is made of the header Host too, which the client chooses.
+        path=request.scope["path"],
         body=body,
         authorization=headers.get("authorization"),
         content_type=headers.get("content-type"),

@@ -17,6 +17,7 @@ from agent.metrics.webhook_series import Reading
 from agent.webhook.arbiter import Arbiter
 from agent.webhook.certificates import Certificates
 from agent.webhook.cluster import ClusterFacts
+from agent.webhook.connections import Connections
 from agent.webhook.folding import Folder
 from agent.webhook.store_shapes import StoreAway
 from agent.webhook.tailing import Tailer
@@ -189,6 +190,20 @@ def of_taints(cap: TaintCap, most: Callable[[], int]) -> tuple[Reading, ...]:
     return (
         _counter("plimsoll_taints_judged", "Nodes that asked for the overload taint, by the answer.", read, "reason"),
         _gauge("plimsoll_cluster_tainted_nodes_limit", "Nodes that may have the overload taint.", lambda: _one(most())),
+    )
+
+
+def of_connections(connections: Connections) -> tuple[Reading, ...]:
+    """Give the families of who is connected."""
+    return (
+        _gauge("plimsoll_webhook_connections", "Connections open now.", lambda: _one(len(connections))),
+        _counter(
+            "plimsoll_webhook_connections_closed",
+            "Connections closed by the webhook: idle beyond the bound of one address (idle), for newcomers' sake "
+            "(greedy), or not let in as their address used up its share (share).",
+            lambda: [((why,), count) for why, count in tuple(connections.closed.items())],
+            "reason",
+        ),
     )
 
 

@@ -86,7 +86,7 @@ def echo(call: Call) -> Answer:
 def services(**changes: Any) -> Services:
     """Services that echo, unless a test gives others."""
     ones: dict[str, Any] = {
-        "review": lambda body: b'{"reviewed":' + body + b"}",
+        "review": lambda body, _: b'{"reviewed":' + body + b"}",
         "failed": lambda _: None,
         "known": lambda what, authorization: None,
         "entering": lambda what, authorization: "node-a",

@@ -45,6 +45,7 @@ from agent.webhook.store_evictions import EvictionStore
 from agent.webhook.store_taints import TaintStore
 from agent.webhook.tailing import Tailer, encode_report
 from agent.webhook.tainting import TaintCap
+from agent.webhook.unread import Unread
 from agent.webhook.workload_shapes import IndexOptions
 from agent.webhook.workloads import WorkloadIndex
 from tests.fake_api import FakeApi
@@ -211,7 +212,12 @@ def stack(
     opened = store if store is not None else open_store(f"sqlite:///{folder / 'plimsoll.db'}")
     facts = Facts()
     given = server or Server(users={"good": user()}, readable=READABLE)
-    metrics = WebhookMetrics(version="0", commit="0", admission_results=[str(one) for one in Outcome])
+    metrics = WebhookMetrics(
+        version="0",
+        commit="0",
+        admission_results=[str(one) for one in Outcome],
+        unread_reasons=[str(one) for one in Unread],
+    )
     index = WorkloadIndex(IndexOptions(), Settings(), min_age_seconds=0.0)
     tailer = Tailer(opened, index)
     api = FakeApi(given.answer)
@@ -273,7 +279,7 @@ def stack(
     buffers = BufferQuestions(controller, doors, metrics, replica="a", namespace="plimsoll", leader=lambda: None)
     services = Services(
         review=reviewer.review,
-        failed=lambda _: metrics.count_admission(Outcome.ERROR, 0.0),
+        failed=metrics.count_unread,
         known=posts.known,
         entering=posts.entering,
         report=posts.report,

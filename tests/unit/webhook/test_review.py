@@ -17,7 +17,8 @@ from agent.core.policies.options import PolicyName
 from agent.core.qos import computed_qos_class
 from agent.core.recommendation import Workload
 from agent.core.rollup import NodeClass
-from agent.webhook.review import MAX_BODY_BYTES, Reviewer
+from agent.webhook.bodies import MAX_REVIEW_BYTES
+from agent.webhook.review import Reviewer
 from tests.admissions import EXACT, NOW_UNIX_SECONDS, Cluster, Told, estimate, new_pod, pod_of, response_of, review_of
 from tests.json_patch import apply_patch
 from tests.pods import container
@@ -198,7 +199,7 @@ def test_what_is_not_the_creation_of_a_pod_is_passed_over(request_fields: dict[s
         (json.dumps(review_of(POD, namespace=["shop"])).encode(), UID),
         (json.dumps(review_of(new_pod(container("a", {"cpu": "9" * 5000})))).encode(), UID),
         (json.dumps(review_of(new_pod(container("a", {"cpu": "\ud800"})))).encode(), UID),
-        (json.dumps(review_of(POD)).encode() + b" " * MAX_BODY_BYTES, UID),
+        (json.dumps(review_of(POD)).encode() + b" " * MAX_REVIEW_BYTES, UID),
     ],
 )
 def test_whatever_comes_the_answer_admits_the_pod_as_it_came(body: bytes, uid: str) -> None:
@@ -225,7 +226,7 @@ def test_only_so_many_reasons_are_logged(caplog: pytest.LogCaptureFixture) -> No
     desk = Desk()
     with caplog.at_level(logging.WARNING, "agent.webhook.review"):
         for number in range(300):
-            desk(review_of({**POD, "spec": number}))
+            desk(review_of(new_pod(container("app", {"cpu": f"x{number}"}))))
     assert len(caplog.records) == 100
 
 
