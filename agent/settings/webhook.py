@@ -65,6 +65,9 @@ class AccessSettings:
     """Tokens remembered at most; the oldest go first."""
     reviews_per_minute: Annotated[int, Between(1, 1_000_000)] = 6000
     """Questions to the API server about tokens at most; callers beyond are told to come again."""
+    strangers_per_minute: Annotated[int, Between(1, 1_000_000)] = 2000
+    """Such questions at most about tokens for which nothing speaks: their signature could not be checked, as the API
+    server's keys cannot be had, and they were never found good. Without effect on others."""
     requests_per_minute: Annotated[int, Between(1, 100_000)] = 30
     """Reports of one node at most, and as many calls with proposals: a queue of an hour holds twelve."""
     rows: Annotated[int, Between(1, 100_000)] = 2000

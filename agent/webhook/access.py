@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from agent.kube.access import NODE_NAME_CLAIM
 from agent.kube.api import Api
 from agent.kube.errors import KubeError
 from agent.settings.webhook import AccessSettings
+from agent.webhook.tokens import NotAToken, SigningKeys, Token, look
 
 TOKEN_REVIEWS_PATH: Final = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105  a path
 ACCESS_REVIEWS_PATH: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -34,6 +36,10 @@ NEW_POD_SECONDS: Final = 30.0
 CALL_BYTES: Final = 256 * 1024
 """Unpacked bytes of a body that cost as much as a call: what 200 containers are told in. So the 30 calls a minute of a
 node are 7.5 MiB, which take about half a second to read and keep."""
+BEARER_REVIEWS_PER_MINUTE: Final = 60
+"""Questions about the tokens of one bearer: an agent has two a minute."""
+GOOD_SECONDS: Final = 3600.0
+"""For which it is remembered that a token was good once: agents' live for an hour, and come every five minutes."""
 MOST_NODES: Final = 20_000
 """Of which calls are counted; those heard of longest ago are forgotten first."""
 
@@ -114,7 +120,15 @@ class Access:
     """Lets callers in or not; asks the API server, so only from a thread that may wait. For any of them."""
 
     def __init__(
-        self, api: Api, settings: AccessSettings, *, namespace: str, places: PodPlaces, clock: Callable[[], float]
+        self,
+        api: Api,
+        settings: AccessSettings,
+        *,
+        namespace: str,
+        places: PodPlaces,
+        clock: Callable[[], float],
+        keys: SigningKeys | None = None,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         """Prepare; nothing is asked yet.
 
@@ -124,18 +138,27 @@ class Access:
             namespace: Of the agents' account.
             places: Where pods are.
             clock: Seconds that only go forward.
+            keys: Tokens are looked into, and their signatures checked by these; None = each is asked about as it is.
+            wall_clock: Unix seconds.
         """
         self._api = api
+        self._keys, self._wall_clock = keys, wall_clock
         self._settings = settings
         self._namespace = namespace
         self._agent = f"system:serviceaccount:{namespace}:{settings.agent_account}"
         self._places = places
         self._clock = clock
-        self._callers: _Memory[Caller | str] = _Memory(settings.verdicts, clock)
-        """By the token's hash; a text = refused, and why."""
+        self._callers: _Memory[Caller] = _Memory(settings.verdicts, clock)
+        """By the token's hash."""
+        self._refused: _Memory[str] = _Memory(settings.verdicts, clock)
+        """Why, by the token's hash; kept apart, as whom strangers could push out else."""
+        self._once_good: _Memory[bool] = _Memory(MOST_NODES, clock)
         self._readers: _Memory[bool] = _Memory(settings.verdicts, clock)
         self._lock = threading.Lock()
         self._reviews = TokenBucket(settings.reviews_per_minute, now_seconds=clock())
+        self._strangers = TokenBucket(settings.strangers_per_minute, now_seconds=clock())
+        """Of whose tokens nothing speaks for them: no signature could be checked, and none was good before."""
+        self._bearers: OrderedDict[bytes, TokenBucket] = OrderedDict()
         self._rights = TokenBucket(settings.reviews_per_minute, now_seconds=clock())
         """Of who reads: each path is a question, and who reads them all must not keep agents from reporting."""
         self._nodes: OrderedDict[tuple[str, str], TokenBucket] = OrderedDict()
@@ -148,13 +171,59 @@ class Access:
         """
         token = _bearer(authorization)
         key = _hash(token)
-        found = self._callers.get(key)
+        found = self._verdict(key)
         if found is None:
-            found = self._reviewed(token)
-            is_good = isinstance(found, Caller)
-            seconds = self._settings.verdict_seconds if is_good else self._settings.refusal_seconds
-            self._callers.put(key, found, seconds)
+            found = self._reviewed(token, self._budgets(token, key))
+            if isinstance(found, Caller):
+                self._callers.put(key, found, self._settings.verdict_seconds)
+                self._once_good.put(key, True, GOOD_SECONDS)
+            else:
+                self._refused.put(key, found, self._settings.refusal_seconds)
         return _good(found)
+
+    def _verdict(self, key: bytes) -> Caller | str | None:
+        return self._callers.get(key) or self._refused.get(key)
+
+    def _looked_into(self, token: str) -> tuple[Token, bool | None] | None:
+        """Look into a token, from memory: its words, and whether its signature is good; None = nothing is looked into.
+
+        Raises:
+            Denied: 401; it cannot be good.
+        """
+        if self._keys is None:
+            return None
+        try:
+            told = look(token, audience=self._settings.audience, now_unix_seconds=self._wall_clock())
+        except NotAToken as error:
+            raise Denied(401, "bad_token", str(error)) from None
+        is_signed = self._keys.is_signed(told)
+        if is_signed is False:
+            raise Denied(401, "bad_token", "the token's signature is not the API server's")
+        return told, is_signed
+
+    def _budgets(self, token: str, key: bytes) -> tuple[TokenBucket, ...]:
+        """Give the budgets that a question about a token is taken from.
+
+        Raises:
+            Denied: 401; it cannot be good, and nobody is asked.
+        """
+        looked = self._looked_into(token)
+        if looked is None or self._once_good.get(key):
+            return (self._reviews,)
+        told, is_signed = looked
+        if is_signed is None and self._keys is not None and self._keys.refresh():
+            again = self._looked_into(token)
+            is_signed = again[1] if again is not None else None
+        if is_signed is None:
+            return (self._strangers,)
+        with self._lock:
+            own = self._bearers.pop(told.bearer, None)
+            if own is None:
+                own = TokenBucket(BEARER_REVIEWS_PER_MINUTE, now_seconds=self._clock())
+            self._bearers[told.bearer] = own
+            while len(self._bearers) > MOST_NODES:
+                self._bearers.popitem(last=False)
+        return own, self._reviews
 
     def known_node(self, authorization: str | None) -> str | None:
         """Find out which node's agent calls, from memory and at once; None = the API server must be asked.
@@ -162,8 +231,12 @@ class Access:
         Raises:
             Denied: As ``node``, where that is known or there is no token at all.
         """
-        found = self._callers.get(_hash(_bearer(authorization)))
-        return None if found is None else self._node_of(_good(found))
+        token = _bearer(authorization)
+        found = self._verdict(_hash(token))
+        if found is None:
+            self._looked_into(token)
+            return None
+        return self._node_of(_good(found))
 
     def node(self, authorization: str | None) -> tuple[Caller, str]:
         """Find out which node's agent calls.
@@ -332,13 +405,13 @@ class Access:
             raise Denied(403, "forbidden", f"{caller.username} may not {verb} the nonResourceURL {path}")
         return caller
 
-    def _reviewed(self, token: str) -> Caller | str:
+    def _reviewed(self, token: str, budgets: tuple[TokenBucket, ...]) -> Caller | str:
         review = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenReview",
             "spec": {"token": token, "audiences": [self._settings.audience]},
         }
-        status = _part(self._asked(TOKEN_REVIEWS_PATH, review, self._reviews), "status")
+        status = _part(self._asked(TOKEN_REVIEWS_PATH, review, budgets), "status")
         if status.get("authenticated") is not True:
             return f"the token is not good for audience {self._settings.audience}"
         # A server that knows no audiences answers without: then the token was not made for the webhook.
@@ -367,14 +440,16 @@ class Access:
                 "nonResourceAttributes": {"path": path, "verb": verb},
             },
         }
-        return _part(self._asked(ACCESS_REVIEWS_PATH, review, self._rights), "status").get("allowed") is True
+        return _part(self._asked(ACCESS_REVIEWS_PATH, review, (self._rights,)), "status").get("allowed") is True
 
-    def _asked(self, path: str, review: Mapping[str, object], budget: TokenBucket) -> object:
+    def _asked(self, path: str, review: Mapping[str, object], budgets: tuple[TokenBucket, ...]) -> object:
         now = self._clock()
         with self._lock:
-            if not budget.take(now):
-                seconds = budget.wait_seconds(now)
+            seconds = max(budget.wait_seconds(now) for budget in budgets)
+            if seconds:
                 raise Denied(429, "too_many", "too many questions at once", retry_after_seconds=seconds)
+            for budget in budgets:
+                budget.take(now)
         try:
             return self._api.call("POST", path, body=review)
         except KubeError as error:

@@ -66,6 +66,7 @@ from agent.webhook.store_shapes import SchemaTooNew, StoreAway, StoreError, Stor
 from agent.webhook.store_taints import TaintStore
 from agent.webhook.tailing import Tailer, encode_report
 from agent.webhook.tainting import TaintCap
+from agent.webhook.tokens import SigningKeys
 from agent.webhook.unread import Unread
 from agent.webhook.workloads import WorkloadIndex
 
@@ -174,6 +175,7 @@ class Webhook:
             namespace=settings.cluster.namespace,
             places=self.facts,
             clock=time.monotonic,
+            keys=SigningKeys(self._api),
         )
         reviewer = Reviewer(self.facts, self.index, sizing, count=self.metrics.count_admission)
         placeholders = self._placeholders()

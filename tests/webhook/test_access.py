@@ -215,11 +215,12 @@ def test_a_refused_token_is_refused_from_memory_and_asked_about_again() -> None:
 def test_the_memory_is_bounded_and_forgets_the_oldest() -> None:
     scene = Scene(settings=AccessSettings(verdicts=2))
     scene.access.caller("Bearer good")
-    scene.denial("Bearer b")
-    scene.denial("Bearer c")
-    assert len(scene.access._callers._kept) == 2
-    scene.access.caller("Bearer good")
-    assert len(scene.api.calls) == 4
+    for name in "bcdb":
+        scene.denial(f"Bearer {name}")
+    assert len(scene.access._refused._kept) == 2
+    assert len(scene.api.calls) == 5
+    scene.access.caller("Bearer good")  # those that are refused do not push it out
+    assert len(scene.api.calls) == 5
 
 
 @pytest.mark.parametrize(
