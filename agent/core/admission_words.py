@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Final
 
 from agent.core.admission_answer import Admission
@@ -10,9 +11,11 @@ from agent.core.annotations import ADMISSION, ORIGINAL_RESOURCES
 from agent.core.demand import Reserved
 from agent.core.estimate import Estimate, EstimateSource, NoEstimate
 from agent.core.orders import Mode, Orders
-from agent.core.originals import annotation_text, original_of
+from agent.core.originals import Original, annotated_original, annotation_text, original_of, with_first
 from agent.core.pod import Pod
 
+_AGAIN_SECONDS: Final = 60
+"""An API server gives a request no longer, and the clocks of replicas are nearer to each other."""
 _DAY_SECONDS: Final = 86_400.0
 _HOUR_SECONDS: Final = 3600.0
 
@@ -76,12 +79,50 @@ def annotations_of(pod: Pod, answer: Admission, *, now_unix_seconds: float) -> d
         document["policy"] = answer.orders.policy
     if known:
         document["containers"] = known
-    if answer.pod_resources is not None:
+    earlier = _earlier(pod, now_unix_seconds)
+    gave_budget = earlier is not None and earlier.gave_budget
+    if answer.pod_resources is not None or gave_budget:
         document["podLimits"] = True
+    original = original_of(pod, kept_unix_seconds=now_unix_seconds)
+    if earlier is not None:
+        original = with_first(original, earlier.original, gave_budget=gave_budget)
     return {
-        ORIGINAL_RESOURCES: annotation_text(original_of(pod, kept_unix_seconds=now_unix_seconds)),
+        ORIGINAL_RESOURCES: annotation_text(original),
         ADMISSION: json.dumps(document, separators=(",", ":")),
     }
+
+
+@dataclass(frozen=True, slots=True)
+class _Earlier:
+    """What we wrote into a pod that the API server asks about again."""
+
+    original: Original
+    gave_budget: bool
+    """``spec.resources`` is ours."""
+
+
+def _earlier(pod: Pod, now_unix_seconds: float) -> _Earlier | None:
+    """Give what a pod had when it was asked about first; None = this is the first time.
+
+    A server asks again within the same request, once another webhook has changed the pod, and shows what we wrote; so
+    what we are said to have written a minute ago or earlier is of another pod, a template made of one as a rule, and
+    not believed. Whoever writes the annotations himself, with the time of the moment, misstates what his own pod goes
+    back to: that he can do with the pod that runs as well, and quotas, ranges and the API server hold it.
+    """
+    text = pod.annotations.get(ADMISSION)
+    if text is None:
+        return None
+    try:
+        document: object = json.loads(text)
+        original = annotated_original(pod)
+    except (ValueError, RecursionError):  # an OriginalError, too
+        return None
+    if original is None or not isinstance(document, dict):
+        return None
+    written = document.get("unixSeconds")
+    if type(written) is not int or abs(now_unix_seconds - written) > _AGAIN_SECONDS:
+        return None
+    return _Earlier(original, document.get("podLimits") is True)
 
 
 def _source(estimate: Estimate) -> dict[str, object]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from agent.core.annotations import ORIGINAL_RESOURCES
@@ -84,6 +84,30 @@ def annotated_original(pod: Pod) -> Original | None:
     if "pod" in content:
         amounts.append(_read_amounts("", content["pod"], "pod"))
     return Original(ref=ref_of(pod), kept_unix_seconds=None, amounts=tuple(amounts))
+
+
+def with_added(first: Original, later: Original) -> Original:
+    """Give the first originals, and of the later ones those of containers that the first do not name.
+
+    A sidecar that was put into a pod after its originals were taken down has none among the first.
+    """
+    named = {one.container for one in first.amounts}
+    return replace(first, amounts=(*first.amounts, *(one for one in later.amounts if one.container not in named)))
+
+
+def with_first(now: Original, first: Original, *, gave_budget: bool) -> Original:
+    """Give what a pod states now, and in its place what it stated first, of all that it has still.
+
+    Args:
+        now: Of all that it has.
+        first: As it was taken down when the pod was first seen.
+        gave_budget: The pod's own resources were given to it since: what they are is no original.
+    """
+    was = {one.container: one for one in first.amounts}
+    amounts = [was.get(one.container, one) for one in now.amounts]
+    if gave_budget and "" not in was:
+        amounts = [one for one in amounts if one.container]
+    return replace(now, amounts=tuple(amounts))
 
 
 def annotation_text(original: Original) -> str:

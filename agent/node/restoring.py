@@ -10,7 +10,7 @@ from typing import Final
 from agent.core.cluster import NodeState
 from agent.core.decisions import Action
 from agent.core.ledger import Ledger
-from agent.core.originals import Original, OriginalError, annotated_original, restore_steps, steps_left
+from agent.core.originals import Original, OriginalError, annotated_original, restore_steps, steps_left, with_added
 from agent.core.planned import PlanStep
 from agent.core.pod import Pod, has_ended
 from agent.core.resize_answer import Answer, is_passing
@@ -26,8 +26,10 @@ def known_original(holds: Holds, pod: Pod) -> Original | None:
     Raises:
         OriginalError: Its annotation is not understood.
     """
-    annotated = annotated_original(pod)
-    return holds.original(pod.uid) if annotated is None else annotated
+    annotated, kept = annotated_original(pod), holds.original(pod.uid)
+    if annotated is None or kept is None:
+        return annotated or kept
+    return with_added(annotated, kept)
 
 
 class Restoring:

@@ -17,6 +17,7 @@ from agent.core.originals import (
     restore_changes,
     restore_steps,
     steps_left,
+    with_added,
 )
 from agent.core.planned import Phase, Setting
 from agent.core.pod import ContainerKind, Pod
@@ -62,6 +63,14 @@ def test_restore_puts_back_what_both_state() -> None:
     )
     now = make_pod(container("app", {"cpu": "200m"}, {"cpu": "1"}), container("new", {"cpu": "1"}))
     assert texts(restore_changes(now, original)) == [("app", "cpu", "request", 200, 500)]
+
+
+def test_of_later_originals_only_what_is_new_is_added() -> None:
+    first = original_of(make_pod(container("app", {"cpu": "500m"})), kept_unix_seconds=0.0)
+    later = original_of(make_pod(container("app", {"cpu": "1"}), container("new", {"cpu": "2"})), kept_unix_seconds=9.0)
+    merged = with_added(first, later)
+    assert [(one.container, one.cpu_request_millicores) for one in merged.amounts] == [("app", 500), ("new", 2000)]
+    assert merged.kept_unix_seconds == 0.0
 
 
 def test_requests_go_first_and_memory_limits_that_fall_last_by_themselves() -> None:

@@ -243,6 +243,20 @@ def test_restore_pins_first_and_sends_the_original(room: Room) -> None:
     assert room.changed == 1
 
 
+def test_a_sidecar_that_the_annotation_does_not_name_goes_back_to_what_the_agent_kept(room: Room) -> None:
+    # Another webhook put it in after ours had written the annotation.
+    def made(app: str, late: str) -> Pod:
+        named = {"name": "api", "namespace": "shop", "uid": "uid-shop-api"}
+        noted = {ORIGINAL_RESOURCES: '{"containers": {"app": {"requests": {"cpu": "500m"}}}}'}
+        both = (container("app", {"cpu": app}), container("late", {"cpu": late}))
+        return make_pod(*both, metadata={**named, "annotations": noted})
+
+    room.holds.keep_original(made("300m", "900m"), now_unix_seconds=NOW - 60)
+    room.pods = (made("200m", "50m"),)
+    (item,) = room.restore(name="api").items
+    assert [(one.container, one.before, one.after) for one in item.changes] == [("app", 200, 500), ("late", 50, 900)]
+
+
 def test_a_limit_falls_after_the_request_below_it_by_the_pod_as_it_is_then(room: Room) -> None:
     def sized(request: str, limit: str) -> Pod:
         named = {"name": "leaky", "namespace": "shop", "uid": "uid-leaky"}
