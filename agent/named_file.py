@@ -22,7 +22,6 @@ PAGE_MOST_BYTES: Final = 4 << 20
 _HANDED_OVER: Final = re.compile(r"/dev/stdin|/dev/fd/\d+|/proc/(self|thread-self|\d+)/fd/\d+")
 _BLOCK_BYTES: Final = 1 << 20
 _ODD_KINDS: Final = (
-    (stat.S_ISDIR, errno.EISDIR, "is a directory"),
     (stat.S_ISFIFO, errno.EINVAL, "is a FIFO"),
     (stat.S_ISSOCK, errno.EINVAL, "is a socket"),
     (stat.S_ISCHR, errno.EINVAL, "is a device"),
@@ -88,6 +87,8 @@ def read_named(path: Path, *, most_bytes: int, takes_pipe: bool = True) -> bytes
 
 def _refuse_odd(status: os.stat_result, path: Path, *, is_handed_over: bool) -> None:
     mode = status.st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     for is_it, number, what in _ODD_KINDS:
         if not is_it(mode) or (stat.S_ISCHR(mode) and status.st_rdev == _NOTHING):
             continue

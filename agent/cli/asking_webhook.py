@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from agent.cli.options import fail
+from agent.named_file import PAGE_MOST_BYTES, read_named
 
 if TYPE_CHECKING:
     from agent.kube.api import Api
@@ -235,7 +236,7 @@ def _part(document: object, key: str) -> object:
 
 def _text_of(path: Path, verb: str) -> str:
     try:
-        return path.read_text(encoding="ascii")
+        return read_named(path, most_bytes=PAGE_MOST_BYTES).decode("ascii")
     except (OSError, UnicodeDecodeError) as error:
         fail(f"{verb}: --ca-file {path}: cannot be read: {getattr(error, 'strerror', None) or 'no PEM file'}")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import os
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Final, Protocol, Self, TextIO, TypeVar
 from agent.cli.trace_parquet import ParquetError, ParquetTrace
 from agent.cli.trace_values import AMOUNTS, COLUMNS, CONTAINER, TIME, JsonLines, Times, ValueFault, csv_rows
 from agent.core.trace_builder import TraceBuilder, TraceFault, TraceRows, TraceTooLargeError, shown_text
+from agent.named_file import open_named
 
 if TYPE_CHECKING:
     from agent.core.trace import TraceSet
@@ -27,6 +29,8 @@ RECORDING: Final = ".plimsoll"
 SUFFIXES: Final = (".csv", ".csv.gz", ".jsonl", ".jsonl.gz", ".parquet", RECORDING)
 _BLOCK_CHARACTERS: Final = 2 << 20
 """Read at a time: about 35,000 rows, some tens of MB at work."""
+MOST_CHARACTERS: Final = 16 << 30
+"""Of a trace, unpacked: some 250 million rows."""
 _OTHER_NAMES: Final = {"timestamp": TIME, "ts": TIME, "date": TIME, "name": CONTAINER, "pod": CONTAINER}
 
 Progress = Callable[[float], None]
@@ -64,6 +68,8 @@ def load_trace(path: Path, *, on_progress: Progress | None = None) -> TraceSet:
         raise TraceFileError(f"{path}: not UTF-8 text: {error.reason}") from error
     except OSError as error:
         raise TraceFileError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except MemoryError as error:
+        raise TraceFileError(f"{path}: takes more memory than there is") from error
     except (TraceFileError, TraceTooLargeError, ParquetError) as error:
         raise TraceFileError(f"{path}: {error}") from error
 
@@ -71,8 +77,8 @@ def load_trace(path: Path, *, on_progress: Progress | None = None) -> TraceSet:
 @contextmanager
 def _open_text(path: Path, *, is_gzip: bool) -> Iterator[tuple[TextIO, Callable[[], float]]]:
     """Open as text; give with it what tells the share that is read."""
-    with path.open("rb") as raw:
-        size = max(path.stat().st_size, 1)
+    with open_named(path) as raw:
+        size = max(os.fstat(raw.fileno()).st_size, 1)
 
         def share_read() -> float:
             return min(raw.tell() / size, 1.0)
@@ -89,7 +95,11 @@ def _blocks(stream: TextIO, on_progress: Progress | None, share_read: Callable[[
     """Give the lines without their ends, some at a time; empty lines at the end of the file are no rows."""
     rest = ""
     held_back = 0
+    read_characters = 0
     while text := stream.read(_BLOCK_CHARACTERS):
+        read_characters += len(text)
+        if read_characters > MOST_CHARACTERS:
+            raise TraceFileError(f"larger than {MOST_CHARACTERS >> 30} GiB, which is the most that is read")
         *lines, rest = (rest + text).split("\n")
         if len(rest) > _BLOCK_CHARACTERS:
             raise TraceFileError(f"a line is longer than {_BLOCK_CHARACTERS} characters: this is no trace")

@@ -15,6 +15,7 @@ import numpy as np
 from agent.cli.trace_values import AMOUNTS, CONTAINER, TIME, Times, ValueFault, to_rows
 from agent.core.trace import Bools, Floats
 from agent.core.trace_builder import TraceRows
+from agent.named_file import open_named
 
 NO_PYARROW: Final = "Parquet needs pyarrow; install it: pip install 'plimsoll[traces]'"
 _BATCH_ROWS: Final = 65_536
@@ -77,6 +78,7 @@ class ParquetTrace:
             raise ParquetError(NO_PYARROW) from error
         self._times = Times()
         try:
+            open_named(path).close()  # pyarrow would wait for a FIFO
             self._file = parquet.ParquetFile(path)
         except ValueError as error:  # pyarrow's own are such
             raise ParquetError(f"not Parquet: {_first_line(error)}") from error

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from agent.cli.options import Option, add_options, fail, overrides_from
+from agent.named_file import open_named
 
 if TYPE_CHECKING:
     from agent.webhook.settings import WebhookSettings
@@ -89,8 +90,7 @@ def _check_readable(*files: Path | None) -> None:
         if file is None:
             continue
         try:
-            with file.open("rb"):
-                pass
+            open_named(file).close()
         except OSError as error:
             fail(f"webhook: {file}: cannot be read: {(error.strerror or type(error).__name__).lower()}")
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MOST_DEPTH: Final = 64
 """Objects and lists within each other; a pod has 15."""
 LONGEST_NUMBER: Final = 300
-"""Characters; what is written so can still be compared with any other number."""
+"""Characters, in YAML; what is written so can still be compared with any other number."""
 LONGEST_YAML: Final = 16 << 20
 """Characters; some 20 s to read. JSON is read fifty times as fast."""
 MOST_YAML_VALUES: Final = 1 << 20
@@ -50,7 +50,7 @@ def json_value(text: str) -> object:
     """Return the value of a JSON text.
 
     Raises:
-        DocumentTextError: It is no JSON, NaN and Infinity too; a number is longer or larger than a float; it is nested
+        DocumentTextError: It is no JSON, NaN and Infinity too; a number is larger than 64 bits hold; it is nested
             deeper than ``MOST_DEPTH``; or takes more memory than there is.
     """
     try:
@@ -91,13 +91,16 @@ def yaml_values(text: str) -> list[object]:
 
 
 _TOO_DEEP: Final = f"nested more than {MOST_DEPTH} deep"
+_LONGEST_WHOLE: Final = 20
+_TOO_MUCH: Final = 1 << 64
 _TOO_LARGE: Final = "takes more memory than there is"
 
 
 def _whole(text: str) -> int:
-    if len(text) > LONGEST_NUMBER:
-        raise ValueError(f"a number of {len(text)} characters; allowed: {LONGEST_NUMBER}")
-    return int(text)
+    value = int(text) if len(text) <= _LONGEST_WHOLE else _TOO_MUCH
+    if not -_TOO_MUCH <= 2 * value < 2 * _TOO_MUCH:
+        raise ValueError(f"{text[:_LONGEST_WHOLE]} is out of range")
+    return value
 
 
 def _float(text: str) -> float:

@@ -6,11 +6,14 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from io import StringIO
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from agent.core.document_text import DocumentTextError, decoded, yaml_values
 from agent.kube.errors import CredentialsError, one_line
+from agent.named_file import PAGE_MOST_BYTES, read_named
 
 SERVICE_ACCOUNT_DIRECTORY: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 HOST_VARIABLE: Final = "KUBERNETES_SERVICE_HOST"
@@ -86,8 +89,13 @@ def from_kubeconfig(path: Path) -> Credentials:
 
     configuration = Configuration()
     configuration.api_key = {}
+    content = _checked_kubeconfig(path)
     try:
-        load_kube_config(config_file=str(path), client_configuration=configuration)
+        load_kube_config(
+            config_file=str(path) if content is None else StringIO(content),
+            client_configuration=configuration,
+            persist_config=content is None,
+        )
     except Exception as error:  # the client lets through whatever YAML, plugins and decoders raise
         reason = one_line(str(error)).removeprefix("Invalid kube-config file. ")[:300] or type(error).__name__
         raise CredentialsError(f"kubeconfig {path}: cannot be used: {reason}") from error
@@ -105,6 +113,28 @@ def from_kubeconfig(path: Path) -> Credentials:
         is_verified=bool(configuration.verify_ssl),
         proxy=_proxy_for(server),
     )
+
+
+def _checked_kubeconfig(path: Path) -> str | None:
+    """Look at a kubeconfig before the client does, which reads whatever it is given to the end.
+
+    Returns:
+        What stands in it where it can be read but once, a pipe; else None.
+
+    Raises:
+        CredentialsError: It cannot be read, or is no YAML within bounds.
+    """
+    parts = [Path(part).expanduser() for part in str(path).split(os.pathsep) if part]  # as the client takes it
+    there = [part for part in parts if len(parts) == 1 or part.exists()] or [path]
+    try:
+        texts = [decoded(read_named(part, most_bytes=PAGE_MOST_BYTES)) for part in there]
+        for text in texts:
+            yaml_values(text)
+        return texts[0] if len(texts) == 1 and there[0].is_fifo() else None
+    except OSError as error:
+        raise CredentialsError(f"kubeconfig {path}: cannot be read: {error.strerror or error}") from error
+    except DocumentTextError as error:
+        raise CredentialsError(f"kubeconfig {path}: {error}") from error
 
 
 def _renewing(configuration: object) -> Callable[[], str | None]:
@@ -188,7 +218,7 @@ def read_token(path: Path) -> str:
         CredentialsError: It cannot be read, or holds no token; what it holds is not shown.
     """
     try:
-        text = path.read_text(encoding="ascii")
+        text = read_named(path, most_bytes=PAGE_MOST_BYTES).decode("ascii")
     except OSError as error:
         raise CredentialsError(f"{path}: cannot be read: {error.strerror or type(error).__name__}") from error
     except UnicodeDecodeError:

@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Final
 
 from agent.core.cgroup_tree import Amount
+from agent.core.document_text import decoded, json_value
 from agent.core.pod_limits import amount_line, is_in_force
+from agent.named_file import DOCUMENT_MOST_BYTES, read_named
 from agent.node.documents import Document, DocumentFormatError
 from agent.node.replacing import replace_file
 from agent.sensing.live_values import parse_amount, read_cgroup_file
@@ -219,7 +221,7 @@ class CgroupLimits:
 
     def _read_back(self, path: Path) -> None:
         try:
-            found = _WRITTEN.from_json(json.loads(path.read_bytes()))
+            found = _WRITTEN.from_json(json_value(decoded(read_named(path, most_bytes=DOCUMENT_MOST_BYTES))))
         except FileNotFoundError:
             return
         except (OSError, ValueError, RecursionError, DocumentFormatError) as error:

@@ -23,7 +23,9 @@ from agent.core.directive_text import (
     directives_to_json,
     etag_from,
 )
+from agent.core.document_text import decoded, json_value
 from agent.core.recommendation import Workload
+from agent.named_file import DOCUMENT_MOST_BYTES, read_named
 from agent.node.replacing import replace_file
 
 log = logging.getLogger(__name__)
@@ -184,7 +186,7 @@ class Directions:
     def _read(self, path: Path) -> _Told | None:
         """Read the file back; None = there is none, or none that can be believed."""
         try:
-            told = _from_file(json.loads(path.read_bytes()))
+            told = _from_file(json_value(decoded(read_named(path, most_bytes=DOCUMENT_MOST_BYTES))))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, RecursionError) as error:  # DirectiveTextError is a ValueError

@@ -29,6 +29,7 @@ from agent.core.minute_axis import DAY_MINUTES
 from agent.core.minute_codec import Codes
 from agent.core.minute_rows import from_codes, to_codes
 from agent.core.policies.contract import Bools, Floats, Ints, Minutes, OutOfMemory, Rows
+from agent.named_file import open_named
 from agent.node.history_blocks import BlockFile, Chunk, any_along, begin_file
 from agent.node.history_format import why_unfit
 from agent.node.saved_state import Array, RowNames, SavedState, read_state, write_state
@@ -147,7 +148,8 @@ class HistoryFile:
             HistoryError: It is not there, not readable, or not a whole history of this program's version.
         """
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            with open_named(path) as file:
+                fd = os.dup(file.fileno())
         except OSError as error:
             raise _unusable(path, error) from error
         try:

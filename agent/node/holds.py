@@ -16,9 +16,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from agent.core.document_text import decoded, json_value
 from agent.core.originals import Original, original_of
 from agent.core.planned import PodRef
 from agent.core.pod import Pod
+from agent.named_file import DOCUMENT_MOST_BYTES, read_named
 from agent.node.documents import Document, DocumentFormatError
 from agent.node.replacing import replace_file
 from agent.node.steady_clock import BootClock, BootMoment
@@ -312,13 +314,13 @@ class Holds:
 
     def _read(self, path: Path, now_unix_seconds: float) -> Held:
         try:
-            content = path.read_bytes()
+            content = read_named(path, most_bytes=DOCUMENT_MOST_BYTES)
         except FileNotFoundError:
             return Held()
         except OSError as error:
             return self._distrust(path, f"cannot be read: {error.strerror or error}", now_unix_seconds)
         try:
-            return _HELD.from_json(_with_promises(json.loads(content)))
+            return _HELD.from_json(_with_promises(json_value(decoded(content))))
         except (ValueError, RecursionError, DocumentFormatError) as error:
             # The file itself stays as it is until the next order: a restart before that is to pause again.
             aside = path.with_name(f"{path.name}.damaged")

@@ -21,6 +21,7 @@ from typing import Final
 
 from agent.core.decisions import Action, Decision, Outcome
 from agent.core.planned import Change, PodRef
+from agent.named_file import DOCUMENT_MOST_BYTES, read_named
 from agent.node.documents import DECISION, DocumentFormatError
 
 log = logging.getLogger(__name__)
@@ -283,7 +284,7 @@ def _lines(path: Path) -> list[bytes]:
     # The newer one first: exchanged between the two, it is read twice, not missed.
     for one in (path, _older(path)):
         with contextlib.suppress(FileNotFoundError):
-            lines = one.read_bytes().split(b"\n")[:-1] + lines
+            lines = read_named(one, most_bytes=DOCUMENT_MOST_BYTES).split(b"\n")[:-1] + lines
     return lines
 
 

@@ -11,9 +11,11 @@ import logging
 from pathlib import Path
 from typing import Final
 
+from agent.core.document_text import decoded, json_value
 from agent.core.ledger import Ledger
 from agent.core.ledger_record import LedgerState
 from agent.core.plan_options import ActOptions
+from agent.named_file import DOCUMENT_MOST_BYTES, read_named
 from agent.node.documents import Document, DocumentFormatError
 from agent.node.replacing import replace_file
 
@@ -45,7 +47,7 @@ class LedgerFile:
         if self._path is None:
             return LedgerState()
         try:
-            return _LEDGER.from_json(json.loads(self._path.read_bytes()))
+            return _LEDGER.from_json(json_value(decoded(read_named(self._path, most_bytes=DOCUMENT_MOST_BYTES))))
         except FileNotFoundError:
             return LedgerState()
         except (OSError, ValueError, RecursionError, DocumentFormatError) as error:

@@ -10,11 +10,13 @@ import numpy as np
 
 from agent.core.rows import SAMPLE, Status
 from agent.node.recording import Recording
-from agent.node.recording_format import DTYPES, STAMPS, RowKind, Rows
+from agent.node.recording_format import DTYPES, STAMPS, RecordingError, RowKind, Rows
 
 _ROUGHLY: Final = 1.25
 """More than is asked for, so that the oldest rate of a window has its beginning."""
 NS: Final = 1_000_000_000
+MOST_ROWS: Final = 1 << 24
+"""Of one kind: a day of 1,000 containers, a gigabyte."""
 DAY_MINUTES: Final = 1440
 """As many minutes as the rings of an agent hold."""
 
@@ -77,9 +79,16 @@ class RecordedRows:
     @staticmethod
     def _read(recording: Recording, kind: RowKind, first: int, last: int) -> dict[int, Rows]:
         found: dict[int, list[Rows]] = defaultdict(list)
+        left = MOST_ROWS
         for unit, rows in recording.all_rows(kind, first=first, last=last):
             stamps = rows[STAMPS[kind]].astype(np.int64)
             kept = rows[(stamps >= first) & (stamps <= last)]
+            left -= kept.size
+            if left < 0:
+                raise RecordingError(
+                    f"recording {recording.path}: more than {MOST_ROWS} {kind} rows before the moment; allowed: up to "
+                    "so many, with shorter windows or recorded with --filter"
+                )
             if kept.size:
                 found[unit].append(kept)
         return {unit: np.concatenate(pieces) for unit, pieces in found.items()}

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from agent.named_file import open_named, read_named
 from agent.node.steady_clock import BootMoment
 
 NUMBERING_NAME: Final = "numbering"
@@ -74,7 +75,7 @@ def numbering_text(numbering: Numbering, newest_end: BootMoment | None) -> bytes
 def read_header(path: Path) -> Header | None:
     """Read the header of a report's file; None = it is not whole, or of another version."""
     try:
-        with path.open("rb") as file:
+        with open_named(path) as file:
             document = _mapping(file.readline(_LONGEST_HEADER_BYTES))
         size_bytes = path.stat().st_size
     except OSError:
@@ -93,7 +94,7 @@ def read_header(path: Path) -> Header | None:
 def read_numbering(path: Path) -> tuple[Numbering, BootMoment | None] | None:
     """Read the numbering and the newest report's end; None = not there, or not whole."""
     try:
-        document = _mapping(path.read_bytes())
+        document = _mapping(read_named(path, most_bytes=_LONGEST_HEADER_BYTES))
     except OSError:
         return None
     incarnation, sequence = document.get("incarnation"), _count(document.get("sequence"))

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from agent.named_file import DOCUMENT_MOST_BYTES, read_named
 from agent.node.replacing import replace_file
 from agent.node.report_files import (
     NUMBERING_NAME,
@@ -318,7 +319,10 @@ def _read(one: _Waiting) -> str | None:
     packed = one.packed
     try:
         if packed is None:
-            packed = b"" if one.path is None else one.path.read_bytes().partition(b"\n")[2]
-        return zlib.decompress(packed).decode()
+            stored = b"" if one.path is None else read_named(one.path, most_bytes=DOCUMENT_MOST_BYTES)
+            packed = stored.partition(b"\n")[2]
+        unpacking = zlib.decompressobj()
+        text = unpacking.decompress(packed, DOCUMENT_MOST_BYTES)
+        return text.decode() if unpacking.eof else None
     except (OSError, zlib.error, UnicodeDecodeError):
         return None

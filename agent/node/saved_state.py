@@ -19,10 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.core.policies.contract import Rows
+from agent.named_file import read_named
 from agent.node.replacing import replace_file
 
 STATE_VERSION: Final = 1
 MAGIC: Final = b"PLMSSTAT"
+_MOST_BYTES: Final = 1 << 30
+"""Of a file; what is larger nobody wrote here."""
 _HEADER: Final = struct.Struct("<8sIIQ")
 """Magic, version, CRC-32 and length of what follows."""
 _KEYS: Final = "history_keys"
@@ -84,7 +87,7 @@ def write_state(path: Path, arrays: Mapping[str, Array], names: RowNames) -> Non
 def read_state(path: Path, present: RowNames) -> SavedState | str:
     """Read a file back and match its rows with those of the present; a str is the reason why there is none."""
     try:
-        content = path.read_bytes()
+        content = read_named(path, most_bytes=_MOST_BYTES)
     except FileNotFoundError:
         return f"saved state {path}: there is none"
     except OSError as error:

@@ -26,6 +26,7 @@ from typing import Final, Self
 import numpy as np
 
 from agent.core.rows import MEMORY_ROW, MINUTE_ROW, SAMPLE, SLOT_HEADER, Status
+from agent.named_file import open_named
 from agent.sensing.ringview import Ring, RingView, Rows
 from agent.sensing.slots import MEMORY_HEAD, MINUTE_HEAD, PEAK_SEEN, PENDING, RAW_HEAD, SlotTable
 from agent.sensing.statefile import (
@@ -124,7 +125,7 @@ class RingFile:
             RingError: It is not there, not readable, or not a whole state file of this program's version.
         """
         try:
-            with path.open("rb") as file:
+            with open_named(path) as file:
                 header = file.read(FILE_HEADER_BYTES)
                 found = read_header(header, os.fstat(file.fileno()).st_size)
                 if isinstance(found, str):

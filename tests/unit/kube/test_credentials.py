@@ -134,9 +134,9 @@ def test_kubeconfig_with_an_exec_plugin(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "cause"),
     [
-        (None, "cannot be used"),
+        (None, "cannot be read: No such file or directory"),
         ("", "cannot be used"),
-        ("{", "cannot be used"),
+        ("{", "not YAML: line 2: did not find expected node content"),
         ("current-context: x\ncontexts: []\nclusters: []\nusers: []\n", "cannot be used"),
     ],
 )

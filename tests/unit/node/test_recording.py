@@ -239,6 +239,10 @@ def test_another_version_is_told(tmp_path: Path) -> None:
     [
         (b"{", "damaged: manifest.json"),
         (b"[]", "is not a JSON object"),
+        (b"[" * 100_000, "damaged: manifest.json: not JSON: nested more than 64 deep"),
+        (b'{"a": NaN}', "damaged: manifest.json: not JSON: NaN is no JSON value"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "damaged: manifest.json: not JSON: 9+ is out of range"),
+        (b"\xff\xfe{\0}\0", "damaged: manifest.json: not UTF-8 at byte 0"),
         (b'{"format": "plimsoll-snapshot", "version": 1}', "'plimsoll-snapshot' is not 'plimsoll-recording'"),
         (b'{"format": "plimsoll-recording", "version": 1}', "absent fields"),
     ],
@@ -256,6 +260,14 @@ def test_a_manifest_that_is_none_is_told(tmp_path: Path, content: bytes, reason:
     [
         ({"cpus": 0}, "capacity_millicores is 0"),
         ({"ended_monotonic_ns": 0}, "out of order"),
+        ({"cpus": 10**9}, "1000000000 CPUs; allowed: 1 to"),
+        ({"ended_monotonic_ns": 1 << 63}, "a moment that cannot be"),
+        ({"begun_unix_seconds": 1e300}, "a time of day that cannot be"),
+        ({"history_offset_minutes": 1 << 40}, "a time of day that cannot be"),
+        ({"interval_seconds": 0}, "an interval that cannot be"),
+        ({"slow_interval_seconds": 1e9}, "an interval that cannot be"),
+        ({"histories": []}, "of a key that is not there"),
+        ({"history_chunks": [{"histories": [0], "minutes": -1}]}, "damaged: history/000000: -1 rows"),
         ({"units": [{"inode": 1, "facts": [], "gone_monotonic_ns": None}]}, "a unit has no name"),
         ({"history_chunks": [{"histories": [3], "minutes": 1}]}, "keys that are not there"),
         ({"history_chunks": [{"histories": [0], "minutes": MAX_COLUMN_ROWS}]}, f"{3 * MAX_COLUMN_ROWS} rows"),
@@ -269,6 +281,35 @@ def test_a_manifest_that_contradicts_itself_is_told(tmp_path: Path, change: dict
     rewrite(path, {MANIFEST: json.dumps(document | change).encode()})
     with pytest.raises(RecordingError, match=reason):
         Recording(path)
+
+
+def _asking(tmp_path: Path, *, keys: int, minutes: int, chunks: int = 1) -> Path:
+    """Write a small recording that has each key in a few minutes, and all of them in none."""
+    path = tmp_path / "large.plimsoll"
+    with RecordingWriter(path) as writer:
+        for chunk in range(chunks):
+            writer.add_history([chunk], np.arange(minutes) + chunk * minutes, np.zeros((minutes, 3, 1), np.uint16))
+        writer.finish(replace(manifest(), histories=tuple(f"machine/{key}" for key in range(keys)), kills=()))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("keys", "minutes", "chunks", "reason"),
+    [
+        # 120,000 minutes x 20,000 keys x 3 codes of 2 bytes would be 13 GiB.
+        (20_000, 60_000, 2, "7200000000 figures of the history; allowed: up to 67108864; record less with --filter"),
+        (20_001, 1, 1, "20001 keys of the history; allowed: up to 20000"),
+        (3, 100_000, 2, "200000 minutes of history; allowed: up to 131072"),
+    ],
+)
+def test_a_small_recording_that_asks_for_gigabytes_is_refused_before_they_are_taken(
+    tmp_path: Path, keys: int, minutes: int, chunks: int, reason: str
+) -> None:
+    path = _asking(tmp_path, keys=keys, minutes=minutes, chunks=chunks)
+    assert path.stat().st_size < 1 << 20
+    with pytest.raises(RecordingError) as refused, Recording(path) as recording:
+        recording.history()
+    assert reason in str(refused.value)
 
 
 def test_a_recording_cut_off_anywhere_is_told_as_such(tmp_path: Path) -> None:
