@@ -102,11 +102,12 @@ def smallest_of(amounts: Iterable[NodeAmounts]) -> NodeAmounts | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenContainer:
-    """A container of a pod's template, and what it requests as its author wrote it; None = not stated or not known."""
+    """A container of a pod's template, and what it may have as its author wrote it; None = not stated or not known."""
 
     name: str
     cpu_request_millicores: int | None = None
     memory_request_bytes: int | None = None
+    memory_limit_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,8 @@ over replicas in any way. A row that comes twice counts twice: dropping repeats 
 
 How outliers count: a row's values were bounded by the receiver; within these bounds one wrong reading raises the
 maximum of its hour, and so what is asked for at that hour of the day for a week, and nothing else. Percentiles hardly
-move, as it is one sample among hundreds.
+move, as it is one sample among hundreds. What a node claims beyond all others is cut where it is asked for
+(``workload_claims``), as the sketches of one hour do not tell what the others saw in the next.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from agent.core.buckets import ExponentialScheme
 from agent.core.hours import HOUR_SECONDS
 from agent.core.minute_rows import CPU_STEPS, KIB
 from agent.core.rollup import CPU_BUCKETS, MEMORY_BUCKETS, Distribution, RollupRow
+from agent.core.workload_claims import Most
 from agent.core.workload_leaders import Leaders, code_of
 from agent.core.workload_pods import Pods, PodSums, pod_number
 
@@ -169,7 +171,7 @@ class HourSketch:
             demand = row.cpu_adjusted or row.cpu
             self.cpu.add(row.cpu, CPU_UNIT)
             self.demand.add(demand, CPU_UNIT)
-            self.demand_leaders = self.demand_leaders.with_value(demand_code(demand), node)
+            self.demand_leaders = self.demand_leaders.with_value(largest_demand_code(row.cpu, demand), node)
             sums = PodSums(cpu_count=row.cpu.count, cpu_microcores=round(row.cpu.sum * CPU_UNIT))
         if row.memory is not None:
             self.memory.add(row.memory, 1)
@@ -197,6 +199,14 @@ class HourSketch:
         self.demand_leaders = self.demand_leaders.merged(other.demand_leaders)
         self.memory_leaders = self.memory_leaders.merged(other.memory_leaders)
 
+    def cut(self, most: Most) -> None:
+        """Let no value count beyond these bounds: maxima fall, and values are read off the histograms up to them."""
+        most_microcores = ceil(most.cpu_millicores * CPU_UNIT)
+        self.cpu.largest = min(self.cpu.largest, most_microcores)
+        self.demand.largest = min(self.demand.largest, most_microcores)
+        self.memory.largest = min(self.memory.largest, most.memory_bytes)
+        self.kills.largest_bytes = min(self.kills.largest_bytes, most.kill_bytes)
+
     def _reach(self, first_unix_seconds: int, last_unix_seconds: int) -> None:
         if self.rows:
             first_unix_seconds = min(first_unix_seconds, self.first_unix_seconds)
@@ -207,6 +217,11 @@ class HourSketch:
 def demand_code(demand: Distribution) -> int:
     """Give the code of the maximum of CPU demand: eighths of a millicore, rounded up."""
     return code_of(ceil(demand.max * CPU_STEPS))
+
+
+def largest_demand_code(cpu: Distribution, demand: Distribution) -> int:
+    """Give the code of the largest of what was used and of the demand, which is never below it."""
+    return max(demand_code(cpu), demand_code(demand))
 
 
 def memory_code(memory: Distribution) -> int:

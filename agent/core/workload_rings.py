@@ -17,6 +17,7 @@ from agent.core.minute_codec import Codes
 from agent.core.policies.contract import Bools, Ints, Rows
 from agent.core.policies.options import CruiseOptions
 from agent.core.rollup import ROLLUP_SECONDS
+from agent.core.workload_leaders import Leaders
 
 RING_HOURS: Final = 192
 CHUNK_ROWS: Final = 1024
@@ -169,6 +170,19 @@ class CodeRings:
             planes = self.of(row)
             largest = np.maximum(largest, np.where(planes[NODES] == node, planes[SECONDS], planes[PEAKS]))
         return largest
+
+
+def leaders_of(planes: Codes, resource: int) -> Leaders:
+    """Give the leaders of all hours of one row together.
+
+    Args:
+        planes: Of rings with leaders.
+        resource: `CPU` or `MEMORY`.
+    """
+    values, seconds, nodes = planes[resource::PEAK_PLANES]
+    slot = int(values.argmax())
+    node = int(nodes[slot])
+    return Leaders(int(values[slot]), node, int(np.where(nodes == node, seconds, values).max()))
 
 
 def add_leader(planes: Codes, resource: int, slot: int, code: int, node: int) -> None:

@@ -148,13 +148,22 @@ def _written_containers(spec: Reader, pod: Pod) -> tuple[WrittenContainer, ...]:
         for container in spec.items(key):
             name = container.required_text("name")
             if name in originals:
-                one = originals[name]
-                cpu, memory = one.cpu_request_millicores, one.memory_request_bytes
+                was = originals[name]
+                cpu, memory, limit = was.cpu_request_millicores, was.memory_request_bytes, was.memory_limit_bytes
             else:
-                requests = container.child("resources").child("requests")
+                stated = container.child("resources")
+                requests, limits = stated.child("requests"), stated.child("limits")
                 cpu = -(-requests.quantity(CPU) * _MILLIS_PER_UNIT // NANOS_PER_UNIT) if requests.has(CPU) else None
                 memory = -(-requests.quantity(MEMORY) // NANOS_PER_UNIT) if requests.has(MEMORY) else None
-            written.append(WrittenContainer(name=intern(name), cpu_request_millicores=cpu, memory_request_bytes=memory))
+                limit = -(-limits.quantity(MEMORY) // NANOS_PER_UNIT) if limits.has(MEMORY) else None
+            written.append(
+                WrittenContainer(
+                    name=intern(name),
+                    cpu_request_millicores=cpu,
+                    memory_request_bytes=memory,
+                    memory_limit_bytes=limit,
+                )
+            )
     return tuple(sorted(written, key=lambda one: one.name))
 
 

@@ -141,6 +141,7 @@ class Webhook:
                 settings,
                 sized_kinds=listed(settings.plan.managed_kinds),
                 min_age_seconds=settings.plan.min_age_seconds,
+                cluster=self.facts,
             )
             self.tailer = Tailer(self._store, self.index, pause=self._breathe)
             self._settling = Settling(self._staying)

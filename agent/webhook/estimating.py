@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Annotated, Final, Protocol
@@ -33,10 +33,12 @@ from agent.core.policies.registry import PolicyOptions, make
 from agent.core.ranges import Between
 from agent.core.recommendation import Workload
 from agent.core.rollup import NodeClass
+from agent.core.workload_claims import Most, claim_of
 from agent.core.workload_history import HourSketch, cpu_percentile_millicores, memory_percentile_bytes
 from agent.core.workload_keys import SketchKey
+from agent.core.workload_leaders import Leaders
 from agent.core.workload_minutes import unfold
-from agent.webhook.sketches import BadSketchError, decode
+from agent.webhook.sketches import BadSketchError, decode, is_readable, leaders_of
 from agent.webhook.store_shapes import StoreAway, StoredSketch
 from agent.webhook.workload_answers import BASE_RATIO, Answer
 from agent.webhook.workload_asked import Key, Place
@@ -136,10 +138,13 @@ class Rebuilder:
             for place in self._index.places(workload):
                 row_of_key[str(place)] = rows.setdefault(_row(place), len(rows))
         by_hour = self._read(row_of_key, now_unix_seconds)
+        most = self._most(by_hour, list(rows))
         policy = make(batch[0][0], self._policies, len(rows), requests_only=True)
         newest: dict[int, HourSketch] = {}
         for hour in sorted(by_hour):
             sketches = _merged(hour, by_hour.pop(hour))
+            for row, sketch in sketches.items():
+                sketch.cut(most[row])
             newest |= sketches
             self._learn(policy, hour, sketches, len(rows), now_unix_seconds)
             self._pause()
@@ -165,6 +170,29 @@ class Rebuilder:
         for stored in self._store.sketches_of(list(row_of_key), hours):
             by_hour[stored.unix_hour].append((row_of_key[stored.key], stored.payload))
         return by_hour
+
+    def _most(self, by_hour: Mapping[int, Sequence[tuple[int, bytes]]], rows: Sequence[Row]) -> list[Most]:
+        """Give up to what the claims of nodes count, by row: all hours and all classes of nodes together bound them."""
+        seen = [(Leaders(), Leaders()) for _ in rows]
+        for sketches in by_hour.values():
+            for row, payload in sketches:
+                if is_readable(payload):
+                    (cpu, memory), (more_cpu, more_memory) = seen[row], leaders_of(payload)
+                    seen[row] = cpu.merged(more_cpu), memory.merged(more_memory)
+        classes: dict[tuple[Workload, str], list[tuple[tuple[Leaders, Leaders], int]]] = defaultdict(list)
+        for (workload, container, node_class), leaders in zip(rows, seen, strict=True):
+            classes[workload, container].append((leaders, 1 if node_class is None else node_class.cpus))
+        return [
+            self._index.bounds(
+                workload,
+                container,
+                *(
+                    claim_of([(one[resource], cpus) for one, cpus in classes[workload, container]], by_size=True)
+                    for resource in (0, 1)
+                ),
+            )
+            for workload, container, _ in rows
+        ]
 
     @staticmethod
     def _learn(policy: Policy, hour: int, sketches: dict[int, HourSketch], rows: int, now_unix_seconds: float) -> None:

@@ -150,6 +150,12 @@ def decode(payload: bytes, unix_hour: int) -> HourSketch:
     )
 
 
+def leaders_of(payload: bytes) -> tuple[Leaders, Leaders]:
+    """Read the leaders of CPU and of memory of a readable sketch, and nothing else."""
+    _, _, top, second, node, memory_top, memory_second, memory_node, *_ = _HEAD.unpack_from(payload)
+    return Leaders(top, node, second), Leaders(memory_top, memory_node, memory_second)
+
+
 def is_readable(payload: bytes) -> bool:
     """Tell whether these bytes begin as a sketch of this version does."""
     return len(payload) > _HEAD.size and payload[0] == SKETCH_VERSION

@@ -18,6 +18,7 @@ from agent.core.minute_rows import CPU_STEPS, KIB
 from agent.core.policies.contract import Bools
 from agent.core.policies.options import CruiseOptions, PolicyName
 from agent.core.rollup import CPU_BUCKETS, MEMORY_BUCKETS, NodeClass
+from agent.core.workload_claims import Most
 from agent.core.workload_history import percentile_bucket
 from agent.core.workload_leaders import amount_of
 from agent.core.workload_rings import CPU, MEMORY, PEAKS, RING_HOURS, Slots
@@ -25,6 +26,8 @@ from agent.webhook.workload_rows import RowTable
 from agent.webhook.workload_shapes import OomHour, RowHistory
 
 HISTORY_SECONDS: Final = 14 * 86_400.0
+AS_TOLD: Final = Most()
+"""No bound: for people, who want to see what was told."""
 BASE_RATIO: Final = 0.75
 """Base is the P75, as on the node."""
 
@@ -44,10 +47,11 @@ def cruise_estimate(
     *,
     slots: Slots,
     options: CruiseOptions,
+    most: Most,
     now_unix_seconds: float,
 ) -> Estimate:
-    """Give the prediction of ``cruise`` from rows together, at least one."""
-    peaks = table.rings.peaks(rows)
+    """Give the prediction of ``cruise`` from rows together, at least one; values count up to ``most``."""
+    peaks = within(table.rings.peaks(rows), most)
     predicted = _largest(peaks, slots.predicting(options, now_unix_seconds))
     week = _largest(peaks, slots.week(now_unix_seconds))
     newest, _ = table.newest_of(rows)
@@ -58,9 +62,9 @@ def cruise_estimate(
         memory_request_bytes=_bytes(predicted[MEMORY]),
         cpu_max_millicores=_millicores(week[CPU]),
         memory_max_bytes=_bytes(week[MEMORY]),
-        oom_memory_bytes=oom_bytes(table, rows, options, now_unix_seconds),
-        cpu_base_millicores=_base(table, newest, CPU),
-        memory_base_bytes=_base(table, newest, MEMORY),
+        oom_memory_bytes=oom_bytes(table, rows, options, most, now_unix_seconds),
+        cpu_base_millicores=_base(table, newest, CPU, most),
+        memory_base_bytes=_base(table, newest, MEMORY, most),
         history_seconds=min(max(now_unix_seconds - min(int(table.first[row]) for row in rows), 0.0), HISTORY_SECONDS),
         pods=table.pods_of(newest),
         newest_age_seconds=max(now_unix_seconds - max(int(table.last[row]) for row in rows), 0.0),
@@ -77,13 +81,25 @@ def with_answer(estimate: Estimate, policy: PolicyName, answer: Answer) -> Estim
     )
 
 
-def oom_bytes(table: RowTable, rows: tuple[int, ...], options: CruiseOptions, now_unix_seconds: float) -> int | None:
-    """Give the largest figure of the kills that are remembered; None = there is none."""
+def within(peaks: Codes, most: Most) -> Codes:
+    """Cut peaks, shape ``(2, n)``, at what counts."""
+    cut: Codes = np.minimum(peaks[PEAKS], np.array([[most.cpu], [most.memory]], dtype=np.uint16))
+    return cut
+
+
+def oom_bytes(
+    table: RowTable, rows: tuple[int, ...], options: CruiseOptions, most: Most, now_unix_seconds: float
+) -> int | None:
+    """Give the largest figure of the kills that are remembered, up to what counts of memory; None = there is none.
+
+    Whose a figure is, is not kept. It need not be: where the node that claims the most of memory is the one that tells
+    of the kill, the bound is for it; where it is another, the bound is above what that one saw.
+    """
     since = now_unix_seconds - options.oom_retention_seconds
     figures = [
         kills.largest_bytes for row in rows for kills in table.kills_of(row) if kills.newest_unix_seconds >= since
     ]
-    return max(figures, default=0) or None
+    return min(max(figures, default=0), most.kill_bytes) or None
 
 
 def container_directive(
@@ -94,15 +110,16 @@ def container_directive(
     node: int,
     slots: Slots,
     options: CruiseOptions,
+    most: Most,
     now_unix_seconds: float,
 ) -> ContainerDirective | None:
-    """Give what nodes other than the one with this number saw; None = nothing."""
+    """Give what nodes other than the one with this number saw, up to ``most``; None = nothing."""
     week = slots.week(now_unix_seconds)
     # A slot always stands for the same hour of the day: 192 are eight times 24, and hour 0 was a midnight.
-    others = np.where(week, table.rings.peaks_without(rows, node), np.uint16(0))
+    others = np.where(week, within(table.rings.peaks_without(rows, node), most), np.uint16(0))
     by_hour: Codes = others.reshape(2, RING_HOURS // HOURS, HOURS).max(axis=1)
     largest = by_hour.max(axis=1).tolist()
-    killed_bytes = oom_bytes(table, rows, options, now_unix_seconds)
+    killed_bytes = oom_bytes(table, rows, options, most, now_unix_seconds)
     if killed_bytes is None and not any(largest):
         return None
     codes = by_hour.tolist()
@@ -164,15 +181,15 @@ def _largest(peaks: Codes, chosen: Bools) -> list[int]:
     return largest
 
 
-def _base(table: RowTable, rows: tuple[int, ...], resource: int) -> int | None:
-    """Give the P75 of the newest hour of rows: the end of its bucket, at most the hour's largest value."""
+def _base(table: RowTable, rows: tuple[int, ...], resource: int, most: Most = AS_TOLD) -> int | None:
+    """Give the P75 of the newest hour of rows: the end of its bucket, at most the hour's largest value that counts."""
     bucket = percentile_bucket(table.buckets_of(rows, resource), BASE_RATIO)
     if bucket is None:
         return None
     scheme = CPU_BUCKETS if resource == CPU else MEMORY_BUCKETS
     base = ceil(float(scheme.ends[bucket]))
     slot = int(table.newest_hour[rows[0]]) % RING_HOURS
-    code = int(table.rings.peaks(rows)[resource, slot])
+    code = min(int(table.rings.peaks(rows)[resource, slot]), most.cpu if resource == CPU else most.memory)
     largest = _millicores(code) if resource == CPU else _bytes(code)
     return base if largest is None else min(base, largest)
 

@@ -16,7 +16,8 @@ from agent.core.hours import HOUR_SECONDS
 from agent.core.minute_codec import Codes
 from agent.core.policies.contract import Ints, Rows
 from agent.core.rollup import RollupRow
-from agent.core.workload_history import HourSketch, Interval, Kills, demand_code, memory_code
+from agent.core.workload_history import HourSketch, Interval, Kills, largest_demand_code, memory_code
+from agent.core.workload_leaders import Leaders
 from agent.core.workload_pods import Pods, PodSums, pack_numbers, packed_count, pod_number, unpack_numbers
 from agent.core.workload_rings import (
     CPU,
@@ -28,6 +29,7 @@ from agent.core.workload_rings import (
     NodeNumbers,
     Slots,
     add_leader,
+    leaders_of,
 )
 from agent.webhook.sketches import HAS_KILLS, Heads, decode_buckets, encode_buckets
 
@@ -95,8 +97,8 @@ class RowTable:
             slot = hour % RING_HOURS
             planes = self.rings.of(row)
             demand = learnt.cpu_adjusted if learnt.cpu is not None and learnt.cpu_adjusted is not None else learnt.cpu
-            if demand is not None:
-                self._raise_peak(planes, CPU, slot, demand_code(demand), node)
+            if learnt.cpu is not None and demand is not None:
+                self._raise_peak(planes, CPU, slot, largest_demand_code(learnt.cpu, demand), node)
             if learnt.memory is not None:
                 self._raise_peak(planes, MEMORY, slot, memory_code(learnt.memory), node)
             for kill in learnt.oom_kills:
@@ -212,6 +214,10 @@ class RowTable:
         for row in rows:
             pods.merge(unpack_numbers(self._pods[row]))
         return pods.count
+
+    def leaders(self, row: int, resource: int) -> Leaders:
+        """Give what the nodes saw of a row with leaders in all its hours."""
+        return leaders_of(self.rings.of(row), resource)
 
     def buckets_of(self, rows: tuple[int, ...], resource: int) -> dict[int, int]:
         """Give the histogram of the rows' newest hours together."""

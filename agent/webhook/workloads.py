@@ -8,7 +8,10 @@ What is asked of the workload is the largest over its rows. Times are those of t
 counts in the UTC hour that holds the middle of its interval. In which order reports come does not matter, and an index
 that was loaded from the store answers as one that took every report itself.
 
-Outliers: the largest value of an hour counts, whoever reported it; values were bounded by the receiver.
+Outliers: the largest value of an hour counts, whoever reported it. Values were bounded by the receiver, and what one
+node alone claims of a container counts up to four times what any other node saw of it in the hours that are kept, and
+never beyond the largest node (``core.workload_claims``). What a DaemonSet's pod is given by the history of its own node
+is that node's own word.
 """
 
 from __future__ import annotations
@@ -16,8 +19,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, Protocol
 
+from agent.core.cluster_facts import NodeAmounts, WrittenContainer
 from agent.core.directive import ContainerDirective
 from agent.core.estimate import Estimate, EstimateSource, NoEstimate
 from agent.core.hours import HOUR_SECONDS
@@ -27,9 +31,11 @@ from agent.core.policies.options import PolicyName
 from agent.core.policies.registry import PolicyOptions
 from agent.core.recommendation import Workload
 from agent.core.rollup import ROLLUP_SECONDS, NodeClass, Report, RollupRow
+from agent.core.workload_claims import Claim, Most, claim_of, most_of
 from agent.core.workload_history import Interval
 from agent.core.workload_keys import SketchKey, keys_of, parse_key
 from agent.core.workload_leaders import node_number
+from agent.core.workload_rings import CPU, MEMORY
 from agent.webhook.forgetting_entries import Forgetting
 from agent.webhook.workload_answers import (
     Answer,
@@ -73,6 +79,18 @@ PASSING_SECONDS: Final = 3600
 a workload of its own, and those of a fortnight would leave no room for the others."""
 
 
+class Cluster(Protocol):
+    """What bounds a claim; ``ClusterFacts`` is one."""
+
+    def largest_allocatable(self) -> NodeAmounts | None:
+        """Give the most that any node can allocate; None = it is not known."""
+        ...
+
+    def written(self, workload: Workload) -> Mapping[str, WrittenContainer]:
+        """Give a workload's containers by name, with their requests as written."""
+        ...
+
+
 class WorkloadIndex:
     """See the module's docstring."""
 
@@ -83,6 +101,7 @@ class WorkloadIndex:
         *,
         sized_kinds: Collection[str] = SIZED_KINDS,
         min_age_seconds: float = MIN_AGE_SECONDS,
+        cluster: Cluster | None = None,
     ) -> None:
         """Begin empty.
 
@@ -91,11 +110,13 @@ class WorkloadIndex:
             policies: Options of the policies.
             sized_kinds: Of owners whose pods are sized (``plan.managedKinds``); others get new names all the time.
             min_age_seconds: History a workload must have before new pods are sized by it (``plan.minAgeSeconds``).
+            cluster: What bounds claims; None = neither requests nor nodes are known, and nodes alone bound each other.
         """
         self.options: Final = options
         self._sized_kinds = frozenset(sized_kinds)
         self._min_age_seconds = min_age_seconds
         self._cruise = policies.cruise
+        self._cluster = cluster
         self._lock = threading.Lock()
         self._entries = Entries(options)
         self._slots, self._numbers = self._entries.slots, self._entries.numbers
@@ -269,7 +290,7 @@ class WorkloadIndex:
                 return self._answered(entry, found, policy, node_class, now_unix_seconds)
             for source, table, rows in self._sources(found, node, node_class):
                 if self._is_old_enough(table, rows, now_unix_seconds):
-                    return self._estimated(source, found, table, rows, now_unix_seconds)
+                    return self._estimated(source, entry, found, table, rows, now_unix_seconds)
         return NoEstimate.TOO_YOUNG
 
     def _answered(
@@ -283,24 +304,55 @@ class WorkloadIndex:
             of_class = node_class if source is EstimateSource.NODE_CLASS else None
             answer = self._asked.answer_of(policy, entry.workload, (found.name, of_class))
             if answer is not None and self._is_old_enough(table, rows, now_unix_seconds):
-                return with_answer(self._estimated(source, found, table, rows, now_unix_seconds), policy, answer)
+                estimated = self._estimated(source, entry, found, table, rows, now_unix_seconds)
+                return with_answer(estimated, policy, answer)
         return NoEstimate.NOT_LOADED
 
     def _estimated(
         self,
         source: EstimateSource,
+        entry: Entry,
         found: Container,
         table: RowTable,
         rows: tuple[int, ...],
         now_unix_seconds: float,
     ) -> Estimate:
+        most = self._most(entry.workload, found)
+        own = most if source is not EstimateSource.NODE else self.bounds(entry.workload, found.name, Claim(), Claim())
         nearest = cruise_estimate(
-            source, table, rows, slots=self._slots, options=self._cruise, now_unix_seconds=now_unix_seconds
+            source, table, rows, slots=self._slots, options=self._cruise, most=own, now_unix_seconds=now_unix_seconds
         )
         # A kill counts wherever it was: as the agents are told.
-        anywhere = oom_bytes(self._by_class, found.rows, self._cruise, now_unix_seconds)
+        anywhere = oom_bytes(self._by_class, found.rows, self._cruise, most, now_unix_seconds)
         largest = max(nearest.oom_memory_bytes or 0, anywhere or 0) or None
         return nearest if largest == nearest.oom_memory_bytes else replace(nearest, oom_memory_bytes=largest)
+
+    def _most(self, workload: Workload, found: Container) -> Most:
+        """Give up to what the claims of nodes count, over all classes of nodes."""
+        cpu, memory = (
+            claim_of(
+                [(self._by_class.leaders(row, resource), node_class.cpus) for node_class, row in found.classes],
+                by_size=workload.kind == DAEMON_SET_KIND,
+            )
+            for resource in (CPU, MEMORY)
+        )
+        return self.bounds(workload, found.name, cpu, memory)
+
+    def bounds(self, workload: Workload, container: str, cpu: Claim, memory: Claim) -> Most:
+        """Give up to what the claims of nodes count for a container.
+
+        Args:
+            workload: Whose.
+            container: Its name.
+            cpu: What nodes saw of it; nothing = the word of one node on its own pods.
+            memory: The same.
+        """
+        if self._cluster is None:
+            return most_of(cpu, memory)
+        # Where no other node saw anything no floor is needed, which is the rule.
+        is_bounded = cpu.others or memory.others
+        written = self._cluster.written(workload).get(container) if is_bounded else None
+        return most_of(cpu, memory, written=written, largest=self._cluster.largest_allocatable())
 
     def _sources(
         self, found: Container, node: str | None, node_class: NodeClass | None
@@ -332,8 +384,8 @@ class WorkloadIndex:
     def directive_of(self, workload: Workload, *, node: str, now_unix_seconds: float) -> tuple[ContainerDirective, ...]:
         """Give the peaks that nodes other than this saw, by container in order of name; empty = nothing known.
 
-        Exact for the node asked about: of each hour the largest value is kept with its node, and the largest of any
-        other node.
+        Exact for the node asked about, within what a claim counts: of each hour the largest value is kept with its
+        node, and the largest of any other node.
         """
         number = self._numbers.find(node_number(node)) or -1
         directives: list[ContainerDirective] = []
@@ -349,6 +401,7 @@ class WorkloadIndex:
                     node=number,
                     slots=self._slots,
                     options=self._cruise,
+                    most=self._most(workload, container),
                     now_unix_seconds=now_unix_seconds,
                 )
             if directive is not None:

@@ -218,7 +218,7 @@ def stack(
         admission_results=[str(one) for one in Outcome],
         unread_reasons=[str(one) for one in Unread],
     )
-    index = WorkloadIndex(IndexOptions(), Settings(), min_age_seconds=0.0)
+    index = WorkloadIndex(IndexOptions(), Settings(), min_age_seconds=0.0, cluster=facts)
     tailer = Tailer(opened, index)
     api = FakeApi(given.answer)
     sizing = AdmissionSettings(act=act or ActOptions())

@@ -428,16 +428,16 @@ def test_a_workload_that_comes_back_after_a_week_is_young_again() -> None:
 
 def test_a_kill_of_a_daemon_set_counts_on_all_nodes() -> None:
     index = index_of(
-        (NOON, report(row(DNS), node="node-a")), (NOON, report(row(DNS, kills=[(1.0, 700 * MIB)]), node="node-b"))
+        (NOON, report(row(DNS), node="node-a")), (NOON, report(row(DNS, kills=[(1.0, 250 * MIB)]), node="node-b"))
     )
     there = known(index, workload=DNS, node="node-a", node_class=SMALL)
-    assert (there.source, there.oom_memory_bytes) == (EstimateSource.NODE, 700 * MIB)
+    assert (there.source, there.oom_memory_bytes) == (EstimateSource.NODE, 250 * MIB)
     index = index_of(
         (NOON, report(row(), node="node-a")),
-        (NOON, report(row(kills=[(1.0, 700 * MIB)]), node="node-b", node_class=LARGE)),
+        (NOON, report(row(kills=[(1.0, 250 * MIB)]), node="node-b", node_class=LARGE)),
     )
     there = known(index, node="node-a", node_class=SMALL)
-    assert (there.source, there.oom_memory_bytes) == (EstimateSource.NODE_CLASS, 700 * MIB)
+    assert (there.source, there.oom_memory_bytes) == (EstimateSource.NODE_CLASS, 250 * MIB)
 
 
 def runs_of_a_job(*, count: int, every_seconds: float) -> list[tuple[float, Report]]:
