@@ -22,7 +22,7 @@ from agent.core.orders import Mode
 from agent.core.plan_options import ActOptions, PlanOptions
 from agent.core.planned import PodRef
 from agent.core.recommendation import Recommendation, Withheld
-from agent.core.token_bucket import TokenBucket
+from agent.core.token_bucket import TokenBucket, filling_bucket
 from agent.core.units import NANOS_PER_UNIT
 from agent.kube.access import NODE_NAME_CLAIM, REVIEWS_PATH, SELF_PATH
 from agent.kube.convert import pod_from_json
@@ -30,7 +30,7 @@ from agent.kube.errors import ApiError
 from agent.kube.events import EventWriter
 from agent.metrics.acting_series import ActingSeries, Trigger
 from agent.metrics.loop_series import LoopSeries
-from agent.node.act import Actor
+from agent.node.act import Actor, reserve_of
 from agent.node.directions import FILE_NAME as DIRECTIVES_FILE
 from agent.node.directions import Directions
 from agent.node.holds import FILE_NAME as HOLDS_FILE
@@ -249,6 +249,7 @@ class Turns:
         act: ActOptions | None = None,
         plan: PlanOptions | None = None,
         tokens: int = 60,
+        chance: float | None = None,
         needs_claim: bool = True,
         has_events: bool = True,
         has_webhook: bool = False,
@@ -283,6 +284,7 @@ class Turns:
         self.told: list[str] = []
         self.kept: list[int] = []
         """Of each writing of the ledger, how many resizes had been sent."""
+        self._chance = chance
         self.directory, self._tokens, self._needs_claim, self._has_events = directory, tokens, needs_claim, has_events
         self.start()
 
@@ -328,7 +330,11 @@ class Turns:
             journal=self.journal,
             series=self.series,
             rights=self.rights,
-            bucket=TokenBucket(self._tokens, now_seconds=self.clock),
+            bucket=TokenBucket(self._tokens, now_seconds=self.clock)
+            if self._chance is None
+            else filling_bucket(
+                self._tokens, reserve=reserve_of(self._tokens), now_seconds=self.clock, chance=self._chance
+            ),
             events=EventWriter(
                 self.server, NODE, unix_seconds=lambda: self.wall, monotonic_seconds=lambda: self.clock, per_minute=1000
             )

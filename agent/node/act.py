@@ -359,16 +359,23 @@ class Actor:
         """Say whether one more resize may be sent in this minute; what can wait leaves a reserve for what cannot."""
         now = self._clock()
         can_wait = action is Action.RESTORE or (action is Action.RESIZE and not step.is_urgent)
-        reserve = int(RESERVE_RATIO * self._settings.act.resizes_per_minute) if can_wait else 0
-        if self._bucket.available(now) > reserve:
+        budget = self._settings.act.resizes_per_minute
+        reserve = reserve_of(budget) if can_wait else 0
+        available = self._bucket.available(now)
+        if available > reserve:
             return True
+        if self._bucket.is_filling(now):
+            why = f"the budget of {budget} resizes in a minute is filling up after the start"
+        else:
+            why = f"{budget - available} of {budget} resizes of this minute are sent"
+        kept = f" ({reserve} of them only for what is urgent)" if reserve else ""
         self._series.set_blocked({**kept_counts(planned.plan), Kept.BUDGET: 1})
         self._journal.add(
             unix_seconds=self._wall_now(),
             action=action,
             outcome=Outcome.WITHHELD,
             reason=Kept.BUDGET,
-            detail=f"more than {self._settings.act.resizes_per_minute} resizes in a minute; the rest waits",
+            detail=f"{why}{kept}; the rest waits",
         )
         self._timing.replan_by(now + BUDGET_SECONDS)
         return False
@@ -434,6 +441,11 @@ class Actor:
             self._ledger.killed(uid, container, now)
         for uid, container in pressed:
             self._ledger.pressed(uid, container, now)
+
+
+def reserve_of(resizes_per_minute: int) -> int:
+    """Return how many resizes of a minute are kept for what cannot wait."""
+    return int(RESERVE_RATIO * resizes_per_minute)
 
 
 def _ordered(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import math
-import random
 import threading
 import time
 from pathlib import Path
@@ -19,12 +18,12 @@ from agent.core.demand import Reserved, Urgent
 from agent.core.measured import measuring_fault
 from agent.core.model import UnitIdentity, UnitKind
 from agent.core.policies.options import ControlledResources
-from agent.core.token_bucket import TokenBucket
+from agent.core.token_bucket import filling_bucket
 from agent.kube.access import Purpose
 from agent.kube.api import HttpApi
 from agent.kube.events import EventWriter
 from agent.metrics.agent_series import Metrics
-from agent.node.act import Actor
+from agent.node.act import Actor, reserve_of
 from agent.node.acting_answers import ActingAnswers
 from agent.node.acting_keepers import keepers_of
 from agent.node.alarms import Alarms, Watched
@@ -83,8 +82,12 @@ class Acting:
         metrics: Metrics,
         directions: Directions,
         reporter: Reporter | None,
+        chance: float,
     ) -> None:
-        """Build all parts; nothing runs yet."""
+        """Build all parts; nothing runs yet.
+
+        ``chance`` is 0..1, drawn once: agents that start together send their first resizes in different phases.
+        """
         state = settings.state.directory
         self._settings, self._cluster, self._units = settings, cluster, units
         wall_now = time.time
@@ -130,10 +133,11 @@ class Acting:
             journal=self.journal,
             series=metrics.acting,
             rights=self.rights,
-            bucket=TokenBucket(
+            bucket=filling_bucket(
                 settings.act.resizes_per_minute,
+                reserve=reserve_of(settings.act.resizes_per_minute),
                 now_seconds=time.monotonic(),
-                fill_ratio=random.random(),  # noqa: S311
+                chance=chance,
             ),
             events=EventWriter(api, machine.name, unix_seconds=wall_now, monotonic_seconds=time.monotonic)
             if settings.kubernetes.events

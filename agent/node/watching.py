@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import resource
 import threading
 import time
@@ -285,6 +286,7 @@ class Watch:
                 metrics=self.metrics,
                 directions=self.directions,
                 reporter=self.reporter,
+                chance=random.random(),  # noqa: S311 - not a secret
             )
             cluster.on_news = self._pods_changed
         self.control = ControlLoop(

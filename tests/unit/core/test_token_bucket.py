@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.token_bucket import WINDOW_SECONDS, TokenBucket
+from agent.core.token_bucket import WINDOW_SECONDS, TokenBucket, filling_bucket
 
 
 def test_a_full_bucket_gives_all_its_tokens_and_then_none_for_a_minute() -> None:
@@ -26,10 +26,35 @@ def test_missing_tokens_come_back_evenly_over_the_first_minute() -> None:
     assert TokenBucket(4, now_seconds=0.0, fill_ratio=0.0).available(0.0) == 0
 
 
-@pytest.mark.parametrize(("tokens", "fill_ratio"), [(0, 1.0), (1, 1.1), (1, -0.1)])
-def test_a_bucket_needs_a_token_and_a_share(tokens: int, fill_ratio: float) -> None:
+@pytest.mark.parametrize(
+    ("tokens", "fill_ratio", "phase_ratio"),
+    [(0, 1.0, 1.0), (1, 1.1, 1.0), (1, -0.1, 1.0), (1, 1.0, 1.1), (1, 1.0, -0.1)],
+)
+def test_a_bucket_needs_a_token_and_a_share(tokens: int, fill_ratio: float, phase_ratio: float) -> None:
     with pytest.raises(ValueError, match="at least 1 is needed"):
-        TokenBucket(tokens, now_seconds=0.0, fill_ratio=fill_ratio)
+        TokenBucket(tokens, now_seconds=0.0, fill_ratio=fill_ratio, phase_ratio=phase_ratio)
+
+
+def test_missing_tokens_come_back_in_a_phase_and_until_then_the_bucket_is_filling() -> None:
+    bucket = TokenBucket(4, now_seconds=100.0, fill_ratio=0.5, phase_ratio=0.5)
+    # Two are missing, 30 s apart: half of that, 15 s, is when the first comes.
+    assert [bucket.available(moment) for moment in (114.0, 115.0, 144.0, 145.0)] == [2, 3, 3, 4]
+    assert [bucket.is_filling(moment) for moment in (100.0, 144.0, 145.0)] == [True, True, False]
+    full = TokenBucket(4, now_seconds=100.0)
+    assert full.take(100.0)
+    assert not full.is_filling(100.0)
+
+
+@given(st.integers(1, 10_000), st.floats(0, 0.999), st.floats(0, 1))
+def test_an_agent_that_starts_has_its_reserve_and_one_more(tokens: int, reserved_ratio: float, chance: float) -> None:
+    reserve = int(reserved_ratio * tokens)
+    bucket = filling_bucket(tokens, reserve=reserve, now_seconds=0.0, chance=chance)
+    missing = tokens - reserve - 1
+    # Of the missing ones the first comes at once where chance says so.
+    at_once = 1 if missing and chance == 0.0 else 0
+    assert bucket.available(0.0) == reserve + 1 + at_once
+    assert bucket.available(WINDOW_SECONDS) == tokens
+    assert bucket.available(WINDOW_SECONDS / 2) >= reserve + 1 + missing // 2 - 1
 
 
 @given(

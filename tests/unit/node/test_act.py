@@ -266,6 +266,7 @@ def test_budget_ends_a_turn_and_is_told_once() -> None:
     assert turns.server.writes == ["resize a"]
     withheld = [one for one in turns.journal.newest() if one.reason == "budget"]
     assert [one.outcome for one in withheld] == ["withheld"]
+    assert [one.detail for one in withheld] == ["1 of 1 resizes of this minute are sent; the rest waits"]
     assert turns.figure("resize_blocked", reason="budget") == 1
     turns.turn(after=59.0)
     assert turns.server.writes == ["resize a", "resize b"]
@@ -489,6 +490,26 @@ def test_budget_keeps_a_reserve_for_what_cannot_wait() -> None:
     turns.starve("e", cpu_millicores=900)
     turns.turn(after=1.0)
     assert turns.server.writes[3:] == ["resize e"]
+    [told] = [one.detail for one in turns.journal.newest() if one.reason == "budget"]
+    assert told == "4 of 4 resizes of this minute are sent (1 of them only for what is urgent); the rest waits"
+
+
+@pytest.mark.parametrize("chance", [0.0, 0.5, 1.0])
+def test_an_agent_that_starts_sends_one_resize_at_once_and_says_why_the_rest_waits(chance: float) -> None:
+    turns = Turns(tokens=4, chance=chance)
+    for name in "abcde":
+        turns.server.add(name, cpu=500)
+        turns.need(name, cpu=200)
+    turns.turn()
+    assert turns.server.writes[:1] == ["resize a"]
+    [told] = [one.detail for one in turns.journal.newest() if one.reason == "budget"]
+    assert told == (
+        "the budget of 4 resizes in a minute is filling up after the start (1 of them only for what is urgent); "
+        "the rest waits"
+    )
+    turns.starve("e", cpu_millicores=900)  # the reserve is there from the first moment on
+    turns.turn(after=1.0)
+    assert "resize e" in turns.server.writes
 
 
 def test_step_held_back_by_the_ledger_costs_no_budget() -> None:
