@@ -6,7 +6,9 @@ place at once, instead of finding it taken in the middle.
 
 from __future__ import annotations
 
+import logging
 import os
+import socket
 import sqlite3
 import threading
 import time
@@ -24,8 +26,12 @@ from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 from agent.webhook.store_place import PostgresqlPlace, SqlitePlace, to_place
 from agent.webhook.store_shapes import StoreAway, StoreUnusable
 
+log = logging.getLogger(__name__)
+
 SQLITE_LOG_BYTES: Final = 64 * 2**20
 """To which the log beside the file is cut after a fold let it grow; appends alone keep it at 4 MiB."""
+VERIFYING_MODES: Final = ("verify-full", "verify-ca")
+"""Values of libpq's ``sslmode`` with which the server's certificate is looked at."""
 _BEGIN: Final = "plimsoll_begin"
 """Execution option: the words that begin a transaction on SQLite."""
 _AWAY_FOR_NOW: Final = (psycopg.errors.InsufficientPrivilege, psycopg.errors.UndefinedTable)
@@ -64,6 +70,7 @@ class StoreEngine:
         self.patience: Final = patience or StorePatience()
         self._monotonic_seconds: Final = monotonic_seconds
         self._away: tuple[float, str] | None = None
+        self._told_weakness: str | None = None
         # SQLite's own waiting is sleeping and trying: the threads of one process take turns here instead.
         self._writer: Final = threading.Lock()
         is_sqlite = self.is_sqlite
@@ -237,10 +244,38 @@ class StoreEngine:
             if connection.execute("SELECT current_setting('synchronous_commit')").fetchone() == ("off",):
                 connection.execute("SET synchronous_commit = on")
             connection.commit()
+            self._warn_of(connection)
         except BaseException:
             connection.close()
             raise
         return connection
+
+    def _warn_of(self, connection: psycopg.Connection) -> None:
+        """Say once, and again when it changes, that others on the network may read or forge what the store is told."""
+        weakness = weakness_of(connection)
+        if weakness == self._told_weakness:
+            return
+        self._told_weakness = weakness
+        if weakness is not None:
+            log.warning(
+                "database connection is open to others on the network",
+                extra={"database": str(self.place), "cause": weakness, "mend": "sslmode=verify-full in its URL"},
+            )
+
+
+def weakness_of(connection: psycopg.Connection) -> str | None:
+    """Say why others on the network may listen to a connection, or stand in for the server; None = they cannot.
+
+    Judged by the connection as it is: by default libpq takes TLS if the server offers it, and goes on without if not.
+    """
+    with socket.socket(fileno=os.dup(connection.fileno())) as ours:
+        if ours.family == socket.AF_UNIX:
+            return None
+    if not connection.pgconn.ssl_in_use:
+        return "it is not encrypted"
+    modes = [option.val for option in connection.pgconn.info if option.keyword == b"sslmode"]
+    mode = (modes[0] or b"").decode() if modes else ""
+    return None if mode in VERIFYING_MODES else f"sslmode={mode} looks at no certificate of the server's"
 
 
 def _is_away(error: exc.DBAPIError) -> bool:

@@ -30,7 +30,6 @@ from agent.webhook.tables import (
     forgettings,
     node_hours,
     node_marks,
-    node_pods,
     reports,
     sketches,
 )
@@ -88,9 +87,8 @@ def forgotten(connection: Connection, wish: Wish, now_unix_seconds: float) -> Fo
     connection.execute(_STAND_IN_LINE)
     hours, is_known = _found(connection, wish)
     rows = _each(connection, hours, is_deleted=True)
-    if wish.node is not None:
+    if wish.node is not None:  # its marks and remembered pods stay: by them nothing is told a second time
         _forget_days(connection, wish.node, wish.since_unix_hour)
-        connection.execute(delete(node_pods).where(node_pods.c.node == wish.node))
     # Late: from here on those who append wait.
     place: int = connection.execute(NEXT_ID).scalar_one()
     told = _of_log(connection, wish, hours)

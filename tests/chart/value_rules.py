@@ -99,6 +99,7 @@ RULES: Final[dict[str, Schema]] = {
     "webhook.settings": {"$ref": "#/$defs/webhookSettings"},
     "webhook.postgresql.existingSecret": text(_OR_EMPTY),
     "webhook.postgresql.key": text("^[-._a-zA-Z0-9]+$"),
+    "webhook.postgresql.caKey": text("^[-._a-zA-Z0-9]*$"),
     "webhook.postgresql.port": number(1, 65_535),
     "webhook.persistence.size": QUANTITY,
     "webhook.persistence.existingClaim": text(_OR_EMPTY),

@@ -52,7 +52,7 @@ def postgres_programs() -> Path:
 class PostgresServer:
     """One server; stopped with the process that started it, at the latest."""
 
-    def __init__(self, directory: Path, *, is_durable: bool = False) -> None:
+    def __init__(self, directory: Path, *, is_durable: bool = False, has_tls: bool = False) -> None:
         self._programs = postgres_programs()
         self._directory = directory
         self._is_durable = is_durable
@@ -70,7 +70,26 @@ class PostgresServer:
             *("initdb", "--pgdata", directory / "data", "--username", USER, "--pwfile", secret, "--no-sync"),
             *("--encoding", "UTF8", "--no-locale", "--auth-local", "trust", "--auth-host", "scram-sha-256"),
         )
+        self._tls = self._certified() if has_tls else ()
         self.start()
+
+    @property
+    def authority(self) -> Path:
+        """Of its certificate, which names 127.0.0.1 and localhost; of a server with TLS."""
+        return self._directory / "server.crt"
+
+    def _certified(self) -> tuple[str, ...]:
+        """Give it a certificate of its own; give the options with which it takes TLS, and takes it without, too."""
+        key = self._directory / "server.key"
+        self._run_plain(
+            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
+            *("-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"),
+            *("-keyout", str(key), "-out", str(self.authority)),
+        )
+        key.chmod(0o600)
+        if os.geteuid() == 0:
+            os.chown(key, _account().pw_uid, _account().pw_gid)
+        return ("-c", "ssl=on", "-c", f"ssl_cert_file={self.authority}", "-c", f"ssl_key_file={key}")
 
     def url(self, database: str = "postgres", *, user: str = USER) -> str:
         """Give a database's URL over the unix socket, which asks for no password."""
@@ -101,7 +120,7 @@ class PostgresServer:
                     str(self._programs / "postgres"),
                     *("-D", str(self._directory / "data"), "-k", str(self._directory)),
                     *("-c", "listen_addresses=127.0.0.1", "-c", f"port={self.port}"),
-                    *("-c", "shared_buffers=64MB", "-c", "max_connections=100", *durability),
+                    *("-c", "shared_buffers=64MB", "-c", "max_connections=100", *durability, *self._tls),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
@@ -149,18 +168,21 @@ class PostgresServer:
         self._await_answer()
 
     def _run(self, program: str, *words: str | Path) -> None:
-        command = [*_as_its_user(), str(self._programs / program), *(str(word) for word in words)]
+        self._run_plain(*_as_its_user(), str(self._programs / program), *(str(word) for word in words))
+
+    @staticmethod
+    def _run_plain(*command: str) -> None:
         done = subprocess.run(command, capture_output=True, text=True, cwd="/", check=False)
         if done.returncode:
-            raise PostgresError(f"{program} failed: {done.stderr.strip()[-2000:]}")
+            raise PostgresError(f"{' '.join(command)} failed: {done.stderr.strip()[-2000:]}")
 
 
 @contextlib.contextmanager
-def postgres_server(*, is_durable: bool = False) -> Iterator[PostgresServer]:
+def postgres_server(*, is_durable: bool = False, has_tls: bool = False) -> Iterator[PostgresServer]:
     """Run a server in a temporary directory; ``is_durable`` with the syncs to disk that tests do not need."""
     # Not below pytest's directory: that one is root's alone. Short, as the socket's path has 107 bytes.
     with tempfile.TemporaryDirectory(prefix="plimsoll-pg-", dir="/tmp") as directory:
-        server = PostgresServer(Path(directory), is_durable=is_durable)
+        server = PostgresServer(Path(directory), is_durable=is_durable, has_tls=has_tls)
         try:
             yield server
         finally:

@@ -296,11 +296,12 @@ def test_what_would_go_is_told_and_stays(store: Store) -> None:
     assert store.would_forget(Wish(asked_by="tests", node="node-b", since_unix_hour=NOON // HOUR + 9)).hours == {}
 
 
-def test_remembered_pods_of_a_forgotten_node_go_and_its_marks_stay(store: Store) -> None:
+def test_marks_and_remembered_pods_of_a_forgotten_node_stay(store: Store) -> None:
+    """By them the receiver knows what was told before."""
     store.append(replace(new_report(1, node="node-b"), pods=b"pods"))
     assert store.pods_of("node-b") == b"pods"
     forget(store, node="node-b")
-    assert store.pods_of("node-b") is None
+    assert store.pods_of("node-b") == b"pods"
     assert store.append(new_report(1, node="node-b")).repeated, "an old lie is not taken a second time"
 
 
