@@ -58,3 +58,5 @@ class Directives:
     """The cluster is paused: nothing is written. None = it is not."""
     workloads: tuple[WorkloadDirective, ...] = ()
     """Of the workloads that run on the node, by namespace, kind and name."""
+    left_out: int = 0
+    """Values of the answer that were not understood, or too many, and were left out by who read it."""

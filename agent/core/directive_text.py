@@ -1,20 +1,22 @@
 """Directives as JSON and back: one writing for the webhook's answer and for the node's own file. Core, pure.
 
-Strict where it matters, patient where it does not: a field that this version does not know is passed over (a newer
-webhook writes it), one of a wrong type or size is refused, with its path. An amount that is absent or null is not
-known.
+What restrains comes first: a pause, what HPAs and VPAs scale, and the cluster's rules hold whatever else the answer
+has in it. What the other nodes saw is less than that: where it is of a wrong type or size, or too much, it is left out
+and counted, and never keeps the rest from being read. A restraint that is not understood restrains. A field that this
+version does not know is passed over (a newer webhook writes it). An amount that is absent or null is not known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final, NoReturn, TypeVar
 
 from agent.core.directive import HOURS, ContainerDirective, Directives, WorkloadDirective
 from agent.core.recommendation import Workload
 
 MOST_WORKLOADS: Final = 5000
-"""Of one node; a node has some hundred pods."""
+"""Of one node, which has some hundred pods; of more only those that are restrained are kept."""
 MOST_CONTAINERS: Final = 200
 """Of one workload."""
 LONGEST_TEXT: Final = 1024
@@ -27,8 +29,17 @@ LONGEST_SECONDS: Final = 366 * 86_400.0
 _Item = TypeVar("_Item")
 
 
+_NOT_UNDERSTOOD: Final = "something that is not understood"
+"""In the place of a restraint that is no text: who is left alone for what cannot be told, but that it is can."""
+
+
 class DirectiveTextError(ValueError):
     """What came are no directives; one line that names the place, the value and what belongs there."""
+
+    def __init__(self, message: str, *, pause_reason: str | None = None) -> None:
+        """Take the line, and why the cluster is paused, which holds whatever else is wrong."""
+        super().__init__(message)
+        self.pause_reason: Final = pause_reason
 
 
 def directives_to_json(directives: Directives) -> dict[str, object]:
@@ -46,14 +57,35 @@ def directives_from_json(value: object, *, etag: str) -> Directives:
         value: What ``json.loads`` made of it.
         etag: What it is known by.
 
+    Returns:
+        What is understood of it; ``left_out`` counts what is not.
+
     Raises:
-        DirectiveTextError: Something in it is of a wrong type or size.
+        DirectiveTextError: It is not an object, its ``workloads`` are no list, or its pause is no text: then who is to
+            be left alone is not known.
     """
     body = _object(value, "directives")
-    workloads = _list(body, "workloads", "directives", MOST_WORKLOADS, _workload)
-    return Directives(
-        etag=etag_from(etag, "etag"), pause_reason=_text_or_none(body, "pauseReason", "directives"), workloads=workloads
-    )
+    etag = etag_from(etag, "etag")
+    pause_reason = _text_or_none(body, "pauseReason", "directives")
+    given = body.get("workloads")
+    if given is not None and not isinstance(given, list):
+        try:
+            _refuse("directives.workloads", given, "a list")
+        except DirectiveTextError as error:
+            raise DirectiveTextError(str(error), pause_reason=pause_reason) from None
+    left_out = _LeftOut()
+    every = [one for one in (_restraints(item, left_out) for item in given or ()) if one is not None]
+    restrained = sum(1 for _, one in every if is_restraint(one))
+    others = max(0, MOST_WORKLOADS - restrained)
+    workloads: list[WorkloadDirective] = []
+    for item, one in every:
+        if not is_restraint(one):
+            if not others:
+                left_out.count += 1
+                continue
+            others -= 1
+        workloads.append(_with_figures(one, item, left_out) if len(workloads) < MOST_WORKLOADS else one)
+    return Directives(etag=etag, pause_reason=pause_reason, workloads=tuple(workloads), left_out=left_out.count)
 
 
 def etag_from(value: object, place: str) -> str:
@@ -93,32 +125,84 @@ def _workload_to_json(one: WorkloadDirective) -> dict[str, object]:
     }
 
 
-def _workload(value: object, place: str) -> WorkloadDirective:
-    body = _object(value, place)
-    return WorkloadDirective(
-        workload=Workload(
-            namespace=_text(body, "namespace", place), kind=_text(body, "kind", place), name=_text(body, "name", place)
-        ),
-        mode=_text_or_none(body, "mode", place),
-        policy=_text_or_none(body, "policy", place),
-        left_alone_for=_text_or_none(body, "leftAloneFor", place),
-        cpu_frozen_for=_text_or_none(body, "cpuFrozenFor", place),
-        memory_frozen_for=_text_or_none(body, "memoryFrozenFor", place),
-        stop_shrinking_seconds=_seconds_or_none(body, "stopShrinkingSeconds", place),
-        replicas=_amount_or_none(body.get("replicas"), f"{place}.replicas"),
-        containers=_list(body, "containers", place, MOST_CONTAINERS, _container),
+@dataclass(slots=True)
+class _LeftOut:
+    """Counts what is left out."""
+
+    count: int = 0
+
+    def unless(self, read: Callable[[], _Item], otherwise: _Item) -> _Item:
+        """Give what is read; where it is refused that counts, and this stands for it."""
+        try:
+            return read()
+        except DirectiveTextError:
+            self.count += 1
+            return otherwise
+
+
+def _restraints(value: object, left_out: _LeftOut) -> tuple[Mapping[str, object], WorkloadDirective] | None:
+    """Read what restrains of one workload; None = it does not say which workload it is about."""
+    try:
+        body = _object(value, "")
+        workload = Workload(
+            namespace=_text(body, "namespace", ""), kind=_text(body, "kind", ""), name=_text(body, "name", "")
+        )
+    except DirectiveTextError:
+        left_out.count += 1
+        return None
+
+    def restraint(key: str) -> str | None:
+        otherwise: str | None = _NOT_UNDERSTOOD
+        return left_out.unless(lambda: _text_or_none(body, key, ""), otherwise)
+
+    return body, WorkloadDirective(
+        workload=workload,
+        mode=restraint("mode"),  # a mode or policy that is none makes the pod off (``orders_of``)
+        policy=restraint("policy"),
+        left_alone_for=restraint("leftAloneFor"),
+        cpu_frozen_for=restraint("cpuFrozenFor"),
+        memory_frozen_for=restraint("memoryFrozenFor"),
+        stop_shrinking_seconds=left_out.unless(lambda: _seconds_or_none(body, "stopShrinkingSeconds", ""), None),
     )
 
 
-def _container(value: object, place: str) -> ContainerDirective:
-    body = _object(value, place)
+def is_restraint(one: WorkloadDirective) -> bool:
+    """Say whether leaving this workload out would let happen what must not."""
+    said = (one.mode, one.policy, one.left_alone_for, one.cpu_frozen_for, one.memory_frozen_for)
+    return one.stop_shrinking_seconds is not None or any(word is not None for word in said)
+
+
+def _with_figures(one: WorkloadDirective, body: Mapping[str, object], left_out: _LeftOut) -> WorkloadDirective:
+    """Add what is known of its size: replicas, and what the other nodes saw of its containers."""
+    given = body.get("containers")
+    items: list[object] = given if isinstance(given, list) else []
+    left_out.count += max(0, len(items) - MOST_CONTAINERS) + (given is not None and not isinstance(given, list))
+    read = [_container(item, left_out) for item in items[:MOST_CONTAINERS]]
+    return replace(
+        one,
+        replicas=left_out.unless(lambda: _amount_or_none(body.get("replicas"), ""), None),
+        containers=tuple(container for container in read if container is not None),
+    )
+
+
+def _container(value: object, left_out: _LeftOut) -> ContainerDirective | None:
+    try:
+        body = _object(value, "")
+        name = _text(body, "container", "")
+    except DirectiveTextError:
+        left_out.count += 1
+        return None
+
+    def amount(key: str) -> int | None:
+        return left_out.unless(lambda: _amount_or_none(body.get(key), ""), None)
+
     return ContainerDirective(
-        container=_text(body, "container", place),
-        cpu_peak_millicores=_amount_or_none(body.get("cpuPeakMillicores"), f"{place}.cpuPeakMillicores"),
-        memory_peak_bytes=_amount_or_none(body.get("memoryPeakBytes"), f"{place}.memoryPeakBytes"),
-        cpu_hour_peaks_millicores=_hours(body, "cpuHourPeaksMillicores", place),
-        memory_hour_peaks_bytes=_hours(body, "memoryHourPeaksBytes", place),
-        oom_memory_bytes=_amount_or_none(body.get("oomMemoryBytes"), f"{place}.oomMemoryBytes"),
+        container=name,
+        cpu_peak_millicores=amount("cpuPeakMillicores"),
+        memory_peak_bytes=amount("memoryPeakBytes"),
+        cpu_hour_peaks_millicores=left_out.unless(lambda: _hours(body, "cpuHourPeaksMillicores"), ()),
+        memory_hour_peaks_bytes=left_out.unless(lambda: _hours(body, "memoryHourPeaksBytes"), ()),
+        oom_memory_bytes=amount("oomMemoryBytes"),
     )
 
 
@@ -128,22 +212,13 @@ def _object(value: object, place: str) -> Mapping[str, object]:
     return value
 
 
-def _list(
-    body: Mapping[str, object], key: str, place: str, most: int, read: Callable[[object, str], _Item]
-) -> tuple[_Item, ...]:
-    value, place = body.get(key), f"{place}.{key}"
+def _hours(body: Mapping[str, object], key: str) -> tuple[int | None, ...]:
+    value = body.get(key)
     if value is None:
         return ()
-    if not isinstance(value, list) or len(value) > most:
-        _refuse(place, value, f"a list of at most {most}")
-    return tuple(read(item, f"{place}[{index}]") for index, item in enumerate(value))
-
-
-def _hours(body: Mapping[str, object], key: str, place: str) -> tuple[int | None, ...]:
-    hours = _list(body, key, place, HOURS, _amount_or_none)
-    if len(hours) not in (0, HOURS):
-        _refuse(f"{place}.{key}", hours, f"a list of {HOURS} or none")
-    return hours
+    if not isinstance(value, list) or len(value) not in (0, HOURS):
+        _refuse(key, value, f"a list of {HOURS} or none")
+    return tuple(_amount_or_none(item, key) for item in value)
 
 
 def _text(body: Mapping[str, object], key: str, place: str) -> str:

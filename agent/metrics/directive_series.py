@@ -45,6 +45,12 @@ class DirectiveSeries(Collector):
         )
         paused.add_metric((), float(directed.pause_reason is not None))
         yield paused
+        left_out = GaugeMetricFamily(
+            "plimsoll_directives_left_out",
+            "Values of the webhook's newest directives that were too many or not understood, and were left out.",
+        )
+        left_out.add_metric((), 0.0 if directed.directives is None else float(directed.directives.left_out))
+        yield left_out
 
 
 def _counts(directed: Directed) -> dict[str, int]:

@@ -11,7 +11,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +22,7 @@ from agent.core.directive_text import (
     directives_from_json,
     directives_to_json,
     etag_from,
+    is_restraint,
 )
 from agent.core.document_text import decoded, json_value
 from agent.core.recommendation import Workload
@@ -115,6 +116,9 @@ class Directions:
         elif directed.is_stale:
             age = f"{directed.age_seconds / 3600:.0f} h"
             notes.append(f"the webhook has told nothing for {age}: what it said of HPAs, VPAs and pauses still holds")
+        if directed.directives is not None and directed.directives.left_out:
+            left_out = directed.directives.left_out
+            notes.append(f"directives: {left_out} values were too many or not understood and are left out")
         if self.fault is not None:
             notes.append(f"directives: {self.fault}")
         return tuple(notes)
@@ -126,18 +130,19 @@ class Directions:
 
         Args:
             answer: What ``json.loads`` made of the body: ``etag`` and ``directives``, where null means that what this
-                node holds under that ETag is still right.
+                node holds under that ETag is still right. Text says why there is none.
         """
         try:
             etag, value = _parts(answer)
             directives = None if value is None else directives_from_json(value, etag=etag)
         except DirectiveTextError as error:
             self._complain(f"not understood, what was told before holds: {error}")
+            self._pause(error.pause_reason)
             return
         with self._lock:
             before, now = self._told, self._now()
             if directives is not None:
-                after = _told(directives, now, now)
+                after = _told(_with_restraints_kept(directives, before), now, now)
             elif before is not None and etag == before.directives.etag:
                 after = _Told(
                     directives=before.directives,
@@ -154,6 +159,15 @@ class Directions:
                 self.fault = None
         if before is None or directives is not None:
             self.changed()
+
+    def _pause(self, reason: str | None) -> None:
+        """Take the pause of an answer of which nothing else is understood; its end is told by one that is."""
+        with self._lock:
+            told = self._told
+            if reason is None or told is None:  # before the first answer nothing is written at all
+                return
+            self._told = replace(told, directives=replace(told.directives, pause_reason=reason))
+        self.changed()
 
     def _complain(self, fault: str) -> None:
         if self.fault != fault:
@@ -196,6 +210,15 @@ class Directions:
         return told
 
 
+def _with_restraints_kept(directives: Directives, before: _Told | None) -> Directives:
+    """Keep the restraints told before of workloads that are not told of, where not all could be read."""
+    if not directives.left_out or before is None:
+        return directives
+    named = {one.workload for one in directives.workloads}
+    kept = (one for one in before.directives.workloads if is_restraint(one) and one.workload not in named)
+    return replace(directives, workloads=(*directives.workloads, *kept))
+
+
 def _told(directives: Directives, told_unix_seconds: float, confirmed_unix_seconds: float) -> _Told:
     return _Told(
         directives=directives,
@@ -206,6 +229,8 @@ def _told(directives: Directives, told_unix_seconds: float, confirmed_unix_secon
 
 
 def _parts(answer: object) -> tuple[str, object]:
+    if isinstance(answer, str):
+        raise DirectiveTextError(answer)
     if not isinstance(answer, Mapping):
         raise DirectiveTextError(f"the answer is {type(answer).__name__}, not an object")
     value = answer.get("directives")

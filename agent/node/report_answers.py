@@ -26,6 +26,8 @@ class Sent:
     answer: Mapping[str, object] | None = None
     """Of a report that was taken."""
     retry_after_seconds: float | None = None
+    is_cut: bool = False
+    """The report was taken, and the answer was longer than is read: nothing is known of what it says."""
 
     @property
     def is_taken(self) -> bool:
@@ -42,6 +44,9 @@ def judged(answer: WebhookAnswer, url: str) -> Sent:
     """
     status, said = answer.status, _fault_of(answer.body)
     sentence = f"{url} answered {status}" + (f": {said}" if said else "")
+    if status == 200 and answer.is_too_long:
+        # It has the report; sending the same again would bring the same answer, for ever.
+        return Sent(result=PostResult.TAKEN, sentence=f"{url} answered with more than is read", answer={}, is_cut=True)
     if status == 200:
         document = _object(answer.body)
         taken = None if document is None else document.get("taken")

@@ -64,7 +64,7 @@ class ReportSender:
             client: Carries them.
             series: Counts them.
             etag: Gives what the directives held are known by; None = there are none yet.
-            on_answer: Is handed the parsed JSON of each answer to a report that was taken.
+            on_answer: Is handed the parsed JSON of each answer to a report that was taken, or why there is none.
             clock_ns: CLOCK_MONOTONIC.
             wall_now: UTC seconds.
             chance: Gives 0..1; spreads what many nodes would do at once.
@@ -165,7 +165,7 @@ class ReportSender:
             log.info("the webhook takes reports again", extra={"waiting": self._queue.reports})
         self._trouble = None
         self._is_losing = self._is_losing and self._queue.reports > 0
-        self._on_answer(sent.answer)
+        self._on_answer(sent.sentence if sent.is_cut else sent.answer)
         self.on_taken()
 
     def _post(self, outgoing: Outgoing) -> Sent:

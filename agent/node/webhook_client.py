@@ -46,6 +46,8 @@ class WebhookAnswer:
     body: bytes
     retry_after_seconds: float | None
     """How long it asks to be left alone; None = it does not say."""
+    is_too_long: bool = False
+    """There was more of a body than is taken; it is empty here, and what the status says holds."""
 
 
 class WebhookClient:
@@ -138,23 +140,34 @@ class WebhookClient:
     def _read(self, response: urllib3.BaseHTTPResponse, deadline: float) -> WebhookAnswer:
         """Take the answer, as long and as slow as is allowed."""
         try:
-            body = b"".join(self._pieces(response, deadline))
+            body = self._body(response, deadline)
         except BaseException:
             response.close()  # what is left of it must not be taken for the next answer
             raise
-        response.release_conn()
+        if body is None:
+            response.close()
+        else:
+            response.release_conn()
         return WebhookAnswer(
             status=response.status,
-            body=body,
+            body=body or b"",
             retry_after_seconds=self._retry_after_seconds(response.headers.get("Retry-After")),
+            is_too_long=body is None,
         )
 
-    def _pieces(self, response: urllib3.BaseHTTPResponse, deadline: float) -> Iterator[bytes]:
+    def _body(self, response: urllib3.BaseHTTPResponse, deadline: float) -> bytes | None:
+        """Read the body; None = it is longer than is taken."""
+        pieces: list[bytes] = []
         length = 0
-        while piece := response.read1(_PIECE_BYTES):  # what is there: a whole read would wait for the slowest sender
+        for piece in self._pieces(response, deadline):
             length += len(piece)
             if length > LONGEST_ANSWER_BYTES:
-                raise WebhookAway(f"{self.url}: an answer of more than {LONGEST_ANSWER_BYTES} bytes")
+                return None
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    def _pieces(self, response: urllib3.BaseHTTPResponse, deadline: float) -> Iterator[bytes]:
+        while piece := response.read1(_PIECE_BYTES):  # what is there: a whole read would wait for the slowest sender
             if time.monotonic() > deadline:
                 raise WebhookAway(f"no answer from {self.url}: timed out")
             yield piece

@@ -13,6 +13,7 @@ from agent.core.directive_text import (
     LARGEST_AMOUNT,
     LONGEST_ETAG,
     LONGEST_TEXT,
+    MOST_CONTAINERS,
     MOST_WORKLOADS,
     DirectiveTextError,
     directives_from_json,
@@ -112,38 +113,82 @@ def of_container(**fields: Any) -> dict[str, Any]:
         ([], "directives"),
         ({"pauseReason": 3}, "directives.pauseReason"),
         ({"pauseReason": ""}, "directives.pauseReason"),
+        ({"pauseReason": "x" * (LONGEST_TEXT + 1)}, "directives.pauseReason"),
         ({"workloads": {}}, "directives.workloads"),
-        ({"workloads": [{}] * (MOST_WORKLOADS + 1)}, "directives.workloads"),
-        ({"workloads": ["web"]}, "directives.workloads[0]"),
-        ({"workloads": [{"namespace": "shop", "kind": "Deployment"}]}, "directives.workloads[0].name"),
-        (of_workload(mode="x" * (LONGEST_TEXT + 1)), "directives.workloads[0].mode"),
-        (of_workload(leftAloneFor=True), "directives.workloads[0].leftAloneFor"),
-        (of_workload(stopShrinkingSeconds=-1), "directives.workloads[0].stopShrinkingSeconds"),
-        (of_workload(stopShrinkingSeconds=math.nan), "directives.workloads[0].stopShrinkingSeconds"),
-        (of_workload(stopShrinkingSeconds=math.inf), "directives.workloads[0].stopShrinkingSeconds"),
-        (of_workload(stopShrinkingSeconds=True), "directives.workloads[0].stopShrinkingSeconds"),
-        (of_workload(stopShrinkingSeconds="60"), "directives.workloads[0].stopShrinkingSeconds"),
-        (of_workload(replicas=1.0), "directives.workloads[0].replicas"),
-        (of_workload(replicas=False), "directives.workloads[0].replicas"),
-        (of_container(cpuPeakMillicores=-1), "directives.workloads[0].containers[0].cpuPeakMillicores"),
-        (of_container(memoryPeakBytes=LARGEST_AMOUNT + 1), "directives.workloads[0].containers[0].memoryPeakBytes"),
-        (of_container(oomMemoryBytes="1Gi"), "directives.workloads[0].containers[0].oomMemoryBytes"),
-        (of_container(cpuHourPeaksMillicores=[1] * 23), "directives.workloads[0].containers[0].cpuHourPeaksMillicores"),
-        (of_container(cpuHourPeaksMillicores=[1] * 25), "directives.workloads[0].containers[0].cpuHourPeaksMillicores"),
-        (
-            of_container(memoryHourPeaksBytes=[None] * 23 + ["x"]),
-            "directives.workloads[0].containers[0].memoryHourPeaksBytes[23]",
-        ),
-        (of_container(container=None), "directives.workloads[0].containers[0].container"),
     ],
 )
-def test_a_wrong_type_or_size_is_refused_with_its_place_on_one_line(body: object, place: str) -> None:
+def test_what_cannot_tell_who_is_to_be_left_alone_is_refused_with_its_place_on_one_line(
+    body: object, place: str
+) -> None:
     with pytest.raises(DirectiveTextError) as error:
         directives_from_json(body, etag="e")
     text = str(error.value)
     assert text.startswith(f"{place}: ")
     assert "\n" not in text
     assert len(text) < 300
+    assert error.value.pause_reason is None
+
+
+def test_a_pause_is_told_even_where_the_rest_is_refused() -> None:
+    with pytest.raises(DirectiveTextError) as error:
+        directives_from_json({"pauseReason": "upgrade", "workloads": {}}, etag="e")
+    assert error.value.pause_reason == "upgrade"
+
+
+FROZEN = {"cpuFrozenFor": "HorizontalPodAutoscaler shop/web", "mode": "enforce"}
+
+
+@pytest.mark.parametrize(
+    ("body", "count"),
+    [
+        (of_workload(stopShrinkingSeconds=-1), 1),
+        (of_workload(stopShrinkingSeconds=math.nan), 1),
+        (of_workload(stopShrinkingSeconds=math.inf), 1),
+        (of_workload(stopShrinkingSeconds=True), 1),
+        (of_workload(stopShrinkingSeconds="60"), 1),
+        (of_workload(replicas=1.0), 1),
+        (of_workload(replicas=False), 1),
+        (of_workload(containers={}), 1),
+        (of_workload(containers=["app", {}]), 2),
+        (of_workload(containers=[{"container": f"c{place}"} for place in range(MOST_CONTAINERS + 3)]), 3),
+        (of_container(cpuPeakMillicores=-1), 1),
+        (of_container(memoryPeakBytes=LARGEST_AMOUNT + 1, oomMemoryBytes="1Gi"), 2),
+        (of_container(cpuHourPeaksMillicores=[1] * 23), 1),
+        (of_container(cpuHourPeaksMillicores=[1] * 25), 1),
+        (of_container(memoryHourPeaksBytes=[None] * 23 + ["x"]), 1),
+        (of_container(memoryHourPeaksBytes={}), 1),
+        (of_container(container=None), 1),
+    ],
+)
+def test_figures_that_are_wrong_or_too_many_are_left_out_and_counted_and_restraints_hold(
+    body: dict[str, Any], count: int
+) -> None:
+    first = {**body["workloads"][0], **FROZEN}
+    found = directives_from_json({"pauseReason": "upgrade", "workloads": [first, "web", {}]}, etag="e")
+    (one,) = found.workloads
+    assert (found.pause_reason, one.cpu_frozen_for, one.mode) == ("upgrade", FROZEN["cpuFrozenFor"], "enforce")
+    assert len(one.containers) <= MOST_CONTAINERS
+    assert found.left_out == count + 2
+
+
+@pytest.mark.parametrize("bad", [3, "", "x" * (LONGEST_TEXT + 1), ["HorizontalPodAutoscaler shop/web"]])
+def test_a_restraint_that_is_not_understood_restrains(bad: object) -> None:
+    keys = ("mode", "policy", "leftAloneFor", "cpuFrozenFor", "memoryFrozenFor")
+    found = directives_from_json(of_workload(**dict.fromkeys(keys, bad)), etag="e")
+    (one,) = found.workloads
+    said = (one.mode, one.policy, one.left_alone_for, one.cpu_frozen_for, one.memory_frozen_for)
+    assert None not in said
+    assert found.left_out == len(keys)
+
+
+def test_of_too_many_workloads_those_that_are_restrained_are_kept() -> None:
+    plain = [{**NAMED, "name": f"web{place}"} for place in range(MOST_WORKLOADS)]
+    frozen = [{**NAMED, "name": f"api{place}", "cpuFrozenFor": "HorizontalPodAutoscaler shop/api"} for place in (1, 2)]
+    found = directives_from_json({"workloads": [*plain, *frozen]}, etag="e")
+    assert (len(found.workloads), found.left_out) == (MOST_WORKLOADS, 2)
+    assert [one.workload.name for one in found.workloads if one.cpu_frozen_for] == ["api1", "api2"]
+    every = directives_from_json({"workloads": [{**one, **FROZEN} for one in (*plain, *frozen)]}, etag="e")
+    assert (len(every.workloads), every.left_out) == (MOST_WORKLOADS + 2, 0)
 
 
 @pytest.mark.parametrize("etag", ["e" * (LONGEST_ETAG + 1), "ä", "a\nb"])

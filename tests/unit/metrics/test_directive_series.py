@@ -30,6 +30,7 @@ def test_the_age_is_absent_until_something_was_told() -> None:
         "workloads memory_frozen": 0.0,
         "workloads shrink_barred": 0.0,
         "paused": 0.0,
+        "left_out": 0.0,
     }
 
 
@@ -52,4 +53,5 @@ def test_everything_told_is_counted() -> None:
         "workloads memory_frozen": 1.0,
         "workloads shrink_barred": 1.0,
         "paused": 1.0,
+        "left_out": 0.0,
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +119,8 @@ def test_new_directives_replace_the_old_as_a_whole(room: Room) -> None:
         {"etag": 3, "directives": None},
         {"etag": "x", "directives": []},
         {"etag": None, "directives": {}},
-        {"etag": "x", "directives": {"workloads": [{"namespace": "shop"}]}},
+        {"etag": "x", "directives": {"workloads": {}}},
+        "https://webhook answered with more than is read",
     ],
 )
 def test_an_answer_that_is_not_understood_changes_nothing_and_is_said_once(
@@ -135,6 +136,31 @@ def test_an_answer_that_is_not_understood_changes_nothing_and_is_said_once(
     assert "not understood, what was told before holds" in directions.notes()[0]
     directions.take(same())
     assert directions.notes() == ()
+
+
+def test_a_pause_holds_although_the_rest_of_the_answer_is_not_understood(room: Room) -> None:
+    directions = room.open()
+    bad = {"etag": "x", "directives": {"pauseReason": "upgrade", "workloads": {}}}
+    directions.take(bad)
+    assert directions.is_awaited  # nothing is written before the first answer anyway
+    directions.take(answer(directive(left_alone_for=VPA)))
+    directions.take(bad)
+    assert (directions.pause_reason(), directions.etag) == ("upgrade", "one")
+    assert directions.now().by_workload[WEB].left_alone_for == VPA
+    assert room.changes == ["one", "one"]
+
+
+def test_what_cannot_be_read_is_left_out_and_told_and_no_restraint_is_lost_by_it(room: Room) -> None:
+    directions = room.open()
+    directions.take(answer(directive(left_alone_for=VPA)))
+    api = {"namespace": "shop", "kind": "Deployment", "name": "api", "cpuFrozenFor": "HorizontalPodAutoscaler shop/api"}
+    directions.take({"etag": "two", "directives": {"workloads": [{"namespace": "shop"}, api]}})
+    told = directions.now().by_workload
+    assert told[WEB].left_alone_for == VPA
+    assert told[replace(WEB, name="api")].cpu_frozen_for == api["cpuFrozenFor"]
+    assert directions.notes() == ("directives: 1 values were too many or not understood and are left out",)
+    directions.take(answer(etag="three"))
+    assert (directions.now().by_workload, directions.notes()) == ({}, ())
 
 
 def test_old_directives_hold_and_say_so(room: Room) -> None:

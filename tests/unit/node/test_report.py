@@ -20,6 +20,7 @@ from agent.core.rollup import NodeClass
 from agent.core.rollup_pacing import node_share
 from agent.metrics.loop_series import LoopSeries
 from agent.metrics.report_series import ReportSeries
+from agent.node import webhook_client
 from agent.node.report import Reporter
 from agent.node.report_queue import ReportQueue
 from agent.node.report_sending import ReportSender
@@ -103,6 +104,7 @@ class Node:
         self.sampled_seconds = int(START)
         self.webhook = Webhook(self.clock)
         self.stack = ExitStack()
+        self.unread: list[str] = []
         self.server = self.stack.enter_context(WebhookServer(self.webhook.behave))
         self.queue_bytes = 1 << 24
         self.etag: str | None = None
@@ -147,6 +149,9 @@ class Node:
         return UNIX_AT_START + self.clock.seconds - START + self.wall_ahead_seconds
 
     def take(self, answer: object) -> None:
+        if isinstance(answer, str):
+            self.unread.append(answer)
+            return
         assert isinstance(answer, dict)
         self.answers.append(answer)
         self.etag = answer["etag"]
@@ -544,6 +549,17 @@ def test_rows_that_are_refused_are_counted_and_said_once(node: Node, caplog: pyt
     node.run_for(700)
     assert node.value('plimsoll_report_rows_total{result="refused"}') == 2
     assert warnings_of(caplog).count("the webhook refuses rows") == 1
+
+
+def test_a_report_whose_answer_is_too_long_is_taken_and_not_sent_again(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhook_client, "LONGEST_ANSWER_BYTES", 10_000)
+    node.webhook.answers = [Answer(body=b"x" * 10_001)] * 3
+    node.run_for(700)
+    assert set(node.unread) == {f"{node.server.url} answered with more than is read"}
+    assert node.value('plimsoll_report_posts_total{result="taken"}') == len(node.unread) + len(node.answers) == 3
+    assert node.value("plimsoll_report_queue_reports") == 0
 
 
 def test_credentials_that_cannot_be_read_are_trouble_until_they_can(node: Node, tmp_path: Path) -> None:
