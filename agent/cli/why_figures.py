@@ -257,6 +257,9 @@ def kill_lines(item: Explanation, page: Page) -> list[Line]:
         unknown = ", ".join(
             what for what, known in (("use", kill.usage_bytes), ("limit", kill.limit_bytes)) if known is None
         )
+        notes = [f"{unknown} not known"] if unknown else []
+        if kill.is_told_by_status:
+            notes.append("told by the pod's status: no agent looked")
         lines.append(
             (
                 Span(pad(moment, 18, to_right=False)),
@@ -264,7 +267,7 @@ def kill_lines(item: Explanation, page: Page) -> list[Line]:
                 figure(bytes_text(kill.usage_bytes)),
                 figure(bytes_text(kill.limit_bytes)),
                 figure(bytes_text(kill.request_bytes)),
-                Span(f"  {unknown} not known" if unknown else "", Tone.NOTE),
+                Span(f"  {', '.join(notes)}" if notes else "", Tone.NOTE),
             )
         )
     return lines

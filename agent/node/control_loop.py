@@ -40,6 +40,7 @@ class ControlLoop:
         policies: Callable[[], Collection[PolicyName]] | None,
         evaluated: Callable[[], None],
         turns: LoopTurns,
+        evaluating: Callable[[], None] | None = None,
     ) -> None:
         """Take the parts; nothing runs yet.
 
@@ -51,11 +52,12 @@ class ControlLoop:
             policies: Gives those that pods ask for, besides that of the settings; None = no pod can ask.
             evaluated: Is told of each evaluation, on this thread.
             turns: Counts the thread's turns.
+            evaluating: Is told before each evaluation, on this thread; None = nobody is.
         """
         self._turns = turns
         self._evaluate_interval_seconds = evaluate_interval_seconds
         self._learner, self._teller, self._tally = learner, teller, tally
-        self._policies, self._evaluated = policies, evaluated
+        self._policies, self._evaluated, self._evaluating = policies, evaluated, evaluating
         self._stopping = threading.Event()
         self._news = threading.Event()
         """There is something to do before the next deadline."""
@@ -93,6 +95,8 @@ class ControlLoop:
                 if time.monotonic_ns() >= evaluate_due_ns:
                     evaluated_ns = time.monotonic_ns()
                     evaluate_due_ns += evaluate_ns * max(1, (time.monotonic_ns() - evaluate_due_ns) // evaluate_ns + 1)
+                    if self._evaluating is not None:
+                        self._evaluating()
                     if self._policies is not None:
                         self._learner.require(self._policies(), self._stopping.is_set)
                     self._teller.evaluate(self._stopping.is_set)

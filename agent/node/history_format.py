@@ -31,7 +31,9 @@ RECORD: Final = np.dtype(
 working set in KiB."""
 
 _KILL: Final = np.dtype([("unix_seconds", "<f8"), ("amounts", "<u8", (3,)), ("has", "<u4"), ("reserved", "<u4")])
-"""``amounts`` are usage, limit and request in bytes; bit i of ``has`` tells whether the i-th is known."""
+"""``amounts`` are usage, limit and request in bytes; bit i of ``has`` tells whether the i-th is known; bit 3 is
+``_TOLD_BY_STATUS``."""
+_TOLD_BY_STATUS: Final = 1 << 3
 _KEY_ROW: Final = np.dtype(
     [
         ("checksum", "<u4"),
@@ -109,7 +111,9 @@ def pack_key_row(row: KeyRow) -> bytes:
         entry = packed["kills"][place]
         entry["unix_seconds"] = kill.unix_seconds
         entry["amounts"] = [amount or 0 for amount in amounts]
-        entry["has"] = sum(1 << bit for bit, amount in enumerate(amounts) if amount is not None)
+        entry["has"] = sum(1 << bit for bit, amount in enumerate(amounts) if amount is not None) | (
+            _TOLD_BY_STATUS if kill.is_told_by_status else 0
+        )
     packed["checksum"] = zlib.crc32(packed.tobytes()[4:])
     return packed.tobytes()
 
@@ -139,7 +143,11 @@ def _unpack_kill(entry: np.void) -> OutOfMemory:
         int(amount) if has & 1 << bit else None for bit, amount in enumerate(entry["amounts"].tolist())
     )
     return OutOfMemory(
-        unix_seconds=float(entry["unix_seconds"]), usage_bytes=usage, limit_bytes=limit, request_bytes=request
+        unix_seconds=float(entry["unix_seconds"]),
+        usage_bytes=usage,
+        limit_bytes=limit,
+        request_bytes=request,
+        is_told_by_status=bool(has & _TOLD_BY_STATUS),
     )
 
 

@@ -17,6 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Self
 
+from agent.core.model import UnitIdentity
 from agent.core.policies.contract import OutOfMemory
 from agent.metrics.acting_series import Trigger
 from agent.metrics.agent_series import Metrics, PodSource
@@ -35,6 +36,7 @@ from agent.node.observer import Observer
 from agent.node.pods import NoPods, PodsFile
 from agent.node.sampling import SamplingLoop, SamplingPolicy
 from agent.node.telling import Teller
+from agent.node.told_kills import ToldKills
 from agent.node.units import UnitTable
 from agent.node.windows import ring_geometry, window_policy
 from agent.sensing.discovery import Discovery, Scope
@@ -265,6 +267,7 @@ class Watch:
                 metrics=self.metrics,
             )
         self.acting: Acting | None = None
+        self.told_kills: ToldKills | None = None
         if connection is not None and self.planner is not None:
             from agent.node.acting import Acting
 
@@ -289,6 +292,7 @@ class Watch:
                 chance=random.random(),  # noqa: S311 - not a secret
             )
             cluster.on_news = self._pods_changed
+            self.told_kills = self._told_kills(cluster, self.acting)
         self.control = ControlLoop(
             evaluate_interval_seconds=settings.evaluate_interval_seconds,
             learner=self.learner,
@@ -297,6 +301,20 @@ class Watch:
             policies=self.planner.policies if self.planner is not None else None,
             evaluated=self._evaluated,
             turns=self.metrics.loops.begin("control"),
+            evaluating=None if self.told_kills is None else self.told_kills.look,
+        )
+
+    def _told_kills(self, cluster: ClusterView, acting: Acting) -> ToldKills:
+        def report(identity: UnitIdentity, memory_bytes: int | None) -> None:
+            if self.reporter is not None:
+                self.reporter.killed(identity, memory_bytes=memory_bytes, monotonic_ns=time.monotonic_ns())
+
+        return ToldKills(
+            learner=self.learner,
+            pods=lambda: cluster.state().pods,
+            tell=acting.journal.add,
+            help_now=acting.killed,
+            report=report,
         )
 
     def _more_notes(self) -> Iterator[str]:
@@ -341,10 +359,13 @@ class Watch:
             return False
         limit_bytes = limit_hit(kill, unit, self.units.all(), self.mount)
         usage_bytes = self.observer.memory_at_kill(unit, limit_bytes=limit_bytes)
+        unix_seconds = self.learner.clock.unix_seconds(kill.monotonic_ns)
+        if self.told_kills is not None:
+            self.told_kills.seen(unit.identity, unix_seconds)
         self.learner.killed(
             unit.identity,
             OutOfMemory(
-                unix_seconds=self.learner.clock.unix_seconds(kill.monotonic_ns),
+                unix_seconds=unix_seconds,
                 usage_bytes=usage_bytes,
                 limit_bytes=unit.memory_max_bytes,
                 request_bytes=unit.resources.memory_request_bytes,

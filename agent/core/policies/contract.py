@@ -107,6 +107,8 @@ class OutOfMemory:
     """The limit in force; None = none, or not known."""
     request_bytes: int | None = None
     """The memory request in force; None = none, or not known."""
+    is_told_by_status: bool = False
+    """No agent looked: the pod's status told of it later, and what was in use is its limit."""
 
 
 class LimitRule(StrEnum):

@@ -12,7 +12,7 @@ from agent.cli.spans import ASCII, UNICODE, Tone, display_width, line_text
 from agent.cli.why_view import page_lines
 from agent.core.explanation import Explanation, HourPeak
 from agent.core.model import Gap, Missing, UnitIdentity, UnitKind, UnitResources
-from agent.core.policies.contract import LimitRule
+from agent.core.policies.contract import LimitRule, OutOfMemory
 from agent.core.recommendation import Withheld, Workload
 from tests.explanations import HOUR, NOW, explanation
 from tests.snapshots import cpu_window, memory_window
@@ -184,6 +184,12 @@ def test_kills_are_told_with_age_and_memory() -> None:
     found = section("OUT-OF-MEMORY KILLS", texts(explanation()))
     assert found[2].split() == ["2026-11-21", "08:00", "2h00m", "-", "300MiB", "-", "use", "not", "known"]
     assert line("OUT-OF-MEMORY", texts(explanation(kills=()))) == "OUT-OF-MEMORY KILLS  none remembered"
+
+
+def test_a_kill_that_only_the_pods_status_told_of_says_so() -> None:
+    kill = OutOfMemory(unix_seconds=NOW - 60, usage_bytes=64 * MI, limit_bytes=64 * MI, is_told_by_status=True)
+    found = section("OUT-OF-MEMORY KILLS", texts(explanation(kills=(kill,))))
+    assert found[2].endswith("  told by the pod's status: no agent looked")
 
 
 def test_steps_come_in_order_and_bounds_say_from_what_to_what() -> None:

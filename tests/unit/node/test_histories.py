@@ -292,7 +292,7 @@ def test_file_with_more_rows_than_are_allowed_now_keeps_them(tmp_path: Path) -> 
 
 def test_kills_are_there_after_a_restart_with_what_was_known_of_them(tmp_path: Path) -> None:
     first = OutOfMemory(unix_seconds=1000.5, usage_bytes=5 * MIB, limit_bytes=None, request_bytes=0)
-    second = OutOfMemory(unix_seconds=999.0, limit_bytes=2**60)
+    second = OutOfMemory(unix_seconds=999.0, limit_bytes=2**60, is_told_by_status=True)
     with begin(tmp_path / "history", 2) as history:
         history.record_oom(1, first)
         history.record_oom(0, second)

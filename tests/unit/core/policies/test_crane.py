@@ -224,7 +224,7 @@ def test_out_of_memory_settings_are_honoured() -> None:
         ({}, 120586239.0),
     ],
 )
-def test_record_oom_takes_the_request_else_what_was_used_else_the_limit(known: dict[str, int], needed: float) -> None:
+def test_record_oom_takes_the_request_else_what_was_used_else_the_limit(known: dict[str, Any], needed: float) -> None:
     policy = make_policy()
     learn(policy, [250.0], [90.0 * MIB])
     policy.record_oom(0, OutOfMemory(unix_seconds=START * 60.0, **known))
