@@ -14,7 +14,7 @@ from agent.core.admission_answer import Admission, AdmissionFacts
 from agent.core.admission_options import AdmissionSettings
 from agent.core.admission_patch import patch_operations
 from agent.core.cluster import Namespace
-from agent.core.cluster_facts import ClusterRules, FrozenAxes, LimitRangeItem, Quota
+from agent.core.cluster_facts import ClusterRules, FrozenAxes, LimitRangeItem, NodeAmounts, Quota
 from agent.core.estimate import Estimate, EstimateSource, NoEstimate
 from agent.core.pod import Pod
 from agent.core.policies.options import BoundsOptions, PolicyName
@@ -129,6 +129,10 @@ def pod_of(document: Mapping[str, Any]) -> Pod:
     return pod_from_json(document)
 
 
+LARGE = NodeAmounts(cpu_millicores=64_000, memory_bytes=256 << 30)
+"""A node that holds whatever a test asks for."""
+
+
 @dataclass
 class Cluster:
     """A cluster that says what it is told to; complete, with the namespace ``shop``."""
@@ -143,6 +147,9 @@ class Cluster:
     doubt: str | None = None
     said: ClusterRules = field(default_factory=ClusterRules)
     knows: bool | None = True
+    largest: NodeAmounts | None = LARGE
+    nodes: dict[str, NodeAmounts] = field(default_factory=dict)
+    """What some of them can allocate."""
     classes: dict[str, NodeClass] = field(default_factory=dict)
 
     def namespace(self, name: str) -> Namespace | None:
@@ -168,6 +175,9 @@ class Cluster:
 
     def bounds_fault(self, namespace: str) -> str | None:
         return self.doubt
+
+    def allocatable(self, node: str | None) -> NodeAmounts | None:
+        return self.nodes.get(node, self.largest) if node is not None else self.largest
 
     def rules(self) -> ClusterRules:
         return self.said

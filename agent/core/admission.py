@@ -30,6 +30,7 @@ from agent.core.admission_fitting import (
     fault_of,
     fit_class,
     fit_namespace,
+    fit_node,
     fit_pod_budget,
     with_drafts,
 )
@@ -283,6 +284,7 @@ def _fit(pod: Pod, drafts: Sequence[Draft], facts: AdmissionFacts, budget: Budge
         cap_limits(drafts, budget)
     if not any(draft.is_changed for draft in drafts):
         return
+    fit_node(pod, drafts, facts, budget_resources(pod, drafts, budget) if budget else None)
     if budget or pod.resources is not None:
         fit_pod_budget(pod, drafts, budget)
     fit_namespace(pod, drafts, facts, budget_resources(pod, drafts, budget) if budget else None)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from agent.core.amounts import amount_text
 from agent.core.cluster import Namespace
-from agent.core.cluster_facts import FrozenAxes, LimitRangeItem, Quota
+from agent.core.cluster_facts import FrozenAxes, LimitRangeItem, NodeAmounts, Quota
 from agent.core.estimate import Estimate, NoEstimate
 from agent.core.orders import Orders
 from agent.core.planned import Setting
@@ -53,6 +54,10 @@ class Left(StrEnum):
     QUOTA = "quota"
     POD_BUDGET = "pod_budget"
     """The pod's own resources would not hold it."""
+    MAX_MEMORY = "max_memory"
+    """A memory limit, held to as many times the largest memory allowed as limits are of requests."""
+    NODE = "node"
+    """No node could run the pod."""
 
 
 LEFT_WORDS: Mapping[Left, str] = {
@@ -66,9 +71,15 @@ LEFT_WORDS: Mapping[Left, str] = {
     Left.QOS: "QoS class kept",
     Left.LIMIT_RANGE: "held by a LimitRange",
     Left.QUOTA: "held by a ResourceQuota",
+    Left.MAX_MEMORY: "held by the largest memory allowed",
+    Left.NODE: "no node can allocate so much",
     Left.POD_BUDGET: "held by the pod's own resources",
 }
 """The same for people."""
+
+
+NOT_KNOWN: Final = NodeAmounts(cpu_millicores=0, memory_bytes=0)
+"""As long as no node says what it can allocate nothing grows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +102,9 @@ class AdmissionFacts:
     """The cluster is paused."""
     rule: Mapping[str, str] = field(default_factory=dict)
     """What the cluster's rules order for the workload (``cluster_rules.rule_of``), by annotation."""
+    room: NodeAmounts | None = None
+    """What the node can allocate that the pod is bound for, else the most that any node can of each resource: a pod
+    that asks for more is never run. ``NOT_KNOWN`` = no node says; None = there is no cluster to ask."""
     knows_pod_level_resources: bool | None = None
     """The API server and all kubelets take ``spec.resources``; None = not known."""
 

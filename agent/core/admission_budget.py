@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from agent.core.admission_answer import AdmissionFacts
-from agent.core.admission_fitting import Draft, class_fault, defaultings_of, pods_of, with_drafts
+from agent.core.admission_fitting import Draft, class_fault, defaultings_of, node_fault, pods_of, with_drafts
 from agent.core.admission_ranges import UNIT_NANOS, quota_fault, range_fault
 from agent.core.annotations import POD_LIMITS
 from agent.core.effective import container_requests
@@ -73,6 +73,9 @@ def why_not(pod: Pod, drafts: Sequence[Draft], resources: Requirements, facts: A
     fault = class_fault(pod, after, defaultings_of(facts))
     if fault is not None:
         return str(fault)
+    lacking = node_fault(pod, after, facts)
+    if lacking is not None:
+        return f"no node can allocate the {lacking} that it would request"
     for resource in Resource:
         for setting in Setting:
             holder = quota_fault(pod, after, facts.quotas, resource, setting, pods=pods_of(drafts, facts))

@@ -12,7 +12,8 @@ from typing import Final
 from agent.core.admission_answer import AdmissionFacts, ContainerAdmission, Left, Move
 from agent.core.admission_ranges import UNIT_NANOS, quota_fault, range_fault
 from agent.core.admission_sizes import Side
-from agent.core.effective import container_requests
+from agent.core.cluster_facts import NodeAmounts
+from agent.core.effective import container_requests, pod_requests
 from agent.core.estimate import Estimate, NoEstimate
 from agent.core.model import QosClass
 from agent.core.planned import Setting
@@ -131,6 +132,47 @@ def fit_pod_budget(pod: Pod, drafts: Sequence[Draft], budget: Mapping[Resource, 
         if held is not None and container_requests(with_drafts(pod, drafts)).get(resource.value, 0) > held:
             for draft in drafts:
                 draft.sides[resource].revert_growth(Setting.REQUEST, Left.POD_BUDGET, _POD_RESOURCES)
+
+
+def fit_node(pod: Pod, drafts: Sequence[Draft], facts: AdmissionFacts, resources: Requirements | None = None) -> None:
+    """Leave out growth with which no node could run the pod: whoever saw such a figure did not see it on a node.
+
+    A limit above what a node has is as good as none, so it grows no further than that.
+
+    Args:
+        pod: As it came.
+        drafts: Of its containers.
+        facts: What a node can allocate.
+        resources: The budget that the pod is given; None = none.
+    """
+    if facts.room is None:
+        return
+    for resource, most in _room(facts.room).items():
+        if pod_requests(with_drafts(pod, drafts, resources)).get(resource.value, 0) > most * UNIT_NANOS[resource]:
+            for draft in drafts:
+                draft.sides[resource].revert_growth(Setting.REQUEST, Left.NODE, "")
+        for draft in drafts:
+            side = draft.sides[resource]
+            if side.limit is None or side.limit <= max(most, side.limit_before or 0):
+                continue
+            if most < (side.request or 0):
+                side.revert_growth(Setting.LIMIT, Left.NODE, "")
+            else:
+                side.note(Setting.LIMIT, Left.NODE)
+                side.limit = max(most, side.limit_before or 0)
+
+
+def _room(room: NodeAmounts) -> dict[Resource, int]:
+    return {Resource.CPU: room.cpu_millicores, Resource.MEMORY: room.memory_bytes}
+
+
+def node_fault(before: Pod, after: Pod, facts: AdmissionFacts) -> Resource | None:
+    """Give the resource of which no node can allocate what a pod would request; None = as it came, or a node can."""
+    was, is_now = pod_requests(before), pod_requests(after)
+    for resource, most in _room(facts.room).items() if facts.room is not None else ():
+        if is_now.get(resource.value, 0) > max(most * UNIT_NANOS[resource], was.get(resource.value, 0)):
+            return resource
+    return None
 
 
 def cap_limits(drafts: Sequence[Draft], budget: Mapping[Resource, int]) -> None:
@@ -267,6 +309,9 @@ def fault_of(before: Pod, after: Pod, facts: AdmissionFacts) -> str | None:
         for name, request in container.resources.requests.items():
             if request > container.resources.limits.get(name, request):
                 return f"container {container.name}: the {name} request would be above its limit"
+    lacking = node_fault(before, after, facts)
+    if lacking is not None:
+        return f"no node can allocate the {lacking} that it would request"
     for resource in Resource:
         holder = range_fault(after, facts.limit_ranges, resource)
         if holder is not None and range_fault(before, facts.limit_ranges, resource) is None:

@@ -14,7 +14,7 @@ from typing import Final
 from agent.core.admission_answer import Left, Note
 from agent.core.admission_options import AdmissionOptions
 from agent.core.admission_ranges import ANYTHING, Allowed
-from agent.core.container_sizing import Edges, bounded, pair
+from agent.core.container_sizing import Edges, bounded, limit_within, pair
 from agent.core.estimate import Estimate, EstimateSource
 from agent.core.planned import Setting
 from agent.core.pod import Container
@@ -262,6 +262,11 @@ def _set_memory_limit(side: Side, amount: int, estimate: Estimate, rules: Sizing
     )
     unit = rules.edges[side.resource].unit
     wish = min(-(-wish // unit) * unit, _MOST)
+    most = max(rules.edges[side.resource].most, side.request or 0)
+    held = limit_within(wish, before, most, options.memory_limit_ratio)
+    if held != wish:
+        side.note(Setting.LIMIT, Left.MAX_MEMORY)
+        wish = held
     if before is not None and is_strict and wish <= before:
         return
     if before is not None and _is_small(wish, before, rules) and (side.request or 0) <= before:

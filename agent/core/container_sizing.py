@@ -102,6 +102,21 @@ def below_limit(limit: int) -> int:
     return max(limit - 1, 1)
 
 
+def limit_within(wish: int, written: int | None, most_request: int, ratio: float) -> int:
+    """Give a memory limit within so many times the largest request allowed; one that was written larger stays.
+
+    A wish above that neither lifts a limit past it nor pulls a larger one down: the author allowed that much.
+
+    Args:
+        wish: What the history asks for, bytes.
+        written: The limit that is there; None = there is none.
+        most_request: The largest request allowed, bytes.
+        ratio: What a limit may be of its request; at least 1.
+    """
+    most = int(most_request * ratio)
+    return wish if wish <= most else max(most, written or 0)
+
+
 def pair(peak: int, limit_wish: int | None) -> int:
     """Give a request that is its own limit as well: it holds the peak, and what the limit should be, by itself."""
     return peak if limit_wish is None else max(peak, limit_wish)

@@ -205,6 +205,12 @@ class ClusterFacts:
         """Give the most that any node can allocate, of each resource; None = no node states it."""
         return self._largest_allocatable
 
+    def allocatable(self, node: str | None) -> NodeAmounts | None:
+        """Give what a node can allocate, where it is not known or None the most that any can; None = no node says."""
+        found = self._nodes.find(node) if node is not None else ()
+        known = found[0].allocatable if found else None
+        return known if known is not None else self._largest_allocatable
+
     def has_node(self, name: str) -> bool:
         """Say whether the cluster has such a node."""
         return bool(self._nodes.find(name))

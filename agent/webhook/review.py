@@ -16,13 +16,13 @@ from typing import Final, Protocol
 import msgspec
 
 from agent.core.admission import admit
-from agent.core.admission_answer import Admission, AdmissionFacts, Outcome
+from agent.core.admission_answer import NOT_KNOWN, Admission, AdmissionFacts, Outcome
 from agent.core.admission_options import AdmissionSettings
 from agent.core.admission_patch import patch_operations
 from agent.core.admission_ranges import with_growth
 from agent.core.affinity import node_named
 from agent.core.cluster import Namespace
-from agent.core.cluster_facts import ClusterRules, FrozenAxes, LimitRangeItem, Quota
+from agent.core.cluster_facts import ClusterRules, FrozenAxes, LimitRangeItem, NodeAmounts, Quota
 from agent.core.cluster_rules import rule_of
 from agent.core.estimate import Estimate, NoEstimate
 from agent.core.pod import Container, Pod
@@ -82,6 +82,10 @@ class Facts(Protocol):
 
     def bounds_fault(self, namespace: str) -> str | None:
         """Say which LimitRange or ResourceQuota of a namespace is not understood; None = all are."""
+        ...
+
+    def allocatable(self, node: str | None) -> NodeAmounts | None:
+        """Give what a node can allocate, or the most that any can; None = no node states it."""
         ...
 
     def rules(self) -> ClusterRules:
@@ -209,6 +213,7 @@ class Reviewer:
                 bounds_fault=facts.bounds_fault(pod.namespace),
                 pause_reason=rules.pause_reason,
                 rule=rule_of(rules, workload),
+                room=facts.allocatable(node) or NOT_KNOWN,
                 knows_pod_level_resources=facts.knows_pod_level_resources(),
             ),
             estimates=estimate_of,

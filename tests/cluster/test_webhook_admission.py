@@ -39,6 +39,8 @@ PODS = {
     "web": Running(),
     "scaled": Running(),
     "store": Running(kind="StatefulSet"),
+    # Each of its containers fits on a node of 8 GiB, and both together do not.
+    "hog": Running(kind="StatefulSet", uses={"app": (300.0, 5000.0 * MB), "proxy": (50.0, 5000.0 * MB)}),
     "driver": Running(kind="DaemonSet"),
     "driver@second": Running(kind="DaemonSet", uses={"app": (700.0, 500.0 * MB)}, on_second_node=True),
 }
@@ -155,6 +157,24 @@ def test_a_pod_of_a_daemon_set_is_sized_by_the_node_that_it_is_bound_for_or_by_n
     made = room.admitted(owned("driver", "DaemonSet", sized(), affinity=bound_for(room.nodes[number])))
     assert resources(made)["requests"] == {"cpu": cpu, "memory": mebibytes_above(memory)}
     assert told(made) == {"policy": "cruise", "source": source}
+
+
+def test_a_pod_is_not_sized_past_what_the_node_can_allocate_that_it_is_bound_for(room: Room) -> None:
+    document = owned("hog", "StatefulSet", sized(), sized("proxy"), affinity=bound_for(room.node))
+    made = room.admitted(document)
+    assert [resources(made, number)["requests"] for number in (0, 1)] == [
+        {"cpu": "300m", "memory": "300M"},
+        {"cpu": "50m", "memory": "300M"},
+    ]
+    assert [resources(made, number)["limits"] for number in (0, 1)] == [{"memory": str(8 << 30)}] * 2
+    alone = owned("hog", "StatefulSet", sized(), affinity=bound_for(room.node))
+    assert int(resources(room.admitted(alone))["requests"]["memory"]) > 4900 * MB
+
+
+def test_a_first_memory_limit_stays_within_twice_the_largest_memory_allowed(room: Room) -> None:
+    bounded = {**ENFORCE, "plimsoll.dev/max-memory": "200Mi"}
+    made = room.admitted(owned("web", "Deployment", sized(), annotations=bounded))
+    assert resources(made)["limits"] == {"memory": str(400 << 20)}
 
 
 def test_pod_limits_become_the_pods_own_resources(room: Room) -> None:

@@ -153,6 +153,9 @@ class Facts:
     def tainted_nodes(self) -> frozenset[str]:
         return self.tainted
 
+    def allocatable(self, node: str | None) -> NodeAmounts | None:
+        return NodeAmounts(cpu_millicores=64_000, memory_bytes=256 << 30)
+
     def knows_pod_level_resources(self) -> bool:
         return True
 

@@ -11,7 +11,8 @@ from agent.core import annotations as names
 from agent.core.admission_answer import AdmissionFacts, Outcome
 from agent.core.admission_options import AdmissionOptions, AdmissionSettings
 from agent.core.admission_ranges import quota_fault, range_fault
-from agent.core.cluster_facts import FrozenAxes, LimitRangeItem, Quota
+from agent.core.cluster_facts import FrozenAxes, LimitRangeItem, NodeAmounts, Quota
+from agent.core.effective import pod_requests
 from agent.core.estimate import EstimateSource, NoEstimate
 from agent.core.model import QosClass
 from agent.core.plan_options import DaemonSetGrowth, PlanOptions
@@ -156,6 +157,12 @@ facts = st.builds(
     limit_ranges=ranges,
     quotas=quotas,
     replicas=st.none() | st.integers(0, 30),
+    room=st.none()
+    | st.builds(
+        NodeAmounts,
+        cpu_millicores=st.sampled_from([0, 400, 2000, 8000]),
+        memory_bytes=st.sampled_from([0, 200, 1000, 4000]).map(lambda mb: mb * MB),
+    ),
     knows_pod_level_resources=st.sampled_from([True, True, False, None]),
 )
 all_settings = st.builds(
@@ -174,6 +181,10 @@ all_settings = st.builds(
 def _classes(pod: Pod) -> tuple[QosClass, ...]:
     """Give what the pod looks like, and the class by each API server that may store it."""
     return computed_qos_class(pod), *classes_at_creation(pod, KNOWN_POD_LEVEL)
+
+
+def _policy(pod: Pod) -> PolicyName:
+    return PolicyName(pod.annotations.get(names.POLICY, PolicyName.CRUISE))
 
 
 @_ENOUGH
@@ -201,6 +212,17 @@ def test_every_admission_keeps_what_must_hold(
             if holder is not None and admission.pod_resources is None:
                 assert one.resources.requests.get(name) == was.resources.requests.get(name)
                 assert one.resources.limits.get(name) == was.resources.limits.get(name)
+    if surroundings.room is not None:
+        room = {"cpu": surroundings.room.cpu_millicores * NANOS_PER_MILLI}
+        room["memory"] = surroundings.room.memory_bytes * NANOS_PER_UNIT
+        was_asked, asked = pod_requests(before), pod_requests(now)
+        for name, most in room.items():
+            assert asked.get(name, 0) <= max(most, was_asked.get(name, 0))
+    for was, one in zip(before.sized_containers(), now.sized_containers(), strict=True):
+        limit, written = one.resources.memory_limit_bytes, was.resources.memory_limit_bytes
+        if names.MAX_MEMORY in before.annotations and limit is not None and limit != written:
+            assert limit <= 2 * 400 * MB or _policy(before) is PolicyName.VPA or surroundings.limit_ranges
+            assert written is None or limit >= min(written, 2 * 400 * MB)
     for resource in Resource:
         if range_fault(before, surroundings.limit_ranges, resource) is None:
             assert range_fault(now, surroundings.limit_ranges, resource) is None

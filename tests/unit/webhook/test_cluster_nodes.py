@@ -163,9 +163,11 @@ def test_whatever_comes_and_goes_the_answer_is_that_of_the_nodes_that_are_there(
 def test_a_node_of_which_nothing_is_known_yet_has_as_little_as_any() -> None:
     one = Nodes()
     assert (one.facts.capacity("wide"), one.facts.largest_allocatable()) == (None, None)
+    assert one.facts.allocatable("wide") is None
     for name, cpu in (("wide", "16"), ("small", "2")):
         amounts = {"cpu": cpu, "memory": "8Gi"}
         one.put({"metadata": {"name": name, "uid": name}, "status": {"capacity": amounts, "allocatable": amounts}})
     large, small = (NodeAmounts(cpu_millicores=cpu, memory_bytes=8 << 30) for cpu in (16_000, 2000))
     assert (one.facts.capacity("wide"), one.facts.capacity("unknown")) == (large, small)
     assert one.facts.largest_allocatable() == large
+    assert [one.facts.allocatable(node) for node in ("small", "unknown", None)] == [small, large, large]
