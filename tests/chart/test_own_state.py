@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import re
+import socket
+import stat
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -105,23 +107,84 @@ def test_every_file_that_the_agent_writes_is_known(step: Step) -> None:
     assert step.owners() == {AGENT}
 
 
+def _odd(kind: str, place: Path, outside: Path) -> None:
+    """Put something there that is neither a folder nor a file of one name."""
+    if kind == "link":
+        place.symlink_to(outside)
+    elif kind == "dangling":
+        place.symlink_to(outside.with_name("none"))
+    elif kind == "hard link":
+        place.hardlink_to(outside)
+    elif kind == "fifo":
+        os.mkfifo(place)
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as bound:
+            bound.bind(str(place))
+    else:
+        # Of /dev/full: harmless, should it be given away.
+        os.mknod(place, {"device": stat.S_IFCHR, "block device": stat.S_IFBLK}[kind] | 0o600, os.makedev(1, 7))
+
+
+@pytest.mark.parametrize("values", [{}, CGROUPS], ids=["agent", "root"])
 @pytest.mark.parametrize("before", [0, AGENT])
-def test_links_are_not_followed(step: Step, tmp_path: Path, before: int) -> None:
-    outside = tmp_path / "outside"
-    outside.mkdir(mode=0o755)
-    (outside / "shadow").write_text("not ours")
+@pytest.mark.parametrize("place", ["rings.x", f"{DIRECTORY_NAME}/{1:012}{SUFFIX}"])
+@pytest.mark.parametrize("kind", ["link", "dangling", "hard link", "fifo", "socket", "device", "block device"])
+def test_links_and_devices_are_never_given_to_anybody(
+    step: Step, tmp_path: Path, kind: str, place: str, before: int, values: dict[str, Any]
+) -> None:
+    """Root's own file under a name of the agent's, above all."""
+    shadow = tmp_path / "shadow"
+    shadow.write_text("not ours")
+    shadow.chmod(0o600)
     step.put("rings", f"{DIRECTORY_NAME}/{NUMBERING_NAME}", owner=before)
-    for link in (step.state / "history", step.state / DIRECTORY_NAME / f"{1:012}{SUFFIX}"):
-        link.symlink_to(outside)
-        os.chown(link, before, before, follow_symlinks=False)
-    os.chown(step.state / DIRECTORY_NAME, before, before)
-    step.own(before)
-    done = step.run()
-    assert done.returncode == 0, done.stderr
-    assert step.owners() == {AGENT}
-    assert {step.state.stat().st_mode & 0o777, (step.state / DIRECTORY_NAME).stat().st_mode & 0o777} == {0o700}
-    assert {path.lstat().st_uid for path in (outside, outside / "shadow")} == {0}
-    assert outside.stat().st_mode & 0o777 == 0o755
+    _odd(kind, step.state / place, shadow)
+    for folder in (step.state / DIRECTORY_NAME, step.state):
+        os.chown(folder, before, before)
+        folder.chmod(0o700)
+    was = step.found()
+    done = step.run(values)
+    status = shadow.stat()
+    assert (status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)) == (0, 0, 0o600)
+    now = step.found()
+    assert now[place] == was[place]
+    # What the agent keeps in its own folder is left there; a file of root's changes nothing where the agent is root.
+    if ("/" in place and before == AGENT) or (kind == "hard link" and values):
+        assert done.returncode == 0, done.stderr
+    else:
+        assert done.returncode == 1
+        assert f"holds what Plimsoll did not write ({place.partition('/')[0]})" in done.stderr
+        assert now == was
+
+
+def test_hard_links_of_what_is_the_agents_already_may_stay(step: Step, tmp_path: Path) -> None:
+    """As a backup by ``cp -al`` makes them."""
+    step.put("rings", owner=AGENT)
+    (tmp_path / "backup").hardlink_to(step.state / "rings")
+    step.own(AGENT)
+    assert step.run().returncode == 0
+    assert step.run(CGROUPS).returncode == 1
+    assert (tmp_path / "backup").stat().st_uid == AGENT
+
+
+def test_what_is_put_in_place_of_a_file_between_the_look_and_the_deed_is_not_given(step: Step, tmp_path: Path) -> None:
+    """Who writes into the folder as root, a second step for instance, exchanges files all the time."""
+    shadow = tmp_path / "shadow"
+    shadow.write_text("not ours")
+    step.put("rings")
+    code = (
+        "import os, sys\n"
+        "place, shadow = sys.argv[1:]\n"
+        "while True:\n"
+        "    os.link(shadow, place + '.new'); os.replace(place + '.new', place)\n"
+        "    os.close(os.open(place + '.new', os.O_CREAT | os.O_WRONLY)); os.replace(place + '.new', place)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(step.state / "rings"), str(shadow)]) as exchanging:
+        try:
+            for _ in range(20):
+                step.run()
+                assert shadow.stat().st_uid == 0
+        finally:
+            exchanging.kill()
 
 
 def test_what_is_the_agents_as_a_whole_goes_on(step: Step) -> None:
