@@ -98,9 +98,11 @@ $(STAMP)/run: $(BIN)/python pyproject.toml $(NATIVE)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	@mkdir -p $(STAMP) && touch $@
 
-$(STAMP)/dev: $(BIN)/python pyproject.toml $(NATIVE)
+# What builds Plimsoll itself, setuptools and cffi, is among the locked too: nothing is fetched for the build.
+$(STAMP)/dev: $(BIN)/python pyproject.toml .ci/requirements-dev.txt $(NATIVE)
 	@echo "plimsoll: installing into $(VENV), with the developers' tools"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r .ci/requirements-dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@mkdir -p $(STAMP) && touch $@ $(STAMP)/run
 
 clean: ## Remove the virtual environment and everything built

