@@ -202,6 +202,7 @@ class Told:
         node: str | None,
         node_class: NodeClass | None,
         now_unix_seconds: float,
+        is_ordered: bool = True,
     ) -> Estimate | NoEstimate:
         self.asked.append((workload, container, policy, node, node_class))
         if isinstance(self.known, Mapping):

@@ -123,6 +123,8 @@ class PodPlace:
     is_terminating: bool
     containers: tuple[WrittenContainer, ...] | None = field(default=None, compare=False)
     """Of its spec, init containers and sidecars too, debug containers not (no agent reports them); None = not known."""
+    policy: str | None = None
+    """What its own annotation orders, as it is written; told when it comes, and not kept."""
 
     def has_container(self, name: str) -> bool:
         """Say whether its spec has such a container; True where its containers are not known."""

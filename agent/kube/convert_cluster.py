@@ -11,6 +11,7 @@ from sys import intern
 from types import MappingProxyType
 from typing import Final
 
+from agent.core.annotations import POLICY
 from agent.core.cluster_facts import FrozenAxes, LimitRangeItem, NodeAmounts, PodPlace, Quota, WrittenContainer
 from agent.core.hpa import CONTAINER_RESOURCE_METRIC, RESOURCE_METRIC, TARGET_TYPES, UTILIZATION, HpaMetric, frozen_axes
 from agent.core.originals import OriginalError, annotated_original
@@ -133,6 +134,7 @@ def pod_place_from_json(document: object) -> PodPlace:
         is_running=top.child("status").text("phase") == RUNNING,
         is_terminating=pod.is_terminating,
         containers=_written_containers(spec, pod) or None,
+        policy=pod.annotations.get(POLICY),
     )
 
 

@@ -92,6 +92,7 @@ class ClusterFacts:
         config_map: str = "plimsoll",
         pace: WatchPace | None = None,
         on_rules: Callable[[], None] | None = None,
+        on_pod: Callable[[PodPlace, bool], None] = lambda _place, _is_new: None,
         ask_seconds: float = ASK_SECONDS,
         clock: Callable[[], float] = time.monotonic,
         random: Callable[[], float] = system_random.random,
@@ -104,6 +105,7 @@ class ClusterFacts:
             config_map: Its name: pause and rules.
             pace: How often and how patiently the server is asked.
             on_rules: Called after ``rules`` became others; from a watching thread, so it must be quick.
+            on_pod: Told of each pod that is brought, and whether it was not known before; from a watching thread too.
             ask_seconds: Between two questions whether the server knows VerticalPodAutoscalers.
             clock: Monotonic seconds.
             random: Gives 0..1; spreads starts and waits.
@@ -119,7 +121,7 @@ class ClusterFacts:
         self._kubelets_take_pod_resources = False
         self._largest_allocatable: NodeAmounts | None = None
         self._smallest_capacity: NodeAmounts | None = None
-        self._pods = PodTable(clock)
+        self._pods = PodTable(clock, on_pod)
         self._nodes = Indexed(known_node_from_json, lambda one: one.name)
         self._namespaces = Indexed(namespace_from_json, lambda one: one.name)
         self._hpas = ByTarget(autoscaler_from_json)

@@ -45,14 +45,17 @@ Uid = int | str
 class PodTable(Kept[PodPlace]):
     """The places of all pods; for any thread."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, clock: Callable[[], float], on_pod: Callable[[PodPlace, bool], None] = lambda _place, _is_new: None
+    ) -> None:
         """Begin empty.
 
         Args:
             clock: Monotonic seconds.
+            on_pod: Told of each pod that a list or watch brings, and whether it was not known before; must be quick.
         """
         super().__init__(pod_place_from_json, lambda one, other: one == other)
-        self._clock = clock
+        self._clock, self._on_pod = clock, on_pod
         self._guard = threading.Lock()
         self._records: dict[Uid, bytes] = {}
         self._workloads: Interned[Workload] = Interned()
@@ -140,8 +143,9 @@ class PodTable(Kept[PodPlace]):
             self._not_understood.pop(entry.key, None)
             record = self._records.get(key)
             known = None if record is None else self._containers.value(_RECORD.unpack_from(record)[2])[0]
-            self._drop(key)
+            was_known = self._drop(key)
             self._add(key, place, _as_first_seen(place.containers, known))
+        self._on_pod(place, not was_known)
         return True
 
     def remove(self, entry: Entry[PodPlace]) -> bool:

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Final
 
 from agent.core.admission_answer import Outcome
+from agent.core.cluster_facts import PodPlace
 from agent.core.orders_of import listed
 from agent.core.taint_cap import most_tainted
 from agent.core.versions import resize_supported
@@ -120,7 +121,13 @@ class Webhook:
                 admission_results=[str(one) for one in Outcome],
                 unread_reasons=[str(one) for one in Unread],
             )
-            self.facts = ClusterFacts(self._api, namespace=cluster.namespace, config_map=cluster.config_map, pace=pace)
+            self.facts = ClusterFacts(
+                self._api,
+                namespace=cluster.namespace,
+                config_map=cluster.config_map,
+                pace=pace,
+                on_pod=self._see_pod,
+            )
             self.lease = LeaderLease(
                 self._api,
                 namespace=cluster.namespace,
@@ -179,6 +186,7 @@ class Webhook:
             keys=SigningKeys(self._api),
         )
         reviewer = Reviewer(self.facts, self.index, sizing, count=self.metrics.count_admission)
+        self._reviewer = reviewer
         placeholders = self._placeholders()
         self.buffers = self._buffer_controller(reviewer, placeholders)
         arbiter = Arbiter(
@@ -276,6 +284,13 @@ class Webhook:
         )
         self.server = HttpsServer(app, self.listener, self.certificates.served_context(), settings.listening)
         self.metrics.read(*telling.of_connections(self.server.connections))
+
+    def _see_pod(self, place: PodPlace, is_new: bool) -> None:
+        """Take note of a pod that the watch brings."""
+        if is_new:
+            self._reviewer.see(place.workload)
+        if place.policy is not None:
+            self._preparing.order(place.workload, place.policy)
 
     def _placeholders(self) -> Placeholders:
         """Put together who keeps room by placeholder pods; ``buffers``, which has it kept, comes after it."""

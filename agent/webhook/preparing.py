@@ -1,15 +1,18 @@
 """Has policies other than cruise worked out before anybody asks: at the start, and when orders change. Webhook.
 
 Which policy holds for a workload is known from its namespace's annotation, the cluster's rules and the settings. What a
-pod orders by an annotation of its own is seen at its admission alone: the first such pod is admitted as it came, and
-asking has its workload prepared. Only what another policy holds for takes memory and time.
+pod orders by an annotation of its own is seen when the watch brings it: the first such pod is admitted as it came, and
+has its workload prepared. A review alone does not: anybody may send one. Only what another policy holds for takes
+memory and time.
 
 One thread works (``turn``); any may ask how far it is.
 """
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Collection
 from typing import Final, Protocol
 
@@ -28,6 +31,8 @@ LOOK_SECONDS: Final = 60.0
 """Between two looks at all workloads, as new ones come; changed orders are looked at at once."""
 READY_SECONDS: Final = 300.0
 """For so long they may hold up readiness at the start: about 4,000 containers with a fortnight of history."""
+MOST_ORDERED: Final = 20_000
+"""Workloads whose pods order a policy; of more the oldest are forgotten."""
 _PIECE: Final = 200
 
 
@@ -45,6 +50,10 @@ class Facts(Protocol):
 
     def rules(self) -> ClusterRules:
         """Give the cluster's rules."""
+        ...
+
+    def replicas(self, workload: Workload) -> int | None:
+        """Count the pods of a workload that run; None = not known."""
         ...
 
 
@@ -86,6 +95,9 @@ class Preparing:
         self._since_seconds: float | None = None
         self._progress: Preparation | None = None
         self._is_prepared = False
+        self._guard = threading.Lock()
+        self._ordered: OrderedDict[tuple[Workload, PolicyName], bool] = OrderedDict()
+        """By pods of their own; True = since the last turn."""
 
     @property
     def can_begin(self) -> bool:
@@ -112,6 +124,18 @@ class Preparing:
             return False, f"{missing} ({waited:.0f} s)"
         return True, f"ready, but {missing}"
 
+    def order(self, workload: Workload, text: str) -> None:
+        """Take note that a pod that is there orders a policy by an annotation; from any thread, at once."""
+        policy = _read(text)
+        if policy is None or policy is PolicyName.CRUISE:
+            return
+        if workload.kind not in self._sized_kinds or workload.namespace in self._excluded:
+            return
+        with self._guard:
+            self._ordered[workload, policy] = True
+            if len(self._ordered) > MOST_ORDERED:
+                self._ordered.popitem(last=False)
+
     def turn(self, now_unix_seconds: float) -> bool:
         """Work out a piece, if one is due; True = somebody may wait for more, else it can wait some seconds."""
         if not self.can_begin:
@@ -120,6 +144,7 @@ class Preparing:
             self._since_seconds = self._clock()
         if self._progress is None or self._is_look_due(now_unix_seconds):
             self._look(now_unix_seconds)
+        self._have_ordered(now_unix_seconds)
         worked_out = self._rebuilder.rebuild(now_unix_seconds)
         progress = self._progress = self._index.preparation()
         self._is_prepared = self._is_prepared or progress.done == progress.required
@@ -153,6 +178,20 @@ class Preparing:
                 wanted[workload] = policy
         self._index.require(wanted, now_unix_seconds=now_unix_seconds)
         self._rules, self._stated, self._looked_unix_seconds = rules, stated, now_unix_seconds
+
+    def _have_ordered(self, now_unix_seconds: float) -> None:
+        """Have prepared what live pods order: new orders now, and all again at each look, so that they go on."""
+        is_looked = self._looked_unix_seconds == now_unix_seconds
+        with self._guard:
+            waiting = [key for key, is_new in self._ordered.items() if is_new or is_looked]
+        for workload, policy in waiting:
+            is_known = self._index.order(workload, policy, now_unix_seconds)
+            is_alive = bool(self._facts.replicas(workload))
+            with self._guard:
+                if is_known or not is_alive:
+                    self._ordered[workload, policy] = False
+                if is_looked and not is_alive:
+                    self._ordered.pop((workload, policy), None)
 
     def _stated_by(self, namespace: str) -> str | None:
         found = self._facts.namespace(namespace)

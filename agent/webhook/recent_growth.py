@@ -1,21 +1,60 @@
 """What pods just admitted take more from quotas than they came with, until the quotas show it. No I/O.
 
 An API server counts a pod after it asked the webhooks about it, and the count comes back by a watch. Pods that are
-created at the same moment would all be given the same room. Each replica of the webhook knows its own answers only, and
-what a watch is behind by more than ``UNSEEN_SECONDS`` is not known: then the room may be given twice.
+created at the same moment would all be given the same room. But anybody may send reviews of pods that nobody creates:
+what a review reserves counts for its own address alone, and for others once the watch shows the pod, or where most of
+what its address reserved was shown before. Each replica of the webhook knows its own answers only, and what a watch is
+behind by more than ``UNSEEN_SECONDS`` is not known: then the room may be given twice.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
+
+from agent.core.recommendation import Workload
 
 UNSEEN_SECONDS: Final = 5.0
 """For so long growth is added to what a quota shows as used; some of it is counted twice then, and less growth made."""
 MOST_ADMISSIONS: Final = 10_000
 """2,000 a second, a few megabytes; of more the oldest are forgotten."""
+MOST_OF_ONE: Final = 2000
+"""Of one address, unseen; of more nothing is remembered."""
+MOST_ADDRESSES: Final = 1000
+_REMEMBERED: Final = 200
+"""Admissions by which an address is judged; then they count half."""
+
+
+@dataclass(slots=True)
+class _Admission:
+    at_seconds: float
+    address: str
+    workload: Workload
+    grown: Mapping[str, int]
+    is_seen: bool = False
+
+
+@dataclass(slots=True)
+class _Record:
+    """What became of an address' admissions."""
+
+    waiting: int = 0
+    came: int = 0
+    never_came: int = 0
+
+    @property
+    def is_trusted(self) -> bool:
+        return self.came > self.never_came
+
+    def end(self, *, came: bool) -> None:
+        self.waiting -= 1
+        self.came += came
+        self.never_came += not came
+        if self.came + self.never_came > _REMEMBERED:
+            self.came, self.never_came = self.came // 2, self.never_came // 2
 
 
 class RecentGrowth:
@@ -29,37 +68,91 @@ class RecentGrowth:
         """
         self._clock = clock
         self._guard = threading.Lock()
-        self._admissions: deque[tuple[float, str, Mapping[str, int]]] = deque()
-        self._sums: dict[str, dict[str, int]] = {}
-        """Of all admissions kept; a namespace or name without growth is not in it."""
+        self._admissions: deque[_Admission] = deque()
+        self._unseen: dict[Workload, deque[_Admission]] = {}
+        self._sums: dict[str, dict[str | None, dict[str, int]]] = {}
+        """By namespace: of pods that were seen (None), and of others by address; empty ones are not in it."""
+        self._records: OrderedDict[str, _Record] = OrderedDict()
 
-    def add(self, namespace: str, grown: Mapping[str, int]) -> None:
-        """Remember a pod that was admitted larger than it came."""
+    def add(self, workload: Workload, grown: Mapping[str, int], address: str = "") -> None:
+        """Remember a pod that is admitted larger than it came, by a review of an address."""
         with self._guard:
-            self._admissions.append((self._clock(), namespace, grown))
-            sums = self._sums.setdefault(namespace, {})
-            for name, more in grown.items():
-                sums[name] = sums.get(name, 0) + more
+            record = self._record(address)
+            if record.waiting >= MOST_OF_ONE:
+                return
+            record.waiting += 1
+            admission = _Admission(self._clock(), address, workload, grown)
+            self._admissions.append(admission)
+            self._unseen.setdefault(workload, deque()).append(admission)
+            self._sum(admission, 1)
             self._forget()
 
-    def of(self, namespace: str) -> dict[str, int]:
-        """Give what quotas of a namespace may not show yet."""
+    def see(self, workload: Workload) -> None:
+        """Take note that a new pod of a workload is there: the oldest of its admissions was of it."""
+        with self._guard:
+            waiting = self._unseen.get(workload)
+            if not waiting:
+                return
+            self._forget()
+            waiting = self._unseen.get(workload)
+            if waiting:
+                admission = waiting[0]
+                self._sum(admission, -1)
+                self._settle(admission, came=True)
+                admission.is_seen = True
+                self._sum(admission, 1)
+
+    def of(self, namespace: str, address: str = "") -> dict[str, int]:
+        """Give what quotas of a namespace may not show yet, as far as it counts for reviews of an address."""
         with self._guard:
             self._forget()
-            return dict(self._sums.get(namespace, {}))
+            found: dict[str, int] = {}
+            for whose, sums in self._sums.get(namespace, {}).items():
+                if whose is None or whose == address or self._record(whose).is_trusted:
+                    for name, more in sums.items():
+                        found[name] = found.get(name, 0) + more
+            return found
 
     def __len__(self) -> int:
         return len(self._admissions)
 
+    # -- inside; the guard is held ---------------------------------------------------------------------------------
+
+    def _record(self, address: str) -> _Record:
+        record = self._records.setdefault(address, _Record())
+        self._records.move_to_end(address)
+        if len(self._records) > MOST_ADDRESSES:
+            for whose in [whose for whose, one in self._records.items() if not one.waiting][: MOST_ADDRESSES // 2]:
+                if whose != address:
+                    del self._records[whose]
+        return record
+
+    def _sum(self, admission: _Admission, sign: int) -> None:
+        namespace, whose = admission.workload.namespace, None if admission.is_seen else admission.address
+        in_namespace = self._sums.setdefault(namespace, {})
+        sums = in_namespace.setdefault(whose, {})
+        for name, more in admission.grown.items():
+            sums[name] = sums.get(name, 0) + sign * more
+            if not sums[name]:
+                del sums[name]
+        if not sums:
+            del in_namespace[whose]
+        if not in_namespace:
+            del self._sums[namespace]
+
+    def _settle(self, admission: _Admission, *, came: bool) -> None:
+        """Take an admission out of those that wait for their pod."""
+        waiting = self._unseen[admission.workload]
+        waiting.popleft()  # they are settled in their order
+        if not waiting:
+            del self._unseen[admission.workload]
+        self._record(admission.address).end(came=came)
+
     def _forget(self) -> None:
-        """Take away what is too old; the guard is held."""
+        """Take away what is too old."""
         oldest = self._clock() - UNSEEN_SECONDS
-        while self._admissions and (self._admissions[0][0] < oldest or len(self._admissions) > MOST_ADMISSIONS):
-            _, namespace, grown = self._admissions.popleft()
-            sums = self._sums[namespace]
-            for name, more in grown.items():
-                sums[name] -= more
-                if not sums[name]:
-                    del sums[name]
-            if not sums:
-                del self._sums[namespace]
+        while self._admissions and (self._admissions[0].at_seconds < oldest or len(self._admissions) > MOST_ADMISSIONS):
+            admission = self._admissions.popleft()
+            self._sum(admission, -1)
+            if not admission.is_seen:
+                self._settle(admission, came=False)

@@ -109,6 +109,7 @@ class History(Protocol):
         node: str | None,
         node_class: NodeClass | None,
         now_unix_seconds: float,
+        is_ordered: bool = True,
     ) -> Estimate | NoEstimate:
         """Say what a new pod's container needs."""
         ...
@@ -185,12 +186,17 @@ class Reviewer:
         self._count(outcome, time.perf_counter() - started)
         return written
 
-    def admission(self, pod: Pod, node: str | None) -> Admission:
+    def see(self, workload: Workload) -> None:
+        """Take note that the watch shows a new pod of a workload."""
+        self._growth.see(workload)
+
+    def admission(self, pod: Pod, node: str | None, *, peer: str | None = None) -> Admission:
         """Say what becomes of a pod.
 
         Args:
             pod: As it is being created.
             node: The one node that it can go to; None = it may go to several.
+            peer: The address that sent it in a review, which may be anybody's; None = it is known to be ordered.
         """
         facts, workload, now = self._facts, workload_of(pod), self._clock()
         node_class = None if node is None else facts.node_class(node)
@@ -198,7 +204,13 @@ class Reviewer:
 
         def estimate_of(container: Container, policy: PolicyName) -> Estimate | NoEstimate:
             return self._history.estimate(
-                workload, container.name, policy=policy, node=node, node_class=node_class, now_unix_seconds=now
+                workload,
+                container.name,
+                policy=policy,
+                node=node,
+                node_class=node_class,
+                now_unix_seconds=now,
+                is_ordered=peer is None,
             )
 
         return admit(
@@ -208,7 +220,7 @@ class Reviewer:
                 frozen=facts.frozen(workload),
                 left_alone_for=facts.left_alone_for(workload),
                 limit_ranges=facts.limit_ranges(pod.namespace),
-                quotas=with_growth(quotas, self._growth.of(pod.namespace)) if quotas else (),
+                quotas=with_growth(quotas, self._growth.of(pod.namespace, peer or "")) if quotas else (),
                 replicas=facts.replicas(workload) if quotas else None,
                 bounds_fault=facts.bounds_fault(pod.namespace),
                 pause_reason=rules.pause_reason,
@@ -226,7 +238,7 @@ class Reviewer:
         asked = _asked(request)
         if not self._facts.is_complete:
             return Outcome.NO_HISTORY, {}  # who is to be left alone is not known yet
-        admission = self.admission(asked.pod, asked.node)
+        admission = self.admission(asked.pod, asked.node, peer=peer)
         if admission.denial is not None:
             status = {"code": _DENIED_CODE, "reason": "Invalid", "message": f"plimsoll: {admission.denial}"}
             return admission.outcome, {"allowed": False, "status": status}
@@ -236,7 +248,7 @@ class Reviewer:
             patch = base64.b64encode(msgspec.json.encode(operations)).decode("ascii")
             response = {"patchType": "JSONPatch", "patch": patch}
         if admission.grown and not asked.is_dry_run:
-            self._growth.add(asked.pod.namespace, admission.grown)
+            self._growth.add(admission.workload, admission.grown, peer)
         if admission.warnings:
             response["warnings"] = [_warning(text) for text in admission.warnings[:_MOST_WARNINGS]]
         if admission.outcome is Outcome.ERROR:

@@ -258,6 +258,7 @@ class WorkloadIndex:
         node: str | None,
         node_class: NodeClass | None,
         now_unix_seconds: float,
+        is_ordered: bool = True,
     ) -> Estimate | NoEstimate:
         """Say what a new pod's container needs.
 
@@ -273,6 +274,8 @@ class WorkloadIndex:
             node: Where a DaemonSet's pod will run; its own history there is taken if it is old enough.
             node_class: Where any pod will run, else; None = not known yet.
             now_unix_seconds: The moment of the answer.
+            is_ordered: The policy is ordered by somebody who may; False = by a review, which anybody may send: asking
+                has nothing worked out then.
 
         Returns:
             NoEstimate when the workload is not known, or younger than ``plan.minAgeSeconds``.
@@ -287,19 +290,27 @@ class WorkloadIndex:
             if found is None:
                 return NoEstimate.UNKNOWN_CONTAINER
             if policy is not PolicyName.CRUISE:
-                return self._answered(entry, found, policy, node_class, now_unix_seconds)
+                return self._answered(entry, found, policy, node_class, now_unix_seconds, is_ordered=is_ordered)
             for source, table, rows in self._sources(found, node, node_class):
                 if self._is_old_enough(table, rows, now_unix_seconds):
                     return self._estimated(source, entry, found, table, rows, now_unix_seconds)
         return NoEstimate.TOO_YOUNG
 
     def _answered(
-        self, entry: Entry, found: Container, policy: PolicyName, node_class: NodeClass | None, now_unix_seconds: float
+        self,
+        entry: Entry,
+        found: Container,
+        policy: PolicyName,
+        node_class: NodeClass | None,
+        now_unix_seconds: float,
+        *,
+        is_ordered: bool,
     ) -> Estimate | NoEstimate:
         """Give the estimate by the nearest answer; of DaemonSets there is one for each class of nodes."""
         if not self._is_old_enough(self._by_class, found.rows, now_unix_seconds):
             return NoEstimate.TOO_YOUNG
-        self._asked.note(policy, entry.workload, now_unix_seconds)
+        if is_ordered:
+            self._asked.note(policy, entry.workload, now_unix_seconds)
         for source, table, rows in self._sources(found, None, node_class):
             of_class = node_class if source is EstimateSource.NODE_CLASS else None
             answer = self._asked.answer_of(policy, entry.workload, (found.name, of_class))
@@ -535,6 +546,14 @@ class WorkloadIndex:
     def due(self, rebuild_seconds: float, now_unix_seconds: float) -> list[Key]:
         """Give for which workloads which other policies are to be worked out, the most urgent first."""
         return due(self._asked_tables(), now_unix_seconds, rebuild_seconds)
+
+    def order(self, workload: Workload, policy: PolicyName, now_unix_seconds: float) -> bool:
+        """Have a policy worked out for a workload, as its pods order it; False = the workload is not known."""
+        with self._lock:
+            entry = self._entries.known.get(workload)
+            if entry is not None:
+                self._asked.note(policy, entry.workload, now_unix_seconds)
+            return entry is not None
 
     def preparation(self) -> Preparation:
         """Count for how many workloads other policies are required, and how many of them were worked out."""

@@ -29,11 +29,13 @@ from tests.cluster.admission_room import (
     mebibytes_above,
     owned,
     resources,
+    running,
     sized,
     told,
 )
 from tests.cluster.api import MERGE, Json, is_awaited
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.objects import pod_path
 from tests.cluster.processes import wait_for
 from tests.cluster.test_cluster_facts import CRD
 from tests.cluster.webhook_process import NAMESPACE, answer_of, webhook
@@ -162,7 +164,10 @@ def test_a_daemon_set_under_another_policy_is_sized_by_nodes_alike(room: Room) -
     def made() -> Json:
         return room.admitted(owned("driver", "DaemonSet", sized(), affinity=bound_for(room.node), annotations=vpa))
 
-    # Nobody but the pod orders it: what comes first is admitted as it is, and asking has it worked out.
+    # Nobody but pods order it: a review has nothing worked out, as anybody may send one; a pod that is there has.
+    assert ADMISSION not in made()["metadata"]["annotations"]
+    path = pod_path(room.namespace, running("driver"))
+    room.cluster.admin.patch(path, {"metadata": {"annotations": vpa}}, MERGE)
     wait_for(lambda: ADMISSION in made()["metadata"]["annotations"], "it is worked out")
     found = made()
     assert told(found) == {"policy": "vpa", "source": "node_class"}

@@ -87,6 +87,7 @@ class Facts:
     nodes: tuple[str, ...] = ("node-a", "node-b")
     tainted: frozenset[str] = frozenset()
     amounts: NodeAmounts | None = field(default_factory=lambda: NodeAmounts(cpu_millicores=8000, memory_bytes=32 << 30))
+    runs: int = 3
 
     def pod(self, uid: str) -> PodPlace | None:
         return self.places.get(uid)
@@ -139,7 +140,7 @@ class Facts:
         return self.told
 
     def replicas(self, workload: Workload) -> int | None:
-        return 3
+        return self.runs
 
     def running(self, workload: Workload) -> int | None:
         return 3

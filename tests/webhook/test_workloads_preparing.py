@@ -177,3 +177,28 @@ def test_what_cannot_be_looked_at_holds_up_readiness_for_a_bounded_time_only(sto
 
 def failing() -> None:
     raise RuntimeError("a fault in here")
+
+
+def test_only_what_live_pods_order_is_prepared_and_not_what_reviews_name(store: Store) -> None:
+    scene = Scene(store)
+    scene.preparing.turn(NOW)
+    for policy in (PolicyName.VPA, PolicyName.CRANE, PolicyName.FORECAST):
+        asked = scene.index.estimate(
+            WEB, "app", policy=policy, node=None, node_class=None, now_unix_seconds=NOW, is_ordered=False
+        )
+        assert asked is NoEstimate.NOT_LOADED
+    assert scene.index.preparation().waiting == 0
+    scene.preparing.order(WEB, "vpa")
+    scene.preparing.order(WEB, "nonsense")
+    scene.preparing.order(JOB, "vpa")
+    scene.preparing.order(SYSTEM, "vpa")
+    while scene.preparing.turn(NOW + 1):
+        pass
+    asked = scene.index.estimate(
+        WEB, "app", policy=PolicyName.VPA, node=None, node_class=None, now_unix_seconds=NOW, is_ordered=False
+    )
+    assert isinstance(asked, Estimate)
+    assert list(scene.preparing._ordered) == [(WEB, PolicyName.VPA)]
+    scene.facts.runs = 0
+    scene.preparing.turn(NOW + 1 + LOOK_SECONDS)
+    assert not scene.preparing._ordered

@@ -37,9 +37,9 @@ class Desk:
         hard, used = {"requests.memory": self.hard_bytes * NANOS}, {"requests.memory": used_bytes * NANOS}
         self.cluster.all_quotas = (Quota(name="quota", hard=hard, used=used),)
 
-    def asked(self, document: dict[str, Any] = POD, **request: Any) -> int:
+    def asked(self, document: dict[str, Any] = POD, *, peer: str = "10.0.0.1", **request: Any) -> int:
         """Admit a pod; the memory that it then requests."""
-        response = response_of(self.reviewer.review(json.dumps(review_of(document, **request)).encode()))
+        response = response_of(self.reviewer.review(json.dumps(review_of(document, **request)).encode(), peer))
         done = apply_patch(document, response["patch"]) if "patch" in response else document
         text = done["spec"]["containers"][0]["resources"]["requests"]["memory"]
         return GI if text == "1Gi" else int(text)
@@ -51,6 +51,14 @@ def test_pods_that_come_at_once_do_not_get_the_same_room() -> None:
     made = [desk.asked() for _ in range(10)]
     assert made == [3 * GI // 2] * 2 + [GI] * 8
     assert sum(made) <= desk.hard_bytes
+
+
+def test_reviews_of_a_stranger_use_up_nothing() -> None:
+    desk = Desk(12 * GI)
+    for _ in range(178):
+        desk.asked(peer="10.1.2.3")
+    made = [desk.asked() for _ in range(10)]
+    assert made == [3 * GI // 2] * 2 + [GI] * 8
 
 
 def test_what_a_quota_shows_in_the_end_counts_once() -> None:
