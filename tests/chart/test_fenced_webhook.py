@@ -11,8 +11,8 @@ import pytest
 
 from tests.chart.release import Release
 from tests.cluster import objects
-from tests.cluster.api import Api, ApiError, Json, is_awaited
-from tests.cluster.chart import NAMESPACE, RELEASE, helm
+from tests.cluster.api import MERGE, Api, ApiError, Json, is_awaited
+from tests.cluster.chart import NAMESPACE, RELEASE, helm, rendered
 from tests.cluster.identities import create_service_account, fresh_name, node_bound_token
 from tests.cluster.processes import wait_for
 from tests.placeholders import BUFFER, OPTIONS, container, content, shape_of
@@ -20,6 +20,7 @@ from tests.placeholders import BUFFER, OPTIONS, container, content, shape_of
 pytestmark = pytest.mark.cluster
 
 FORBIDDEN = 403
+ROOM: Final = {"buffers": {"enabled": True, "placeholders": True}}
 BUFFERS: Final = "/apis/autoscaling.x-k8s.io/v1beta1/namespaces/default/capacitybuffers"
 
 
@@ -28,9 +29,10 @@ def room(release: Release) -> Iterator[Release]:
     """The chart with buffers, in a namespace where pods may be made at once."""
     if RELEASE in helm("list", "-q", f"--kubeconfig={release.plane.kubeconfig}", f"--namespace={NAMESPACE}"):
         release.uninstall()
-    if not release.plane.admin.exists("/api/v1/namespaces/default/serviceaccounts/default"):
-        create_service_account(release.plane, "default", "default")
-    release.install({"buffers": {"enabled": True, "placeholders": True}})
+    for account in ("default", "other"):
+        if not release.plane.admin.exists(f"/api/v1/namespaces/default/serviceaccounts/{account}"):
+            create_service_account(release.plane, "default", account)
+    release.install(ROOM)
     kind = {"apiVersion": "autoscaling.x-k8s.io/v1beta1", "kind": "CapacityBuffer"}
     buffer = {**kind, "metadata": {"name": BUFFER.name}, "spec": {"podTemplateRef": {"name": "none"}, "replicas": 1}}
 
@@ -144,7 +146,7 @@ def test_placeholder_of_another_image_may_be_resized_and_removed(room: Release, 
 COMMAND: Final = {"exec": {"command": ["sh"]}}
 SHAPES: dict[str, dict[str, Any]] = {
     "a token": {"automountServiceAccountToken": True},
-    "another class": {"priorityClassName": "plimsoll", "preemptionPolicy": "PreemptLowerPriority"},
+    "another class": {"priorityClassName": "system-node-critical", "preemptionPolicy": "PreemptLowerPriority"},
     "a host's folder": {"volumes": [{"name": "x", "hostPath": {"path": "/"}}]},
     "the host's network": {"hostNetwork": True},
     "the host's processes": {"hostPID": True},
@@ -186,12 +188,94 @@ SHAPES: dict[str, dict[str, Any]] = {
         "volumes": [{"name": "x", "emptyDir": {}}],
     },
     "a device": {"resourceClaims": [{"name": "x", "resourceClaimName": "x"}]},
+    "a grace period without end": {"terminationGracePeriodSeconds": 10**9},
+    "names of its own for addresses": {"hostAliases": [{"ip": "10.0.0.1", "hostnames": ["bank.example"]}]},
+    "SELinux switched off": {
+        "securityContext": {"runAsNonRoot": True, "runAsUser": 65535, "seLinuxOptions": {"type": "spc_t"}},
+    },
+    "SELinux switched off in a container": with_security(seLinuxOptions={"type": "spc_t"}),
+    "root that is said not to be": {"securityContext": {"runAsNonRoot": True, "runAsUser": 0}},
+    "root that a container is said not to be": with_security(runAsUser=0),
+    "root's group": {"securityContext": {"runAsNonRoot": True, "runAsUser": 65535, "supplementalGroups": [0]}},
+    "settings of the kernel": {
+        "securityContext": {"runAsNonRoot": True, "sysctls": [{"name": "kernel.shm_rmid_forced", "value": "1"}]},
+    },
+    "another scheduler": {"schedulerName": "theirs"},
+    "another account": {"serviceAccountName": "other"},
+    "a name in somebody's service": {"hostname": "web-0", "subdomain": "web"},
+    "each other's processes": {"shareProcessNamespace": True},
+    "an end of its own": {"activeDeadlineSeconds": 60},
+    "a gate of readiness": {"readinessGates": [{"conditionType": "example.com/a"}]},
+    "a name of the whole": {"setHostnameAsFQDN": True},
 }
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_placeholder_that_would_be_more_than_room_is_refused(webhook: Api, shape: str) -> None:
     assert "no others" in why_not(lambda: make(webhook, placeholder(**SHAPES[shape])))
+
+
+OWNER: Final = placeholder()["metadata"]["ownerReferences"][0]
+HEADS: dict[str, dict[str, Any]] = {
+    "a finalizer": {"finalizers": ["example.com/held"]},
+    "a name by chance": {"generateName": "room-"},
+    "a second owner": {"ownerReferences": [OWNER, {**OWNER, "name": "other", "controller": False, "uid": "other"}]},
+    "an owner that does not control it": {"ownerReferences": [{**OWNER, "controller": False}]},
+    "a buffer of a version that is not": {"ownerReferences": [{**OWNER, "apiVersion": "autoscaling.x-k8s.io/v9"}]},
+    "a buffer without a label": {"labels": {"plimsoll.dev/placeholder": "true"}},
+}
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_placeholder_whose_metadata_are_not_the_programs_is_refused(webhook: Api, head: str) -> None:
+    manifest = placeholder()
+    manifest["metadata"].update(HEADS[head])
+    assert "no others" in why_not(lambda: make(webhook, manifest))
+
+
+@pytest.mark.parametrize("protected", ["kube-system", "kube-public", NAMESPACE])
+def test_no_placeholder_is_made_in_a_protected_namespace(room: Release, webhook: Api, protected: str) -> None:
+    if not room.plane.admin.exists(f"/api/v1/namespaces/{protected}/serviceaccounts/default"):
+        create_service_account(room.plane, protected, "default")
+    manifest = placeholder()
+    manifest["metadata"]["namespace"] = protected
+    assert "none in a protected namespace" in why_not(lambda: webhook.create(objects.pod_path(protected), manifest))
+
+
+def test_placeholder_of_a_buffer_that_is_not_there_is_collected(room: Release, webhook: Api) -> None:
+    """The policy cannot look for the buffer; the server's garbage collector does."""
+    manifest = placeholder()
+    webhook.create(objects.pod_path("default"), manifest)
+    path = objects.pod_path("default", manifest["metadata"]["name"])
+    wait_for(lambda: not room.plane.admin.exists(path), "it is collected", seconds=60.0)
+
+
+def test_placeholder_passes_with_what_servers_and_other_webhooks_add(room: Release, webhook: Api) -> None:
+    """Amounts of a range, tolerations, priority, account, its pull secrets; labels, DNS options, OpenShift's level."""
+    admin, ranges = room.plane.admin, "/api/v1/namespaces/default/limitranges"
+    amounts = {"type": "Container", "default": {"cpu": "1", "memory": "1Gi"}, "defaultRequest": {"memory": "32Mi"}}
+    admin.create(ranges, {"metadata": {"name": "range"}, "spec": {"limits": [amounts]}})
+    account = "/api/v1/namespaces/default/serviceaccounts/default"
+    admin.patch(account, {"imagePullSecrets": [{"name": "registry"}]})
+    context = {**placeholder()["spec"]["securityContext"], "seLinuxOptions": {"level": "s0:c1"}, "fsGroup": 1000}
+    manifest = placeholder(
+        tolerations=[{"key": "pool", "operator": "Equal", "value": "a", "effect": "NoSchedule"}],
+        nodeSelector={"pool": "a"},
+        dnsConfig={"options": [{"name": "ndots", "value": "2"}]},
+        securityContext=context,
+        schedulingGates=[{"name": "example.com/quota"}],
+    )
+    manifest["metadata"]["labels"]["team"] = "platform"
+    manifest["metadata"]["annotations"]["example.com/seen"] = "true"
+    made = make(webhook, manifest)
+    spec = made["spec"]
+    assert spec["containers"][0]["resources"]["limits"] == {"cpu": "1", "memory": "1Gi"}
+    assert "kubernetes.io/limit-ranger" in made["metadata"]["annotations"]
+    assert {"node.kubernetes.io/not-ready", "pool"} <= {one["key"] for one in spec["tolerations"]}
+    assert (spec["serviceAccountName"], spec["imagePullSecrets"]) == ("default", [{"name": "registry"}])
+    webhook.delete(objects.pod_path("default", made["metadata"]["name"]), gracePeriodSeconds="0")
+    admin.delete(f"{ranges}/range")
+    admin.patch(account, {"imagePullSecrets": None}, MERGE)
 
 
 def test_label_alone_makes_no_placeholder(room: Release, webhook: Api) -> None:
@@ -215,10 +299,27 @@ def test_server_finds_no_fault_in_the_expressions(room: Release) -> None:
 
     wait_for(lambda: not unchecked(), "all policies are checked")
     found = room.plane.admin.items(path)
-    assert len(found) == 4
+    parts = rendered(ROOM)
+    fences = [one["metadata"]["name"] for name in parts if name.startswith("fence/") for one in parts[name][:1]]
+    assert sorted(one["metadata"]["name"] for one in found) == sorted(fences)
     assert [
         one["status"]["typeChecking"] for one in found if one["status"]["typeChecking"].get("expressionWarnings")
     ] == []
+
+
+def test_further_scheduler_is_a_value(room: Release, webhook: Api) -> None:
+    room.upgrade({"buffers": {"enabled": True, "placeholders": True, "schedulers": ["theirs"]}})
+    wait_for(lambda: not why_not(lambda: make(webhook, placeholder(schedulerName="theirs"), dryRun="All")), "tried")
+
+    def is_taken() -> bool:
+        manifest = placeholder(schedulerName="theirs")
+        if why_not(lambda: make(webhook, manifest)):
+            return False
+        webhook.delete(objects.pod_path("default", manifest["metadata"]["name"]), gracePeriodSeconds="0")
+        return True
+
+    wait_for(is_taken, "the policy takes it")
+    assert "no others" in why_not(lambda: make(webhook, placeholder(schedulerName="another")))
 
 
 def test_without_placeholders_nothing_is_stored(room: Release, webhook: Api) -> None:

@@ -231,7 +231,7 @@ def refusal(call: Callable[[], object]) -> str:
 
 
 def test_agent_reaches_its_own_node_and_no_further(installed: Release, nodes: Nodes) -> None:
-    own, other = make_pod(installed, "default", nodes.a), make_pod(installed, "default", nodes.b)
+    own, other = (make_pod(installed, "default", node, mode="enforce") for node in (nodes.a, nodes.b))
     assert resize(nodes.agent_a, "default", own)["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "200m"
     assert "own node" in refusal(lambda: resize(nodes.agent_a, "default", other))
     assert "own node" in refusal(lambda: resize(nodes.unbound, "default", own))
@@ -240,32 +240,52 @@ def test_agent_reaches_its_own_node_and_no_further(installed: Release, nodes: No
     assert "mode is off" in refusal(lambda: resize(nodes.agent_a, "default", opted_out))
     protected = make_pod(installed, "kube-system", nodes.a)
     assert "never resized" in refusal(lambda: resize(nodes.agent_a, "kube-system", protected))
-    fence.set_taints(nodes.agent_a, nodes.a, [fence.taint("NoSchedule")])
-    another_key = [fence.taint("NoSchedule"), fence.taint("NoSchedule", "example.com/other")]
-    assert "no taint but" in refusal(lambda: fence.set_taints(nodes.agent_a, nodes.a, another_key))
-    assert "own node" in refusal(lambda: fence.set_taints(nodes.agent_a, nodes.b, [fence.taint("NoSchedule")]))
+    assert "cannot patch resource" in refusal(
+        lambda: fence.set_taints(nodes.agent_a, nodes.a, [fence.taint("NoSchedule")])
+    )
     assert "own node" in refusal(
         lambda: nodes.unbound.create(fence.event_path("default"), fence.event("x", "default", nodes.a))
     )
 
 
-def test_pods_of_which_nothing_says_a_mode_are_resized_only_where_the_fence_allows_it(
+def test_right_to_taint_comes_with_the_setting_and_outlives_it_by_one_release(installed: Release, nodes: Nodes) -> None:
+    """Agents of the release before take their taints away as they end."""
+    may_taint = partial(is_allowed, nodes.agent_a, "patch", "nodes")
+    assert not may_taint()
+    installed.upgrade({"settings": {"overload": {"taint": True}}})
+    wait_for(may_taint, "agents may taint")
+    fence.set_taints(nodes.agent_a, nodes.a, [fence.taint("NoSchedule")])
+    another_key = [fence.taint("NoSchedule"), fence.taint("NoSchedule", "example.com/other")]
+    assert "no taint but" in refusal(lambda: fence.set_taints(nodes.agent_a, nodes.a, another_key))
+    assert "own node" in refusal(lambda: fence.set_taints(nodes.agent_a, nodes.b, [fence.taint("NoSchedule")]))
+    installed.upgrade()
+    fence.set_taints(nodes.agent_a, nodes.a, [])
+    installed.upgrade({"labels": {"team": "platform"}})
+    wait_for(lambda: not may_taint(), "the right is gone")
+    installed.upgrade()
+
+
+def test_pods_of_which_nothing_says_a_mode_are_resized_only_where_the_release_enforces(
     installed: Release, nodes: Nodes
 ) -> None:
-    """The release's own mode is recommend: the policy sees annotations alone."""
+    """In mode recommend the policy asks for an annotation; `fence.unannotated` says otherwise."""
     silent, told = make_pod(installed, "default", nodes.a), make_pod(installed, "default", nodes.a, mode="enforce")
     kept = json.dumps({"containers": {"app": {"requests": {"cpu": "50m"}, "limits": {}}}})
     sized = make_pod(installed, "default", nodes.a, **{"original-resources": kept})
-    resize(nodes.agent_a, "default", silent, "150m")
-    installed.upgrade({"fence": {"unannotated": "refuse"}})
+    off = make_pod(installed, "default", nodes.a, mode="off")
     attempt = partial(resize, nodes.agent_a, "default", silent, "200m", dryRun="All")
-    wait_for(lambda: "mode is unannotated (fence.unannotated)" in said(attempt), "the fence refuses")
+    assert "mode is unannotated (fence.unannotated)" in refusal(attempt)
     resize(nodes.agent_a, "default", told)
     resize(nodes.agent_a, "default", sized, "50m")
-    off = make_pod(installed, "default", nodes.a, mode="off")
     assert "mode is off" in refusal(lambda: resize(nodes.agent_a, "default", off))
-    installed.upgrade()
-    wait_for(lambda: not said(attempt), "the fence allows it again")
+    rule = {"cluster": {"rules": [{"namespace": "default", "mode": "enforce"}]}}
+    allowing: list[dict[str, Any]] = [{"mode": "enforce"}, rule, {"fence": {"unannotated": "allow"}}]
+    for values in allowing:
+        installed.upgrade(values)
+        wait_for(lambda: not said(attempt), f"the fence allows it with {values}")
+        assert "mode is off" in refusal(lambda: resize(nodes.agent_a, "default", off))
+        installed.upgrade()
+        wait_for(lambda: "mode is unannotated" in said(attempt), "the fence refuses it again")
 
 
 def said(call: Callable[[], object]) -> str:

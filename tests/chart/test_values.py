@@ -217,8 +217,11 @@ def test_excluded_namespaces_reach_everything_that_would_touch_a_pod(tmp_path: P
     assert "payments" in webhook_settings(tmp_path, values).arbiter.protected_namespaces.split(",")
     hook = rendered(values)["webhook/registration"][0]["webhooks"][0]
     assert "payments" in hook["namespaceSelector"]["matchExpressions"][0]["values"]
-    fence = rendered(values)["fence/resizes"][0]
-    assert "'payments'" in json.dumps(fence["spec"]["validations"])
+    opened = {"evictions": {"enabled": True}, "buffers": {"enabled": True, "placeholders": True}}
+    parts = rendered(values | opened)
+    for fence in ("resizes", "events", "evictions", "webhook-pods"):
+        policy = parts[f"fence/{fence}"][0]
+        assert '"kube-system","payments","plimsoll"]' in str(policy["spec"]["validations"]).replace(" ", ""), fence
 
 
 def test_the_chart_follows_its_namespace() -> None:

@@ -12,6 +12,14 @@ from agent.webhook.settings import WebhookSettings
 from tests.chart.documented_values import documented_values
 from tests.chart.value_rules import RULES, Schema
 
+_WORD = r"^\S+$"
+_IN_POLICIES = {
+    # References and names as the API server takes them: no quotes, as they stand in the fence's expressions.
+    "placeholders.image": r"^[^\s\"'`\\]+$",
+    "placeholders.priorityClass": "^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$",
+}
+"""Patterns of settings that the chart puts into policies; the program takes any word."""
+
 
 def values_schema() -> Schema:
     """Give the whole schema; every object in it is closed."""
@@ -39,7 +47,8 @@ def settings_schema(root: type) -> Schema:
     for name, key in keys(root).items():
         section, dot, last = name.rpartition(".")
         place = made["properties"].setdefault(section, _closed()) if dot else made
-        place["properties"][last] = setting_schema(key)
+        made_of = setting_schema(key)
+        place["properties"][last] = made_of | ({"pattern": _IN_POLICIES[name]} if name in _IN_POLICIES else {})
     return made
 
 
@@ -64,7 +73,7 @@ def _typed(key: Key) -> Schema:
         if key.between is not None:
             schema |= {"minimum": key.between.low, "maximum": key.between.high}
         return schema
-    return {"type": "string", "pattern": "^/" if key.kind is Path else r"^\S+$"}
+    return {"type": "string", "pattern": "^/" if key.kind is Path else _WORD}
 
 
 def _closed() -> Schema:

@@ -15,12 +15,14 @@ from tests.cluster.processes import wait_for
 NAMESPACE, ACCOUNT = chart.NAMESPACE, "plimsoll-agent"
 USER: Final = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
 _NO_ROLE: Final = re.compile("cannot (patch|create) resource")
+ACTING: Final = {"mode": "enforce", "settings": {"overload": {"taint": True}}}
+"""Values with which agents do all that they can: resize what nobody annotated, and taint."""
 TAINT_KEY: Final = "status-taint.cluster-autoscaler.kubernetes.io/plimsoll-overload"
 
 
 def install(plane: ControlPlane) -> None:
     """Apply the agent's rights and the fence, and wait until both are in force (the fence takes a second or two)."""
-    plane.admin.apply_all(chart.parts(*chart.AGENT, *chart.FENCE))
+    plane.admin.apply_all(chart.parts(*chart.AGENT, *chart.FENCE, values=ACTING))
     node, namespace = fresh_name("probe"), "default"
     objects.create_node(plane.admin, node)
     plane.admin.create(objects.pod_path(namespace), objects.pod(node, node))
@@ -86,5 +88,5 @@ def event(name: str, namespace: str, node: str) -> Json:
         "action": "Resize",
         "reason": "Resized",
         "type": "Normal",
-        "regarding": {"kind": "Pod", "namespace": namespace, "name": "web"},
+        "regarding": {"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": "web", "uid": "some"},
     }

@@ -78,7 +78,7 @@ def identity_of(plane: ControlPlane, scene: str, node: ActingNode) -> Api:
 
 def account_without(plane: ControlPlane, node: ActingNode, resources: set[str]) -> Api:
     """Make an account with the chart's role but for some resources; give the API with a token of the node."""
-    role = chart.only("ClusterRole", *chart.AGENT)
+    role = chart.only("ClusterRole", *chart.AGENT, values=fence.ACTING)
     name = f"{node.namespace}-agent"
     rules: list[Json] = [
         {**rule, "resources": kept} for rule in role["rules"] if (kept := sorted(set(rule["resources"]) - resources))

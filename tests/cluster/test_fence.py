@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -9,13 +12,20 @@ from functools import partial
 import pytest
 
 from agent.core.annotations import ORIGINAL_RESOURCES
+from agent.core.event_pacing import EventReason
 from agent.core.originals import annotation_text, original_of
 from agent.kube.convert import pod_from_json
-from tests.cluster import fence, objects
-from tests.cluster.api import JSON_PATCH, MERGE, Api, ApiError, Json
+from tests.cluster import chart, fence, objects
+from tests.cluster.api import APPLY, JSON_PATCH, MERGE, Api, ApiError, Json
 from tests.cluster.audit import AuditLog
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.identities import create_namespace, create_service_account, fresh_name
+from tests.cluster.identities import (
+    create_namespace,
+    create_service_account,
+    fresh_name,
+    is_allowed,
+    node_bound_token,
+)
 from tests.cluster.processes import wait_for
 
 pytestmark = pytest.mark.cluster
@@ -236,19 +246,105 @@ def test_request_within_the_factor_is_not(
     objects.resize(two.agent_a, namespace, name, objects.resize_body(app={"requests": new}))
 
 
+LEAPS: dict[str, tuple[Json, Json, str]] = {
+    "a limit to next to nothing": (
+        {"limits": {"cpu": "8", "memory": "16Gi"}, "requests": {"cpu": "4", "memory": "8Gi"}},
+        {"limits": {"cpu": "2m", "memory": "2Mi"}, "requests": {"cpu": "1m", "memory": "1Mi"}},
+        "container app",
+    ),
+    "a CPU limit to next to nothing": (
+        {"limits": {"cpu": "8"}, "requests": {"cpu": "4"}},
+        {"limits": {"cpu": "2m"}, "requests": {"cpu": "1m"}},
+        "container app",
+    ),
+    "a limit to no end": (
+        {"limits": {"cpu": "200m", "memory": "128Mi"}, "requests": {"cpu": "100m", "memory": "64Mi"}},
+        {"limits": {"cpu": "1000", "memory": "10Ti"}},
+        "container app",
+    ),
+    "a first CPU request": ({"requests": {"memory": "64Mi"}}, {"requests": {"cpu": "60"}}, "container app"),
+    "a first memory request": ({"requests": {"cpu": "100m"}}, {"requests": {"memory": "500Gi"}}, "container app"),
+    "a first limit far above": ({"requests": {"cpu": "100m"}}, {"limits": {"cpu": "11"}}, "container app"),
+    "a first limit far below": (
+        {"requests": {"cpu": "4"}},
+        {"requests": {"cpu": "5m"}, "limits": {"cpu": "5m"}},
+        "container app",
+    ),
+}
+
+
+@pytest.mark.parametrize("leap", LEAPS)
+def test_limits_and_first_amounts_that_leap_are_refused(
+    cluster: ControlPlane, two: Two, namespace: str, leap: str
+) -> None:
+    before, after, part = LEAPS[leap]
+    name = leaping_pod(cluster, two, namespace, before["requests"], limits=before.get("limits"))
+    body = objects.resize_body(app=after)
+    message = refusal(lambda: objects.resize(two.agent_a, namespace, name, body))
+    assert f"{part} would change by more than a factor of 100" in message
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"limits": {"cpu": "8"}, "requests": {"cpu": "4"}}, {"limits": {"cpu": "50m"}, "requests": {"cpu": "25m"}}),
+        ({"limits": {"memory": "1Gi"}, "requests": {"memory": "1Gi"}}, {"limits": {"memory": "90Gi"}}),
+        ({"requests": {"memory": "64Mi"}}, {"requests": {"cpu": "10"}}),
+        ({"requests": {"cpu": "100m"}}, {"requests": {"memory": "9Gi"}}),
+        ({"requests": {"cpu": "2"}}, {"limits": {"cpu": "16"}}),
+    ],
+)
+def test_limits_and_first_amounts_within_the_factor_are_not(
+    cluster: ControlPlane, two: Two, namespace: str, before: Json, after: Json
+) -> None:
+    name = leaping_pod(cluster, two, namespace, before["requests"], limits=before.get("limits"))
+    objects.resize(two.agent_a, namespace, name, objects.resize_body(app=after))
+
+
+@pytest.mark.parametrize(
+    ("stated", "after", "is_refused"),
+    [
+        ({"limits": {"cpu": "1"}}, {"limits": {"cpu": "400"}}, True),
+        ({"limits": {"cpu": "1"}}, {"requests": {"memory": "400Gi"}}, True),
+        ({"limits": {"memory": "1Gi"}}, {"limits": {"cpu": "101"}}, True),
+        ({"limits": {"memory": "1Gi"}}, {"limits": {"cpu": "20"}}, False),  # the containers request one
+        ({"limits": {"cpu": "2"}}, {"limits": {"memory": "50Gi"}}, False),
+    ],
+)
+def test_amounts_of_the_pod_level_count_too(
+    control_plane_1_37: ControlPlane, two: Two, namespace: str, stated: Json, after: Json, *, is_refused: bool
+) -> None:
+    admin, name = control_plane_1_37.admin, fresh_name("level")
+    container = objects.container("app", requests={"cpu": "1", "memory": "1Gi"})
+    give_room(control_plane_1_37, two)
+    admin.create(objects.pod_path(namespace), objects.pod(name, two.node_a, container, resources=stated))
+    body = {"spec": {"resources": after}}
+    if is_refused:
+        message = refusal(lambda: objects.resize(two.agent_a, namespace, name, body))
+        assert "the pod as a whole would change by more than a factor of 100" in message
+    else:
+        objects.resize(two.agent_a, namespace, name, body)
+
+
 def test_what_a_pod_came_with_is_put_back_over_any_factor(cluster: ControlPlane, two: Two, namespace: str) -> None:
     kept = '{"containers":{"app":{"requests":{"cpu":"20"}}}}'
     name = leaping_pod(cluster, two, namespace, {"cpu": "100m"}, original_resources=kept)
     objects.resize(two.agent_a, namespace, name, objects.resize_body(app={"requests": {"cpu": "20"}}))
 
 
-def leaping_pod(cluster: ControlPlane, two: Two, namespace: str, requests: Json, **annotations: str) -> str:
-    """Make a pod on a node that is large enough."""
+def give_room(cluster: ControlPlane, two: Two) -> None:
     room = {"cpu": "64", "memory": "512Gi", "pods": "110"}
     cluster.admin.patch(f"/api/v1/nodes/{two.node_a}/status", {"status": {"allocatable": room, "capacity": room}})
+
+
+def leaping_pod(
+    cluster: ControlPlane, two: Two, namespace: str, requests: Json, *, limits: Json | None = None, **annotations: str
+) -> str:
+    """Make a pod on a node that is large enough."""
+    give_room(cluster, two)
     name = fresh_name("leap")
     named = {f"plimsoll.dev/{key.replace('_', '-')}": value for key, value in annotations.items()}
-    container = objects.container("app", requests=requests)
+    container = objects.container("app", requests=requests, **({"limits": limits} if limits else {}))
     cluster.admin.create(objects.pod_path(namespace), objects.pod(name, two.node_a, container, annotations=named))
     return name
 
@@ -273,8 +369,9 @@ def test_agent_reads_what_it_needs_and_writes_events(cluster: ControlPlane, two:
     make_pod(cluster, namespace, two.node_a)
     pods = two.agent_a.items("/api/v1/pods", fieldSelector=f"spec.nodeName={two.node_a}")
     assert namespace in {pod["metadata"]["namespace"] for pod in pods}
-    assert two.agent_a.get(f"/api/v1/nodes/{two.node_a}")
-    assert two.agent_a.get(f"/api/v1/namespaces/{namespace}")
+    for kind, name in (("nodes", two.node_a), ("namespaces", namespace)):
+        [found] = two.agent_a.items(f"/api/v1/{kind}", fieldSelector=f"metadata.name={name}")
+        assert found["metadata"]["name"] == name
     path = fence.event_path(namespace)
     two.agent_a.create(path, fence.event("told", namespace, two.node_a))
     again = {"count": 2, "lastObservedTime": "2026-01-01T00:01:00.000000Z"}
@@ -290,7 +387,237 @@ def test_agent_reads_what_it_needs_and_writes_events(cluster: ControlPlane, two:
     assert "only Events of the own node" in refusal(partial(two.agent_a.create, path, of_another_program))
 
 
+def broken(event: Json, **fields: object) -> Json:
+    """Give an Event with other fields; those of `metadata` and `regarding` are put over the Event's own."""
+    return {**event, **{key: {**event.get(key, {}), **v} if isinstance(v, dict) else v for key, v in fields.items()}}
+
+
+ELSEWHERE: dict[str, Json] = {
+    "a finalizer": {"metadata": {"finalizers": ["evil.example/held"]}},
+    "an owner": {
+        "metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": "some"}]},
+    },
+    "a label": {"metadata": {"labels": {"app": "web"}}},
+    "an annotation": {"metadata": {"annotations": {"a": "b"}}},
+    "of a node": {"regarding": {"kind": "Node"}},
+    "of a pod that is not named": {"regarding": {"name": ""}},
+    "of no pod's uid": {"regarding": {"uid": ""}},
+    "of a part of a pod": {"regarding": {"fieldPath": "spec.containers{app}"}},
+    "of something else as well": {"related": {"kind": "Pod", "namespace": "kube-system", "name": "etcd"}},
+    "a reason of its own": {"reason": "Failed"},
+    "an action of its own": {"action": "Kill"},
+}
+
+
+@pytest.mark.parametrize("what", ELSEWHERE)
+def test_event_that_is_more_than_words_about_a_pod_is_refused(two: Two, namespace: str, what: str) -> None:
+    event = fence.event(fresh_name("told"), namespace, two.node_a)
+    message = refusal(lambda: two.agent_a.create(fence.event_path(namespace), broken(event, **ELSEWHERE[what])))
+    assert "ValidatingAdmissionPolicy 'plimsoll-agent-events'" in message
+
+
+def test_event_is_given_nothing_more_later(two: Two, namespace: str) -> None:
+    path, name = fence.event_path(namespace), fresh_name("told")
+    two.agent_a.create(path, fence.event(name, namespace, two.node_a))
+    for more in ({"finalizers": ["evil.example/held"]}, {"labels": {"app": "web"}}):
+        assert "plimsoll" in refusal(partial(two.agent_a.patch, f"{path}/{name}", {"metadata": more}, MERGE))
+
+
+@pytest.mark.parametrize("protected", ["kube-system", "plimsoll"])
+def test_nothing_is_told_in_protected_namespaces(two: Two, protected: str) -> None:
+    event = fence.event(fresh_name("told"), protected, two.node_a)
+    message = refusal(lambda: two.agent_a.create(fence.event_path(protected), event))
+    assert f"nothing is told of pods of namespace {protected}" in message
+
+
+def test_fence_lists_the_reasons_and_actions_that_the_agent_has() -> None:
+    policy = chart.rendered()["fence/events"][0]
+    [listed] = [one["expression"] for one in policy["spec"]["validations"] if "object.?reason" in one["expression"]]
+    lists = [set(re.findall(r"'(\w+)'", one)) for one in re.findall(r"\[[^]]*\]", listed)]
+    assert lists == [{str(one) for one in EventReason}, {one.action for one in EventReason}]
+
+
+# Beside CPU and memory
+
+
+HELD: dict[str, Json] = {
+    "labels": {"metadata": {"labels": {"app": "other"}}},
+    "annotations": {"metadata": {"annotations": {"plimsoll.dev/mode": "enforce"}}},
+    "finalizers": {"metadata": {"finalizers": ["evil.example/held"]}},
+    "status": {"status": {"phase": "Failed"}},
+    "another node": {"spec": {"nodeName": "other"}},
+    "deadline": {"spec": {"activeDeadlineSeconds": 1}},
+    "grace period": {"spec": {"terminationGracePeriodSeconds": 10**9}},
+    "image": {"spec": {"containers": [{"name": "app", "image": "evil"}]}},
+    "environment": {"spec": {"containers": [{"name": "app", "env": [{"name": "A", "value": "b"}]}]}},
+    "command": {"spec": {"containers": [{"name": "app", "command": ["sh"]}]}},
+    "privileges": {"spec": {"containers": [{"name": "app", "securityContext": {"privileged": True}}]}},
+    "a debug container": {"spec": {"ephemeralContainers": [{"name": "debug", "image": "evil"}]}},
+    "how it is resized": {
+        "spec": {
+            "containers": [
+                {"name": "app", "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]}
+            ]
+        },
+    },
+    "disk": {"spec": {"containers": [{"name": "app", "resources": {"requests": {"ephemeral-storage": "1Gi"}}}]}},
+    "a device": {"spec": {"containers": [{"name": "app", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}},
+    "a claim": {"spec": {"containers": [{"name": "app", "resources": {"claims": [{"name": "x"}]}}]}},
+    "a new container": {"spec": {"containers": [{"name": "more", "image": "evil"}]}},
+}
+
+
+@pytest.mark.parametrize("what", HELD)
+def test_resize_changes_nothing_but_cpu_and_memory(cluster: ControlPlane, two: Two, namespace: str, what: str) -> None:
+    pod = make_pod(cluster, namespace, two.node_a)
+    path = objects.pod_path(namespace, pod)
+    before = cluster.admin.get(path)
+    body = HELD[what]
+    with contextlib.suppress(ApiError):
+        objects.resize(two.agent_a, namespace, pod, body)
+    after = cluster.admin.get(path)
+    assert (after["spec"], after["status"]) == (before["spec"], before["status"])
+    for key in ("labels", "annotations", "finalizers"):
+        assert after["metadata"].get(key) == before["metadata"].get(key)
+
+
+@pytest.mark.parametrize(
+    ("verb", "resource", "group"),
+    [
+        ("create", "serviceaccounts/token", ""),
+        ("impersonate", "users", ""),
+        ("impersonate", "serviceaccounts", ""),
+        ("create", "pods", ""),
+        ("delete", "pods", ""),
+        ("deletecollection", "pods", ""),
+        ("patch", "pods", ""),
+        ("patch", "pods/status", ""),
+        ("patch", "pods/ephemeralcontainers", ""),
+        ("create", "pods/eviction", ""),
+        ("create", "pods/exec", ""),
+        ("get", "pods/exec", ""),
+        ("create", "pods/attach", ""),
+        ("create", "pods/portforward", ""),
+        ("create", "pods/binding", ""),
+        ("get", "nodes/proxy", ""),
+        ("get", "nodes/metrics", ""),
+        ("patch", "nodes/status", ""),
+        ("delete", "nodes", ""),
+        ("list", "secrets", ""),
+        ("list", "configmaps", ""),
+        ("create", "events", ""),
+        ("delete", "events", "events.k8s.io"),
+        ("create", "certificatesigningrequests", "certificates.k8s.io"),
+        ("update", "leases", "coordination.k8s.io"),
+        ("patch", "validatingadmissionpolicies", "admissionregistration.k8s.io"),
+        ("patch", "clusterroles", "rbac.authorization.k8s.io"),
+    ],
+)
+def test_agent_has_no_right_that_it_does_not_use(two: Two, verb: str, resource: str, group: str) -> None:
+    resource, _, subresource = resource.partition("/")
+    assert not is_allowed(two.agent_a, verb, resource, group=group, subresource=subresource)
+
+
+@pytest.mark.parametrize(("count", "is_restore"), [(20, True), (60, False), (120, False), (250, False)])
+def test_pods_of_many_containers_stay_within_the_servers_budget(
+    cluster: ControlPlane, two: Two, namespace: str, count: int, *, is_restore: bool
+) -> None:
+    """Every container changes at once, with limits, beside an annotation of 200 kB."""
+    give_room(cluster, two)
+    names = [f"container-number-{at}-of-{count}" for at in range(count)]
+    amounts = {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"cpu": "20m", "memory": "32Mi"}}
+    kept = {name: {"requests": {"cpu": "12m", "memory": "16Mi"}, "limits": {"cpu": "20m"}} for name in names}
+    text = json.dumps({"containers": kept}, separators=(",", ":"))
+    annotations = {
+        ORIGINAL_RESOURCES: text,
+        "plimsoll.dev/mode": "off" if is_restore else "enforce",
+        "x": "y" * 200_000,
+    }
+    pod = fresh_name("many")
+    containers = [objects.container(name, **amounts) for name in names]
+    cluster.admin.create(
+        objects.pod_path(namespace), objects.pod(pod, two.node_a, *containers, annotations=annotations)
+    )
+    after = {"requests": {"cpu": "12m"}} if is_restore else {"requests": {"cpu": "11m"}, "limits": {"cpu": "30m"}}
+    objects.resize(two.agent_a, namespace, pod, objects.resize_body(**dict.fromkeys(names, after)))
+    leap = objects.resize_body(**{names[-1]: {"limits": {"cpu": "60"}}})
+    assert "plimsoll: " in refusal(partial(objects.resize, two.agent_a, namespace, pod, leap))
+
+
+# The PriorityClass
+
+
+def test_class_is_for_the_releases_own_pods(cluster: ControlPlane, two: Two, namespace: str) -> None:
+    make_classes(cluster)
+    manifest = objects.pod(fresh_name("web"), None, priorityClassName="plimsoll")
+    for owner in (cluster.admin, tenant(cluster, namespace)):
+        message = refusal(partial(owner.create, objects.pod_path(namespace), manifest))
+        assert "PriorityClass plimsoll is for Plimsoll's own pods" in message
+    others = manifest | {"spec": manifest["spec"] | {"priorityClassName": "plimsoll-placeholder"}}
+    cluster.admin.create(objects.pod_path(namespace), others)
+
+
+def test_controllers_make_pods_of_the_class_for_the_release_alone(
+    cluster: ControlPlane, two: Two, namespace: str
+) -> None:
+    make_classes(cluster)
+    if not cluster.admin.exists(f"/api/v1/namespaces/{fence.NAMESPACE}/serviceaccounts/default"):
+        create_service_account(cluster, fence.NAMESPACE, "default")
+    name = fresh_name("sets")
+    template = objects.pod("x", None, priorityClassName="plimsoll", nodeSelector={"kubernetes.io/hostname": two.node_a})
+    template["spec"].pop("terminationGracePeriodSeconds")
+    template["metadata"] = {"labels": {"app": name}}
+    spec = {"selector": {"matchLabels": {"app": name}}, "template": {k: template[k] for k in ("metadata", "spec")}}
+    for place in (fence.NAMESPACE, namespace):
+        cluster.admin.create(f"/apis/apps/v1/namespaces/{place}/daemonsets", {"metadata": {"name": name}, "spec": spec})
+
+    def made(place: str) -> bool:
+        return bool(cluster.admin.items(objects.pod_path(place), labelSelector=f"app={name}"))
+
+    wait_for(lambda: made(fence.NAMESPACE), "the release's own pods are made")
+
+    def refused() -> bool:
+        told = cluster.admin.items(f"/api/v1/namespaces/{namespace}/events", fieldSelector="reason=FailedCreate")
+        return any("PriorityClass plimsoll is for" in one["message"] for one in told)
+
+    wait_for(refused, "the controller is refused elsewhere")
+    assert not made(namespace)
+    for place in (fence.NAMESPACE, namespace):
+        cluster.admin.delete(f"/apis/apps/v1/namespaces/{place}/daemonsets/{name}")
+
+
+def make_classes(cluster: ControlPlane) -> None:
+    for one in chart.rendered()["cluster/priorities"]:
+        path = f"/apis/scheduling.k8s.io/v1/priorityclasses/{one['metadata']['name']}"
+        cluster.admin.patch(path, one, APPLY, fieldManager="tests", force="true")
+
+
+def tenant(cluster: ControlPlane, namespace: str) -> Api:
+    """Give the API as somebody whose one right is pods in his namespace."""
+    create_service_account(cluster, namespace, "tenant")
+    group = "rbac.authorization.k8s.io"
+    head = {"apiVersion": f"{group}/v1", "metadata": {"name": "tenant", "namespace": namespace}}
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["create", "get"]}]
+    cluster.admin.apply({**head, "kind": "Role", "rules": rules})
+    subjects = [{"kind": "ServiceAccount", "name": "tenant", "namespace": namespace}]
+    reference = {"apiGroup": group, "kind": "Role", "name": "tenant"}
+    cluster.admin.apply({**head, "kind": "RoleBinding", "roleRef": reference, "subjects": subjects})
+    found = cluster.api_with_token(node_bound_token(cluster, namespace, "tenant", None))
+    wait_for(lambda: is_allowed(found, "create", "pods", namespace=namespace), "the tenant may make pods")
+    return found
+
+
 # The taint
+
+
+def test_who_wrote_what_of_the_node_is_not_forgotten(cluster: ControlPlane, two: Two) -> None:
+    path = f"/api/v1/nodes/{two.node_a}"
+    before = len(cluster.admin.get(path)["metadata"]["managedFields"])
+    assert before > 0
+    for emptied in ("[]", "[{}]"):
+        patch = {"metadata": {"managedFields": json.loads(emptied)}}
+        assert "may not be emptied" in refusal(partial(two.agent_a.patch, path, patch, MERGE))
+    assert len(cluster.admin.get(path)["metadata"]["managedFields"]) == before
 
 
 def test_agent_sets_and_takes_away_its_taint_beside_others(cluster: ControlPlane, two: Two) -> None:
@@ -380,7 +707,7 @@ def is_checked(cluster: ControlPlane, path: str) -> bool:
 
 
 def test_server_finds_no_fault_in_the_expressions(cluster: ControlPlane, two: Two) -> None:
-    for name in ("plimsoll-agent-resizes", "plimsoll-agent-taint", "plimsoll-agent-events"):
+    for name in ("plimsoll-agent-resizes", "plimsoll-agent-taint", "plimsoll-agent-events", "plimsoll-priority"):
         path = f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{name}"
         wait_for(partial(is_checked, cluster, path), f"{name} is checked")
         assert cluster.admin.get(path)["status"]["typeChecking"].get("expressionWarnings", []) == []

@@ -43,9 +43,39 @@ app.kubernetes.io/component: {{ . }}
 {{- concat (.Values.excludedNamespaces | default list) (list "kube-system" "kube-public" "kube-node-lease" .Release.Namespace) | uniq | sortAlpha | join "," -}}
 {{- end }}
 
-{{/* The user of the agents' tokens, as policies see it. */}}
-{{- define "plimsoll.agentUser" -}}
-system:serviceaccount:{{ .Release.Namespace }}:plimsoll-agent
+{{/* A text, or a list of texts as one with commas, as CEL writes it. JSON's quoting is CEL's too: whatever a value holds,
+it stays a text. */}}
+{{- define "plimsoll.celString" -}}
+{{- toJson . -}}
+{{- end }}
+{{- define "plimsoll.celStrings" -}}
+{{- toJson (splitList "," .) -}}
+{{- end }}
+
+{{/* Who writes, as policies see it: the user of the agents' tokens, of the webhook's, of the hook before an uninstall. */}}
+{{- define "plimsoll.isAgent" -}}
+request.userInfo.username == {{ include "plimsoll.celString" (printf "system:serviceaccount:%s:plimsoll-agent" .Release.Namespace) }}
+{{- end }}
+{{- define "plimsoll.isWebhook" -}}
+request.userInfo.username == {{ include "plimsoll.celString" (printf "system:serviceaccount:%s:plimsoll-webhook" .Release.Namespace) }}
+{{- end }}
+{{- define "plimsoll.isRetire" -}}
+request.userInfo.username == {{ include "plimsoll.celString" (printf "system:serviceaccount:%s:plimsoll-retire" .Release.Namespace) }}
+{{- end }}
+
+{{/* Whether the request is about a protected namespace: the same list as arbiter.protectedNamespaces. */}}
+{{- define "plimsoll.isProtected" -}}
+request.namespace in {{ include "plimsoll.celStrings" (include "plimsoll.protectedNamespaces" .) }}
+{{- end }}
+
+{{/* What holds in the fence for pods of which neither annotation nor namespace says a mode: what the configuration can
+want at most. Rules that people write into the ConfigMap are not seen here. */}}
+{{- define "plimsoll.unannotated" -}}
+{{- $enforces := eq (include "plimsoll.mode" .) "enforce" -}}
+{{- range .Values.cluster.rules -}}
+{{- if eq (toString .mode) "enforce" -}}{{- $enforces = true -}}{{- end -}}
+{{- end -}}
+{{- .Values.fence.unannotated | default (ternary "allow" "refuse" $enforces) -}}
 {{- end }}
 
 {{/* The API server's token, its authority and the namespace, where clients look for them: an hour's life, bound to the
@@ -71,9 +101,4 @@ pod and through it to the node. */}}
 {{/* `off` without quotes is false in YAML 1.1, and people write it so. */}}
 {{- define "plimsoll.mode" -}}
 {{- if eq (toString .Values.mode) "false" -}}off{{- else -}}{{ .Values.mode }}{{- end -}}
-{{- end }}
-
-{{/* A list of texts as CEL writes it. */}}
-{{- define "plimsoll.celStrings" -}}
-['{{ join "', '" . }}']
 {{- end }}
