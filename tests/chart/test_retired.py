@@ -9,13 +9,16 @@ import contextlib
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
+from agent.cli.retire_restoring import COMMAND
 from tests.chart.release import Release
 from tests.cluster import chart, objects
-from tests.cluster.api import ApiError, Json, kubeconfig
+from tests.cluster.api import ApiError, Json, kubeconfig, path_of
 from tests.cluster.chart import NAMESPACE
 from tests.cluster.exec_kubelet import ExecKubelet, Reply, exec_kubelet
 from tests.cluster.identities import create_service_account, fresh_name, node_bound_token
@@ -40,7 +43,7 @@ class Scene:
             create_service_account(self.plane, NAMESPACE, "default")
         parts = chart.rendered(RESTORE)
         *accounts, self.job = parts["uninstall/retire"]
-        admin.apply_all(accounts)
+        admin.apply_all([*accounts, *parts["fence/retire"]])
         [daemon_set] = parts["agent/daemonset"]
         # Its controller would make pods of its own: these are made by hand and owned by it.
         daemon_set["spec"]["template"]["spec"]["nodeSelector"] = {"no": "node"}
@@ -117,6 +120,93 @@ def scene(release: Release, tmp_path: Path) -> Iterator[Scene]:
         made = Scene(release, kubelet, tmp_path)
         yield made
         made.close()
+
+
+EXECS: dict[str, tuple[str, tuple[str, ...], str]] = {
+    "a shell": ("agent", ("sh",), ""),
+    "another verb": ("agent", ("plimsoll", "retire"), ""),
+    "more words": ("agent", (*COMMAND, "--what-if"), ""),
+    "another program": ("agent", ("/plimsoll", "restore", "--all"), ""),
+    "another container": ("other", COMMAND, ""),
+    "its input": ("agent", COMMAND, "&stdin=true"),
+    "a terminal": ("agent", COMMAND, "&tty=true"),
+}
+
+
+@pytest.mark.parametrize("what", EXECS)
+def test_account_runs_nothing_but_the_restore(scene: Scene, what: str) -> None:
+    container, command, more = EXECS[what]
+    words = "".join(f"&command={quote(one, safe='')}" for one in command)
+    path = f"{objects.pod_path(NAMESPACE, scene.pods[0], 'exec')}?stdout=true&container={container}{words}{more}"
+    assert "only `plimsoll restore --all` may be run" in exec_refusal(scene, path)
+
+
+def test_account_runs_nothing_beside_other_pods(scene: Scene) -> None:
+    """The webhook's pod above all: a shell there would be the webhook."""
+    manifest = objects.pod("plimsoll-webhook-0", scene.node_of(scene.pods[0]), objects.container("agent"))
+    scene.plane.admin.create(objects.pod_path(NAMESPACE), manifest)
+    words = "".join(f"&command={one}" for one in COMMAND)
+    path = f"{objects.pod_path(NAMESPACE, 'plimsoll-webhook-0', 'exec')}?stdout=true&container=agent{words}"
+    assert "only beside an agent" in exec_refusal(scene, path)
+    scene.remove("plimsoll-webhook-0")
+
+
+def exec_refusal(scene: Scene, path: str) -> str:
+    """Ask to run something as the hook's account, until the policy is in force; give what is said."""
+    own = scene.plane.api_with_token(node_bound_token(scene.plane, NAMESPACE, "plimsoll-retire", None))
+    said: list[str] = []
+
+    def is_judged() -> bool:
+        with pytest.raises(ApiError) as error:
+            own.get(path)
+        said.append(error.value.message)
+        return error.value.status == 403 and "ValidatingAdmissionPolicy" in error.value.message
+
+    wait_for(is_judged, "the policy is in force")
+    assert not scene.kubelet.asked
+    return said[-1]
+
+
+def test_uninstall_that_fails_leaves_no_account(release: Release) -> None:
+    """Its Job's pod fails; the release stays, the Job too, and nobody who may run commands."""
+    admin = release.plane.admin
+    if not admin.exists(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default"):
+        create_service_account(release.plane, NAMESPACE, "default")
+    for one in ("serviceaccounts", "rbac.authorization.k8s.io/roles", "rbac.authorization.k8s.io/rolebindings"):
+        admin.delete(namespaced(one))  # other tests' of this file
+    for fence in chart.rendered(RESTORE)["fence/retire"]:
+        admin.delete(path_of(fence))
+    release.install(RESTORE)
+    jobs = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
+
+    def fail() -> None:
+        def pods() -> list[Json]:
+            return admin.items(objects.pod_path(NAMESPACE), labelSelector="app.kubernetes.io/component=retire")
+
+        wait_for(lambda: bool(pods()), "the hook's pod is made", seconds=60)
+        for one in pods():
+            admin.patch(objects.pod_path(NAMESPACE, one["metadata"]["name"], "status"), {"status": {"phase": "Failed"}})
+
+    with ThreadPoolExecutor(1) as pool:
+        failing = pool.submit(fail)
+        with pytest.raises(chart.ChartError):
+            release.uninstall()
+        failing.result()
+    assert admin.exists(f"{jobs}/plimsoll-retire")
+    assert admin.exists(f"{DAEMON_SETS}/plimsoll-agent")
+    for kind in ("serviceaccounts", "rbac.authorization.k8s.io/roles", "rbac.authorization.k8s.io/rolebindings"):
+        assert not admin.exists(namespaced(kind)), kind
+    policy = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/plimsoll-retire"
+    assert admin.exists(policy)
+    release.uninstall("--no-hooks")
+    assert not admin.exists(policy)
+    admin.delete(f"{jobs}/plimsoll-retire", propagationPolicy="Background")
+
+
+def namespaced(kind: str) -> str:
+    group, slash, resource = kind.rpartition("/")
+    root = f"/apis/{group}/v1" if slash else "/api/v1"
+    return f"{root}/namespaces/{NAMESPACE}/{resource}/plimsoll-retire"
 
 
 def test_every_agent_restores_and_then_all_end(scene: Scene) -> None:
@@ -308,4 +398,6 @@ def test_hook_is_there_only_where_it_has_something_to_do() -> None:
     assert "pods/exec" not in str(tainting)
     for one in chart.rendered(RESTORE)["uninstall/retire"]:
         assert one["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
-        assert one["metadata"]["annotations"]["helm.sh/hook-delete-policy"] == "before-hook-creation,hook-succeeded"
+        policies = one["metadata"]["annotations"]["helm.sh/hook-delete-policy"].split(",")
+        assert policies[:2] == ["before-hook-creation", "hook-succeeded"]
+        assert policies[2:] == ([] if one["kind"] == "Job" else ["hook-failed"])
