@@ -19,9 +19,11 @@ CHART: Final = Path(__file__).parents[2] / "charts" / "plimsoll"
 RELEASE: Final = "plimsoll"
 NAMESPACE: Final = "plimsoll"
 AGENT: Final = ("cluster/namespace", "agent/account", "agent/rights")
-FENCE: Final = ("fence/resizes", "fence/taint", "fence/events")
-WEBHOOK: Final = ("cluster/rules", "webhook/account", "webhook/rights", "webhook/reader", "webhook/kept")
-EVICTIONS: Final = ("webhook/rights-evictions",)
+FENCE: Final = ("fence/resizes", "fence/taint", "fence/events", "fence/priority")
+WEBHOOK: Final = (
+    "cluster/rules", "webhook/account", "webhook/rights", "webhook/reader", "webhook/kept", "fence/registration",
+)  # fmt: skip
+EVICTIONS: Final = ("webhook/rights-evictions", "fence/evictions")
 REGISTRATION: Final = ("webhook/registration",)
 
 _SOURCE: Final = re.compile(r"^# Source: plimsoll/(?:templates/)?(.+)\.yaml$", re.M)

@@ -43,7 +43,9 @@ from tests.cluster.processes import wait_for
 
 pytestmark = pytest.mark.cluster
 
-PARTS: Final = ("webhook/account", "webhook/rights", "webhook/rights-buffers", "fence/webhook-pods")
+PARTS: Final = (
+    "webhook/account", "webhook/rights", "webhook/rights-buffers", "fence/webhook-pods", "fence/webhook-templates",
+)  # fmt: skip
 """Of the chart: who keeps room, and the fence around what that account does to pods."""
 VALUES: Final = {"buffers": {"enabled": True, "placeholders": True}}
 
