@@ -518,7 +518,9 @@ def test_agent_has_no_right_that_it_does_not_use(two: Two, verb: str, resource: 
     assert not is_allowed(two.agent_a, verb, resource, group=group, subresource=subresource)
 
 
-@pytest.mark.parametrize(("count", "is_restore"), [(20, True), (60, False), (120, False), (250, False)])
+@pytest.mark.parametrize(
+    ("count", "is_restore"), [(20, True), (60, True), (120, True), (60, False), (120, False), (250, False)]
+)
 def test_pods_of_many_containers_stay_within_the_servers_budget(
     cluster: ControlPlane, two: Two, namespace: str, count: int, *, is_restore: bool
 ) -> None:
