@@ -170,7 +170,7 @@ def rights(fenced: ControlPlane) -> Iterator[ControlPlane]:
     with granted(fenced, chart.parts(*chart.EVICTIONS, values=EVICTING)):
         own = fenced.api_with_token(node_bound_token(fenced, fence.NAMESPACE, ACCOUNT, None))
         wait_for(lambda: is_allowed(own, "create", "pods", subresource="eviction"), "its rights are in force")
-        kept = partial(is_allowed, own, "get", "configmaps", namespace=fence.NAMESPACE, name="plimsoll")
+        kept = partial(is_allowed, own, "list", "configmaps", namespace=fence.NAMESPACE, name="plimsoll")
         wait_for(kept, "the role too")
         yield fenced
 
@@ -290,9 +290,9 @@ def test_setting_alone_evicts_nobody_without_the_right(place: Place) -> None:
 def test_what_the_webhook_may_do(place: Place) -> None:
     api, home = place.account, fence.NAMESPACE
     registrations = {"group": "admissionregistration.k8s.io", "resource": "mutatingwebhookconfigurations"}
-    for verb in ("get", "list", "watch", "patch"):
+    for verb in ("list", "watch", "patch"):
         assert is_allowed(api, verb, name="plimsoll", **registrations)
-    for verb in ("get", "list", "watch", "patch"):
+    for verb in ("list", "watch", "patch"):
         assert is_allowed(api, verb, "secrets", namespace=home, name="plimsoll-webhook-certificate")
     for verb in ("get", "update"):
         assert is_allowed(api, verb, "leases", group="coordination.k8s.io", namespace=home, name=ACCOUNT)
@@ -308,6 +308,7 @@ def test_what_the_webhook_may_do(place: Place) -> None:
         {"verb": "create", "resource": "pods"},
         {"verb": "patch", "resource": "pods", "subresource": "resize"},
         {"verb": "patch", "resource": "nodes"},
+        {"verb": "get", "resource": "nodes"},
         {"verb": "get", "resource": "nodes", "subresource": "proxy"},
         {"verb": "list", "resource": "secrets"},
         {"verb": "create", "resource": "secrets", "namespace": fence.NAMESPACE},
