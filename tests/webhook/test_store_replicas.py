@@ -103,6 +103,7 @@ def test_replica_killed_in_a_transaction_leaves_nothing_and_blocks_nobody(store_
 def test_replica_frozen_in_a_transaction_is_cut_off(postgres: PostgresServer) -> None:
     """A paused machine would otherwise hold its locks, and all others, until it comes back."""
     url = postgres.url(postgres.new_database())
+    open_store(url).close()  # a busy machine may take half a second in the middle of a migration
     patience = StorePatience(lock_seconds=0.1, idle_seconds=0.5)
     frozen, other = open_store(url, patience=patience), open_store(url, patience=patience)
 
