@@ -123,6 +123,13 @@ class Demand:
     """The peak without what was seen of late. None = above ``sustained`` by as much as peak is above base."""
     sustained_limit: int | None = None
     """The limit without it, 0 = none was advised. None = limit."""
+    foreseen_base: int | None = None
+    """The base by what other nodes saw as well, which only raises a request as far as there is room after everybody
+    else's needs: nobody goes or waits for it. None = they saw nothing more."""
+    foreseen_peak: int | None = None
+    """The peak by it, at least ``foreseen_base``; None with that."""
+    foreseen_limit: int | None = None
+    """The limit by it; None = limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from agent.core.cluster import NodeState
+from agent.core.cluster import Node, NodeState
 from agent.core.demand import ContainerDemand, Demand, PodDemand, Reserved, Urgent
 from agent.core.directed import NOTHING_TOLD, Directed
 from agent.core.orders import Mode, Orders
@@ -16,7 +16,7 @@ from agent.core.plan_options import ActOptions, PlanOptions
 from agent.core.pod import Container, ContainerKind, Pod
 from agent.core.policies.bounds import LARGEST, Resource
 from agent.core.policies.options import BoundsOptions, PolicyName
-from agent.core.recommendation import Advice, Recommendation, Withheld, Workload
+from agent.core.recommendation import OWN_BASE, OWN_LIMIT, OWN_PEAK, Advice, Recommendation, Withheld, Workload
 from agent.core.standing import reserved_reason
 from agent.core.workload import workload_of
 
@@ -120,6 +120,7 @@ def demands(
                 measured,
                 settings.bounds,
                 settings.plan,
+                state.node,
                 most_limit_bytes=_stated_limit(container) if limit_held(workload, container.name) else most_limit_bytes,
             )
             for container in (*(one for one in pod.init_containers if _runs_on(one)), *pod.containers)
@@ -178,6 +179,7 @@ def _container_demand(
     measured: Measured,
     bounds: BoundsOptions,
     plan: PlanOptions,
+    node: Node | None,
     *,
     most_limit_bytes: int | None,
 ) -> ContainerDemand:
@@ -189,6 +191,10 @@ def _container_demand(
     memory = recommendation.memory_bytes if recommendation is not None else None
     cpu_demand = _demand(cpu, stated.cpu_request_millicores, pressing.cpu_millicores, is_past=pressing.is_past)
     memory_demand = _demand(memory, stated.memory_request_bytes, pressing.memory_bytes, is_past=pressing.is_past)
+    if cpu is not None and cpu_demand is not None:
+        cpu_demand = _with_own(cpu, cpu_demand, Resource.CPU, pressing.cpu_millicores, node)
+    if memory is not None and memory_demand is not None:
+        memory_demand = _with_own(memory, memory_demand, Resource.MEMORY, pressing.memory_bytes, node)
     if memory_demand is not None:
         memory_demand = replace(
             memory_demand,
@@ -206,6 +212,10 @@ def _container_demand(
             limit=_limit(memory_demand.limit, stated.memory_limit_bytes, pressing.memory_limit_bytes, most_limit_bytes),
             in_use=measured.memory_current_bytes.get(key),
         )
+        if memory_demand.foreseen_limit is not None:
+            advised = _known_long_enough(memory_demand.foreseen_limit, stated.memory_limit_bytes, recommendation, plan)
+            wish = _limit(advised, stated.memory_limit_bytes, pressing.memory_limit_bytes, most_limit_bytes)
+            memory_demand = replace(memory_demand, foreseen_limit=wish)
     return ContainerDemand(
         name=container.name,
         kind=container.kind,
@@ -248,6 +258,38 @@ def _demand(advice: Advice | None, request: int | None, urgent: int | None, *, i
         is_urgent=not is_past,
         sustained=None if is_all_sustained else base,
         sustained_peak=None if is_all_sustained else lasting,
+    )
+
+
+def _with_own(advice: Advice, demand: Demand, resource: Resource, urgent: int | None, node: Node | None) -> Demand:
+    """Let a demand be what this node saw, and what others saw of it what is foreseen, no more than the node has."""
+    own_base = advice.extra.get(f"{resource}_{OWN_BASE}")
+    if own_base is None:
+        return demand
+    own_peak, own_limit = advice.extra[f"{resource}_{OWN_PEAK}"], advice.extra[f"{resource}_{OWN_LIMIT}"]
+    base = _whole(own_base, 0)
+    peak = max(base, _whole(own_peak, base))
+    allocatable = None
+    if node is not None:
+        is_cpu = resource is Resource.CPU
+        allocatable = node.allocatable_cpu_millicores if is_cpu else node.allocatable_memory_bytes
+    foreseen_base = demand.base if demand.sustained is None else demand.sustained
+    foreseen_peak = demand.peak if demand.sustained_peak is None else demand.sustained_peak
+    if allocatable is not None:
+        foreseen_base, foreseen_peak = min(foreseen_base, allocatable), min(foreseen_peak, allocatable)
+    if demand.is_upward_only:  # once raised it could not fall again, and would count as its own need
+        foreseen_base = foreseen_peak = base
+    pressing = base if urgent is None or not demand.is_urgent else max(base, urgent)
+    return replace(
+        demand,
+        base=pressing,
+        peak=max(peak, urgent or 0),
+        limit=int(own_limit) or None,
+        sustained=None if urgent is None else base,
+        sustained_peak=None if urgent is None else peak,
+        foreseen_base=foreseen_base,
+        foreseen_peak=max(foreseen_base, foreseen_peak),
+        foreseen_limit=demand.limit,
     )
 
 

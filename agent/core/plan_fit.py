@@ -124,11 +124,13 @@ def share(fit: Fit, entries: Sequence[Entry], options: PlanOptions) -> None:
     if fit.headroom:
         _hand_out(sides, fit)
     pressed = [side for side in sides if side.is_pressed]
+    foreseeing = [side for side in sides if any(unit.foreseen_base is not None for unit in side.units)]
     daemons = [entry.side(fit.resource) for entry in entries if entry.is_daemon]
-    if pressed or daemons:
+    if pressed or daemons or foreseeing:
         left = min(left - fit.headroom, _left_over(fit, entries, options.fit_rule))
         left -= _lift(pressed, left)
-        _fill_up(daemons, left)
+        left -= _fill_up(daemons, left)
+        _foresee(foreseeing, sides, left // 2)
 
 
 def _left_over(fit: Fit, entries: Sequence[Entry], rule: FitRule) -> int:
@@ -163,6 +165,48 @@ def _hand_out(sides: Sequence[Side], fit: Fit) -> None:
             final = floor
         unit.final = final
         unit.headroom = final - unit.base
+
+
+def _foresee(foreseeing: Sequence[Side], sides: Sequence[Side], left: int) -> None:
+    """Raise those of whom other nodes saw more by one common share of that, the largest that fits.
+
+    Half of what is left is the most it takes: what is granted may not fall back for some minutes (cool-down), and the
+    others must be able to grow meanwhile. Of a peak it is a share, as of any.
+    """
+    if left <= 0 or not foreseeing:
+        return
+    spikes = [
+        unit.spike if unit.foreseen_base is None else unit.foreseen_peak - unit.foreseen_base
+        for side in sides
+        for unit in side.units
+    ]
+    largest, total = max(spikes), max(1, sum(spikes))
+
+    def raised(side: Side, level: int) -> list[int]:
+        amounts = []
+        for unit in side.units:
+            amount = unit.final
+            if unit.foreseen_base is not None:
+                peak = unit.foreseen_peak
+                wish = unit.foreseen_base + -(-largest * (peak - unit.foreseen_base) // total)
+                wish = min(-(-wish // side.edges.unit) * side.edges.unit, peak)
+                if wish > amount:
+                    more = amount + (wish - amount) * level // _LEVELS
+                    amount = max(amount, more if level == _LEVELS else more - more % side.edges.unit)
+            amounts.append(amount)
+        return amounts
+
+    before = sum(side.held([unit.final for unit in side.units]) for side in foreseeing)
+
+    def taken(level: int) -> int:
+        return sum(side.held(raised(side, level)) for side in foreseeing) - before
+
+    level = _highest(_LEVELS, taken, left)
+    for side in foreseeing:
+        for unit, amount in zip(side.units, raised(side, level), strict=True):
+            unit.foresight = amount - unit.final
+            unit.final = amount
+            unit.peak = max(unit.peak, amount)
 
 
 def _lift(pressed: Sequence[Side], left: int) -> int:
@@ -201,7 +245,7 @@ def _lifted(side: Side, level: int) -> list[int]:
     return amounts
 
 
-def _fill_up(daemons: Sequence[Side], left: int) -> None:
+def _fill_up(daemons: Sequence[Side], left: int) -> int:
     """Raise DaemonSets to one common level, the highest that fits: a share of their bases, then of their spikes.
 
     A level does not depend on what was granted before, so planning again after any part of it was applied gives the
@@ -209,7 +253,7 @@ def _fill_up(daemons: Sequence[Side], left: int) -> None:
     """
     growing = [side for side in daemons if any(unit.peak > unit.base and unit.fixed is None for unit in side.units)]
     if not growing or left <= 0:
-        return
+        return 0
     before = sum(side.total for side in growing)
 
     def taken(level: int) -> int:
@@ -219,6 +263,7 @@ def _fill_up(daemons: Sequence[Side], left: int) -> None:
     for side in growing:
         for unit, amount in zip(side.units, _at_level(side, level), strict=True):
             unit.final = amount
+    return taken(level)
 
 
 def _highest(most: int, taken: Callable[[int], int], left: int) -> int:

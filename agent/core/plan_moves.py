@@ -163,7 +163,7 @@ def _why_not_rise(entry: Entry, unit: Unit) -> Kept | None:
 
 def _let_fall(survivors: Sequence[tuple[Entry, Side]], small: list[tuple[Side, Unit]], fit: Fit) -> None:
     """Let small changes come about after all where keeping them would take the room of others, the largest first."""
-    excess = sum(_held_calmly(side) if side.is_pressed else side.held_applied() for _, side in survivors) - fit.room
+    excess = sum(_held_calmly(side) for _, side in survivors) - fit.room
     if excess <= 0:
         return
     for side, unit in sorted(small, key=lambda one: one[1].final - one[1].applied):
@@ -178,11 +178,14 @@ def _let_fall(survivors: Sequence[tuple[Entry, Side]], small: list[tuple[Side, U
 def _held_calmly(side: Side) -> int:
     """Give what it holds after all steps, without what it is given for being short: that moves nobody else.
 
-    But for what is given without a prediction, which is not taken back as soon as that is over.
+    Nor does what is given for what other nodes saw. But what is given without a prediction is not taken back as soon as
+    that is over.
     """
+    if not side.is_pressed and all(unit.foreseen_base is None for unit in side.units):
+        return side.held_applied()
     amounts = []
     for unit in side.units:
-        given = unit.urgent if unit.origin is None else 0
+        given = unit.foresight + (unit.urgent if unit.origin is None else 0)
         amounts.append(unit.applied - max(0, given + min(unit.applied - unit.final, 0)))
     return side.held(amounts)
 
@@ -190,6 +193,10 @@ def _held_calmly(side: Side) -> int:
 def _grant(survivors: Sequence[tuple[Entry, Side]], resource: Resource, room: Room) -> None:
     """Grant growth as long as all of it fits beside what everybody holds once all that falls has fallen."""
     left = room.allocatable - room.held
+    foreseen = [(side, unit, unit.applied) for _, side in survivors for unit in side.units if _is_foreseen(unit)]
+    for _, unit, _ in foreseen:  # what others saw waits until everybody has what this node saw
+        own = unit.final - unit.foresight
+        unit.applied = own if unit.applied < (unit.request or 0) else max(own, unit.request or 0)
     wishing: list[tuple[Entry, Side, int, int]] = []
     for entry, side in survivors:
         if not side.is_moving:
@@ -216,6 +223,22 @@ def _grant(survivors: Sequence[tuple[Entry, Side]], resource: Resource, room: Ro
             left -= _grant_part(side, lowest, max(0, left))
         else:
             left -= taken
+    for side, unit, wish in foreseen:
+        granted = unit.applied
+        if unit.kept is None and granted >= unit.final - unit.foresight:
+            before = side.held_applied()
+            unit.applied = wish
+            taken = max(0, side.held_applied() - max(before, side.counted))
+            if taken <= left:
+                left -= taken
+                continue
+        unit.applied = granted
+        unit.kept = unit.kept or Kept.NODE_FULL
+
+
+def _is_foreseen(unit: Unit) -> bool:
+    """Say whether it is to have more for what others saw: it rises for that, or falls less."""
+    return unit.foresight > 0 and unit.applied == unit.final != unit.request
 
 
 def _grant_part(side: Side, lowest: int, left: int) -> int:

@@ -59,7 +59,7 @@ def _is_short(unit: Unit) -> bool:
     """Say whether a container lacks what it was seen to need, and will go on lacking it."""
     if unit.base > unit.applied and unit.kept in _STANDING:
         return True
-    limit, wish = unit.limit_applied, unit.limit_wish
+    limit, wish = unit.limit_applied, unit.own_limit_wish
     if limit is None or wish is None or wish <= limit:
         return False
     return (unit.limit_kept or unit.kept) in _STANDING

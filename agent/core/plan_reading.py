@@ -156,7 +156,7 @@ def _read(unit: Unit, reading: _Reading, edges: Edges, *, is_cpu: bool) -> None:
     if demand.sustained is None and demand.sustained_peak is None:
         base = pressing = bounded(demand.base, edges)
         lasting = peak = bounded(demand.peak, edges) if demand.peak > demand.base else base
-        if limit is None and not demand.is_upward_only and not is_daemon:
+        if limit is None and not demand.is_upward_only and not is_daemon and demand.foreseen_base is None:
             # Most units of a node are like that.
             unit.base = unit.final = unit.pressing = base
             unit.peak = peak
@@ -173,7 +173,10 @@ def _read(unit: Unit, reading: _Reading, edges: Edges, *, is_cpu: bool) -> None:
             calm_wish = _limit_wish(calm_limit, limit, reading, edges, is_cpu=is_cpu)
             base = lasting = min(peak, bounded(pair(lasting, calm_wish), edges))
         elif wish is not None:
-            unit.limit_wish = wish
+            unit.limit_wish = unit.own_limit_wish = wish
+            if demand.foreseen_limit is not None:
+                foreseen = _limit_wish(demand.foreseen_limit, limit, reading, edges, is_cpu=is_cpu)
+                unit.limit_wish = max(wish, foreseen or 0)
         elif is_cpu and is_cpu_limit_raised(reading):
             unit.limit_wish = reading.rules.allocatable_cpu_millicores
             unit.is_limit_raised = True
@@ -182,6 +185,22 @@ def _read(unit: Unit, reading: _Reading, edges: Edges, *, is_cpu: bool) -> None:
             most = below_limit(limit)
             base, lasting, peak, pressing = min(base, most), min(lasting, most), min(peak, most), min(pressing, most)
     _fill(unit, (base, lasting, peak, pressing), request or 0, is_upward_only=demand.is_upward_only, reading=reading)
+    if demand.foreseen_base is not None:
+        _foresee(unit, demand, demand.foreseen_base, reading, edges)
+
+
+def _foresee(unit: Unit, demand: Demand, base: int, reading: _Reading, edges: Edges) -> None:
+    """Fill in what others saw of it, of a unit whose own figures are filled in already."""
+    if reading.entry.is_daemon and reading.rules.options.daemon_set_growth is DaemonSetGrowth.NEVER:
+        return
+    peak = demand.foreseen_peak or base
+    if unit.is_pair:
+        peak = pair(peak, demand.foreseen_limit)
+    base, peak = bounded(base, edges), bounded(peak, edges)
+    if unit.is_capped and unit.limit is not None:
+        base, peak = min(base, below_limit(unit.limit)), min(peak, below_limit(unit.limit))
+    if peak > unit.peak:
+        unit.foreseen_base, unit.foreseen_peak = base, peak
 
 
 def _limit_wish(wish: int | None, limit: int, reading: _Reading, edges: Edges, *, is_cpu: bool) -> int | None:

@@ -64,6 +64,13 @@ class Unit:
     limit_kept: Kept | None = None
     granted: int | None = None
     """Its request without what is only wished for, where that is less; None = all of it is granted."""
+    foreseen_base: int | None = None
+    """What its base would be by what others saw as well, within the bounds; None = the same."""
+    foreseen_peak = 0
+    foresight = 0
+    """What it was given for that, of what nobody else needs."""
+    own_limit_wish: int | None = None
+    """The wish for a limit without it."""
     wanted_base = 0
     """What a DaemonSet's container would have as its base if it might grow."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from agent.core.model import UnitIdentity, UnitResources
 from agent.core.pod import ContainerKind
@@ -107,6 +108,13 @@ class Basis:
     def memory_measured_seconds(self) -> float:
         """Give for how long memory is known."""
         return max(self.history_span_seconds, self.memory_span_seconds)
+
+
+OWN_BASE: Final = "own_base"
+"""After ``cpu_`` or ``memory_`` a name in ``Advice.extra``: the base by what this node saw alone, where what others
+saw counts as well. Then all three are there; a limit of 0 is none."""
+OWN_PEAK: Final = "own_peak"
+OWN_LIMIT: Final = "own_limit"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,16 @@ from agent.core.policies.bounds import Bounded, Resource, apply, bounds_of
 from agent.core.policies.contract import Bools, Floats, Ints, Policy, Proposals, Step, Steps
 from agent.core.policies.elsewhere import raised_by_kills
 from agent.core.policies.options import BoundsOptions, ControlledResources
-from agent.core.recommendation import Advice, Basis, Recommendation, Severity, Withheld
+from agent.core.recommendation import (
+    OWN_BASE,
+    OWN_LIMIT,
+    OWN_PEAK,
+    Advice,
+    Basis,
+    Recommendation,
+    Severity,
+    Withheld,
+)
 from agent.core.severity import cpu_severity, memory_severity
 from agent.core.subject import Conditions, Subject, present_of, rows_of, stated_of
 
@@ -63,7 +72,51 @@ def recommend(
     proposals = policy.recommend(rows_of(subjects), present, now_unix_seconds=now_unix_seconds)
     proposals = _believed(raised_by_kills(proposals, present, None), conditions)
     bounded = apply(proposals, stated_of(subjects), options)
-    return _recommendations(subjects, policy.name, proposals, bounded, conditions, options)
+    answers = _recommendations(subjects, policy.name, proposals, bounded, conditions, options)
+    told = [place for place, subject in enumerate(subjects) if _is_told(subject)]
+    own = recommend(
+        [replace(subjects[place], elsewhere=None) for place in told],
+        policy,
+        now_unix_seconds=now_unix_seconds,
+        conditions=conditions,
+        options=options,
+    )
+    for place, alone in zip(told, own, strict=True):
+        answers[place] = _with_own(answers[place], alone)
+    return answers
+
+
+def _is_told(subject: Subject) -> bool:
+    """Say whether what other nodes saw of a container may count: their peaks for a week, memory at kills always."""
+    told = subject.elsewhere
+    return told is not None and (told.oom_memory_bytes is not None or not subject.has_own_week)
+
+
+def _with_own(answer: Recommendation, alone: Recommendation) -> Recommendation:
+    """Tell beside an answer what it would be by this node's own figures, where that is something else."""
+    cpu = _own_figures(Resource.CPU, answer.cpu_millicores, alone.cpu_millicores)
+    memory = _own_figures(Resource.MEMORY, answer.memory_bytes, alone.memory_bytes)
+    if not cpu and not memory:
+        return answer
+    return replace(
+        answer,
+        cpu_millicores=replace(answer.cpu_millicores, extra={**answer.cpu_millicores.extra, **cpu}),
+        memory_bytes=replace(answer.memory_bytes, extra={**answer.memory_bytes.extra, **memory}),
+    )
+
+
+def _own_figures(resource: Resource, advice: Advice, alone: Advice) -> dict[str, float]:
+    if (advice.base, advice.peak, advice.proposed, advice.limit) == (
+        alone.base,
+        alone.peak,
+        alone.proposed,
+        alone.limit,
+    ):
+        return {}
+    figures = {OWN_BASE: alone.base, OWN_PEAK: alone.peak, OWN_LIMIT: alone.limit}
+    otherwise = {OWN_BASE: alone.proposed, OWN_PEAK: alone.proposed, OWN_LIMIT: 0.0}
+    known = {name: figure if figure is not None else otherwise[name] for name, figure in figures.items()}
+    return {f"{resource}_{name}": float(figure or 0.0) for name, figure in known.items()}
 
 
 def explain(
@@ -81,6 +134,10 @@ def explain(
     proposals = _believed(raised_by_kills(proposals, present, steps), conditions)
     bounded = apply(proposals, stated, options, steps=steps)
     (answer,) = _recommendations(subjects, policy.name, proposals, bounded, conditions, options)
+    if _is_told(subject):
+        unaware = [replace(subject, elsewhere=None)]
+        (alone,) = recommend(unaware, policy, now_unix_seconds=now_unix_seconds, conditions=conditions, options=options)
+        answer = _with_own(answer, alone)
     now = subject.resources
     _conclude(steps, Resource.CPU, answer.cpu_millicores, now.cpu_request_millicores, now.cpu_limit_millicores)
     _conclude(steps, Resource.MEMORY, answer.memory_bytes, now.memory_request_bytes, now.memory_limit_bytes)

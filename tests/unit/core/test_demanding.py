@@ -349,3 +349,38 @@ def test_a_memory_limit_falls_only_where_a_day_is_known() -> None:
     assert limit(86_399.0) is None
     assert limit(86_400.0) == 256 * MI
     assert limit(60.0, memory_limit_history_seconds=0.0) == 256 * MI
+
+
+OWN = {"memory_own_base": 100.0 * MI, "memory_own_peak": 120.0 * MI, "memory_own_limit": 300.0 * MI}
+TERABYTES = 10**13
+
+
+def test_what_others_saw_is_foreseen_and_cut_at_the_node_s_own_size_and_the_demand_is_its_own() -> None:
+    figures = {"base": float(TERABYTES), "peak": 2.0 * TERABYTES, "limit": 4 * TERABYTES, "extra": OWN}
+    item = recommendation("web", memory=256 * MI, memory_fields=figures)
+    app = only(asked(items=[item], node=Node(name="n1", allocatable={"memory": 2**33 * 10**9})))
+    assert app.memory is not None
+    assert (app.memory.base, app.memory.peak, app.memory.limit) == (100 * MI, 120 * MI, 300 * MI)
+    assert (app.memory.foreseen_base, app.memory.foreseen_peak) == (2**33, 2**33)
+    assert app.memory.foreseen_limit == 2**33
+    unknown = only(asked(items=[item]))
+    assert unknown.memory is not None
+    assert unknown.memory.foreseen_peak == 2 * TERABYTES
+
+
+def test_what_presses_beside_what_others_saw_is_this_node_s_own() -> None:
+    figures = {"base": float(2**30), "peak": float(2**31), "extra": {**OWN, "memory_own_limit": 0.0}}
+    item = recommendation("web", memory=256 * MI, memory_fields=figures)
+    pressing = {("uid-shop-web", "app"): Urgent(memory_bytes=200 * MI)}
+    app = only(asked(items=[item], urgent=pressing))
+    assert app.memory is not None
+    assert (app.memory.base, app.memory.sustained, app.memory.sustained_peak) == (200 * MI, 100 * MI, 120 * MI)
+    assert (app.memory.foreseen_base, app.memory.foreseen_peak, app.memory.limit) == (2**30, 2**31, None)
+
+
+def test_without_a_prediction_of_its_own_a_container_is_not_raised_by_what_others_saw() -> None:
+    figures = {"base": 300.0, "peak": 500.0, "is_upward_only": True}
+    extra = {"cpu_own_base": 100.0, "cpu_own_peak": 150.0, "cpu_own_limit": 0.0}
+    app = only(asked(items=[recommendation("web", cpu=250, cpu_fields={**figures, "extra": extra})]))
+    assert app.cpu is not None
+    assert (app.cpu.base, app.cpu.peak, app.cpu.foreseen_peak, app.cpu.is_upward_only) == (100, 150, 100, True)

@@ -222,6 +222,13 @@ def test_memory_at_a_kill_elsewhere_is_the_least_that_any_policy_answers_told_as
 
     assert reasoned.recommendation == recommend([one], TimesPolicy(), **arguments)[0]
     assert reasoned.recommendation.memory_bytes.request == 400 * MI
+    (alone,) = ask(subject())
+    own = reasoned.recommendation.memory_bytes.extra
+    assert own["memory_own_base"] == alone.memory_bytes.base
+    assert own["memory_own_peak"] == alone.memory_bytes.peak
+    assert own["memory_own_limit"] == (alone.memory_bytes.limit or 0)
+    (same,) = ask(subject(elsewhere=peaks(oom_memory_bytes=1)))
+    assert same == alone
     assert reasoned.recommendation.cpu_millicores == ask(subject())[0].cpu_millicores
     assert [step.value for step in reasoned.steps if "kill elsewhere" in step.what] == [400.0 * MI]
 
