@@ -57,6 +57,7 @@ def offline_plan(files: PlanFiles, settings: Settings, *, as_enforced: bool, now
     """
     from agent.core.cluster import NodeState
     from agent.core.demanding import DemandSettings, demands
+    from agent.core.ledger_constraint import constraint_of
     from agent.core.plan import build
     from agent.core.versions import gates_of
     from agent.kube.podsfile import PodsFileError, load_pods
@@ -96,7 +97,8 @@ def offline_plan(files: PlanFiles, settings: Settings, *, as_enforced: bool, now
     plan = build(
         state,
         wanted,
-        constraints={},
+        # As the agent would: it waits for a resize that is under way, or that the kubelet has put off.
+        constraints={pod.uid: constraint_of(None, pod, settings.act, taken) for pod in pods},
         gates=gates_of(state.server_version, node),
         options=settings.plan,
         bounds=settings.bounds,

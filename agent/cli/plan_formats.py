@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
 from agent.cli.advice_words import SIDES
 from agent.cli.csv_text import csv_table
-from agent.cli.plan_words import changes_words, kept_words, share_of, step_words
+from agent.cli.plan_words import KEPT_WORDS, changes_words, kept_words, share_of, step_words
 from agent.cli.spans import harmless
+from agent.core.demand import Kept
 from agent.core.planned import ContainerPlan, Plan, PlanStep, PodPlan, Share
 from agent.core.resize_patch import patch_of
 from agent.node.documents import PLAN
@@ -97,9 +99,22 @@ def patch_text(plan: Plan) -> str:
     for number, step in enumerate(plan.steps, 1):
         told = f"{number}. {step_words(step)} {step.ref}: {changes_words(step.changes, 'to')} ({step.reason})"
         lines += [f"# {harmless(told)}", command_of(step)]
+    for pod, kept in _waiting(plan):
+        lines.append(f"# {harmless(str(pod.ref))} waits: {KEPT_WORDS[kept]}")
     if not plan.steps:
         lines.append("# nothing to resize")
     return "\n".join(lines) + "\n"
+
+
+def _waiting(plan: Plan) -> Iterator[tuple[PodPlan, Kept]]:
+    """Give the pods that have to wait for the kubelet's answer to an earlier resize."""
+    for pod in plan.pods:
+        containers = pod.containers if pod.budget is None else (*pod.containers, pod.budget)
+        shares = [share for one in containers for share in (one.cpu, one.memory) if share is not None]
+        kept = {reason for share in shares for reason in (share.kept, share.limit_kept)}
+        for reason in (Kept.DEFERRED, Kept.IN_FLIGHT):
+            if reason in kept:
+                yield pod, reason
 
 
 def command_of(step: PlanStep) -> str:

@@ -248,6 +248,24 @@ def test_what_if_plans_what_is_only_recommended(files: Files, capsys: pytest.Cap
     assert ("cpu", "request", 500, 200) in [(c.resource, c.setting, c.before, c.after) for c in step.changes]
 
 
+@pytest.mark.parametrize(
+    ("condition", "told"),
+    [
+        ({"type": "PodResizePending", "status": "True", "reason": "Deferred"}, "last resize deferred"),
+        ({"type": "PodResizeInProgress", "status": "True"}, "a resize is under way"),
+    ],
+)
+def test_a_pod_that_the_agent_would_wait_for_has_no_patch_and_the_script_says_why(
+    files: Files, capsys: pytest.CaptureFixture[str], condition: dict[str, str], told: str
+) -> None:
+    waiting = pod(mode="enforce")
+    waiting["status"]["conditions"] = [condition]
+    files.put("pods.json", {"kind": "List", "items": [waiting]})
+    assert plan(*files.told("-o", "patch")) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1:] == [f"# shop/web-7d9c5b8f4-x2x9k waits: {told}", "# nothing to resize"]
+
+
 def test_annotations_and_settings_count(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
     files.put("pods.json", {"kind": "List", "items": [pod(mode="enforce")]})
     assert len(planned(capsys, *files.told()).steps) == 1
