@@ -123,6 +123,10 @@ class Demand:
     """The peak without what was seen of late. None = above ``sustained`` by as much as peak is above base."""
     sustained_limit: int | None = None
     """The limit without it, 0 = none was advised. None = limit."""
+    held: int | None = None
+    """Memory only: the least that a request may be by what is in use, which wins over the most allowed."""
+    is_limit_young: bool = False
+    """Memory only: not measured for long enough to lower a limit, nor a request that is one as well."""
     foreseen_base: int | None = None
     """The base by what other nodes saw as well, which only raises a request as far as there is room after everybody
     else's needs: nobody goes or waits for it. None = they saw nothing more."""

@@ -211,6 +211,9 @@ def _container_demand(
             sustained_limit=None if pressing.memory_limit_bytes is None else memory_demand.limit or 0,
             limit=_limit(memory_demand.limit, stated.memory_limit_bytes, pressing.memory_limit_bytes, most_limit_bytes),
             in_use=measured.memory_current_bytes.get(key),
+            held=held or None,
+            is_limit_young=recommendation is not None
+            and recommendation.basis.memory_measured_seconds < plan.memory_limit_history_seconds,
         )
         if memory_demand.foreseen_limit is not None:
             advised = _known_long_enough(memory_demand.foreseen_limit, stated.memory_limit_bytes, recommendation, plan)

@@ -176,11 +176,22 @@ def _planned(
         pods=tuple(pods),
         evictions=tuple(evictions),
         steps=steps,
-        notes=(*notes, *_notes(cpu, memory, gates), *_left_out_notes(reserved, left_out)),
+        notes=(*notes, *_notes(cpu, memory, gates), *_held_notes(entries), *_left_out_notes(reserved, left_out)),
     )
     staying = (entry for entry in entries if entry.is_infeasible and not entry.is_evicted)
     stuck = {entry.ref.uid: _STUCK for entry in staying if entry.is_wish_left}
     return plan, stuck
+
+
+def _held_notes(entries: Sequence[Entry]) -> list[str]:
+    """Tell of which containers more is in use than the most that was ordered for them."""
+    told = [
+        f"{entry.ref} {unit.name}: more memory is in use than the most allowed, so it keeps what is in use"
+        for entry in entries
+        for unit in entry.memory.units
+        if unit.is_held_over_most
+    ]
+    return told if len(told) <= _TOLD else [*told[:_TOLD], f"{len(told) - _TOLD} more containers use more memory so"]
 
 
 def _left_out_notes(reserved: Sequence[PodPlan], left_out: Mapping[str, str]) -> list[str]:

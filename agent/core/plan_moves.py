@@ -115,6 +115,8 @@ def _wish(
             reason = Kept.NODE_FULL
         if reason is None and unit.is_capped and before == unit.limit and unit.final == below_limit(before):
             reason = Kept.QOS  # equal today, and no reason to part but that no plan makes them equal
+        if reason is None and unit.is_pair and unit.demand is not None and unit.demand.is_limit_young:
+            reason = Kept.UPWARD_ONLY
         if reason is None and unit.is_pair and side.resource is Resource.MEMORY:
             reason = why_not_lowered(unit.final, _in_use(unit), lowering(entry, unit, rules, is_pressed=is_pressed))
     else:

@@ -153,6 +153,9 @@ def _read(unit: Unit, reading: _Reading, edges: Edges, *, is_cpu: bool) -> None:
         unit.fixed = Kept.NOT_STATED
     if unit.fixed is not None or demand is None:
         return
+    if demand.held is not None and demand.held > edges.most:
+        edges = edges.narrowed(None, demand.held)
+        unit.is_held_over_most = True
     if demand.sustained is None and demand.sustained_peak is None:
         base = pressing = bounded(demand.base, edges)
         lasting = peak = bounded(demand.peak, edges) if demand.peak > demand.base else base
@@ -305,6 +308,7 @@ def _read_pod_level(side: Side, resources: Requirements, reading: _Reading, fixe
         in_use=sum(known_in_use) if has_all_in_use else None,
         is_upward_only=is_upward_only,
         is_urgent=any(demand.is_urgent for demand in demands),
+        is_limit_young=any(demand.is_limit_young for demand in demands),
     )
     if limit is not None:
         if _restarts_with_budget(reading, name, is_cpu=is_cpu):

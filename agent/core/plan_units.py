@@ -69,6 +69,8 @@ class Unit:
     foreseen_peak = 0
     foresight = 0
     """What it was given for that, of what nobody else needs."""
+    is_held_over_most = False
+    """What is in use is more than the most allowed, and wins."""
     own_limit_wish: int | None = None
     """The wish for a limit without it."""
     wanted_base = 0

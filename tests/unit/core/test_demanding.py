@@ -231,7 +231,7 @@ def test_the_working_set_is_needed_whatever_the_prediction_says() -> None:
     )
     measured = Measured(working_set_bytes={("uid-shop-web", "app"): 100 * MI})
     app = only(asked(settings=settings, measured=measured))
-    assert app.memory == Demand(base=150 * MI, peak=150 * MI)
+    assert app.memory == Demand(base=150 * MI, peak=150 * MI, held=150 * MI)
 
 
 def test_orders_come_from_the_namespace_and_replicas_from_who_knows() -> None:
@@ -384,3 +384,14 @@ def test_without_a_prediction_of_its_own_a_container_is_not_raised_by_what_other
     app = only(asked(items=[recommendation("web", cpu=250, cpu_fields={**figures, "extra": extra})]))
     assert app.cpu is not None
     assert (app.cpu.base, app.cpu.peak, app.cpu.foreseen_peak, app.cpu.is_upward_only) == (100, 150, 100, True)
+
+
+@pytest.mark.parametrize(("seconds", "is_young"), [(86_399.0, True), (86_400.0, False)])
+def test_a_container_is_young_for_its_limit_until_it_was_measured_for_long_enough(
+    seconds: float, is_young: bool
+) -> None:
+    item = recommendation("web")
+    basis = replace(item.basis, history_span_seconds=seconds, memory_span_seconds=0.0)
+    app = only(asked(items=[replace(item, basis=basis)]))
+    assert app.memory is not None
+    assert app.memory.is_limit_young is is_young

@@ -1024,3 +1024,46 @@ def test_changes_of_a_step_come_in_the_order_of_the_spec() -> None:
     ]
     (step,) = node(pod_demand(containers=[sidecar, container("app")], demands=demands)).plan().steps
     assert [change.container for change in step.changes] == ["log", "log", "app", "app"]
+
+
+# One rule for both: never below what is in use, and no limit falls before its container was measured for long enough.
+
+
+def test_more_memory_in_use_than_the_most_allowed_keeps_what_is_in_use_and_is_told() -> None:
+    memory = wanted(600 * MIB, held=600 * MIB)
+    pod = pod_demand(
+        containers=[container(cpu=100, memory=1024 * MIB)],
+        demands=[needs("app", CPU, memory)],
+        order={"max_memory_bytes": 128 * MIB},
+    )
+    plan = node(pod).plan()
+    (change,) = plan.steps[0].changes
+    assert (change.before, change.after) == (1024 * MIB, 600 * MIB)
+    assert plan.notes == ("shop/web app: more memory is in use than the most allowed, so it keeps what is in use",)
+    many = [replace(pod, pod=replace(pod.pod, uid=f"u{place}", name=f"p{place}")) for place in range(7)]
+    assert node(*many, memory=8192 * MIB).plan().notes[-1] == "2 more containers use more memory so"
+
+
+@pytest.mark.parametrize("is_pod_level", [False, True])
+def test_a_young_guaranteed_pod_keeps_its_memory_limit_and_an_older_one_does_not(*, is_pod_level: bool) -> None:
+    def limit_after(*, is_young: bool) -> int | None:
+        memory = wanted(64 * MIB, in_use=10 * MIB, is_limit_young=is_young)
+        stated = requirements(100, 512 * MIB, 100, 512 * MIB)
+        inside = (
+            container() if is_pod_level else container(cpu=100, memory=512 * MIB, cpu_limit=100, memory_limit=512 * MIB)
+        )
+        pod = pod_demand(
+            containers=[inside],
+            demands=[needs("app", CPU, memory)],
+            order={"is_guaranteed_allowed": True},
+            pod={"resources": stated} if is_pod_level else {},
+        )
+        plan = node(pod).plan()
+        one = plan.pods[0].budget if is_pod_level else plan.pods[0].containers[0]
+        assert one is not None
+        assert one.memory is not None
+        assert one.memory.kept is (Kept.UPWARD_ONLY if is_young else None)
+        return one.memory.limit_applied
+
+    assert limit_after(is_young=True) == 512 * MIB
+    assert limit_after(is_young=False) == 64 * MIB
