@@ -54,8 +54,10 @@ class Ending:
             # None = it was installed by something that is not Python, and cannot be put back.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)  # type: ignore[arg-type]
 
-    def end(self) -> None:
-        """End it without a signal; from any thread."""
+    def end(self, number: signal.Signals | None = None) -> None:
+        """End it without a signal, or as if one had come; from any thread."""
+        if not self._is_set:
+            self.number = number
         self._is_set = True
         self._wake.put(None)
 
@@ -71,6 +73,4 @@ class Ending:
         return self._is_set
 
     def _hear(self, number: int, _: FrameType | None) -> None:
-        if not self._is_set:
-            self.number = signal.Signals(number)
-        self.end()
+        self.end(signal.Signals(number))

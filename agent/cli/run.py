@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from agent.cli.ending import Ending
 from agent.cli.options import CGROUP_OPTIONS, SAMPLING_OPTIONS, SERVING_OPTIONS, add_options, fail, settings_from
-from agent.cli.terminal import find_terminal
+from agent.cli.terminal import HUNG_UP, find_terminal, is_terminal_gone, let_go_of_terminal
 from agent.cli.top import LiveOptions, add_view_options, live_options_from, live_table, wait_for_first_figures
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _show(settings: Settings, options: LiveOptions, ending: Ending, *, demo: boo
     with ExitStack() as stack:
         if is_screen:
             # A line on stderr would be drawn over the screen: what goes wrong is told when the screen is gone.
-            stack.callback(lambda: print(held.getvalue(), end="", file=sys.stderr))
+            stack.callback(lambda: _tell(held.getvalue()))
         logs.setup("warning", "text", held if is_screen else None)
         if demo:
             settings = _with_demo(settings, stack)
@@ -114,8 +114,15 @@ def _show(settings: Settings, options: LiveOptions, ending: Ending, *, demo: boo
             wait_for_first_figures(source, ending)  # a first table full of dashes tells nothing
         if ending.is_set():
             return False
-        live_table(source, options)
+        if live_table(source, options) == HUNG_UP:
+            ending.end(signal.SIGHUP)  # as where the signal comes
         return True
+
+
+def _tell(text: str) -> None:
+    if is_terminal_gone(2):
+        let_go_of_terminal()
+    print(text, end="", file=sys.stderr)
 
 
 def _with_demo(settings: Settings, stack: ExitStack) -> Settings:

@@ -23,23 +23,34 @@ from agent.cli.navigation import moved, next_sort, paused, sorted_by, stepped, z
 from agent.cli.screenpage import NO_TRAIL, ScreenPage, Trail, screen_page
 from agent.cli.sources import SnapshotSource, SourceError
 from agent.cli.spans import Line, Span, Tone, harmless
-from agent.cli.terminal import LiveOptions, Terminal, find_terminal, plain_tables, with_banner
+from agent.cli.terminal import (
+    HUNG_UP,
+    LiveOptions,
+    Terminal,
+    find_terminal,
+    is_terminal_gone,
+    let_go_of_terminal,
+    plain_tables,
+    with_banner,
+)
 from agent.cli.topview import SortKey, Zoom
 from agent.cli.unit_filter import FilterError, parse_filter
 from agent.core.model import Snapshot
 
 _STOP_CHECK_SECONDS = 0.25
 """How soon a stop event is seen while no key comes."""
+_IDLE_READS: Final = 20
+"""A signal may cut a reading short, but not so many in a row."""
 _TRAIL_LENGTH = 180
 _PAIRS: Final = ((1, curses.COLOR_RED), (2, curses.COLOR_CYAN), (3, curses.COLOR_YELLOW), (4, curses.COLOR_GREEN))
 _STEP_SECONDS: Final = {"arrow": 10.0, "shift": 60.0, "brace": 600.0}
 
 
 def live_table(source: SnapshotSource, options: LiveOptions) -> int:
-    """Show the node until the person leaves or ``options.stop`` is set; the source stays open.
+    """Show the node until the person leaves, ``options.stop`` is set or the terminal is gone; the source stays open.
 
     Returns:
-        The exit code: 0; 143 after SIGTERM.
+        The exit code: 0; 143 after SIGTERM; 129 where the terminal went away.
 
     Raises:
         SourceError: No first snapshot could be had.
@@ -54,7 +65,13 @@ def live_table(source: SnapshotSource, options: LiveOptions) -> int:
                 return _Screen(window, source, options, terminal, first).run()
         except KeyboardInterrupt:
             return 0  # Ctrl-C is a way of leaving
+        except _TerminalGoneError:
+            let_go_of_terminal()
+            return HUNG_UP
         except curses.error as error:
+            if is_terminal_gone():
+                let_go_of_terminal()
+                return HUNG_UP
             print(
                 f"plimsoll: this terminal (TERM={os.environ.get('TERM', '')}) cannot be drawn on: {error}",
                 file=sys.stderr,
@@ -103,12 +120,16 @@ def _curses_window(terminal: Terminal) -> Iterator[curses.window]:
                 curses.init_pair(pair, colour, -1)
         yield window
     finally:
+        # One by one: a terminal that is gone takes none of them.
+        for put_back in (lambda: curses.curs_set(1), lambda: window.keypad(False), curses.nocbreak, curses.echo):
+            with contextlib.suppress(curses.error):
+                put_back()
         with contextlib.suppress(curses.error):
-            curses.curs_set(1)
-        window.keypad(False)
-        curses.nocbreak()
-        curses.echo()
-        curses.endwin()
+            curses.endwin()
+
+
+class _TerminalGoneError(Exception):
+    """The terminal hung up, or gives nothing to read any more."""
 
 
 @dataclass(slots=True)
@@ -163,6 +184,8 @@ class _Screen:
         self._show_help = False
         self._page: ScreenPage | None = None
         self._is_leaving = False
+        self._idle_reads = 0
+        """Readings in a row that ended before their time without a key."""
 
     def run(self) -> int:
         next_picture = self._taken_at + self._options.interval_seconds
@@ -184,9 +207,21 @@ class _Screen:
             try:
                 key: int | str = self._window.get_wch()
             except curses.error:
+                self._note_silence(time.monotonic() - now, wait_seconds)
                 continue  # no key came in time
+            self._idle_reads = 0
             self._press(key)
         return 0
+
+    def _note_silence(self, waited_seconds: float, wait_seconds: float) -> None:
+        """Leave where no key can come any more; else the same page would be drawn again and again, without a pause.
+
+        Raises:
+            _TerminalGoneError: The terminal hung up, or reading from it fails each time, as in a session that lost it.
+        """
+        self._idle_reads = self._idle_reads + 1 if waited_seconds < wait_seconds / 2 else 0
+        if self._idle_reads >= _IDLE_READS or is_terminal_gone():
+            raise _TerminalGoneError
 
     def _fetch(self) -> None:
         now = time.monotonic()

@@ -6,12 +6,17 @@ Face. Loads no curses: ``top --once`` and pipes need none.
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
+import select
 import shutil
+import signal
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TextIO
+from typing import Final, TextIO
 
 from agent.cli.ending import Stop
 from agent.cli.frame import page_lines
@@ -23,6 +28,12 @@ from agent.core.model import Snapshot
 
 _PIPE_WIDTH = 160
 """Columns where there is no terminal to ask."""
+HUNG_UP: Final = 128 + signal.SIGHUP
+"""The exit code where the terminal went away, with a signal or without: who is told to ignore it, or is in another
+session, gets none."""
+LOOK_SECONDS: Final = 0.25
+"""Between two looks at whether the terminal is still there, while nothing is written."""
+_STANDARD = (0, 1, 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +80,43 @@ def find_terminal(stream: TextIO, environment: Mapping[str, str], *, use_colour:
     )
 
 
+def is_terminal_gone(*descriptors: int) -> bool:
+    """Say whether a terminal has hung up: nobody will read, type, or interrupt any more.
+
+    It tells so at once and for ever. A pipe or a file at its end does not count, as a service has those.
+
+    Args:
+        descriptors: Where a terminal may be; none = standard input and output.
+    """
+    poll = select.poll()
+    for descriptor in descriptors or (0, 1):
+        poll.register(descriptor, 0)  # hang-ups and errors are told unasked
+    return any(events & (select.POLLHUP | select.POLLERR) and _is_terminal(fd) for fd, events in poll.poll(0))
+
+
+def _is_terminal(descriptor: int) -> bool:
+    """Say whether a descriptor is a terminal's, one that has hung up too: of that ``isatty`` says no."""
+    try:
+        return os.isatty(descriptor) or os.major(os.fstat(descriptor).st_rdev) in _TERMINAL_MAJORS
+    except OSError:
+        return False
+
+
+_TERMINAL_MAJORS = frozenset({4, 5, *range(136, 144)})
+"""Consoles and serial lines, /dev/tty, and the slaves of pseudo-terminals: devices.txt of the kernel."""
+
+
+def let_go_of_terminal() -> None:
+    """Let whatever is still written to a terminal that is gone go nowhere, so that the way out is not cut short."""
+    nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        for descriptor in _STANDARD:
+            if _is_terminal(descriptor):
+                os.dup2(nowhere, descriptor)
+    finally:
+        os.close(nowhere)
+
+
 def print_page(snapshot: Snapshot, state: ViewState, options: LiveOptions, terminal: Terminal) -> None:
     """Print one table to stdout.
 
@@ -102,7 +150,7 @@ def write_text(text: str) -> None:
 
 
 def plain_tables(source: SnapshotSource, options: LiveOptions, terminal: Terminal) -> int:
-    """Print one table after another until ``options.stop`` is set or Ctrl-C; give the exit code 0.
+    """Print one table after another until ``options.stop`` is set, Ctrl-C, or the terminal is gone; give the exit code.
 
     Raises:
         SourceError: No first snapshot could be had.
@@ -112,13 +160,35 @@ def plain_tables(source: SnapshotSource, options: LiveOptions, terminal: Termina
     try:
         while True:
             print_page(snapshot, options.state, options, terminal)
-            if stop.wait(options.plain_interval_seconds):
+            if _is_ended(stop, options.plain_interval_seconds):
                 return 0
+            if is_terminal_gone(1):
+                let_go_of_terminal()
+                return HUNG_UP
             write_text("\n")
             with contextlib.suppress(SourceError):  # the next one may come; this one repeats with its age
                 snapshot = source.snapshot(0.0)
     except KeyboardInterrupt:
         return 0
+    except OSError as error:
+        if error.errno != errno.EIO or not is_terminal_gone(1):
+            raise
+        let_go_of_terminal()
+        return HUNG_UP
+
+
+def _is_ended(stop: Stop, seconds: float) -> bool:
+    """Wait for the next table, not longer than the terminal is there; say whether to end before.
+
+    Who writes to a file may have left the terminal on purpose: there nothing is looked for.
+    """
+    if not sys.stdout.isatty():
+        return stop.wait(seconds)
+    until = time.monotonic() + seconds
+    while (left_seconds := until - time.monotonic()) > 0 and not is_terminal_gone(1):
+        if stop.wait(min(left_seconds, LOOK_SECONDS)):
+            return True
+    return stop.is_set()
 
 
 def with_banner(snapshot: Snapshot, banner: str) -> Snapshot:
