@@ -41,8 +41,9 @@ class Sources:
         self.extra = b""
 
     def page(self, accept: str, encoding: str) -> Page:
+        may_render = self.may_render  # the one of now: a test may put another in its place for those that come later
         self.rendering.release()
-        assert self.may_render.wait(PATIENCE_SECONDS)
+        assert may_render.wait(PATIENCE_SECONDS)
         page = self.metrics.page(accept, encoding)
         return Page(content_type=page.content_type, content_encoding=page.content_encoding, body=page.body + self.extra)
 
@@ -252,15 +253,18 @@ def test_client_that_does_not_read_loses_its_answer_and_gives_its_slot_back(sour
 
 
 def test_client_that_hangs_up_during_rendering_gives_its_slot_back(sources: Sources, endpoint: HttpEndpoint) -> None:
+    wait = threading.Event()
     for _ in range(3):
-        sources.may_render.clear()
+        # An event of its own: one that is set and cleared again is missed by whoever looks late.
+        sources.may_render = threading.Event()
         with connect(endpoint) as connection:
             connection.sendall(get("/metrics"))
             assert sources.rendering.acquire(timeout=PATIENCE_SECONDS)
         sources.may_render.set()
-    wait = threading.Event()
-    while ask(endpoint, get("/metrics"))[0] == 503:  # the last one's slot comes back when its answer is given up
-        wait.wait(0.02)
+        while (status := ask(endpoint, get("/metrics"))[0]) == 503:  # until its answer is given up
+            wait.wait(0.02)
+        assert status == 200
+        assert sources.rendering.acquire(timeout=PATIENCE_SECONDS)  # of the one that was answered
 
 
 def test_many_idle_connections_make_way_for_a_new_one(sources: Sources) -> None:
