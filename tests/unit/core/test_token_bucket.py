@@ -50,8 +50,8 @@ def test_an_agent_that_starts_has_its_reserve_and_one_more(tokens: int, reserved
     reserve = int(reserved_ratio * tokens)
     bucket = filling_bucket(tokens, reserve=reserve, now_seconds=0.0, chance=chance)
     missing = tokens - reserve - 1
-    # Of the missing ones the first comes at once where chance says so.
-    at_once = 1 if missing and chance == 0.0 else 0
+    # Of the missing ones the first comes at once where chance is 0, or so little that it is no time.
+    at_once = 1 if missing and WINDOW_SECONDS * chance / missing == 0.0 else 0
     assert bucket.available(0.0) == reserve + 1 + at_once
     assert bucket.available(WINDOW_SECONDS) == tokens
     assert bucket.available(WINDOW_SECONDS / 2) >= reserve + 1 + missing // 2 - 1
