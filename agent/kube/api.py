@@ -32,6 +32,9 @@ from agent.kube.errors import CredentialsError, Unreachable, api_error, one_line
 from agent.version import installed_version
 
 JSON: Final = "application/json"
+JWKS_PATH: Final = "/openid/v1/jwks"
+_KEY_SET: Final = "application/jwk-set+json"
+"""The one form in which the API server gives its public keys."""
 STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
@@ -182,7 +185,7 @@ class HttpApi:
     ) -> object:
         """Ask once; see ``Api``."""
         what, is_write = f"{method} {path}", method not in _READS
-        headers = self._headers(JSON)
+        headers = self._headers(_KEY_SET if path == JWKS_PATH else JSON)
         data = None
         if body is not None:
             headers["Content-Type"] = content_type

@@ -25,12 +25,11 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
-from agent.kube.api import Api
+from agent.kube.api import JWKS_PATH, Api
 from agent.kube.errors import KubeError
 
 log = logging.getLogger(__name__)
 
-JWKS_PATH: Final = "/openid/v1/jwks"
 MOST_HEADER_CHARACTERS: Final = 2048
 MOST_SIGNATURE_CHARACTERS: Final = 2048
 LATE_SECONDS: Final = 300.0

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from agent.kube.access import NODE_NAME_CLAIM
+from agent.kube.api import JWKS_PATH
 from agent.kube.errors import ApiError
 from agent.settings.webhook import AccessSettings
 from agent.webhook.access import TOKEN_REVIEWS_PATH, Access, Denied
-from agent.webhook.tokens import JWKS_PATH, REFRESH_SECONDS, NotAToken, look
+from agent.webhook.tokens import REFRESH_SECONDS, NotAToken, look
 from agent.webhook.tokens import SigningKeys as Keys
 from tests.fake_api import Call, FakeApi
 from tests.webhook.signed_tokens import AGENT, AUDIENCE, Signer, claims, encoded, signer
