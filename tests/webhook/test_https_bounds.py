@@ -354,3 +354,55 @@ def _await(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < until
         time.sleep(0.005)
+
+
+# What is no HTTP, or none that may be trusted, is answered by an error or a hang-up, and never as two requests
+
+_SNEAKED = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+        + _SNEAKED,
+        b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\n" + _SNEAKED,
+        b"POST /mutate HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\n\r\n" + _SNEAKED,
+        b"POST /mutate HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, identity\r\n\r\n" + _SNEAKED,
+        b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n" + _SNEAKED,
+        b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length: +2\r\n\r\n" + _SNEAKED,
+        b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length: 10000000000000000000000\r\n\r\n" + _SNEAKED,
+        b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length : 2\r\n\r\n" + _SNEAKED,
+        b"POST /mutate HTTP/1.1\r\nHost: x\r\nX: a\x00b\r\n\r\n" + _SNEAKED,
+        b"POST /mutate HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\n" + _SNEAKED,
+        b"POST /mutate HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n" + _SNEAKED,
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"CONNECT x:443 HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /v1/%2e%2e/v1/nodes HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+        b"GET /v1%2fnodes/x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+    ],
+)
+def test_no_second_request_is_sneaked_in_and_the_server_goes_on(tmp_path: Path, sent: bytes) -> None:
+    with running(services(), tmp_path, request_seconds=1) as one:
+        answer = b""
+        with one.plain() as connection, contextlib.suppress(OSError):
+            connection.settimeout(20)
+            connection.sendall(sent)
+            while piece := connection.recv(4000):
+                answer += piece
+        assert b"series 1" not in answer
+        assert b"HTTP/1.1 200 " not in answer
+        assert one.ask("GET", "/healthz").status == 200
+
+
+@pytest.mark.parametrize("ciphers", ["NULL:@SECLEVEL=0", "AES128-SHA:@SECLEVEL=0", "AES256-GCM-SHA384:@SECLEVEL=0"])
+def test_weak_ciphers_and_keys_without_forward_secrecy_are_refused(tmp_path: Path, ciphers: str) -> None:
+    with running(services(), tmp_path) as one:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        context.set_ciphers(ciphers)
+        with socket.create_connection(one.address, timeout=20) as bare, pytest.raises((ssl.SSLError, ConnectionError)):
+            context.wrap_socket(bare)
+        assert one.ask("GET", "/healthz").status == 200
