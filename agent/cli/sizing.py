@@ -127,7 +127,11 @@ class RecordingSizing:
                         at = ended - parse_age_seconds(arguments.at, now_unix_seconds=ended)
                     except TimeWordError as error:
                         fail(f"replay: --at {error}; the newest reading is of {utc(ended)}")
-                settings = settings_from(arguments, **recorded_settings(recording.manifest))
+                try:
+                    recorded = recorded_settings(recording.manifest)
+                except ValueError as error:
+                    fail(f"replay: recording {path}: damaged: {error}")
+                settings = settings_from(arguments, **recorded)
                 self._node = ReplayedNode(recording, settings, at_unix_seconds=at)
         except RecordingError as error:
             fail(f"replay: {error}")
@@ -159,7 +163,9 @@ class StateSizing:
 
         try:
             self._node = RestingNode(settings)
-        except (StateError, PodsFileError) as error:
+        except PodsFileError as error:
+            fail(f"{verb}: {error}")
+        except StateError as error:
             raise SizingError(str(error)) from error
         self._verb = verb
 

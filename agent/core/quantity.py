@@ -17,6 +17,8 @@ _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _NANO_DIGITS = 9
 _MAX_EXPONENT = 999
 """Far beyond any machine; an exponent without bound would make a number of any size out of a few characters."""
+_LONGEST = 4000
+"""Characters; Python reads no whole number of many more."""
 _FORM = re.compile(
     r"(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<fraction>[0-9]*))?"
     r"(?:(?P<suffix>[KMGTPE]i|[numkMGTPE])|[eE](?P<exponent>[+-]?[0-9]+))?\Z"
@@ -43,6 +45,9 @@ def parse_quantity(text: str) -> int:
     Source:
         ``ParseQuantity`` of k8s.io/apimachinery; stricter in one point: there must be a digit.
     """
+    if len(text) > _LONGEST:
+        msg = f"{text[:60]!r}... of {len(text)} characters is not a quantity (up to {_LONGEST})"
+        raise QuantityError(msg)
     match = _FORM.match(text.strip())
     if match is None or not (match["whole"] or match["fraction"]):
         msg = f"{text!r} is not a quantity ({ALLOWED})"

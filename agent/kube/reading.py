@@ -13,10 +13,12 @@ from enum import StrEnum
 from typing import Final, Self, TypeVar
 
 from agent.core.quantity import ALLOWED, QuantityError, parse_quantity
+from agent.core.units import INT64_MAX, NANOS_PER_UNIT
 
 _T = TypeVar("_T")
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
+_MOST_NANOS: Final = INT64_MAX * NANOS_PER_UNIT
 _TIME_FORM: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)\Z", re.ASCII)
 
 
@@ -115,10 +117,11 @@ class Reader:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise self.error(key, value, ALLOWED)
         try:
-            return parse_quantity(str(value))
+            nanos = parse_quantity(str(value))
         except QuantityError as error:
             msg = f"{self.at(key)}: {error}"
             raise ConvertError(msg) from None
+        return max(-_MOST_NANOS, min(nanos, _MOST_NANOS))  # as the API server's own Value() is cut
 
     def amounts(self, key: str) -> dict[str, int]:
         """Give an object of Quantities in nanos; an absent one is empty."""

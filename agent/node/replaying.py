@@ -39,12 +39,22 @@ BACKFILL_SECONDS: Final = 720.0
 
 
 def recorded_settings(manifest: Manifest) -> dict[str, object]:
-    """Give what the recorder had set as settings, so far as they are known here: key, ``__`` for its dot -> value."""
+    """Give what the recorder had set as settings, so far as they are known here: key, ``__`` for its dot -> value.
+
+    Raises:
+        ValueError: One of them is not allowed; the message names it.
+    """
     found: dict[str, object] = {f"windows__{name}": value for name, value in manifest.windows.items()}
     # What is a gap is measured by the time between two rows.
     found["sampling__intervalSeconds"] = manifest.interval_seconds
     found["sampling__slowIntervalSeconds"] = manifest.slow_interval_seconds
     known = keys()
+    chosen = {name.replace("__", "."): value for name, value in found.items()}
+    for key in chosen.keys() & known.keys():
+        try:
+            known[key].to_value(chosen[key], is_text=False)
+        except ValueError as error:
+            raise ValueError(f"{key}: {chosen[key]} is not allowed; allowed: {known[key].allowed()}") from error
     return {name: value for name, value in found.items() if name.replace("__", ".") in known}
 
 

@@ -93,3 +93,9 @@ def test_parse_quantity_of_a_decimal_rounds_up_once(value: Decimal) -> None:
 )
 def test_format_quantity_takes_the_largest_suffix_without_fraction(nanos: int, binary: bool, text: str) -> None:
     assert format_quantity(nanos, binary=binary) == text
+
+
+def test_quantity_of_thousands_of_digits_is_refused_and_shown_in_part() -> None:
+    with pytest.raises(QuantityError) as refused:
+        parse_quantity("9" * 5000)
+    assert str(refused.value).endswith("... of 5000 characters is not a quantity (up to 4000)")
