@@ -252,6 +252,7 @@ class Webhook:
         self._sizes = telling.StoreSize(self._store)
         self.metrics.read(
             *telling.of_history(self.index, self.tailer, self._folder, self._sizes, lambda: self._store.is_prepared),
+            *telling.of_directives(director),
             *telling.of_cluster(self.facts, self.lease),
             *telling.of_certificate(self.certificates),
             *telling.of_evictions(arbiter),

@@ -19,7 +19,7 @@ from agent.core import annotations as names
 from agent.core.cluster_facts import ClusterRules, FrozenAxes, PodPlace
 from agent.core.cluster_rules import rule_of
 from agent.core.directive import ContainerDirective, Directives, WorkloadDirective
-from agent.core.directive_text import LONGEST_TEXT
+from agent.core.directive_text import LONGEST_TEXT, MOST_CONTAINERS, MOST_WORKLOADS
 from agent.core.hpa import is_whole_workload_left
 from agent.core.recommendation import Workload
 
@@ -28,6 +28,10 @@ STOP_STEP_SECONDS: Final = 600.0
 STOP_SHRINKING_SECONDS: Final = 86_400.0
 """After an out-of-memory kill anywhere the workload only grows for so long; as ``act.shrinkBarredSeconds`` by default.
 """
+MOST_BYTES: Final = 4 << 20
+"""Of the directives for one node: half of what an agent reads, as what it refused stands in the same answer."""
+CONTAINER_BYTES: Final = 1000
+"""Of one container's figures at most, without its name: 51 of up to 14 digits, and what they are called."""
 NO_REASON: Final = "no reason given"
 
 
@@ -110,6 +114,8 @@ class Director:
         self._facts, self._histories = facts, histories
         self._stop_shrinking_seconds = stop_shrinking_seconds
         self._freezes_axes = freezes_axes
+        self.left_out = 0
+        """Containers that nodes were not told of since the start, as the answer would have been too long."""
 
     def directives_of(self, node: str, now_unix_seconds: float) -> Directives:
         """Give everything that a node is to know, in order of workloads, with its ETag.
@@ -126,10 +132,11 @@ class Director:
         bound = {place.workload for place in self._facts.pods_on(node)}
         workloads = sorted({*bound, *self._histories.workloads_on(node)})
         told, ends = [], []
-        for workload in workloads:
+        for workload in workloads[:MOST_WORKLOADS]:
             one, end = self._directive(workload, node, rules, now_unix_seconds)
             told.append(one)
             ends.append(end)
+        told = self._bounded(told)
         reason = rules.pause_reason
         directives = Directives(
             etag="",
@@ -137,6 +144,21 @@ class Director:
             workloads=tuple(told),
         )
         return replace(directives, etag=_digest(directives, ends))
+
+    def _bounded(self, told: list[WorkloadDirective]) -> list[WorkloadDirective]:
+        """Leave out what other nodes saw where it would be too much: what restrains a node is told of all workloads."""
+        left_bytes = MOST_BYTES - sum(len(msgspec.json.encode(replace(one, containers=()))) for one in told)
+        kept: list[WorkloadDirective] = []
+        for one in told:
+            containers = one.containers[:MOST_CONTAINERS]
+            needed_bytes = sum(CONTAINER_BYTES + len(container.container) for container in containers)
+            if needed_bytes > left_bytes:
+                containers = ()
+            else:
+                left_bytes -= needed_bytes
+            self.left_out += len(one.containers) - len(containers)
+            kept.append(one if containers is one.containers else replace(one, containers=containers))
+        return kept
 
     def directive_of(self, workload: Workload, now_unix_seconds: float) -> WorkloadDirective:
         """Give what a node without a history of its own would be told of a workload, for people."""

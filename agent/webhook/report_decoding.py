@@ -40,6 +40,7 @@ from agent.webhook.wire import (
 
 _WHOLE: Final = msgspec.json.Decoder(ReportBody)
 _HEAD: Final = msgspec.json.Decoder(RawReportBody)
+_ROWS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _ROW: Final = msgspec.json.Decoder(RowBody)
 _SCHEMA: Final = msgspec.json.Decoder(SchemaBody)
 _RATE_SLACK: Final = 1.1
@@ -55,6 +56,10 @@ packs well would otherwise be a small body of millions of rows, with a refusal f
 _LOOSE_BYTES: Final = 1 << 20
 """Python's own reader makes of a text twenty to thirty times as much memory."""
 _BETWEEN: Final = re.compile(r"[ \t\r\n,]*")
+_MOST_VALUES: Final = 1_000_000
+"""In a report with something unsound: more than any node has to tell, and 60 MB of memory for a moment."""
+_LONGEST_ROW: Final = 1 << 16
+"""Characters of a row that are looked at where there are more values: sound ones have some thousand."""
 
 
 class NotAReport(ValueError):  # noqa: N818  a state of the world
@@ -224,23 +229,41 @@ def _loose(text: bytes) -> LooseReportBody:
 
 
 def _rows(head: ReportBody | RawReportBody | LooseReportBody, most: int) -> Sequence[object]:
-    """Give the rows, those of a text that is not decoded yet as bytes each; of these no more than so many."""
+    """Give the rows, those of a text that is not decoded yet as pieces of it; perhaps no more than so many."""
     if not isinstance(head, RawReportBody):
         return head.rows
     try:
-        text = bytes(head.rows).decode().strip()
-        if not text.startswith("["):
-            msgspec.json.decode(text, type=list)  # says what it is instead
-        rows: list[object] = []
-        place = _place_after(text, 1)
-        while text[place] != "]" and len(rows) < most:
-            _, end = _SCANNER.raw_decode(text, place)
-            rows.append(text[place:end].encode())
-            place = _place_after(text, end)
+        if bytes(head.rows).count(b",") > _MOST_VALUES:
+            return _first_rows(bytes(head.rows).decode(), most)
+        return _ROWS.decode(head.rows)
+    except NotAReport:
+        raise
     except msgspec.ValidationError as error:
         raise NotAReport(f"rows: {fault_text(error)}") from error
     except (ValueError, IndexError, RecursionError) as error:
         raise NotAReport(f"the body is no JSON: {str(error)[:200]}") from error
+
+
+def _first_rows(text: str, most: int) -> list[object]:
+    """Give the first rows of very many values, where that many rows come soon: a list of all would take much memory.
+
+    Raises:
+        TooLarge: They do not: the values are those of a few huge rows, which none of them may have.
+    """
+    text = text.lstrip()
+    if not text.startswith("["):
+        raise NotAReport("rows: expected array")
+    place = _place_after(text, 1)
+    rows: list[object] = []
+    while text[place] != "]" and len(rows) < most:
+        if place > _LOOSE_BYTES:
+            raise TooLarge(f"more than {_MOST_VALUES} values, not all of them sound; allowed: at most that")
+        try:
+            _, end = _SCANNER.raw_decode(text[place : place + _LONGEST_ROW])
+        except ValueError as error:
+            raise TooLarge(f"a row is no JSON, or longer than {_LONGEST_ROW} characters") from error
+        rows.append(msgspec.Raw(text[place : place + end].encode()))
+        place = _place_after(text, place + end)
     return rows
 
 
@@ -257,7 +280,7 @@ def _place_after(text: str, place: int) -> int:
 
 
 def _row(raw: object) -> RowBody:
-    if isinstance(raw, bytes):
+    if isinstance(raw, msgspec.Raw):
         return _ROW.decode(raw)
     return msgspec.convert(raw, RowBody)
 

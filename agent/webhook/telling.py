@@ -18,6 +18,7 @@ from agent.webhook.arbiter import Arbiter
 from agent.webhook.certificates import Certificates
 from agent.webhook.cluster import ClusterFacts
 from agent.webhook.connections import Connections
+from agent.webhook.directives import Director
 from agent.webhook.folding import Folder
 from agent.webhook.store_shapes import StoreAway
 from agent.webhook.tailing import Tailer
@@ -86,6 +87,11 @@ def of_history(
             lambda: _one(index.size().rows_without_room),
         ),
         _counter(
+            "plimsoll_history_containers_left_out",
+            "Rows of reports whose container is beyond the 200 that are kept of a workload.",
+            lambda: _one(index.size().containers_left_out),
+        ),
+        _counter(
             "plimsoll_reports_followed", "Reports read from the log into memory.", lambda: _one(tailer.taken_reports)
         ),
         _counter("plimsoll_reports_folded", "Reports put into hourly sketches.", lambda: _one(folder.folded_reports)),
@@ -102,6 +108,17 @@ def of_history(
             "plimsoll_store_up", "1 = the database answered last time.", lambda: _one(is_open() and not tailer.is_away)
         ),
         _gauge("plimsoll_store_bytes", "What the database takes on disk.", lambda: _known(sizes.size_bytes)),
+    )
+
+
+def of_directives(director: Director) -> tuple[Reading, ...]:
+    """Give the family of what nodes are not told."""
+    return (
+        _counter(
+            "plimsoll_directives_containers_left_out",
+            "Containers whose figures a node was not told, as its answer would have been too long.",
+            lambda: _one(director.left_out),
+        ),
     )
 
 

@@ -5,10 +5,11 @@ Whoever calls holds the index' lock.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from sys import intern
 from typing import Final
 
+from agent.core.directive_text import MOST_CONTAINERS
 from agent.core.recommendation import Workload
 from agent.core.rollup import NodeClass
 from agent.core.workload_keys import SketchKey
@@ -34,14 +35,19 @@ class Container:
 
 @dataclass(slots=True)
 class Entry:
-    """A workload and its containers, in order of name."""
+    """A workload and its containers."""
 
     workload: Workload
-    containers: tuple[Container, ...] = ()
+    by_name: dict[str, Container] = field(default_factory=dict)
+
+    @property
+    def containers(self) -> tuple[Container, ...]:
+        """Give them in order of name; `MOST_CONTAINERS` at most."""
+        return tuple(self.by_name[name] for name in sorted(self.by_name))
 
     def find(self, name: str) -> Container | None:
         """Give the container of a name; None = it has none."""
-        return next((container for container in self.containers if container.name == name), None)
+        return self.by_name.get(name)
 
 
 class Entries:
@@ -76,12 +82,12 @@ class Entries:
         return entry
 
     @staticmethod
-    def container(entry: Entry, name: str) -> Container:
-        """Find a container, or begin one without rows."""
+    def container(entry: Entry, name: str) -> Container | None:
+        """Find a container, or begin one without rows; None = its workload has as many as are kept."""
         container = entry.find(name)
-        if container is None:
+        if container is None and len(entry.by_name) < MOST_CONTAINERS:
             container = Container(intern(name))
-            entry.containers = tuple(sorted((*entry.containers, container), key=lambda one: one.name))
+            entry.by_name[container.name] = container
         return container
 
     def class_row(self, container: Container, node_class: NodeClass) -> int | None:
@@ -109,6 +115,8 @@ class Entries:
     def row_of(self, key: SketchKey) -> tuple[RowTable, int] | None:
         """Find or begin the row of a sketch; None = there is no room."""
         container = self.container(self.entry(key.workload), key.container)
+        if container is None:
+            return None
         if isinstance(key.place, str):
             table, row = self.by_node, self.node_row(container, key.place)
         else:
@@ -151,8 +159,9 @@ class Entries:
         entry = self.known[workload]
         for container in entry.containers:
             self._expire(container, oldest_unix_seconds)
-        entry.containers = tuple(one for one in entry.containers if one.classes or one.nodes)
-        if entry.containers:
+            if not (container.classes or container.nodes):
+                del entry.by_name[container.name]
+        if entry.by_name:
             return False
         del self.known[workload]
         return True

@@ -112,3 +112,5 @@ class IndexSize:
     """Of the rings, also where nothing was written yet."""
     rows_without_room: int
     """Rows of reports since the start that found no room (``max_rows``, ``max_node_rows``); the store has them."""
+    containers_left_out: int = 0
+    """Rows of reports since the start whose container is beyond the 200 that are kept of a workload."""

@@ -123,6 +123,7 @@ class WorkloadIndex:
         self._by_class, self._by_node = self._entries.by_class, self._entries.by_node
         self._nodes = ReportingNodes()
         self._rows_without_room = 0
+        self._containers_left_out = 0
         self._asked = Asked()
         self._is_loaded = False
         self._forgettings = 0
@@ -165,6 +166,9 @@ class WorkloadIndex:
     def _learn(self, row: RollupRow, interval: Interval, node: str, number: int, node_class: NodeClass) -> Entry:
         entry = self._entries.entry(row.workload)
         container = self._entries.container(entry, row.container)
+        if container is None:
+            self._containers_left_out += 1
+            return entry
         by_class = self._entries.class_row(container, node_class)
         if by_class is not None:
             self._by_class.learn(by_class, row, interval, number)
@@ -501,12 +505,13 @@ class WorkloadIndex:
         with self._lock:
             return IndexSize(
                 workloads=len(self._entries.known),
-                containers=sum(len(entry.containers) for entry in self._entries.known.values()),
+                containers=sum(len(entry.by_name) for entry in self._entries.known.values()),
                 rows=self._by_class.rings.rows,
                 node_rows=self._by_node.rings.rows,
                 nodes=len(self._nodes),
                 array_bytes=self._by_class.rings.nbytes + self._by_node.rings.nbytes,
                 rows_without_room=self._rows_without_room,
+                containers_left_out=self._containers_left_out,
             )
 
     # -- other policies ---------------------------------------------------------------------------------------------

@@ -64,6 +64,7 @@ def webhook_families() -> dict[str, set[str]]:
     nobody = cast(Any, _Nobody())  # a reading has its name and labels before anything is read
     readings: Iterable[Reading] = (
         *telling.of_history(nobody, nobody, nobody, nobody, nobody),
+        *telling.of_directives(nobody),
         *telling.of_cluster(nobody, nobody),
         *telling.of_certificate(nobody),
         *telling.of_evictions(nobody),

@@ -263,3 +263,12 @@ def test_a_bomb_is_refused_without_being_unpacked() -> None:
 def test_what_is_no_gzip_is_refused(body: bytes) -> None:
     with pytest.raises(NotAReport, match=r"\Athe body is no gzip: [^\n]+\Z"):
         unpacked(body, "gzip", most_bytes=10_000)
+
+
+def test_a_million_kills_are_refused_without_a_look_at_each() -> None:
+    text = json.dumps(report_body(row_body(0, oomKills=[0]))).encode()
+    text = text.replace(b'"oomKills": [0]', b'"oomKills": [' + b",".join([b"[0,1]"] * 10**6) + b"]")
+    with pytest.raises(TooLarge, match="longer than 65536 characters"):
+        decode_report(text, most_rows=2000)
+    few = text.replace(b",[0,1]" * 700_000, b"")
+    assert [one.row for one in decode_report(few, most_rows=2000).refused] == [0]

@@ -131,3 +131,14 @@ def test_under_other_policies_too(store: Store, policy: PolicyName) -> None:
     # Each policy has margins of its own over what it saw: 44 % at most, and 100 MiB where there was a kill.
     assert 100 <= (found.cpu_request_millicores or 0) <= 400 * 1.44
     assert (found.memory_request_bytes or 0) <= (200 + 100) * MIB * 1.44
+
+
+def test_of_a_workload_two_hundred_containers_are_kept_and_told_and_the_others_counted() -> None:
+    rows = [row(container=f"c{number}", cpu=None) for number in range(2000)]
+    index = index_of(*((NOON, report(*rows, sequence=sequence)) for sequence in range(3)))
+    size = index.size()
+    assert (size.containers, size.rows, size.containers_left_out) == (200, 200, 3 * 1800)
+    told = index.directive_of(WEB, node="node-b", now_unix_seconds=NOON)
+    assert len(told) == 200
+    assert [one.container for one in told] == sorted(one.container for one in told)
+    assert index.expire(NOON + 15 * 24 * HOUR) == 1

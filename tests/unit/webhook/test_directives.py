@@ -13,7 +13,7 @@ from agent.core.directive import ContainerDirective, WorkloadDirective
 from agent.core.directive_text import LONGEST_TEXT, directives_from_json, directives_to_json
 from agent.core.policies.options import CruiseOptions
 from agent.core.recommendation import Workload
-from agent.webhook.directives import STOP_STEP_SECONDS, Director, NotKnownYet, rounded_up
+from agent.webhook.directives import MOST_BYTES, STOP_STEP_SECONDS, Director, NotKnownYet, rounded_up
 from tests.directives import WEB, peaks
 
 API = Workload(namespace="shop", kind="StatefulSet", name="api")
@@ -227,3 +227,29 @@ def test_the_real_index_is_such_a_history() -> None:
         Director(Facts(), index).directives_of("node-a", NOW)
     index.loaded()
     assert [one.workload for one in Director(Facts(), index).directives_of("node-a", NOW).workloads] == [WEB, API]
+
+
+def test_an_answer_stays_within_what_an_agent_reads_and_holds_all_that_restrains() -> None:
+    many = tuple(
+        ContainerDirective(
+            container=f"c{number}",
+            cpu_peak_millicores=10**9,
+            memory_peak_bytes=10**13,
+            cpu_hour_peaks_millicores=(10**9,) * 24,
+            memory_hour_peaks_bytes=(10**13,) * 24,
+            oom_memory_bytes=10**13,
+        )
+        for number in range(300)
+    )
+    names = [Workload(namespace="shop", kind="Deployment", name=f"w{number:03d}") for number in range(100)]
+    facts = Facts(places={"node-a": names}, axes={name: FrozenAxes(cpu_for="HPA") for name in names})
+    director = Director(facts, Histories(containers=dict.fromkeys(names, many)))
+    told = director.directives_of("node-a", NOW)
+    text = json.dumps(directives_to_json(told))
+    assert len(text) <= MOST_BYTES
+    assert directives_from_json(json.loads(text), etag=told.etag).workloads == told.workloads
+    assert [(one.workload, one.cpu_frozen_for) for one in told.workloads] == [(name, "HPA") for name in names]
+    counts = [len(one.containers) for one in told.workloads]
+    assert counts == sorted(counts, reverse=True)
+    assert (counts[0], counts[-1]) == (200, 0)
+    assert director.left_out == 100 * 300 - sum(counts)
