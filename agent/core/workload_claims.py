@@ -10,7 +10,8 @@ neighbour without work. It is the request as written, not as sized: a resize, wh
 for nobody.
 
 Between a DaemonSet's pods on nodes of different classes the bound grows with the proportion of their CPUs. A kill
-counts up to the limit as written, too: it is there that containers are killed, however little they used before.
+counts up to the limit as written, too: it is there that containers are killed, however little they used before; and of
+a workload on one node alone up to four times the memory that this node saw, else up to that limit.
 
 Codes are those of ``workload_leaders``: they rise with their amounts, and four times an amount has a code of its own.
 """
@@ -107,7 +108,8 @@ def most_of(
     return Most(
         cpu=_most(cpu, cpu_floor, most_cpu),
         memory=_most(memory, memory_floor, most_memory),
-        kill=_most(memory, kill_floor, most_memory),
+        # Who told of a kill is not kept: it may be a node that tells of no memory beside the one that does.
+        kill=_most(Claim(memory.top, memory.others or memory.top), kill_floor, most_memory),
     )
 
 

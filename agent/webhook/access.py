@@ -1,8 +1,11 @@
 """Who calls, and what that caller may say: tokens judged by the API server, claims compared with what is reported.
 
-Webhook. A node speaks for itself alone and only of pods that run there, or were seen there within a day: what one
-stolen token can bend is that node's own history. People read with a token of the same audience, and as far as RBAC lets
-them ``get`` the path.
+Webhook. A node speaks for itself alone and only of containers of pods that run there, or were seen there within a day,
+within what the node has, and of no time twice. A workload that has one of its pods there may be on other nodes too: for
+these a lie counts up to four times what any of them saw, or up to what the pods request as written where that is more
+(``core.workload_claims``). What one stolen token can bend beyond its node is that, a stop of shrinking for a day after
+an invented kill, and nothing of workloads that have no pod there. People read with a token of the same audience, and as
+far as RBAC lets them ``get`` the path.
 """
 
 from __future__ import annotations

@@ -365,7 +365,7 @@ class WorkloadIndex:
         if self._cluster is None:
             return most_of(cpu, memory)
         # Where no other node saw anything no floor is needed, which is the rule.
-        is_bounded = cpu.others or memory.others
+        is_bounded = cpu.others or memory.top
         written = self._cluster.written(workload).get(container) if is_bounded else None
         return most_of(cpu, memory, written=written, largest=self._cluster.largest_allocatable())
 

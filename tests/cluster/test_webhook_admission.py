@@ -10,9 +10,11 @@ import json
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from agent.core.rollup import CPU_BUCKETS, MEMORY_BUCKETS
 from tests.cluster.admission_room import (
     ENFORCE,
     MB,
@@ -25,6 +27,7 @@ from tests.cluster.admission_room import (
     register,
     resources,
     sized,
+    steady,
     told,
 )
 from tests.cluster.api import Json
@@ -32,6 +35,8 @@ from tests.cluster.control_plane import ControlPlane
 from tests.cluster.identities import fresh_name
 from tests.cluster.objects import pod, pod_path
 from tests.cluster.processes import wait_for
+from tests.cluster.webhook_process import agent_token, answer_of
+from tests.webhook.report_bodies import report_body, row_body
 
 pytestmark = pytest.mark.cluster
 
@@ -270,3 +275,59 @@ def test_every_answer_was_counted(room: Room) -> None:
     assert counted["excluded"] >= 3
     assert counted["denied"] == 1
     assert counted["error"] == 0
+
+
+def test_one_lying_node_sizes_no_new_pod_of_a_workload_that_an_honest_one_hosts(room: Room) -> None:
+    """The attack of one stolen token: of ten terabytes, of invented containers, of the last week, and within bounds."""
+    cluster, (_, liar, honest) = room.cluster, room.nodes  # of the last nothing was told yet, so hours ago may be
+    for node, name in ((honest, "first"), (liar, "lying")):
+        document = owned("bent", "StatefulSet", sized(), node=node, pod_name=f"bent-{name}")
+        document["metadata"]["finalizers"] = ["plimsoll.test/keep"]  # its owner is not there
+        cluster.admin.create(pod_path(room.namespace), document)
+
+    def told_by(node: str, name: str, sequence: int, used: tuple[float, float], **changes: Any) -> Json:
+        uid = cluster.admin.get(pod_path(room.namespace, f"bent-{name}"))["metadata"]["uid"]
+        report = {key: changes.pop(key) for key in ("endAgeSeconds", "incarnation") if key in changes}
+        row = row_body(
+            namespace=room.namespace,
+            kind="StatefulSet",
+            workload="bent",
+            pod=f"bent-{name}",
+            podUid=uid,
+            cpu=steady(CPU_BUCKETS, used[0]),
+            cpuAdjusted=steady(CPU_BUCKETS, used[0]),
+            memory=steady(MEMORY_BUCKETS, used[1]),
+            **{"oomKills": [], **changes},
+        )
+        body = report_body(row, node=node, sequence=sequence, **report)
+        answer: Json = answer_of(room.hook.post("/v1/report", body, agent_token(cluster, node)))
+        return answer
+
+    def requests() -> Json:
+        made = room.admitted(owned("bent", "StatefulSet", sized(), pod_name="bent-new"))
+        found: Json = resources(made)["requests"]
+        return found
+
+    sound = (300.0, 200.0 * MB)
+    fresh = {"incarnation": fresh_name("bent")}
+    wait_for(
+        lambda: not told_by(honest, "first", 899, sound, endAgeSeconds=7200.0, **fresh)["refused"], "the pod is known"
+    )
+    assert told_by(honest, "first", 900, sound, endAgeSeconds=20.0, **fresh)["taken"] == 1
+    wait_for(lambda: requests()["cpu"] == "300m", "new pods are sized as the honest node says")
+    wanted = requests()
+    huge = [
+        told_by(liar, "lying", 901, (300.0, 1e13), **fresh),
+        told_by(liar, "lying", 902, (128_000.0, 200.0 * MB), **fresh),
+        told_by(liar, "lying", 903, sound, container="invented", **fresh),
+        told_by(liar, "lying", 904, sound, endAgeSeconds=6 * 86_400.0, **fresh),
+    ]
+    assert [one["taken"] for one in huge] == [0, 0, 0, 0]
+    assert requests() == wanted
+    # Within what its node has it is taken, and counts up to four times the honest node's or what was written.
+    assert told_by(liar, "lying", 905, (3900.0, 3000.0 * MB), oomKills=[[1.0, 10**13]], **fresh)["taken"] == 1
+    wait_for(lambda: requests() != wanted, "it was taken in")
+    assert requests() == {"cpu": "1200m", "memory": mebibytes_above(800 * MB)}
+    for name in ("first", "lying"):
+        path = pod_path(room.namespace, f"bent-{name}")
+        cluster.admin.patch(path, {"metadata": {"finalizers": None}}, "application/merge-patch+json")

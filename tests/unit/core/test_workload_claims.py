@@ -21,7 +21,12 @@ def memory(size: int) -> int:
 
 def test_a_node_that_is_alone_is_believed_up_to_the_largest_node() -> None:
     alone = Claim(cpu(8000), 0)
-    assert most_of(alone, alone) == Most(ANY, ANY, ANY)
+    assert most_of(alone, Claim()) == Most(ANY, ANY, ANY)
+    # Of a kill nobody says who told it: four times what was seen, else the limit as written.
+    seen = Claim(memory(100 * MIB), 0)
+    assert (most_of(alone, seen).memory, most_of(alone, seen).kill_bytes) == (ANY, 400 * MIB)
+    written = WrittenContainer(name="app", memory_limit_bytes=1024 * MIB)
+    assert most_of(alone, seen, written=written).kill_bytes == 1024 * MIB
     largest = NodeAmounts(cpu_millicores=3900, memory_bytes=100 * MIB)
     most = most_of(alone, Claim(), largest=largest)
     assert (most.cpu_millicores, most.memory_bytes, most.kill_bytes) == (3900, 100 * MIB, 100 * MIB)
