@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from agent.cli.admission_view import Admitted
     from agent.core.admission_options import AdmissionSettings
     from agent.core.cluster import Namespace
+    from agent.core.cluster_facts import NodeAmounts
     from agent.core.estimate import Estimate, NoEstimate
     from agent.core.pod import Container, Pod
     from agent.core.policies.options import PolicyName
@@ -48,6 +49,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--namespaces", metavar="FILE", type=file_or_stdin, help="kubectl get namespaces -o json")
     parser.add_argument(
+        "--nodes",
+        metavar="FILE",
+        type=file_or_stdin,
+        help="kubectl get nodes -o json: growth that the pod's node, else the largest, cannot allocate is left out",
+    )
+    parser.add_argument(
         "--server-version",
         metavar="VERSION",
         help="of the API server and the kubelets, for instance v1.34.1: plimsoll.dev/pod-limits goes by it",
@@ -60,7 +67,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Admit the pods of a file."""
-    from agent.cli.admission_files import AdmissionFilesError, load_asked_pods, load_history, load_namespaces
+    from agent.cli.admission_files import (
+        AdmissionFilesError,
+        load_asked_pods,
+        load_history,
+        load_namespaces,
+        load_nodes,
+    )
     from agent.core.admission_answer import Outcome
 
     _check_version(arguments.server_version)
@@ -70,9 +83,10 @@ def run(arguments: argparse.Namespace) -> int:
         asked = load_asked_pods(arguments.pod)
         known = () if arguments.history is None else load_history(arguments.history)
         namespaces = {} if arguments.namespaces is None else load_namespaces(arguments.namespaces)
+        nodes = {} if arguments.nodes is None else load_nodes(arguments.nodes)
     except AdmissionFilesError as error:
         fail(f"admission: {error}")
-    pods = [_admitted(one, known, namespaces, settings, arguments) for one in asked]
+    pods = [_admitted(one, known, namespaces, nodes, settings, arguments) for one in asked]
     notes = [
         text
         for text, is_missing in (
@@ -103,7 +117,9 @@ def _settings(arguments: argparse.Namespace) -> AdmissionSettings:
 
 
 def _check_stdin(arguments: argparse.Namespace) -> None:
-    given = [name for name in ("pod", "history", "namespaces") if getattr(arguments, name) == file_or_stdin("-")]
+    given = [
+        name for name in ("pod", "history", "namespaces", "nodes") if getattr(arguments, name) == file_or_stdin("-")
+    ]
     if len(given) > 1:
         fail(f"admission: {' and '.join(f'--{name} -' for name in given)}: standard input can be read only once")
 
@@ -112,6 +128,7 @@ def _admitted(
     asked: AskedPod,
     known: Sequence[KnownContainer],
     namespaces: dict[str, Namespace],
+    nodes: dict[str, NodeAmounts],
     settings: AdmissionSettings,
     arguments: argparse.Namespace,
 ) -> Admitted:
@@ -119,6 +136,7 @@ def _admitted(
     from agent.core.admission import admit
     from agent.core.admission_answer import AdmissionFacts
     from agent.core.cluster import Namespace
+    from agent.core.cluster_facts import largest_of
     from agent.core.pod_limits import cluster_knows_pod_level
 
     pod = asked.pod
@@ -129,6 +147,7 @@ def _admitted(
         pod,
         facts=AdmissionFacts(
             namespace=namespaces.get(pod.namespace, Namespace(name=pod.namespace)),
+            room=nodes.get(asked.node or "") or largest_of(nodes.values()),
             knows_pod_level_resources=cluster_knows_pod_level(version, version),
         ),
         estimates=_estimates(asked, known),

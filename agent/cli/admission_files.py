@@ -16,6 +16,7 @@ from agent.named_file import DOCUMENT_MOST_BYTES, called, read_named
 
 if TYPE_CHECKING:
     from agent.core.cluster import Namespace
+    from agent.core.cluster_facts import NodeAmounts
     from agent.core.estimate import Estimate
     from agent.core.pod import Pod
 
@@ -28,6 +29,7 @@ _HASH: Final = "5c7d9bf465"
 _LISTS: Final = ("List", "PodList", *(f"{kind}List" for kind in sorted(_TEMPLATES)))
 _POD_ALLOWED: Final = "Pod, Deployment, StatefulSet, DaemonSet, ReplicaSet, Job, CronJob, or a list of them"
 _NAMESPACES_ALLOWED: Final = "the output of kubectl get namespaces -o json"
+_NODES_ALLOWED: Final = "the output of kubectl get nodes -o json"
 _HISTORY_ALLOWED: Final = "the output of plimsoll workloads -o json of one workload, or a list of estimates"
 
 
@@ -83,6 +85,33 @@ def load_namespaces(path: Path) -> dict[str, Namespace]:
         return {one.name: one for document in documents for one in namespaces_from_json(document)}
     except ConvertError as error:
         raise AdmissionFilesError(f"{called(path)}: {error}") from error
+
+
+def load_nodes(path: Path) -> dict[str, NodeAmounts]:
+    """Read what nodes can allocate, by name, from what ``kubectl get nodes -o json`` (or ``-o yaml``) prints.
+
+    Raises:
+        AdmissionFilesError: It cannot be read, is something else, or no node says what it can allocate.
+    """
+    from agent.kube.convert_cluster import node_facts_from_json
+
+    found: dict[str, NodeAmounts] = {}
+    try:
+        for index, document in enumerate(_documents(path)):
+            top = Reader(document, f"document {index + 1}")
+            items = _member(document, "items")
+            for one in items if isinstance(items, list) else [document]:
+                kind = _member(one, "kind")
+                if kind != "Node":
+                    raise top.error("kind", kind, _NODES_ALLOWED)
+                node = node_facts_from_json(one)
+                if node.allocatable is not None:
+                    found[node.name] = node.allocatable
+    except ConvertError as error:
+        raise AdmissionFilesError(f"{path.name}: {error}") from error
+    if not found:
+        raise AdmissionFilesError(f"{path.name}: no node says what it can allocate; allowed: {_NODES_ALLOWED}")
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -324,6 +324,43 @@ def test_files_that_cannot_be_read_are_named(files: Files, tmp_path: Path, capsy
     assert "empty.json: nothing in it; allowed: the output of kubectl get namespaces" in empty
 
 
+def node(name: str, cpu: str, **status: object) -> dict[str, object]:
+    stated = {"allocatable": {"cpu": cpu, "memory": "8Gi"}, **status}
+    return {"kind": "Node", "metadata": {"name": name}, "status": stated}
+
+
+def test_what_the_nodes_can_allocate_bounds_growth(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
+    history = {"estimates": [{**KNOWN, "cpuRequestMillicores": 3000, "memoryMaxBytes": 9 << 30}]}
+    orders = {names.MODE: "enforce", names.MAX_MEMORY: "1Gi"}
+    nodes = files.put("nodes.json", {"kind": "List", "items": [node("a", "2"), node("b", "4")]})
+    assert files.run(workload(orders=orders), "-o", "json", "--nodes", nodes, history=history) == 0
+    (pod,) = answers(capsys)
+    assert [(one["resource"], one["setting"], one["after"]) for one in pod["containers"][0]["changes"]] == [
+        ("cpu", "request", 3000),
+        ("cpu", "limit", None),
+        ("memory", "request", 191 << 20),  # 200 MB
+        ("memory", "limit", 2 << 30),
+    ]
+    small = files.put("small.json", node("a", "2"))
+    assert files.run(workload(orders=orders), "--nodes", small, "--width", "200", history=history) == 0
+    told = capsys.readouterr().out
+    assert "left: cpu: no node can allocate so much" in told
+    assert "left: memory limit: held by the largest memory allowed" in told
+
+
+def test_files_that_hold_no_nodes_are_one_line(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
+    pod = files.put("pod.json", ENFORCED)
+    for content, message in (
+        ({"kind": "Pod"}, "nodes.json: document 1.kind: 'Pod'"),
+        ({"kind": "List", "items": [{"kind": "Pod"}]}, "nodes.json: document 1.kind: 'Pod'"),
+        (node("a", "much"), "nodes.json: "),
+        (node("a", "2", allocatable={}), "nodes.json: no node says what it can allocate; allowed: the output of"),
+        ("", "nodes.json: no node says what it can allocate"),
+    ):
+        told = refusal(capsys, "--pod", pod, "--nodes", files.put("nodes.json", content))
+        assert told.startswith(f"plimsoll admission: {message}"), told
+
+
 def test_standard_input_is_for_one_file(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
     words = "--pod - and --history -: standard input can be read only once"
     assert words in refusal(capsys, "--pod", "-", "--history", "-")
