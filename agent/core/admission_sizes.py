@@ -33,6 +33,8 @@ class Side:
     limit_before: int | None
     request: int | None = None
     limit: int | None = None
+    is_tied: bool = False
+    """The limit moved in proportion to the request: one does not move without the other."""
     notes: list[Note] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -67,7 +69,7 @@ class Side:
             self.limit = self.limit_before
         else:
             return
-        if is_pair:
+        if is_pair or self.is_tied:
             self.request, self.limit = self.request_before, self.limit_before
         elif self.limit is not None and self.request is not None:
             self.request = min(self.request, self.limit)
@@ -214,6 +216,7 @@ def _move_limit(side: Side, estimate: Estimate, rules: SizingRules) -> None:
         return
     if rules.limit_rule is LimitRule.PROPORTIONAL:
         moved = side.limit * side.request // side.request_before
+        side.is_tied = True
         _put_limit(side, max(moved, side.request, _memory_kept(side, estimate)), rules)
         return
     _stay_below_limit(side, rules)

@@ -83,6 +83,15 @@ def test_a_pair_of_a_guaranteed_pod_stays_one() -> None:
     }
 
 
+def test_a_limit_in_proportion_to_a_request_that_does_not_grow_stays() -> None:
+    document = new_pod(APP, orders={names.POLICY: "vpa"})
+    known = estimate(cpu=300, memory_mb=2000)
+    assert resources(sized(document, known))["limits"] == {MEMORY: "600M"}
+    budget = {"requests": {MEMORY: "400M"}, "limits": {CPU: "4"}}
+    held = new_pod(APP, orders={names.POLICY: "vpa"}, resources=budget)
+    assert resources(sized(held, known, None))["limits"] == {MEMORY: "600M"}
+
+
 def test_while_no_node_says_what_it_has_nothing_grows() -> None:
     done = sized(new_pod(container("app", {CPU: "500m", MEMORY: "300M"})), estimate(cpu=300, memory_mb=900), NOT_KNOWN)
     assert resources(done) == {"requests": {CPU: "300m", MEMORY: "300M"}, "limits": {}}
