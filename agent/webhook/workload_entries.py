@@ -150,8 +150,8 @@ class Entries:
                     container.classes = tuple(one for one in container.classes if one[1] != row)
                     self.by_class.take_back(row)
         if not container.classes and not container.nodes:
-            entry.containers = tuple(one for one in entry.containers if one is not container)
-        if not entry.containers:
+            del entry.by_name[container.name]
+        if not entry.by_name:
             del self.known[key.workload]
 
     def expire(self, workload: Workload, oldest_unix_seconds: int) -> bool:
