@@ -10,8 +10,8 @@ neighbour without work. It is the request as written, not as sized: a resize, wh
 for nobody.
 
 Between a DaemonSet's pods on nodes of different classes the bound grows with the proportion of their CPUs. A kill
-counts up to the limit as written, too: it is there that containers are killed, however little they used before; and of
-a workload on one node alone up to four times the memory that this node saw, else up to that limit.
+counts up to the limit as written, too: it is there that containers are killed, however little they used before. Its
+bound is what nodes other than the one that tells of it saw of memory; of hours kept without who told, the second largest.
 
 Codes are those of ``workload_leaders``: they rise with their amounts, and four times an amount has a code of its own.
 """
@@ -39,6 +39,8 @@ class Claim:
 
     top: int = 0
     others: int = 0
+    node: int = 0
+    """Of the largest value, as the leaders number it; 0 = not known."""
 
 
 def claim_of(seen: Iterable[tuple[Leaders, int]], *, by_size: bool) -> Claim:
@@ -59,7 +61,7 @@ def claim_of(seen: Iterable[tuple[Leaders, int]], *, by_size: bool) -> Claim:
         if amount is not None and by_size and cpus < top_cpus:
             code = code_of(amount * top_cpus // max(cpus, 1))
         others = max(others, code)
-    return Claim(top.top, others)
+    return Claim(top.top, others, top.node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +70,14 @@ class Most:
 
     cpu: int = ANY
     memory: int = ANY
-    kill: int = ANY
-    """Of memory at an out-of-memory kill."""
+    top_node: int = 0
+    """Which claims the most of memory."""
+    kill_of_top: int = ANY
+    """Of memory at an out-of-memory kill that this node tells of."""
+    kill_of_other: int = ANY
+    """The same, of any other node."""
+    kill_of_unknown: int = ANY
+    """The same, where it is not known who told."""
 
     @property
     def cpu_millicores(self) -> float:
@@ -81,10 +89,16 @@ class Most:
         """Give the bound of memory."""
         return (amount_of(self.memory) or 0) * KIB
 
-    @property
-    def kill_bytes(self) -> int:
-        """Give the bound of memory at a kill."""
-        return (amount_of(self.kill) or 0) * KIB
+    def kill_bytes(self, node: int) -> int:
+        """Return the bound of memory at a kill.
+
+        Args:
+            node: Which told of it, as the leaders number it; 0 = not known.
+        """
+        code = self.kill_of_unknown
+        if node:
+            code = self.kill_of_top if node == self.top_node else self.kill_of_other
+        return (amount_of(code) or 0) * KIB
 
 
 def most_of(
@@ -108,8 +122,11 @@ def most_of(
     return Most(
         cpu=_most(cpu, cpu_floor, most_cpu),
         memory=_most(memory, memory_floor, most_memory),
-        # Who told of a kill is not kept: it may be a node that tells of no memory beside the one that does.
-        kill=_most(Claim(memory.top, memory.others or memory.top), kill_floor, most_memory),
+        top_node=memory.node,
+        kill_of_top=_most(memory, kill_floor, most_memory),
+        kill_of_other=_most(Claim(memory.top, memory.top), kill_floor, most_memory),
+        # It may be a node that tells of no memory beside the one that does.
+        kill_of_unknown=_most(Claim(memory.top, memory.others or memory.top), kill_floor, most_memory),
     )
 
 

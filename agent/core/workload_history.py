@@ -121,11 +121,13 @@ class Kills:
     """Largest figure; 0 = none of them has one."""
     newest_unix_seconds: int = 0
     """Rounded down; means nothing while ``count`` is 0."""
+    node: int = 0
+    """Of the largest figure, numbered as the leaders are; of two with the same one, the larger. 0 = not known."""
 
     def merge(self, other: Kills) -> None:
         """Count all that the other counted."""
         self.count += other.count
-        self.largest_bytes = max(self.largest_bytes, other.largest_bytes)
+        self.largest_bytes, self.node = max((self.largest_bytes, self.node), (other.largest_bytes, other.node))
         self.newest_unix_seconds = max(self.newest_unix_seconds, other.newest_unix_seconds)
 
 
@@ -180,7 +182,7 @@ class HourSketch:
         self.pods.add(pod_number(row.pod_uid), sums)
         for kill in row.oom_kills:
             killed_unix_seconds = int((interval.end_unix_seconds - kill.age_seconds) // 1)
-            self.kills.merge(Kills(1, kill.memory_bytes or 0, killed_unix_seconds))
+            self.kills.merge(Kills(1, kill.memory_bytes or 0, killed_unix_seconds, node))
 
     def merge(self, other: HourSketch) -> None:
         """Count all that the other counted, of the same container and hour."""
@@ -205,7 +207,7 @@ class HourSketch:
         self.cpu.largest = min(self.cpu.largest, most_microcores)
         self.demand.largest = min(self.demand.largest, most_microcores)
         self.memory.largest = min(self.memory.largest, most.memory_bytes)
-        self.kills.largest_bytes = min(self.kills.largest_bytes, most.kill_bytes)
+        self.kills.largest_bytes = min(self.kills.largest_bytes, most.kill_bytes(self.kills.node))
 
     def _reach(self, first_unix_seconds: int, last_unix_seconds: int) -> None:
         if self.rows:

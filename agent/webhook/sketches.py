@@ -64,7 +64,8 @@ class _Body(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     demand: _Samples
     """Of the buckets only where counts differ from those of ``cpu``: most adjusted samples are those measured."""
     memory: _Samples
-    kills: tuple[int, int, int] | None
+    kills: list[int] | None
+    """Count, bytes, seconds within the hour; the node of the bytes last, absent where it is not known."""
     pods: list[_Pod]
     pod_bits: bytes
     """Empty = the pods listed are all there were."""
@@ -100,7 +101,7 @@ def encode(sketch: HourSketch, unix_hour: int) -> bytes:
             _difference(sketch.demand.buckets, sketch.cpu.buckets),
         ),
         memory=_samples(sketch.memory),
-        kills=(kills.count, kills.largest_bytes, kills.newest_unix_seconds - start) if kills.count else None,
+        kills=_kills(kills, start),
         pods=[
             (
                 number,
@@ -143,11 +144,27 @@ def decode(payload: bytes, unix_hour: int) -> HourSketch:
         cpu=cpu,
         demand=Samples(count, total, largest, _sum(cpu.buckets, difference)),
         memory=Samples(*body.memory),
-        kills=Kills() if body.kills is None else Kills(body.kills[0], body.kills[1], start + body.kills[2]),
+        kills=_to_kills(body.kills, start),
         pods=_pods(body),
         demand_leaders=Leaders(leaders[0], leaders[2], leaders[1]),
         memory_leaders=Leaders(leaders[3], leaders[5], leaders[4]),
     )
+
+
+def _kills(kills: Kills, start_unix_seconds: int) -> list[int] | None:
+    if not kills.count:
+        return None
+    node = [kills.node] if kills.node else []
+    return [kills.count, kills.largest_bytes, kills.newest_unix_seconds - start_unix_seconds, *node]
+
+
+def _to_kills(written: list[int] | None, start_unix_seconds: int) -> Kills:
+    if written is None:
+        return Kills()
+    if len(written) not in (3, 4):
+        raise BadSketchError(f"sketch with {len(written)} figures of kills: 3 or 4 are allowed")
+    count, largest_bytes, seconds, *node = written
+    return Kills(count, largest_bytes, start_unix_seconds + seconds, node[0] if node else 0)
 
 
 def leaders_of(payload: bytes) -> tuple[Leaders, Leaders]:

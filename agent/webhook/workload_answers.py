@@ -92,14 +92,16 @@ def oom_bytes(
 ) -> int | None:
     """Give the largest figure of the kills that are remembered, up to what counts of memory; None = there is none.
 
-    Whose a figure is, is not kept. It need not be: where the node that claims the most of memory is the one that tells
-    of the kill, the bound is for it; where it is another, the bound is above what that one saw.
+    Each is bounded by what nodes other than the one that told of it saw.
     """
     since = now_unix_seconds - options.oom_retention_seconds
     figures = [
-        kills.largest_bytes for row in rows for kills in table.kills_of(row) if kills.newest_unix_seconds >= since
+        min(kills.largest_bytes, most.kill_bytes(kills.node))
+        for row in rows
+        for kills in table.kills_of(row)
+        if kills.newest_unix_seconds >= since
     ]
-    return min(max(figures, default=0), most.kill_bytes) or None
+    return max(figures, default=0) or None
 
 
 def container_directive(

@@ -137,5 +137,5 @@ class SketchLoad:
         with self._lock:
             for place, unix_hour, sketch in read:
                 table = self._entries.by_node if place % 2 else self._entries.by_class
-                table.load_whole(place // 2, unix_hour, sketch)
+                table.load_whole(place // 2, unix_hour, sketch, self._entries.numbers)
         return len(piece) - len(read)

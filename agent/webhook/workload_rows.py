@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -103,7 +104,7 @@ class RowTable:
                 self._raise_peak(planes, MEMORY, slot, memory_code(learnt.memory), node)
             for kill in learnt.oom_kills:
                 seconds = int((interval.end_unix_seconds - kill.age_seconds) // 1)
-                self._add_kills(row, hour, Kills(1, kill.memory_bytes or 0, seconds))
+                self._add_kills(row, hour, Kills(1, kill.memory_bytes or 0, seconds, node))
         newest = int(self.newest_hour[row])
         if hour < newest:
             return
@@ -189,10 +190,12 @@ class RowTable:
         self.begin_load()
         return wanted
 
-    def load_whole(self, row: int, unix_hour: int, sketch: HourSketch) -> None:
+    def load_whole(self, row: int, unix_hour: int, sketch: HourSketch, numbers: NodeNumbers) -> None:
         """Take kills from a sketch, and histograms and pods if it is the newest of its row."""
         if sketch.kills.count and self._slots.is_open(unix_hour):
-            self._add_kills(row, unix_hour, sketch.kills)
+            node = sketch.kills.node  # a hash, there
+            known = replace(sketch.kills, node=numbers.give(node, unix_hour) if node else 0)
+            self._add_kills(row, unix_hour, known)
         if unix_hour == self.newest_hour[row]:
             self._demand[row] = encode_buckets(sketch.demand.buckets) if sketch.demand.count else b""
             self._memory[row] = encode_buckets(sketch.memory.buckets) if sketch.memory.count else b""

@@ -244,7 +244,7 @@ def test_all_settings_are_told(capsys: pytest.CaptureFixture[str]) -> None:
         (["--listen", "8443"], "--listen 8443: is not allowed; allowed: ADDRESS:PORT"),
         (["--tls-cert", "a"], "--tls-cert and --tls-key: one is not allowed without the other"),
         (["--tls-cert", "/nix/cert.pem", "--tls-key", "/nix/key.pem"], "/nix/cert.pem: cannot be read: no such file"),
-        (["--kubeconfig", "/nowhere"], "kubeconfig /nowhere: cannot be used"),
+        (["--kubeconfig", "/nowhere"], "kubeconfig /nowhere: cannot be read"),
         (["--listen", "192.0.2.1:0"], "cannot listen on 192.0.2.1:0: "),
         (["--database", "mysql://x/y"], "mysql"),
     ],

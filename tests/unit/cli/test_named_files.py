@@ -39,6 +39,7 @@ ENDS: Final = {
     ("admission", "--pod"): ("pod.yaml", "admission --history {d}/history.json --pod {f}"),
     ("admission", "--history"): ("history.json", "admission --pod {d}/pod.yaml --history {f}"),
     ("admission", "--namespaces"): ("namespaces.json", "admission --pod {d}/pod.yaml --namespaces {f}"),
+    ("admission", "--nodes"): ("node.json", "admission --pod {d}/pod.yaml --nodes {f}"),
     ("admission", "--settings"): ("webhook.yaml", "admission --pod {d}/pod.yaml --settings {f}"),
     ("replay", "recording"): ("a.plimsoll", "replay {f}"),
     ("replay recommend", "--settings"): ("settings.yaml", "replay {d}/a.plimsoll recommend --settings {f}"),

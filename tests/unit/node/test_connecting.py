@@ -78,7 +78,7 @@ def test_outside_a_cluster_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_kubeconfig_that_is_none_is_told(tmp_path: Path) -> None:
-    with pytest.raises(CredentialsError, match=r"kubeconfig .*absent: cannot be used"):
+    with pytest.raises(CredentialsError, match=r"kubeconfig .*absent: cannot be read"):
         connect(settings(kubeconfig=tmp_path / "absent"), "worker-7")
 
 
