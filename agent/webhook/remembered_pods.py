@@ -115,7 +115,11 @@ class RememberedPods:
         self._read()
         self._interval = interval
         told = self._told_unix_seconds
-        if told is None or told > self._now + WRONG_CLOCK_SECONDS:
+        if told is None:
+            return None
+        if told > self._now + WRONG_CLOCK_SECONDS:
+            # Nor is what was counted then: else nothing would be taken of these containers until that hour comes.
+            self._covered = {key: one for key, one in self._covered.items() if one[0] <= interval.unix_hour}
             return None
         if interval.end_unix_seconds < told - MARGIN_SECONDS:
             return f"endAgeSeconds: the node told of later minutes {told - interval.end_unix_seconds:.0f} s after these"

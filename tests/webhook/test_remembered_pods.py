@@ -105,6 +105,15 @@ def test_a_clock_that_was_ahead_is_not_believed() -> None:
     assert again.begin(interval(NOW - 100)) is not None
 
 
+def test_hours_told_by_a_clock_that_was_ahead_are_not_over() -> None:
+    ahead = pods(None, NOW + 86_400)
+    assert ahead.begin(interval(NOW + 86_400)) is None
+    assert ahead.cover(ROW) is None
+    right = pods(ahead.with_rows([ROW]), NOW)
+    assert right.begin(interval(NOW)) is None
+    assert right.cover(ROW) is None
+
+
 def test_an_hour_before_the_newest_told_is_over_for_a_container() -> None:
     hour = NOW // 3600 * 3600
     one = pods(None, hour + 60)
