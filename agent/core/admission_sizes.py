@@ -207,7 +207,8 @@ def _memory_kept(side: Side, estimate: Estimate) -> int:
     """Give how far a memory limit may fall: to what was in use at most, as no kernel asks for a percentile."""
     if side.resource is Resource.CPU or side.limit_before is None:
         return 0
-    return min(max(estimate.memory_max_bytes or 0, estimate.oom_memory_bytes or 0), side.limit_before)
+    used = (estimate.memory_max_bytes, estimate.memory_alone_bytes, estimate.oom_memory_bytes)
+    return min(max(one or 0 for one in used), side.limit_before)
 
 
 def _move_limit(side: Side, estimate: Estimate, rules: SizingRules) -> None:
@@ -265,6 +266,8 @@ def _set_memory_limit(side: Side, amount: int, estimate: Estimate, rules: Sizing
     )
     unit = rules.edges[side.resource].unit
     wish = min(-(-wish // unit) * unit, _MOST)
+    # What one node alone told may be true: then a limit that falls below it kills the busy one of unequal replicas.
+    wish = max(wish, min(int((estimate.memory_alone_bytes or 0) * options.memory_limit_ratio), before or 0))
     most = max(rules.edges[side.resource].most, side.request or 0)
     held = limit_within(wish, before, most, options.memory_limit_ratio)
     if held != wish:

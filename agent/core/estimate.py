@@ -53,3 +53,6 @@ class Estimate:
     """Pods seen in the newest hour."""
     newest_age_seconds: float
     """Since the newest row."""
+    memory_alone_bytes: int | None = None
+    """Largest working set of seven days by one node's word alone, where that is more than counts of it. It raises
+    nothing, and a memory limit does not fall below it: that word may be true."""

@@ -51,9 +51,11 @@ def cruise_estimate(
     now_unix_seconds: float,
 ) -> Estimate:
     """Give the prediction of ``cruise`` from rows together, at least one; values count up to ``most``."""
-    peaks = within(table.rings.peaks(rows), most)
+    told = table.rings.peaks(rows)
+    peaks = within(told, most)
     predicted = _largest(peaks, slots.predicting(options, now_unix_seconds))
     week = _largest(peaks, slots.week(now_unix_seconds))
+    alone = _largest(told, slots.week(now_unix_seconds))[MEMORY]  # one node's: what several told is not cut
     newest, _ = table.newest_of(rows)
     return Estimate(
         source=source,
@@ -68,6 +70,7 @@ def cruise_estimate(
         history_seconds=min(max(now_unix_seconds - min(int(table.first[row]) for row in rows), 0.0), HISTORY_SECONDS),
         pods=table.pods_of(newest),
         newest_age_seconds=max(now_unix_seconds - max(int(table.last[row]) for row in rows), 0.0),
+        memory_alone_bytes=_bytes(alone) if alone > week[MEMORY] else None,
     )
 
 

@@ -90,6 +90,13 @@ def test_beside_an_idle_replica_a_busy_one_is_believed_up_to_what_was_written() 
     assert known(index_of(idle, LIE)).cpu_max_millicores == 8
 
 
+def test_what_one_node_alone_told_of_memory_is_told_beside_what_counts() -> None:
+    found = known(index_of(HONEST, LIE))
+    assert (found.memory_max_bytes, found.memory_alone_bytes) == (200 * MIB, 9000 * MIB)
+    for alone in (index_of(LIE), index_of(HONEST)):
+        assert known(alone).memory_alone_bytes is None
+
+
 def test_a_daemon_sets_nodes_of_other_sizes_bound_it_in_proportion() -> None:
     index = index_of(
         (NOON, report(row(DNS, cpu=10.0))), (NOON, report(row(DNS, cpu=9000.0), node=LIAR, node_class=LARGE))

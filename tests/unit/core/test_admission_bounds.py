@@ -114,6 +114,29 @@ def test_what_must_hold_of_a_patched_pod_is_looked_at_once_more() -> None:
     assert fault_of(before, now, on(None)) is None
 
 
+# What one node alone told
+
+
+@pytest.mark.parametrize(
+    ("policy", "alone_mb", "limit_mb"), [("cruise", 2000, 4000), ("cruise", 9000, 5000), ("vpa", 2000, 2000)]
+)
+def test_a_limit_does_not_fall_below_what_one_node_alone_told(policy: str, alone_mb: int, limit_mb: int) -> None:
+    document = new_pod(container("app", {MEMORY: "1G"}, {MEMORY: "5G"}), orders={names.POLICY: policy})
+    counted = estimate(memory_mb=300, memory_max_bytes=300 * MB, memory_alone_bytes=alone_mb * MB)
+    assert resources(sized(document, counted, None)) == {
+        "requests": {MEMORY: f"{300 * MB}"},
+        "limits": {MEMORY: "5G" if limit_mb == 5000 else f"{limit_mb * MB}"},
+    }
+
+
+def test_what_one_node_alone_told_raises_nothing_and_adds_no_limit() -> None:
+    liar = estimate(cpu=300, memory_mb=200, memory_max_bytes=200 * MB, memory_alone_bytes=10**13)
+    honest = estimate(cpu=300, memory_mb=200, memory_max_bytes=200 * MB)
+    for limits in (None, {MEMORY: "310M"}):
+        document = new_pod(container("app", {CPU: "500m", MEMORY: "300M"}, limits or {}))
+        assert resources(sized(document, liar, None)) == resources(sized(document, honest, None))
+
+
 # The largest memory allowed
 
 
