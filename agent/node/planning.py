@@ -16,6 +16,7 @@ from agent.core.demanding import NOTHING_MEASURED, DemandSettings, Key, Measured
 from agent.core.directed import Directed
 from agent.core.ledger import Ledger
 from agent.core.model import UnitIdentity
+from agent.core.naming import cgroup_owners
 from agent.core.orders import Orders
 from agent.core.orders_of import orders_of
 from agent.core.plan import build
@@ -168,8 +169,9 @@ class Planner:
         if revision is not self._revision:
             revision = self._revision  # before the state is read: news in between make it anew
             state = self._state()
-            found = ((pod, self.orders_of_pod(pod, state)) for pod in state.pods)
-            orders = {uid: its for pod, its in found for uid in (pod.uid, pod.cgroup_uid)}
+            owners = cgroup_owners(state.pods, node_uid=None if state.node is None else state.node.uid)
+            by_uid = {pod.uid: self.orders_of_pod(pod, state) for pod in state.pods}
+            orders = {uid: by_uid[pod.uid] for uid, pod in owners.items()}
             self._orders = (revision, orders)
         return orders.get(identity.pod_uid) if identity.pod_uid is not None else None
 

@@ -120,6 +120,25 @@ def test_static_pod_is_found_by_the_uid_of_its_cgroup() -> None:
     assert turns.planner.orders_of(identity(pod.uid)) is not None
 
 
+def test_a_forged_mirror_does_not_take_the_orders_of_the_static_pod_whose_hash_it_states() -> None:
+    turns = two()
+    for name in ("a", "b"):
+        turns.server.pods[name]["spec"]["nodeName"] = "node-1"
+        turns.server.pods[name]["metadata"] |= mirror_metadata("node-1")
+    turns.server.pods["b"]["metadata"]["annotations"]["plimsoll.dev/mode"] = "off"
+    statuses = turns.server.pods["a"]["status"].setdefault("containerStatuses", [{"name": "app"}])
+    statuses[0]["containerID"] = f"containerd://{'a' * 64}"
+    turns.server.pods["b"]["status"].pop("containerStatuses", None)
+    genuine, forged = turns.state().pods
+    assert (genuine.name, genuine.cgroup_uid) == ("a", forged.cgroup_uid)
+    by_hash = turns.planner.orders_of(identity(genuine.cgroup_uid))
+    assert by_hash is not None
+    assert (by_hash.mode, by_hash.mode_source) == (Mode.ENFORCE, OrderSource.CONFIGURATION)
+    own = turns.planner.orders_of(identity(forged.uid))
+    assert own is not None
+    assert own.mode is Mode.OFF
+
+
 def test_news_that_come_while_orders_are_read_have_them_read_again() -> None:
     turns = two()
     states = 0
