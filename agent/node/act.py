@@ -159,6 +159,7 @@ class Actor:
             holds=holds,
             series=series,
             events=events,
+            options=settings.act,
             may_write=self.may_write,
             now=now,
             wall_now=wall_now,

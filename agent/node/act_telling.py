@@ -17,6 +17,8 @@ from agent.core.decisions import Action, Outcome
 from agent.core.event_pacing import EventReason, PodEvent
 from agent.core.ledger_record import News
 from agent.core.orders import Mode
+from agent.core.orders_of import is_excluded
+from agent.core.plan_options import ActOptions
 from agent.core.planned import Eviction, Plan, PodRef
 from agent.metrics.acting_series import ActingSeries
 from agent.node.holds import Holds
@@ -55,6 +57,7 @@ class ActTeller:
         holds: Holds,
         series: ActingSeries,
         events: Events | None,
+        options: ActOptions,
         may_write: Callable[[], str | None],
         now: Callable[[], float],
         wall_now: Callable[[], float],
@@ -66,11 +69,13 @@ class ActTeller:
             holds: Pauses and pins, which end.
             series: Metrics.
             events: Tells pods' owners; None = nobody is told.
+            options: The namespaces that are never touched: the API server refuses an agent's Events there.
             may_write: Why nothing may be written now; None = it may. An Event is a write too.
             now: Seconds that never go back.
             wall_now: Of people.
         """
         self._journal, self._holds, self._series, self._events = journal, holds, series, events
+        self._options = options
         self._may_write, self._now, self._wall_now = may_write, now, wall_now
         self._untold: deque[PodEvent] = deque(maxlen=MAX_UNTOLD)
         self._proposed: dict[tuple[str, str], float] = {}
@@ -212,8 +217,8 @@ class ActTeller:
         self._series.set_holding(is_paused=self._holds.is_paused(wall_now), pinned=len(self._holds.pinned(wall_now)))
 
     def event(self, ref: PodRef, reason: EventReason, note: str) -> None:
-        """Leave something to tell a pod's owner for the end of the turn."""
-        if self._events is not None:
+        """Leave something to tell a pod's owner for the end of the turn; nothing of one in an excluded namespace."""
+        if self._events is not None and not is_excluded(ref.namespace, self._options):
             self._untold.append(PodEvent(ref=ref, reason=reason, note=note))
 
     def tell_owners(self) -> None:

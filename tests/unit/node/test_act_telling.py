@@ -66,6 +66,18 @@ def test_fault_of_an_annotation_is_told_once_for_each_wording() -> None:
     assert [one.repeats for one in faults] == [2, 1]  # it came back
 
 
+def test_fault_in_an_excluded_namespace_is_put_down_and_no_event_is_tried() -> None:
+    turns = two_pods()
+    turns.server.pods["a"]["metadata"]["namespace"] = "kube-system"
+    turns.server.order("a", mode="loud")
+    turns.server.order("b", policy="none such")
+    turns.server.add("c", cpu=500)  # somebody whom it may act on: else no owner is told of anything
+    turns.turn(after=61.0)
+    faulty = [one.pod for one in turns.journal.newest() if one.reason == "faulty_annotation"]
+    assert {one.namespace for one in faulty if one is not None} == {"kube-system", "shop"}
+    assert [name for name, reason, _ in turns.server.events if reason == EventReason.ANNOTATION_NOT_UNDERSTOOD] == ["b"]
+
+
 def test_an_annotation_that_nobody_knows_is_told_once_for_each_wording() -> None:
     turns = two_pods()
 
