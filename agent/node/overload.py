@@ -25,11 +25,12 @@ from agent.core.overload import (
     pods_waiting_ratio,
 )
 from agent.core.plan_options import OverloadOptions
-from agent.core.pressure import PressureFormatError, parse_pressure, psi_waiting_rate
+from agent.core.pressure import psi_waiting_rate
 from agent.kube.api import Api
 from agent.kube.errors import KubeError
 from agent.kube.taints import TaintChange, set_taint
 from agent.node.taint_permission import GRANTED, Permission
+from agent.sensing.parsing import parse_some_usec
 
 log = logging.getLogger(__name__)
 
@@ -85,15 +86,15 @@ class PodsPressure:
         path = self._node_pressure if root is None else Path(f"{self._mount}/{root.strip('/')}", "cpu.pressure")
         before, self._before = self._before, None
         try:
-            some = parse_pressure(path.read_text(encoding="ascii")).some
-        except (OSError, UnicodeDecodeError, PressureFormatError):
+            some_usec = parse_some_usec(path.read_bytes())
+        except OSError:
             return None
-        if some is None:
+        if some_usec is None:
             return None
-        self._before = (path, self._clock_ns(), some.total_usec)
+        self._before = (path, self._clock_ns(), some_usec)
         if before is None or before[0] != path:
             return None
-        ratio = psi_waiting_rate(before[1] / 1e9, before[2], self._before[1] / 1e9, some.total_usec)
+        ratio = psi_waiting_rate(before[1] / 1e9, before[2], self._before[1] / 1e9, some_usec)
         return pods_waiting_ratio(ratio, self._container_ratios())
 
 

@@ -16,8 +16,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from agent.sensing.kills import KillLedger, MemoryEventCounts, parse_memory_events
+from agent.sensing.kills import KillLedger
 from agent.sensing.layout import PathKind, parse_cgroup_path
+from agent.sensing.parsing import parse_memory_event_counts
 
 _READ_BYTES: Final = 4096
 """memory.events has some 80 bytes; a read that fills this is taken for cut."""
@@ -53,6 +54,14 @@ class WatchResult(StrEnum):
     """Out of file descriptors, of those allowed here, or of epoll watches."""
     UNREADABLE = "unreadable"
     """Not permitted, or not understood."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Counts:
+    """Both are required here: without ``oom`` nobody knows whose limit it was."""
+
+    oom: int
+    oom_kill: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,10 +253,11 @@ class MemoryEvents:
         return WatchResult.ABSENT if Path(self._mount + path).exists() else WatchResult.GONE
 
 
-def _read_counts(fd: int) -> MemoryEventCounts | None:
+def _read_counts(fd: int) -> _Counts | None:
     """Give the counters; None = the cgroup is gone (ENODEV), or its text is not understood."""
     try:
         text = os.pread(fd, _READ_BYTES, 0)
     except OSError:
         return None
-    return parse_memory_events(text) if len(text) < _READ_BYTES else None
+    counts = parse_memory_event_counts(text) if len(text) < _READ_BYTES else None
+    return None if counts is None or counts.oom is None else _Counts(oom=counts.oom, oom_kill=counts.oom_kill)

@@ -1,6 +1,6 @@
 """Who was killed for want of memory, from the counters of ``memory.events`` of a pod and its containers.
 
-Sensing, pure: text and numbers in, kills out; ``events`` reads the files.
+Sensing, pure: numbers in, kills out; ``events`` reads the files, and ``parsing`` their text.
 Source: "Memory Interface Files" in the kernel's cgroup-v2.rst.
 """
 
@@ -8,50 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryEventCounts:
-    """The counters of a memory.events file, those of all cgroups below included. None = the kernel has no such key."""
-
-    oom: int
-    oom_kill: int
-    high: int
-    max: int
-    oom_group_kill: int | None = None
-    """Since kernel 5.17."""
-
-
-def parse_memory_events(text: bytes) -> MemoryEventCounts | None:
-    """Read the text of a memory.events file.
-
-    A number counts only in whole: digits up to the end of its line. Cut text would show a smaller number.
-
-    Args:
-        text: The whole file.
-
-    Returns:
-        The counters; None = not understood, or one of the four that every kernel has is missing.
-    """
-    counts: dict[bytes, int] = {}
-    *lines, unfinished = text.split(b"\n")
-    if unfinished:
-        return None
-    for line in lines:
-        key, separator, value = line.partition(b" ")
-        # isdigit of bytes takes ASCII digits only; 20 of them hold any 64-bit counter.
-        if separator and value.isdigit() and len(value) <= 20:
-            counts[key] = int(value)
-    try:
-        return MemoryEventCounts(
-            oom=counts[b"oom"],
-            oom_kill=counts[b"oom_kill"],
-            high=counts[b"high"],
-            max=counts[b"max"],
-            oom_group_kill=counts.get(b"oom_group_kill"),
-        )
-    except KeyError:
-        return None
 
 
 @dataclass(slots=True)

@@ -19,7 +19,8 @@ from typing import Final
 import psutil
 
 from agent.core.model import NodeStatus
-from agent.core.pressure import PressureFormatError, parse_pressure, psi_waiting_rate
+from agent.core.pressure import psi_waiting_rate
+from agent.sensing.parsing import parse_some_usec
 
 PROC: Final = Path("/proc")
 
@@ -151,11 +152,9 @@ class Machine:
 
     def _pressure_total_usec(self, resource: str) -> int | None:
         try:
-            text = (self._proc / "pressure" / resource).read_text()
-            some = parse_pressure(text).some
-        except (OSError, PressureFormatError):
+            return parse_some_usec((self._proc / "pressure" / resource).read_bytes())
+        except OSError:
             return None
-        return None if some is None else some.total_usec
 
     def _read(self) -> _Moment:
         times = psutil.cpu_times()

@@ -11,6 +11,8 @@ from typing import Final
 
 _U64_MAX: Final = 2**64 - 1
 _TOTAL: Final = re.compile(rb".* total=([0-9]+)", re.DOTALL)
+_AVERAGES: Final = (b"avg10", b"avg60", b"avg300")
+_DECIMAL: Final = re.compile(rb"[0-9]+(?:\.[0-9]*)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,11 +26,31 @@ class CpuStat:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PressureLine:
+    """One line of a pressure file."""
+
+    total_usec: int
+    """Stalled time since the cgroup was made."""
+    averages_percent: tuple[float, float, float] | None
+    """Over 10, 60 and 300 s, as the kernel has them; None = not understood. Nothing is reckoned with them here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pressure:
     """The totals of a pressure file; ``full`` came to cgroups' cpu.pressure with kernel 5.13."""
 
     some_usec: int
     full_usec: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryEventCounts:
+    """The counters of a memory.events file, those of all cgroups below included."""
+
+    oom_kill: int
+    high: int
+    oom: int | None
+    """How often the limit was hit with nothing left to reclaim; None = not stated."""
 
 
 def parse_u64(digits: bytes) -> int | None:
@@ -72,22 +94,49 @@ def parse_cpu_stat(text: bytes) -> CpuStat | None:
     )
 
 
-def parse_pressure(text: bytes) -> Pressure | None:
-    """Parse a pressure file; None without a ``some`` line, or if a known line does not end in its total."""
+def parse_pressure_lines(text: bytes) -> dict[str, PressureLine] | None:
+    """Parse the lines ``some`` and ``full`` of a pressure file, those that are there; others are skipped.
+
+    None if the last line is cut, or a known line does not end in its total. No line is no signal, not no pressure.
+    """
     if not text.endswith(b"\n"):
         return None
-    totals: dict[bytes, int] = {}
+    lines: dict[str, PressureLine] = {}
     for line in text.split(b"\n"):
-        kind, space, _ = line.partition(b" ")
+        kind, space, fields = line.partition(b" ")
         if kind in (b"some", b"full") and space:
             match = _TOTAL.fullmatch(line)
             total = parse_u64(match[1]) if match else None
             if total is None:
                 return None
-            totals[kind] = total
-    if b"some" not in totals:
+            lines[kind.decode()] = PressureLine(total_usec=total, averages_percent=_averages_percent(fields))
+    return lines
+
+
+def _averages_percent(fields: bytes) -> tuple[float, float, float] | None:
+    stated = {key: value for key, _, value in (field.partition(b"=") for field in fields.split(b" "))}
+    avg10, avg60, avg300 = (_DECIMAL.fullmatch(stated.get(key, b"")) for key in _AVERAGES)
+    return None if not (avg10 and avg60 and avg300) else (float(avg10[0]), float(avg60[0]), float(avg300[0]))
+
+
+def parse_pressure(text: bytes) -> Pressure | None:
+    """Give the totals of a pressure file, as the sampler takes them: the averages are not looked at.
+
+    None without a ``some`` line, or if the text is not understood.
+    """
+    lines = parse_pressure_lines(text)
+    if lines is None or "some" not in lines:
         return None
-    return Pressure(some_usec=totals[b"some"], full_usec=totals.get(b"full"))
+    full = lines.get("full")
+    return Pressure(some_usec=lines["some"].total_usec, full_usec=None if full is None else full.total_usec)
+
+
+def parse_some_usec(text: bytes) -> int | None:
+    """Give the total of ``some``, where the whole file is understood; None otherwise, and without such a line."""
+    lines = parse_pressure_lines(text)
+    if lines is None or "some" not in lines or any(line.averages_percent is None for line in lines.values()):
+        return None
+    return lines["some"].total_usec
 
 
 def parse_number(text: bytes) -> int | None:
@@ -101,7 +150,15 @@ def parse_memory_stat(text: bytes) -> tuple[int, int] | None:
     return (found[b"anon"], found[b"inactive_file"]) if found is not None and len(found) == 2 else None
 
 
+def parse_memory_event_counts(text: bytes) -> MemoryEventCounts | None:
+    """Parse a memory.events file; None if it is not understood, or ``oom_kill`` or ``high`` is missing."""
+    found = parse_keyed(text, (b"oom_kill", b"high", b"oom"))
+    if found is None or b"oom_kill" not in found or b"high" not in found:
+        return None
+    return MemoryEventCounts(oom_kill=found[b"oom_kill"], high=found[b"high"], oom=found.get(b"oom"))
+
+
 def parse_memory_events(text: bytes) -> tuple[int, int] | None:
-    """Give oom_kill and high."""
-    found = parse_keyed(text, (b"oom_kill", b"high"))
-    return (found[b"oom_kill"], found[b"high"]) if found is not None and len(found) == 2 else None
+    """Give oom_kill and high, which the sampler keeps."""
+    counts = parse_memory_event_counts(text)
+    return None if counts is None else (counts.oom_kill, counts.high)

@@ -10,7 +10,7 @@ from agent.core.model import Partition, QosClass
 from agent.core.pod import CPU, MEMORY, Container, Pod
 from agent.core.units import to_millis, to_units
 from agent.kube.convert import pod_from_json
-from agent.sensing import layout
+from agent.sensing import layout, parsing
 
 TOLERANCES = {"psi_waiting_rate": 1e-9, "adjusted_demand": 1e-9}
 
@@ -218,22 +218,18 @@ def _adjusted_demand(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parse_pressure(case: dict[str, Any]) -> dict[str, Any]:
-    try:
-        parsed = pressure.parse_pressure(case["text"])
-    except pressure.PressureFormatError:
+    # A case tells the lines. In the kernel's file the last one ends in a newline too; without it, it would be cut.
+    lines = parsing.parse_pressure_lines(case["text"].removesuffix("\n").encode() + b"\n")
+    if lines is None or any(line.averages_percent is None for line in lines.values()):
         return _ERROR
 
-    def line(values: pressure.PressureLine | None) -> dict[str, Any] | None:
-        if values is None:
+    def line(kind: str) -> dict[str, Any] | None:
+        if kind not in lines:
             return None
-        return {
-            "avg10": values.avg10_percent,
-            "avg60": values.avg60_percent,
-            "avg300": values.avg300_percent,
-            "total_us": values.total_usec,
-        }
+        averages = dict(zip(("avg10", "avg60", "avg300"), lines[kind].averages_percent or (), strict=True))
+        return {**averages, "total_us": lines[kind].total_usec}
 
-    return {"available": parsed.is_available, "some": line(parsed.some), "full": line(parsed.full)}
+    return {"available": bool(lines), "some": line("some"), "full": line("full")}
 
 
 def _memory_high(case: dict[str, Any]) -> dict[str, Any]:

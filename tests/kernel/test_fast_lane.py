@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 
 from agent.core.pacing import ContentionPolicy, Skipped
-from agent.core.pressure import parse_pressure
 from agent.node.pods import NoPods
 from agent.node.sampling import SamplingLoop, SamplingPolicy
 from agent.node.units import UnitTable
 from agent.sensing.contract import SweepResult
 from agent.sensing.discovery import Changes, Discovery
 from agent.sensing.events import OomKill
+from agent.sensing.parsing import parse_pressure
 from agent.sensing.rings import RingFile, RingGeometry
 from agent.sensing.sampler import open_sampler
 from tests.cgroup_files import container_path
@@ -82,9 +82,9 @@ class PressureWatch(threading.Thread):
         self.seen: list[tuple[int, int]] = []
 
     def read(self) -> int:
-        some = parse_pressure(os.pread(self._fd, 4096, 0).decode()).some
-        assert some is not None
-        return some.total_usec
+        pressure = parse_pressure(os.pread(self._fd, 4096, 0))
+        assert pressure is not None
+        return pressure.some_usec
 
     def run(self) -> None:
         while not self.ending.wait(WATCH_SECONDS):

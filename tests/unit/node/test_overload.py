@@ -300,6 +300,9 @@ def test_at_the_exit_a_pause_and_a_fault_leave_it() -> None:
 # -- signals -----------------------------------------------------------------------------------------------------------
 
 
+CUT = "some avg10=0.00 avg60=0.00 avg300=0.00 total=12"
+
+
 def write_total(path: Path, total_usec: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(
@@ -349,7 +352,7 @@ def test_without_pods_the_machine_counts_and_a_change_between_the_two_is_no_rate
     assert pressure() is None
 
 
-@pytest.mark.parametrize("text", [None, "", "nonsense", "some avg10=x avg60=0 avg300=0 total=1\n"])
+@pytest.mark.parametrize("text", [None, "", "nonsense", "some avg10=x avg60=0 avg300=0 total=1\n", CUT])
 def test_no_signal_is_none(tmp_path: Path, text: str | None) -> None:
     file = tmp_path / "cpu"
     if text is not None:

@@ -1,50 +1,11 @@
-"""memory.events: parsing, and who was killed."""
+"""Who was killed, by the counters of memory.events."""
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.sensing.kills import KillLedger, MemoryEventCounts, parse_memory_events
-
-TEXT = b"low 0\nhigh 12\nmax 345\noom 6\noom_kill 7\noom_group_kill 1\n"
-
-
-def test_parse_memory_events_of_a_recent_kernel() -> None:
-    assert parse_memory_events(TEXT) == MemoryEventCounts(oom=6, oom_kill=7, high=12, max=345, oom_group_kill=1)
-
-
-def test_parse_memory_events_before_group_kills_were_counted() -> None:
-    counts = parse_memory_events(b"low 0\nhigh 1\nmax 2\noom 3\noom_kill 4\n")
-    assert counts == MemoryEventCounts(oom=3, oom_kill=4, high=1, max=2, oom_group_kill=None)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        b"",
-        b"high 1\nmax 2\noom 3\n",
-        b"high 1\nmax 2\noom 3\noom_kill 4",
-        b"high 1\nmax 2\noom 3\noom_kill -4\n",
-        b"high 1\nmax 2\noom 3\noom_kill  4\n",
-        b"high 1\nmax 2\noom 3\noom_kill max\n",
-        b"high 1\nmax 2\noom 3\noom_kill " + b"9" * 5000 + b"\n",
-    ],
-)
-def test_parse_memory_events_refuses_what_is_not_whole(text: bytes) -> None:
-    assert parse_memory_events(text) is None
-
-
-@given(cut=st.integers(0, len(TEXT) - 1))
-def test_parse_memory_events_cut_text_is_never_a_smaller_number(cut: int) -> None:
-    counts = parse_memory_events(TEXT[:cut])
-    assert counts is None or counts.oom_kill == 7
-
-
-@given(st.binary(max_size=200))
-def test_parse_memory_events_survives_any_bytes(text: bytes) -> None:
-    parse_memory_events(text)
+from agent.sensing.kills import KillLedger
 
 
 def ledger(pod: int | None = 0, **containers: int) -> KillLedger:
