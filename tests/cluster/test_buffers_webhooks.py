@@ -26,7 +26,7 @@ from tests.cluster.buffers import Buffers, content, controller, install_crd, tem
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.identities import fresh_name, granted, is_allowed, node_bound_token
 from tests.cluster.objects import create_node, pod_path
-from tests.cluster.processes import free_ports, wait_for
+from tests.cluster.processes import wait_for
 from tests.cluster.webhook_process import NAMESPACE, WebhookProcess, registration, webhook
 
 pytestmark = pytest.mark.cluster
@@ -150,6 +150,14 @@ def deaf(cluster: ControlPlane) -> Iterator[int]:
         one.close()
 
 
+@contextlib.contextmanager
+def nobody() -> Iterator[int]:
+    """Hold a port on which nobody listens, so that nobody else comes to."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
+
+
 def another(room: Buffers, port: int, *, policy: str, seconds: int = 2) -> Json:
     """Give the registration of somebody else's webhook."""
     document = registration(port, room.namespace, room.cluster.authority)
@@ -182,8 +190,7 @@ def dry_runs(log: AuditLog, room: Buffers) -> int:
 
 
 def test_a_webhook_that_is_down_and_may_be_passed_over_stops_nothing(room: Buffers) -> None:
-    (port,) = free_ports(1, "127.0.0.1")
-    with registered(room.cluster, another(room, port, policy="Ignore")):
+    with nobody() as port, registered(room.cluster, another(room, port, policy="Ignore")):
         room.template("shape", limited())
         room.create("b", podTemplateRef={"name": "shape"}, limits={"memory": "1Gi"})
         room.await_replicas("b", 4)
@@ -205,8 +212,7 @@ def test_a_new_leader_goes_on_with_all_but_what_a_webhook_bars(room: Buffers) ->
     room.create("wrong", replicas=2)
     room.await_not_ready("wrong", "neither podTemplateRef nor scalableRef is set")
     before = room.get("before")["metadata"]["resourceVersion"]
-    (port,) = free_ports(1, "127.0.0.1")
-    with registered(room.cluster, another(room, port, policy="Fail")):
+    with nobody() as port, registered(room.cluster, another(room, port, policy="Fail", seconds=10)):
         wait_for(lambda: is_refusing(room), "the API server asks it")
         with controller(room.cluster, mode=BufferMode.ON) as successor:  # it knows nothing of what was
             room.change("wrong", podTemplateRef={"name": "nobody"})
@@ -220,9 +226,13 @@ def test_a_new_leader_goes_on_with_all_but_what_a_webhook_bars(room: Buffers) ->
     assert room.get("before")["metadata"]["resourceVersion"] == before
 
 
-def told(log: AuditLog, name: str) -> list[str]:
-    """What was written into a buffer's status of why it is not ready, write by write."""
-    calls = [one for one in log.writes(USER) if one.resource == "capacitybuffers/status" and one.name == name]
+def told(log: AuditLog, room: Buffers, name: str) -> list[str]:
+    """What was written into a buffer's status of why it is not ready, write by write.
+
+    The namespaces of earlier tests are being removed meanwhile: their buffers lose their templates, and are told so.
+    """
+    writes = [one for one in log.writes(USER) if (one.namespace, one.name) == (room.namespace, name)]
+    calls = [one for one in writes if one.resource == "capacitybuffers/status"]
     return [(one.body or {})["status"]["conditions"][0]["message"] for one in calls]
 
 
@@ -230,20 +240,19 @@ def test_a_webhook_that_is_down_and_must_be_asked_is_told_and_mended(room: Buffe
     room.template("shape", limited())
     room.create("before", podTemplateRef={"name": "shape"}, replicas=1)
     room.await_replicas("before", 1)
-    (port,) = free_ports(1, "127.0.0.1")
-    with registered(room.cluster, another(room, port, policy="Fail")):
+    with nobody() as port, registered(room.cluster, another(room, port, policy="Fail", seconds=10)):
         wait_for(lambda: is_refusing(room), "the API server asks it")
         log = AuditLog(room.cluster.audit_log)
         room.template("other", limited())
         room.create("b", podTemplateRef={"name": "other"}, replicas=2)
         status = room.await_not_ready("b", "a pod of PodTemplate other could not be tried out: ")
-        words = told(log, "b")  # it may have been seen before its template was
+        words = told(log, room, "b")  # it may have been seen before its template was
         assert 'failed calling webhook "pods.another.test"' in status["conditions"][0]["message"]
         # What is known of the other's shape holds; nobody is asked for it anew.
         room.change("before", replicas=3)
         room.await_replicas("before", 3, PROMPT_SECONDS)
         wait_for(lambda: dry_runs(log, room) >= 3, "it is tried again", 30.0)
-        assert told(log, "b") == words  # that it still is so is not written again
+        assert told(log, room, "b") == words  # that it still is so is not written again
         assert 1 <= len(words) == len(set(words)) <= 2
     room.await_replicas("b", 2, 60.0)
     assert dry_runs(log, room) <= 12  # ever later: it is a minute at the most
