@@ -101,8 +101,10 @@ def test_who_is_cut_off_stops_leading_before_the_other_begins(
         with standing(api, namespace, "b") as (second,):
 
             def is_taken() -> bool:
-                together.append(first.is_leader and second.is_leader)
-                return second.is_leader
+                # In this order: who leads no more by now did not begin again, while the second may begin any moment.
+                is_second = second.is_leader
+                together.append(is_second and first.is_leader)
+                return is_second
 
             wait_for(lambda: second.holder == "a", "the second has seen who leads")
             cable.is_pulled.set()
