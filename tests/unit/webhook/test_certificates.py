@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -49,20 +50,25 @@ def files(tmp_path: Path) -> Files:
     return Files(tmp_path)
 
 
+def await_(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10.0
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
 def test_files_are_taken_up_when_they_come_and_when_they_change(files: Files) -> None:
     first, second = made(files.now), made(files.now)
     files.certificates.start()
     try:
         with serving(files.certificates.served_context()) as port:
-            assert not files.certificates.wait(0.05)
-            assert "tls.crt: cannot be read: No such file" in (files.certificates.status().fault or "")
+            await_(lambda: "tls.crt: cannot be read: No such file" in (files.certificates.status().fault or ""))
+            assert not files.certificates.wait(0.0)
             files.write(first)
             assert files.certificates.wait(10.0)
             assert is_trusted(port, first.bundle_pem, HOST)
             files.write(second)
-            deadline = time.monotonic() + 10.0
-            while not is_trusted(port, second.bundle_pem, HOST):
-                assert time.monotonic() < deadline
+            await_(lambda: is_trusted(port, second.bundle_pem, HOST))
     finally:
         files.certificates.stop()
     status = files.certificates.status()
