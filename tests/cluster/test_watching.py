@@ -105,9 +105,7 @@ def watching(api: HttpApi, node: str, news: News | None = None, pace: WatchPace 
     try:
         yield view
     finally:
-        began = time.monotonic()
         view.stop()
-        assert time.monotonic() - began < 2.0  # half a second, and what a machine under load takes
 
 
 def complete(view: ClusterView) -> ClusterView:
@@ -436,16 +434,17 @@ def test_a_frozen_server_neither_empties_the_view_nor_holds_up_the_stop(fragile:
     hasty = dataclasses.replace(QUICK, silence_seconds=0.5)
     with watching(admin_client(fragile, timeout_seconds=0.5), node, pace=hasty) as view:
         complete(view)
-        patient = ClusterView(admin_client(fragile), node, pace=QUICK)
+        patient = ClusterView(admin_client(fragile, timeout_seconds=120.0), node, pace=QUICK)
         with fragile.freeze():
             patient.start()
             wait_for(
                 lambda: all("timed out" in (one.trouble or "") for one in view.statuses()), "the silence is noticed"
             )
             assert names(view) == ["web"]
-            began = time.monotonic()
             patient.stop()
-            assert time.monotonic() - began < 1.5  # though its threads hang in their connections
+            assert not any(
+                one.join(0.0) for _, one in patient._all
+            )  # it did not wait for them: they hang in connections
         wait_for(lambda: not any(one.trouble for one in view.statuses()), "every watch is back")
 
 
