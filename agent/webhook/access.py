@@ -25,7 +25,7 @@ from agent.kube.access import NODE_NAME_CLAIM
 from agent.kube.api import Api
 from agent.kube.errors import KubeError
 from agent.settings.webhook import AccessSettings
-from agent.webhook.tokens import NotAToken, SigningKeys, Token, look
+from agent.webhook.tokens import NotAToken, Token
 
 TOKEN_REVIEWS_PATH: Final = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105  a path
 ACCESS_REVIEWS_PATH: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -92,6 +92,22 @@ class PodPlaces(Protocol):
 Kept = TypeVar("Kept")
 
 
+class Keys(Protocol):
+    """What looks into tokens before anybody is asked about them; ``SigningKeys`` is one."""
+
+    def look(self, text: str, *, audience: str, now_unix_seconds: float) -> Token:
+        """Look into a token, or raise NotAToken."""
+        ...
+
+    def is_signed(self, token: Token) -> bool | None:
+        """Say whether a signature is the API server's; None = it cannot be told."""
+        ...
+
+    def refresh(self) -> bool:
+        """Get the keys anew, if that was not done lately; True = they were."""
+        ...
+
+
 class _Memory(Generic[Kept]):
     """What was found out of whom, for seconds; bounded. For any thread."""
 
@@ -130,7 +146,7 @@ class Access:
         namespace: str,
         places: PodPlaces,
         clock: Callable[[], float],
-        keys: SigningKeys | None = None,
+        keys: Keys,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         """Prepare; nothing is asked yet.
@@ -141,7 +157,7 @@ class Access:
             namespace: Of the agents' account.
             places: Where pods are.
             clock: Seconds that only go forward.
-            keys: Tokens are looked into, and their signatures checked by these; None = each is asked about as it is.
+            keys: Tokens are looked into before anybody is asked, and their signatures checked by these.
             wall_clock: Unix seconds.
         """
         self._api = api
@@ -187,16 +203,14 @@ class Access:
     def _verdict(self, key: bytes) -> Caller | str | None:
         return self._callers.get(key) or self._refused.get(key)
 
-    def _looked_into(self, token: str) -> tuple[Token, bool | None] | None:
-        """Look into a token, from memory: its words, and whether its signature is good; None = nothing is looked into.
+    def _looked_into(self, token: str) -> tuple[Token, bool | None]:
+        """Look into a token, from memory: its words, and whether its signature is good; None = that cannot be told.
 
         Raises:
             Denied: 401; it cannot be good.
         """
-        if self._keys is None:
-            return None
         try:
-            told = look(token, audience=self._settings.audience, now_unix_seconds=self._wall_clock())
+            told = self._keys.look(token, audience=self._settings.audience, now_unix_seconds=self._wall_clock())
         except NotAToken as error:
             raise Denied(401, "bad_token", str(error)) from None
         is_signed = self._keys.is_signed(told)
@@ -210,13 +224,11 @@ class Access:
         Raises:
             Denied: 401; it cannot be good, and nobody is asked.
         """
-        looked = self._looked_into(token)
-        if looked is None or self._once_good.get(key):
+        told, is_signed = self._looked_into(token)
+        if self._once_good.get(key):
             return (self._reviews,)
-        told, is_signed = looked
-        if is_signed is None and self._keys is not None and self._keys.refresh():
-            again = self._looked_into(token)
-            is_signed = again[1] if again is not None else None
+        if is_signed is None and self._keys.refresh():
+            is_signed = self._looked_into(token)[1]
         if is_signed is None:
             return (self._strangers,)
         with self._lock:

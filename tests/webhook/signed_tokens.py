@@ -13,6 +13,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
+from agent.webhook.tokens import Token
+
 AGENT = "system:serviceaccount:plimsoll:plimsoll-agent"
 AUDIENCE = "plimsoll-webhook"
 _DIGESTS = {"256": hashes.SHA256(), "384": hashes.SHA384(), "512": hashes.SHA512()}
@@ -84,3 +86,16 @@ def claims(*, node: object = "node-a", **changes: object) -> dict[str, object]:
         },
         **changes,
     }
+
+
+class AnyWord:
+    """Keys for whom every word is a token, signed as it should be: what is tried is what comes after."""
+
+    def look(self, text: str, *, audience: str, now_unix_seconds: float) -> Token:
+        return Token(algorithm="RS256", key_id="key-1", signed=b"", signature=b"", bearer=text.encode())
+
+    def is_signed(self, token: Token) -> bool:
+        return True
+
+    def refresh(self) -> bool:
+        return False

@@ -49,6 +49,7 @@ from agent.webhook.unread import Unread
 from agent.webhook.workload_shapes import IndexOptions
 from agent.webhook.workloads import WorkloadIndex
 from tests.fake_api import FakeApi
+from tests.webhook.signed_tokens import AnyWord
 from tests.webhook.test_access import Server, user
 
 GOOD = "good"
@@ -227,7 +228,7 @@ def stack(
     api = FakeApi(given.answer)
     sizing = AdmissionSettings(act=act or ActOptions())
     director = Director(facts, index)
-    doors = Access(api, settings, namespace="plimsoll", places=facts, clock=time.monotonic)
+    doors = Access(api, settings, namespace="plimsoll", places=facts, clock=time.monotonic, keys=AnyWord())
     reviewer = Reviewer(facts, index, sizing, count=metrics.count_admission)
     arbiter = Arbiter(
         api=api,

@@ -14,6 +14,7 @@ from agent.kube.errors import ApiError, Unreachable
 from agent.settings.webhook import AccessSettings
 from agent.webhook.access import ACCESS_REVIEWS_PATH, POD_NAME_CLAIM, POD_UID_CLAIM, TOKEN_REVIEWS_PATH, Access, Denied
 from tests.fake_api import Call, FakeApi
+from tests.webhook.signed_tokens import AnyWord
 from tests.webhook.workload_reports import WEB, row
 
 AGENT = "system:serviceaccount:plimsoll:plimsoll-agent"
@@ -98,7 +99,9 @@ class Scene:
 
     def __post_init__(self) -> None:
         self.api = FakeApi(self.server.answer)
-        self.access = Access(self.api, self.settings, namespace="plimsoll", places=self.places, clock=self.clock)
+        self.access = Access(
+            self.api, self.settings, namespace="plimsoll", places=self.places, clock=self.clock, keys=AnyWord()
+        )
 
     def denial(self, header: str | None) -> Denied:
         with pytest.raises(Denied) as denied:

@@ -20,6 +20,7 @@ from agent.webhook.buffers import BufferController
 from agent.webhook.server import Answer, Call
 from tests.capacity_buffers import cores, facts_of, make_buffer, make_quota, settled
 from tests.fake_api import FakeApi
+from tests.webhook.signed_tokens import AnyWord
 from tests.webhook.test_access import Places, Server
 
 NOW = 1_800_000_060.0
@@ -76,7 +77,9 @@ class Replica:
             api, options=BufferOptions(), is_leader=lambda: leads, instance="x", pause_reason=lambda: paused
         )
         self.metrics = WebhookMetrics(version="0", commit="0", admission_results=[])
-        access = Access(api, AccessSettings(), namespace="plimsoll", places=Places(), clock=time.monotonic)
+        access = Access(
+            api, AccessSettings(), namespace="plimsoll", places=Places(), clock=time.monotonic, keys=AnyWord()
+        )
         self.questions = BufferQuestions(
             self.controller,
             access,
