@@ -37,7 +37,7 @@ from agent.core.admission_fitting import (
 from agent.core.admission_options import AdmissionSettings
 from agent.core.admission_ranges import allowed_for, counted_growth
 from agent.core.admission_sizes import SizingRules, sides_of, size_container
-from agent.core.admission_words import annotations_of, reserved_words, sized_words
+from agent.core.admission_words import annotations_of, gave_budget, reserved_words, sized_words
 from agent.core.annotations import POD_LIMITS
 from agent.core.container_sizing import cpu_edges, memory_edges
 from agent.core.estimate import Estimate, NoEstimate
@@ -79,6 +79,11 @@ def admit(
     """
     # The class is frozen at creation, so it is computed; and the pod is judged as it will be when it runs.
     pod = replace(pod, recorded_qos=None, phase=RUNNING, is_terminating=False, statuses=(), allocated=None, actual=None)
+    # Asked again within the request: the budget that we gave is worked out anew. Another webhook may have put in what
+    # it does not hold, and the API server would refuse the pod.
+    given = pod.resources if gave_budget(pod, now_unix_seconds=now_unix_seconds) else None
+    if given is not None:
+        pod = replace(pod, resources=None)
     workload, orders = workload_of(pod), _orders(pod, facts, settings)
     blank = Admission(outcome=Outcome.EXCLUDED, why="", workload=workload, orders=orders)
     if facts.pause_reason is not None:
@@ -94,11 +99,12 @@ def admit(
     answer = replace(
         blank,
         containers=tuple(draft.answer() for draft in drafts),
-        pod_resources=resources,
+        pod_resources=None if resources == given else resources,
+        takes_pod_resources=given is not None and resources is None,
         pod_limits=told,
         warnings=(*map(str, orders.faults), *(() if order is None else order.warnings)),
     )
-    if resources is not None or any(draft.is_changed for draft in drafts):
+    if resources != given or any(draft.is_changed for draft in drafts):
         after = with_drafts(pod, drafts, resources)
         fault = facts.bounds_fault or fault_of(pod, after, facts)
         if fault is not None:
@@ -125,6 +131,7 @@ def _unchanged(answer: Admission, fault: str) -> Admission:
         why=f"left as it came: {fault}",
         containers=tuple(replace(one, moves=()) for one in answer.containers),
         pod_resources=None,
+        takes_pod_resources=False,
         pod_limits="",
     )
 

@@ -174,6 +174,8 @@ class Admission:
     containers: tuple[ContainerAdmission, ...] = ()
     pod_resources: Requirements | None = None
     """``spec.resources`` that the pod is given; None = it stays as it is."""
+    takes_pod_resources: bool = False
+    """``spec.resources`` is taken off: it was given before another webhook changed the pod, and does not hold now."""
     pod_limits: str = ""
     """What became of ``plimsoll.dev/pod-limits``; empty = it has none."""
     annotations: Mapping[str, str] = field(default_factory=dict)

@@ -42,6 +42,8 @@ def patch_operations(admission: Admission, *, has_annotations: bool) -> list[Ope
     operations = [operation for move in admission.moves for operation in _operations(move)]
     if admission.pod_resources is not None:
         operations.append(Operation(op="add", path="/spec/resources", value=_written(admission.pod_resources)))
+    if admission.takes_pod_resources:
+        operations.append(Operation(op="remove", path="/spec/resources"))
     if not operations:
         return []
     if has_annotations:

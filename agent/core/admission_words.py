@@ -71,6 +71,12 @@ def sized_words(answer: Admission) -> str:
     return "; ".join(told) or "no container that could be sized"
 
 
+def gave_budget(pod: Pod, *, now_unix_seconds: float) -> bool:
+    """Say whether ``spec.resources`` of a pod that the API server asks about again is what we gave it."""
+    earlier = _earlier(pod, now_unix_seconds)
+    return earlier is not None and earlier.gave_budget
+
+
 def annotations_of(pod: Pod, answer: Admission, *, now_unix_seconds: float) -> dict[str, str]:
     """Give the annotations of a pod that is patched: what it came with, and from what it was sized."""
     document: dict[str, object] = {"unixSeconds": int(now_unix_seconds)}
@@ -80,12 +86,12 @@ def annotations_of(pod: Pod, answer: Admission, *, now_unix_seconds: float) -> d
     if known:
         document["containers"] = known
     earlier = _earlier(pod, now_unix_seconds)
-    gave_budget = earlier is not None and earlier.gave_budget
-    if answer.pod_resources is not None or gave_budget:
+    has_given = earlier is not None and earlier.gave_budget
+    if answer.pod_resources is not None or (has_given and not answer.takes_pod_resources):
         document["podLimits"] = True
     original = original_of(pod, kept_unix_seconds=now_unix_seconds)
     if earlier is not None:
-        original = with_first(original, earlier.original, gave_budget=gave_budget)
+        original = with_first(original, earlier.original, gave_budget=has_given)
     return {
         ORIGINAL_RESOURCES: annotation_text(original),
         ADMISSION: json.dumps(document, separators=(",", ":")),

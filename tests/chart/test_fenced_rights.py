@@ -106,7 +106,7 @@ WIDENED: dict[str, Callable[[list[Json]], object]] = {
     "another port": lambda hooks: hooks[0]["clientConfig"]["service"].update(port=8443),
     "failurePolicy": lambda hooks: hooks[0].update(failurePolicy="Fail"),
     "time": lambda hooks: hooks[0].update(timeoutSeconds=30),
-    "reinvocation": lambda hooks: hooks[0].update(reinvocationPolicy="IfNeeded"),
+    "reinvocation": lambda hooks: hooks[0].update(reinvocationPolicy="Never"),
     "conditions": lambda hooks: hooks[0].update(matchConditions=[]),
     "another name": lambda hooks: hooks[0].update(name="other.plimsoll.dev"),
     "a second webhook": other_webhook,

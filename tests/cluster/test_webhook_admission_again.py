@@ -1,6 +1,6 @@
 """A second webhook on a real API server puts a sidecar into pods, before ours or after: what we size, and what we keep.
 
-After ours the server asks again where the registration says IfNeeded; as the chart ships it, it does not.
+After ours the server asks again where the registration says IfNeeded, as the chart ships it.
 """
 
 from __future__ import annotations
@@ -164,3 +164,34 @@ def test_originals_that_a_template_brings_along_are_written_anew(room: Room, inj
 
         wait_for(is_sized, "both are asked")
         assert originals(made) == WRITTEN
+
+
+LIMITED = {**ENFORCE, "plimsoll.dev/pod-limits": '{"limits": {"cpu": "3", "memory": "3Gi"}}'}
+
+
+@pytest.mark.parametrize("order", ["after", "before"])
+def test_resources_that_the_pod_is_given_hold_the_sidecar_too(room: Room, injector: int, order: str) -> None:
+    with registered(room, injector, order, "IfNeeded"):
+        wait_for(lambda: len(admitted(room)["spec"]["containers"]) == 2, "both are asked")
+        made = admitted(room, annotations=LIMITED)
+        assert requests(made) == SIZED
+        assert made["spec"]["resources"]["limits"] == {"cpu": "3", "memory": "3Gi"}
+        assert made["spec"]["resources"]["requests"] == summed(SIZED)
+
+
+def test_not_asked_again_we_leave_a_request_for_the_whole_pod_that_the_sidecar_passes(
+    room: Room, injector: int
+) -> None:
+    """Why the chart has the server ask again."""
+    with registered(room, injector, "after", "Never"):
+        wait_for(lambda: len(admitted(room)["spec"]["containers"]) == 2, "both are asked")
+        document = owned("web", "Deployment", sized(), annotations=LIMITED)
+        done = room.kubectl("create", "--dry-run=server", "-f", "-", stdin=document)
+        assert done.returncode != 0
+        assert "must be greater than or equal to aggregate container requests" in done.stderr
+
+
+def summed(requested: Json) -> Json:
+    cpu = sum(int(one["cpu"].removesuffix("m")) for one in requested.values())
+    memory_bytes = sum(int(one["memory"]) for one in requested.values())
+    return {"cpu": f"{cpu}m", "memory": f"{memory_bytes >> 20}Mi"}

@@ -76,6 +76,47 @@ def test_resources_that_we_gave_the_pod_are_no_original() -> None:
     assert json.loads(more["metadata"]["annotations"][names.ADMISSION])["podLimits"] is True
 
 
+def given(**limits: str) -> dict[str, Any]:
+    """Give a pod that got resources of its own."""
+    return first(orders={names.POD_LIMITS: json.dumps({"limits": limits})}, facts=KNOWING)
+
+
+def test_resources_that_we_gave_the_pod_hold_what_another_webhook_put_in_then() -> None:
+    done = given(cpu="3", memory="3Gi")
+    assert done["spec"]["resources"]["requests"] == {CPU: "300m", MEMORY: "200M"}
+    more = again(done, LATE, facts=KNOWING)
+    assert more["spec"]["resources"] == {
+        "requests": {CPU: "400m", MEMORY: "300M"},
+        "limits": {CPU: "3", MEMORY: "3Gi"},
+    }
+    assert again(more, facts=KNOWING) == more
+    unknown = again(done, container("unknown", {CPU: "900m", MEMORY: "700M"}), facts=KNOWING)
+    assert unknown["spec"]["resources"]["requests"] == {CPU: "1200m", MEMORY: "900M"}
+
+
+def test_resources_that_we_gave_the_pod_are_taken_off_where_they_cannot_hold_it_any_more() -> None:
+    done = given(cpu="2")
+    done["metadata"]["annotations"][names.POD_LIMITS] = '{"limits": {"cpu": "nonsense"}}'
+    more = again(done, LATE, facts=KNOWING)
+    assert "resources" not in more["spec"]
+    assert "podLimits" not in json.loads(more["metadata"]["annotations"][names.ADMISSION])
+    assert originals(more) == {"app": (500, 300 * MB), "late": (900, 700 * MB)}
+
+
+def test_resources_that_we_gave_the_pod_and_that_another_webhook_took_off_are_given_again() -> None:
+    done = given(cpu="3")
+    del done["spec"]["resources"]
+    assert again(done, LATE, facts=KNOWING)["spec"]["resources"] == {"requests": {CPU: "400m"}, "limits": {CPU: "3"}}
+
+
+def test_resources_are_ours_only_within_the_request_that_gave_them() -> None:
+    done = given(cpu="3", memory="3Gi")
+    told = json.loads(done["metadata"]["annotations"][names.ADMISSION])
+    done["metadata"]["annotations"][names.ADMISSION] = json.dumps(told | {"unixSeconds": NOW - 61})
+    more = again(done, LATE, facts=KNOWING)
+    assert more["spec"]["resources"] == done["spec"]["resources"]
+
+
 def test_resources_that_the_pod_came_with_are() -> None:
     done = first(facts=KNOWING, resources={"requests": {CPU: "2"}, "limits": {CPU: "5"}})
     done["spec"]["resources"]["requests"][CPU] = "4"
