@@ -268,8 +268,8 @@ def _set_memory_limit(side: Side, amount: int, estimate: Estimate, rules: Sizing
     wish = min(-(-wish // unit) * unit, _MOST)
     # What one node alone told may be true: then a limit that falls below it kills the busy one of unequal replicas.
     wish = max(wish, min(int((estimate.memory_alone_bytes or 0) * options.memory_limit_ratio), before or 0))
-    most = max(rules.edges[side.resource].most, side.request or 0)
-    held = limit_within(wish, before, most, options.memory_limit_ratio)
+    held = limit_within(wish, before, rules.edges[side.resource].most, options.memory_limit_ratio)
+    held = max(held, side.request or 0)
     if held != wish:
         side.note(Setting.LIMIT, Left.MAX_MEMORY)
         wish = held

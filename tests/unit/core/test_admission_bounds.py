@@ -9,8 +9,10 @@ import pytest
 from agent.core import annotations as names
 from agent.core.admission_answer import NOT_KNOWN, Admission, AdmissionFacts, Left, Outcome
 from agent.core.admission_fitting import fault_of
+from agent.core.admission_options import AdmissionSettings
 from agent.core.cluster_facts import NodeAmounts
 from agent.core.container_sizing import limit_within
+from agent.core.policies.options import BoundsOptions
 from tests.admissions import MB, SHOP, admitted, estimate, new_pod, patched, pod_of, resources
 from tests.pods import container, sidecar
 
@@ -162,6 +164,20 @@ def test_a_memory_limit_minds_the_largest_memory_allowed() -> None:
     written = new_pod(container("app", {CPU: "500m", MEMORY: "300M"}, {MEMORY: "5G"}), orders=orders)
     assert resources(sized(written, liar, None))["limits"] == {MEMORY: "5G"}  # its author allowed that much
     assert resources(sized(written, estimate(memory_mb=300), None))["limits"] == {MEMORY: f"{600 * MB}"}
+
+
+def test_the_limit_of_a_daemon_whose_request_stays_minds_the_largest_memory_allowed_too() -> None:
+    written = container("app", {CPU: "500m", MEMORY: "700M"}, {MEMORY: "700M"})
+    document = new_pod(written, kind="DaemonSet", orders={names.MAX_MEMORY: "400M"})
+    done = resources(sized(document, estimate(cpu=300, memory_mb=3000, memory_max_bytes=3000 * MB), None))
+    assert (done["requests"][MEMORY], done["limits"]) == ("700M", {MEMORY: f"{800 * MB}"})
+
+
+def test_a_request_that_stays_above_the_largest_memory_allowed_by_little_is_within_its_limit() -> None:
+    settings = AdmissionSettings(bounds=BoundsOptions(max_memory_bytes=4 * MB, min_memory_bytes=0))
+    admission = admitted(new_pod(container("app", {MEMORY: "10M"})), estimate(memory_mb=3), settings=settings)
+    done = resources(patched(new_pod(container("app", {MEMORY: "10M"})), admission))
+    assert done == {"requests": {MEMORY: "10M"}, "limits": {MEMORY: f"{10 * MB}"}}
 
 
 def test_amounts_beyond_what_a_float_holds_exactly_are_minded_as_well() -> None:

@@ -187,6 +187,25 @@ def _policy(pod: Pod) -> PolicyName:
     return PolicyName(pod.annotations.get(names.POLICY, PolicyName.CRUISE))
 
 
+def _assert_limits_within_max_memory(before: Pod, now: Pod) -> None:
+    """Whatever memory limit is set or changed is within the ratio of the largest request.
+
+    That ratio is two; of policy vpa, which keeps the author's, it is his where that is more, and his limit falls no
+    further than what was in use. A limit that he wrote larger falls to that of the whole pod, no lower than that.
+    """
+    budget = None if now.resources is None else now.resources.memory_limit_bytes
+    for was, one in zip(before.sized_containers(), now.sized_containers(), strict=True):
+        limit, written = one.resources.memory_limit_bytes, was.resources.memory_limit_bytes
+        if limit is None or limit == written or limit <= 2 * 400 * MB:
+            continue
+        if written is not None and _policy(before) is PolicyName.VPA:
+            assert limit <= max(written, 400 * MB * written // (was.resources.memory_request_bytes or written))
+        else:
+            assert written is not None
+            assert limit < written
+            assert limit == budget
+
+
 @_ENOUGH
 @given(pods(), knowledge, facts, all_settings)
 def test_every_admission_keeps_what_must_hold(
@@ -218,12 +237,8 @@ def test_every_admission_keeps_what_must_hold(
         was_asked, asked = pod_requests(before), pod_requests(now)
         for name, most in room.items():
             assert asked.get(name, 0) <= max(most, was_asked.get(name, 0))
-    for was, one in zip(before.sized_containers(), now.sized_containers(), strict=True):
-        limit, written = one.resources.memory_limit_bytes, was.resources.memory_limit_bytes
-        # A written limit may stay above, and is then lowered to that of the whole pod at most.
-        may_grow = written is None or (limit or 0) > written
-        if names.MAX_MEMORY in before.annotations and limit is not None and may_grow and not surroundings.limit_ranges:
-            assert limit <= 2 * 400 * MB or _policy(before) is PolicyName.VPA
+    if names.MAX_MEMORY in before.annotations:
+        _assert_limits_within_max_memory(before, now)
     for resource in Resource:
         if range_fault(before, surroundings.limit_ranges, resource) is None:
             assert range_fault(now, surroundings.limit_ranges, resource) is None
