@@ -33,7 +33,7 @@ from agent.webhook.directives import NotKnownYet
 from agent.webhook.remembered_pods import RememberedPods
 from agent.webhook.report_decoding import DecodedReport, NewerSchema, NotAReport, TooLarge, decode_report, unpacked
 from agent.webhook.server import Answer, Call, fault
-from agent.webhook.store_shapes import Appended, NewReport, StoreAway
+from agent.webhook.store_shapes import Appended, NewReport, PodsRaced, PodsRead, StoreAway
 from agent.webhook.wire import (
     AmountsBody,
     ProposalsBody,
@@ -52,6 +52,8 @@ READY_RETRY_SECONDS: Final = 5.0
 MOST_INCARNATIONS: Final = 20_000
 TURNS: Final = 64
 """Locks that the nodes share: far more than there are workers."""
+TRIES: Final = 3
+"""Of one report, where other replicas take some of the same node at the same moment."""
 COVERED_RATIO: Final = 1.05
 """Of an interval: what the rows of one container of a pod, started anew within it, may cover together."""
 IN_DOUBT: Final = NodeAmounts(cpu_millicores=4000, memory_bytes=16 << 30)
@@ -66,7 +68,7 @@ class ReportLog(Protocol):
     """Where reports are kept; ``Store`` is one."""
 
     def append(self, entry: NewReport) -> Appended:
-        """Keep a report unless it was kept before."""
+        """Keep a report unless it was kept before, or raise PodsRaced where it builds on what is not there any more."""
         ...
 
     def pods_of(self, node: str) -> bytes | None:
@@ -245,17 +247,24 @@ class Posts:
         )
         self._parts.access.check_node(node, decoded.report.node)
         self._parts.access.check_known(caller, decoded.report.rows, end_age_seconds=decoded.report.end_age_seconds)
-        # One report of a node at a time: what is taken of one depends on what was taken of those before it.
+        # One report of a node at a time: what is taken of one depends on what was taken of those before it. Within this
+        # process they wait for each other; the store says where another replica took one in between.
         with self._turns[node_number(node) % len(self._turns)]:
-            return self._kept(call, caller, node, decoded, received, started)
+            for _ in range(TRIES):
+                try:
+                    return self._kept(call, caller, node, decoded, received, started)
+                except PodsRaced as raced:
+                    reason = str(raced)
+        raise Denied(503, "store_away", reason, retry_after_seconds=READY_RETRY_SECONDS)
 
     def _kept(
         self, call: Call, caller: Caller, node: str, decoded: DecodedReport, received: float, started: float
     ) -> tuple[str, Answer]:
         store = self._parts.store
+        before = store.pods_of(node)
         pods = RememberedPods(
             node,
-            lambda: store.pods_of(node),
+            lambda: before,
             now_unix_seconds=received,
             last_heard=lambda: store.last_heard(node),
         )
@@ -273,6 +282,7 @@ class Posts:
                 rows=len(report.rows),
                 payload=self._parts.encode(report),
                 pods=None if own.is_late else pods.with_rows(report.rows, own.containers),
+                builds_on=None if own.is_late else PodsRead(before),
             )
         )
         if not appended.repeated:

@@ -30,6 +30,7 @@ from agent.webhook.store_shapes import (
     NewReport,
     NodeDay,
     NodeMark,
+    PodsRaced,
     SchemaTooNew,
     StoreAway,
     StoredSketch,
@@ -73,6 +74,7 @@ __all__ = [
     "LoggedReport",
     "NewReport",
     "NodeMark",
+    "PodsRaced",
     "SchemaTooNew",
     "Snapshot",
     "Store",
@@ -127,7 +129,11 @@ class Store:
         store_schema.prepare(self._engine)
 
     def append(self, entry: NewReport) -> Appended:
-        """Keep a report unless its node and incarnation had this sequence before: then nothing happens."""
+        """Keep a report unless its node and incarnation had this sequence before: then nothing happens.
+
+        Raises:
+            PodsRaced: What the report builds on is not there any more; nothing was changed.
+        """
         with self._engine.writing() as connection:
             # The counter first: its row is the lock under which marks are read and ids become visible in order.
             report_id: int = connection.execute(NEXT_ID).scalar_one()
@@ -139,6 +145,8 @@ class Store:
                 assert before is not None  # noqa: S101 - only then there is nothing to move to
                 connection.rollback()
                 return Appended(id=None, missing_reports=before.missing_reports, lost_reports=before.lost_reports)
+            if entry.builds_on is not None and self._pods_of(connection, entry.node) != entry.builds_on.pods:
+                raise PodsRaced(node=entry.node)
             # A fold may have dropped the mark of an old incarnation since it was read.
             if before is None or connection.execute(MOVE_MARK, {**here, **mark_values(mark)}).rowcount != 1:
                 names = {"node": entry.node, "incarnation": entry.incarnation}
@@ -163,7 +171,11 @@ class Store:
     def pods_of(self, node: str) -> bytes | None:
         """Give the pods of a node's newest report; None = nothing is remembered."""
         with self._engine.reading() as connection:
-            found: bytes | None = connection.execute(NODE_PODS, {"b_node": node}).scalar()
+            return self._pods_of(connection, node)
+
+    @staticmethod
+    def _pods_of(connection: Connection, node: str) -> bytes | None:
+        found: bytes | None = connection.execute(NODE_PODS, {"b_node": node}).scalar()
         return None if found is None else bytes(found)
 
     def last_heard(self, node: str) -> float | None:

@@ -50,8 +50,22 @@ class FoldRaced(StoreError):  # noqa: N818
         self.folded_through: Final = folded_through
 
 
+class PodsRaced(StoreError):  # noqa: N818
+    """Another report of the node was kept since its pods were read; nothing was changed. Read them again."""
+
+    def __init__(self, *, node: str) -> None:
+        super().__init__(f"another replica takes a report of node {node}")
+
+
 WRONG_CLOCK_SECONDS: Final = 300.0
 """A report from further ahead was taken by a clock that was wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodsRead:
+    """The pods of a node as they were read; None = there were none."""
+
+    pods: bytes | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +86,8 @@ class NewReport:
     """The accepted rows, encoded; opaque here."""
     pods: bytes | None = None
     """The pods of these rows, encoded; opaque here. None = what is known of the node's pods stays as it is."""
+    builds_on: PodsRead | None = None
+    """What ``pods`` was made of, which must still stand there; None = whatever stands there."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.sequence <= SEQUENCE_MAX:

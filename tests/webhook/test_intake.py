@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import delete, select
 
 from agent.core.cluster_facts import NodeAmounts, WrittenContainer
 from agent.core.rollup import RollupRow
 from agent.settings.webhook import AccessSettings
 from agent.webhook.report_payload import decode_report
+from agent.webhook.store import open_store
+from agent.webhook.tables import node_pods
 from tests.webhook.report_bodies import distribution, packed, report_body, row_body
 from tests.webhook.stack import Stack, place, stack
 
@@ -131,14 +136,75 @@ def test_an_hour_of_a_container_holds_an_hour_under_any_incarnation(whole: Stack
     assert sum(row.covered_seconds for row in kept(whole) if row.pod == "web-0") <= 3600 * 1.05
 
 
-def test_after_a_day_of_silence_time_that_may_have_been_told_is_not_taken(
-    whole: Stack, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_a_day_of_silence_time_that_may_have_been_told_is_not_taken(whole: Stack) -> None:
     told(whole, row_body(0))
-    monkeypatch.setattr(whole.store, "pods_of", lambda _: None)  # dropped as the node was silent
+    with whole.store.transaction() as connection:
+        connection.execute(delete(node_pods))  # dropped as the node was silent
     assert told(whole, row_body(0), sequence=2, endAgeSeconds=7200.0)["taken"] == 0
     assert told(whole, row_body(0), sequence=3)["taken"] == 1
     assert whole.store.last_heard("node-z") is None
+
+
+class Replicas:
+    """The stores of two replicas that read what is known of a node before either of them writes."""
+
+    def __init__(self, url: str) -> None:
+        self._both_read = threading.Barrier(2, timeout=60.0)
+        self.stores = tuple(_ReadsFirst(url, self._both_read) for _ in range(2))
+
+
+class _ReadsFirst:
+    def __init__(self, url: str, both_read: threading.Barrier) -> None:
+        self._store, self._both_read, self._is_first = open_store(url), both_read, True
+
+    def pods_of(self, node: str) -> bytes | None:
+        found = self._store.pods_of(node)
+        if self._is_first:
+            self._is_first = False
+            self._both_read.wait()
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+def test_two_replicas_at_once_take_no_time_twice(store_url: str, tmp_path: Path) -> None:
+    replicas = Replicas(store_url)
+    answers: list[Any] = []
+    with contextlib.ExitStack() as opened:
+        both = [opened.enter_context(stack(tmp_path, store=one)) for one in replicas.stores]
+        for one in both:
+            one.follow()
+        half = row_body(0, coveredSeconds=2400.0)
+        told_at_once = [
+            threading.Thread(
+                target=lambda one=one, name=name: answers.append(
+                    told(one, half, incarnation=name, intervalSeconds=2400.0, endAgeSeconds=86_400.0)
+                )
+            )
+            for one, name in zip(both, ("here", "there"), strict=True)
+        ]
+        for thread in told_at_once:
+            thread.start()
+        for thread in told_at_once:
+            thread.join()
+        assert sorted(one["taken"] for one in answers) == [0, 1]
+        (refused,) = [row for one in answers for row in one["refused"]]
+        assert refused["reason"].startswith("coveredSeconds: 4800 of one hour of this container")
+        assert sum(row.covered_seconds for row in kept(both[0])) == 2400.0
+
+
+def test_a_report_that_other_replicas_are_always_ahead_of_is_put_off(whole: Stack) -> None:
+    told(whole, row_body(0))
+    with whole.store.transaction() as connection:
+        stale: bytes = connection.execute(select(node_pods.c.pods)).scalar_one()
+    told(whole, row_body(0), sequence=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(whole.store, "pods_of", lambda _: stale)
+        answer = whole.report(packed(report_body(row_body(0), sequence=3)), **GZIP)
+    assert (answer.status, answer.headers.get("Retry-After")) == (503, "5")
+    assert len(whole.store.tail(0, 10)) == 2
+    assert told(whole, row_body(0), sequence=3)["taken"] == 1
 
 
 # Cost
