@@ -41,6 +41,10 @@ class StatedSide(NamedTuple):
     """The pod's own budget carries the resource."""
     granted_budget: int | None = None
     """What of that budget's request is more than a wish; None = there is none, or nothing is stated."""
+    rounded_nanos: tuple[int, ...] = ()
+    """What rounding up added to the request of each of the containers; empty = nothing, nor to any of them."""
+    overhead_nanos: int = 0
+    """The overhead, exact."""
 
 
 class PodFacts(NamedTuple):
@@ -122,12 +126,19 @@ def _side(pod: Pod, granted: Pod, name: str, nanos: int) -> StatedSide:
         given = request if every is None else -(-every[place].resources.requests.get(name, 0) // nanos) or None
         stated.append(Stated(container.name, container.kind, request, limit, restarts, given))
     level, budget = pod.resources, granted.resources
+    rounded = [
+        -container.resources.requests.get(name, 0) % nanos
+        for container in (*pod.init_containers, *pod.containers)
+        if container.kind is not ContainerKind.INIT
+    ]
     return StatedSide(
         containers=tuple(stated),
         stages=tuple(stages),
         overhead=-(-pod.overhead.get(name, 0) // nanos) if pod.overhead else 0,
         is_pod_level=level is not None and (name in level.requests or name in level.limits),
         granted_budget=-(-budget.requests.get(name, 0) // nanos) or None if budget is not None else None,
+        rounded_nanos=tuple(rounded) if any(rounded) else (),
+        overhead_nanos=pod.overhead.get(name, 0) if pod.overhead else 0,
     )
 
 

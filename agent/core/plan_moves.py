@@ -200,6 +200,7 @@ def _grant(survivors: Sequence[tuple[Entry, Side]], resource: Resource, room: Ro
         own = unit.final - unit.foresight
         unit.applied = own if unit.applied < (unit.request or 0) else max(own, unit.request or 0)
     wishing: list[tuple[Entry, Side, int, int]] = []
+    kept: dict[Side, int] = {}
     for entry, side in survivors:
         if not side.is_moving:
             continue
@@ -212,6 +213,7 @@ def _grant(survivors: Sequence[tuple[Entry, Side]], resource: Resource, room: Ro
                 falls = True
         lowest = side.held([min(unit.applied, unit.request or 0) for unit in side.units]) if falls else side.counted
         left += side.counted - lowest
+        kept[side] = lowest
         if rises:
             wishing.append((entry, side, lowest, side.held_applied()))
     for entry, side, lowest, wished in sorted(wishing, key=lambda one: not one[0].is_urgent):
@@ -230,7 +232,8 @@ def _grant(survivors: Sequence[tuple[Entry, Side]], resource: Resource, room: Ro
         if unit.kept is None and granted >= unit.final - unit.foresight:
             before = side.held_applied()
             unit.applied = wish
-            taken = max(0, side.held_applied() - max(before, side.counted))
+            # Where it falls, the rest of what it holds now is in what is left already.
+            taken = max(0, side.held_applied() - max(before, kept.get(side, side.counted)))
             if taken <= left:
                 left -= taken
                 continue

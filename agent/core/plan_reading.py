@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from agent.core.container_sizing import Edges, below_limit, bounded, pair
@@ -113,8 +114,23 @@ def _side(reading: _Reading, resource: Resource, edges: Edges, stated: StatedSid
             budget.granted = stated.granted_budget
             if budget.fixed is not None:
                 budget.base = budget.peak = budget.final = budget.granted
+    elif stated.rounded_nanos and not stated.stages:
+        side.overhead = _exact_overhead(units, stated, NANOS_PER_MILLI if is_cpu else NANOS_PER_UNIT)
     _sum_up(side)
     return side
+
+
+def _exact_overhead(units: Sequence[Unit], stated: StatedSide, nanos: int) -> int:
+    """Give the overhead less what rounding added to units that stay: the scheduler rounds their sum, not each.
+
+    Many containers with fractions of a millicore would otherwise seem to hold more than they do, and make others go.
+    """
+    added = sum(
+        rounded
+        for unit, rounded in zip(units, stated.rounded_nanos, strict=True)
+        if unit.fixed is not None and unit.granted is None
+    )
+    return -((added - stated.overhead_nanos) // nanos)
 
 
 def _sum_up(side: Side) -> None:
