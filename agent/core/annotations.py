@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from agent.core.orders import Mode, Ranking
 from agent.core.policies.options import PolicyName
 from agent.core.quantity import QuantityError, parse_quantity
-from agent.core.units import MIB, NANOS_PER_UNIT, to_millis, to_units
+from agent.core.units import INT64_MAX, MIB, NANOS_PER_MILLI, NANOS_PER_UNIT, to_millis, to_units
 
 PREFIX: Final = "plimsoll.dev/"
 
@@ -54,6 +54,9 @@ KNOWN: Final = frozenset(
 
 _LEAST_MEMORY_BYTES: Final = MIB
 """Below it nothing runs, so a value below it is a slip: ``512``, or ``512m``, which is half a byte."""
+_MOST_CPU_NANOS: Final = INT64_MAX * NANOS_PER_MILLI
+_MOST_MEMORY_NANOS: Final = INT64_MAX * NANOS_PER_UNIT
+"""Kubernetes holds no more; a larger order would be cut to that without a word."""
 _LONGEST_QUANTITY: Final = 64
 """No sensible one is longer; an annotation may hold 256 KiB of digits."""
 _CPU_ALLOWED: Final = "CPU such as 250m or 1.5"
@@ -98,12 +101,12 @@ def flag_from(value: str) -> bool:
 
 def least_cpu_from(value: str) -> int:
     """Read a least CPU request, millicores, rounded up; 0 = no bound below."""
-    return to_millis(_nanos(value, 0, _CPU_ALLOWED))
+    return to_millis(_nanos(value, 0, _CPU_ALLOWED, _MOST_CPU_NANOS))
 
 
 def most_cpu_from(value: str) -> int:
     """Read a most CPU request, millicores, rounded up; at least 1."""
-    return to_millis(_nanos(value, 1, f"{_CPU_ALLOWED}, more than 0"))
+    return to_millis(_nanos(value, 1, f"{_CPU_ALLOWED}, more than 0", _MOST_CPU_NANOS))
 
 
 def least_memory_from(value: str) -> int:
@@ -133,14 +136,14 @@ def _word(words: type[_Word], value: str) -> _Word:
         raise ValueNotAllowed(", ".join(words)) from None
 
 
-def _nanos(value: str, least: int, allowed: str) -> int:
-    """Read a quantity of at least so many nanos."""
+def _nanos(value: str, least: int, allowed: str, most: int = _MOST_MEMORY_NANOS) -> int:
+    """Read a quantity of so many nanos."""
     if len(value) > _LONGEST_QUANTITY:
         raise ValueNotAllowed(allowed)
     try:
         nanos = parse_quantity(value)
     except QuantityError:
         raise ValueNotAllowed(allowed) from None
-    if nanos < least:
+    if not least <= nanos <= most:
         raise ValueNotAllowed(allowed)
     return nanos

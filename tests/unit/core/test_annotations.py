@@ -42,6 +42,8 @@ READERS: list[Callable[[str], object]] = [
         (names.least_memory_from, "1Mi", MI),
         (names.most_memory_from, "1Gi", 1024 * MI),
         (names.most_memory_from, "2e6", 2_000_000),
+        (names.most_memory_from, "9007199254740993", 2**53 + 1),  # no float
+        (names.least_memory_from, "9223372036854775807", 2**63 - 1),
     ],
 )
 def test_a_value_is_read(read: Callable[[str], object], value: str, expected: object) -> None:
@@ -83,3 +85,17 @@ def test_any_text_is_read_or_refused(read: Callable[[str], object], value: str) 
 def test_unknown_keys_under_the_prefix_are_named_and_no_others() -> None:
     keys = ["plimsoll.dev/mod", names.MODE, "plimsoll.dev/Policy", "example.com/mode", names.ORIGINAL_RESOURCES]
     assert names.unknown_keys(keys) == ("plimsoll.dev/Policy", "plimsoll.dev/mod")
+
+
+@pytest.mark.parametrize(
+    ("read", "value"),
+    [
+        (names.least_memory_from, "9223372036854775808"),
+        (names.most_memory_from, "1e999"),
+        (names.least_cpu_from, "9223372036854775808m"),
+        (names.most_cpu_from, "1e999"),
+    ],
+)
+def test_more_than_kubernetes_holds_is_not_cut_in_silence(read: Callable[[str], object], value: str) -> None:
+    with pytest.raises(ValueNotAllowed):
+        read(value)
