@@ -20,7 +20,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @pytest.fixture(autouse=True)
 def logs_as_before() -> Iterator[None]:
-    """Take away where a verb run in the test's own process sends its log: the stream is closed when the test is over."""
+    """Take away where a verb run in the test's own process sends its log: the stream is closed after the test."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield

@@ -11,7 +11,8 @@ for nobody.
 
 Between a DaemonSet's pods on nodes of different classes the bound grows with the proportion of their CPUs. A kill
 counts up to the limit as written, too: it is there that containers are killed, however little they used before. Its
-bound is what nodes other than the one that tells of it saw of memory; of hours kept without who told, the second largest.
+bound goes by what nodes other than the one that tells of it saw of memory; of hours kept without who told, by the
+second largest.
 
 Codes are those of ``workload_leaders``: they rise with their amounts, and four times an amount has a code of its own.
 """
