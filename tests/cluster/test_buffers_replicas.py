@@ -93,7 +93,7 @@ def test_without_the_right_to_create_pods_only_limits_make_requests(
         for one in chart.parts("webhook/rights", "webhook/rights-buffers", values=RIGHTS)
         if one["kind"] == "ClusterRole"
         for rule in one["rules"]
-        if rule["resources"] != ["pods"]
+        if rule.get("resources") != ["pods"]
     ]
     name = fresh_name("few")
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}

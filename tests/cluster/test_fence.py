@@ -288,6 +288,11 @@ def test_limits_and_first_amounts_that_leap_are_refused(
     ("before", "after"),
     [
         ({"limits": {"cpu": "8"}, "requests": {"cpu": "4"}}, {"limits": {"cpu": "50m"}, "requests": {"cpu": "25m"}}),
+        # An idle Guaranteed pod comes down to next to nothing: from less than a hundred times a tenth of the floor.
+        (
+            {"limits": {"cpu": "350m", "memory": "64Mi"}, "requests": {"cpu": "350m", "memory": "64Mi"}},
+            {"limits": {"cpu": "1m"}, "requests": {"cpu": "1m"}},
+        ),
         ({"limits": {"memory": "1Gi"}, "requests": {"memory": "1Gi"}}, {"limits": {"memory": "90Gi"}}),
         ({"requests": {"memory": "64Mi"}}, {"requests": {"cpu": "10"}}),
         ({"requests": {"cpu": "100m"}}, {"requests": {"memory": "9Gi"}}),
