@@ -50,7 +50,7 @@ CSV_HEADER: tuple[str, ...] = (
 
 
 def csv_text(snapshot: Snapshot) -> str:
-    """Give one line per unit under a line of names."""
+    """Return one line per unit under a line of names."""
     return csv_table(CSV_HEADER, (_cells(snapshot, unit) for unit in snapshot.units))
 
 

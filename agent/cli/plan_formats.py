@@ -107,7 +107,7 @@ def patch_text(plan: Plan) -> str:
 
 
 def _waiting(plan: Plan) -> Iterator[tuple[PodPlan, Kept]]:
-    """Give the pods that have to wait for the kubelet's answer to an earlier resize."""
+    """Return the pods that have to wait for the kubelet's answer to an earlier resize."""
     for pod in plan.pods:
         containers = pod.containers if pod.budget is None else (*pod.containers, pod.budget)
         shares = [share for one in containers for share in (one.cpu, one.memory) if share is not None]

@@ -74,7 +74,7 @@ CSV_HEADER: Final[tuple[str, ...]] = (
 
 
 def csv_text(node: Recommendations) -> str:
-    """Give one line per container under a line of names."""
+    """Return one line per container under a line of names."""
     return csv_table(CSV_HEADER, (_cells(node, item) for item in node.items))
 
 

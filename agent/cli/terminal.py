@@ -81,7 +81,7 @@ def find_terminal(stream: TextIO, environment: Mapping[str, str], *, use_colour:
 
 
 def is_terminal_gone(*descriptors: int) -> bool:
-    """Say whether a terminal has hung up: nobody will read, type, or interrupt any more.
+    """Return whether a terminal has hung up: nobody will read, type, or interrupt any more.
 
     It tells so at once and for ever. A pipe or a file at its end does not count, as a service has those.
 
@@ -95,7 +95,7 @@ def is_terminal_gone(*descriptors: int) -> bool:
 
 
 def _is_terminal(descriptor: int) -> bool:
-    """Say whether a descriptor is a terminal's, one that has hung up too: of that ``isatty`` says no."""
+    """Return whether a descriptor is a terminal's, one that has hung up too: of that ``isatty`` says no."""
     try:
         return os.isatty(descriptor) or os.major(os.fstat(descriptor).st_rdev) in _TERMINAL_MAJORS
     except OSError:

@@ -105,7 +105,7 @@ def one_workload(client: WebhookClient, arguments: argparse.Namespace) -> tuple[
 
 
 def _parts_of(client: WebhookClient, arguments: argparse.Namespace) -> list[str]:
-    """Give namespace, kind and name of the workload that was named.
+    """Return namespace, kind and name of the workload that was named.
 
     Raises:
         NoAnswerError: It is not known, or nobody answers.

@@ -117,7 +117,7 @@ def forget(client: WebhookClient, arguments: argparse.Namespace, parts: list[str
 
 
 def forgotten_lines(body: ForgottenBody, what: str) -> Iterator[str]:
-    """Say what goes or went; a line for each workload up to some twenty."""
+    """Return what goes or went; a line for each workload up to some twenty."""
     from agent.cli.spans import harmless
 
     verb = "would be forgotten" if body.dry_run else "forgotten"

@@ -167,7 +167,7 @@ def _room(room: NodeAmounts) -> dict[Resource, int]:
 
 
 def node_fault(before: Pod, after: Pod, facts: AdmissionFacts) -> Resource | None:
-    """Give the resource of which no node can allocate what a pod would request; None = as it came, or a node can."""
+    """Return the resource of which no node can allocate what a pod would request; None = as it came, or a node can."""
     was, is_now = pod_requests(before), pod_requests(after)
     for resource, most in _room(facts.room).items() if facts.room is not None else ():
         if is_now.get(resource.value, 0) > max(most * UNIT_NANOS[resource], was.get(resource.value, 0)):
@@ -271,11 +271,11 @@ class ClassFault:
 
     @property
     def by(self) -> str:
-        """Give who is to blame, for a note; empty = nobody by name."""
+        """Return who is to blame, for a note; empty = nobody by name."""
         return _FILLED_IN if self.is_filled_in else ""
 
     def __str__(self) -> str:
-        """Give ``the QoS class would change from Burstable to Guaranteed``."""
+        """Return ``the QoS class would change from Burstable to Guaranteed``."""
         return f"the QoS class would change from {self.before} to {self.after}"
 
 

@@ -46,7 +46,7 @@ class Side:
         return self.request != self.request_before or self.limit != self.limit_before
 
     def copied(self) -> Side:
-        """Give one that can be worked on without this one."""
+        """Return one that can be worked on without this one."""
         twin = copy(self)
         twin.notes = list(self.notes)
         return twin

@@ -72,7 +72,7 @@ def sized_words(answer: Admission) -> str:
 
 
 def gave_budget(pod: Pod, *, now_unix_seconds: float) -> bool:
-    """Say whether ``spec.resources`` of a pod that the API server asks about again is what we gave it."""
+    """Return whether ``spec.resources`` of a pod that the API server asks about again is what we gave it."""
     earlier = _earlier(pod, now_unix_seconds)
     return earlier is not None and earlier.gave_budget
 
@@ -108,7 +108,7 @@ class _Earlier:
 
 
 def _earlier(pod: Pod, now_unix_seconds: float) -> _Earlier | None:
-    """Give what a pod had when it was asked about first; None = this is the first time.
+    """Return what a pod had when it was asked about first; None = this is the first time.
 
     A server asks again within the same request, once another webhook has changed the pod, and shows what we wrote; so
     what we are said to have written a minute ago or earlier is of another pod, a template made of one as a rule, and

@@ -81,7 +81,7 @@ class NodeAmounts:
 
 
 def largest_of(amounts: Iterable[NodeAmounts]) -> NodeAmounts | None:
-    """Give the largest of each resource, which may be those of two nodes; None = there are none."""
+    """Return the largest of each resource, which may be those of two nodes; None = there are none."""
     every = list(amounts)
     if not every:
         return None
@@ -91,7 +91,7 @@ def largest_of(amounts: Iterable[NodeAmounts]) -> NodeAmounts | None:
 
 
 def smallest_of(amounts: Iterable[NodeAmounts]) -> NodeAmounts | None:
-    """Give the smallest of each resource, which may be those of two nodes; None = there are none."""
+    """Return the smallest of each resource, which may be those of two nodes; None = there are none."""
     every = list(amounts)
     if not every:
         return None
@@ -127,5 +127,5 @@ class PodPlace:
     """What its own annotation orders, as it is written; told when it comes, and not kept."""
 
     def has_container(self, name: str) -> bool:
-        """Say whether its spec has such a container; True where its containers are not known."""
+        """Return whether its spec has such a container; True where its containers are not known."""
         return self.containers is None or any(one.name == name for one in self.containers)

@@ -30,7 +30,7 @@ class Edges:
     """... nor one below this share of what is there."""
 
     def narrowed(self, least: int | None, most: int | None) -> Edges:
-        """Give the bounds where a pod orders its own; None = as they are, and a least of 0 leaves a request of one.
+        """Return the bounds where a pod orders its own; None = as they are, and a least of 0 leaves a request of one.
 
         A request of 0 would be none at all to Kubernetes, and no resize takes one away.
         """
@@ -103,7 +103,7 @@ def below_limit(limit: int) -> int:
 
 
 def limit_within(wish: int, written: int | None, most_request: int, ratio: float) -> int:
-    """Give a memory limit within so many times the largest request allowed; one that was written larger stays.
+    """Return a memory limit within so many times the largest request allowed; one that was written larger stays.
 
     A wish above that neither lifts a limit past it nor pulls a larger one down: the author allowed that much.
 

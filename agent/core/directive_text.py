@@ -132,7 +132,7 @@ class _LeftOut:
     count: int = 0
 
     def unless(self, read: Callable[[], _Item], otherwise: _Item) -> _Item:
-        """Give what is read; where it is refused that counts, and this stands for it."""
+        """Return what is read; where it is refused that counts, and this stands for it."""
         try:
             return read()
         except DirectiveTextError:
@@ -167,7 +167,7 @@ def _restraints(value: object, left_out: _LeftOut) -> tuple[Mapping[str, object]
 
 
 def is_restraint(one: WorkloadDirective) -> bool:
-    """Say whether leaving this workload out would let happen what must not."""
+    """Return whether leaving this workload out would let happen what must not."""
     said = (one.mode, one.policy, one.left_alone_for, one.cpu_frozen_for, one.memory_frozen_for)
     return one.stop_shrinking_seconds is not None or any(word is not None for word in said)
 

@@ -111,7 +111,7 @@ def container_requests(pod: Pod, rule: CountingRule = SPEC_ONLY) -> dict[str, in
 
 
 def container_limits(pod: Pod, rule: CountingRule = SPEC_ONLY) -> dict[str, int]:
-    """Give the containers' part of the pod's limits, without pod level and overhead; nanos."""
+    """Return the containers' part of the pod's limits, without pod level and overhead; nanos."""
     desired = _aggregated(pod, lambda container, _: container.resources.limits)
     if rule.claims:
         for name, amount in _claimed(pod).items():

@@ -99,7 +99,7 @@ def told_kills(pod: Pod) -> tuple[ToldKill, ...]:
 
 
 def _memory_of(pod: Pod, status: ContainerStatus) -> tuple[int | None, int | None]:
-    """Give limit and request of memory as reported in force, else as the spec states them."""
+    """Return limit and request of memory as reported in force, else as the spec states them."""
     container = pod.container(status.name)
     stated = Requirements() if container is None else container.resources
     actual = status.actual or Reported()
@@ -121,7 +121,7 @@ def heed(
     now_unix_seconds: float,
     seen_unix_seconds: Iterable[float],
 ) -> Heed:
-    """Say what is to be done about a kill of which a status tells.
+    """Return what is to be done about a kill of which a status tells.
 
     Args:
         unix_seconds: When it was, on the history's clock, as all that follow.

@@ -87,7 +87,7 @@ def annotated_original(pod: Pod) -> Original | None:
 
 
 def with_added(first: Original, later: Original) -> Original:
-    """Give the first originals, and of the later ones those of containers that the first do not name.
+    """Return the first originals, and of the later ones those of containers that the first do not name.
 
     A sidecar that was put into a pod after its originals were taken down has none among the first.
     """
@@ -96,7 +96,7 @@ def with_added(first: Original, later: Original) -> Original:
 
 
 def with_first(now: Original, first: Original, *, gave_budget: bool) -> Original:
-    """Give what a pod states now, and in its place what it stated first, of all that it has still.
+    """Return what a pod states now, and in its place what it stated first, of all that it has still.
 
     Args:
         now: Of all that it has.

@@ -170,12 +170,12 @@ def _hand_out(sides: Sequence[Side], fit: Fit) -> None:
 
 
 def _ordered(unit: Unit) -> tuple[int, int] | None:
-    """Give what was ordered beyond a unit's need as base and peak; None = nothing."""
+    """Return what was ordered beyond a unit's need as base and peak; None = nothing."""
     return (unit.ordered_wish, unit.ordered_wish) if unit.ordered_wish else None
 
 
 def _told(unit: Unit) -> tuple[int, int] | None:
-    """Give base and peak by what other nodes saw of a unit; None = nothing more."""
+    """Return base and peak by what other nodes saw of a unit; None = nothing more."""
     return None if unit.foreseen_base is None else (unit.foreseen_base, unit.foreseen_peak)
 
 

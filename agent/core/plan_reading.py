@@ -47,7 +47,7 @@ def entry_of(demand: PodDemand, facts: PodFacts, constraint: Constraint, rules: 
 
 
 def _ordered(edges: Edges, least: int | None, most: int | None) -> tuple[Edges, int]:
-    """Give the bounds of a pod's own need, and the least that was ordered beyond that, 0 = none.
+    """Return the bounds of a pod's own need, and the least that was ordered beyond that, 0 = none.
 
     An order may lower the least that anybody needs. One that raises it is a wish: it would make others go.
     """
@@ -153,7 +153,7 @@ def _side(reading: _Reading, resource: Resource, edges: Edges, stated: StatedSid
 
 
 def _exact_overhead(units: Sequence[Unit], stated: StatedSide, nanos: int) -> int:
-    """Give the overhead less what rounding added to units that stay: the scheduler rounds their sum, not each.
+    """Return the overhead less what rounding added to units that stay: the scheduler rounds their sum, not each.
 
     Many containers with fractions of a millicore would otherwise seem to hold more than they do, and make others go.
     """

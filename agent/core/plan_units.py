@@ -100,7 +100,7 @@ class Unit:
 
     @property
     def final_at_least(self) -> int:
-        """Give what it should have, but no less of what it has than was ordered."""
+        """Return what it should have, but no less of what it has than was ordered."""
         return max(self.final, min(self.request or 0, self.ordered_least))
 
 

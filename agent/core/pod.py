@@ -289,7 +289,7 @@ class Pod:
 
     @property
     def is_static(self) -> bool:
-        """Say whether the pod is the API's mirror of one from the kubelet's own files, or the kubelet's copy of one.
+        """Return whether the pod is the API's mirror of one from the kubelet's own files, or the kubelet's copy of one.
 
         Annotations alone say nothing: anybody who may make a pod may write them. A mirror also has this node for its
         controller. The admission plugin NodeRestriction holds a kubelet to that, and to its own node: no kubelet can
@@ -335,13 +335,13 @@ class Pod:
 
     @property
     def _config_hash(self) -> str | None:
-        """Give the hash that the annotations state, if it has the form of one; never that of another pod's uid."""
+        """Return the hash that the annotations state, if it has the form of one; never that of another pod's uid."""
         stated = self.annotations.get(CONFIG_HASH_ANNOTATION, self.annotations.get(CONFIG_MIRROR_ANNOTATION, ""))
         return stated if is_config_hash(stated) else None
 
 
 def is_config_hash(uid: str) -> bool:
-    """Say whether an id is a static pod's: 32 hex digits, where the API server's uids have dashes."""
+    """Return whether an id is a static pod's: 32 hex digits, where the API server's uids have dashes."""
     return _CONFIG_HASH.fullmatch(uid) is not None
 
 

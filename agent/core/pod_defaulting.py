@@ -37,7 +37,7 @@ KNOWN_POD_LEVEL: Final = (Defaulting.REQUESTS, Defaulting.LIMITS)
 
 
 def defaulted(pod: Pod, defaulting: Defaulting) -> Pod:
-    """Give a new pod with the resources that the API server stores.
+    """Return a new pod with the resources that the API server stores.
 
     Args:
         pod: As it is after all webhooks. Requests of containers that are not stated are their limits already: that is
@@ -52,7 +52,7 @@ def defaulted(pod: Pod, defaulting: Defaulting) -> Pod:
 
 
 def class_at_creation(pod: Pod, defaulting: Defaulting) -> QosClass:
-    """Give the QoS class that the API server writes into the status of a new pod.
+    """Return the QoS class that the API server writes into the status of a new pod.
 
     Args:
         pod: As it is after all webhooks.
@@ -65,7 +65,7 @@ def class_at_creation(pod: Pod, defaulting: Defaulting) -> QosClass:
 
 
 def classes_at_creation(pod: Pod, defaultings: Iterable[Defaulting]) -> tuple[QosClass, ...]:
-    """Give the class by each of several defaultings, in their order; of a pod without own resources all are one."""
+    """Return the class by each of several defaultings, in their order; of a pod without own resources all are one."""
     if pod.resources is None:
         one = class_at_creation(pod, Defaulting.DROPPED)
         return tuple(one for _ in defaultings)

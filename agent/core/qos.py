@@ -37,7 +37,7 @@ def computed_qos_class(pod: Pod) -> QosClass:
 
 
 def class_of(resources: Requirements) -> QosClass:
-    """Give the class that one set of requests and limits comes to."""
+    """Return the class that one set of requests and limits comes to."""
     shape = _shape_of(resources, CPU)
     return shape if shape is _shape_of(resources, MEMORY) else QosClass.BURSTABLE
 

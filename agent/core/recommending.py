@@ -87,7 +87,7 @@ def recommend(
 
 
 def _is_told(subject: Subject) -> bool:
-    """Say whether what other nodes saw of a container may count: their peaks for a week, memory at kills always."""
+    """Return whether what other nodes saw of a container may count: their peaks for a week, memory at kills always."""
     told = subject.elsewhere
     return told is not None and (told.oom_memory_bytes is not None or not subject.has_own_week)
 

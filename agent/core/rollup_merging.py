@@ -23,7 +23,7 @@ MOST_KILLS: Final = 100
 
 
 def merged_row(rows: Sequence[RollupRow]) -> RollupRow:
-    """Give the one row for these, at least one, all of the same container of the same pod."""
+    """Return the one row for these, at least one, all of the same container of the same pod."""
     if len(rows) == 1:
         return rows[0]
     knows_pressure = any(row.cpu_adjusted is not None for row in rows)
@@ -54,7 +54,7 @@ def weighed_row(row: RollupRow) -> RollupRow:
 
 
 def thinned(samples: Distribution | None, most: int) -> Distribution | None:
-    """Give samples distributed as these, but no more than so many; the maximum stays.
+    """Return samples distributed as these, but no more than so many; the maximum stays.
 
     Args:
         samples: None = none, and none come back.

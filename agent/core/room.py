@@ -83,7 +83,7 @@ def counted(pod: Pod) -> tuple[int, int]:
 
 
 def granted_pod(pod: Pod) -> Pod:
-    """Give the pod without what it only wishes for: no request above what the kubelet has granted or has in force.
+    """Return the pod without what it only wishes for: no request above what the kubelet has granted or has in force.
 
     Where its kubelet reports nothing of a request, that stands; beside a resize that is infeasible it counts as none,
     as the scheduler has it.
@@ -122,7 +122,7 @@ def _granted(
     actual: Reported | None,
     otherwise: Mapping[str, int] | None,
 ) -> Requirements:
-    """Give what is stated with no request above the largest reported, or above this where nothing is."""
+    """Return what is stated with no request above the largest reported, or above this where nothing is."""
     in_force = actual.requests if actual is not None else None
     if allocated == stated.requests:
         return stated

@@ -49,7 +49,7 @@ class TokenBucket:
         return self._tokens - len(self._back_at_seconds)
 
     def is_filling(self, now_seconds: float) -> bool:
-        """Say whether tokens that were missing at the start are still to come."""
+        """Return whether tokens that were missing at the start are still to come."""
         return now_seconds < self._filled_at_seconds
 
     def take(self, now_seconds: float) -> bool:

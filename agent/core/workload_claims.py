@@ -45,7 +45,7 @@ class Claim:
 
 
 def claim_of(seen: Iterable[tuple[Leaders, int]], *, by_size: bool) -> Claim:
-    """Give the claim of the node with the largest value of all.
+    """Return the claim of the node with the largest value of all.
 
     Args:
         seen: Of each class of nodes what its nodes saw, and the CPUs of such a node.
@@ -82,12 +82,12 @@ class Most:
 
     @property
     def cpu_millicores(self) -> float:
-        """Give the bound of CPU."""
+        """Return the bound of CPU."""
         return (amount_of(self.cpu) or 0) / CPU_STEPS
 
     @property
     def memory_bytes(self) -> int:
-        """Give the bound of memory."""
+        """Return the bound of memory."""
         return (amount_of(self.memory) or 0) * KIB
 
     def kill_bytes(self, node: int) -> int:
@@ -105,7 +105,7 @@ class Most:
 def most_of(
     cpu: Claim, memory: Claim, *, written: WrittenContainer | None = None, largest: NodeAmounts | None = None
 ) -> Most:
-    """Give the bounds of a container.
+    """Return the bounds of a container.
 
     Args:
         cpu: What nodes saw of it.
@@ -132,7 +132,7 @@ def most_of(
 
 
 def code_within(amount: int) -> int:
-    """Give the largest code whose amount is not above this, at least that of 0."""
+    """Return the largest code whose amount is not above this, at least that of 0."""
     code = code_of(amount)
     return code - 1 if (amount_of(code) or 0) > amount else code
 

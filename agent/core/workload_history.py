@@ -222,7 +222,7 @@ def demand_code(demand: Distribution) -> int:
 
 
 def largest_demand_code(cpu: Distribution, demand: Distribution) -> int:
-    """Give the code of the largest of what was used and of the demand, which is never below it."""
+    """Return the code of the largest of what was used and of the demand, which is never below it."""
     return max(demand_code(cpu), demand_code(demand))
 
 

@@ -173,7 +173,7 @@ class CodeRings:
 
 
 def leaders_of(planes: Codes, resource: int) -> Leaders:
-    """Give the leaders of all hours of one row together.
+    """Return the leaders of all hours of one row together.
 
     Args:
         planes: Of rings with leaders.

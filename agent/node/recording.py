@@ -253,7 +253,7 @@ class Recording:
 
 
 def _odd(manifest: Manifest) -> str | None:
-    """Say what of a manifest cannot be; None = all of it can."""
+    """Return what of a manifest cannot be; None = all of it can."""
     moments = (
         manifest.begun_monotonic_ns,
         manifest.ended_monotonic_ns,

@@ -39,7 +39,7 @@ BACKFILL_SECONDS: Final = 720.0
 
 
 def recorded_settings(manifest: Manifest) -> dict[str, object]:
-    """Give what the recorder had set as settings, so far as they are known here: key, ``__`` for its dot -> value.
+    """Return what the recorder had set as settings, so far as they are known here: key, ``__`` for its dot -> value.
 
     Raises:
         ValueError: One of them is not allowed; the message names it.

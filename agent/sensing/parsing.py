@@ -120,7 +120,7 @@ def _averages_percent(fields: bytes) -> tuple[float, float, float] | None:
 
 
 def parse_pressure(text: bytes) -> Pressure | None:
-    """Give the totals of a pressure file, as the sampler takes them: the averages are not looked at.
+    """Return the totals of a pressure file, as the sampler takes them: the averages are not looked at.
 
     None without a ``some`` line, or if the text is not understood.
     """
@@ -132,7 +132,7 @@ def parse_pressure(text: bytes) -> Pressure | None:
 
 
 def parse_some_usec(text: bytes) -> int | None:
-    """Give the total of ``some``, where the whole file is understood; None otherwise, and without such a line."""
+    """Return the total of ``some``, where the whole file is understood; None otherwise, and without such a line."""
     lines = parse_pressure_lines(text)
     if lines is None or "some" not in lines or any(line.averages_percent is None for line in lines.values()):
         return None
@@ -159,6 +159,6 @@ def parse_memory_event_counts(text: bytes) -> MemoryEventCounts | None:
 
 
 def parse_memory_events(text: bytes) -> tuple[int, int] | None:
-    """Give oom_kill and high, which the sampler keeps."""
+    """Return oom_kill and high, which the sampler keeps."""
     counts = parse_memory_event_counts(text)
     return None if counts is None else (counts.oom_kill, counts.high)

@@ -100,7 +100,7 @@ class Keys(Protocol):
         ...
 
     def is_signed(self, token: Token) -> bool | None:
-        """Say whether a signature is the API server's; None = it cannot be told."""
+        """Return whether a signature is the API server's; None = it cannot be told."""
         ...
 
     def refresh(self) -> bool:
@@ -219,7 +219,7 @@ class Access:
         return told, is_signed
 
     def _budgets(self, token: str, key: bytes) -> tuple[TokenBucket, ...]:
-        """Give the budgets that a question about a token is taken from.
+        """Return the budgets that a question about a token is taken from.
 
         Raises:
             Denied: 401; it cannot be good, and nobody is asked.
@@ -363,7 +363,7 @@ class Access:
         return None
 
     def containers_of(self, uid: str, remembered: Callable[[str], PodPlace | None]) -> tuple[str, ...] | None:
-        """Give the names of a pod's containers; None = they are not known.
+        """Return the names of a pod's containers; None = they are not known.
 
         Args:
             uid: Of the pod.

@@ -185,7 +185,7 @@ class ClusterFacts:
         return self._all[0][1].age_seconds or 0.0
 
     def written(self, workload: Workload) -> Mapping[str, WrittenContainer]:
-        """Give a workload's containers by name, with their requests as written; empty = no pod of it is known."""
+        """Return a workload's containers by name, with their requests as written; empty = no pod of it is known."""
         return self._pods.written(workload)
 
     def pods_on(self, node: str) -> tuple[PodPlace, ...]:
@@ -198,17 +198,17 @@ class ClusterFacts:
         return found[0].node_class if found else None
 
     def capacity(self, node: str) -> NodeAmounts | None:
-        """Give what a node has; while that is not known the least that any node has. None = no node states it."""
+        """Return what a node has; while that is not known the least that any node has. None = no node states it."""
         found = self._nodes.find(node)
         known = found[0].capacity if found else None
         return known if known is not None else self._smallest_capacity
 
     def largest_allocatable(self) -> NodeAmounts | None:
-        """Give the most that any node can allocate, of each resource; None = no node states it."""
+        """Return the most that any node can allocate, of each resource; None = no node states it."""
         return self._largest_allocatable
 
     def allocatable(self, node: str | None) -> NodeAmounts | None:
-        """Give what a node can allocate, where it is not known or None the most that any can; None = no node says."""
+        """Return what a node can allocate, where it is not known or None the most that any can; None = no node says."""
         found = self._nodes.find(node) if node is not None else ()
         known = found[0].allocatable if found else None
         return known if known is not None else self._largest_allocatable

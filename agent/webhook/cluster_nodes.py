@@ -48,12 +48,12 @@ def known_node_from_json(document: object) -> KnownNode:
 
 
 def largest_allocatable(nodes: Iterable[KnownNode]) -> NodeAmounts | None:
-    """Give the most that any node can allocate, of each resource; None = no node states it."""
+    """Return the most that any node can allocate, of each resource; None = no node states it."""
     return largest_of(one.allocatable for one in nodes if one.allocatable is not None)
 
 
 def smallest_capacity(nodes: Iterable[KnownNode]) -> NodeAmounts | None:
-    """Give the least that any node has, of each resource; None = no node states it."""
+    """Return the least that any node has, of each resource; None = no node states it."""
     return smallest_of(one.capacity for one in nodes if one.capacity is not None)
 
 

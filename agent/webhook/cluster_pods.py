@@ -101,7 +101,7 @@ class PodTable(Kept[PodPlace]):
             return self._running.get(number, 0) if number is not None else 0
 
     def written(self, workload: Workload) -> Mapping[str, WrittenContainer]:
-        """Give a workload's containers by name, with the requests that most of its pods were written with.
+        """Return a workload's containers by name, with the requests that most of its pods were written with.
 
         A pod's requests are those with which it was first seen here, or which its annotation keeps: a resize changes
         neither.

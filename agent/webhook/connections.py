@@ -154,7 +154,7 @@ class Listener(socket.socket):
         self.connections = connections
 
     def accept(self) -> tuple[socket.socket, object]:
-        """Give the next connection that is let in, and its other side's address."""
+        """Return the next connection that is let in, and its other side's address."""
         for _ in range(MOST_REFUSED_AT_ONCE):
             made, address = super().accept()
             connection = Accepted(made.family, made.type, made.proto, fileno=made.detach())

@@ -85,11 +85,11 @@ class FoldedStore(Protocol):
         ...
 
     def forgettings(self, after_id: int) -> list[Forgetting]:
-        """Give what was forgotten at somebody's order after a place in the log."""
+        """Return what was forgotten at somebody's order after a place in the log."""
         ...
 
     def node_days(self, unix_days: set[int], nodes: set[str]) -> list[NodeDay]:
-        """Give in which hours of these days these nodes had a part in which sketches."""
+        """Return in which hours of these days these nodes had a part in which sketches."""
         ...
 
     def fold(
@@ -248,7 +248,7 @@ class Folder:
     def _places(
         self, reports: list[LoggedReport], forgettings: list[Forgetting], now_unix_seconds: float
     ) -> Iterator[_Place]:
-        """Give where the rows of reports count; those that a later entry of the log forgets count nowhere."""
+        """Return where the rows of reports count; those that a later entry of the log forgets count nowhere."""
         for logged in reports:
             if is_forgetting(logged.payload):
                 continue

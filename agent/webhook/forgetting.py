@@ -39,7 +39,7 @@ class ForgetfulStore(Protocol):
     """The store, as far as it is needed here."""
 
     def would_forget(self, wish: Wish) -> Forgotten:
-        """Say what ``forget`` would let go."""
+        """Return what ``forget`` would let go."""
         ...
 
     def forget(self, wish: Wish, *, now_unix_seconds: float) -> Forgotten:
@@ -125,7 +125,7 @@ class Forgetter:
 def _body(
     wish: Wish, found: Forgotten, history: MergedHistory | None, *, is_dry_run: bool, is_applied: bool
 ) -> ForgottenBody:
-    """Say what went, by workload: what the database had, and what only memory has of the last minutes."""
+    """Return what went, by workload: what the database had, and what only memory has of the last minutes."""
     hours: dict[Workload, set[int]] = defaultdict(set)
     containers: dict[Workload, set[str]] = defaultdict(set)
     for text, of_key in found.hours.items():

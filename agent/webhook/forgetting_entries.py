@@ -40,7 +40,7 @@ class Forgetting:
     said what."""
 
     def covers(self, node: str, workload: Workload, unix_hour: int) -> bool:
-        """Tell whether a row before it in the log is forgotten."""
+        """Return whether a row before it in the log is forgotten."""
         if self.workload is not None:
             return workload == self.workload
         return node == self.node and unix_hour >= self.since_unix_hour
@@ -51,12 +51,12 @@ _decoder: Final = msgspec.msgpack.Decoder(Forgetting)
 
 
 def encode_forgetting(forgetting: Forgetting) -> bytes:
-    """Give the payload of its entry."""
+    """Return the payload of its entry."""
     return _MARK + zlib.compress(_encoder.encode(forgetting))
 
 
 def is_forgetting(payload: bytes) -> bool:
-    """Tell whether an entry of the log is one of these, and no report."""
+    """Return whether an entry of the log is one of these, and no report."""
     return payload.startswith(_MARK)
 
 
@@ -75,7 +75,7 @@ def decode_forgetting(payload: bytes) -> Forgetting:
 def rows_left(
     report: Report, report_id: int, unix_hour: int, forgettings: Iterable[Forgetting]
 ) -> tuple[RollupRow, ...]:
-    """Give the rows of a report of the log that no later entry has forgotten."""
+    """Return the rows of a report of the log that no later entry has forgotten."""
     later = [one for one in forgettings if one.id > report_id]
     if not later:
         return report.rows

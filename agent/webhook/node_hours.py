@@ -24,7 +24,7 @@ KeyHours = dict[str, int]
 
 
 def encode(hours: Mapping[str, int]) -> bytes:
-    """Give the bytes; equal hours have equal ones."""
+    """Return the bytes; equal hours have equal ones."""
     return zlib.compress(_encoder.encode(dict(sorted(hours.items()))), _FAST)
 
 
@@ -39,7 +39,7 @@ def decode(payload: bytes | None) -> KeyHours:
 
 
 def with_hour(payload: bytes | None, keys: Iterable[str], unix_hour: int) -> bytes | None:
-    """Give the bytes with one hour of these keys more; None = they hold it already."""
+    """Return the bytes with one hour of these keys more; None = they hold it already."""
     hours, bit, is_new = decode(payload), 1 << unix_hour % DAY_HOURS, payload is None
     for key in keys:
         known = hours.get(key, 0)
@@ -49,5 +49,5 @@ def with_hour(payload: bytes | None, keys: Iterable[str], unix_hour: int) -> byt
 
 
 def unix_hours(unix_day: int, bits: int) -> list[int]:
-    """Give the hours that the bits of a day stand for."""
+    """Return the hours that the bits of a day stand for."""
     return [unix_day * DAY_HOURS + hour for hour in range(DAY_HOURS) if bits >> hour & 1]

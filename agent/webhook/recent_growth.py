@@ -103,7 +103,7 @@ class RecentGrowth:
                 self._sum(admission, 1)
 
     def of(self, namespace: str, address: str = "") -> dict[str, int]:
-        """Give what quotas of a namespace may not show yet, as far as it counts for reviews of an address."""
+        """Return what quotas of a namespace may not show yet, as far as it counts for reviews of an address."""
         with self._guard:
             self._forget()
             found: dict[str, int] = {}

@@ -139,7 +139,7 @@ class RememberedPods:
         return None
 
     def with_rows(self, rows: Iterable[RollupRow], containers: Mapping[str, Iterable[str]] | None = None) -> bytes:
-        """Give what is to be remembered after a report with these rows was taken.
+        """Return what is to be remembered after a report with these rows was taken.
 
         Args:
             rows: Those taken.

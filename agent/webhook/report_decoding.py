@@ -229,7 +229,7 @@ def _loose(text: bytes) -> LooseReportBody:
 
 
 def _rows(head: ReportBody | RawReportBody | LooseReportBody, most: int) -> Sequence[object]:
-    """Give the rows, those of a text that is not decoded yet as pieces of it; perhaps no more than so many."""
+    """Return the rows, those of a text that is not decoded yet as pieces of it; perhaps no more than so many."""
     if not isinstance(head, RawReportBody):
         return head.rows
     try:
@@ -245,7 +245,7 @@ def _rows(head: ReportBody | RawReportBody | LooseReportBody, most: int) -> Sequ
 
 
 def _first_rows(text: str, most: int) -> list[object]:
-    """Give the first rows of very many values, where that many rows come soon: a list of all would take much memory.
+    """Return the first rows of very many values, where that many rows come soon: a list of all would take much memory.
 
     Raises:
         TooLarge: They do not: the values are those of a few huge rows, which none of them may have.
@@ -355,7 +355,7 @@ def _incoherence(body: DistributionBody, scheme: ExponentialScheme, most: float,
 
 
 def _to_row(body: RowBody, bounds: _Bounds) -> RollupRow:
-    """Give a sound row. What a node can never have is cut: waiting may double a demand, and a limit may be any."""
+    """Return a sound row. What a node can never have is cut: waiting may double a demand, and a limit may be any."""
     most = int(bounds.memory_bytes)
     adjusted = _to_distribution(body.cpu_adjusted)
     if adjusted is not None and adjusted.max > bounds.most_millicores:
@@ -385,7 +385,7 @@ def _to_row(body: RowBody, bounds: _Bounds) -> RollupRow:
 
 
 def _highest_bucket(most_millicores: float) -> int:
-    """Give the bucket that an amount falls into."""
+    """Return the bucket that an amount falls into."""
     return bisect_right(_STARTS[CPU_BUCKETS], most_millicores) - 1
 
 

@@ -76,7 +76,7 @@ class ReportLog(Protocol):
         ...
 
     def last_heard(self, node: str) -> float | None:
-        """Give when a node's newest report was received, Unix seconds."""
+        """Return when a node's newest report was received, Unix seconds."""
         ...
 
 
@@ -93,7 +93,7 @@ class NodeFacts(Protocol):
         ...
 
     def capacity(self, node: str) -> NodeAmounts | None:
-        """Give what a node has, in doubt as little as any node has; None = of no node it is known."""
+        """Return what a node has, in doubt as little as any node has; None = of no node it is known."""
         ...
 
 
@@ -297,7 +297,7 @@ class Posts:
         return "repeated" if appended.repeated else "accepted", self._answer(call, node, own, appended)
 
     def _capacity(self, node: str) -> tuple[int, int]:
-        """Give a node's CPUs, and bytes of memory, in doubt as few as any node has."""
+        """Return a node's CPUs, and bytes of memory, in doubt as few as any node has."""
         known = self._parts.facts.capacity(node) or IN_DOUBT
         return max(known.cpu_millicores // 1000, 1), known.memory_bytes
 

@@ -85,7 +85,7 @@ class Facts(Protocol):
         ...
 
     def allocatable(self, node: str | None) -> NodeAmounts | None:
-        """Give what a node can allocate, or the most that any can; None = no node states it."""
+        """Return what a node can allocate, or the most that any can; None = no node states it."""
         ...
 
     def rules(self) -> ClusterRules:

@@ -341,7 +341,7 @@ class _Shared:
 
 
 def _peer(scope: Scope) -> str:
-    """Give the address of who asks."""
+    """Return the address of who asks."""
     client = scope.get("client")
     return str(client[0]) if client else ""
 

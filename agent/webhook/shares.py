@@ -49,7 +49,7 @@ class Shares:
             self._used.popitem(last=False)
 
     def owed_seconds(self, address: str) -> float:
-        """Give for how long an address has to wait; 0 = it has not used up its share."""
+        """Return for how long an address has to wait; 0 = it has not used up its share."""
         return max(0.0, self._left(address) - BURST_SECONDS) / self._ratio
 
     def __len__(self) -> int:

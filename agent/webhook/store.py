@@ -179,7 +179,7 @@ class Store:
         return None if found is None else bytes(found)
 
     def last_heard(self, node: str) -> float | None:
-        """Give when a node's newest report was received, Unix seconds; None = none is remembered."""
+        """Return when a node's newest report was received, Unix seconds; None = none is remembered."""
         with self._engine.reading() as connection:
             found: float | None = connection.execute(LAST_HEARD, {"b_node": node}).scalar()
         return found
@@ -264,17 +264,17 @@ class Store:
             yield from sketches_of(connection, keys, unix_hours)
 
     def node_days(self, unix_days: set[int], nodes: set[str]) -> list[NodeDay]:
-        """Give in which hours of these days these nodes had a part in which sketches."""
+        """Return in which hours of these days these nodes had a part in which sketches."""
         with self._engine.reading() as connection:
             return store_forgetting.days_of(connection, unix_days, nodes)
 
     def forgettings(self, after_id: int) -> list[Forgetting]:
-        """Give what was forgotten at somebody's order after a place in the log, in order."""
+        """Return what was forgotten at somebody's order after a place in the log, in order."""
         with self._engine.reading() as connection:
             return store_forgetting.entries_after(connection, after_id)
 
     def would_forget(self, wish: Wish) -> Forgotten:
-        """Say what ``forget`` would let go."""
+        """Return what ``forget`` would let go."""
         with self._engine.reading(is_long=True) as connection:
             return store_forgetting.looked_for(connection, wish)
 

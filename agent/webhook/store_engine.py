@@ -264,7 +264,7 @@ class StoreEngine:
 
 
 def weakness_of(connection: psycopg.Connection) -> str | None:
-    """Say why others on the network may listen to a connection, or stand in for the server; None = they cannot.
+    """Return why others on the network may listen to a connection, or stand in for the server; None = they cannot.
 
     Judged by the connection as it is: by default libpq takes TLS if the server offers it, and goes on without if not.
     """

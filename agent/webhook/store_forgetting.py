@@ -58,24 +58,24 @@ _DAYS: Final = select(node_hours).where(
 
 
 def newest(connection: Connection) -> int:
-    """Give the place of the newest entry; 0 = nothing was ever forgotten."""
+    """Return the place of the newest entry; 0 = nothing was ever forgotten."""
     found: int | None = connection.execute(_NEWEST).scalar()
     return found or 0
 
 
 def entries_after(connection: Connection, after_id: int) -> list[Forgetting]:
-    """Give the entries after a place in the log, in order."""
+    """Return the entries after a place in the log, in order."""
     return [decode_forgetting(bytes(row.payload)) for row in connection.execute(_AFTER, {"b_after": after_id})]
 
 
 def days_of(connection: Connection, days: set[int], nodes: set[str]) -> list[NodeDay]:
-    """Give what is kept of these nodes on these days."""
+    """Return what is kept of these nodes on these days."""
     found = connection.execute(_DAYS, {"b_days": sorted(days), "b_nodes": sorted(nodes)})
     return [NodeDay(unix_day=row.unix_day, node=row.node, payload=bytes(row.payload)) for row in found]
 
 
 def looked_for(connection: Connection, wish: Wish) -> Forgotten:
-    """Say what would go."""
+    """Return what would go."""
     hours, is_known = _found(connection, wish)
     rows = _each(connection, hours, is_deleted=False)
     told = _of_log(connection, wish, hours)
@@ -110,7 +110,7 @@ def forgotten(connection: Connection, wish: Wish, now_unix_seconds: float) -> Fo
 
 
 def _found(connection: Connection, wish: Wish) -> tuple[Hours, bool]:
-    """Give the hours of the sketches that go, by key, and whether anything is known of what was named."""
+    """Return the hours of the sketches that go, by key, and whether anything is known of what was named."""
     if wish.workload is not None:
         hours = _of_workload(connection, wish)
         return hours, bool(hours)

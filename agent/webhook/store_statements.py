@@ -114,7 +114,7 @@ def upsert_pods(connection: Connection) -> Insert:
 
 
 def upsert_node_hours(connection: Connection) -> Insert:
-    """Give the statement that writes a node's hours of a day whether there are some or not."""
+    """Return the statement that writes a node's hours of a day whether there are some or not."""
     here = [node_hours.c.unix_day, node_hours.c.node]
     if connection.dialect.name == "sqlite":
         on_file = sqlite.insert(node_hours)

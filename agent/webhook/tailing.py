@@ -46,7 +46,7 @@ class FollowedStore(Protocol):
         ...
 
     def forgettings(self, after_id: int) -> list[Forgetting]:
-        """Give what was forgotten at somebody's order after a place in the log."""
+        """Return what was forgotten at somebody's order after a place in the log."""
         ...
 
 
@@ -233,7 +233,7 @@ class _Chosen:
             self._by_hour[stored.unix_hour].append(stored)
 
     def beginnings(self, length: int) -> Iterator[Beginnings]:
-        """Give the first bytes of all of them, the newest hour first."""
+        """Return the first bytes of all of them, the newest hour first."""
         for hour in sorted(self._by_hour, reverse=True):
             found = self._by_hour[hour]
             joined = b"".join(one.payload[:length].ljust(length, b"\0") for one in found)

@@ -112,7 +112,7 @@ def of_history(
 
 
 def of_directives(director: Director) -> tuple[Reading, ...]:
-    """Give the family of what nodes are not told."""
+    """Return the family of what nodes are not told."""
     return (
         _counter(
             "plimsoll_directives_containers_left_out",
@@ -211,7 +211,7 @@ def of_taints(cap: TaintCap, most: Callable[[], int]) -> tuple[Reading, ...]:
 
 
 def of_connections(connections: Connections) -> tuple[Reading, ...]:
-    """Give the families of who is connected."""
+    """Return the families of who is connected."""
     return (
         _gauge("plimsoll_webhook_connections", "Connections open now.", lambda: _one(len(connections))),
         _counter(

@@ -175,7 +175,7 @@ class SigningKeys:
         return look(text, audience=audience, now_unix_seconds=now_unix_seconds)
 
     def is_signed(self, token: Token) -> bool | None:
-        """Say whether a signature is the API server's; None = it cannot be told: the key is not known."""
+        """Return whether a signature is the API server's; None = it cannot be told: the key is not known."""
         key = self._keys.get(token.key_id)
         return None if key is None else _is_good(key, token)
 

@@ -145,7 +145,7 @@ def uid_of(body: bytes) -> str:
 
 
 def bounded_uid(uid: object) -> str:
-    """Give a uid as it is to be sent back; empty = it is none."""
+    """Return a uid as it is to be sent back; empty = it is none."""
     return uid if isinstance(uid, str) and len(uid) <= MOST_UID_CHARACTERS else ""
 
 

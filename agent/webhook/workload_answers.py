@@ -50,7 +50,7 @@ def cruise_estimate(
     most: Most,
     now_unix_seconds: float,
 ) -> Estimate:
-    """Give the prediction of ``cruise`` from rows together, at least one; values count up to ``most``."""
+    """Return the prediction of ``cruise`` from rows together, at least one; values count up to ``most``."""
     told = table.rings.peaks(rows)
     peaks = within(told, most)
     predicted = _largest(peaks, slots.predicting(options, now_unix_seconds))
@@ -93,7 +93,7 @@ def within(peaks: Codes, most: Most) -> Codes:
 def oom_bytes(
     table: RowTable, rows: tuple[int, ...], options: CruiseOptions, most: Most, now_unix_seconds: float
 ) -> int | None:
-    """Give the largest figure of the kills that are remembered, up to what counts of memory; None = there is none.
+    """Return the largest figure of the kills that are remembered, up to what counts of memory; None = there is none.
 
     Each is bounded by what nodes other than the one that told of it saw.
     """
@@ -118,7 +118,7 @@ def container_directive(
     most: Most,
     now_unix_seconds: float,
 ) -> ContainerDirective | None:
-    """Give what nodes other than the one with this number saw, up to ``most``; None = nothing."""
+    """Return what nodes other than the one with this number saw, up to ``most``; None = nothing."""
     week = slots.week(now_unix_seconds)
     # A slot always stands for the same hour of the day: 192 are eight times 24, and hour 0 was a midnight.
     others = np.where(week, within(table.rings.peaks_without(rows, node), most), np.uint16(0))

@@ -42,7 +42,7 @@ class Entry:
 
     @property
     def containers(self) -> tuple[Container, ...]:
-        """Give them in order of name; `MOST_CONTAINERS` at most."""
+        """Return them in order of name; `MOST_CONTAINERS` at most."""
         return tuple(self.by_name[name] for name in sorted(self.by_name))
 
     def find(self, name: str) -> Container | None:

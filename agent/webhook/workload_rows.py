@@ -219,7 +219,7 @@ class RowTable:
         return pods.count
 
     def leaders(self, row: int, resource: int) -> Leaders:
-        """Give what the nodes saw of a row with leaders in all its hours."""
+        """Return what the nodes saw of a row with leaders in all its hours."""
         return leaders_of(self.rings.of(row), resource)
 
     def buckets_of(self, rows: tuple[int, ...], resource: int) -> dict[int, int]:

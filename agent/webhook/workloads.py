@@ -83,11 +83,11 @@ class Cluster(Protocol):
     """What bounds a claim; ``ClusterFacts`` is one."""
 
     def largest_allocatable(self) -> NodeAmounts | None:
-        """Give the most that any node can allocate; None = it is not known."""
+        """Return the most that any node can allocate; None = it is not known."""
         ...
 
     def written(self, workload: Workload) -> Mapping[str, WrittenContainer]:
-        """Give a workload's containers by name, with their requests as written."""
+        """Return a workload's containers by name, with their requests as written."""
         ...
 
 
@@ -343,7 +343,7 @@ class WorkloadIndex:
         return nearest if largest == nearest.oom_memory_bytes else replace(nearest, oom_memory_bytes=largest)
 
     def _most(self, workload: Workload, found: Container) -> Most:
-        """Give up to what the claims of nodes count, over all classes of nodes."""
+        """Return up to what the claims of nodes count, over all classes of nodes."""
         cpu, memory = (
             claim_of(
                 [(self._by_class.leaders(row, resource), node_class.cpus) for node_class, row in found.classes],
@@ -354,7 +354,7 @@ class WorkloadIndex:
         return self.bounds(workload, found.name, cpu, memory)
 
     def bounds(self, workload: Workload, container: str, cpu: Claim, memory: Claim) -> Most:
-        """Give up to what the claims of nodes count for a container.
+        """Return up to what the claims of nodes count for a container.
 
         Args:
             workload: Whose.
