@@ -131,7 +131,7 @@ def share(fit: Fit, entries: Sequence[Entry], options: PlanOptions) -> None:
         left = min(left - fit.headroom, _left_over(fit, entries, options.fit_rule))
         left -= _lift(pressed, left)
         left -= _fill_up(daemons, left)
-        left -= _foresee(ordering, sides, left, _ordered)
+        left -= _foresee(ordering, sides, left // 2, _ordered)
         _foresee(foreseeing, sides, left // 2, _told)
 
 
@@ -186,8 +186,8 @@ def _foresee(
 
     Give how much that takes.
 
-    What other nodes saw takes half of what is left at most: it may not fall back for some minutes (cool-down), and the
-    others must be able to grow meanwhile. What was ordered stays anyway. Of a peak it is a share, as of any.
+    Half of what is left is the most it takes: what is granted may not fall back for some minutes (cool-down), and the
+    others must be able to grow meanwhile. Of a peak it is a share, as of any.
     """
     if left <= 0 or not foreseeing:
         return 0
