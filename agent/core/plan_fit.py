@@ -11,7 +11,7 @@ from typing import Final
 
 from agent.core.orders import Ranking
 from agent.core.plan_options import FitRule, PlanOptions
-from agent.core.plan_units import Entry, Side, Unit
+from agent.core.plan_units import Entry, Side
 from agent.core.policies.bounds import Resource
 from agent.core.sharing import eviction_order, finals, handed_out, needed
 
@@ -125,14 +125,12 @@ def share(fit: Fit, entries: Sequence[Entry], options: PlanOptions) -> None:
         _hand_out(sides, fit)
     pressed = [side for side in sides if side.is_pressed]
     foreseeing = [side for side in sides if any(unit.foreseen_base is not None for unit in side.units)]
-    ordering = [side for side in sides if any(unit.ordered_wish for unit in side.units)]
     daemons = [entry.side(fit.resource) for entry in entries if entry.is_daemon]
-    if pressed or daemons or foreseeing or ordering:
+    if pressed or daemons or foreseeing:
         left = min(left - fit.headroom, _left_over(fit, entries, options.fit_rule))
         left -= _lift(pressed, left)
         left -= _fill_up(daemons, left)
-        left -= _foresee(ordering, sides, left // 2, _ordered)
-        _foresee(foreseeing, sides, left // 2, _told)
+        _foresee(foreseeing, sides, left // 2)
 
 
 def _left_over(fit: Fit, entries: Sequence[Entry], rule: FitRule) -> int:
@@ -169,40 +167,28 @@ def _hand_out(sides: Sequence[Side], fit: Fit) -> None:
         unit.headroom = final - unit.base
 
 
-def _ordered(unit: Unit) -> tuple[int, int] | None:
-    """Return what was ordered beyond a unit's need as base and peak; None = nothing."""
-    return (unit.ordered_wish, unit.ordered_wish) if unit.ordered_wish else None
-
-
-def _told(unit: Unit) -> tuple[int, int] | None:
-    """Return base and peak by what other nodes saw of a unit; None = nothing more."""
-    return None if unit.foreseen_base is None else (unit.foreseen_base, unit.foreseen_peak)
-
-
-def _foresee(
-    foreseeing: Sequence[Side], sides: Sequence[Side], left: int, wish_of: Callable[[Unit], tuple[int, int] | None]
-) -> int:
-    """Raise those of whom other nodes saw more, or more was ordered, by one common share, the largest that fits.
-
-    Give how much that takes.
+def _foresee(foreseeing: Sequence[Side], sides: Sequence[Side], left: int) -> None:
+    """Raise those of whom other nodes saw more by one common share of that, the largest that fits.
 
     Half of what is left is the most it takes: what is granted may not fall back for some minutes (cool-down), and the
     others must be able to grow meanwhile. Of a peak it is a share, as of any.
     """
     if left <= 0 or not foreseeing:
-        return 0
-    wishes = [(unit, wish_of(unit)) for side in sides for unit in side.units]
-    spikes = [unit.spike if wish is None else wish[1] - wish[0] for unit, wish in wishes]
+        return
+    spikes = [
+        unit.spike if unit.foreseen_base is None else unit.foreseen_peak - unit.foreseen_base
+        for side in sides
+        for unit in side.units
+    ]
     largest, total = max(spikes), max(1, sum(spikes))
 
     def raised(side: Side, level: int) -> list[int]:
         amounts = []
         for unit in side.units:
             amount = unit.final
-            wished = wish_of(unit)
-            if wished is not None:
-                base, peak = wished
-                wish = base + -(-largest * (peak - base) // total)
+            if unit.foreseen_base is not None:
+                peak = unit.foreseen_peak
+                wish = unit.foreseen_base + -(-largest * (peak - unit.foreseen_base) // total)
                 wish = min(-(-wish // side.edges.unit) * side.edges.unit, peak)
                 if wish > amount:
                     more = amount + (wish - amount) * level // _LEVELS
@@ -216,13 +202,11 @@ def _foresee(
         return sum(side.held(raised(side, level)) for side in foreseeing) - before
 
     level = _highest(_LEVELS, taken, left)
-    took = taken(level)
     for side in foreseeing:
         for unit, amount in zip(side.units, raised(side, level), strict=True):
-            unit.foresight += amount - unit.final
+            unit.foresight = amount - unit.final
             unit.final = amount
             unit.peak = max(unit.peak, amount)
-    return took
 
 
 def _lift(pressed: Sequence[Side], left: int) -> int:

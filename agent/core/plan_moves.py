@@ -107,9 +107,8 @@ def _wish(
     if before is None:
         unit.kept = Kept.NOT_STATED
         return
-    after = unit.final_at_least
     if unit.final < before:
-        reason = _why_not_fall(entry, unit) if after < before else Kept.NODE_FULL
+        reason = _why_not_fall(entry, unit)
         if reason is None and (side.is_spared or unit.final < unit.pressing):
             # With less it would be the next to go, and another would stay: proposals would change with each step.
             # And nothing is taken from who is short, even though the room could be claimed by others.
@@ -119,19 +118,18 @@ def _wish(
         if reason is None and unit.is_pair and unit.demand is not None and unit.demand.is_limit_young:
             reason = Kept.UPWARD_ONLY
         if reason is None and unit.is_pair and side.resource is Resource.MEMORY:
-            reason = why_not_lowered(after, _in_use(unit), lowering(entry, unit, rules, is_pressed=is_pressed))
+            reason = why_not_lowered(unit.final, _in_use(unit), lowering(entry, unit, rules, is_pressed=is_pressed))
     else:
         reason = _why_not_rise(entry, unit)
-    is_ordered = before < unit.ordered_least <= after
-    if reason is None and not is_ordered and is_small(before, after, side.edges):
+    if reason is None and is_small(before, unit.final, side.edges):
         reason = Kept.SMALL_CHANGE
-        if after < before:
+        if unit.final < before:
             small.append((side, unit))
     unit.kept = reason
     if reason is None:
-        unit.applied = after
+        unit.applied = unit.final
         side.is_moving = True
-        if unit.final < max(unit.pressing, after):
+        if unit.final < unit.pressing:
             unit.kept = Kept.NODE_FULL
 
 
@@ -170,9 +168,9 @@ def _let_fall(survivors: Sequence[tuple[Entry, Side]], small: list[tuple[Side, U
     excess = sum(_held_calmly(side) for _, side in survivors) - fit.room
     if excess <= 0:
         return
-    for side, unit in sorted(small, key=lambda one: one[1].final_at_least - one[1].applied):
+    for side, unit in sorted(small, key=lambda one: one[1].final - one[1].applied):
         before = side.held_applied()
-        unit.applied, unit.kept = unit.final_at_least, None
+        unit.applied, unit.kept = unit.final, None
         side.is_moving = True
         excess -= before - side.held_applied()
         if excess <= 0:
@@ -185,7 +183,7 @@ def _held_calmly(side: Side) -> int:
     Nor does what is given for what other nodes saw. But what is given without a prediction is not taken back as soon as
     that is over.
     """
-    if not side.is_pressed and all(unit.foresight == 0 for unit in side.units):
+    if not side.is_pressed and all(unit.foreseen_base is None for unit in side.units):
         return side.held_applied()
     amounts = []
     for unit in side.units:
@@ -199,7 +197,7 @@ def _grant(survivors: Sequence[tuple[Entry, Side]], resource: Resource, room: Ro
     left = room.allocatable - room.held
     foreseen = [(side, unit, unit.applied) for _, side in survivors for unit in side.units if _is_foreseen(unit)]
     for _, unit, _ in foreseen:  # what others saw waits until everybody has what this node saw
-        own = max(unit.final - unit.foresight, min(unit.request or 0, unit.ordered_least))
+        own = unit.final - unit.foresight
         unit.applied = own if unit.applied < (unit.request or 0) else max(own, unit.request or 0)
     wishing: list[tuple[Entry, Side, int, int]] = []
     kept: dict[Side, int] = {}
@@ -244,7 +242,7 @@ def _grant(survivors: Sequence[tuple[Entry, Side]], resource: Resource, room: Ro
 
 
 def _is_foreseen(unit: Unit) -> bool:
-    """Return whether it is to have more for what others saw: it rises for that, or falls less."""
+    """Say whether it is to have more for what others saw: it rises for that, or falls less."""
     return unit.foresight > 0 and unit.applied == unit.final != unit.request
 
 

@@ -37,43 +37,11 @@ def entry_of(demand: PodDemand, facts: PodFacts, constraint: Constraint, rules: 
         # The API compares the class after a resize with the recorded one: where they differ already, nothing passes.
         fixed = Kept.QOS
     reading = _Reading(entry, rules, facts.is_guaranteed, fixed)
-    cpu_edges, cpu_ordered = _ordered(rules.cpu, orders.min_cpu_millicores, orders.max_cpu_millicores)
-    memory_edges, memory_ordered = _ordered(rules.memory, orders.min_memory_bytes, orders.max_memory_bytes)
+    cpu_edges = rules.cpu.narrowed(orders.min_cpu_millicores, orders.max_cpu_millicores)
+    memory_edges = rules.memory.narrowed(orders.min_memory_bytes, orders.max_memory_bytes)
     entry.cpu = _side(reading, Resource.CPU, cpu_edges, facts.cpu, facts.counted[0])
     entry.memory = _side(reading, Resource.MEMORY, memory_edges, facts.memory, facts.counted[1])
-    _order_least(entry, entry.cpu, cpu_ordered, rules)
-    _order_least(entry, entry.memory, memory_ordered, rules)
     return entry
-
-
-def _ordered(edges: Edges, least: int | None, most: int | None) -> tuple[Edges, int]:
-    """Return the bounds of a pod's own need, and the least that was ordered beyond that, 0 = none.
-
-    An order may lower the least that anybody needs. One that raises it is a wish: it would make others go.
-    """
-    narrowed = edges.narrowed(least, most)
-    if narrowed.least <= edges.least:
-        return narrowed, 0
-    return edges.narrowed(None, most), narrowed.least
-
-
-def _order_least(entry: Entry, side: Side, least: int, rules: Rules) -> None:
-    """Let units have the least that was ordered beyond their need, of what nobody else needs: as what is foreseen."""
-    if not least:
-        return
-    is_grown = not entry.is_daemon or rules.options.daemon_set_growth is not DaemonSetGrowth.NEVER
-    is_cpu = side.resource is Resource.CPU
-    most = rules.allocatable_cpu_millicores if is_cpu else rules.allocatable_memory_bytes
-    for unit in side.units:
-        if unit.fixed is not None or unit.demand is None:
-            continue
-        unit.ordered_least = bounded(least, side.edges)
-        wish = min(unit.ordered_least, most)
-        if unit.is_capped and unit.limit is not None:
-            wish = min(wish, below_limit(unit.limit))
-        # What could not fall again would count as its own need the next time.
-        if is_grown and not unit.demand.is_upward_only and wish > unit.base:
-            unit.ordered_wish = wish
 
 
 class _Reading(NamedTuple):
@@ -153,7 +121,7 @@ def _side(reading: _Reading, resource: Resource, edges: Edges, stated: StatedSid
 
 
 def _exact_overhead(units: Sequence[Unit], stated: StatedSide, nanos: int) -> int:
-    """Return the overhead less what rounding added to units that stay: the scheduler rounds their sum, not each.
+    """Give the overhead less what rounding added to units that stay: the scheduler rounds their sum, not each.
 
     Many containers with fractions of a millicore would otherwise seem to hold more than they do, and make others go.
     """

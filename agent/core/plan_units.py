@@ -69,10 +69,6 @@ class Unit:
     foreseen_peak = 0
     foresight = 0
     """What it was given for that, of what nobody else needs."""
-    ordered_least = 0
-    """The least that was ordered for it beyond what anybody needs: it does not fall below that. 0 = none was."""
-    ordered_wish = 0
-    """What of that is more than its base, and may be granted; 0 = nothing."""
     is_held_over_most = False
     """What is in use is more than the most allowed, and wins."""
     own_limit_wish: int | None = None
@@ -97,11 +93,6 @@ class Unit:
         self.withheld = withheld
         self.limit = self.limit_applied = limit
         self.base = self.peak = self.final = self.applied = request or 0
-
-    @property
-    def final_at_least(self) -> int:
-        """Return what it should have, but no less of what it has than was ordered."""
-        return max(self.final, min(self.request or 0, self.ordered_least))
 
 
 class Side:

@@ -143,10 +143,10 @@ def test_a_pod_that_is_not_enforced_is_reserved_whoever_forgot_to_say_so(mode: M
     assert plan.steps == ()
 
 
-def test_bounds_of_the_pod_hold_and_the_most_wins() -> None:
+def test_bounds_of_the_pod_hold_before_sharing_and_the_most_wins() -> None:
     plan = node(app("a", 10, 2000, order={"min_cpu_millicores": 700, "max_cpu_millicores": 500})).plan()
     share = cpu_of(plan, "a")
-    assert (share.base, share.final, share.peak) == (10, 500, 500)  # the least is no need of its own
+    assert (share.base, share.final, share.peak) == (500, 500, 500)
 
 
 def test_base_and_peak_are_rounded_up_and_the_final_to_the_nearest() -> None:
