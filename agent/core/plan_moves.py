@@ -242,7 +242,7 @@ def _grant(survivors: Sequence[tuple[Entry, Side]], resource: Resource, room: Ro
 
 
 def _is_foreseen(unit: Unit) -> bool:
-    """Say whether it is to have more for what others saw: it rises for that, or falls less."""
+    """Return whether it is to have more for what others saw: it rises for that, or falls less."""
     return unit.foresight > 0 and unit.applied == unit.final != unit.request
 
 

@@ -121,7 +121,7 @@ def _side(reading: _Reading, resource: Resource, edges: Edges, stated: StatedSid
 
 
 def _exact_overhead(units: Sequence[Unit], stated: StatedSide, nanos: int) -> int:
-    """Give the overhead less what rounding added to units that stay: the scheduler rounds their sum, not each.
+    """Return the overhead less what rounding added to units that stay: the scheduler rounds their sum, not each.
 
     Many containers with fractions of a millicore would otherwise seem to hold more than they do, and make others go.
     """
