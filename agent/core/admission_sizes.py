@@ -9,19 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Final
 
 from agent.core.admission_answer import Left, Note
 from agent.core.admission_options import AdmissionOptions
 from agent.core.admission_ranges import ANYTHING, Allowed
-from agent.core.container_sizing import Edges, bounded, limit_within, pair
+from agent.core.container_sizing import MOST, Edges, bounded, limit_within, pair
 from agent.core.estimate import Estimate, EstimateSource
 from agent.core.planned import Setting
 from agent.core.pod import Container
-from agent.core.policies.bounds import LARGEST, Resource
+from agent.core.policies.bounds import Resource
 from agent.core.policies.contract import LimitRule
-
-_MOST: Final = int(LARGEST)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -136,7 +133,7 @@ def size_container(sides: Mapping[Resource, Side], estimate: Estimate, rules: Si
         elif wanted is None:
             side.note(Setting.REQUEST, Left.NO_FIGURE)
         else:
-            _size(side, min(wanted, _MOST), estimate, rules, is_strict=is_strict)
+            _size(side, min(wanted, MOST), estimate, rules, is_strict=is_strict)
 
 
 def _cpu_wish(estimate: Estimate) -> int | None:
@@ -265,7 +262,7 @@ def _set_memory_limit(side: Side, amount: int, estimate: Estimate, rules: Sizing
         options.memory_limit_floor_bytes,
     )
     unit = rules.edges[side.resource].unit
-    wish = min(-(-wish // unit) * unit, _MOST)
+    wish = min(-(-wish // unit) * unit, MOST)
     # What one node alone told may be true: then a limit that falls below it kills the busy one of unequal replicas.
     wish = max(wish, min(int((estimate.memory_alone_bytes or 0) * options.memory_limit_ratio), before or 0))
     held = limit_within(wish, before, rules.edges[side.resource].most, options.memory_limit_ratio)

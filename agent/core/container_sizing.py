@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.core.demand import Kept
-from agent.core.policies.bounds import LARGEST
 from agent.core.policies.options import BoundsOptions
 
-_MOST: Final = int(LARGEST)
+MOST: Final = (1 << 63) - 1
+"""Of any amount, millicores or bytes: what Kubernetes holds. Amounts are whole here, so nothing is rounded below it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ def cpu_edges(options: BoundsOptions) -> Edges:
     """Give the bounds of CPU, millicores."""
     return Edges(
         least=options.min_cpu_millicores,
-        most=min(options.max_cpu_millicores or _MOST, _MOST),
+        most=min(options.max_cpu_millicores or MOST, MOST),
         unit=options.round_cpu_millicores,
         smallest=options.smallest_cpu_change_millicores,
         ratio=options.smallest_change_ratio,
@@ -60,7 +60,7 @@ def memory_edges(options: BoundsOptions) -> Edges:
     """Give the bounds of memory, bytes."""
     return Edges(
         least=max(options.min_memory_bytes, 1),  # a request of 0 would be none, and of another class
-        most=min(options.max_memory_bytes or _MOST, _MOST),
+        most=min(options.max_memory_bytes or MOST, MOST),
         unit=options.round_memory_bytes,
         smallest=options.smallest_memory_change_bytes,
         ratio=options.smallest_change_ratio,

@@ -174,7 +174,7 @@ class BoundsOptions:
     """Most CPU request recommended, millicores."""
     min_memory_bytes: Annotated[int, Between(0, 1 << 50)] = 16_000_000
     """Least memory request recommended, bytes."""
-    max_memory_bytes: Annotated[int | None, Between(1, 1 << 60), Unset("no bound", none_means="no bound")] = None
+    max_memory_bytes: Annotated[int | None, Between(1, 1 << 53), Unset("no bound", none_means="no bound")] = None
     """Most memory request recommended, bytes."""
     round_cpu_millicores: Annotated[int, Between(1, 1_000_000)] = 1
     """CPU is rounded up to a multiple of this many millicores."""

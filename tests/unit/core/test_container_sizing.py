@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agent.core.container_sizing import (
     Edges,
@@ -42,8 +44,8 @@ def test_a_least_memory_of_none_is_one_byte() -> None:
     assert memory_edges(BoundsOptions(max_memory_bytes=77)).most == 77
 
 
-def test_cpu_without_a_most_is_bounded_by_what_is_exact() -> None:
-    assert cpu_edges(BoundsOptions()).most == 1 << 53
+def test_cpu_without_a_most_is_bounded_by_what_kubernetes_holds() -> None:
+    assert cpu_edges(BoundsOptions()).most == (1 << 63) - 1
     assert cpu_edges(BoundsOptions(max_cpu_millicores=500)).most == 500
 
 
@@ -103,3 +105,14 @@ def test_a_memory_limit_falls_to_100_only_with_margin_and_where_it_may(
     in_use: int | None, fields: dict[str, object], expected: Kept | None
 ) -> None:
     assert why_not_lowered(100, in_use, lowering(**fields)) is expected
+
+
+@given(st.integers(0, (1 << 63) - 1), st.integers(1, (1 << 63) - 1), st.integers(1, (1 << 63) - 1))
+def test_whole_amounts_keep_their_bounds_to_the_last_byte(amount: int, one: int, other: int) -> None:
+    least, most = sorted((one, other))
+    edges = memory_edges(BoundsOptions())
+    within = bounded(amount, edges.narrowed(least, most))
+    assert least <= within <= most
+    assert within >= min(amount, most)
+    # A least beyond what a float tells apart is not cut to the next amount that one does.
+    assert bounded(amount, edges.narrowed(least, None)) >= least

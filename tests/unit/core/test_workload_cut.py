@@ -18,7 +18,7 @@ INTERVAL = Interval.of(received_unix_seconds=float(NOON), end_age_seconds=0.0, i
 def test_maxima_and_kills_are_cut_and_what_is_below_stays() -> None:
     sketch = HourSketch()
     sketch.add(row(cpu=[100.0, 900.0], memory=500.0 * MIB, kills=[(1.0, 700 * MIB)]), INTERVAL, 1)
-    most = Most(code_within(200 * 8), code_within(300 * 1024), code_within(400 * 1024))
+    most = Most(code_within(200 * 8), code_within(300 * 1024), kill_of_other=code_within(400 * 1024))
     sketch.cut(most)
     assert (sketch.cpu.largest, sketch.demand.largest) == (200_000, 200_000)
     assert (sketch.memory.largest, sketch.kills.largest_bytes) == (300 * MIB, 400 * MIB)
