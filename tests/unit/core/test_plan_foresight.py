@@ -160,3 +160,10 @@ def _with_foresight(situation: Situation, random: Random) -> Situation:
             for one in situation.demands
         ),
     )
+
+
+def test_who_is_short_now_keeps_what_that_gives_where_the_share_of_a_peak_elsewhere_is_less() -> None:
+    # Of the 600 above its base that others saw half would be its share: 400, less than the 600 that it is short of.
+    neighbour = pod_demand("other", demands=[needs("app", wanted(100, 700), MEMORY)])
+    short = told(wanted(600, 600, sustained=100, sustained_peak=100, is_urgent=True), 100, 700)
+    assert of_web(node(web(short, MEMORY), neighbour).plan())[0] == 600
