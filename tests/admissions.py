@@ -8,18 +8,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.core import annotations as names
-from agent.core.admission import admit
-from agent.core.admission_answer import Admission, AdmissionFacts
-from agent.core.admission_options import AdmissionSettings
-from agent.core.admission_patch import patch_operations
-from agent.core.cluster import Namespace
-from agent.core.cluster_facts import ClusterRules, FrozenAxes, LimitRangeItem, NodeAmounts, Quota
-from agent.core.estimate import Estimate, EstimateSource, NoEstimate
-from agent.core.pod import Pod
-from agent.core.policies.options import BoundsOptions, PolicyName
-from agent.core.recommendation import Workload
-from agent.core.rollup import NodeClass
+from agent.core.admission.answer import Admission, AdmissionFacts
+from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
+from agent.core.admission.options import AdmissionSettings
+from agent.core.admission.patch import patch_operations
+from agent.core.admission.pod_admission import admit
+from agent.core.cluster.facts import ClusterRules, FrozenAxes, LimitRangeItem, NodeAmounts, Quota
+from agent.core.cluster.node import Namespace
+from agent.core.cluster.pod import Pod
+from agent.core.history.rollup import NodeClass
+from agent.core.orders import annotations as names
+from agent.core.orders.policy_options import BoundsOptions, PolicyName
+from agent.core.recommender.recommendation import Workload
 from agent.kube.convert import pod_from_json
 from tests.json_patch import apply_patch
 from tests.pods import mirror_metadata, pod_json

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from agent.core.buffer_pass import reconcile
-from agent.core.buffer_shapes import (
+from agent.core.buffers.buffer import (
     ACTIVE_CAPACITY,
     Buffer,
     BufferQuota,
@@ -20,7 +19,8 @@ from agent.core.buffer_shapes import (
     ShapeSource,
     SizeSpec,
 )
-from agent.core.units import GIB, NANOS_PER_UNIT
+from agent.core.buffers.reconciliation import reconcile
+from agent.core.numbers.units import GIB, NANOS_PER_UNIT
 from agent.kube.convert_buffers import pod_of_template
 
 NOW_UNIX_SECONDS = 1_800_000_000.0

@@ -6,20 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from agent.core.admission import admit
-from agent.core.admission_answer import Admission, AdmissionFacts
-from agent.core.admission_options import AdmissionSettings
-from agent.core.arbiter import Rules
-from agent.core.arbiter_options import ArbiterOptions
-from agent.core.arbiter_words import Proposal, Want
-from agent.core.cluster import Namespace
-from agent.core.cluster_facts import ClusterRules, FrozenAxes, PodPlace
-from agent.core.estimate import Estimate, EstimateSource, NoEstimate
-from agent.core.plan_options import ActOptions, PlanOptions
-from agent.core.planned import PodRef
-from agent.core.pod import Container, Pod
-from agent.core.policies.options import BoundsOptions, PolicyName
-from agent.core.recommendation import Workload
+from agent.core.admission.answer import Admission, AdmissionFacts
+from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
+from agent.core.admission.options import AdmissionSettings
+from agent.core.admission.pod_admission import admit
+from agent.core.cluster.facts import ClusterRules, FrozenAxes, PodPlace
+from agent.core.cluster.node import Namespace
+from agent.core.cluster.pod import Container, Pod
+from agent.core.eviction.arbiter import Rules
+from agent.core.eviction.options import ArbiterOptions
+from agent.core.eviction.proposal import Proposal, Want
+from agent.core.orders.plan_options import ActOptions, PlanOptions
+from agent.core.orders.policy_options import BoundsOptions, PolicyName
+from agent.core.plan.plan import PodRef
+from agent.core.recommender.recommendation import Workload
 from agent.kube.convert import pod_from_json
 from tests.pods import container, pod_json
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from agent.core.explanation import Explanation, HourPeak, Trail
-from agent.core.policies.contract import OutOfMemory
-from agent.core.policies.options import BoundsOptions
-from agent.core.recommending import explain
-from agent.core.subject import Conditions, Subject
+from agent.core.orders.policy_options import BoundsOptions
+from agent.core.recommender.explanation import Explanation, HourPeak, Trail
+from agent.core.recommender.policy import OutOfMemory
+from agent.core.recommender.recommender import explain
+from agent.core.recommender.subject import Conditions, Subject
 from tests.snapshots import cpu_window, memory_window
 from tests.subjects import MI, TimesPolicy, subject
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from agent.core.rows import SAMPLE, Status
+from agent.core.window.ring_rows import SAMPLE, Status
 from agent.sensing.contract import CgroupGone, LaneReading, SamplerError, SamplerStats, SweepResult
 from agent.sensing.rings import RingFile
 

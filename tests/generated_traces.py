@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.core.trace import TraceSet
+from agent.core.recommender.simulation.trace import TraceSet
 
 DIRECTORY: Final = Path(__file__).parent / "data" / "traces"
 START_UNIX_MINUTE: Final = int(datetime(2026, 3, 2, tzinfo=UTC).timestamp()) // 60

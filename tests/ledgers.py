@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from agent.core.cluster import Node, NodeState
-from agent.core.decisions import Action
-from agent.core.demand import Constraint, Kept
-from agent.core.ledger import Ledger
-from agent.core.ledger_record import NOTHING_KEPT, LedgerState, News
-from agent.core.plan_options import ActOptions
-from agent.core.planned import Change, Phase, PlanStep, PodRef, Setting
-from agent.core.pod import ContainerKind, Pod
-from agent.core.policies.bounds import Resource
-from agent.core.recommendation import Workload
-from agent.core.resize_answer import Answer, AnswerKind
-from agent.core.units import NANOS_PER_UNIT
+from agent.core.cluster.node import Node, NodeState
+from agent.core.cluster.pod import ContainerKind, Pod
+from agent.core.numbers.units import NANOS_PER_UNIT
+from agent.core.orders.plan_options import ActOptions
+from agent.core.plan.demand import Constraint, Kept
+from agent.core.plan.plan import Change, Phase, PlanStep, PodRef, Setting
+from agent.core.recommender.bounds import Resource
+from agent.core.recommender.recommendation import Workload
+from agent.core.resize.answer import Answer, AnswerKind
+from agent.core.resize.decision import Action
+from agent.core.resize.ledger import Ledger
+from agent.core.resize.record import NOTHING_KEPT, LedgerState, News
 from tests.pods import container, make_pod
 
 MI = 1 << 20

@@ -7,9 +7,7 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from agent.core.demand import ContainerDemand, Demand, PodDemand
-from agent.core.orders import Mode
-from agent.core.pod import (
+from agent.core.cluster.pod import (
     CPU,
     MEMORY,
     RESIZE_PENDING,
@@ -21,9 +19,11 @@ from agent.core.pod import (
     Reported,
     Requirements,
 )
-from agent.core.qos import computed_qos_class
-from agent.core.resize_status import RESIZE_IN_PROGRESS
-from agent.core.units import MIB, NANOS_PER_MILLI, NANOS_PER_UNIT
+from agent.core.cluster.qos import computed_qos_class
+from agent.core.numbers.units import MIB, NANOS_PER_MILLI, NANOS_PER_UNIT
+from agent.core.orders.order import Mode
+from agent.core.plan.demand import ContainerDemand, Demand, PodDemand
+from agent.core.resize.status import RESIZE_IN_PROGRESS
 from tests.planning import Situation, amounts, pod_demand, situation_of
 
 ODD: Final = "odd"

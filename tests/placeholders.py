@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent.core.buffer_shapes import PLACEHOLDER_PODS, Buffer
-from agent.core.placeholder_options import PlaceholderOptions
-from agent.core.placeholder_shape import PlaceholderShape, placeholder_of
-from agent.core.pod import Pod
+from agent.core.buffers.buffer import PLACEHOLDER_PODS, Buffer
+from agent.core.buffers.placeholder_options import PlaceholderOptions
+from agent.core.buffers.placeholder_pod import PlaceholderShape, placeholder_of
+from agent.core.cluster.pod import Pod
 from agent.kube.convert import pod_from_json
 from agent.kube.convert_buffers import pod_of_template
 

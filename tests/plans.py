@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from agent.core.decisions import Action, Decision, Decisions, Outcome
-from agent.core.demand import Kept, Reserved
-from agent.core.orders import Mode, Ranking
-from agent.core.planned import (
+from agent.core.cluster.pod import ContainerKind
+from agent.core.orders.order import Mode, Ranking
+from agent.core.plan.demand import Kept, Reserved
+from agent.core.plan.plan import (
     Change,
     ContainerPlan,
     Eviction,
@@ -21,9 +21,9 @@ from agent.core.planned import (
     Setting,
     Share,
 )
-from agent.core.pod import ContainerKind
-from agent.core.policies.bounds import Resource
-from agent.core.recommendation import Withheld, Workload
+from agent.core.recommender.bounds import Resource
+from agent.core.recommender.recommendation import Withheld, Workload
+from agent.core.resize.decision import Action, Decision, Decisions, Outcome
 from tests.snapshots import TAKEN_UNIX_SECONDS
 
 MI: Final = 1 << 20

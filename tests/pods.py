@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agent.core.pod import Pod
+from agent.core.cluster.pod import Pod
 from agent.kube.convert import pod_from_json
 
 Amounts = Mapping[str, str]

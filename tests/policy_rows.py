@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from agent.core.policies.contract import Bools, Floats, Minutes, Present, Rows
+from agent.core.recommender.policy import Bools, Floats, Minutes, Present, Rows
 
 Figures = Sequence[float | None]
 

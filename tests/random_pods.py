@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from agent.core import annotations as names
-from agent.core.estimate import Estimate, EstimateSource
-from agent.core.policies.options import PolicyName
+from agent.core.admission.estimate import Estimate, EstimateSource
+from agent.core.orders import annotations as names
+from agent.core.orders.policy_options import PolicyName
 from tests.admissions import MB, estimate, new_pod
 from tests.pods import container
 

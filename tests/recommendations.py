@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from agent.core.model import QosClass, UnitIdentity, UnitKind, UnitResources
-from agent.core.pod import ContainerKind
-from agent.core.recommendation import (
+from agent.core.cluster.pod import ContainerKind
+from agent.core.recommender.recommendation import (
     Advice,
     Basis,
     Bound,
@@ -16,7 +15,8 @@ from agent.core.recommendation import (
     Withheld,
     Workload,
 )
-from agent.core.severity import cpu_severity, memory_severity
+from agent.core.recommender.severity import cpu_severity, memory_severity
+from agent.core.window.snapshot import QosClass, UnitIdentity, UnitKind, UnitResources
 from tests.snapshots import TAKEN_UNIX_SECONDS
 
 MI: Final = 1 << 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from agent.core.model import (
+from agent.core.window.snapshot import (
     CpuWindow,
     MemoryWindow,
     Missing,

@@ -8,9 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from agent.core.memory_window import absent_memory_window
-from agent.core.model import CpuWindow, MemoryWindow, Missing, QosClass, UnitIdentity, UnitKind, UnitResources
-from agent.core.policies.contract import (
+from agent.core.recommender.policy import (
     Floats,
     LimitRule,
     Minutes,
@@ -21,9 +19,11 @@ from agent.core.policies.contract import (
     Stated,
     Steps,
 )
-from agent.core.recommendation import Workload
-from agent.core.subject import Subject
-from agent.core.window import absent_cpu_window
+from agent.core.recommender.recommendation import Workload
+from agent.core.recommender.subject import Subject
+from agent.core.window.cpu import absent_cpu_window
+from agent.core.window.memory import absent_memory_window
+from agent.core.window.snapshot import CpuWindow, MemoryWindow, Missing, QosClass, UnitIdentity, UnitKind, UnitResources
 
 MI: Final = 1 << 20
 

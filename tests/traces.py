@@ -7,8 +7,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.core.policies.contract import LimitRule, Minutes, OutOfMemory, Present, Proposals, Rows, Steps
-from agent.core.trace import TraceSet
+from agent.core.recommender.policy import LimitRule, Minutes, OutOfMemory, Present, Proposals, Rows, Steps
+from agent.core.recommender.simulation.trace import TraceSet
 
 START_UNIX_MINUTE: Final = 28_333_440
 """2023-11-15 00:00 UTC."""

@@ -14,16 +14,16 @@ from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
 
-from agent.core.cluster import Node, NodeState
-from agent.core.decisions import Decision
-from agent.core.demand import Urgent
-from agent.core.demanding import NOTHING_MEASURED, Measured
-from agent.core.orders import Mode
-from agent.core.plan_options import ActOptions, PlanOptions
-from agent.core.planned import PodRef
-from agent.core.recommendation import Recommendation, Withheld
-from agent.core.token_bucket import TokenBucket, filling_bucket
-from agent.core.units import NANOS_PER_UNIT
+from agent.core.cluster.node import Node, NodeState
+from agent.core.numbers.token_bucket import TokenBucket, filling_bucket
+from agent.core.numbers.units import NANOS_PER_UNIT
+from agent.core.orders.order import Mode
+from agent.core.orders.plan_options import ActOptions, PlanOptions
+from agent.core.plan.demand import Urgent
+from agent.core.plan.demands import NOTHING_MEASURED, Measured
+from agent.core.plan.plan import PodRef
+from agent.core.recommender.recommendation import Recommendation, Withheld
+from agent.core.resize.decision import Decision
 from agent.kube.access import NODE_NAME_CLAIM, REVIEWS_PATH, SELF_PATH
 from agent.kube.convert import pod_from_json
 from agent.kube.errors import ApiError

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.core.rows import MEMORY_ROW, MINUTE_ROW, SAMPLE, Has, Status
+from agent.core.window.ring_rows import MEMORY_ROW, MINUTE_ROW, SAMPLE, Has, Status
 
 NS = 1_000_000_000
 ALL = int(

@@ -17,12 +17,12 @@ from agent.cli.webhook import SETTINGS_LISTER
 if TYPE_CHECKING:
     from agent.cli.admission_files import AskedPod, KnownContainer
     from agent.cli.admission_view import Admitted
-    from agent.core.admission_options import AdmissionSettings
-    from agent.core.cluster import Namespace
-    from agent.core.cluster_facts import NodeAmounts
-    from agent.core.estimate import Estimate, NoEstimate
-    from agent.core.pod import Container, Pod
-    from agent.core.policies.options import PolicyName
+    from agent.core.admission.estimate import Estimate, NoEstimate
+    from agent.core.admission.options import AdmissionSettings
+    from agent.core.cluster.facts import NodeAmounts
+    from agent.core.cluster.node import Namespace
+    from agent.core.cluster.pod import Container, Pod
+    from agent.core.orders.policy_options import PolicyName
 
 NO_HISTORY: Final = (
     "no --history: nothing is known of any workload; plimsoll workloads -o json of one of them, > FILE, gives it"
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
         load_namespaces,
         load_nodes,
     )
-    from agent.core.admission_answer import Outcome
+    from agent.core.admission.answer import Outcome
 
     _check_version(arguments.server_version)
     _check_stdin(arguments)
@@ -100,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check_version(text: str | None) -> None:
-    from agent.core.versions import parse_version
+    from agent.core.cluster.versions import parse_version
 
     if text is not None and parse_version(text) is None:
         fail(f"admission: --server-version: {text!r} is not allowed; allowed: a version such as v1.34.1")
@@ -133,11 +133,11 @@ def _admitted(
     arguments: argparse.Namespace,
 ) -> Admitted:
     from agent.cli.admission_view import Admitted
-    from agent.core.admission import admit
-    from agent.core.admission_answer import AdmissionFacts
-    from agent.core.cluster import Namespace
-    from agent.core.cluster_facts import largest_of
-    from agent.core.pod_limits import cluster_knows_pod_level
+    from agent.core.admission.answer import AdmissionFacts
+    from agent.core.admission.pod_admission import admit
+    from agent.core.cluster.facts import largest_of
+    from agent.core.cluster.node import Namespace
+    from agent.core.machine.pod_limits import cluster_knows_pod_level
 
     pod = asked.pod
     if arguments.what_if:
@@ -163,8 +163,8 @@ def _as_enforced(
     pod: Pod, namespaces: dict[str, Namespace], settings: AdmissionSettings
 ) -> tuple[Pod, AdmissionSettings]:
     """Give the pod and the settings with mode enforce wherever they say recommend."""
-    from agent.core.annotations import MODE
-    from agent.core.orders import Mode
+    from agent.core.orders.annotations import MODE
+    from agent.core.orders.order import Mode
 
     act = replace(settings.act, mode=Mode.ENFORCE) if settings.act.mode is Mode.RECOMMEND else settings.act
     annotations = dict(pod.annotations)
@@ -179,8 +179,8 @@ def _estimates(
     asked: AskedPod, known: Sequence[KnownContainer]
 ) -> Callable[[Container, PolicyName], Estimate | NoEstimate]:
     """Look containers up in what the file knows; of a node's own history only the pod's node counts."""
-    from agent.core.estimate import NoEstimate
-    from agent.core.workload import workload_of
+    from agent.core.admission.estimate import NoEstimate
+    from agent.core.cluster.workload import workload_of
 
     workload = workload_of(asked.pod)
     place = (workload.namespace, workload.kind, workload.name)

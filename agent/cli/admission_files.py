@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from agent.core.document_text import DocumentTextError, decoded, json_value, yaml_values
+from agent.core.numbers.document_text import DocumentTextError, decoded, json_value, yaml_values
 from agent.kube.reading import ConvertError, Reader, shown
 from agent.named_file import DOCUMENT_MOST_BYTES, called, read_named
 
 if TYPE_CHECKING:
-    from agent.core.cluster import Namespace
-    from agent.core.cluster_facts import NodeAmounts
-    from agent.core.estimate import Estimate
-    from agent.core.pod import Pod
+    from agent.core.admission.estimate import Estimate
+    from agent.core.cluster.facts import NodeAmounts
+    from agent.core.cluster.node import Namespace
+    from agent.core.cluster.pod import Pod
 
 _TEMPLATES: Final = frozenset(
     {"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController", "Rollout", "Job"}
@@ -54,8 +54,8 @@ def load_asked_pods(path: Path) -> tuple[AskedPod, ...]:
     Raises:
         AdmissionFilesError: It cannot be read, or something in it is neither pod nor workload.
     """
-    from agent.core.affinity import node_named
     from agent.kube.convert import pod_from_json
+    from agent.kube.target_node import node_named
 
     asked = []
     try:
@@ -178,8 +178,8 @@ class _EstimateReader(Reader):
 
     def estimate(self) -> Estimate:
         """Read the figures."""
-        from agent.core.estimate import Estimate, EstimateSource
-        from agent.core.policies.options import PolicyName
+        from agent.core.admission.estimate import Estimate, EstimateSource
+        from agent.core.orders.policy_options import PolicyName
 
         return Estimate(
             source=self.choice("source", EstimateSource) or EstimateSource.WORKLOAD,

@@ -9,10 +9,10 @@ from typing import Final
 
 from agent.cli.paragraphs import Page, fact, hanging
 from agent.cli.spans import Glyphs, Line, Span, Tone, clip_line, harmless
-from agent.core.admission_answer import Admission, ContainerAdmission, Move, Note, Outcome
-from agent.core.admission_patch import patch_operations
-from agent.core.admission_words import estimate_words
-from agent.core.estimate import Estimate
+from agent.core.admission.answer import Admission, ContainerAdmission, Move, Note, Outcome
+from agent.core.admission.estimate import Estimate
+from agent.core.admission.patch import patch_operations
+from agent.core.admission.words import estimate_words
 
 OUTCOME_WORDS: Final = {
     Outcome.PATCHED: "patched",

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from agent.cli.figures import ABSENT, age_text, bytes_text
 from agent.cli.spans import Glyphs, Tone
-from agent.core.policies.bounds import Resource
-from agent.core.recommendation import Advice, Bound, Severity, Withheld
+from agent.core.recommender.bounds import Resource
+from agent.core.recommender.recommendation import Advice, Bound, Severity, Withheld
 
 if TYPE_CHECKING:
-    from agent.core.recommendation import Recommendation, Recommendations
+    from agent.core.recommender.recommendation import Recommendation, Recommendations
 
 WITHHELD_WORDS: Final = {
     Withheld.NO_DATA: "no data",

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from agent.cli.advice_words import BOUND_TEXTS, SEVERITY_TEXTS, SEVERITY_TONES, change_text, cpu_text, withheld_text
 from agent.cli.figures import age_text, bytes_text
 from agent.cli.spans import Glyphs, Line, Span, Tone, harmless, pad
-from agent.core.model import Snapshot, UnitAdvice, UnitStatus
-from agent.core.recommendation import Bound, Severity, Withheld
-from agent.core.severity import cpu_severity, memory_severity
+from agent.core.recommender.recommendation import Bound, Severity, Withheld
+from agent.core.recommender.severity import cpu_severity, memory_severity
+from agent.core.window.snapshot import Snapshot, UnitAdvice, UnitStatus
 
 _AMOUNT_WIDTH = 18
 """``1500m -> 1250m`` and ``1.50GiB -> 256MiB`` stand one under the other."""

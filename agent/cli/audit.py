@@ -14,7 +14,7 @@ from agent.cli.kubelet_options import add_kubelet_options, rules_from
 from agent.cli.options import CGROUP_OPTIONS, add_options, fail, settings_from
 
 if TYPE_CHECKING:
-    from agent.core.pod import Pod
+    from agent.core.cluster.pod import Pod
 
 _SETTINGS = ("cgroup.mount", "cgroup.root", "podsFile")
 
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     from agent.cli.audit_text import Heading, audit_json, audit_lines
     from agent.cli.spans import ansi_text, line_text
     from agent.cli.terminal import find_terminal
-    from agent.core.audit import audit
+    from agent.core.machine.audit import audit
     from agent.kube.podsfile import PodsFileError, load_pods
     from agent.sensing.layout import Driver
     from agent.sensing.live_values import LiveTreeError, read_kubelet_tree

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from agent.cli.audit_text import JsonValue, target_text
 from agent.cli.figures import ABSENT, bytes_text
 from agent.cli.spans import Line, Span, Tone
-from agent.core.cgroup_tree import MEMORY_MAX, Amount, Level, LiveTree
-from agent.core.model import Partition, QosClass
-from agent.core.pod import Pod
-from agent.core.qos_reserve import LIMITED_CLASSES, QosReservation, qos_reservation
+from agent.core.cluster.pod import Pod
+from agent.core.machine.cgroup_files import MEMORY_MAX, Amount, Level, LiveTree
+from agent.core.machine.qos_reserve import LIMITED_CLASSES, QosReservation, qos_reservation
+from agent.core.window.snapshot import Partition, QosClass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from agent.cli.figures import ABSENT, age_text
 from agent.cli.paragraphs import Page, hanging
 from agent.cli.spans import Glyphs, Line, Span, Tone, clip_line, harmless
 from agent.cli.table import Cell, Column, render_table
-from agent.core.buffer_conditions import NOT_READY_PREFIX
+from agent.core.buffers.conditions import NOT_READY_PREFIX
 from agent.webhook.buffer_wire import BufferBody, BufferConditionBody, BufferControllerBody, BuffersBody, BufferWhyBody
 
 _COLUMNS: Final = (

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 from agent.cli.figures import age_text, percent_text
 from agent.cli.spans import Glyphs, Line, Span, Tone, clip, clip_line, display_width, pad
 from agent.cli.svg_chart import Axis, time_axis, value_axis
-from agent.core.amounts import BYTES, MILLICORES, amount_text
-from agent.core.units import MIB
+from agent.core.numbers.amount_text import BYTES, MILLICORES, amount_text
+from agent.core.numbers.units import MIB
 
 if TYPE_CHECKING:
-    from agent.core.explanation import Explanation
+    from agent.core.recommender.explanation import Explanation
 
 Course = tuple[float | None, ...]
 """A value per minute; None = not measured."""

@@ -12,7 +12,7 @@ from agent.cli.advised import advice_lines
 from agent.cli.figures import age_text, bytes_text, millicores_text, percent_text
 from agent.cli.spans import Glyphs, Line, Span, Tone, clip_line, display_width, harmless, pad
 from agent.cli.topview import DEFAULT_THRESHOLDS, Alarm, Thresholds, alarms
-from agent.core.model import CpuWindow, MemoryWindow, Missing, UnitIdentity, UnitStatus
+from agent.core.window.snapshot import CpuWindow, MemoryWindow, Missing, UnitIdentity, UnitStatus
 
 _LABEL_WIDTH = 19
 _PANEL_WIDTH = 38

@@ -13,7 +13,7 @@ from typing import Final
 
 from agent.cli.asking import SOCKET_OPTIONS
 from agent.cli.options import CGROUP_OPTIONS, add_options, fail, settings_from
-from agent.core.checkup import Check, Verdict, judge, worst
+from agent.core.machine.checkup import Check, Verdict, judge, worst
 
 EXIT_CODES: Final = {Verdict.OK: 0, Verdict.DEGRADED: 1, Verdict.BROKEN: 3}
 """2 stays for bad input, as for every verb."""
@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _cluster_checks(socket_path: Path | None) -> tuple[Check, ...]:
     """Ask the agent how it stands in its cluster; nothing where none runs, or one that has no cluster."""
-    from agent.core.cluster_checkup import judge_cluster
+    from agent.core.machine.cluster_checkup import judge_cluster
     from agent.node.control import ControlError, request
     from agent.node.documents import CLUSTER, DocumentFormatError
 

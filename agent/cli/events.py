@@ -17,7 +17,7 @@ from agent.cli.filter_options import add_look_options
 from agent.cli.options import Option, add_options, overrides_from, settings_from
 
 if TYPE_CHECKING:
-    from agent.core.decisions import Decisions
+    from agent.core.resize.decision import Decisions
 
 _DEFAULT_LIMIT: Final = 40
 _MOST: Final = 10_000
@@ -28,7 +28,7 @@ _STATE_OPTIONS: Final = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
-    from agent.core.decisions import Action, Outcome
+    from agent.core.resize.decision import Action, Outcome
 
     parser.add_argument("-n", "--namespace", metavar="NAME", help="of pods of this namespace only; * allowed")
     parser.add_argument(
@@ -135,8 +135,8 @@ def _is_told_short(arguments: argparse.Namespace) -> bool:
 
 def _from_file(arguments: argparse.Namespace, directory: Path | None) -> Decisions:
     """Read the log of an agent that may be gone, and change nothing."""
-    from agent.core.decisions import Action, Decisions, Outcome
-    from agent.core.outcomes import newest_outcomes
+    from agent.core.resize.decision import Action, Decisions, Outcome
+    from agent.core.resize.outcomes import newest_outcomes
     from agent.node.journal import FILE_NAME, Choice, read_journal
 
     if directory is None:

@@ -9,7 +9,7 @@ from agent.cli.figures import ABSENT, age_text
 from agent.cli.plan_words import KEPT_WORDS, RESERVED_WORDS, changes_words
 from agent.cli.spans import Glyphs, Line, Span, Tone, clip_line, harmless
 from agent.cli.table import Cell, Column, render_table
-from agent.core.decisions import Action, Decision, Decisions, Outcome
+from agent.core.resize.decision import Action, Decision, Decisions, Outcome
 
 NOTHING: Final = "nothing was decided so far"
 OUTCOME_TONES: Final = {

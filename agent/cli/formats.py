@@ -12,7 +12,15 @@ from dataclasses import dataclass, fields, replace
 
 from agent.cli.csv_text import csv_table
 from agent.cli.spans import harmless
-from agent.core.model import CpuWindow, MemoryWindow, Snapshot, UnitAdvice, UnitIdentity, UnitResources, UnitStatus
+from agent.core.window.snapshot import (
+    CpuWindow,
+    MemoryWindow,
+    Snapshot,
+    UnitAdvice,
+    UnitIdentity,
+    UnitResources,
+    UnitStatus,
+)
 from agent.metrics.containers import SERIES_PER_CONTAINER, ContainerPage, to_container_series
 from agent.node.documents import SNAPSHOT
 

@@ -20,7 +20,7 @@ from agent.cli.topview import (
     pod_key,
     unit_name,
 )
-from agent.core.model import Missing, Snapshot, UnitStatus
+from agent.core.window.snapshot import Missing, Snapshot, UnitStatus
 
 _BAR_WIDTH = 12
 

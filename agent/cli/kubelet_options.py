@@ -8,13 +8,13 @@ import re
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from agent.core.audit_targets import AuditRules
-from agent.core.cgroup_values import KubeletRules, ReservationPolicy
-from agent.core.comparison import SYSTEMD_TOLERANCE_MILLICORES
-from agent.core.pod import CPU, MEMORY
-from agent.core.qos_cgroups import NodeAmounts, QosReservedError, parse_qos_reserved
-from agent.core.quantity import QuantityError, parse_quantity
-from agent.core.units import to_millis, to_units
+from agent.core.cluster.pod import CPU, MEMORY
+from agent.core.machine.audit_targets import AuditRules
+from agent.core.machine.cgroup_values import KubeletRules, ReservationPolicy
+from agent.core.machine.comparison import SYSTEMD_TOLERANCE_MILLICORES
+from agent.core.machine.qos_cgroups import NodeAmounts, QosReservedError, parse_qos_reserved
+from agent.core.numbers.quantity import QuantityError, parse_quantity
+from agent.core.numbers.units import to_millis, to_units
 
 _Value = TypeVar("_Value")
 

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from agent.cli.chart import Course, Level, Plot, columned, plots_of, span_text, times_of, values_of
 from agent.cli.outputs import OutputError, check_output, put_output
 from agent.cli.spans import Tone, harmless
-from agent.core.choosing import called
+from agent.core.recommender.unit_names import called
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from agent.core.explanation import Explanation, Explanations
+    from agent.core.recommender.explanation import Explanation, Explanations
 
 NO_MATPLOTLIB: Final = "pictures need matplotlib; install it: pip install 'plimsoll[pictures]'"
 _WIDE_INCHES: Final = 11.0

@@ -15,7 +15,7 @@ from agent.cli.filter_options import add_look_options
 from agent.cli.options import add_options, fail, file_or_stdin, overrides_from, settings_from
 
 if TYPE_CHECKING:
-    from agent.core.planned import Plan
+    from agent.core.plan.plan import Plan
 
 _OUTPUTS: Final = ("table", "json", "csv", "patch")
 _FILES: Final = ("pods", "node_file", "recommendations", "namespaces")

@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from agent.core.document_text import DocumentTextError, decoded, json_value
+from agent.core.numbers.document_text import DocumentTextError, decoded, json_value
 from agent.named_file import DOCUMENT_MOST_BYTES, called, read_named
 
 if TYPE_CHECKING:
-    from agent.core.cluster import Namespace, Node
-    from agent.core.planned import Plan
-    from agent.core.pod import Pod
-    from agent.core.recommendation import Recommendations
+    from agent.core.cluster.node import Namespace, Node
+    from agent.core.cluster.pod import Pod
+    from agent.core.plan.plan import Plan
+    from agent.core.recommender.recommendation import Recommendations
     from agent.settings import Settings
 
 NO_RECOMMENDATIONS: Final = (
@@ -55,11 +55,11 @@ def offline_plan(files: PlanFiles, settings: Settings, *, as_enforced: bool, now
     Raises:
         PlanFilesError: A file cannot be read or understood, or does not belong to the others.
     """
-    from agent.core.cluster import NodeState
-    from agent.core.demanding import DemandSettings, demands
-    from agent.core.ledger_constraint import constraint_of
-    from agent.core.plan import build
-    from agent.core.versions import gates_of
+    from agent.core.cluster.node import NodeState
+    from agent.core.cluster.versions import gates_of
+    from agent.core.plan.demands import DemandSettings, demands
+    from agent.core.plan.planner import build
+    from agent.core.resize.constraint import constraint_of
     from agent.kube.podsfile import PodsFileError, load_pods
 
     node = _node(files.node)

@@ -15,9 +15,9 @@ from agent.cli.advice_words import SIDES
 from agent.cli.csv_text import csv_table
 from agent.cli.plan_words import KEPT_WORDS, changes_words, kept_words, share_of, step_words
 from agent.cli.spans import harmless
-from agent.core.demand import Kept
-from agent.core.planned import ContainerPlan, Plan, PlanStep, PodPlan, Share
-from agent.core.resize_patch import patch_of
+from agent.core.plan.demand import Kept
+from agent.core.plan.plan import ContainerPlan, Plan, PlanStep, PodPlan, Share
+from agent.core.resize.patch import patch_of
 from agent.node.documents import PLAN
 
 _UNITS: Final = {"cpu": "millicores", "memory": "bytes"}

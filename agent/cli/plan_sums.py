@@ -10,10 +10,10 @@ from agent.cli.paragraphs import Page, hanging
 from agent.cli.plan_words import SIDE_OF, amount, share_of
 from agent.cli.spans import Line, Span, Tone, line_text, pad
 from agent.cli.table import Cell, Column, render_table
-from agent.core.demand import Reserved
-from agent.core.planned import Plan, ResourcePlan
-from agent.core.policies.bounds import Resource
-from agent.core.recommendation import Withheld
+from agent.core.plan.demand import Reserved
+from agent.core.plan.plan import Plan, ResourcePlan
+from agent.core.recommender.bounds import Resource
+from agent.core.recommender.recommendation import Withheld
 
 NOT_YET: Final = (Reserved.NO_DATA, Reserved.TOO_YOUNG, Reserved.NOT_RUNNING)
 """Why a pod is left alone for a while only."""

@@ -25,9 +25,9 @@ from agent.cli.plan_words import (
 )
 from agent.cli.spans import Glyphs, Line, Span, Tone, clip_line, harmless, pad
 from agent.cli.table import Cell, Column, render_table
-from agent.core.demand import Reserved
-from agent.core.orders import Mode
-from agent.core.planned import ContainerPlan, Eviction, Plan, PlanStep, PodPlan, Share
+from agent.core.orders.order import Mode
+from agent.core.plan.demand import Reserved
+from agent.core.plan.plan import ContainerPlan, Eviction, Plan, PlanStep, PodPlan, Share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,10 @@ from typing import Final
 
 from agent.cli.advice_words import CPU, MEMORY, WITHHELD_WORDS, Side
 from agent.cli.spans import harmless
-from agent.core.change_text import by_container
-from agent.core.demand import Kept, Reserved
-from agent.core.planned import Change, ContainerPlan, Phase, PlanStep, Setting, Share
-from agent.core.policies.bounds import Resource
+from agent.core.plan.demand import Kept, Reserved
+from agent.core.plan.plan import Change, ContainerPlan, Phase, PlanStep, Setting, Share
+from agent.core.recommender.bounds import Resource
+from agent.core.resize.change_text import by_container
 
 RESERVED_WORDS: Final = {
     Reserved.OFF: "mode off",

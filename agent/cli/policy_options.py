@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from agent.core.policies.options import PolicyName
+    from agent.core.orders.policy_options import PolicyName
 
 SECTIONS: Final = {
     "cruise": "policy cruise",
@@ -55,7 +55,7 @@ def policy_names(text: str) -> tuple[PolicyName, ...]:
     Raises:
         argparse.ArgumentTypeError: One is unknown or stands twice.
     """
-    from agent.core.policies.registry import UnknownPolicyError, policy_name
+    from agent.core.recommender.registry import UnknownPolicyError, policy_name
 
     names = []
     for word in text.split(","):

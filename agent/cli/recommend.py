@@ -14,7 +14,7 @@ from agent.cli.policy_options import add_policy_options
 from agent.cli.sizing import STATE_OPTIONS, SizingError, sizing_source
 
 if TYPE_CHECKING:
-    from agent.core.recommendation import Recommendations
+    from agent.core.recommender.recommendation import Recommendations
 
 _ORDERS = ("severity", "name", "cpu", "memory", "namespace")
 _OUTPUTS = ("table", "json", "yaml", "csv", "html", "patch")

@@ -14,10 +14,10 @@ from typing import Final
 from agent.cli.advice_words import SIDES, Side, withheld_by, withheld_reason
 from agent.cli.csv_text import csv_table
 from agent.cli.spans import harmless
-from agent.core.choosing import called
-from agent.core.model import UnitIdentity, UnitResources
-from agent.core.recommendation import Advice, Basis, Recommendation, Recommendations
-from agent.core.resize_body import LeftOut, ResizePatch, left_out, resize_patches
+from agent.core.recommender.recommendation import Advice, Basis, Recommendation, Recommendations
+from agent.core.recommender.unit_names import called
+from agent.core.resize.kubectl_patch import LeftOut, ResizePatch, left_out, resize_patches
+from agent.core.window.snapshot import UnitIdentity, UnitResources
 from agent.node.documents import RECOMMENDATIONS
 
 

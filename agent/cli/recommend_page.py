@@ -23,8 +23,8 @@ from agent.cli.figures import ABSENT, age_text
 from agent.cli.recommend_view import NOTHING, by_namespace, origin_text, withheld_counts
 from agent.cli.spans import UNICODE, harmless
 from agent.cli.topview import unit_name
-from agent.core.recommendation import Recommendation, Recommendations, Severity
-from agent.core.totals import ResourceTotal, Total, totals
+from agent.core.recommender.recommendation import Recommendation, Recommendations, Severity
+from agent.core.recommender.totals import ResourceTotal, Total, totals
 
 # Colours are those of the simulation's report; what is short is never told by colour alone.
 _STYLE: Final = """

@@ -29,8 +29,8 @@ from agent.cli.figures import ABSENT, age_text
 from agent.cli.spans import Glyphs, Line, Span, Tone, clip_line, display_width, harmless
 from agent.cli.table import Cell, Column, render_table
 from agent.cli.topview import unit_name
-from agent.core.recommendation import Recommendation, Recommendations, Severity, Withheld
-from agent.core.totals import ResourceTotal, Total, totals
+from agent.core.recommender.recommendation import Recommendation, Recommendations, Severity, Withheld
+from agent.core.recommender.totals import ResourceTotal, Total, totals
 
 NO_NAMESPACE: Final = "(no namespace)"
 NOTHING: Final = "nothing is watched yet"

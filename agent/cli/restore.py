@@ -13,7 +13,7 @@ from agent.cli.holding import one_or_all, warn
 from agent.cli.options import add_options
 from agent.cli.plan_words import changes_words
 from agent.cli.spans import harmless
-from agent.core.decisions import Action, Outcome
+from agent.core.resize.decision import Action, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

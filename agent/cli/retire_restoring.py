@@ -15,7 +15,7 @@ from enum import Enum, auto
 from typing import Final
 
 from agent.cli.spans import harmless
-from agent.core.pod import ENDED_PHASES
+from agent.core.cluster.pod import ENDED_PHASES
 from agent.kube.api import Api
 from agent.kube.credentials import Credentials
 from agent.kube.errors import ApiError, KubeError, Unreachable

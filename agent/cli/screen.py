@@ -35,7 +35,7 @@ from agent.cli.terminal import (
 )
 from agent.cli.topview import SortKey, Zoom
 from agent.cli.unit_filter import FilterError, parse_filter
-from agent.core.model import Snapshot
+from agent.core.window.snapshot import Snapshot
 
 _STOP_CHECK_SECONDS = 0.25
 """How soon a stop event is seen while no key comes."""

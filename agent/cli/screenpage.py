@@ -28,7 +28,7 @@ from agent.cli.spans import Line, Span, Tone, clip_line, display_width, harmless
 from agent.cli.toptable import table_of
 from agent.cli.topview import Row, ViewState, Zoom, build_rows
 from agent.cli.unit_filter import FilterError
-from agent.core.model import Snapshot
+from agent.core.window.snapshot import Snapshot
 
 _BODY_LINES = 6
 """Table lines, headings included, for which other lines make room."""

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from agent.cli.simulation_text import Simulated
     from agent.cli.spans import Line, Tone
-    from agent.core.sim_figures import Total
-    from agent.core.simulation import Rules
+    from agent.core.recommender.simulation.figures import Total
+    from agent.core.recommender.simulation.replay import Rules
     from agent.settings import Settings
 
 _MINUTE_SECONDS = 60
@@ -92,8 +92,8 @@ def _bytes(text: str) -> int:
 
 
 def _amount(text: str, *, per_unit: int, allowed: str, most: int) -> int:
-    from agent.core.quantity import QuantityError, parse_quantity
-    from agent.core.units import NANOS_PER_UNIT
+    from agent.core.numbers.quantity import QuantityError, parse_quantity
+    from agent.core.numbers.units import NANOS_PER_UNIT
 
     try:
         amount = -(-parse_quantity(text) * per_unit // NANOS_PER_UNIT)
@@ -135,7 +135,7 @@ def run(arguments: argparse.Namespace) -> int:
     from agent.cli.simulating import SimulationError
     from agent.cli.simulation_text import report_json
     from agent.cli.trace_files import TraceFileError
-    from agent.core.sim_figures import total
+    from agent.core.recommender.simulation.figures import total
 
     settings = settings_from(arguments)
     rules = rules_from(arguments, settings)
@@ -169,7 +169,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def rules_from(arguments: argparse.Namespace, settings: Settings) -> Rules:
     """Put together how the agent acts: from the command line and the settings."""
-    from agent.core.simulation import Rules
+    from agent.core.recommender.simulation.replay import Rules
 
     windows = settings.windows
     return Rules(
@@ -192,7 +192,7 @@ def _simulate(path: Path, arguments: argparse.Namespace, settings: Settings, rul
     from agent.cli.simulation_text import Simulated
     from agent.cli.spans import harmless
     from agent.cli.trace_files import load_trace
-    from agent.core.sim_figures import usage_course
+    from agent.core.recommender.simulation.figures import usage_course
 
     name = harmless(path.name)
     with progress(sys.stderr, f"reading {name}") as bar:
@@ -213,7 +213,7 @@ def _print_table(simulated: Sequence[Simulated], alls: Sequence[Total], rules: R
     from agent.cli.simulation_text import comparison_lines, rules_text, span_text
     from agent.cli.spans import Span, Tone, harmless
     from agent.cli.terminal import find_terminal, write_lines
-    from agent.core.sim_figures import total
+    from agent.core.recommender.simulation.figures import total
 
     lines: list[Line] = []
     for one in simulated:

@@ -16,15 +16,15 @@ from multiprocessing.connection import wait
 from multiprocessing.context import ForkProcess
 from typing import TYPE_CHECKING, Final
 
-from agent.core.sim_steps import DemandSteps, demand_steps
-from agent.core.simulation import Rules, simulate
+from agent.core.recommender.simulation.level_steps import DemandSteps, demand_steps
+from agent.core.recommender.simulation.replay import Rules, simulate
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-    from agent.core.policies.options import PolicyName
-    from agent.core.sim_figures import Outcome
-    from agent.core.trace import TraceSet
+    from agent.core.orders.policy_options import PolicyName
+    from agent.core.recommender.simulation.figures import Outcome
+    from agent.core.recommender.simulation.trace import TraceSet
     from agent.settings import Settings
 
     _Message = int | Outcome
@@ -76,7 +76,7 @@ class _Work:
         self._steps = steps
 
     def do(self, on_progress: Callable[[int], None]) -> Outcome:
-        from agent.core.policies.registry import make
+        from agent.core.recommender.registry import make
 
         policy = make(self.name, self._settings, len(self._trace.containers), requests_only=True)
         return simulate(

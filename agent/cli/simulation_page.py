@@ -14,11 +14,11 @@ from agent.cli.figures import bytes_text, millicores_text, percent_text
 from agent.cli.simulation_text import Simulated, amount_text, rules_text, span_text, told_figures
 from agent.cli.spans import harmless
 from agent.cli.svg_chart import Bar, Curve, area_path, bars, chart, time_axis, value_axis
-from agent.core.sim_figures import Outcome, ResourceFigures, ResourceTotal, Total, total
+from agent.core.recommender.simulation.figures import Outcome, ResourceFigures, ResourceTotal, Total, total
 
 if TYPE_CHECKING:
-    from agent.core.simulation import Rules
-    from agent.core.trace import Bools, Floats32
+    from agent.core.recommender.simulation.replay import Rules
+    from agent.core.recommender.simulation.trace import Bools, Floats32
 
 _STYLE: Final = """
 :root{--back:#fff;--text:#1c2530;--dim:#5d6b7a;--rule:#dfe4ea;--usage:#aab6c3;--missing:#c1121f;

@@ -16,8 +16,8 @@ from agent.cli.figures import ABSENT, age_text, bytes_text, percent_text
 from agent.cli.spans import Line, Span, Tone, display_width, harmless, pad
 
 if TYPE_CHECKING:
-    from agent.core.sim_figures import Outcome, ResourceTotal, Total, UsageCourse
-    from agent.core.simulation import Rules
+    from agent.core.recommender.simulation.figures import Outcome, ResourceTotal, Total, UsageCourse
+    from agent.core.recommender.simulation.replay import Rules
 
 WORST: Final = 10
 """Containers told by name in each list of worst cases."""
@@ -226,7 +226,7 @@ def comparison_lines(totals: Sequence[Total]) -> list[Line]:
 
 def report_json(simulated: Sequence[Simulated], alls: Sequence[Total], rules: Rules) -> dict[str, object]:
     """Give everything as plain values; every name carries its unit."""
-    from agent.core.sim_figures import total
+    from agent.core.recommender.simulation.figures import total
 
     return {
         "rules": {name: getattr(rules, name) for name in rules.__dataclass_fields__},

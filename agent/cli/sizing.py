@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 from agent.cli.options import Option, fail, settings_from
 
 if TYPE_CHECKING:
-    from agent.core.explanation import Explanations
-    from agent.core.recommendation import Recommendations
+    from agent.core.recommender.explanation import Explanations
+    from agent.core.recommender.recommendation import Recommendations
     from agent.settings import Settings
 
 TRIED_SECTIONS: Final = ("recommend", "bounds", "cruise", "vpa", "crane", "forecast", "windows")
@@ -142,7 +142,7 @@ class RecordingSizing:
 
     def explanations(self, name: str, trail_seconds: float) -> Explanations:
         """Compute them."""
-        from agent.core.choosing import NoSuchUnit
+        from agent.core.recommender.unit_names import NoSuchUnit
 
         try:
             return self._node.explanations(name, trail_seconds)
@@ -182,7 +182,7 @@ class StateSizing:
 
     def explanations(self, name: str, trail_seconds: float) -> Explanations:
         """Compute them."""
-        from agent.core.choosing import NoSuchUnit
+        from agent.core.recommender.unit_names import NoSuchUnit
 
         try:
             return self._node.explanations(name, trail_seconds)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from agent.core.model import Snapshot
+from agent.core.window.snapshot import Snapshot
 from agent.node.documents import SNAPSHOT, DocumentFormatError
 
 

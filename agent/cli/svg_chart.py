@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from agent.core.trace import Bools, Floats32
+from agent.core.recommender.simulation.trace import Bools, Floats32
 
 WIDTH: Final = 380
 HEIGHT: Final = 150

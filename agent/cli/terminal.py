@@ -24,7 +24,7 @@ from agent.cli.look import Look
 from agent.cli.sources import SnapshotSource, SourceError
 from agent.cli.spans import ASCII, UNICODE, Glyphs, Line, ansi_text, line_text
 from agent.cli.topview import ViewState, build_rows
-from agent.core.model import Snapshot
+from agent.core.window.snapshot import Snapshot
 
 _PIPE_WIDTH = 160
 """Columns where there is no terminal to ask."""

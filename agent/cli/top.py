@@ -20,7 +20,7 @@ from agent.cli.terminal import LiveOptions, find_terminal, print_page, write_tex
 from agent.cli.timewords import ALLOWED, TimeWordError, parse_age_seconds
 from agent.cli.topview import SortKey, ViewState, select_units, sort_rows, unit_row
 from agent.cli.unit_filter import FilterError, parse_filter
-from agent.core.model import Snapshot, UnitStatus
+from agent.core.window.snapshot import Snapshot, UnitStatus
 
 __all__ = [
     "LiveOptions",

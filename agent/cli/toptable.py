@@ -11,7 +11,7 @@ from agent.cli.look import Look
 from agent.cli.spans import Glyphs, Tone
 from agent.cli.table import Cell, Column, TextTable, render_table
 from agent.cli.topview import Alarm, Bound, Figure, Row, SortKey, ViewState
-from agent.core.recommendation import Withheld
+from agent.core.recommender.recommendation import Withheld
 
 
 def _figure_text(figure: Figure, text: Callable[[float | None], str], glyphs: Glyphs) -> str:

@@ -20,9 +20,9 @@ from enum import StrEnum
 from agent.cli.advised import withheld_now
 from agent.cli.spans import harmless
 from agent.cli.unit_filter import parse_filter
-from agent.core.model import Snapshot, UnitIdentity, UnitKind, UnitStatus
-from agent.core.recommendation import Severity, Withheld
-from agent.core.severity import cpu_severity, memory_severity
+from agent.core.recommender.recommendation import Severity, Withheld
+from agent.core.recommender.severity import cpu_severity, memory_severity
+from agent.core.window.snapshot import Snapshot, UnitIdentity, UnitKind, UnitStatus
 
 
 class Zoom(StrEnum):

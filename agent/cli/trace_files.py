@@ -19,11 +19,17 @@ from typing import TYPE_CHECKING, Final, Protocol, Self, TextIO, TypeVar
 
 from agent.cli.trace_parquet import ParquetError, ParquetTrace
 from agent.cli.trace_values import AMOUNTS, COLUMNS, CONTAINER, TIME, JsonLines, Times, ValueFault, csv_rows
-from agent.core.trace_builder import TraceBuilder, TraceFault, TraceRows, TraceTooLargeError, shown_text
+from agent.core.recommender.simulation.trace_builder import (
+    TraceBuilder,
+    TraceFault,
+    TraceRows,
+    TraceTooLargeError,
+    shown_text,
+)
 from agent.named_file import open_named
 
 if TYPE_CHECKING:
-    from agent.core.trace import TraceSet
+    from agent.core.recommender.simulation.trace import TraceSet
 
 RECORDING: Final = ".plimsoll"
 SUFFIXES: Final = (".csv", ".csv.gz", ".jsonl", ".jsonl.gz", ".parquet", RECORDING)

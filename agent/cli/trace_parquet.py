@@ -13,8 +13,8 @@ from typing import Final, Protocol, Self
 import numpy as np
 
 from agent.cli.trace_values import AMOUNTS, CONTAINER, TIME, Times, ValueFault, to_rows
-from agent.core.trace import Bools, Floats
-from agent.core.trace_builder import TraceRows
+from agent.core.recommender.simulation.trace import Bools, Floats
+from agent.core.recommender.simulation.trace_builder import TraceRows
 from agent.named_file import open_named
 
 NO_PYARROW: Final = "Parquet needs pyarrow; install it: pip install 'plimsoll[traces]'"

@@ -15,12 +15,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.core.choosing import called
-from agent.core.keys import history_key
-from agent.core.minute_rows import KIB, from_codes
-from agent.core.rows import Has
-from agent.core.trace import TraceSet
-from agent.core.trace_builder import MAX_CELLS, TraceTooLargeError
+from agent.core.history.key import history_key
+from agent.core.history.minutes import KIB, from_codes
+from agent.core.recommender.simulation.trace import TraceSet
+from agent.core.recommender.simulation.trace_builder import MAX_CELLS, TraceTooLargeError
+from agent.core.recommender.unit_names import called
+from agent.core.window.ring_rows import Has
 from agent.node.learning import is_sized
 from agent.node.recording import Recording
 from agent.node.recording_format import Manifest, RecordingError, RowKind, Rows

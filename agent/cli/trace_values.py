@@ -14,8 +14,8 @@ from typing import Final
 
 import numpy as np
 
-from agent.core.trace import Bools, Floats
-from agent.core.trace_builder import TraceRows, shown_text
+from agent.core.recommender.simulation.trace import Bools, Floats
+from agent.core.recommender.simulation.trace_builder import TraceRows, shown_text
 
 TIME: Final = "time"
 CONTAINER: Final = "container"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 
-from agent.core.model import UnitIdentity
+from agent.core.window.snapshot import UnitIdentity
 
 
 class FilterError(ValueError):

@@ -16,8 +16,8 @@ from agent.cli.policy_options import add_policy_options, policy_names
 from agent.cli.sizing import STATE_OPTIONS, SizingError, UnknownName, sizing_source
 
 if TYPE_CHECKING:
-    from agent.core.explanation import Explanations
-    from agent.core.policies.options import PolicyName
+    from agent.core.orders.policy_options import PolicyName
+    from agent.core.recommender.explanation import Explanations
 
 _PIPE_WIDTH: Final = 120
 """Columns where there is no terminal to ask: sentences are read."""

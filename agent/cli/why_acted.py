@@ -9,11 +9,11 @@ from agent.cli.events_view import OUTCOME_TONES, what_text
 from agent.cli.paragraphs import Page, hanging
 from agent.cli.plan_words import KEPT_WORDS, RESERVED_WORDS, share_of
 from agent.cli.spans import Line, Span, Tone, harmless
-from agent.core.decisions import Decision
-from agent.core.explanation import Acted, Explanation
-from agent.core.orders import OrderSource
-from agent.core.outcomes import newest_outcomes
-from agent.core.planned import Share
+from agent.core.orders.order import OrderSource
+from agent.core.plan.plan import Share
+from agent.core.recommender.explanation import Acted, Explanation
+from agent.core.resize.decision import Decision
+from agent.core.resize.outcomes import newest_outcomes
 
 
 def acted_lines(item: Explanation, page: Page) -> list[Line]:

@@ -12,8 +12,8 @@ from typing import Final
 from agent.cli.figures import ABSENT, age_text, bytes_text, millicores_text, percent_text
 from agent.cli.paragraphs import Page, fact, figure, flow, label
 from agent.cli.spans import Line, Span, Tone, clip, pad
-from agent.core.explanation import Explanation, HourPeak
-from agent.core.model import CpuWindow, MemoryWindow, Missing
+from agent.core.recommender.explanation import Explanation, HourPeak
+from agent.core.window.snapshot import CpuWindow, MemoryWindow, Missing
 
 _HOUR_SECONDS: Final = 3600
 _DAY_HOURS: Final = 24

@@ -16,11 +16,11 @@ from agent.cli.paragraphs import Page, flow, hanging
 from agent.cli.spans import Glyphs, Line, Span, Tone, clip, clip_line, display_width, harmless, pad
 from agent.cli.why_acted import acted_lines
 from agent.cli.why_figures import cpu_lines, data_lines, hour_lines, kill_lines, memory_lines
-from agent.core.amounts import amount_text
-from agent.core.choosing import called
-from agent.core.explanation import Explanation
-from agent.core.policies.contract import Step
-from agent.core.recommendation import Advice, Withheld
+from agent.core.numbers.amount_text import amount_text
+from agent.core.recommender.explanation import Explanation
+from agent.core.recommender.policy import Step
+from agent.core.recommender.recommendation import Advice, Withheld
+from agent.core.recommender.unit_names import called
 
 _WITHHELD_WORDS: Final = {
     Withheld.NO_DATA: "no data",

@@ -6,9 +6,8 @@ value, and what is allowed there. What sizing does not need is passed over unrea
 
 from __future__ import annotations
 
-from agent.core.cluster import Namespace, Node, Taint
-from agent.core.model import QosClass
-from agent.core.pod import (
+from agent.core.cluster.node import Namespace, Node, Taint
+from agent.core.cluster.pod import (
     CPU,
     MEMORY,
     ClaimOverhead,
@@ -24,6 +23,7 @@ from agent.core.pod import (
     Requirements,
     Termination,
 )
+from agent.core.window.snapshot import QosClass
 from agent.kube.reading import ConvertError, Reader
 
 __all__ = (

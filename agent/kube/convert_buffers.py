@@ -9,8 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-from agent.core.buffer_resolution import KNOWN_KINDS
-from agent.core.buffer_shapes import (
+from agent.core.buffers.buffer import (
     BUFFER_KIND,
     GROUP,
     LIMITED_BY_QUOTAS,
@@ -30,7 +29,8 @@ from agent.core.buffer_shapes import (
     ScopeTerm,
     SizeSpec,
 )
-from agent.core.pod import Pod
+from agent.core.buffers.resolution import KNOWN_KINDS
+from agent.core.cluster.pod import Pod
 from agent.kube.convert import pod_from_json
 from agent.kube.reading import ConvertError, Reader
 

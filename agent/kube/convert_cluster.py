@@ -11,16 +11,23 @@ from sys import intern
 from types import MappingProxyType
 from typing import Final
 
-from agent.core.annotations import POLICY
-from agent.core.cluster_facts import FrozenAxes, LimitRangeItem, NodeAmounts, PodPlace, Quota, WrittenContainer
-from agent.core.hpa import CONTAINER_RESOURCE_METRIC, RESOURCE_METRIC, TARGET_TYPES, UTILIZATION, HpaMetric, frozen_axes
-from agent.core.originals import OriginalError, annotated_original
-from agent.core.overload import OVERLOAD_TAINT_KEY
-from agent.core.pod import CPU, MEMORY, RUNNING, OwnerReference, Pod
-from agent.core.recommendation import Workload
-from agent.core.rollup import INSTANCE_TYPE_LABEL, NodeClass
-from agent.core.units import NANOS_PER_UNIT
-from agent.core.workload import workload_of
+from agent.core.cluster.facts import FrozenAxes, LimitRangeItem, NodeAmounts, PodPlace, Quota, WrittenContainer
+from agent.core.cluster.hpa import (
+    CONTAINER_RESOURCE_METRIC,
+    RESOURCE_METRIC,
+    TARGET_TYPES,
+    UTILIZATION,
+    HpaMetric,
+    frozen_axes,
+)
+from agent.core.cluster.pod import CPU, MEMORY, RUNNING, OwnerReference, Pod
+from agent.core.cluster.workload import workload_of
+from agent.core.history.rollup import INSTANCE_TYPE_LABEL, NodeClass
+from agent.core.numbers.units import NANOS_PER_UNIT
+from agent.core.orders.annotations import POLICY
+from agent.core.recommender.recommendation import Workload
+from agent.core.resize.originals import OriginalError, annotated_original
+from agent.core.window.overload import OVERLOAD_TAINT_KEY
 from agent.kube.reading import ConvertError, Reader
 
 _MILLIS_PER_UNIT: Final = 1000

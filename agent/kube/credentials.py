@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from agent.core.document_text import DocumentTextError, decoded, yaml_values
+from agent.core.numbers.document_text import DocumentTextError, decoded, yaml_values
 from agent.kube.errors import CredentialsError, one_line
 from agent.named_file import PAGE_MOST_BYTES, read_named
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final
 from urllib.parse import quote
 
-from agent.core.event_pacing import EventPacing, Paced, PodEvent, shortened_note
+from agent.core.resize.event_rate import EventPacing, Paced, PodEvent, shortened_note
 from agent.kube.api import MERGE_PATCH, Api
 from agent.kube.errors import ApiError, KubeError
 

@@ -12,8 +12,8 @@ from enum import StrEnum
 from typing import Final
 from urllib.parse import quote
 
-from agent.core.planned import PodRef
-from agent.core.resize_answer import one_line
+from agent.core.plan.plan import PodRef
+from agent.core.resize.answer import one_line
 from agent.kube.api import Api
 from agent.kube.errors import ApiError, KubeError, Unreachable
 

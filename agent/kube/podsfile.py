@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.core.document_text import DocumentTextError, decoded, json_value, yaml_values
+from agent.core.numbers.document_text import DocumentTextError, decoded, json_value, yaml_values
 from agent.kube.convert import ConvertError, pods_from_json
 from agent.named_file import DOCUMENT_MOST_BYTES, called, read_named
 
 if TYPE_CHECKING:
-    from agent.core.pod import Pod
+    from agent.core.cluster.pod import Pod
 
 _YAML_SUFFIXES = (".yaml", ".yml")
 

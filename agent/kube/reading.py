@@ -12,8 +12,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final, Self, TypeVar
 
-from agent.core.quantity import ALLOWED, QuantityError, parse_quantity
-from agent.core.units import INT64_MAX, NANOS_PER_UNIT
+from agent.core.numbers.quantity import ALLOWED, QuantityError, parse_quantity
+from agent.core.numbers.units import INT64_MAX, NANOS_PER_UNIT
 
 _T = TypeVar("_T")
 _Choice = TypeVar("_Choice", bound=StrEnum)

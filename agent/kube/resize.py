@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote
 
-from agent.core.planned import PlanStep
-from agent.core.pod import Pod
-from agent.core.resize_answer import Answer, AnswerKind, classify
-from agent.core.resize_patch import patch_of
+from agent.core.cluster.pod import Pod
+from agent.core.plan.plan import PlanStep
+from agent.core.resize.answer import Answer, AnswerKind, classify
+from agent.core.resize.patch import patch_of
 from agent.kube.api import STRATEGIC_MERGE_PATCH, Api
 from agent.kube.errors import ApiError, KubeError, Unreachable
 

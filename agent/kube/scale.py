@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
-from agent.core.buffer_shapes import LivePod, ScalableObject, ScaleFacts
+from agent.core.buffers.buffer import LivePod, ScalableObject, ScaleFacts
 from agent.kube.api import Api
 from agent.kube.convert_buffers import live_pod_from_json, scalable_from_json, scale_from_json
 from agent.kube.errors import ApiError, Unreachable

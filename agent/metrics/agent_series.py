@@ -22,10 +22,10 @@ from prometheus_client import (
 )
 from prometheus_client.registry import Collector
 
-from agent.core.model import Gap
-from agent.core.pacing import Skipped
-from agent.core.recommendation import Withheld
-from agent.core.rows import CAUSES, FILES
+from agent.core.recommender.recommendation import Withheld
+from agent.core.window.ring_rows import CAUSES, FILES
+from agent.core.window.snapshot import Gap
+from agent.core.window.sweep_pace import Skipped
 from agent.metrics.acting_series import ActingSeries
 from agent.metrics.containers import ContainerPage, ContainerSeries, Totals
 from agent.metrics.exposition import Page, wants_openmetrics, write_page

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from agent.core.model import UnitStatus
-from agent.core.recommendation import Recommendation
+from agent.core.recommender.recommendation import Recommendation
+from agent.core.window.snapshot import UnitStatus
 
 UNIT_NAMESPACE: Final = ""
 """The namespace and pod of a unit outside Kubernetes. An empty label is no label to Prometheus; ``container`` is then

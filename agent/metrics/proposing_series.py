@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter
 
-from agent.core.arbiter_words import Verdict
+from agent.core.eviction.proposal import Verdict
 
 
 class ProposingSeries:

@@ -14,17 +14,17 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
-from agent.core.cluster import NodeState
-from agent.core.decisions import Action, Outcome
-from agent.core.demand import Kept, Urgent
-from agent.core.demanding import Key
-from agent.core.event_pacing import EventReason
-from agent.core.ledger import Ledger
-from agent.core.ledger_record import News
-from agent.core.planned import PlanStep, PodRef
-from agent.core.pod import Pod
-from agent.core.token_bucket import TokenBucket
-from agent.core.urgent_memory import UrgentMemory
+from agent.core.cluster.node import NodeState
+from agent.core.cluster.pod import Pod
+from agent.core.numbers.token_bucket import TokenBucket
+from agent.core.plan.demand import Kept, Urgent
+from agent.core.plan.demands import Key
+from agent.core.plan.plan import PlanStep, PodRef
+from agent.core.plan.urgent_needs import UrgentMemory
+from agent.core.resize.decision import Action, Outcome
+from agent.core.resize.event_rate import EventReason
+from agent.core.resize.ledger import Ledger
+from agent.core.resize.record import News
 from agent.metrics.acting_series import ActingSeries, Trigger, kept_counts
 from agent.metrics.loop_series import LoopTurns
 from agent.node.act_sending import StepSender

@@ -8,18 +8,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
-from agent.core.change_text import changes_text
-from agent.core.cluster import NodeState
-from agent.core.decisions import Action, Outcome
-from agent.core.demand import Kept
-from agent.core.event_pacing import EventReason
-from agent.core.planned import PlanStep
-from agent.core.pod import Pod
-from agent.core.resize_answer import AnswerKind
-from agent.core.room import part_that_fits
-from agent.core.standing import reserved_reason
-from agent.core.workload import workload_of
-from agent.core.write_gate import Refusal, may_resize
+from agent.core.cluster.node import NodeState
+from agent.core.cluster.pod import Pod
+from agent.core.cluster.workload import workload_of
+from agent.core.plan.demand import Kept
+from agent.core.plan.node_room import part_that_fits
+from agent.core.plan.plan import PlanStep
+from agent.core.plan.reserved import reserved_reason
+from agent.core.resize.answer import AnswerKind
+from agent.core.resize.change_text import changes_text
+from agent.core.resize.decision import Action, Outcome
+from agent.core.resize.event_rate import EventReason
+from agent.core.resize.write_gate import Refusal, may_resize
 from agent.node.act_telling import ActTeller
 from agent.node.barriers import Barriers
 from agent.node.holds import Holds

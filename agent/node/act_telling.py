@@ -10,16 +10,16 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from agent.core.annotations import unknown_keys
-from agent.core.arbiter_words import Want
-from agent.core.change_text import changes_text
-from agent.core.decisions import Action, Outcome
-from agent.core.event_pacing import EventReason, PodEvent
-from agent.core.ledger_record import News
-from agent.core.orders import Mode
-from agent.core.orders_of import is_excluded
-from agent.core.plan_options import ActOptions
-from agent.core.planned import Eviction, Plan, PodRef
+from agent.core.eviction.proposal import Want
+from agent.core.orders.annotations import unknown_keys
+from agent.core.orders.order import Mode
+from agent.core.orders.plan_options import ActOptions
+from agent.core.orders.resolution import is_excluded
+from agent.core.plan.plan import Eviction, Plan, PodRef
+from agent.core.resize.change_text import changes_text
+from agent.core.resize.decision import Action, Outcome
+from agent.core.resize.event_rate import EventReason, PodEvent
+from agent.core.resize.record import News
 from agent.metrics.acting_series import ActingSeries
 from agent.node.holds import Holds
 from agent.node.journal import Journal

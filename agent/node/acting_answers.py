@@ -10,17 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from agent.core.cluster_checkup import ClusterFacts, MissingRight
-from agent.core.decisions import Action, Decision
-from agent.core.directed import STALE_SECONDS
-from agent.core.explanation import Acted
-from agent.core.ledger import Ledger
-from agent.core.model import UnitIdentity
-from agent.core.planned import Plan, PlanStep
-from agent.core.pod import Pod
-from agent.core.report_checkup import ReportStanding
-from agent.core.versions import gates_of
-from agent.core.write_gate import may_resize
+from agent.core.cluster.pod import Pod
+from agent.core.cluster.versions import gates_of
+from agent.core.machine.cluster_checkup import ClusterFacts, MissingRight
+from agent.core.machine.report_checkup import ReportStanding
+from agent.core.plan.directives import STALE_SECONDS
+from agent.core.plan.plan import Plan, PlanStep
+from agent.core.recommender.explanation import Acted
+from agent.core.resize.decision import Action, Decision
+from agent.core.resize.ledger import Ledger
+from agent.core.resize.write_gate import may_resize
+from agent.core.window.snapshot import UnitIdentity
 from agent.metrics.acting_series import Trigger
 from agent.node.act import Actor
 from agent.node.cluster import ClusterView

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from agent.core.cluster import NodeState
-from agent.core.decisions import DecisionLog
+from agent.core.cluster.node import NodeState
+from agent.core.resize.decision import DecisionLog
 from agent.kube.access import Purpose
 from agent.kube.api import Api
 from agent.metrics.acting_series import ActingSeries

@@ -13,10 +13,10 @@ from typing import Final
 
 import numpy as np
 
-from agent.core.demand import Urgent
-from agent.core.plan_options import ActOptions
-from agent.core.policies.contract import Floats
-from agent.core.urgency import LEAST_ELAPSED_NS, Rows, memory_waiting, starvation, working_sets
+from agent.core.orders.plan_options import ActOptions
+from agent.core.plan.demand import Urgent
+from agent.core.recommender.policy import Floats
+from agent.core.window.urgency import LEAST_ELAPSED_NS, Rows, memory_waiting, starvation, working_sets
 from agent.sensing.rings import RingFile
 
 ContainerKey = tuple[str, str]

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from agent.core.cluster import NodeState
-from agent.core.decisions import Action
-from agent.core.demand import Gates
+from agent.core.cluster.node import NodeState
+from agent.core.plan.demand import Gates
+from agent.core.resize.decision import Action
 from agent.node.holds import Holds
 from agent.node.rights import Rights
 

@@ -16,9 +16,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from agent.core.cgroup_tree import Amount
-from agent.core.document_text import decoded, json_value
-from agent.core.pod_limits import amount_line, is_in_force
+from agent.core.machine.cgroup_files import Amount
+from agent.core.machine.pod_limits import amount_line, is_in_force
+from agent.core.numbers.document_text import decoded, json_value
 from agent.named_file import DOCUMENT_MOST_BYTES, read_named
 from agent.node.documents import Document, DocumentFormatError
 from agent.node.replacing import replace_file

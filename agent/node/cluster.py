@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Final
 
-from agent.core.cluster import Namespace, Node, NodeState
-from agent.core.model import UnitIdentity, UnitResources
-from agent.core.naming import Belonging, PodIndex, belonging, join
-from agent.core.pod import Pod
+from agent.core.cluster.node import Namespace, Node, NodeState
+from agent.core.cluster.pod import Pod
+from agent.core.cluster.pod_index import Belonging, PodIndex, belonging, join
+from agent.core.window.snapshot import UnitIdentity, UnitResources
 from agent.kube.api import Api
 from agent.kube.convert import namespace_from_json, node_from_json, pod_from_json
 from agent.kube.errors import KubeError

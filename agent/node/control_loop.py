@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import Final
 
-from agent.core.policies.options import PolicyName
+from agent.core.orders.policy_options import PolicyName
 from agent.metrics.loop_series import LoopTurns
 from agent.node.hearing import Tally
 from agent.node.learning import Learner

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Self
 
-from agent.core.choosing import NoSuchUnit, chosen_by
+from agent.core.recommender.unit_names import NoSuchUnit, chosen_by
 from agent.node.control import ControlEndpoint, ControlError, Unable, Verb, open_control_listener
 from agent.node.documents import EXPLANATIONS, RECOMMENDATIONS, SNAPSHOT
 from agent.node.learning import is_sized

@@ -11,16 +11,16 @@ from typing import Final
 
 import numpy as np
 
-from agent.core.directed import NOTHING_TOLD, Directed
-from agent.core.explanation import Explanation, Explanations, HourPeak, Trail
-from agent.core.model import UnitAdvice, UnitIdentity, UnitStatus
-from agent.core.orders import Orders
-from agent.core.policies.contract import OutOfMemory
-from agent.core.policies.options import BoundsOptions, PolicyName
-from agent.core.recommendation import Recommendation, Recommendations
-from agent.core.recommending import Reasoned, explain, recommend
-from agent.core.rows import Has
-from agent.core.subject import Conditions, Subject
+from agent.core.orders.order import Orders
+from agent.core.orders.policy_options import BoundsOptions, PolicyName
+from agent.core.plan.directives import NOTHING_TOLD, Directed
+from agent.core.recommender.explanation import Explanation, Explanations, HourPeak, Trail
+from agent.core.recommender.policy import OutOfMemory
+from agent.core.recommender.recommendation import Recommendation, Recommendations
+from agent.core.recommender.recommender import Reasoned, explain, recommend
+from agent.core.recommender.subject import Conditions, Subject
+from agent.core.window.ring_rows import Has
+from agent.core.window.snapshot import UnitAdvice, UnitIdentity, UnitStatus
 from agent.node.histories import RowMinutes
 from agent.node.history_clock import MINUTE_SECONDS
 from agent.node.learning import Learner, is_sized

@@ -15,17 +15,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from agent.core.directed import NOTHING_TOLD, Directed, by_workload
-from agent.core.directive import DIRECTIVES_VERSION, Directives, WorkloadDirective
-from agent.core.directive_text import (
+from agent.core.history.directive import DIRECTIVES_VERSION, Directives, WorkloadDirective
+from agent.core.history.directive_json import (
     DirectiveTextError,
     directives_from_json,
     directives_to_json,
     etag_from,
     is_restraint,
 )
-from agent.core.document_text import decoded, json_value
-from agent.core.recommendation import Workload
+from agent.core.numbers.document_text import decoded, json_value
+from agent.core.plan.directives import NOTHING_TOLD, Directed, by_workload
+from agent.core.recommender.recommendation import Workload
 from agent.named_file import DOCUMENT_MOST_BYTES, read_named
 from agent.node.replacing import replace_file
 

@@ -14,12 +14,12 @@ from functools import cache
 from types import UnionType
 from typing import Final, Generic, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from agent.core.cluster_checkup import ClusterFacts
-from agent.core.decisions import Decision, Decisions
-from agent.core.explanation import Explanations
-from agent.core.model import Snapshot
-from agent.core.planned import Plan
-from agent.core.recommendation import Recommendations
+from agent.core.machine.cluster_checkup import ClusterFacts
+from agent.core.plan.plan import Plan
+from agent.core.recommender.explanation import Explanations
+from agent.core.recommender.recommendation import Recommendations
+from agent.core.resize.decision import Decision, Decisions
+from agent.core.window.snapshot import Snapshot
 
 _Decoder = Callable[[object, str], object]
 Kind = TypeVar("Kind")

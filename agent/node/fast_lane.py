@@ -11,7 +11,7 @@ import logging
 from dataclasses import replace
 from typing import Final
 
-from agent.core.pacing import ContentionPolicy, LaneWatch, next_on_grid, watch_lanes
+from agent.core.window.sweep_pace import ContentionPolicy, LaneWatch, next_on_grid, watch_lanes
 from agent.sensing.contract import Sampler, SamplerError
 
 log = logging.getLogger(__name__)

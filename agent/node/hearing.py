@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agent.core.pacing import Skipped
+from agent.core.window.sweep_pace import Skipped
 from agent.metrics.agent_series import Metrics
 from agent.sensing.contract import SweepResult
 from agent.sensing.discovery import Changes

@@ -23,12 +23,12 @@ from typing import Final, Self
 
 import numpy as np
 
-from agent.core.history_table import BLOCK_ROWS, RING_MINUTES, HistoryTable, KeyRow, Known
-from agent.core.keys import HistoryKey
-from agent.core.minute_axis import DAY_MINUTES
-from agent.core.minute_codec import Codes
-from agent.core.minute_rows import from_codes, to_codes
-from agent.core.policies.contract import Bools, Floats, Ints, Minutes, OutOfMemory, Rows
+from agent.core.history.key import HistoryKey
+from agent.core.history.minute_axis import DAY_MINUTES
+from agent.core.history.minute_codec import Codes
+from agent.core.history.minutes import from_codes, to_codes
+from agent.core.history.table import BLOCK_ROWS, RING_MINUTES, HistoryTable, KeyRow, Known
+from agent.core.recommender.policy import Bools, Floats, Ints, Minutes, OutOfMemory, Rows
 from agent.named_file import open_named
 from agent.node.history_blocks import BlockFile, Chunk, any_along, begin_file
 from agent.node.history_format import why_unfit

@@ -9,9 +9,9 @@ from typing import Final
 
 import numpy as np
 
-from agent.core.history_table import BLOCK_ROWS, RING_MINUTES, KeyRow
-from agent.core.minute_codec import Codes
-from agent.core.policies.contract import Bools, Ints
+from agent.core.history.minute_codec import Codes
+from agent.core.history.table import BLOCK_ROWS, RING_MINUTES, KeyRow
+from agent.core.recommender.policy import Bools, Ints
 from agent.node.history_format import (
     BLOCK_BYTES,
     KEY_ROW_BYTES,

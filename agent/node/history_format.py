@@ -15,10 +15,10 @@ from typing import Final
 
 import numpy as np
 
-from agent.core.history_table import BLOCK_ROWS, KILLS_KEPT, RING_MINUTES, KeyRow
-from agent.core.keys import MAX_KEY_BYTES, parse_history_key
-from agent.core.minute_codec import Codes
-from agent.core.policies.contract import Ints, OutOfMemory
+from agent.core.history.key import MAX_KEY_BYTES, parse_history_key
+from agent.core.history.minute_codec import Codes
+from agent.core.history.table import BLOCK_ROWS, KILLS_KEPT, RING_MINUTES, KeyRow
+from agent.core.recommender.policy import Ints, OutOfMemory
 from agent.sensing.statefile import FILE_HEADER_BYTES
 
 FORMAT_VERSION: Final = 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from agent.core.decisions import Outcome
-from agent.core.planned import Change, PodRef
+from agent.core.plan.plan import Change, PodRef
+from agent.core.resize.decision import Outcome
 from agent.node.documents import Document
 from agent.node.holds import Pause, Pin
 

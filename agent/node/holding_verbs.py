@@ -10,17 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from agent.core.annotations import ORIGINAL_RESOURCES
-from agent.core.choosing import NoSuchUnit, chosen_by
-from agent.core.decisions import Action, Decision, Decisions, Outcome
-from agent.core.demand import Kept
-from agent.core.model import UnitIdentity, UnitKind
-from agent.core.originals import MOST_STEPS, OriginalError, ref_of, restore_steps
-from agent.core.outcomes import newest_outcomes
-from agent.core.planned import PlanStep, PodRef
-from agent.core.pod import Pod, has_ended
-from agent.core.recommendation import Workload
-from agent.core.workload import workload_of
+from agent.core.cluster.pod import Pod, has_ended
+from agent.core.cluster.workload import workload_of
+from agent.core.orders.annotations import ORIGINAL_RESOURCES
+from agent.core.plan.demand import Kept
+from agent.core.plan.plan import PlanStep, PodRef
+from agent.core.recommender.recommendation import Workload
+from agent.core.recommender.unit_names import NoSuchUnit, chosen_by
+from agent.core.resize.decision import Action, Decision, Decisions, Outcome
+from agent.core.resize.originals import MOST_STEPS, OriginalError, ref_of, restore_steps
+from agent.core.resize.outcomes import newest_outcomes
+from agent.core.window.snapshot import UnitIdentity, UnitKind
 from agent.node.control import ControlError, Verb
 from agent.node.documents import DECISIONS
 from agent.node.holding_answers import (

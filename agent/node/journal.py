@@ -19,8 +19,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
-from agent.core.decisions import Action, Decision, Outcome
-from agent.core.planned import Change, PodRef
+from agent.core.plan.plan import Change, PodRef
+from agent.core.resize.decision import Action, Decision, Outcome
 from agent.named_file import DOCUMENT_MOST_BYTES, read_named
 from agent.node.documents import DECISION, DocumentFormatError
 

@@ -17,14 +17,14 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.core.keys import HistoryKey, history_key
-from agent.core.minute_rows import KIB, as_kept, merge_rows
-from agent.core.model import UnitIdentity, UnitKind
-from agent.core.naming import Belonging
-from agent.core.policies.contract import Floats, Ints, Minutes, OutOfMemory, Policy
-from agent.core.policies.options import PolicyName
-from agent.core.policies.registry import PolicyOptions, make
-from agent.core.rows import MINUTE_ROW, Has
+from agent.core.cluster.pod_index import Belonging
+from agent.core.history.key import HistoryKey, history_key
+from agent.core.history.minutes import KIB, as_kept, merge_rows
+from agent.core.orders.policy_options import PolicyName
+from agent.core.recommender.policy import Floats, Ints, Minutes, OutOfMemory, Policy
+from agent.core.recommender.registry import PolicyOptions, make
+from agent.core.window.ring_rows import MINUTE_ROW, Has
+from agent.core.window.snapshot import UnitIdentity, UnitKind
 from agent.node.histories import HistoryError, HistoryFile, HistoryFull
 from agent.node.history_clock import MINUTE_SECONDS, HistoryClock
 
@@ -297,7 +297,7 @@ class Learner:
         self._saved_monotonic = time.monotonic()
         if self._name is not PolicyName.VPA or not self.is_restored or not self.history.is_writable:
             return
-        from agent.core.policies.vpa import VpaPolicy
+        from agent.core.recommender.vpa.policy import VpaPolicy
 
         with self.lock:
             arrays = self.policy.to_arrays() if isinstance(self.policy, VpaPolicy) else {}
@@ -311,7 +311,7 @@ class Learner:
         """Take the saved state over; give the newest minute that it has learnt, None = there is no such state."""
         if self._name is not PolicyName.VPA:
             return None
-        from agent.core.policies.vpa import VpaPolicy
+        from agent.core.recommender.vpa.policy import VpaPolicy
 
         saved = self.history.load_state(self._name)  # until all is restored, no row comes to stand for another
         if isinstance(saved, str):

@@ -11,10 +11,10 @@ import logging
 from pathlib import Path
 from typing import Final
 
-from agent.core.document_text import decoded, json_value
-from agent.core.ledger import Ledger
-from agent.core.ledger_record import LedgerState
-from agent.core.plan_options import ActOptions
+from agent.core.numbers.document_text import decoded, json_value
+from agent.core.orders.plan_options import ActOptions
+from agent.core.resize.ledger import Ledger
+from agent.core.resize.record import LedgerState
 from agent.named_file import DOCUMENT_MOST_BYTES, read_named
 from agent.node.documents import Document, DocumentFormatError
 from agent.node.replacing import replace_file

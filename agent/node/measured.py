@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
-from agent.core.minute_axis import MINUTE_SECONDS, offset_of
+from agent.core.history.minute_axis import MINUTE_SECONDS, offset_of
 from agent.node.control_loop import MINUTE_DELAY_NS
 from agent.node.histories import HistoryError, HistoryFile
 from agent.node.watching import HISTORY_FILE_NAME, RING_FILE_NAME, Watch

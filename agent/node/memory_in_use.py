@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from agent.core.pod import Pod
+from agent.core.cluster.pod import Pod
 from agent.node.pod_limits import pod_paths_of
 from agent.node.units import UnitTable
 

@@ -16,10 +16,10 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from agent.core.history import minute_row, minutes_memory_window, minutes_window
-from agent.core.model import CpuWindow, Gap, MemoryWindow, SamplerStatus, Snapshot, UnitAdvice, UnitStatus
-from agent.core.rows import MINUTE_ROW, Has, Status
-from agent.core.window import WindowPolicy, cpu_window, memory_window
+from agent.core.window.cpu import WindowPolicy, cpu_window, memory_window
+from agent.core.window.minute_row import minute_row, minutes_memory_window, minutes_window
+from agent.core.window.ring_rows import MINUTE_ROW, Has, Status
+from agent.core.window.snapshot import CpuWindow, Gap, MemoryWindow, SamplerStatus, Snapshot, UnitAdvice, UnitStatus
 from agent.node.heartbeat import Heartbeat
 from agent.node.row_source import Rows, RowSource, RowView
 from agent.node.units import UnitTable, WatchedUnit

@@ -15,17 +15,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from agent.core.cluster import Node
-from agent.core.decisions import Action, DecisionLog, Outcome
-from agent.core.overload import (
+from agent.core.cluster.node import Node
+from agent.core.orders.plan_options import OverloadOptions
+from agent.core.resize.decision import Action, DecisionLog, Outcome
+from agent.core.window.overload import (
     OVERLOAD_TAINT_EFFECT,
     OVERLOAD_TAINT_KEY,
     LoadReading,
     judge_overload,
     pods_waiting_ratio,
 )
-from agent.core.plan_options import OverloadOptions
-from agent.core.pressure import psi_waiting_rate
+from agent.core.window.pressure import psi_waiting_rate
 from agent.kube.api import Api
 from agent.kube.errors import KubeError
 from agent.kube.taints import TaintChange, set_taint

@@ -12,18 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
-from agent.core.annotations import POD_LIMITS
-from agent.core.cgroup_tree import Amount
-from agent.core.cgroup_values import KubeletRules
-from agent.core.cluster import NodeState
-from agent.core.decisions import Action, DecisionLog, Outcome
-from agent.core.model import UnitIdentity
-from agent.core.naming import cgroup_owners
-from agent.core.orders import Orders
-from agent.core.plan_options import PodLimitsOptions
-from agent.core.planned import PodRef
-from agent.core.pod import Pod
-from agent.core.pod_limits import (
+from agent.core.cluster.node import NodeState
+from agent.core.cluster.pod import Pod
+from agent.core.cluster.pod_index import cgroup_owners
+from agent.core.cluster.qos import pod_qos_class
+from agent.core.machine.cgroup_files import Amount
+from agent.core.machine.cgroup_values import KubeletRules
+from agent.core.machine.pod_limits import (
     TAKEN_BACK,
     Held,
     PodLimitsOrder,
@@ -33,7 +28,12 @@ from agent.core.pod_limits import (
     memory_room_text,
     pod_limits_order,
 )
-from agent.core.qos import pod_qos_class
+from agent.core.orders.annotations import POD_LIMITS
+from agent.core.orders.order import Orders
+from agent.core.orders.plan_options import PodLimitsOptions
+from agent.core.plan.plan import PodRef
+from agent.core.resize.decision import Action, DecisionLog, Outcome
+from agent.core.window.snapshot import UnitIdentity
 from agent.node.cgroup_limits import CgroupLimits, CgroupWriteError, LimitOwner, WrittenLimit
 from agent.sensing.layout import PathKind, parse_cgroup_path
 

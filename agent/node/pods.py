@@ -6,8 +6,8 @@ import logging
 import time
 from pathlib import Path
 
-from agent.core.model import UnitIdentity, UnitResources
-from agent.core.naming import Belonging, PodIndex, belonging, join
+from agent.core.cluster.pod_index import Belonging, PodIndex, belonging, join
+from agent.core.window.snapshot import UnitIdentity, UnitResources
 from agent.kube.podsfile import PodsFileError, load_pods
 
 log = logging.getLogger(__name__)

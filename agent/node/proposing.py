@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from agent.core.arbiter_proposals import ProposeOptions, Standing, proposals_of
-from agent.core.arbiter_text import EVICTIONS_PATH, Answered, answers_of, proposals_text
-from agent.core.arbiter_words import Proposal, Verdict
-from agent.core.decisions import Action, DecisionLog, Outcome
-from agent.core.event_pacing import EventReason
-from agent.core.planned import Plan, PodRef
+from agent.core.eviction.proposal import Proposal, Verdict
+from agent.core.eviction.proposal_json import EVICTIONS_PATH, Answered, answers_of, proposals_text
+from agent.core.eviction.proposals import ProposeOptions, Standing, proposals_of
+from agent.core.plan.plan import Plan, PodRef
+from agent.core.resize.decision import Action, DecisionLog, Outcome
+from agent.core.resize.event_rate import EventReason
 from agent.kube.errors import CredentialsError, one_line
 from agent.node.webhook_client import WebhookAnswer, WebhookAway
 

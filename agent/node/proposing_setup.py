@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry
 
-from agent.core.decisions import DecisionLog
-from agent.core.event_pacing import EventReason
-from agent.core.planned import PodRef
+from agent.core.plan.plan import PodRef
+from agent.core.resize.decision import DecisionLog
+from agent.core.resize.event_rate import EventReason
 from agent.metrics.agent_series import Metrics
 from agent.metrics.proposing_series import ProposingSeries, TaintAnswerSeries
 from agent.node.proposing import Proposer

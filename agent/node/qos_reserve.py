@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from agent.core.cgroup_tree import MEMORY_MAX, Unlimited
-from agent.core.cluster import NodeState
-from agent.core.decisions import Action, DecisionLog, Outcome
-from agent.core.model import QosClass
-from agent.core.plan_options import PodLimitsOptions
-from agent.core.qos_reserve import LIMITED_CLASSES, QosReservation, next_limits, qos_reservation
+from agent.core.cluster.node import NodeState
+from agent.core.machine.cgroup_files import MEMORY_MAX, Unlimited
+from agent.core.machine.qos_reserve import LIMITED_CLASSES, QosReservation, next_limits, qos_reservation
+from agent.core.orders.plan_options import PodLimitsOptions
+from agent.core.resize.decision import Action, DecisionLog, Outcome
+from agent.core.window.snapshot import QosClass
 from agent.node.cgroup_limits import CgroupLimits, CgroupWriteError, LimitOwner
 from agent.sensing.layout import PathKind, parse_cgroup_path
 

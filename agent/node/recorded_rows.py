@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from agent.core.rows import SAMPLE, Status
+from agent.core.window.ring_rows import SAMPLE, Status
 from agent.node.recording import Recording
 from agent.node.recording_format import DTYPES, STAMPS, RecordingError, RowKind, Rows
 

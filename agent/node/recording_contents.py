@@ -12,11 +12,11 @@ from typing import Final
 
 import numpy as np
 
-from agent.core.choosing import called
-from agent.core.model import Gap
-from agent.core.rows import Status
-from agent.core.steps import PAIR_GAPS, cpu_steps
-from agent.core.window_policy import WindowPolicy
+from agent.core.recommender.unit_names import called
+from agent.core.window.policy import WindowPolicy
+from agent.core.window.ring_rows import Status
+from agent.core.window.snapshot import Gap
+from agent.core.window.steps import PAIR_GAPS, cpu_steps
 from agent.node.documents import Document
 from agent.node.recording import Recording
 from agent.node.recording_format import STAMPS, RowKind, Rows, gap_policy

@@ -22,13 +22,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.core.column_codec import WORD_BYTES, Planes, Words, from_planes, to_planes
-from agent.core.minute_codec import Codes
-from agent.core.model import UnitIdentity, UnitResources
-from agent.core.naming import Belonging
-from agent.core.policies.contract import Ints, OutOfMemory
-from agent.core.rows import MEMORY_ROW, MINUTE_ROW, SAMPLE
-from agent.core.window_policy import WindowPolicy
+from agent.core.cluster.pod_index import Belonging
+from agent.core.history.minute_codec import Codes
+from agent.core.numbers.column_codec import WORD_BYTES, Planes, Words, from_planes, to_planes
+from agent.core.recommender.policy import Ints, OutOfMemory
+from agent.core.window.policy import WindowPolicy
+from agent.core.window.ring_rows import MEMORY_ROW, MINUTE_ROW, SAMPLE
+from agent.core.window.snapshot import UnitIdentity, UnitResources
 from agent.node.documents import Document
 
 Rows = NDArray[np.void]

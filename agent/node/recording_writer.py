@@ -13,8 +13,8 @@ from typing import Final, Self
 
 import numpy as np
 
-from agent.core.minute_codec import Codes
-from agent.core.policies.contract import Ints
+from agent.core.history.minute_codec import Codes
+from agent.core.recommender.policy import Ints
 from agent.node.recording_format import (
     COUNTS,
     DTYPES,

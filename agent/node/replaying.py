@@ -11,14 +11,14 @@ from typing import Final
 
 import numpy as np
 
-from agent.core.explanation import Explanations
-from agent.core.keys import parse_history_key
-from agent.core.minute_codec import Codes
-from agent.core.minute_rows import from_codes
-from agent.core.model import UnitIdentity
-from agent.core.naming import Belonging
-from agent.core.policies.contract import Minutes
-from agent.core.recommendation import Recommendations
+from agent.core.cluster.pod_index import Belonging
+from agent.core.history.key import parse_history_key
+from agent.core.history.minute_codec import Codes
+from agent.core.history.minutes import from_codes
+from agent.core.recommender.explanation import Explanations
+from agent.core.recommender.policy import Minutes
+from agent.core.recommender.recommendation import Recommendations
+from agent.core.window.snapshot import UnitIdentity
 from agent.node.control_loop import MINUTE_DELAY_NS
 from agent.node.histories import HistoryError, HistoryFile
 from agent.node.history_clock import MINUTE_SECONDS, HistoryClock

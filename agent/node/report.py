@@ -12,16 +12,11 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from agent.core.model import UnitIdentity
-from agent.core.report_checkup import ReportStanding
-from agent.core.rollup import NodeClass, Report, RollupRow
-from agent.core.rollup_pacing import (
-    NS,
-    interval_start_ns,
-    next_end_ns,
-    node_share,
-)
-from agent.core.rollup_text import kept_text
+from agent.core.history.rollup import NodeClass, Report, RollupRow
+from agent.core.history.rollup_json import kept_text
+from agent.core.history.rollup_schedule import NS, interval_start_ns, next_end_ns, node_share
+from agent.core.machine.report_checkup import ReportStanding
+from agent.core.window.snapshot import UnitIdentity
 from agent.metrics.loop_series import LoopTurns
 from agent.node.report_queue import ReportQueue
 from agent.node.report_sending import ReportSender

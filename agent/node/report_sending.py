@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from agent.core.report_checkup import ReportStanding
-from agent.core.rollup_pacing import NS, drain_seconds, retry_seconds
-from agent.core.rollup_text import sent_text
+from agent.core.history.rollup_json import sent_text
+from agent.core.history.rollup_schedule import NS, drain_seconds, retry_seconds
+from agent.core.machine.report_checkup import ReportStanding
 from agent.kube.errors import CredentialsError, one_line
 from agent.metrics.report_series import PostResult, ReportSeries
 from agent.node.report_answers import Sent, judged

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry
 
-from agent.core.rollup import INSTANCE_TYPE_LABEL, NodeClass
-from agent.core.rollup_pacing import NS
-from agent.core.window_policy import WindowPolicy
+from agent.core.history.rollup import INSTANCE_TYPE_LABEL, NodeClass
+from agent.core.history.rollup_schedule import NS
+from agent.core.window.policy import WindowPolicy
 from agent.metrics.agent_series import Metrics
 from agent.metrics.report_series import ReportSeries
 from agent.node.cluster import ClusterView

@@ -9,9 +9,9 @@ import time
 from contextlib import ExitStack
 from typing import Final, Self
 
-from agent.core.explanation import Explanations
-from agent.core.keys import history_key
-from agent.core.recommendation import Recommendations
+from agent.core.history.key import history_key
+from agent.core.recommender.explanation import Explanations
+from agent.core.recommender.recommendation import Recommendations
 from agent.node.directions import FILE_NAME as DIRECTIVES_FILE
 from agent.node.directions import Directions
 from agent.node.histories import HistoryError, HistoryFile

@@ -7,13 +7,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from agent.core.cluster import NodeState
-from agent.core.decisions import Action
-from agent.core.ledger import Ledger
-from agent.core.originals import Original, OriginalError, annotated_original, restore_steps, steps_left, with_added
-from agent.core.planned import PlanStep
-from agent.core.pod import Pod, has_ended
-from agent.core.resize_answer import Answer, is_passing
+from agent.core.cluster.node import NodeState
+from agent.core.cluster.pod import Pod, has_ended
+from agent.core.plan.plan import PlanStep
+from agent.core.resize.answer import Answer, is_passing
+from agent.core.resize.decision import Action
+from agent.core.resize.ledger import Ledger
+from agent.core.resize.originals import (
+    Original,
+    OriginalError,
+    annotated_original,
+    restore_steps,
+    steps_left,
+    with_added,
+)
 from agent.node.holds import Holds
 
 AGAIN_SECONDS: Final = 20.0

@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from agent.core.model import UnitIdentity, UnitKind
-from agent.core.naming import PodIndex
-from agent.core.pod import ContainerKind, Pod
-from agent.core.recommendation import Workload
-from agent.core.rollup import OutOfMemoryKill, RollupRow
-from agent.core.rollup_pacing import NS
-from agent.core.rollup_rows import RollupFigures, rollup_figures
-from agent.core.window_policy import WindowPolicy
-from agent.core.workload import workload_of
+from agent.core.cluster.pod import ContainerKind, Pod
+from agent.core.cluster.pod_index import PodIndex
+from agent.core.cluster.workload import workload_of
+from agent.core.history.rollup import OutOfMemoryKill, RollupRow
+from agent.core.history.rollup_figures import RollupFigures, rollup_figures
+from agent.core.history.rollup_schedule import NS
+from agent.core.recommender.recommendation import Workload
+from agent.core.window.policy import WindowPolicy
+from agent.core.window.snapshot import UnitIdentity, UnitKind
 from agent.node.row_source import Rows, RowSource
 from agent.node.units import UnitTable, WatchedUnit
 

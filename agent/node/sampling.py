@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from agent.core.pacing import ContentionPolicy, Pace, Skipped, after_sweep, next_on_grid
+from agent.core.window.sweep_pace import ContentionPolicy, Pace, Skipped, after_sweep, next_on_grid
 from agent.node.fast_lane import FastLane
 from agent.node.heartbeat import Heartbeat
 from agent.node.units import UnitTable

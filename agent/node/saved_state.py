@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.core.policies.contract import Rows
+from agent.core.recommender.policy import Rows
 from agent.named_file import read_named
 from agent.node.replacing import replace_file
 

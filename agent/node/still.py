@@ -11,11 +11,11 @@ from typing import Final
 
 import numpy as np
 
-from agent.core.choosing import chosen_by
-from agent.core.directed import NOTHING_TOLD, Directed
-from agent.core.explanation import Explanations
-from agent.core.model import UnitIdentity
-from agent.core.recommendation import Recommendations
+from agent.core.plan.directives import NOTHING_TOLD, Directed
+from agent.core.recommender.explanation import Explanations
+from agent.core.recommender.recommendation import Recommendations
+from agent.core.recommender.unit_names import chosen_by
+from agent.core.window.snapshot import UnitIdentity
 from agent.node.decide import Decider
 from agent.node.heartbeat import Heartbeat
 from agent.node.histories import HistoryFile

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from agent.core.taint_cap import TAINT_PATH, TaintAnswer, taint_answer_of, taint_text
+from agent.core.eviction.taint_cap import TAINT_PATH, TaintAnswer, taint_answer_of, taint_text
 from agent.kube.errors import CredentialsError, one_line
 from agent.node.taint_permission import ASKED, GRANTED, Permission
 from agent.node.webhook_client import WebhookAnswer, WebhookAway

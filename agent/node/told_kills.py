@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from agent.core.amounts import BYTES, amount_text
-from agent.core.decisions import Action, DecisionLog, Outcome
-from agent.core.model import UnitIdentity, UnitKind
-from agent.core.oom_observation import Heed, ToldKill, heed, told_kills
-from agent.core.planned import PodRef
-from agent.core.pod import Pod
-from agent.core.policies.contract import OutOfMemory
+from agent.core.cluster.pod import Pod
+from agent.core.numbers.amount_text import BYTES, amount_text
+from agent.core.plan.plan import PodRef
+from agent.core.recommender.policy import OutOfMemory
+from agent.core.recommender.vpa.oom_observation import Heed, ToldKill, heed, told_kills
+from agent.core.resize.decision import Action, DecisionLog, Outcome
+from agent.core.window.snapshot import UnitIdentity, UnitKind
 from agent.node.history_clock import MINUTE_SECONDS
 from agent.node.learning import Learner
 

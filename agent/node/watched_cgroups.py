@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from agent.core.cpu_values import parse_cpu_max
-from agent.core.model import UnitIdentity, UnitResources
+from agent.core.machine.cpu_knobs import parse_cpu_max
+from agent.core.window.snapshot import UnitIdentity, UnitResources
 from agent.node.units import UnitTable, WatchedUnit
 from agent.sensing.contract import CgroupGone, Sampler, SamplerError
 from agent.sensing.discovery import Changes, Discovery, Found

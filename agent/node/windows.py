@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from agent.core.window_policy import WindowPolicy
+from agent.core.window.policy import WindowPolicy
 from agent.sensing.rings import RingGeometry
 from agent.settings import Settings
 

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from typing import Final
 from urllib.parse import quote
 
-from agent.core.decisions import Action, Decision, Outcome
-from agent.core.demand import Kept
-from agent.core.ledger import Ledger
-from agent.core.ledger_record import FlightState, News
-from agent.core.planned import PlanStep, PodRef
-from agent.core.pod import Pod
-from agent.core.resize_answer import Answer, AnswerKind
+from agent.core.cluster.pod import Pod
+from agent.core.plan.demand import Kept
+from agent.core.plan.plan import PlanStep, PodRef
+from agent.core.resize.answer import Answer, AnswerKind
+from agent.core.resize.decision import Action, Decision, Outcome
+from agent.core.resize.ledger import Ledger
+from agent.core.resize.record import FlightState, News
 from agent.kube.api import Api
 from agent.kube.convert import pod_from_json
 from agent.kube.errors import KubeError, Unreachable

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from agent.core.rows import Status
+from agent.core.window.ring_rows import Status
 
 
 class SamplerError(Exception):

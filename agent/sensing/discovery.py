@@ -15,7 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, TypeVar
 
-from agent.core.model import UnitIdentity, UnitKind
+from agent.core.window.snapshot import UnitIdentity, UnitKind
 from agent.sensing.inotify import IN_IGNORED, IN_ISDIR, IN_MODIFY, IN_Q_OVERFLOW, Inotify, Watcher
 from agent.sensing.layout import (
     Driver,

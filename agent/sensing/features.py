@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from agent.core.checkup import MachineFacts
+from agent.core.machine.checkup import MachineFacts
 from agent.sensing.discovery import Discovery, Scope
 from agent.sensing.machine import PROC, find_cgroup_mount, read_controllers, read_mounts
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from agent.core.model import Partition, QosClass, UnitIdentity, UnitKind
+from agent.core.window.snapshot import Partition, QosClass, UnitIdentity, UnitKind
 
 
 class PathKind(StrEnum):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from agent.core.cgroup_tree import (
+from agent.core.machine.cgroup_files import (
     CPU_MAX,
     CPU_WEIGHT,
     HUGETLB_PREFIX,
@@ -32,7 +32,7 @@ from agent.core.cgroup_tree import (
     Unread,
     hugetlb_page_size_bytes,
 )
-from agent.core.cpu_values import CpuMaxError, parse_cpu_max
+from agent.core.machine.cpu_knobs import CpuMaxError, parse_cpu_max
 from agent.sensing.discovery import SCAN_DEPTH
 from agent.sensing.layout import CgroupPath, Driver, PathKind, cgroup_root_candidates, driver_of, parse_cgroup_path
 from agent.sensing.parsing import parse_u64

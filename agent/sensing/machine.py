@@ -18,8 +18,8 @@ from typing import Final
 
 import psutil
 
-from agent.core.model import NodeStatus
-from agent.core.pressure import psi_waiting_rate
+from agent.core.window.pressure import psi_waiting_rate
+from agent.core.window.snapshot import NodeStatus
 from agent.sensing.parsing import parse_some_usec
 
 PROC: Final = Path("/proc")

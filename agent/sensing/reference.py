@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.core.rows import CAUSES, FILES, MEMORY_ROW, SAMPLE, Has, Status
+from agent.core.window.ring_rows import CAUSES, FILES, MEMORY_ROW, SAMPLE, Has, Status
 from agent.sensing.contract import CgroupGone, FilesExhausted, LaneReading, SamplerError, SamplerStats, SweepResult
 from agent.sensing.parsing import (
     CpuStat,

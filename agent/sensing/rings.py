@@ -25,7 +25,7 @@ from typing import Final, Self
 
 import numpy as np
 
-from agent.core.rows import MEMORY_ROW, MINUTE_ROW, SAMPLE, SLOT_HEADER, Status
+from agent.core.window.ring_rows import MEMORY_ROW, MINUTE_ROW, SAMPLE, SLOT_HEADER, Status
 from agent.named_file import open_named
 from agent.sensing.ringview import Ring, RingView, Rows
 from agent.sensing.slots import MEMORY_HEAD, MINUTE_HEAD, PEAK_SEEN, PENDING, RAW_HEAD, SlotTable

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.core.rows import SLOT_HEADER
+from agent.core.window.ring_rows import SLOT_HEADER
 from agent.sensing.statefile import RingGeometry
 
 Rows = NDArray[np.void]

@@ -1,7 +1,7 @@
 """The compiled sampler behind the `Sampler` contract, and the choice between it and the one in plain Python.
 
 Sensing. The only module that speaks to C (agent.sensing._sampler, native/sampler.h): it checks, locks, reuses buffers
-and turns codes into exceptions. What a row means is said in agent/core/rows.py.
+and turns codes into exceptions. What a row means is said in agent/core/window/ring_rows.py.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
-from agent.core.rows import CAUSES, FILES, Status
+from agent.core.window.ring_rows import CAUSES, FILES, Status
 from agent.sensing.contract import (
     CgroupGone,
     FilesExhausted,

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from agent.core.rows import SLOT_HEADER
+from agent.core.window.ring_rows import SLOT_HEADER
 from agent.sensing.ringview import GENERATION_OFFSET, field_offset
 from agent.sensing.statefile import RingError, RingGeometry, RingsFull
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, get_args, get_type_hints
 from urllib.parse import urlsplit
 
-from agent.core.ranges import Between, Unset
+from agent.core.numbers.allowed_range import Between, Unset
 from agent.settings.sections import Settings, camel
 
 PREFIX: Final = "PLIMSOLL_"

@@ -9,9 +9,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-from agent.core.arbiter_proposals import ProposeOptions
-from agent.core.plan_options import ActOptions, OverloadOptions, PlanOptions, PodLimitsOptions
-from agent.core.policies.options import (
+from agent.core.eviction.proposals import ProposeOptions
+from agent.core.numbers.allowed_range import Between, Unset
+from agent.core.orders.plan_options import ActOptions, OverloadOptions, PlanOptions, PodLimitsOptions
+from agent.core.orders.policy_options import (
     BoundsOptions,
     CraneOptions,
     CruiseOptions,
@@ -19,7 +20,6 @@ from agent.core.policies.options import (
     PolicyName,
     VpaOptions,
 )
-from agent.core.ranges import Between, Unset
 
 
 def camel(snake: str) -> str:

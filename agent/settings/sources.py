@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from agent.core.document_text import DocumentTextError, decoded, yaml_values
+from agent.core.numbers.document_text import DocumentTextError, decoded, yaml_values
 from agent.named_file import read_named
 from agent.settings.keys import PREFIX, Key, keys, shown
 from agent.settings.sections import Settings, default_socket, default_state_directory
@@ -287,7 +287,7 @@ def _contradicting_options(settings: Settings) -> Iterator[str]:
                 f"crane.{name}HistogramBucketSize ({shown(size)})"
             )
     if crane.specification_config is not None:
-        from agent.core.policies.crane_specification import SpecificationError, parse_specifications  # as it is rare
+        from agent.core.recommender.crane.specification import SpecificationError, parse_specifications  # as it is rare
 
         try:
             parse_specifications(crane.specification_config)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from agent.core.ranges import Between, Unset
+from agent.core.numbers.allowed_range import Between, Unset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Generic, Protocol, TypeVar
 
-from agent.core.cluster_facts import PodPlace
-from agent.core.rollup import RollupRow
-from agent.core.token_bucket import WINDOW_SECONDS, TokenBucket
+from agent.core.cluster.facts import PodPlace
+from agent.core.history.rollup import RollupRow
+from agent.core.numbers.token_bucket import WINDOW_SECONDS, TokenBucket
 from agent.kube.access import NODE_NAME_CLAIM
 from agent.kube.api import Api
 from agent.kube.errors import KubeError

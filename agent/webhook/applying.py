@@ -9,16 +9,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from agent.core import annotations as names
-from agent.core.annotations import ValueNotAllowed
-from agent.core.cluster import Namespace
-from agent.core.cluster_facts import ClusterRules
-from agent.core.cluster_rules import rule_of
-from agent.core.orders import Mode
-from agent.core.orders_of import is_excluded, labelled
-from agent.core.plan_options import ActOptions
-from agent.core.policies.options import BoundsOptions, PolicyName
-from agent.core.recommendation import Workload
+from agent.core.cluster.facts import ClusterRules
+from agent.core.cluster.node import Namespace
+from agent.core.orders import annotations as names
+from agent.core.orders.annotations import ValueNotAllowed
+from agent.core.orders.cluster_rules import rule_of
+from agent.core.orders.order import Mode
+from agent.core.orders.plan_options import ActOptions
+from agent.core.orders.policy_options import BoundsOptions, PolicyName
+from agent.core.orders.resolution import is_excluded, labelled
+from agent.core.recommender.recommendation import Workload
 from agent.webhook.reading_wire import BoundBody, FromBody
 
 

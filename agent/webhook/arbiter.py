@@ -14,23 +14,23 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
-from agent.core.admission_answer import Admission
-from agent.core.admission_options import AdmissionSettings
-from agent.core.amounts import amount_text
-from agent.core.arbiter import Owner, Rules, first_look, gain_ruling, second_look
-from agent.core.arbiter_budget import missing_ruling
-from agent.core.arbiter_options import ArbiterOptions, EvictionMode
-from agent.core.arbiter_replacement import replacement_of, to_be_created
-from agent.core.arbiter_words import MAX_PROPOSALS, EvictionReply, Proposal, Reason, Ruling, Verdict
-from agent.core.cluster import Namespace
-from agent.core.cluster_facts import ClusterRules, FrozenAxes, PodPlace
-from agent.core.cluster_rules import rule_of
-from agent.core.orders import Orders
-from agent.core.orders_of import orders_of
-from agent.core.pod import Pod
-from agent.core.recommendation import Workload
-from agent.core.token_bucket import TokenBucket
-from agent.core.workload import workload_of
+from agent.core.admission.answer import Admission
+from agent.core.admission.options import AdmissionSettings
+from agent.core.cluster.facts import ClusterRules, FrozenAxes, PodPlace
+from agent.core.cluster.node import Namespace
+from agent.core.cluster.pod import Pod
+from agent.core.cluster.workload import workload_of
+from agent.core.eviction.arbiter import Owner, Rules, first_look, gain_ruling, second_look
+from agent.core.eviction.budget import missing_ruling
+from agent.core.eviction.options import ArbiterOptions, EvictionMode
+from agent.core.eviction.proposal import MAX_PROPOSALS, EvictionReply, Proposal, Reason, Ruling, Verdict
+from agent.core.eviction.replacement import replacement_of, to_be_created
+from agent.core.numbers.amount_text import amount_text
+from agent.core.numbers.token_bucket import TokenBucket
+from agent.core.orders.cluster_rules import rule_of
+from agent.core.orders.order import Orders
+from agent.core.orders.resolution import orders_of
+from agent.core.recommender.recommendation import Workload
 from agent.kube.api import Api
 from agent.webhook.arbiter_reads import read_pod, read_replicas
 from agent.webhook.evicting import Evictions

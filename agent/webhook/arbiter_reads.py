@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote
 
-from agent.core.arbiter_budget import Replicas
-from agent.core.arbiter_words import Reason, Ruling
-from agent.core.planned import PodRef
-from agent.core.pod import Pod
-from agent.core.recommendation import Workload
+from agent.core.cluster.pod import Pod
+from agent.core.eviction.budget import Replicas
+from agent.core.eviction.proposal import Reason, Ruling
+from agent.core.plan.plan import PodRef
+from agent.core.recommender.recommendation import Workload
 from agent.kube.api import Api
 from agent.kube.convert import pod_from_json
 from agent.kube.errors import ApiError, KubeError

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from agent.core.buffer_pass import is_ours
-from agent.core.buffer_shapes import ACTIVE_CAPACITY, Buffer, Condition, Explanation
-from agent.core.pod import CPU
-from agent.core.quantity import format_quantity
+from agent.core.buffers.buffer import ACTIVE_CAPACITY, Buffer, Condition, Explanation
+from agent.core.buffers.reconciliation import is_ours
+from agent.core.cluster.pod import CPU
+from agent.core.numbers.quantity import format_quantity
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.webhook.access import Access
 from agent.webhook.asking import Asking, Page, page_of

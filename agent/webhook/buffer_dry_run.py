@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
-from agent.core.buffer_resolution import after_dry_run, dry_run_pod
-from agent.core.buffer_shapes import Shape, Unresolved
+from agent.core.buffers.buffer import Shape, Unresolved
+from agent.core.buffers.resolution import after_dry_run, dry_run_pod
 from agent.kube.api import Api
 from agent.kube.errors import ApiError, KubeError, Unreachable
 

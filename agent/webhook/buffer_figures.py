@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from agent.core.buffer_shapes import Outcome
+from agent.core.buffers.buffer import Outcome
 from agent.webhook.buffers import BufferController
 
 Values = Iterable[tuple[tuple[str, ...], float]]

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from agent.core.buffer_shapes import Buffer, Content, ManagedTemplate, OrderKind, Shape, TemplateOrder
-from agent.core.buffer_template import managed_template_name
+from agent.core.buffers.buffer import Buffer, Content, ManagedTemplate, OrderKind, Shape, TemplateOrder
+from agent.core.buffers.template import managed_template_name
 from agent.kube.reading import ConvertError
 from agent.webhook.buffer_resolving import LIVE, Resolved
 from agent.webhook.buffer_tables import SeenTemplate

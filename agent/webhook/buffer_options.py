@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
-from agent.core.ranges import Between
+from agent.core.numbers.allowed_range import Between
 
 
 class BufferMode(StrEnum):

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from agent.core.buffer_pass import is_ours, reconcile
-from agent.core.buffer_shapes import (
+from agent.core.buffers.buffer import (
     ACTIVE_CAPACITY,
     OUR_STRATEGIES,
     Buffer,
@@ -24,6 +23,7 @@ from agent.core.buffer_shapes import (
     TemplateOrder,
     Unresolved,
 )
+from agent.core.buffers.reconciliation import is_ours, reconcile
 from agent.kube.convert_buffers import pod_of_template
 from agent.kube.errors import ApiError, KubeError
 from agent.kube.reading import ConvertError

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from agent.core.buffer_shapes import ACTIVE_CAPACITY, LIMITED_BY_QUOTAS, READY_FOR_PROVISIONING, Buffer
+from agent.core.buffers.buffer import ACTIVE_CAPACITY, LIMITED_BY_QUOTAS, READY_FOR_PROVISIONING, Buffer
 from agent.kube.convert_buffers import buffer_from_json
 
 FIELD_MANAGER: Final = "plimsoll-buffers"

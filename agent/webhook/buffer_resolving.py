@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import quote
 
-from agent.core.buffer_resolution import is_known_kind, needs_dry_run, scalable_shape, template_shape, unknown_kind
-from agent.core.buffer_shapes import Buffer, Content, LivePod, ScalableRef, Shape, Unresolved
+from agent.core.buffers.buffer import Buffer, Content, LivePod, ScalableRef, Shape, Unresolved
+from agent.core.buffers.resolution import is_known_kind, needs_dry_run, scalable_shape, template_shape, unknown_kind
 from agent.kube.api import Api
 from agent.kube.convert_buffers import pod_template_from_json
 from agent.kube.errors import ApiError, KubeError

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from agent.core.buffer_shapes import Buffer, Condition, Content, ManagedTemplate, Outcome, ScalableRef
+from agent.core.buffers.buffer import Buffer, Condition, Content, ManagedTemplate, Outcome, ScalableRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

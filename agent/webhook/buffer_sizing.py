@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from agent.core.admission_answer import Admission, Outcome
-from agent.core.admission_patch import Operation, patch_operations
-from agent.core.annotations import PREFIX
-from agent.core.buffer_shapes import Content, ScalableRef
-from agent.core.pod import OwnerReference, Pod
+from agent.core.admission.answer import Admission, Outcome
+from agent.core.admission.patch import Operation, patch_operations
+from agent.core.buffers.buffer import Content, ScalableRef
+from agent.core.cluster.pod import OwnerReference, Pod
+from agent.core.orders.annotations import PREFIX
 from agent.kube.convert import pod_from_json
 from agent.kube.reading import ConvertError
 from agent.webhook.buffer_seams import Sized

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from agent.core.buffer_shapes import BufferQuota
+from agent.core.buffers.buffer import BufferQuota
 from agent.kube.convert_buffers import buffer_quota_from_json
 from agent.kube.kept import Entry, Kept
 from agent.kube.reading import Reader

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, Protocol, TypeVar
 
-from agent.core.buffer_shapes import GROUP
+from agent.core.buffers.buffer import GROUP
 from agent.kube.api import Api
 from agent.kube.errors import ApiError
 from agent.kube.kept import Kept, compare_versions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.core.rollup import SCHEMA_VERSION
+from agent.core.history.rollup import SCHEMA_VERSION
 from agent.webhook.wire import Body
 
 

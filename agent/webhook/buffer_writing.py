@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import quote
 
-from agent.core.buffer_shapes import (
+from agent.core.buffers.buffer import (
     BUFFER_KIND,
     GROUP,
     LIMITED_BY_QUOTAS,

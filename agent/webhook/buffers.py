@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from agent.core.buffer_shapes import PLACEHOLDER_PODS, Buffer
+from agent.core.buffers.buffer import PLACEHOLDER_PODS, Buffer
 from agent.kube.api import Api
 from agent.kube.errors import KubeError
 from agent.kube.reading import ConvertError

@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-from agent.core.ranges import Between, Unset
+from agent.core.numbers.allowed_range import Between, Unset
 
 
 class CertificateSource(StrEnum):

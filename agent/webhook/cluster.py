@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from agent.core.cluster import Namespace
-from agent.core.cluster_facts import (
+from agent.core.cluster.facts import (
     ClusterRules,
     FrozenAxes,
     LimitRangeItem,
@@ -23,11 +22,12 @@ from agent.core.cluster_facts import (
     Quota,
     WrittenContainer,
 )
-from agent.core.pod_limits import POD_LEVEL
-from agent.core.recommendation import Workload
-from agent.core.rollup import NodeClass
-from agent.core.rules_text import read_rules
-from agent.core.versions import parse_version
+from agent.core.cluster.node import Namespace
+from agent.core.cluster.versions import parse_version
+from agent.core.history.rollup import NodeClass
+from agent.core.machine.pod_limits import POD_LEVEL
+from agent.core.orders.rules_text import read_rules
+from agent.core.recommender.recommendation import Workload
 from agent.kube.api import Api
 from agent.kube.convert import namespace_from_json
 from agent.kube.convert_cluster import (

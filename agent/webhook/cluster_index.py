@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Generic, Never, Protocol, TypeVar
 
-from agent.core.recommendation import Workload
+from agent.core.recommender.recommendation import Workload
 from agent.kube.kept import Entry, Kept
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from agent.core.cluster_facts import NodeAmounts, largest_of, smallest_of
-from agent.core.pod_limits import POD_LEVEL
-from agent.core.versions import parse_version
+from agent.core.cluster.facts import NodeAmounts, largest_of, smallest_of
+from agent.core.cluster.versions import parse_version
+from agent.core.machine.pod_limits import POD_LEVEL
 from agent.kube.convert_cluster import NodeFacts, node_facts_from_json
 from agent.kube.reading import Reader
 

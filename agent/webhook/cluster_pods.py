@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Final
 
-from agent.core.cluster_facts import PodPlace, WrittenContainer
-from agent.core.recommendation import Workload
+from agent.core.cluster.facts import PodPlace, WrittenContainer
+from agent.core.recommender.recommendation import Workload
 from agent.kube.convert_cluster import pod_place_from_json
 from agent.kube.kept import Entry, Gathering, Kept
 from agent.webhook.interned import Interned

@@ -16,11 +16,11 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from agent.core.admission_answer import Outcome
-from agent.core.cluster_facts import PodPlace
-from agent.core.orders_of import listed
-from agent.core.taint_cap import most_tainted
-from agent.core.versions import resize_supported
+from agent.core.admission.answer import Outcome
+from agent.core.cluster.facts import PodPlace
+from agent.core.cluster.versions import resize_supported
+from agent.core.eviction.taint_cap import most_tainted
+from agent.core.orders.resolution import listed
 from agent.kube.api import HttpApi
 from agent.kube.credentials import Credentials, from_kubeconfig, in_cluster
 from agent.kube.errors import CredentialsError

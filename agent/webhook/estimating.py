@@ -26,18 +26,18 @@ from typing import Annotated, Final, Protocol
 
 import numpy as np
 
-from agent.core.hours import HOUR_SECONDS, MINUTES_PER_HOUR, hour_of
-from agent.core.orders_of import DAEMON_SET_KIND
-from agent.core.policies.contract import Floats, OutOfMemory, Policy, Present
-from agent.core.policies.registry import PolicyOptions, make
-from agent.core.ranges import Between
-from agent.core.recommendation import Workload
-from agent.core.rollup import NodeClass
-from agent.core.workload_claims import Most, claim_of
-from agent.core.workload_history import HourSketch, cpu_percentile_millicores, memory_percentile_bytes
-from agent.core.workload_keys import SketchKey
-from agent.core.workload_leaders import Leaders
-from agent.core.workload_minutes import unfold
+from agent.core.history.hour_peaks import HOUR_SECONDS, MINUTES_PER_HOUR, hour_of
+from agent.core.history.hour_sketch import HourSketch, cpu_percentile_millicores, memory_percentile_bytes
+from agent.core.history.node_claims import Most, claim_of
+from agent.core.history.node_peaks import Leaders
+from agent.core.history.rollup import NodeClass
+from agent.core.history.sketch_key import SketchKey
+from agent.core.history.sketch_minutes import unfold
+from agent.core.numbers.allowed_range import Between
+from agent.core.orders.resolution import DAEMON_SET_KIND
+from agent.core.recommender.policy import Floats, OutOfMemory, Policy, Present
+from agent.core.recommender.recommendation import Workload
+from agent.core.recommender.registry import PolicyOptions, make
 from agent.webhook.sketches import BadSketchError, decode, is_readable, leaders_of
 from agent.webhook.store_shapes import StoreAway, StoredSketch
 from agent.webhook.workload_answers import BASE_RATIO, Answer

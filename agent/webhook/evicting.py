@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from agent.core.arbiter_budget import EvictionState, Replicas, Spent, back_off_seconds, budget_ruling
-from agent.core.arbiter_options import ArbiterOptions
-from agent.core.arbiter_words import Reason, Ruling
+from agent.core.eviction.budget import EvictionState, Replicas, Spent, back_off_seconds, budget_ruling
+from agent.core.eviction.options import ArbiterOptions
+from agent.core.eviction.proposal import Reason, Ruling
 from agent.kube.api import Api
 from agent.kube.evict import EvictionAnswer, EvictionKind, evict
 from agent.webhook.arbiter_reads import read_pod

@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Final, NamedTuple, Protocol
 
-from agent.core.hours import hour_of
-from agent.core.ranges import Between
-from agent.core.rollup import RollupRow
-from agent.core.workload_history import HourSketch, Interval
-from agent.core.workload_keys import keys_of
-from agent.core.workload_leaders import node_number
+from agent.core.history.hour_peaks import hour_of
+from agent.core.history.hour_sketch import HourSketch, Interval
+from agent.core.history.node_peaks import node_number
+from agent.core.history.rollup import RollupRow
+from agent.core.history.sketch_key import keys_of
+from agent.core.numbers.allowed_range import Between
 from agent.webhook.forgetting_entries import Forgetting, is_forgetting, rows_left
 from agent.webhook.node_hours import DAY_HOURS, with_hour
 from agent.webhook.report_payload import BadPayloadError, decode_report

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from agent.core.policies.options import PolicyName
+from agent.core.orders.policy_options import PolicyName
 from agent.version import installed_version
 from agent.webhook.asking import MOST_PAGE
 from agent.webhook.buffer_wire import BuffersBody

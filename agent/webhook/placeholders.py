@@ -16,21 +16,16 @@ from dataclasses import replace
 from typing import Final
 from urllib.parse import quote
 
-from agent.core.annotations import PREFIX
-from agent.core.buffer_shapes import GROUP, PLACEHOLDER_PODS, Buffer, Condition, ManagedTemplate, Outcome, PodReader
-from agent.core.effective import CountingRule, pod_requests
-from agent.core.placeholder_mark import PLACEHOLDER
-from agent.core.placeholder_memory import Memory, after_creation, after_refusal, after_refused_resize
-from agent.core.placeholder_options import PlaceholderOptions
-from agent.core.placeholder_shape import PlaceholderShape, placeholder_of, resources_json
-from agent.core.placeholder_words import provisioning_of
-from agent.core.placeholders import (
-    PlaceholderPlan,
-    Wish,
-    buffer_uid_of,
-    plan_placeholders,
-)
-from agent.core.pod import Pod, has_ended
+from agent.core.buffers.buffer import GROUP, PLACEHOLDER_PODS, Buffer, Condition, ManagedTemplate, Outcome, PodReader
+from agent.core.buffers.placeholder_condition import provisioning_of
+from agent.core.buffers.placeholder_options import PlaceholderOptions
+from agent.core.buffers.placeholder_pod import PlaceholderShape, placeholder_of, resources_json
+from agent.core.buffers.placeholder_state import Memory, after_creation, after_refusal, after_refused_resize
+from agent.core.buffers.placeholders import PlaceholderPlan, Wish, buffer_uid_of, plan_placeholders
+from agent.core.cluster.effective_resources import CountingRule, pod_requests
+from agent.core.cluster.pod import Pod, has_ended
+from agent.core.orders.annotations import PREFIX
+from agent.core.orders.placeholder_mark import PLACEHOLDER
 from agent.kube.api import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Api
 from agent.kube.convert import pod_from_json
 from agent.kube.convert_buffers import pod_of_template

@@ -16,13 +16,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection
 from typing import Final, Protocol
 
-from agent.core import annotations as names
-from agent.core.annotations import ValueNotAllowed
-from agent.core.cluster import Namespace
-from agent.core.cluster_facts import ClusterRules
-from agent.core.cluster_rules import rule_of
-from agent.core.policies.options import PolicyName
-from agent.core.recommendation import Workload
+from agent.core.cluster.facts import ClusterRules
+from agent.core.cluster.node import Namespace
+from agent.core.orders import annotations as names
+from agent.core.orders.annotations import ValueNotAllowed
+from agent.core.orders.cluster_rules import rule_of
+from agent.core.orders.policy_options import PolicyName
+from agent.core.recommender.recommendation import Workload
 from agent.webhook.estimating import Rebuilder
 from agent.webhook.workload_asked import Preparation
 from agent.webhook.workloads import WorkloadIndex

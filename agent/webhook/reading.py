@@ -13,12 +13,12 @@ from typing import Final, Protocol
 
 import msgspec
 
-from agent.core.cluster_facts import ClusterRules
-from agent.core.directive import WorkloadDirective
-from agent.core.estimate import Estimate, NoEstimate
-from agent.core.explanation import HourPeak
-from agent.core.policies.options import PolicyName
-from agent.core.recommendation import Workload
+from agent.core.admission.estimate import Estimate, NoEstimate
+from agent.core.cluster.facts import ClusterRules
+from agent.core.history.directive import WorkloadDirective
+from agent.core.orders.policy_options import PolicyName
+from agent.core.recommender.explanation import HourPeak
+from agent.core.recommender.recommendation import Workload
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.webhook.access import Access
 from agent.webhook.applying import Applying, Defaults, Facts

@@ -5,7 +5,7 @@ Webhook. The types are the schema, as those of ``wire``. Durations are ages in s
 
 from __future__ import annotations
 
-from agent.core.rollup import SCHEMA_VERSION
+from agent.core.history.rollup import SCHEMA_VERSION
 from agent.webhook.wire import Body
 
 

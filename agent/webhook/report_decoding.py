@@ -15,9 +15,7 @@ from typing import Final
 
 import msgspec
 
-from agent.core.buckets import ExponentialScheme
-from agent.core.recommendation import Workload
-from agent.core.rollup import (
+from agent.core.history.rollup import (
     CPU_BUCKETS,
     MEMORY_BUCKETS,
     SCHEMA_VERSION,
@@ -27,6 +25,8 @@ from agent.core.rollup import (
     Report,
     RollupRow,
 )
+from agent.core.numbers.bucket_scheme import ExponentialScheme
+from agent.core.recommender.recommendation import Workload
 from agent.webhook.wire import (
     MAX_BYTES,
     DistributionBody,

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from agent.core.rollup import CPU_BUCKETS, MEMORY_BUCKETS, Distribution, Report
+from agent.core.history.rollup import CPU_BUCKETS, MEMORY_BUCKETS, Distribution, Report
 
 MAX_BYTES: Final = 32 << 20
 """Unpacked; the server lets far less in."""

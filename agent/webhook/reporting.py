@@ -16,16 +16,16 @@ from typing import Final, Protocol, TypeVar
 
 import msgspec
 
-from agent.core.arbiter_words import Amounts, EvictionReply, Proposal
-from agent.core.cluster_facts import NodeAmounts
-from agent.core.directive import Directives
-from agent.core.directive_text import directives_to_json
-from agent.core.planned import PodRef
-from agent.core.rollup import SCHEMA_VERSION, NodeClass, Report, RollupRow
-from agent.core.rollup_merging import merged_row, weighed_row
-from agent.core.taint_cap import TaintRuling
-from agent.core.workload_history import Interval
-from agent.core.workload_leaders import node_number
+from agent.core.cluster.facts import NodeAmounts
+from agent.core.eviction.proposal import Amounts, EvictionReply, Proposal
+from agent.core.eviction.taint_cap import TaintRuling
+from agent.core.history.directive import Directives
+from agent.core.history.directive_json import directives_to_json
+from agent.core.history.hour_sketch import Interval
+from agent.core.history.node_peaks import node_number
+from agent.core.history.rollup import SCHEMA_VERSION, NodeClass, Report, RollupRow
+from agent.core.history.rollup_merge import merged_row, weighed_row
+from agent.core.plan.plan import PodRef
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.settings.webhook import AccessSettings
 from agent.webhook.access import Access, Caller, Denied

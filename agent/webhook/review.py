@@ -15,22 +15,22 @@ from typing import Final, Protocol
 
 import msgspec
 
-from agent.core.admission import admit
-from agent.core.admission_answer import NOT_KNOWN, Admission, AdmissionFacts, Outcome
-from agent.core.admission_options import AdmissionSettings
-from agent.core.admission_patch import patch_operations
-from agent.core.admission_ranges import with_growth
-from agent.core.affinity import node_named
-from agent.core.cluster import Namespace
-from agent.core.cluster_facts import ClusterRules, FrozenAxes, LimitRangeItem, NodeAmounts, Quota
-from agent.core.cluster_rules import rule_of
-from agent.core.estimate import Estimate, NoEstimate
-from agent.core.pod import Container, Pod
-from agent.core.policies.options import PolicyName
-from agent.core.recommendation import Workload
-from agent.core.rollup import NodeClass
-from agent.core.workload import workload_of
+from agent.core.admission.answer import NOT_KNOWN, Admission, AdmissionFacts, Outcome
+from agent.core.admission.estimate import Estimate, NoEstimate
+from agent.core.admission.limit_ranges import with_growth
+from agent.core.admission.options import AdmissionSettings
+from agent.core.admission.patch import patch_operations
+from agent.core.admission.pod_admission import admit
+from agent.core.cluster.facts import ClusterRules, FrozenAxes, LimitRangeItem, NodeAmounts, Quota
+from agent.core.cluster.node import Namespace
+from agent.core.cluster.pod import Container, Pod
+from agent.core.cluster.workload import workload_of
+from agent.core.history.rollup import NodeClass
+from agent.core.orders.cluster_rules import rule_of
+from agent.core.orders.policy_options import PolicyName
+from agent.core.recommender.recommendation import Workload
 from agent.kube.convert import ConvertError, pod_from_json
+from agent.kube.target_node import node_named
 from agent.webhook.recent_growth import RecentGrowth
 from agent.webhook.unread import answer, bounded_uid, glance, uid_of
 

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from datetime import datetime, tzinfo
 from typing import Final
 
-from agent.core.buffer_schedule import (
+from agent.core.buffers.buffer import Buffer
+from agent.core.buffers.schedule import (
     SCHEDULE,
     Beginnings,
     Calendar,
@@ -20,7 +21,6 @@ from agent.core.buffer_schedule import (
     activity_at,
     read_schedule,
 )
-from agent.core.buffer_shapes import Buffer
 from agent.webhook.buffer_seams import Activity
 
 MOST_KEPT: Final = 1000

@@ -9,11 +9,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from agent.core.admission_options import AdmissionOptions, AdmissionSettings
-from agent.core.arbiter_options import ArbiterOptions
-from agent.core.placeholder_options import PlaceholderOptions
-from agent.core.plan_options import ActOptions, PlanOptions
-from agent.core.policies.options import BoundsOptions, CraneOptions, CruiseOptions, ForecastOptions, VpaOptions
+from agent.core.admission.options import AdmissionOptions, AdmissionSettings
+from agent.core.buffers.placeholder_options import PlaceholderOptions
+from agent.core.eviction.options import ArbiterOptions
+from agent.core.orders.plan_options import ActOptions, PlanOptions
+from agent.core.orders.policy_options import BoundsOptions, CraneOptions, CruiseOptions, ForecastOptions, VpaOptions
 from agent.settings import SettingsError
 from agent.settings.sections import LoggingSettings, RecommendSettings, camel
 from agent.settings.sources import load_into

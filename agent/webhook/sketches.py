@@ -14,10 +14,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.core.hours import HOUR_SECONDS
-from agent.core.workload_history import HourSketch, Kills, Samples, Seconds
-from agent.core.workload_leaders import Leaders
-from agent.core.workload_pods import Pods, PodSums
+from agent.core.history.hour_peaks import HOUR_SECONDS
+from agent.core.history.hour_sketch import HourSketch, Kills, Samples, Seconds
+from agent.core.history.node_peaks import Leaders
+from agent.core.history.pod_count import Pods, PodSums
 
 SKETCH_VERSION: Final = 1
 HEAD: Final = np.dtype(

@@ -13,9 +13,9 @@ from typing import Final
 import numpy as np
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
-from agent.core.workload_history import Interval
-from agent.core.workload_keys import keys_of, range_of
-from agent.core.workload_leaders import node_number
+from agent.core.history.hour_sketch import Interval
+from agent.core.history.node_peaks import node_number
+from agent.core.history.sketch_key import keys_of, range_of
 from agent.webhook.forgetting_entries import Forgetting, decode_forgetting, encode_forgetting
 from agent.webhook.node_hours import DAY_HOURS, KeyHours, decode, encode, unix_hours
 from agent.webhook.report_payload import BadPayloadError, decode_report

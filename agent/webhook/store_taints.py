@@ -8,7 +8,7 @@ from typing import Protocol
 
 from sqlalchemy import Connection, delete, insert, or_, select
 
-from agent.core.taint_cap import TaintRuling
+from agent.core.eviction.taint_cap import TaintRuling
 from agent.webhook.tables import taint_grants
 
 Judge = Callable[[frozenset[str]], TaintRuling]

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
-from agent.core.hours import hour_of
-from agent.core.workload_history import Interval
+from agent.core.history.hour_peaks import hour_of
+from agent.core.history.hour_sketch import Interval
 from agent.webhook.forgetting_entries import Forgetting, decode_forgetting, is_forgetting, rows_left
 from agent.webhook.report_payload import BadPayloadError, decode_report, encode_report
 from agent.webhook.store_shapes import LogFolded, LoggedReport, StoreAway, StoredSketch

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from agent.core.arbiter_options import ArbiterOptions
-from agent.core.cluster_facts import ClusterRules
-from agent.core.taint_cap import TaintReason, TaintRuling, cap_ruling
+from agent.core.cluster.facts import ClusterRules
+from agent.core.eviction.options import ArbiterOptions
+from agent.core.eviction.taint_cap import TaintReason, TaintRuling, cap_ruling
 from agent.webhook.store_shapes import StoreAway
 from agent.webhook.store_taints import TaintStore
 

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
-from agent.core.arbiter_words import Reason, Verdict
-from agent.core.taint_cap import TaintReason
+from agent.core.eviction.proposal import Reason, Verdict
+from agent.core.eviction.taint_cap import TaintReason
 from agent.kube.lease import LeaderLease
 from agent.metrics.webhook_series import Reading
 from agent.webhook.arbiter import Arbiter

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from agent.core.annotations import PREFIX
+from agent.core.orders.annotations import PREFIX
 from agent.webhook.bodies import MAX_REVIEW_BYTES
 
 API_VERSION: Final = "admission.k8s.io/v1"

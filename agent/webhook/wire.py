@@ -11,9 +11,9 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from agent.core.arbiter_words import MAX_PROPOSALS, Verdict, Want
-from agent.core.rollup import SCHEMA_VERSION
-from agent.core.taint_cap import TAINT_VERSION
+from agent.core.eviction.proposal import MAX_PROPOSALS, Verdict, Want
+from agent.core.eviction.taint_cap import TAINT_VERSION
+from agent.core.history.rollup import SCHEMA_VERSION
 
 MAX_AGE_SECONDS: Final = 14 * 86_400.0
 """What is older has no place in a history of 14 days."""

@@ -9,19 +9,19 @@ from typing import Final
 
 import numpy as np
 
-from agent.core.directive import HOURS, ContainerDirective
-from agent.core.estimate import Estimate, EstimateSource
-from agent.core.explanation import HourPeak
-from agent.core.hours import HOUR_SECONDS
-from agent.core.minute_codec import Codes, decode
-from agent.core.minute_rows import CPU_STEPS, KIB
-from agent.core.policies.contract import Bools
-from agent.core.policies.options import CruiseOptions, PolicyName
-from agent.core.rollup import CPU_BUCKETS, MEMORY_BUCKETS, NodeClass
-from agent.core.workload_claims import Most
-from agent.core.workload_history import percentile_bucket
-from agent.core.workload_leaders import amount_of
-from agent.core.workload_rings import CPU, MEMORY, PEAKS, RING_HOURS, Slots
+from agent.core.admission.estimate import Estimate, EstimateSource
+from agent.core.history.directive import HOURS, ContainerDirective
+from agent.core.history.hour_peaks import HOUR_SECONDS
+from agent.core.history.hour_sketch import percentile_bucket
+from agent.core.history.minute_codec import Codes, decode
+from agent.core.history.minutes import CPU_STEPS, KIB
+from agent.core.history.node_claims import Most
+from agent.core.history.node_peaks import amount_of
+from agent.core.history.peak_rings import CPU, MEMORY, PEAKS, RING_HOURS, Slots
+from agent.core.history.rollup import CPU_BUCKETS, MEMORY_BUCKETS, NodeClass
+from agent.core.orders.policy_options import CruiseOptions, PolicyName
+from agent.core.recommender.explanation import HourPeak
+from agent.core.recommender.policy import Bools
 from agent.webhook.workload_rows import RowTable
 from agent.webhook.workload_shapes import OomHour, RowHistory
 

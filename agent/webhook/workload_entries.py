@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from sys import intern
 from typing import Final
 
-from agent.core.directive_text import MOST_CONTAINERS
-from agent.core.recommendation import Workload
-from agent.core.rollup import NodeClass
-from agent.core.workload_keys import SketchKey
-from agent.core.workload_rings import NodeNumbers, Slots
+from agent.core.history.directive_json import MOST_CONTAINERS
+from agent.core.history.peak_rings import NodeNumbers, Slots
+from agent.core.history.rollup import NodeClass
+from agent.core.history.sketch_key import SketchKey
+from agent.core.recommender.recommendation import Workload
 from agent.webhook.workload_rows import RowTable
 from agent.webhook.workload_shapes import IndexOptions
 

@@ -13,9 +13,9 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from agent.core.policies.contract import Ints
-from agent.core.workload_history import HourSketch
-from agent.core.workload_keys import parse_key
+from agent.core.history.hour_sketch import HourSketch
+from agent.core.history.sketch_key import parse_key
+from agent.core.recommender.policy import Ints
 from agent.webhook.sketches import HEAD_BYTES, BadSketchError, Heads, are_readable, decode, read_heads
 from agent.webhook.store_shapes import StoredSketch
 from agent.webhook.store_snapshot import Beginnings

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from sys import intern
 
-from agent.core.recommendation import Workload
-from agent.core.rollup import NodeClass, Report
-from agent.core.workload_history import Interval
+from agent.core.history.hour_sketch import Interval
+from agent.core.history.rollup import NodeClass, Report
+from agent.core.recommender.recommendation import Workload
 from agent.webhook.workload_entries import Entry
 from agent.webhook.workload_shapes import NodeSeen
 

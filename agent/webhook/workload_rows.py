@@ -13,14 +13,11 @@ from typing import Final
 
 import numpy as np
 
-from agent.core.hours import HOUR_SECONDS
-from agent.core.minute_codec import Codes
-from agent.core.policies.contract import Ints, Rows
-from agent.core.rollup import RollupRow
-from agent.core.workload_history import HourSketch, Interval, Kills, largest_demand_code, memory_code
-from agent.core.workload_leaders import Leaders
-from agent.core.workload_pods import Pods, PodSums, pack_numbers, packed_count, pod_number, unpack_numbers
-from agent.core.workload_rings import (
+from agent.core.history.hour_peaks import HOUR_SECONDS
+from agent.core.history.hour_sketch import HourSketch, Interval, Kills, largest_demand_code, memory_code
+from agent.core.history.minute_codec import Codes
+from agent.core.history.node_peaks import Leaders
+from agent.core.history.peak_rings import (
     CPU,
     LEADER_PLANES,
     MEMORY,
@@ -32,6 +29,9 @@ from agent.core.workload_rings import (
     add_leader,
     leaders_of,
 )
+from agent.core.history.pod_count import Pods, PodSums, pack_numbers, packed_count, pod_number, unpack_numbers
+from agent.core.history.rollup import RollupRow
+from agent.core.recommender.policy import Ints, Rows
 from agent.webhook.sketches import HAS_KILLS, Heads, decode_buckets, encode_buckets
 
 NEVER: Final = np.iinfo(np.int64).min

@@ -21,21 +21,21 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, Protocol
 
-from agent.core.cluster_facts import NodeAmounts, WrittenContainer
-from agent.core.directive import ContainerDirective
-from agent.core.estimate import Estimate, EstimateSource, NoEstimate
-from agent.core.hours import HOUR_SECONDS
-from agent.core.orders_of import DAEMON_SET_KIND, listed
-from agent.core.plan_options import PlanOptions
-from agent.core.policies.options import PolicyName
-from agent.core.policies.registry import PolicyOptions
-from agent.core.recommendation import Workload
-from agent.core.rollup import ROLLUP_SECONDS, NodeClass, Report, RollupRow
-from agent.core.workload_claims import Claim, Most, claim_of, most_of
-from agent.core.workload_history import Interval
-from agent.core.workload_keys import SketchKey, keys_of, parse_key
-from agent.core.workload_leaders import node_number
-from agent.core.workload_rings import CPU, MEMORY
+from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
+from agent.core.cluster.facts import NodeAmounts, WrittenContainer
+from agent.core.history.directive import ContainerDirective
+from agent.core.history.hour_peaks import HOUR_SECONDS
+from agent.core.history.hour_sketch import Interval
+from agent.core.history.node_claims import Claim, Most, claim_of, most_of
+from agent.core.history.node_peaks import node_number
+from agent.core.history.peak_rings import CPU, MEMORY
+from agent.core.history.rollup import ROLLUP_SECONDS, NodeClass, Report, RollupRow
+from agent.core.history.sketch_key import SketchKey, keys_of, parse_key
+from agent.core.orders.plan_options import PlanOptions
+from agent.core.orders.policy_options import PolicyName
+from agent.core.orders.resolution import DAEMON_SET_KIND, listed
+from agent.core.recommender.recommendation import Workload
+from agent.core.recommender.registry import PolicyOptions
 from agent.webhook.forgetting_entries import Forgetting
 from agent.webhook.workload_answers import (
     Answer,

@@ -29,7 +29,7 @@ from typing import Final
 
 import psutil
 
-from agent.core.hours import hour_of
+from agent.core.history.hour_peaks import hour_of
 from agent.webhook.store import StoredSketch, open_store
 from tests.bench.fortnight_reports import NodeReports, Rows
 from tests.bench.fortnight_run import INTERVALS_PER_HOUR, Run

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from random import Random
 from typing import Final
 
-from agent.core.hours import HOUR_SECONDS
-from agent.core.rollup import ROLLUP_SECONDS
+from agent.core.history.hour_peaks import HOUR_SECONDS
+from agent.core.history.rollup import ROLLUP_SECONDS
 from agent.settings import Settings
 from agent.webhook.folding import Folder, FoldOptions
 from agent.webhook.report_decoding import decode_report

@@ -7,11 +7,11 @@ import time
 from dataclasses import replace
 from random import Random
 
-from agent.core.demand import Demand, PodDemand
-from agent.core.plan_memo import PlanMemo
-from agent.core.pod import ContainerStatus
-from agent.core.policies.options import BoundsOptions
-from agent.core.units import MIB
+from agent.core.cluster.pod import ContainerStatus
+from agent.core.numbers.units import MIB
+from agent.core.orders.policy_options import BoundsOptions
+from agent.core.plan.demand import Demand, PodDemand
+from agent.core.plan.pod_facts import PlanMemo
 from tests.planning import Situation, container, needs, node, pod_demand, wanted
 
 _ROUNDS = 40

@@ -20,12 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.cli.simulating import simulate_policies
-from agent.core.policies.options import PolicyName
-from agent.core.sim_figures import Outcome, ResourceTotal, Total, total
-from agent.core.simulation import Rules
-from agent.core.trace import TraceSet
-from agent.core.trace_builder import TraceBuilder, TraceRows
-from agent.core.units import GIB
+from agent.core.numbers.units import GIB
+from agent.core.orders.policy_options import PolicyName
+from agent.core.recommender.simulation.figures import Outcome, ResourceTotal, Total, total
+from agent.core.recommender.simulation.replay import Rules
+from agent.core.recommender.simulation.trace import TraceSet
+from agent.core.recommender.simulation.trace_builder import TraceBuilder, TraceRows
 from agent.settings.sections import Settings
 
 ROOT: Final = Path(__file__).parents[2]

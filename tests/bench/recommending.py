@@ -6,9 +6,9 @@ import time
 
 import numpy as np
 
-from agent.core.model import UnitIdentity, UnitKind, UnitResources
-from agent.core.policies.contract import Minutes
-from agent.core.policies.options import PolicyName
+from agent.core.orders.policy_options import PolicyName
+from agent.core.recommender.policy import Minutes
+from agent.core.window.snapshot import UnitIdentity, UnitKind, UnitResources
 from agent.node.decide import Decider
 from agent.node.heartbeat import Heartbeat
 from agent.node.histories import HistoryFile

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from agent.core.recommendation import Workload
-from agent.core.rollup import NodeClass, Report, RollupRow
-from agent.core.rollup_rows import rollup_figures
-from agent.core.rollup_text import kept_text, sent_text
-from agent.core.rows import MEMORY_ROW, SAMPLE, Has
-from agent.core.window import WindowPolicy
+from agent.core.history.rollup import NodeClass, Report, RollupRow
+from agent.core.history.rollup_figures import rollup_figures
+from agent.core.history.rollup_json import kept_text, sent_text
+from agent.core.recommender.recommendation import Workload
+from agent.core.window.cpu import WindowPolicy
+from agent.core.window.ring_rows import MEMORY_ROW, SAMPLE, Has
 from agent.node.report_queue import ReportQueue
 from agent.node.steady_clock import BootClock
 

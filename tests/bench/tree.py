@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.core.model import Partition, QosClass
+from agent.core.window.snapshot import Partition, QosClass
 from agent.sensing.layout import Driver, Runtime, container_cgroup_path
 from tests.kernel.cgroups import CgroupTree
 

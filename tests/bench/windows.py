@@ -6,9 +6,9 @@ import time
 
 import numpy as np
 
-from agent.core.history import minute_row
-from agent.core.rows import MEMORY_ROW, SAMPLE, Has
-from agent.core.window import WindowPolicy, cpu_window, memory_window
+from agent.core.window.cpu import WindowPolicy, cpu_window, memory_window
+from agent.core.window.minute_row import minute_row
+from agent.core.window.ring_rows import MEMORY_ROW, SAMPLE, Has
 
 CONTAINERS = 250
 NS = 1_000_000_000

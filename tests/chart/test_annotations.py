@@ -7,7 +7,7 @@ import pkgutil
 import re
 
 import agent
-from agent.core.annotations import KNOWN, PREFIX
+from agent.core.orders.annotations import KNOWN, PREFIX
 from tests.image.cache import REPOSITORY
 
 NO_ANNOTATIONS = {

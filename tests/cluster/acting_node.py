@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from agent.core.annotations import PREFIX
+from agent.core.orders.annotations import PREFIX
 from agent.node.control import ControlError, request
 from tests.cluster import fence, objects
 from tests.cluster.api import MERGE, Api, Json, kubeconfig

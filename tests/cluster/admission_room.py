@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from agent.core.buckets import BucketScheme
-from agent.core.rollup import CPU_BUCKETS, MEMORY_BUCKETS
+from agent.core.history.rollup import CPU_BUCKETS, MEMORY_BUCKETS
+from agent.core.numbers.bucket_scheme import BucketScheme
 from tests.cluster import chart
 from tests.cluster.api import Json, kubeconfig
 from tests.cluster.control_plane import ControlPlane

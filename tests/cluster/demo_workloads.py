@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from agent.core.annotations import PREFIX
+from agent.core.orders.annotations import PREFIX
 from tests.cluster.api import Api, Json
 from tests.cluster.objects import IMAGE
 

@@ -13,7 +13,7 @@ import threading
 from enum import StrEnum
 from typing import Final
 
-from agent.core.quantity import parse_quantity
+from agent.core.numbers.quantity import parse_quantity
 from tests.cluster import objects
 from tests.cluster.api import Api, ApiError, Json, Watch
 from tests.cluster.control_plane import ControlPlane

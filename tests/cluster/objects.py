@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from agent.core.quantity import parse_quantity
+from agent.core.numbers.quantity import parse_quantity
 from tests.cluster.api import MERGE, STRATEGIC, Api, Json
 
 POD_LEVEL_RESIZE: Final = "InPlacePodLevelResourcesVerticalScaling"

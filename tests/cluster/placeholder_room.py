@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from agent.core.placeholder_mark import PLACEHOLDER
-from agent.core.placeholder_options import PlaceholderOptions
+from agent.core.buffers.placeholder_options import PlaceholderOptions
+from agent.core.orders.placeholder_mark import PLACEHOLDER
 from agent.kube.api import HttpApi
 from agent.webhook.placeholders import READY_REPLICAS, Placeholders
 from agent.webhook.schedules import Schedules

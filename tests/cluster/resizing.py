@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from agent.core.planned import Change, Phase, PlanStep, PodRef, Setting
-from agent.core.pod import ContainerKind, Pod
-from agent.core.policies.bounds import Resource
-from agent.core.recommendation import Workload
-from agent.core.resize_answer import Answer
+from agent.core.cluster.pod import ContainerKind, Pod
+from agent.core.plan.plan import Change, Phase, PlanStep, PodRef, Setting
+from agent.core.recommender.bounds import Resource
+from agent.core.recommender.recommendation import Workload
+from agent.core.resize.answer import Answer
 from agent.kube.api import HttpApi
 from agent.kube.convert import pod_from_json
 from agent.kube.credentials import Credentials

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from agent.core.directive import DIRECTIVES_VERSION, Directives
-from agent.core.directive_text import directives_to_json
-from agent.core.recommendation import Workload
+from agent.core.history.directive import DIRECTIVES_VERSION, Directives
+from agent.core.history.directive_json import directives_to_json
+from agent.core.recommender.recommendation import Workload
 from agent.node.directions import FILE_NAME
 from tests.cluster import objects
 from tests.cluster.acting_node import ActingNode, acting_node

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from agent.core.quantity import parse_quantity
-from agent.core.units import MIB, to_units
+from agent.core.numbers.quantity import parse_quantity
+from agent.core.numbers.units import MIB, to_units
 from agent.node.told_kills import REASON
 from tests.cluster import objects
 from tests.cluster.acting_node import ActingNode, acting_node

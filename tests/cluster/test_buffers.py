@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from agent.core.buffer_shapes import PLACEHOLDER_PODS
+from agent.core.buffers.buffer import PLACEHOLDER_PODS
 from agent.webhook.buffer_options import BufferMode
 from agent.webhook.buffers import BufferController
 from tests.cluster.api import MERGE, ApiError, Json

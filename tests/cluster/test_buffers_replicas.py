@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from agent.core.buffer_shapes import ScalableRef
+from agent.core.buffers.buffer import ScalableRef
 from agent.kube.api import HttpApi
 from agent.kube.credentials import from_kubeconfig
 from agent.kube.lease import LeaderLease

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from agent.core.cluster_facts import ClusterRule, FrozenAxes, PodPlace
-from agent.core.overload import OVERLOAD_TAINT_KEY
-from agent.core.recommendation import Workload
-from agent.core.rollup import NodeClass
-from agent.core.units import NANOS_PER_UNIT
+from agent.core.cluster.facts import ClusterRule, FrozenAxes, PodPlace
+from agent.core.history.rollup import NodeClass
+from agent.core.numbers.units import NANOS_PER_UNIT
+from agent.core.recommender.recommendation import Workload
+from agent.core.window.overload import OVERLOAD_TAINT_KEY
 from agent.kube.api import HttpApi
 from agent.kube.watch import WatchPace
 from agent.webhook import cluster as cluster_module

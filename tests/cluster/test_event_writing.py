@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent.core.event_pacing import NOTE_BYTES, EventReason, PodEvent
-from agent.core.planned import PodRef
+from agent.core.plan.plan import PodRef
+from agent.core.resize.event_rate import NOTE_BYTES, EventReason, PodEvent
 from agent.kube.events import CONTROLLER, EventWriter
 from tests.cluster import fence
 from tests.cluster.api import Json

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent.core.planned import PodRef
+from agent.core.plan.plan import PodRef
 from agent.kube.api import HttpApi
 from agent.kube.evict import EvictionKind, evict
 from tests.cluster import fence, objects

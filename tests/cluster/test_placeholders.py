@@ -17,11 +17,11 @@ from typing import Final
 
 import pytest
 
-from agent.core.admission_options import AdmissionSettings
-from agent.core.arbiter_options import ArbiterOptions, EvictionMode
-from agent.core.arbiter_words import Proposal, Reason, Want
-from agent.core.placeholder_mark import PLACEHOLDER
-from agent.core.planned import PodRef
+from agent.core.admission.options import AdmissionSettings
+from agent.core.eviction.options import ArbiterOptions, EvictionMode
+from agent.core.eviction.proposal import Proposal, Reason, Want
+from agent.core.orders.placeholder_mark import PLACEHOLDER
+from agent.core.plan.plan import PodRef
 from agent.kube.api import STRATEGIC_MERGE_PATCH, HttpApi
 from agent.kube.credentials import Credentials
 from agent.kube.errors import ApiError

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from agent.core.admission_answer import AdmissionFacts, Outcome
-from agent.core.cluster import Namespace
-from agent.core.pod_defaulting import Defaulting, class_at_creation, defaulted
-from agent.core.versions import Version, parse_version
+from agent.core.admission.answer import AdmissionFacts, Outcome
+from agent.core.cluster.node import Namespace
+from agent.core.cluster.pod_defaults import Defaulting, class_at_creation, defaulted
+from agent.core.cluster.versions import Version, parse_version
 from agent.kube.convert import pod_from_json
 from tests.admissions import admitted, patched
 from tests.cluster.api import ApiError, Json

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from agent.core.planned import Change, Setting
-from agent.core.pod import ContainerKind, Pod
-from agent.core.policies.bounds import Resource
-from agent.core.resize_answer import Answer, AnswerKind
+from agent.core.cluster.pod import ContainerKind, Pod
+from agent.core.plan.plan import Change, Setting
+from agent.core.recommender.bounds import Resource
+from agent.core.resize.answer import Answer, AnswerKind
 from agent.kube.api import HttpApi
 from tests.cluster import fence, objects
 from tests.cluster.api import Json

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent.core.planned import Setting
-from agent.core.pod import ContainerKind, Pod
-from agent.core.resize_answer import AnswerKind
-from agent.core.resize_status import ResizeState, resize_status
+from agent.core.cluster.pod import ContainerKind, Pod
+from agent.core.plan.plan import Setting
+from agent.core.resize.answer import AnswerKind
+from agent.core.resize.status import ResizeState, resize_status
 from agent.kube.resize import FIELD_MANAGER, resize
 from tests.cluster import fence, objects
 from tests.cluster.audit import AuditLog

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from agent.core.annotations import POD_LIMITS
-from agent.core.model import QosClass, UnitIdentity, UnitKind
-from agent.core.plan_options import PodLimitsOptions
-from agent.core.pod import Pod
+from agent.core.cluster.pod import Pod
+from agent.core.orders.annotations import POD_LIMITS
+from agent.core.orders.plan_options import PodLimitsOptions
+from agent.core.window.snapshot import QosClass, UnitIdentity, UnitKind
 from agent.kube.api import HttpApi
 from agent.kube.credentials import Credentials
 from agent.kube.watch import WatchPace

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from agent.core.cluster import Node, Taint
-from agent.core.plan_options import OverloadOptions
+from agent.core.cluster.node import Node, Taint
+from agent.core.orders.plan_options import OverloadOptions
 from agent.kube.api import HttpApi
 from agent.kube.credentials import from_kubeconfig
 from agent.node.overload import READ_SECONDS, OverloadKeeper

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from agent.core.cluster import Node, Taint
-from agent.core.overload import OVERLOAD_TAINT_EFFECT, OVERLOAD_TAINT_KEY
-from agent.core.plan_options import OverloadOptions
+from agent.core.cluster.node import Node, Taint
+from agent.core.orders.plan_options import OverloadOptions
+from agent.core.window.overload import OVERLOAD_TAINT_EFFECT, OVERLOAD_TAINT_KEY
 from agent.kube.api import Api, HttpApi
 from agent.kube.credentials import Credentials
 from agent.kube.errors import ApiError

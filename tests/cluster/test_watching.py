@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.cluster import Namespace, Taint
-from agent.core.model import QosClass, UnitIdentity, UnitKind
-from agent.core.pod import Container, ContainerKind, ContainerState, Pod, Requirements, is_pod_running
+from agent.core.cluster.node import Namespace, Taint
+from agent.core.cluster.pod import Container, ContainerKind, ContainerState, Pod, Requirements, is_pod_running
+from agent.core.window.snapshot import QosClass, UnitIdentity, UnitKind
 from agent.kube.access import identity, missing_permissions, node_claim
 from agent.kube.api import STRATEGIC_MERGE_PATCH, HttpApi
 from agent.kube.credentials import Credentials, from_kubeconfig

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.rollup import CPU_BUCKETS, MEMORY_BUCKETS
+from agent.core.history.rollup import CPU_BUCKETS, MEMORY_BUCKETS
 from tests.cluster.admission_room import (
     ENFORCE,
     MB,

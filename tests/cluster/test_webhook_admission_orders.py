@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.recommendation import Workload
+from agent.core.recommender.recommendation import Workload
 from agent.webhook.folding import Folder, FoldOptions
 from agent.webhook.store import open_store
 from tests.cluster.admission_room import (

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from agent.core.admission_options import AdmissionSettings
-from agent.core.arbiter_budget import EvictionState
-from agent.core.arbiter_options import ArbiterOptions, EvictionMode
-from agent.core.arbiter_proposals import ProposeOptions
-from agent.core.arbiter_words import Proposal, Reason, Verdict, Want
-from agent.core.estimate import Estimate, NoEstimate
-from agent.core.orders import Ranking
-from agent.core.planned import Eviction, PodRef
-from agent.core.policies.bounds import Resource
-from agent.core.recommendation import Workload
+from agent.core.admission.estimate import Estimate, NoEstimate
+from agent.core.admission.options import AdmissionSettings
+from agent.core.eviction.budget import EvictionState
+from agent.core.eviction.options import ArbiterOptions, EvictionMode
+from agent.core.eviction.proposal import Proposal, Reason, Verdict, Want
+from agent.core.eviction.proposals import ProposeOptions
+from agent.core.orders.order import Ranking
+from agent.core.plan.plan import Eviction, PodRef
+from agent.core.recommender.bounds import Resource
+from agent.core.recommender.recommendation import Workload
 from agent.kube.errors import ApiError
 from agent.node.proposing import Proposer
 from agent.node.webhook_client import WebhookClient

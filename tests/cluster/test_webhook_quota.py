@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent.core.buckets import BucketScheme
-from agent.core.quantity import parse_quantity
-from agent.core.rollup import CPU_BUCKETS, MEMORY_BUCKETS
+from agent.core.history.rollup import CPU_BUCKETS, MEMORY_BUCKETS
+from agent.core.numbers.bucket_scheme import BucketScheme
+from agent.core.numbers.quantity import parse_quantity
 from agent.kube.watch import WatchPace
 from agent.webhook.cluster import ClusterFacts
 from tests.cluster import chart

@@ -5,12 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from agent.core.buffer_pass import is_ours, reconcile, reported_strategy
-from agent.core.buffer_provisioning import provision
-from agent.core.buffer_quotas import Claim, allocate
-from agent.core.buffer_resolution import is_known_kind, scalable_shape, template_shape
-from agent.core.buffer_scopes import matches_scopes
-from agent.core.buffer_shapes import (
+from agent.core.buffers.buffer import (
     ACTIVE_CAPACITY,
     FALSE,
     LIMITED_BY_QUOTAS,
@@ -30,8 +25,13 @@ from agent.core.buffer_shapes import (
     Shape,
     Unresolved,
 )
-from agent.core.buffer_template import chunk_of, managed_template_name
-from agent.core.buffers import size
+from agent.core.buffers.chunks import size
+from agent.core.buffers.provisioning import provision
+from agent.core.buffers.quotas import Claim, allocate
+from agent.core.buffers.reconciliation import is_ours, reconcile, reported_strategy
+from agent.core.buffers.resolution import is_known_kind, scalable_shape, template_shape
+from agent.core.buffers.scopes import matches_scopes
+from agent.core.buffers.template import chunk_of, managed_template_name
 from agent.kube.convert_buffers import (
     buffer_from_json,
     buffer_quota_from_json,

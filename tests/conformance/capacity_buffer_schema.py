@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from agent.core.buffer_shapes import INT32_MAX
+from agent.core.buffers.buffer import INT32_MAX
 
 SIZE_MISSING: Final = "If X is set, replicas or limits must also be set"
 ONE_REFERENCE: Final[Mapping[str, str]] = {

@@ -11,18 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from agent.core.histogram import Histograms, LinearScheme
-from agent.core.policies import crane_estimate
-from agent.core.policies.contract import Floats, OutOfMemory
-from agent.core.policies.crane import CranePolicy
-from agent.core.policies.crane_kills import Kills, protect
-from agent.core.policies.crane_specification import (
+from agent.core.numbers.histogram import Histograms, LinearScheme
+from agent.core.orders.policy_options import CraneOptions
+from agent.core.recommender.crane import estimate as crane_estimate
+from agent.core.recommender.crane.kills import Kills, protect
+from agent.core.recommender.crane.policy import CranePolicy
+from agent.core.recommender.crane.specification import (
     DEFAULT_SPECIFICATIONS,
     SpecificationError,
     Specifications,
     parse_specifications,
 )
-from agent.core.policies.options import CraneOptions
+from agent.core.recommender.policy import Floats, OutOfMemory
 from tests.policy_rows import make_minutes, make_present
 
 LATER = frozenset(

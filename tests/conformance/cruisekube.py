@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from agent.core.policies.contract import Floats, OutOfMemory
-from agent.core.policies.cruise_oom import OomMemory
-from agent.core.policies.cruise_peak import merge_series, predict_peak
-from agent.core.policies.options import CruiseOptions
-from agent.core.pressure import adjusted_demand
-from agent.core.quantile import inside, percentile
-from agent.core.rows import Has
-from agent.core.steps import MILLICORES_PER_USEC_PER_NS, cpu_steps
-from agent.core.window_policy import WindowPolicy
-from agent.core.workload import workload_of
+from agent.core.cluster.workload import workload_of
+from agent.core.numbers.percentile import inside, percentile
+from agent.core.orders.policy_options import CruiseOptions
+from agent.core.recommender.cruise.oom_memory import OomMemory
+from agent.core.recommender.cruise.peak import merge_series, predict_peak
+from agent.core.recommender.policy import Floats, OutOfMemory
+from agent.core.window.policy import WindowPolicy
+from agent.core.window.pressure import adjusted_demand
+from agent.core.window.ring_rows import Has
+from agent.core.window.steps import MILLICORES_PER_USEC_PER_NS, cpu_steps
 from agent.kube.convert import pod_from_json
 from tests.conformance import cruisekube_act, cruisekube_admission, cruisekube_overload, cruisekube_plan
 from tests.window_rows import ALL, Rows, sample

@@ -6,17 +6,17 @@ import statistics
 from datetime import UTC, datetime
 from typing import Any
 
-from agent.core import annotations as names
-from agent.core.oom_cool_down import COOL_DOWN_SECONDS, OomCoolDown
-from agent.core.orders import Mode
-from agent.core.orders_of import orders_of
-from agent.core.plan_options import ActOptions, DaemonSetGrowth, PlanOptions
-from agent.core.policies.options import PolicyName
-from agent.core.recommendation import Workload
-from agent.core.standing import reserved_reason
-from agent.core.versions import resize_supported
-from agent.core.workload import workload_of
-from agent.core.write_gate import WriteAction, may_write
+from agent.core.cluster.versions import resize_supported
+from agent.core.cluster.workload import workload_of
+from agent.core.orders import annotations as names
+from agent.core.orders.order import Mode
+from agent.core.orders.plan_options import ActOptions, DaemonSetGrowth, PlanOptions
+from agent.core.orders.policy_options import PolicyName
+from agent.core.orders.resolution import orders_of
+from agent.core.plan.reserved import reserved_reason
+from agent.core.recommender.recommendation import Workload
+from agent.core.resize.oom_cool_down import COOL_DOWN_SECONDS, OomCoolDown
+from agent.core.resize.write_gate import WriteAction, may_write
 from tests.pods import container, make_pod, mirror_metadata
 
 _NOW_UNIX_SECONDS = 1_800_000_000.0

@@ -9,19 +9,26 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from agent.core import annotations as names
-from agent.core.admission import admit
-from agent.core.admission_answer import AdmissionFacts
-from agent.core.admission_options import AdmissionSettings
-from agent.core.cluster import Namespace
-from agent.core.disruption_window import window_of
-from agent.core.estimate import Estimate, EstimateSource, NoEstimate
-from agent.core.hpa import UTILIZATION, HpaMetric, frozen_axes, frozen_resources, is_whole_workload_left, moved_target
-from agent.core.orders import Mode
-from agent.core.plan_options import ActOptions, DaemonSetGrowth, PlanOptions
-from agent.core.planned import Setting
-from agent.core.policies.bounds import Resource
-from agent.core.policies.options import BoundsOptions, PolicyName
+from agent.core.admission.answer import AdmissionFacts
+from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
+from agent.core.admission.options import AdmissionSettings
+from agent.core.admission.pod_admission import admit
+from agent.core.cluster.hpa import (
+    UTILIZATION,
+    HpaMetric,
+    frozen_axes,
+    frozen_resources,
+    is_whole_workload_left,
+    moved_target,
+)
+from agent.core.cluster.node import Namespace
+from agent.core.orders import annotations as names
+from agent.core.orders.disruption_window import window_of
+from agent.core.orders.order import Mode
+from agent.core.orders.plan_options import ActOptions, DaemonSetGrowth, PlanOptions
+from agent.core.orders.policy_options import BoundsOptions, PolicyName
+from agent.core.plan.plan import Setting
+from agent.core.recommender.bounds import Resource
 from tests.pods import container, make_pod
 
 _MB = 1_000_000

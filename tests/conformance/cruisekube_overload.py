@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from agent.core.overload import LoadReading, judge_overload
-from agent.core.plan_options import OverloadOptions
+from agent.core.orders.plan_options import OverloadOptions
+from agent.core.window.overload import LoadReading, judge_overload
 
 
 def _unix_seconds(moment: float | str) -> float:

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agent.core import cgroup_values, cpu_values, effective, pressure, qos, qos_cgroups
-from agent.core.model import Partition, QosClass
-from agent.core.pod import CPU, MEMORY, Container, Pod
-from agent.core.units import to_millis, to_units
+from agent.core.cluster import effective_resources as effective
+from agent.core.cluster import qos
+from agent.core.cluster.pod import CPU, MEMORY, Container, Pod
+from agent.core.machine import cgroup_values, qos_cgroups
+from agent.core.machine import cpu_knobs as cpu_values
+from agent.core.numbers.units import to_millis, to_units
+from agent.core.window import pressure
+from agent.core.window.snapshot import Partition, QosClass
 from agent.kube.convert import pod_from_json
 from agent.sensing import layout, parsing
 

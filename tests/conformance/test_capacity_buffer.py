@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from agent.core.buffer_shapes import BUFFER_KIND, GROUP, INT32_MAX
+from agent.core.buffers.buffer import BUFFER_KIND, GROUP, INT32_MAX
 from tests.conformance.capacity_buffer_schema import ONE_REFERENCE, SIZE_MISSING, spec_faults
 
 CRD = Path(__file__).parents[2] / "charts" / "plimsoll" / "crds" / "capacitybuffers.yaml"

@@ -10,19 +10,31 @@ from typing import Any
 
 import numpy as np
 
-from agent.core.model import UnitIdentity, UnitKind
-from agent.core.naming import PodIndex, belonging
-from agent.core.oom_observation import ContainerMoment, request_at_oom
-from agent.core.pod import Container, ContainerKind, ContainerState, Pod
-from agent.core.policies import bounds, vpa_amounts, vpa_bounds, vpa_estimators, vpa_limit_range
-from agent.core.policies.contract import Floats, LimitRule, Proposals, Rows, Stated
-from agent.core.policies.options import BoundsOptions, ControlledResources, VpaOptions
-from agent.core.policies.vpa import VpaPolicy
-from agent.core.policies.vpa_chain import Estimates, Narration
-from agent.core.policies.vpa_estimators import Widening
-from agent.core.policies.vpa_limit_range import Range, Rounding, Sized
-from agent.core.policies.vpa_samples import CpuSamples, MemoryPeaks
-from agent.core.policies.vpa_state import VpaState
+from agent.core.cluster.pod import Container, ContainerKind, ContainerState, Pod
+from agent.core.cluster.pod_index import PodIndex, belonging
+from agent.core.orders.policy_options import BoundsOptions, ControlledResources, VpaOptions
+from agent.core.recommender import bounds
+from agent.core.recommender.policy import Floats, LimitRule, Proposals, Rows, Stated
+from agent.core.recommender.vpa import (
+    amounts as vpa_amounts,
+)
+from agent.core.recommender.vpa import (
+    estimators as vpa_estimators,
+)
+from agent.core.recommender.vpa import (
+    limit_range as vpa_limit_range,
+)
+from agent.core.recommender.vpa import (
+    rounding as vpa_bounds,
+)
+from agent.core.recommender.vpa.chain import Estimates, Narration
+from agent.core.recommender.vpa.estimators import Widening
+from agent.core.recommender.vpa.limit_range import Range, Rounding, Sized
+from agent.core.recommender.vpa.oom_observation import ContainerMoment, request_at_oom
+from agent.core.recommender.vpa.policy import VpaPolicy
+from agent.core.recommender.vpa.samples import CpuSamples, MemoryPeaks
+from agent.core.recommender.vpa.state import VpaState
+from agent.core.window.snapshot import UnitIdentity, UnitKind
 from tests.conformance import vpa_histogram
 
 LATER = frozenset(

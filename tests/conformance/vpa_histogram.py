@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from agent.core import checkpoint as checkpoints
-from agent.core.checkpoint import Checkpoint, CheckpointError, StateCheckpoint
-from agent.core.histogram import BucketScheme, ExponentialScheme, Histograms, LinearScheme
-from agent.core.policies.vpa_amounts import cpu_from_cores, memory_from_bytes
-from agent.core.policies.vpa_estimators import with_margin
-from agent.core.policies.vpa_samples import CPU_SAMPLE_WEIGHT, PEAK_WEIGHT
-from agent.core.policies.vpa_state import CPU_SCHEME, EPSILON, MEMORY_SCHEME
+from agent.core.numbers.histogram import BucketScheme, ExponentialScheme, Histograms, LinearScheme
+from agent.core.recommender.vpa import checkpoint as checkpoints
+from agent.core.recommender.vpa.amounts import cpu_from_cores, memory_from_bytes
+from agent.core.recommender.vpa.checkpoint import Checkpoint, CheckpointError, StateCheckpoint
+from agent.core.recommender.vpa.estimators import with_margin
+from agent.core.recommender.vpa.samples import CPU_SAMPLE_WEIGHT, PEAK_WEIGHT
+from agent.core.recommender.vpa.state import CPU_SCHEME, EPSILON, MEMORY_SCHEME
 
 _ERROR = {"error": True}
 _ROW = np.array([0])

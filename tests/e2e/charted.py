@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Final
 from urllib.request import urlopen
 
-from agent.core.annotations import ADMISSION, ORIGINAL_RESOURCES
+from agent.core.orders.annotations import ADMISSION, ORIGINAL_RESOURCES
 from tests.cluster import chart, fence, objects
 from tests.cluster.api import ApiError, Json
 from tests.cluster.audit import AuditLog

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from agent.core.quantity import parse_quantity
+from agent.core.numbers.quantity import parse_quantity
 from tests.cluster import objects
 from tests.cluster.api import ApiError, Json
 from tests.e2e.node import Node

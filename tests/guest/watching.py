@@ -9,8 +9,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from agent.core.model import CpuWindow
-from agent.core.window import WindowPolicy, cpu_window
+from agent.core.window.cpu import WindowPolicy, cpu_window
+from agent.core.window.snapshot import CpuWindow
 from agent.sensing.contract import Sampler
 from agent.sensing.rings import RingFile, RingGeometry, read_boot_id
 from agent.sensing.sampler import open_sampler

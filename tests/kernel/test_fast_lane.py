@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.pacing import ContentionPolicy, Skipped
+from agent.core.window.sweep_pace import ContentionPolicy, Skipped
 from agent.node.pods import NoPods
 from agent.node.sampling import SamplingLoop, SamplingPolicy
 from agent.node.units import UnitTable

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agent.core.rows import MINUTE_ROW, Status
+from agent.core.window.ring_rows import MINUTE_ROW, Status
 from agent.sensing.rings import RingFile, RingGeometry
 from agent.sensing.sampler import open_sampler
 from tests.kernel.cgroups import CgroupTree

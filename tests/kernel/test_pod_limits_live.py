@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.annotations import POD_LIMITS
-from agent.core.cluster import Node, NodeState
-from agent.core.plan_options import PodLimitsOptions
+from agent.core.cluster.node import Node, NodeState
+from agent.core.orders.annotations import POD_LIMITS
+from agent.core.orders.plan_options import PodLimitsOptions
 from agent.node.cgroup_limits import CgroupLimits
 from agent.node.pod_limits import PodLimitsWriter
 from tests.kernel.cgroups import CgroupTree

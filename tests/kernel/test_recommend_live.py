@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.keys import history_key
+from agent.core.history.key import history_key
 from agent.node.histories import HistoryFile
 from agent.node.pods import PodsFile
 from agent.sensing.layout import identify

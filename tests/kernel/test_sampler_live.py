@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from agent.core.rows import Has, Status
+from agent.core.window.ring_rows import Has, Status
 from agent.sensing.contract import CgroupGone, Sampler, SweepResult
 from agent.sensing.rings import RingFile, RingGeometry
 from agent.sensing.sampler import open_sampler

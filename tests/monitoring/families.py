@@ -8,9 +8,9 @@ from typing import Any, Final, cast
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from agent.core.admission_answer import Outcome
-from agent.core.directed import Directed
-from agent.core.directive import Directives
+from agent.core.admission.answer import Outcome
+from agent.core.history.directive import Directives
+from agent.core.plan.directives import Directed
 from agent.metrics.acting_series import Trigger
 from agent.metrics.agent_series import Metrics, PodSource, PressureKind, PressureResource
 from agent.metrics.buffer_series import of_buffers

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pytest
 
-from agent.core.keys import HistoryKey, KeyKind
+from agent.core.history.key import HistoryKey, KeyKind
 from agent.node.histories import HistoryFile
 from tests.admissions import review_of
 from tests.cluster import fence, objects

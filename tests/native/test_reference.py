@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.rows import Status
+from agent.core.window.ring_rows import Status
 from agent.sensing.parsing import (
     CpuStat,
     Pressure,

@@ -1,11 +1,11 @@
-"""agent.core.rows mirrors native/sampler.h to the byte."""
+"""agent.core.window.ring_rows mirrors native/sampler.h to the byte."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from agent.core.rows import MEMORY_ROW, SAMPLE, SLOT_HEADER, Has, Status
+from agent.core.window.ring_rows import MEMORY_ROW, SAMPLE, SLOT_HEADER, Has, Status
 
 module = pytest.importorskip("agent.sensing._sampler", reason="the C sampler is not built", exc_type=ImportError)
 lib, ffi = module.lib, module.ffi

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent.core.rows import CAUSES, FILES, Has, Status
+from agent.core.window.ring_rows import CAUSES, FILES, Has, Status
 from agent.sensing.contract import CgroupGone, FilesExhausted, Sampler, SamplerError
 from agent.sensing.reference import BUFFER_BYTES, ReferenceSampler
 from agent.sensing.rings import RingFile, RingGeometry, Rows

@@ -13,7 +13,7 @@ from dataclasses import replace
 from agent.cli.screen import live_table
 from agent.cli.sources import SourceError
 from agent.cli.terminal import LiveOptions
-from agent.core.model import Snapshot
+from agent.core.window.snapshot import Snapshot
 from tests.snapshots import busy_node, container, cpu_window
 
 

@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agent.core.admission_answer import Outcome
-from agent.core.admission_options import AdmissionSettings
-from agent.core.arbiter_options import ArbiterOptions
-from agent.core.cluster import Namespace
-from agent.core.cluster_facts import ClusterRules, FrozenAxes, NodeAmounts, PodPlace, WrittenContainer
-from agent.core.plan_options import ActOptions
-from agent.core.policies.options import BoundsOptions, PolicyName
-from agent.core.recommendation import Workload
-from agent.core.rollup import NodeClass
+from agent.core.admission.answer import Outcome
+from agent.core.admission.options import AdmissionSettings
+from agent.core.cluster.facts import ClusterRules, FrozenAxes, NodeAmounts, PodPlace, WrittenContainer
+from agent.core.cluster.node import Namespace
+from agent.core.eviction.options import ArbiterOptions
+from agent.core.history.rollup import NodeClass
+from agent.core.orders.plan_options import ActOptions
+from agent.core.orders.policy_options import BoundsOptions, PolicyName
+from agent.core.recommender.recommendation import Workload
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.settings import Settings
 from agent.settings.webhook import AccessSettings, ListeningSettings

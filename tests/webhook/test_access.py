@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from agent.core.cluster_facts import PodPlace
-from agent.core.recommendation import Workload
+from agent.core.cluster.facts import PodPlace
+from agent.core.recommender.recommendation import Workload
 from agent.kube.access import NODE_NAME_CLAIM
 from agent.kube.errors import ApiError, Unreachable
 from agent.settings.webhook import AccessSettings

@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
-from agent.core.admission_answer import Admission
-from agent.core.admission_options import AdmissionSettings
-from agent.core.arbiter_budget import EvictionState
-from agent.core.arbiter_options import ArbiterOptions, EvictionMode
-from agent.core.arbiter_words import MAX_PROPOSALS, Amounts, EvictionReply, Proposal, Reason, Verdict, Want
-from agent.core.cluster_facts import ClusterRule, ClusterRules, FrozenAxes
-from agent.core.estimate import NoEstimate
-from agent.core.planned import PodRef
-from agent.core.pod import Pod
-from agent.core.recommendation import Workload
+from agent.core.admission.answer import Admission
+from agent.core.admission.estimate import NoEstimate
+from agent.core.admission.options import AdmissionSettings
+from agent.core.cluster.facts import ClusterRule, ClusterRules, FrozenAxes
+from agent.core.cluster.pod import Pod
+from agent.core.eviction.budget import EvictionState
+from agent.core.eviction.options import ArbiterOptions, EvictionMode
+from agent.core.eviction.proposal import MAX_PROPOSALS, Amounts, EvictionReply, Proposal, Reason, Verdict, Want
+from agent.core.plan.plan import PodRef
+from agent.core.recommender.recommendation import Workload
 from agent.kube.errors import ApiError, Cause, Unreachable
 from agent.webhook import arbiter as arbiter_module
 from agent.webhook.arbiter import Arbiter

@@ -10,11 +10,11 @@ from dataclasses import replace
 
 import pytest
 
-from agent.core.arbiter_budget import EvictionState, Replicas, Spent, budget_ruling
-from agent.core.arbiter_options import ArbiterOptions
-from agent.core.arbiter_words import Reason, Ruling, Want
-from agent.core.planned import PodRef
-from agent.core.recommendation import Workload
+from agent.core.eviction.budget import EvictionState, Replicas, Spent, budget_ruling
+from agent.core.eviction.options import ArbiterOptions
+from agent.core.eviction.proposal import Reason, Ruling, Want
+from agent.core.plan.plan import PodRef
+from agent.core.recommender.recommendation import Workload
 from agent.webhook.store import Store, open_store
 from agent.webhook.store_clock import database_now
 from agent.webhook.store_evictions import KEPT_SECONDS, BackOff, EvictionStore, EvictionWish

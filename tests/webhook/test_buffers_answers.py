@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agent.core.buffer_shapes import Buffer, SizeSpec
+from agent.core.buffers.buffer import Buffer, SizeSpec
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.settings.webhook import AccessSettings
 from agent.webhook.access import Access

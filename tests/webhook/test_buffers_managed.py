@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from agent.core.buffer_shapes import Buffer, ManagedTemplate, OrderKind, Shape, ShapeSource, TemplateOrder
+from agent.core.buffers.buffer import Buffer, ManagedTemplate, OrderKind, Shape, ShapeSource, TemplateOrder
 from agent.webhook.buffer_managed import WORTH_A_LIST, ManagedTemplates
 from agent.webhook.buffer_resolving import LIVE, Resolved
 from agent.webhook.buffer_tables import SeenTemplate

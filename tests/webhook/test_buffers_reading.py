@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.buffer_shapes import Shape, ShapeSource, Unresolved
+from agent.core.buffers.buffer import Shape, ShapeSource, Unresolved
 from agent.kube.errors import ApiError, Unreachable
 from agent.webhook.buffer_calls import CountedApi, resource_of
 from agent.webhook.buffer_dry_run import REST_SECONDS, SLOW_SECONDS, DryRun, NotTriedError

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from agent.core.admission_options import AdmissionSettings
-from agent.core.admission_patch import Operation
-from agent.core.buffer_shapes import ScalableRef
-from agent.core.estimate import Estimate, EstimateSource, NoEstimate
-from agent.core.policies.options import PolicyName
-from agent.core.recommendation import Workload
+from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
+from agent.core.admission.options import AdmissionSettings
+from agent.core.admission.patch import Operation
+from agent.core.buffers.buffer import ScalableRef
+from agent.core.orders.policy_options import PolicyName
+from agent.core.recommender.recommendation import Workload
 from agent.webhook.buffer_sizing import AdmissionSizer, patched
 from agent.webhook.review import Reviewer
 from tests.webhook.stack import Facts

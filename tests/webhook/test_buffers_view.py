@@ -8,7 +8,7 @@ import pytest
 
 from agent.cli.buffers_view import buffer_lines, list_lines
 from agent.cli.spans import ASCII, line_text
-from agent.core.buffer_shapes import Allocation, Chunk, Decider, Explanation, ShapeSource, Sizing
+from agent.core.buffers.buffer import Allocation, Chunk, Decider, Explanation, ShapeSource, Sizing
 from agent.webhook.buffer_answers import why_body
 from agent.webhook.buffer_wire import (
     BufferBody,

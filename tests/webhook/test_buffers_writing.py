@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.buffer_shapes import Buffer, BufferStatus, Condition, OrderKind, TemplateOrder
+from agent.core.buffers.buffer import Buffer, BufferStatus, Condition, OrderKind, TemplateOrder
 from agent.kube.errors import ApiError, Cause, Unreachable
 from agent.webhook.buffer_writing import BufferWriter, OthersStatusError
 from tests.fake_api import FakeApi, in_turn

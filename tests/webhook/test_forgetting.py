@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from agent.core.estimate import Estimate, EstimateSource, NoEstimate
-from agent.core.policies.options import PolicyName
-from agent.core.recommendation import Workload
-from agent.core.rollup import Report
+from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
+from agent.core.history.rollup import Report
+from agent.core.orders.policy_options import PolicyName
+from agent.core.recommender.recommendation import Workload
 from agent.webhook.estimating import Rebuilder, RebuildOptions
 from agent.webhook.folding import Folder
 from agent.webhook.forgetting_entries import Forgetting

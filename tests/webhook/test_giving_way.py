@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from agent.core.admission_options import AdmissionSettings
-from agent.core.arbiter_options import ArbiterOptions, EvictionMode
-from agent.core.arbiter_words import Amounts, Proposal, Reason, Ruling, Verdict, Want
-from agent.core.cluster_facts import ClusterRules
-from agent.core.pod import Pod
+from agent.core.admission.options import AdmissionSettings
+from agent.core.cluster.facts import ClusterRules
+from agent.core.cluster.pod import Pod
+from agent.core.eviction.options import ArbiterOptions, EvictionMode
+from agent.core.eviction.proposal import Amounts, Proposal, Reason, Ruling, Verdict, Want
 from agent.kube.errors import ApiError, Unreachable
 from agent.webhook.arbiter import Arbiter
 from agent.webhook.giving_way import SPACING_SECONDS, GivingWay

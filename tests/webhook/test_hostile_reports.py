@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from agent.core.cluster_facts import WrittenContainer
-from agent.core.directive import ContainerDirective
-from agent.core.estimate import Estimate
-from agent.core.policies.options import PolicyName
-from agent.core.recommendation import Workload
-from agent.core.rollup import Report
+from agent.core.admission.estimate import Estimate
+from agent.core.cluster.facts import WrittenContainer
+from agent.core.history.directive import ContainerDirective
+from agent.core.history.rollup import Report
+from agent.core.orders.policy_options import PolicyName
+from agent.core.recommender.recommendation import Workload
 from agent.webhook.report_payload import decode_report
 from agent.webhook.store_shapes import Appended, NewReport
 from tests.webhook.report_bodies import distribution, report_body, row_body

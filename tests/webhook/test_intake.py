@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, select
 
-from agent.core.cluster_facts import NodeAmounts, WrittenContainer
-from agent.core.rollup import RollupRow
+from agent.core.cluster.facts import NodeAmounts, WrittenContainer
+from agent.core.history.rollup import RollupRow
 from agent.settings.webhook import AccessSettings
 from agent.webhook.report_payload import decode_report
 from agent.webhook.store import open_store

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import msgspec
 
-from agent.core.workload_history import Interval
+from agent.core.history.hour_sketch import Interval
 from agent.webhook.remembered_pods import REMEMBERED_SECONDS, RememberedPods
 from tests.webhook.workload_reports import WEB, row
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent.cli.main import main
-from agent.core.cluster_facts import ClusterRule, ClusterRules, FrozenAxes
+from agent.core.cluster.facts import ClusterRule, ClusterRules, FrozenAxes
 from agent.webhook.settings import SettingsError, WebhookSettings, load_webhook_settings
 from tests.webhook.https import running
 from tests.webhook.report_bodies import packed, report_body, row_body

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from agent.core.cluster import Namespace
-from agent.core.cluster_facts import ClusterRule, ClusterRules, FrozenAxes
-from agent.core.recommendation import Workload
+from agent.core.cluster.facts import ClusterRule, ClusterRules, FrozenAxes
+from agent.core.cluster.node import Namespace
+from agent.core.recommender.recommendation import Workload
 from agent.settings.webhook import AccessSettings
 from agent.webhook.report_payload import decode_report
 from agent.webhook.server import Answer, Call

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from agent.core.estimate import Estimate
-from agent.core.policies.options import PolicyName
-from agent.core.rollup import Report
-from agent.core.workload_history import HourSketch, Interval
+from agent.core.admission.estimate import Estimate
+from agent.core.history.hour_sketch import HourSketch, Interval
+from agent.core.history.rollup import Report
+from agent.core.orders.policy_options import PolicyName
 from agent.webhook.folding import Folder, FoldOptions
 from agent.webhook.forgetting_entries import Forgetting
 from agent.webhook.report_payload import encode_report

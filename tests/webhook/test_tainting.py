@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from agent.core.arbiter_options import ArbiterOptions
-from agent.core.cluster_facts import ClusterRules
-from agent.core.taint_cap import TaintReason
+from agent.core.cluster.facts import ClusterRules
+from agent.core.eviction.options import ArbiterOptions
+from agent.core.eviction.taint_cap import TaintReason
 from agent.webhook.server import Call
 from agent.webhook.store import Store, open_store
 from agent.webhook.store_clock import database_now

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.recommendation import Workload
-from agent.core.rollup import CPU_BUCKETS, OutOfMemoryKill, Report
-from agent.core.rollup_text import report_text
+from agent.core.history.rollup import CPU_BUCKETS, OutOfMemoryKill, Report
+from agent.core.history.rollup_json import report_text
+from agent.core.recommender.recommendation import Workload
 from agent.webhook.report_decoding import DecodedReport, NotAReport, TooLarge, decode_report, unpacked
 from tests.webhook.report_bodies import distribution, report_body, row_body
 from tests.webhook.workload_reports import report, row

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from agent.core.estimate import Estimate, EstimateSource, NoEstimate
-from agent.core.policies.options import CraneOptions, CruiseOptions, ForecastOptions, PolicyName, VpaOptions
-from agent.core.recommendation import Workload
-from agent.core.rollup import NodeClass, Report
+from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
+from agent.core.history.rollup import NodeClass, Report
+from agent.core.orders.policy_options import CraneOptions, CruiseOptions, ForecastOptions, PolicyName, VpaOptions
+from agent.core.recommender.recommendation import Workload
 from agent.webhook.workload_answers import Answer
 from agent.webhook.workload_asked import Asked, Place
 from agent.webhook.workloads import IndexOptions, WorkloadIndex

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from agent.core.cluster_facts import NodeAmounts, WrittenContainer
-from agent.core.estimate import Estimate
-from agent.core.policies.options import PolicyName
-from agent.core.recommendation import Workload
-from agent.core.rollup import Report
+from agent.core.admission.estimate import Estimate
+from agent.core.cluster.facts import NodeAmounts, WrittenContainer
+from agent.core.history.rollup import Report
+from agent.core.orders.policy_options import PolicyName
+from agent.core.recommender.recommendation import Workload
 from agent.webhook.estimating import Rebuilder, RebuildOptions
 from agent.webhook.folding import Folder, FoldOptions
 from agent.webhook.store import Store

@@ -7,14 +7,14 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from agent.core.estimate import Estimate, EstimateSource, NoEstimate
-from agent.core.policies.contract import Minutes, Present
-from agent.core.policies.options import PolicyName
-from agent.core.policies.registry import make
-from agent.core.recommendation import Workload
-from agent.core.rollup import NodeClass
-from agent.core.workload_history import HourSketch, Interval
-from agent.core.workload_minutes import unfold
+from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
+from agent.core.history.hour_sketch import HourSketch, Interval
+from agent.core.history.rollup import NodeClass
+from agent.core.history.sketch_minutes import unfold
+from agent.core.orders.policy_options import PolicyName
+from agent.core.recommender.policy import Minutes, Present
+from agent.core.recommender.recommendation import Workload
+from agent.core.recommender.registry import make
 from agent.webhook.estimating import Rebuilder, RebuildOptions
 from agent.webhook.folding import Folder
 from agent.webhook.store import Store, StoreAway, StoredSketch

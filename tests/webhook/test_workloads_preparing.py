@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from agent.core import annotations as names
-from agent.core.cluster import Namespace
-from agent.core.cluster_facts import ClusterRule, ClusterRules
-from agent.core.estimate import Estimate, NoEstimate
-from agent.core.policies.options import PolicyName
-from agent.core.recommendation import Workload
+from agent.core.admission.estimate import Estimate, NoEstimate
+from agent.core.cluster.facts import ClusterRule, ClusterRules
+from agent.core.cluster.node import Namespace
+from agent.core.orders import annotations as names
+from agent.core.orders.policy_options import PolicyName
+from agent.core.recommender.recommendation import Workload
 from agent.webhook.estimating import Rebuilder, RebuildOptions
 from agent.webhook.folding import Folder
 from agent.webhook.preparing import LOOK_SECONDS, READY_SECONDS, Preparing

@@ -3,9 +3,9 @@
 import pytest
 from hypothesis import given, settings
 
-from agent.core.rollup import RollupRow
-from agent.core.workload_history import HourSketch, Interval
-from agent.core.workload_leaders import node_number
+from agent.core.history.hour_sketch import HourSketch, Interval
+from agent.core.history.node_peaks import node_number
+from agent.core.history.rollup import RollupRow
 from agent.webhook.sketches import (
     HAS_KILLS,
     HEAD_BYTES,
@@ -18,7 +18,7 @@ from agent.webhook.sketches import (
     is_readable,
     read_heads,
 )
-from tests.unit.core.test_workload_history import HOUR, seen, sketch_of
+from tests.unit.core.history.test_hour_sketch import HOUR, seen, sketch_of
 from tests.webhook.workload_reports import MIB, NOON, row
 
 NOW = Interval(start_unix_seconds=NOON + 60, end_unix_seconds=NOON + 360, unix_hour=HOUR)

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from agent.core.buckets import ExponentialScheme
-from agent.core.recommendation import Workload
-from agent.core.rollup import (
+from agent.core.history.rollup import (
     CPU_BUCKETS,
     MEMORY_BUCKETS,
     Distribution,
@@ -17,6 +15,8 @@ from agent.core.rollup import (
     Report,
     RollupRow,
 )
+from agent.core.numbers.bucket_scheme import ExponentialScheme
+from agent.core.recommender.recommendation import Workload
 
 MIB = 1 << 20
 HOUR = 3600

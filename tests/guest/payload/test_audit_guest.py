@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.model import QosClass
+from agent.core.window.snapshot import QosClass
 from agent.sensing.layout import Driver, Runtime, container_cgroup_path, kubepods_root_path, pod_cgroup_path
 from tests.guest.kubelet_tree import MOUNT, make, remove
 from tests.guest.waiting import DEADLINE_SECONDS

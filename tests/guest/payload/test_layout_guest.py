@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent.core.model import QosClass, UnitKind
+from agent.core.window.snapshot import QosClass, UnitKind
 from agent.sensing.discovery import Discovery, Scope
 from agent.sensing.layout import Driver, Runtime, container_cgroup_path, kubepods_root_path, pod_cgroup_path
 from tests.guest.kubelet_tree import MOUNT, make, remove

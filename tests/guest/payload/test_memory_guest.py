@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.rows import Has, Status
+from agent.core.window.ring_rows import Has, Status
 from tests.guest.full_tree import FullTree
 from tests.guest.waiting import wait_for
 from tests.guest.watching import SamplerName, watching

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent.core.model import QosClass
+from agent.core.window.snapshot import QosClass
 from agent.sensing.events import MemoryEvents, OomKill, WatchResult
 from agent.sensing.layout import Driver, Runtime, container_cgroup_path, kubepods_root_path, pod_cgroup_path
 from tests.guest.kubelet_tree import MOUNT, make, remove

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.annotations import POD_LIMITS
-from agent.core.cluster import Node, NodeState
-from agent.core.model import QosClass
-from agent.core.plan_options import PodLimitsOptions
-from agent.core.pod import MEMORY, Pod
-from agent.core.qos_reserve import ROOM_BYTES
-from agent.core.units import GIB, MIB, NANOS_PER_UNIT
+from agent.core.cluster.node import Node, NodeState
+from agent.core.cluster.pod import MEMORY, Pod
+from agent.core.machine.qos_reserve import ROOM_BYTES
+from agent.core.numbers.units import GIB, MIB, NANOS_PER_UNIT
+from agent.core.orders.annotations import POD_LIMITS
+from agent.core.orders.plan_options import PodLimitsOptions
+from agent.core.window.snapshot import QosClass
 from agent.node.cgroup_limits import CgroupLimits
 from agent.node.pod_limits import TURN_SECONDS, PodLimitsWriter
 from agent.node.qos_reserve import QosReserver

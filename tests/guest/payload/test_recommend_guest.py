@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.explanation import Explanations
-from agent.core.model import QosClass
-from agent.core.recommendation import Recommendation, Recommendations
+from agent.core.recommender.explanation import Explanations
+from agent.core.recommender.recommendation import Recommendation, Recommendations
+from agent.core.window.snapshot import QosClass
 from agent.node.control import request
 from agent.node.documents import EXPLANATIONS, RECOMMENDATIONS
 from agent.sensing.layout import Driver, Runtime, container_cgroup_path, kubepods_root_path

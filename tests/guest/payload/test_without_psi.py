@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.model import Missing
-from agent.core.rows import Has, Status
+from agent.core.window.ring_rows import Has, Status
+from agent.core.window.snapshot import Missing
 from tests.guest.full_tree import FullTree
 from tests.guest.plimsoll import doctor_verdicts
 from tests.guest.watching import SamplerName, watching

@@ -23,8 +23,8 @@ from agent.cli.advice_words import (
 )
 from agent.cli.figures import bytes_text
 from agent.cli.spans import ASCII, UNICODE, Glyphs, Tone, display_width
-from agent.core.model import UnitResources
-from agent.core.recommendation import Bound, Severity, Withheld
+from agent.core.recommender.recommendation import Bound, Severity, Withheld
+from agent.core.window.snapshot import UnitResources
 from tests.recommendations import KEEP, MI, node, recommendation, service, young
 
 LIMITED = UnitResources(cpu_request_millicores=500, memory_request_bytes=256 * MI, memory_limit_bytes=512 * MI)

@@ -10,7 +10,7 @@ import pytest
 
 from agent.cli.audit import NodeError, pods_of_node
 from agent.cli.main import main
-from agent.core.model import QosClass
+from agent.core.window.snapshot import QosClass
 from agent.sensing.layout import Driver
 from tests.kubelet_files import KubeletFiles
 from tests.pods import container, make_pod, pod_json

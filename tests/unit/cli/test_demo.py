@@ -13,9 +13,9 @@ import pytest
 
 from agent.cli import demo_load
 from agent.cli.demo import LOADS, DemoError, DemoLoad, DemoTree, demo_pods, remove_tree, set_limits, wait_and_remove
-from agent.core.model import QosClass
-from agent.core.naming import PodIndex
-from agent.core.qos import pod_qos_class
+from agent.core.cluster.pod_index import PodIndex
+from agent.core.cluster.qos import pod_qos_class
+from agent.core.window.snapshot import QosClass
 from agent.kube.podsfile import load_pods
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from agent.cli.doctor import EXIT_CODES, format_checks
 from agent.cli.main import main
-from agent.core.checkup import Check, MachineFacts, Verdict
+from agent.core.machine.checkup import Check, MachineFacts, Verdict
 from agent.sensing import features
 from agent.sensing.discovery import Scope
-from tests.unit.core.test_checkup import GOOD
+from tests.unit.core.machine.test_checkup import GOOD
 
 OK = Check(name="cgroups", verdict=Verdict.OK, found="pure v2")
 BAD = Check(name="memory controller", verdict=Verdict.DEGRADED, found="on v1", consequence="no figures", mend="boot v2")

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from agent.cli.main import main
-from agent.core.checkup import MachineFacts
+from agent.core.machine.checkup import MachineFacts
 from agent.node.control import ControlError
 from agent.node.documents import CLUSTER
 from agent.sensing import features
 from tests.control_sockets import answering
-from tests.unit.core.test_checkup import GOOD
-from tests.unit.core.test_cluster_checkup import facts
+from tests.unit.core.machine.test_checkup import GOOD
+from tests.unit.core.machine.test_cluster_checkup import facts
 
 
 @pytest.fixture(autouse=True)

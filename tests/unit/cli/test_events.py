@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from agent.cli.events_view import OUTCOME_TONES, page_lines
 from agent.cli.main import main
 from agent.cli.spans import ASCII, UNICODE, display_width, harmless, line_text
-from agent.core.decisions import Action, Decisions, Outcome
-from agent.core.demand import Kept
+from agent.core.plan.demand import Kept
+from agent.core.resize.decision import Action, Decisions, Outcome
 from agent.node.documents import DECISIONS
 from agent.node.journal import Journal
 from tests.control_sockets import answering

@@ -14,10 +14,10 @@ import pytest
 from agent.cli.asking import ask_or_refuse
 from agent.cli.main import main
 from agent.cli.restore import LOOKS
-from agent.core.decisions import Action, Decision, Outcome
-from agent.core.originals import ref_of
-from agent.core.planned import PlanStep
-from agent.core.pod import Pod
+from agent.core.cluster.pod import Pod
+from agent.core.plan.plan import PlanStep
+from agent.core.resize.decision import Action, Decision, Outcome
+from agent.core.resize.originals import ref_of
 from agent.node.control import ControlError
 from agent.node.holding_verbs import LATER, HoldingVerbs
 from agent.node.holds import Holds

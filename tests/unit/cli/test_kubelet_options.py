@@ -5,10 +5,10 @@ import argparse
 import pytest
 
 from agent.cli.kubelet_options import add_kubelet_options, rules_from
-from agent.core.audit_targets import AuditRules
-from agent.core.cgroup_values import ReservationPolicy
-from agent.core.qos_cgroups import NodeAmounts
-from agent.core.units import GIB
+from agent.core.machine.audit_targets import AuditRules
+from agent.core.machine.cgroup_values import ReservationPolicy
+from agent.core.machine.qos_cgroups import NodeAmounts
+from agent.core.numbers.units import GIB
 
 
 def rules(*words: str, is_systemd: bool = False) -> AuditRules:

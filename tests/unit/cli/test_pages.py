@@ -12,7 +12,7 @@ from agent.cli.look import Look
 from agent.cli.screenpage import ScreenPage, Trail, screen_page
 from agent.cli.spans import ASCII, UNICODE, Line, Tone, display_width, line_text
 from agent.cli.topview import SortKey, ViewState, Zoom, build_rows
-from agent.core.model import CpuWindow, Gap, MemoryWindow, Missing, Snapshot
+from agent.core.window.snapshot import CpuWindow, Gap, MemoryWindow, Missing, Snapshot
 from tests.snapshots import MIB, advised, busy_node, container, cpu_window, memory_window, service, snapshot
 
 WIDE = Look(width=170, glyphs=UNICODE, has_colour=True)

@@ -10,11 +10,11 @@ from agent.cli.plan_sums import verdict_of
 from agent.cli.plan_view import PlanLook, page_lines, rows_of
 from agent.cli.plan_words import KEPT_WORDS, RESERVED_WORDS, kept_words
 from agent.cli.spans import ASCII, UNICODE, Line, Tone, display_width, harmless, line_text
-from agent.core.demand import Kept, Reserved
-from agent.core.orders import Mode
-from agent.core.planned import Invariant, Plan, PodPlan
-from agent.core.policies.bounds import Resource
-from agent.core.recommendation import Withheld
+from agent.core.orders.order import Mode
+from agent.core.plan.demand import Kept, Reserved
+from agent.core.plan.plan import Invariant, Plan, PodPlan
+from agent.core.recommender.bounds import Resource
+from agent.core.recommender.recommendation import Withheld
 from tests.plans import MI, container, left_alone, mixed_plan, plan, pod, share, step, sums
 from tests.snapshots import TAKEN_UNIX_SECONDS
 

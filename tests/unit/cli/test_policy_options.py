@@ -8,7 +8,7 @@ import pytest
 
 from agent.cli.options import add_options, settings_from
 from agent.cli.policy_options import SECTIONS, add_policy_options, flag_of, policy_names
-from agent.core.policies.options import ControlledResources, PolicyName
+from agent.core.orders.policy_options import ControlledResources, PolicyName
 from agent.settings.keys import keys
 
 

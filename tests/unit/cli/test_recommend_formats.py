@@ -9,8 +9,8 @@ from dataclasses import replace
 import yaml
 
 from agent.cli.recommend_formats import CSV_HEADER, csv_text, json_text, left_out_lines, patch_text, yaml_text
-from agent.core.model import UnitResources
-from agent.core.recommendation import Bound, Recommendations
+from agent.core.recommender.recommendation import Bound, Recommendations
+from agent.core.window.snapshot import UnitResources
 from agent.node.documents import RECOMMENDATIONS
 from tests.recommendations import KEEP, MI, mixed_node, node, recommendation, service, young
 

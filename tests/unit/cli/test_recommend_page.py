@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 from agent.cli.recommend_page import page
 from agent.cli.recommend_view import Order, ordered
-from agent.core.recommendation import Recommendations
+from agent.core.recommender.recommendation import Recommendations
 from tests.recommendations import mixed_node, node, recommendation, young
 
 _VOID = {"meta", "br"}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agent.cli.recommend_view import Order, ordered, page_lines
 from agent.cli.spans import ASCII, UNICODE, Line, Tone, display_width, line_text
-from agent.core.recommendation import Recommendation, Recommendations, Severity, Withheld
+from agent.core.recommender.recommendation import Recommendation, Recommendations, Severity, Withheld
 from tests.recommendations import KEEP, MI, mixed_node, node, recommendation, service, young
 
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from agent.cli.simulating import SimulationError, simulate_policies
-from agent.core.policies import registry
-from agent.core.policies.options import PolicyName
-from agent.core.sim_figures import Outcome, total
-from agent.core.simulation import Rules
+from agent.core.orders.policy_options import PolicyName
+from agent.core.recommender import registry
+from agent.core.recommender.simulation.figures import Outcome, total
+from agent.core.recommender.simulation.replay import Rules
 from agent.settings import Settings
 from tests.traces import MIB, FixedPolicy, trace_of
 

@@ -6,9 +6,9 @@ import pytest
 
 from agent.cli.simulation_text import FIGURES, Figure, amount_text, comparison_lines
 from agent.cli.spans import Tone
-from agent.core.policies.options import BoundsOptions
-from agent.core.sim_figures import Total, total
-from agent.core.simulation import Rules, simulate
+from agent.core.orders.policy_options import BoundsOptions
+from agent.core.recommender.simulation.figures import Total, total
+from agent.core.recommender.simulation.replay import Rules, simulate
 from tests.traces import FixedPolicy, trace_of
 
 

@@ -17,7 +17,7 @@ from agent.cli.sources import CallSource, SourceError
 from agent.cli.spans import ASCII, UNICODE
 from agent.cli.terminal import LiveOptions, find_terminal, print_page, write_text
 from agent.cli.topview import SortKey, ViewState, unit_name
-from agent.core.model import Snapshot
+from agent.core.window.snapshot import Snapshot
 from tests.snapshots import busy_node, container, cpu_window, service, snapshot
 
 

@@ -32,8 +32,8 @@ from agent.cli.topview import (
     unit_row,
 )
 from agent.cli.unit_filter import FilterError
-from agent.core.model import Missing, UnitIdentity, UnitKind, UnitResources
-from agent.core.recommendation import Withheld
+from agent.core.recommender.recommendation import Withheld
+from agent.core.window.snapshot import Missing, UnitIdentity, UnitKind, UnitResources
 from tests.snapshots import MIB, advised, busy_node, container, cpu_window, memory_window, service, snapshot
 
 LIMITED = UnitResources(cpu_request_millicores=200, memory_request_bytes=MIB, memory_limit_bytes=100 * MIB)

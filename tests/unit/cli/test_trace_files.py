@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from agent.cli import trace_files
 from agent.cli.trace_files import TraceFileError, load_trace
-from agent.core.trace import TraceSet
+from agent.core.recommender.simulation.trace import TraceSet
 
 HEAD = "time,container,cpu_millicores,memory_bytes\n"
 START = 1_700_006_400

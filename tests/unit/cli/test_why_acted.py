@@ -8,12 +8,12 @@ from typing import Any
 from agent.cli.paragraphs import Page
 from agent.cli.spans import ASCII, UNICODE, line_text
 from agent.cli.why_acted import acted_lines
-from agent.core.decisions import Outcome
-from agent.core.demand import Kept, Reserved
-from agent.core.explanation import Acted, Explanations
-from agent.core.orders import Fault, Mode, Orders, OrderSource, Ranking
-from agent.core.policies.options import PolicyName
-from agent.core.recommendation import Withheld
+from agent.core.orders.order import Fault, Mode, Orders, OrderSource, Ranking
+from agent.core.orders.policy_options import PolicyName
+from agent.core.plan.demand import Kept, Reserved
+from agent.core.recommender.explanation import Acted, Explanations
+from agent.core.recommender.recommendation import Withheld
+from agent.core.resize.decision import Outcome
 from agent.node.documents import EXPLANATIONS
 from tests.explanations import explanation
 from tests.plans import container, decision, share

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from agent.cli.paragraphs import Page
 from agent.cli.spans import ASCII, UNICODE, Tone, display_width, line_text
 from agent.cli.why_view import page_lines
-from agent.core.explanation import Explanation, HourPeak
-from agent.core.model import Gap, Missing, UnitIdentity, UnitKind, UnitResources
-from agent.core.policies.contract import LimitRule, OutOfMemory
-from agent.core.recommendation import Withheld, Workload
+from agent.core.recommender.explanation import Explanation, HourPeak
+from agent.core.recommender.policy import LimitRule, OutOfMemory
+from agent.core.recommender.recommendation import Withheld, Workload
+from agent.core.window.snapshot import Gap, Missing, UnitIdentity, UnitKind, UnitResources
 from tests.explanations import HOUR, NOW, explanation
 from tests.snapshots import cpu_window, memory_window
 from tests.subjects import MI, TimesPolicy, identity, subject

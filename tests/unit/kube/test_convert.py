@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.cluster import Namespace, Node, Taint
-from agent.core.model import QosClass
-from agent.core.pod import (
+from agent.core.cluster.node import Namespace, Node, Taint
+from agent.core.cluster.pod import (
     ContainerKind,
     ContainerState,
     ContainerStatus,
@@ -19,6 +18,7 @@ from agent.core.pod import (
     Requirements,
     Termination,
 )
+from agent.core.window.snapshot import QosClass
 from agent.kube.convert import (
     ConvertError,
     namespace_from_json,

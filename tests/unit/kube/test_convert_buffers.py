@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.buffer_shapes import (
+from agent.core.buffers.buffer import (
     ACTIVE_CAPACITY,
     PLACEHOLDER_PODS,
     BufferQuota,
@@ -17,7 +17,7 @@ from agent.core.buffer_shapes import (
     ScopeTerm,
     SizeSpec,
 )
-from agent.core.effective import pod_requests
+from agent.core.cluster.effective_resources import pod_requests
 from agent.kube.convert_buffers import (
     buffer_from_json,
     buffer_quota_from_json,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.buffer_template import chunk_of, is_same_content, managed_content
+from agent.core.buffers.template import chunk_of, is_same_content, managed_content
 from agent.kube.convert_buffers import (
     buffer_from_json,
     buffer_quota_from_json,

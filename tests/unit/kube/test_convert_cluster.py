@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from agent.core.cluster_facts import FrozenAxes, PodPlace
-from agent.core.recommendation import Workload
-from agent.core.rollup import NodeClass
+from agent.core.cluster.facts import FrozenAxes, PodPlace
+from agent.core.history.rollup import NodeClass
+from agent.core.recommender.recommendation import Workload
 from agent.kube.convert_cluster import (
     autoscaler_from_json,
     config_from_json,

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from agent.core.event_pacing import EventReason, PodEvent
-from agent.core.planned import PodRef
+from agent.core.plan.plan import PodRef
+from agent.core.resize.event_rate import EventReason, PodEvent
 from agent.kube.errors import ApiError, KubeError, Unreachable
 from agent.kube.events import EventWriter
 from tests.fake_api import FakeApi, raising

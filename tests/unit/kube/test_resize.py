@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from agent.core.planned import Change, Phase, PlanStep, PodRef, Setting
-from agent.core.pod import ContainerKind
-from agent.core.policies.bounds import Resource
-from agent.core.recommendation import Workload
-from agent.core.resize_answer import AnswerKind
+from agent.core.cluster.pod import ContainerKind
+from agent.core.plan.plan import Change, Phase, PlanStep, PodRef, Setting
+from agent.core.recommender.bounds import Resource
+from agent.core.recommender.recommendation import Workload
+from agent.core.resize.answer import AnswerKind
 from agent.kube.api import STRATEGIC_MERGE_PATCH
 from agent.kube.errors import ApiError, CredentialsError, KubeError, Unreachable
 from agent.kube.resize import resize

@@ -9,11 +9,11 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from agent.core.decisions import Outcome
-from agent.core.demand import Kept, Reserved
-from agent.core.orders import Mode
-from agent.core.planned import Invariant, Setting
-from agent.core.policies.bounds import Resource
+from agent.core.orders.order import Mode
+from agent.core.plan.demand import Kept, Reserved
+from agent.core.plan.plan import Invariant, Setting
+from agent.core.recommender.bounds import Resource
+from agent.core.resize.decision import Outcome
 from agent.metrics.acting_series import RESIZE_RESULTS, ActingSeries, Direction, Trigger, kept_counts
 from agent.metrics.agent_series import Metrics
 from tests.plans import change, container, left_alone, mixed_plan, plan, pod, share, step, sums

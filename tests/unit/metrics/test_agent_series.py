@@ -12,8 +12,8 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from agent.core.model import Gap
-from agent.core.pacing import Skipped
+from agent.core.window.snapshot import Gap
+from agent.core.window.sweep_pace import Skipped
 from agent.metrics.agent_series import (
     Feature,
     Metrics,

@@ -6,7 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.core.model import CpuWindow, MemoryWindow, Missing, UnitIdentity, UnitKind, UnitResources, UnitStatus
+from agent.core.window.snapshot import (
+    CpuWindow,
+    MemoryWindow,
+    Missing,
+    UnitIdentity,
+    UnitKind,
+    UnitResources,
+    UnitStatus,
+)
 from agent.metrics.containers import SERIES_PER_CONTAINER, ContainerPage, ContainerSeries, to_container_series
 
 LABELS = ("shop", "web-1", "server")

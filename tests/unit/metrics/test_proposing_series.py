@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from agent.core.arbiter_words import Verdict
+from agent.core.eviction.proposal import Verdict
 from agent.metrics.proposing_series import ProposingSeries
 
 

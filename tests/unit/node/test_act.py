@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from agent.core.demand import Urgent
-from agent.core.event_pacing import EventReason
-from agent.core.orders import Mode
-from agent.core.plan_options import ActOptions
-from agent.core.quantity import parse_quantity
+from agent.core.numbers.quantity import parse_quantity
+from agent.core.orders.order import Mode
+from agent.core.orders.plan_options import ActOptions
+from agent.core.plan.demand import Urgent
+from agent.core.resize.event_rate import EventReason
 from agent.kube.errors import ApiError, Cause, Unreachable
 from agent.metrics.acting_series import BARRIERS as BARRED
 from agent.metrics.acting_series import Trigger

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from agent.core.decisions import Action
-from agent.core.planned import PlanStep
+from agent.core.plan.plan import PlanStep
+from agent.core.resize.decision import Action
 from agent.kube.errors import ApiError, Unreachable
 from agent.metrics.acting_series import Trigger
 from agent.node.act import FAILED_SECONDS, Actor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agent.core.event_pacing import EventReason
+from agent.core.resize.event_rate import EventReason
 from tests.turns import Turns, two_pods
 
 

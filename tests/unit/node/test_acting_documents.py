@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.decisions import Action, Decision, Decisions, Outcome
-from agent.core.demand import Kept, Reserved
-from agent.core.orders import Mode, Ranking
-from agent.core.planned import Phase, Plan, Share
-from agent.core.recommendation import Withheld
+from agent.core.orders.order import Mode, Ranking
+from agent.core.plan.demand import Kept, Reserved
+from agent.core.plan.plan import Phase, Plan, Share
+from agent.core.recommender.recommendation import Withheld
+from agent.core.resize.decision import Action, Decision, Decisions, Outcome
 from agent.node.documents import DECISION, DECISIONS, PLAN, Document, DocumentFormatError
 from agent.node.holding_answers import HOLDING, ORDERED, RESTORED, Holding, Ordered, Restored, RestoredPod
 from agent.node.holds import Pause, Pin

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent.core.demand import Urgent
-from agent.core.plan_options import ActOptions
-from agent.core.rows import MEMORY_ROW, SAMPLE, Has
+from agent.core.orders.plan_options import ActOptions
+from agent.core.plan.demand import Urgent
+from agent.core.window.ring_rows import MEMORY_ROW, SAMPLE, Has
 from agent.node.alarms import Alarms, ContainerKey, Watched
 from agent.sensing.rings import RingFile, RingGeometry
 

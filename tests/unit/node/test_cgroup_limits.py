@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.cgroup_tree import CPU_MAX, MEMORY_MAX, Unlimited
-from agent.core.cpu_values import CpuMax
+from agent.core.machine.cgroup_files import CPU_MAX, MEMORY_MAX, Unlimited
+from agent.core.machine.cpu_knobs import CpuMax
 from agent.node.cgroup_limits import CgroupLimits, CgroupWriteError, LimitOwner
 
 PODS, QOS = LimitOwner.POD_LIMITS, LimitOwner.QOS_RESERVE

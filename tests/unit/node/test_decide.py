@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent.core.model import UnitKind, UnitResources, UnitStatus
-from agent.core.orders import Mode, Orders, OrderSource, Ranking
-from agent.core.policies.options import PolicyName
-from agent.core.recommendation import Withheld
+from agent.core.orders.order import Mode, Orders, OrderSource, Ranking
+from agent.core.orders.policy_options import PolicyName
+from agent.core.recommender.recommendation import Withheld
+from agent.core.window.snapshot import UnitKind, UnitResources, UnitStatus
 from agent.node.decide import Decider, in_short, to_hours, to_trail
 from agent.node.histories import HistoryFile, RowMinutes
 from agent.node.learning import Learner

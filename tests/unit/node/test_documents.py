@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.model import Gap, Missing, Snapshot, UnitIdentity, UnitResources, UnitStatus
-from agent.core.recommendation import (
+from agent.core.recommender.recommendation import (
     Advice,
     Basis,
     Bound,
@@ -20,6 +19,7 @@ from agent.core.recommendation import (
     Withheld,
     Workload,
 )
+from agent.core.window.snapshot import Gap, Missing, Snapshot, UnitIdentity, UnitResources, UnitStatus
 from agent.node.documents import RECOMMENDATIONS, SNAPSHOT, DocumentFormatError
 from tests.snapshots import busy_node, container, cpu_window, memory_window, service, snapshot
 

@@ -18,10 +18,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.history_table import BLOCK_ROWS, RING_MINUTES
-from agent.core.keys import HistoryKey, KeyKind
-from agent.core.minute_codec import decode, encode
-from agent.core.policies.contract import Minutes, OutOfMemory
+from agent.core.history.key import HistoryKey, KeyKind
+from agent.core.history.minute_codec import decode, encode
+from agent.core.history.table import BLOCK_ROWS, RING_MINUTES
+from agent.core.recommender.policy import Minutes, OutOfMemory
 from agent.node.histories import HistoryError, HistoryFile, HistoryFull, HistoryInUse
 from agent.node.history_format import BLOCK_BYTES, key_row_offset, record_offset
 
@@ -535,8 +535,8 @@ import logging, resource, sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 from test_histories import BLOCK_BYTES, NOW, begin, key, minute, usage
-from agent.core.history_table import BLOCK_ROWS
-from agent.core.policies.contract import OutOfMemory
+from agent.core.history.table import BLOCK_ROWS
+from agent.core.recommender.policy import OutOfMemory
 from agent.node.histories import HistoryError
 
 class Kept(logging.Handler):

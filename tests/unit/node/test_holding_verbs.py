@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from agent.core.annotations import ORIGINAL_RESOURCES
-from agent.core.decisions import Action, Decision, Outcome
-from agent.core.originals import ref_of
-from agent.core.planned import Phase, PlanStep
-from agent.core.pod import Pod
-from agent.core.pod_change import changed_pod
+from agent.core.cluster.pod import Pod
+from agent.core.orders.annotations import ORIGINAL_RESOURCES
+from agent.core.plan.plan import Phase, PlanStep
+from agent.core.plan.pod_change import changed_pod
+from agent.core.resize.decision import Action, Decision, Outcome
+from agent.core.resize.originals import ref_of
 from agent.node.control import ControlError
 from agent.node.documents import DECISIONS
 from agent.node.holding_answers import HOLDING, ORDERED, RESTORED, UNPINNED, Ordered, Restored

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.decisions import Action, Decision, Outcome
+from agent.core.resize.decision import Action, Decision, Outcome
 from agent.node.documents import DECISION
 from agent.node.journal import Choice, Journal, read_journal
 from tests.plans import change, decision, ref
@@ -274,7 +274,7 @@ def test_reading_changes_nothing_and_no_file_is_nothing(tmp_path: Path) -> None:
 _KILLED = """
 import itertools, os, sys
 from pathlib import Path
-from agent.core.decisions import Action, Outcome
+from agent.core.resize.decision import Action, Outcome
 from agent.node.journal import Journal
 journal = Journal(Path(sys.argv[1]), max_bytes=20_000)
 for number in itertools.count():

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agent.core.model import UnitIdentity, UnitKind
-from agent.core.naming import Belonging
-from agent.core.policies.contract import OutOfMemory
-from agent.core.policies.options import PolicyName
-from agent.core.recommendation import Workload
-from agent.core.rows import MINUTE_ROW, Has
+from agent.core.cluster.pod_index import Belonging
+from agent.core.orders.policy_options import PolicyName
+from agent.core.recommender.policy import OutOfMemory
+from agent.core.recommender.recommendation import Workload
+from agent.core.window.ring_rows import MINUTE_ROW, Has
+from agent.core.window.snapshot import UnitIdentity, UnitKind
 from agent.node.histories import HistoryFile
 from agent.node.history_clock import HistoryClock, newest_minute
 from agent.node.learning import FEW_PLACES, Learner, Row, to_minutes, widened
@@ -289,7 +289,7 @@ def test_a_kill_learnt_before_its_minute_is_what_it_is_after_a_restart(
 
 
 def test_restore_of_a_state_learnt_under_other_options_begins_with_the_minutes(tmp_path: Path) -> None:
-    from agent.core.policies.options import VpaOptions
+    from agent.core.orders.policy_options import VpaOptions
 
     with HistoryFile.open(tmp_path / "history", max_rows=64) as history:
         before = learner(history, policy=PolicyName.VPA)

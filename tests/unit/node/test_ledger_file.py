@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.ledger import Ledger
+from agent.core.resize.ledger import Ledger
 from agent.node.ledger_file import LedgerFile
 from tests.ledgers import ACT, Desk, FakePod, step
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from agent.core.model import Missing, UnitIdentity, UnitKind, UnitResources
-from agent.core.rows import Status
-from agent.core.window import WindowPolicy
+from agent.core.window.cpu import WindowPolicy
+from agent.core.window.ring_rows import Status
+from agent.core.window.snapshot import Missing, UnitIdentity, UnitKind, UnitResources
 from agent.node.heartbeat import Heartbeat
 from agent.node.observer import MINUTE_NS, RINGS_BACKFILL_MINUTES, Observer
 from agent.node.units import UnitTable, WatchedUnit

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.cluster import Node, Taint
-from agent.core.decisions import Action, Outcome
-from agent.core.overload import OVERLOAD_TAINT_EFFECT, OVERLOAD_TAINT_KEY
-from agent.core.plan_options import OverloadOptions
+from agent.core.cluster.node import Node, Taint
+from agent.core.orders.plan_options import OverloadOptions
+from agent.core.resize.decision import Action, Outcome
+from agent.core.window.overload import OVERLOAD_TAINT_EFFECT, OVERLOAD_TAINT_KEY
 from agent.kube.errors import ApiError, Unreachable
 from agent.node.overload import READ_SECONDS, OverloadKeeper, PodsPressure, machine_load_per_cpu
 from agent.node.taint_permission import ASKED, GRANTED, Permission

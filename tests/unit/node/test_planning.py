@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from agent.core.cluster import Namespace
-from agent.core.demand import Reserved, Urgent
-from agent.core.demanding import NOTHING_MEASURED
-from agent.core.model import QosClass, UnitIdentity, UnitKind
-from agent.core.orders import Mode, OrderSource
-from agent.core.plan_options import ActOptions
-from agent.core.policies.options import PolicyName
+from agent.core.cluster.node import Namespace
+from agent.core.orders.order import Mode, OrderSource
+from agent.core.orders.plan_options import ActOptions
+from agent.core.orders.policy_options import PolicyName
+from agent.core.plan.demand import Reserved, Urgent
+from agent.core.plan.demands import NOTHING_MEASURED
+from agent.core.window.snapshot import QosClass, UnitIdentity, UnitKind
 from agent.node.planning import Holding, Planner
 from tests.pods import mirror_metadata
 from tests.turns import NOW, Turns, uid_of

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from agent.core.annotations import POD_LIMITS
-from agent.core.cluster import Node, NodeState
-from agent.core.decisions import Action, Outcome
-from agent.core.model import QosClass, UnitIdentity, UnitKind
-from agent.core.orders import Mode, Orders
-from agent.core.orders_of import orders_of
-from agent.core.plan_options import ActOptions, PlanOptions, PodLimitsOptions
-from agent.core.pod import Pod
-from agent.core.pod_limits import Held
-from agent.core.policies.options import PolicyName
+from agent.core.cluster.node import Node, NodeState
+from agent.core.cluster.pod import Pod
+from agent.core.machine.pod_limits import Held
+from agent.core.orders.annotations import POD_LIMITS
+from agent.core.orders.order import Mode, Orders
+from agent.core.orders.plan_options import ActOptions, PlanOptions, PodLimitsOptions
+from agent.core.orders.policy_options import PolicyName
+from agent.core.orders.resolution import orders_of
+from agent.core.resize.decision import Action, Outcome
+from agent.core.window.snapshot import QosClass, UnitIdentity, UnitKind
 from agent.node.cgroup_limits import CgroupLimits, LimitOwner
 from agent.node.pod_limits import NOT_ITS_OWN, TURN_SECONDS, PodLimitsWriter, pod_paths_of
 from agent.sensing.layout import Driver

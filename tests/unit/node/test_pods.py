@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.model import UnitIdentity, UnitKind, UnitResources
+from agent.core.window.snapshot import UnitIdentity, UnitKind, UnitResources
 from agent.kube.podsfile import PodsFileError
 from agent.node.pods import NoPods, PodsFile
 from tests.pods import container, pod_json

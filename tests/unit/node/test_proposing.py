@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from agent.core.arbiter_proposals import ProposeOptions
-from agent.core.arbiter_words import Verdict
-from agent.core.decisions import Action, Outcome
-from agent.core.event_pacing import EventReason
-from agent.core.orders import Ranking
-from agent.core.planned import Eviction, Plan
-from agent.core.policies.bounds import Resource
+from agent.core.eviction.proposal import Verdict
+from agent.core.eviction.proposals import ProposeOptions
+from agent.core.orders.order import Ranking
+from agent.core.plan.plan import Eviction, Plan
+from agent.core.recommender.bounds import Resource
+from agent.core.resize.decision import Action, Outcome
+from agent.core.resize.event_rate import EventReason
 from agent.kube.errors import CredentialsError
 from agent.node.proposing import Proposer
 from agent.node.webhook_client import WebhookAnswer, WebhookAway

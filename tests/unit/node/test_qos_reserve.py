@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.cluster import Node, NodeState
-from agent.core.decisions import Action, Outcome
-from agent.core.model import Partition, QosClass
-from agent.core.plan_options import PodLimitsOptions
-from agent.core.pod import MEMORY
-from agent.core.qos_reserve import ROOM_BYTES
-from agent.core.units import GIB, MIB, NANOS_PER_UNIT
+from agent.core.cluster.node import Node, NodeState
+from agent.core.cluster.pod import MEMORY
+from agent.core.machine.qos_reserve import ROOM_BYTES
+from agent.core.numbers.units import GIB, MIB, NANOS_PER_UNIT
+from agent.core.orders.plan_options import PodLimitsOptions
+from agent.core.resize.decision import Action, Outcome
+from agent.core.window.snapshot import Partition, QosClass
 from agent.node.cgroup_limits import CgroupLimits
 from agent.node.qos_reserve import TURN_SECONDS, QosReserver
 from agent.sensing.layout import Driver, kubepods_root_path

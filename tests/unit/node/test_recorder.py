@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agent.core.model import UnitIdentity, UnitKind
-from agent.core.policies.contract import OutOfMemory
+from agent.core.recommender.policy import OutOfMemory
+from agent.core.window.snapshot import UnitIdentity, UnitKind
 from agent.node.histories import HistoryFile
 from agent.node.measured import StateDirectory
 from agent.node.pods import NoPods, PodsFile

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from agent.core.model import UnitIdentity, UnitKind, UnitResources
-from agent.core.naming import Belonging
-from agent.core.policies.contract import OutOfMemory
-from agent.core.recommendation import Workload
+from agent.core.cluster.pod_index import Belonging
+from agent.core.recommender.policy import OutOfMemory
+from agent.core.recommender.recommendation import Workload
+from agent.core.window.snapshot import UnitIdentity, UnitKind, UnitResources
 from agent.node.recording import MAX_COLUMN_ROWS, Recording
 from agent.node.recording_format import (
     DTYPES,

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent.core.choosing import NoSuchUnit
-from agent.core.policies.contract import OutOfMemory
-from agent.core.policies.options import PolicyName
-from agent.core.recommendation import Recommendations
+from agent.core.orders.policy_options import PolicyName
+from agent.core.recommender.policy import OutOfMemory
+from agent.core.recommender.recommendation import Recommendations
+from agent.core.recommender.unit_names import NoSuchUnit
 from agent.node.histories import HistoryFile
 from agent.node.learning import Learner
 from agent.node.measured import StateDirectory

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from agent.core.rollup import NodeClass
-from agent.core.rollup_pacing import node_share
+from agent.core.history.rollup import NodeClass
+from agent.core.history.rollup_schedule import node_share
 from agent.metrics.loop_series import LoopSeries
 from agent.metrics.report_series import ReportSeries
 from agent.node import webhook_client

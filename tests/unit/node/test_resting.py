@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.choosing import NoSuchUnit
-from agent.core.policies.options import PolicyName
-from agent.core.recommendation import Workload
+from agent.core.orders.policy_options import PolicyName
+from agent.core.recommender.recommendation import Workload
+from agent.core.recommender.unit_names import NoSuchUnit
 from agent.node.histories import HistoryFile
 from agent.node.resting import RestingNode, StateError
 from agent.sensing.rings import RingFile, RingGeometry, read_boot_id

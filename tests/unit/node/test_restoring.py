@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.decisions import Action, Outcome
-from agent.core.originals import MOST_STEPS, ref_of
-from agent.core.planned import Change, Phase, Setting
-from agent.core.policies.bounds import Resource
+from agent.core.plan.plan import Change, Phase, Setting
+from agent.core.recommender.bounds import Resource
+from agent.core.resize.decision import Action, Outcome
+from agent.core.resize.originals import MOST_STEPS, ref_of
 from agent.kube.errors import ApiError, Cause
 from agent.node.holding_answers import RESTORED, RestoredPod
 from agent.node.holding_verbs import LATER, HoldingVerbs

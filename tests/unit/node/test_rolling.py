@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from agent.core.model import UnitIdentity, UnitKind, UnitResources
-from agent.core.pod import Pod
-from agent.core.rollup import OutOfMemoryKill, RollupRow
-from agent.core.window import WindowPolicy
+from agent.core.cluster.pod import Pod
+from agent.core.history.rollup import OutOfMemoryKill, RollupRow
+from agent.core.window.cpu import WindowPolicy
+from agent.core.window.snapshot import UnitIdentity, UnitKind, UnitResources
 from agent.node.rolling import MAX_KILLS_OF_ROW, OLDEST_KILL_SECONDS, Roller
 from agent.node.units import UnitTable, WatchedUnit
 from agent.sensing.rings import RingFile, RingGeometry, RingView

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.model import UnitIdentity, UnitResources
-from agent.core.pacing import Skipped
+from agent.core.window.snapshot import UnitIdentity, UnitResources
+from agent.core.window.sweep_pace import Skipped
 from agent.node.heartbeat import Heartbeat
 from agent.node.sampling import SamplingLoop, SamplingPolicy
 from agent.node.units import UnitTable

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from agent.core.model import UnitResources
-from agent.core.recommendation import Withheld
+from agent.core.recommender.recommendation import Withheld
+from agent.core.window.snapshot import UnitResources
 from agent.node.telling import advised
 from tests.recommendations import MI, recommendation
 

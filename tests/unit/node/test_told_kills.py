@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from agent.core.decisions import Action, Outcome
-from agent.core.model import UnitIdentity, UnitKind
-from agent.core.naming import Belonging, PodIndex, belonging
-from agent.core.pod import Pod
-from agent.core.policies.contract import OutOfMemory
-from agent.core.policies.options import PolicyName
-from agent.core.units import MIB
+from agent.core.cluster.pod import Pod
+from agent.core.cluster.pod_index import Belonging, PodIndex, belonging
+from agent.core.numbers.units import MIB
+from agent.core.orders.policy_options import PolicyName
+from agent.core.recommender.policy import OutOfMemory
+from agent.core.resize.decision import Action, Outcome
+from agent.core.window.snapshot import UnitIdentity, UnitKind
 from agent.node.histories import HistoryFile
 from agent.node.history_clock import HistoryClock
 from agent.node.learning import Learner

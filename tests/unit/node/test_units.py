@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from agent.core.model import UnitIdentity, UnitKind, UnitResources
+from agent.core.window.snapshot import UnitIdentity, UnitKind, UnitResources
 from agent.node.units import GONE_NS, GONE_UNITS, UnitTable, WatchedUnit
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from agent.core.decisions import Action, Outcome
-from agent.core.planned import PlanStep
-from agent.core.pod import Pod
-from agent.core.resize_answer import AnswerKind
+from agent.core.cluster.pod import Pod
+from agent.core.plan.plan import PlanStep
+from agent.core.resize.answer import AnswerKind
+from agent.core.resize.decision import Action, Outcome
 from agent.kube.errors import ApiError, Unreachable
 from tests.turns import Turns, uid_of
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.model import QosClass, UnitKind
+from agent.core.window.snapshot import QosClass, UnitKind
 from agent.sensing.discovery import SCAN_DEPTH, Discovery, DiscoveryError, Scope
 from agent.sensing.inotify import (
     IN_CREATE,

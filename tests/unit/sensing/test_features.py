@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.checkup import judge
+from agent.core.machine.checkup import judge
 from agent.sensing.discovery import DiscoveryError, Scope
 from agent.sensing.features import (
     read_clock_nanoseconds,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.model import Partition, QosClass, UnitKind
+from agent.core.window.snapshot import Partition, QosClass, UnitKind
 from agent.sensing.layout import (
     OTHER,
     CgroupPath,

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.cgroup_tree import Amount, Level, Reading, Unlimited, Unread
-from agent.core.cpu_values import CpuMax
-from agent.core.model import Partition, QosClass
+from agent.core.machine.cgroup_files import Amount, Level, Reading, Unlimited, Unread
+from agent.core.machine.cpu_knobs import CpuMax
+from agent.core.window.snapshot import Partition, QosClass
 from agent.sensing.layout import Driver
 from agent.sensing.live_values import (
     FILES,

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agent.core.rows import MEMORY_ROW, MINUTE_ROW, SAMPLE, SLOT_HEADER, Status
+from agent.core.window.ring_rows import MEMORY_ROW, MINUTE_ROW, SAMPLE, SLOT_HEADER, Status
 from agent.sensing.rings import RingError, RingFile, RingGeometry, RingsFull, RingView, StateInUse, read_boot_id
 from agent.sensing.ringview import Ring, field_offset
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.rows import Status
+from agent.core.window.ring_rows import Status
 from agent.sensing.contract import CgroupGone, Sampler, SamplerError
 from agent.sensing.reference import ReferenceSampler
 from agent.sensing.rings import RingFile, RingGeometry

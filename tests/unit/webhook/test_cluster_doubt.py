@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent.core.cluster_facts import FrozenAxes
-from agent.core.recommendation import Workload
+from agent.core.cluster.facts import FrozenAxes
+from agent.core.recommender.recommendation import Workload
 from agent.kube.kept import Kept
 from agent.webhook.cluster import ClusterFacts
 from tests.fake_api import FakeApi

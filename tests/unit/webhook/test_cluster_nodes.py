@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.cluster_facts import NodeAmounts
+from agent.core.cluster.facts import NodeAmounts
 from agent.kube.api import Stream
 from agent.webhook.cluster import ClusterFacts
 from agent.webhook.cluster_nodes import (

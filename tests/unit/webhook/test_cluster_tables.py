@@ -11,8 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from agent.core.cluster_facts import PodPlace, WrittenContainer
-from agent.core.recommendation import Workload
+from agent.core.cluster.facts import PodPlace, WrittenContainer
+from agent.core.recommender.recommendation import Workload
 from agent.kube.convert_cluster import pod_place_from_json
 from agent.kube.kept import Entry
 from agent.kube.reading import Reader

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from agent.core.cluster_facts import ClusterRule, ClusterRules, FrozenAxes, PodPlace
-from agent.core.directive import ContainerDirective, WorkloadDirective
-from agent.core.directive_text import LONGEST_TEXT, directives_from_json, directives_to_json
-from agent.core.policies.options import CruiseOptions
-from agent.core.recommendation import Workload
+from agent.core.cluster.facts import ClusterRule, ClusterRules, FrozenAxes, PodPlace
+from agent.core.history.directive import ContainerDirective, WorkloadDirective
+from agent.core.history.directive_json import LONGEST_TEXT, directives_from_json, directives_to_json
+from agent.core.orders.policy_options import CruiseOptions
+from agent.core.recommender.recommendation import Workload
 from agent.webhook.directives import MOST_BYTES, STOP_STEP_SECONDS, Director, NotKnownYet, rounded_up
 from tests.directives import WEB, peaks
 
@@ -216,7 +216,7 @@ def test_a_person_is_told_what_a_node_without_a_history_would_be() -> None:
 
 
 def test_the_real_index_is_such_a_history() -> None:
-    from agent.core.policies.registry import PolicyOptions
+    from agent.core.recommender.registry import PolicyOptions
     from agent.settings import Settings
     from agent.webhook.workloads import IndexOptions, WorkloadIndex
 

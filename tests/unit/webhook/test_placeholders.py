@@ -8,15 +8,8 @@ from typing import Any
 
 import pytest
 
-from agent.core.buffer_shapes import (
-    ACTIVE_CAPACITY,
-    Buffer,
-    BufferStatus,
-    Explanation,
-    ManagedTemplate,
-    Outcome,
-)
-from agent.core.placeholder_options import PlaceholderOptions
+from agent.core.buffers.buffer import ACTIVE_CAPACITY, Buffer, BufferStatus, Explanation, ManagedTemplate, Outcome
+from agent.core.buffers.placeholder_options import PlaceholderOptions
 from agent.kube.errors import ApiError, KubeError, Unreachable
 from agent.webhook.buffer_seams import Kept
 from agent.webhook.placeholders import READY_REPLICAS, UNLISTED_SECONDS, Placeholders

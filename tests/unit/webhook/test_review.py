@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core import annotations as names
-from agent.core.admission_answer import Outcome
-from agent.core.cluster import Namespace
-from agent.core.cluster_facts import ClusterRule, ClusterRules, FrozenAxes
-from agent.core.estimate import NoEstimate
-from agent.core.policies.options import PolicyName
-from agent.core.qos import computed_qos_class
-from agent.core.recommendation import Workload
-from agent.core.rollup import NodeClass
+from agent.core.admission.answer import Outcome
+from agent.core.admission.estimate import NoEstimate
+from agent.core.cluster.facts import ClusterRule, ClusterRules, FrozenAxes
+from agent.core.cluster.node import Namespace
+from agent.core.cluster.qos import computed_qos_class
+from agent.core.history.rollup import NodeClass
+from agent.core.orders import annotations as names
+from agent.core.orders.policy_options import PolicyName
+from agent.core.recommender.recommendation import Workload
 from agent.webhook.bodies import MAX_REVIEW_BYTES
 from agent.webhook.review import Reviewer
 from tests.admissions import EXACT, NOW_UNIX_SECONDS, Cluster, Told, estimate, new_pod, pod_of, response_of, review_of

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from agent.core.cluster_facts import NodeAmounts
+from agent.core.cluster.facts import NodeAmounts
 from agent.webhook.review import Reviewer
 from tests.admissions import (
     EXACT,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from agent.core.cluster_facts import Quota
-from agent.core.recommendation import Workload
+from agent.core.cluster.facts import Quota
+from agent.core.recommender.recommendation import Workload
 from agent.webhook.recent_growth import UNSEEN_SECONDS
 from agent.webhook.review import Reviewer
 from tests.admissions import EXACT, MB, NOW_UNIX_SECONDS, Cluster, Told, estimate, new_pod, response_of, review_of

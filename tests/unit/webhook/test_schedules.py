@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.buffer_schedule import Beginnings, ScheduleError, read_schedule
-from agent.core.buffer_shapes import Buffer
+from agent.core.buffers.buffer import Buffer
+from agent.core.buffers.schedule import Beginnings, ScheduleError, read_schedule
 from agent.webhook import schedules as schedules_module
 from agent.webhook.buffer_seams import Activity
 from agent.webhook.schedules import Schedules, SystemCalendar

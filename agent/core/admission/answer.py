@@ -1,0 +1,193 @@
+"""What admission answers: what changes in a new pod, what is left as it is and why. Core, pure. Values only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from agent.core.admission.estimate import Estimate, NoEstimate
+from agent.core.cluster.facts import FrozenAxes, LimitRangeItem, NodeAmounts, Quota
+from agent.core.cluster.node import Namespace
+from agent.core.cluster.pod import ContainerKind, Requirements
+from agent.core.numbers.amount_text import amount_text
+from agent.core.orders.order import Orders
+from agent.core.plan.plan import Setting
+from agent.core.recommender.bounds import Resource
+from agent.core.recommender.recommendation import Workload
+
+
+class Outcome(StrEnum):
+    """How an admission came out. Also a metric label."""
+
+    PATCHED = "patched"
+    NOOP = "noop"
+    """Nothing differs, or what differs may not be changed."""
+    NO_HISTORY = "no_history"
+    EXCLUDED = "excluded"
+    """It is not to be sized: by order, or by what it is."""
+    ERROR = "error"
+    """Admitted unchanged because something was not understood or went wrong."""
+    DENIED = "denied"
+    """Its pod limits contradict its own requests."""
+
+
+class Left(StrEnum):
+    """Why an amount is not what the history asks for."""
+
+    NO_FIGURE = "no_figure"
+    """The history says nothing of this resource."""
+    NOT_STATED = "not_stated"
+    """No request: none is added."""
+    NOT_APPLIED = "policy"
+    """``plan.memoryApplied`` or ``bounds.controlledResources`` leaves it out."""
+    HPA = "hpa"
+    DAEMON_SET = "daemon_set"
+    """Of a DaemonSet, and it may not grow here, or the history is not of this node or its class."""
+    SMALL_CHANGE = "small_change"
+    LIMIT = "limit"
+    """Lowered to the limit, which stays."""
+    QOS = "qos"
+    """It would change the pod's QoS class."""
+    LIMIT_RANGE = "limit_range"
+    QUOTA = "quota"
+    POD_BUDGET = "pod_budget"
+    """The pod's own resources would not hold it."""
+    MAX_MEMORY = "max_memory"
+    """A memory limit, held to as many times the largest memory allowed as limits are of requests."""
+    NODE = "node"
+    """No node could run the pod."""
+
+
+LEFT_WORDS: Mapping[Left, str] = {
+    Left.NO_FIGURE: "the history has no figure",
+    Left.NOT_STATED: "no request to change",
+    Left.NOT_APPLIED: "left out by the configuration",
+    Left.HPA: "an HPA scales on it",
+    Left.DAEMON_SET: "DaemonSet: only its node's own history may change it",
+    Left.SMALL_CHANGE: "the change is too small",
+    Left.LIMIT: "held by the limit, which stays",
+    Left.QOS: "QoS class kept",
+    Left.LIMIT_RANGE: "held by a LimitRange",
+    Left.QUOTA: "held by a ResourceQuota",
+    Left.MAX_MEMORY: "held by the largest memory allowed",
+    Left.NODE: "no node can allocate so much",
+    Left.POD_BUDGET: "held by the pod's own resources",
+}
+"""The same for people."""
+
+
+NOT_KNOWN: Final = NodeAmounts(cpu_millicores=0, memory_bytes=0)
+"""As long as no node says what it can allocate nothing grows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmissionFacts:
+    """What the cluster says of the pod's surroundings."""
+
+    namespace: Namespace | None
+    """None = not known: what it orders is not known either, and nothing is done."""
+    frozen: FrozenAxes = field(default_factory=FrozenAxes)
+    left_alone_for: str | None = None
+    """``VerticalPodAutoscaler shop/web`` that sets this workload's requests."""
+    limit_ranges: tuple[LimitRangeItem, ...] = ()
+    quotas: tuple[Quota, ...] = ()
+    """What they count as used holds what is known to come of pods that were just admitted."""
+    replicas: int | None = None
+    """Pods of the workload that run; None = not known, or there is no quota."""
+    bounds_fault: str | None = None
+    """A LimitRange or ResourceQuota of the namespace is not understood, and why: what it would refuse is not known."""
+    pause_reason: str | None = None
+    """The cluster is paused."""
+    rule: Mapping[str, str] = field(default_factory=dict)
+    """What the cluster's rules order for the workload (``cluster_rules.rule_of``), by annotation."""
+    room: NodeAmounts | None = None
+    """What the node can allocate that the pod is bound for, else the most that any node can of each resource: a pod
+    that asks for more is never run. ``NOT_KNOWN`` = no node says; None = there is no cluster to ask."""
+    knows_pod_level_resources: bool | None = None
+    """The API server and all kubelets take ``spec.resources``; None = not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """One amount of one container; millicores or bytes."""
+
+    kind: ContainerKind
+    index: int
+    """In the pod's list of init containers or of containers, whichever ``kind`` stands in."""
+    container: str
+    resource: Resource
+    setting: Setting
+    before: int | None
+    """None = not stated."""
+    after: int | None
+    """None = taken away. Differs from ``before``."""
+    has_others: bool
+    """The container states requests (or limits, whichever this is) of other names, or of this one."""
+
+    def __str__(self) -> str:
+        """Give ``memory limit 600MiB -> 512MiB``."""
+        unit = self.resource.unit
+        shown = ["none" if amount is None else amount_text(amount, unit) for amount in (self.before, self.after)]
+        what = self.resource.value if self.setting is Setting.REQUEST else f"{self.resource} limit"
+        return f"{what} {shown[0]} -> {shown[1]}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """Why an amount is left, or is less than the history asks for."""
+
+    resource: Resource
+    setting: Setting
+    left: Left
+    by: str = ""
+    """Who holds it: an HPA, a LimitRange, a quota; empty = nobody by name."""
+
+    def __str__(self) -> str:
+        """Give ``CPU: an HPA scales on it (HorizontalPodAutoscaler shop/web)``."""
+        what = self.resource.value if self.setting is Setting.REQUEST else f"{self.resource} limit"
+        return f"{what}: {LEFT_WORDS[self.left]}{f' ({self.by})' if self.by else ''}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerAdmission:
+    """One container."""
+
+    name: str
+    kind: ContainerKind
+    estimate: Estimate | NoEstimate | None
+    """None = its history was not asked for."""
+    moves: tuple[Move, ...] = ()
+    notes: tuple[Note, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """The answer for one pod."""
+
+    outcome: Outcome
+    why: str
+    """One sentence."""
+    workload: Workload
+    orders: Orders | None = None
+    containers: tuple[ContainerAdmission, ...] = ()
+    pod_resources: Requirements | None = None
+    """``spec.resources`` that the pod is given; None = it stays as it is."""
+    takes_pod_resources: bool = False
+    """``spec.resources`` is taken off: it was given before another webhook changed the pod, and does not hold now."""
+    pod_limits: str = ""
+    """What became of ``plimsoll.dev/pod-limits``; empty = it has none."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """Added when anything changes."""
+    grown: Mapping[str, int] = field(default_factory=dict)
+    """What quotas of the namespace will count more than the pod came with, by their names; nanos. Empty = nothing, or
+    there is no quota."""
+    warnings: tuple[str, ...] = ()
+    """For who creates the pod."""
+    denial: str | None = None
+
+    @property
+    def moves(self) -> tuple[Move, ...]:
+        """Give all changes, in the order of the spec."""
+        return tuple(move for container in self.containers for move in container.moves)

@@ -1,0 +1,299 @@
+"""A new pod, what is known of its workload and of its surroundings -> what changes in it. Core, pure.
+
+The rules are those of the node (annotations, modes, who is sized at all) plus what only creation allows: a CPU limit
+can be taken off, a first memory limit set, a pod given resources of its own. In doubt the pod stays as it came. It is
+denied in one case alone: limits for the whole pod below what its own containers request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from agent.core.admission.answer import Admission, AdmissionFacts, Left, Outcome
+from agent.core.admission.estimate import Estimate, NoEstimate
+from agent.core.admission.fit import (
+    Draft,
+    cap_limits,
+    defaultings_of,
+    fault_of,
+    fit_class,
+    fit_namespace,
+    fit_node,
+    fit_pod_budget,
+    with_drafts,
+)
+from agent.core.admission.limit_ranges import allowed_for, counted_growth
+from agent.core.admission.options import AdmissionSettings
+from agent.core.admission.pod_budget import (
+    NOT_SET,
+    SET,
+    Budget,
+    budget_resources,
+    order_of,
+    order_words,
+    own_budget,
+    wanted_budget,
+    why_not,
+)
+from agent.core.admission.sizes import SizingRules, sides_of, size_container
+from agent.core.admission.words import annotations_of, gave_budget, reserved_words, sized_words
+from agent.core.cluster.hpa import is_whole_workload_left
+from agent.core.cluster.pod import RUNNING, Container, ContainerKind, Pod, Requirements
+from agent.core.cluster.pod_defaults import classes_at_creation
+from agent.core.cluster.qos import computed_qos_class
+from agent.core.cluster.workload import workload_of
+from agent.core.machine.pod_limits import Held, PodLimitsOrder
+from agent.core.orders.annotations import POD_LIMITS
+from agent.core.orders.order import Orders
+from agent.core.orders.plan_options import DaemonSetGrowth
+from agent.core.orders.policy_options import ControlledResources, ControlledValues, PolicyName
+from agent.core.orders.resolution import DAEMON_SET_KIND, orders_of
+from agent.core.plan.container_sizing import cpu_edges, memory_edges
+from agent.core.plan.reserved import reserved_reason
+from agent.core.recommender.bounds import Resource
+from agent.core.recommender.policy import LimitRule
+from agent.core.recommender.recommendation import Workload
+from agent.core.window.snapshot import QosClass
+
+Estimates = Callable[[Container, PolicyName], Estimate | NoEstimate]
+
+_SPEC_RESOURCES: Final = "spec.resources"
+
+
+def admit(
+    pod: Pod, *, facts: AdmissionFacts, estimates: Estimates, settings: AdmissionSettings, now_unix_seconds: float
+) -> Admission:
+    """Say what changes in a pod that is being created.
+
+    Args:
+        pod: As the API server shows it before it is stored; what it says of its status is not believed.
+        facts: What the cluster says of its surroundings.
+        estimates: Gives what is known of one of its containers, by the policy that holds for it.
+        settings: What annotations do not say.
+        now_unix_seconds: Wall clock.
+
+    Returns:
+        The changes, and what is left and why. Applying them to the pod and asking again changes nothing more.
+    """
+    # The class is frozen at creation, so it is computed; and the pod is judged as it will be when it runs.
+    pod = replace(pod, recorded_qos=None, phase=RUNNING, is_terminating=False, statuses=(), allocated=None, actual=None)
+    # Asked again within the request: the budget that we gave is worked out anew. Another webhook may have put in what
+    # it does not hold, and the API server would refuse the pod.
+    given = pod.resources if gave_budget(pod, now_unix_seconds=now_unix_seconds) else None
+    if given is not None:
+        pod = replace(pod, resources=None)
+    workload, orders = workload_of(pod), _orders(pod, facts, settings)
+    blank = Admission(outcome=Outcome.EXCLUDED, why="", workload=workload, orders=orders)
+    if facts.pause_reason is not None:
+        return replace(blank, why=f"the cluster is paused: {facts.pause_reason}")
+    order = order_of(pod, facts, orders) if settings.admission.pod_limits else None
+    if order is not None and order.held is Held.BELOW_REQUESTS:
+        denial = f"{POD_LIMITS}: {order.text}"
+        return replace(blank, outcome=Outcome.DENIED, why=denial, pod_limits=order.text, denial=denial)
+    left = _left_alone(pod, facts, orders, workload, settings, now_unix_seconds)
+    rules = _rules(pod, facts, orders, workload, settings)
+    known = estimates if left is None else None
+    drafts, resources, told = _worked_out(pod, facts, rules, order, lambda: _drafts(pod, known, orders, settings))
+    answer = replace(
+        blank,
+        containers=tuple(draft.answer() for draft in drafts),
+        pod_resources=None if resources == given else resources,
+        takes_pod_resources=given is not None and resources is None,
+        pod_limits=told,
+        warnings=(*map(str, orders.faults), *(() if order is None else order.warnings)),
+    )
+    if resources != given or any(draft.is_changed for draft in drafts):
+        after = with_drafts(pod, drafts, resources)
+        fault = facts.bounds_fault or fault_of(pod, after, facts)
+        if fault is not None:
+            return _unchanged(answer, fault)
+        answer = replace(answer, grown=counted_growth(pod, after) if facts.quotas else {})
+        return _patched(pod, answer, now_unix_seconds)
+    if left is not None:
+        return replace(answer, why=left)
+    if not any(isinstance(draft.estimate, Estimate) for draft in drafts):
+        return replace(answer, outcome=Outcome.NO_HISTORY, why=sized_words(answer))
+    return replace(answer, outcome=Outcome.NOOP, why="nothing to change; " + sized_words(answer))
+
+
+def _patched(pod: Pod, answer: Admission, now_unix_seconds: float) -> Admission:
+    annotations = annotations_of(pod, answer, now_unix_seconds=now_unix_seconds)
+    return replace(answer, outcome=Outcome.PATCHED, why=sized_words(answer), annotations=annotations)
+
+
+def _unchanged(answer: Admission, fault: str) -> Admission:
+    """Take everything back: what came out must not be."""
+    return replace(
+        answer,
+        outcome=Outcome.ERROR,
+        why=f"left as it came: {fault}",
+        containers=tuple(replace(one, moves=()) for one in answer.containers),
+        pod_resources=None,
+        takes_pod_resources=False,
+        pod_limits="",
+    )
+
+
+def _orders(pod: Pod, facts: AdmissionFacts, settings: AdmissionSettings) -> Orders:
+    return orders_of(
+        pod,
+        facts.namespace,
+        act=settings.act,
+        recommend_policy=settings.policy,
+        plan=settings.plan,
+        rule=facts.rule,
+    )
+
+
+def _left_alone(
+    pod: Pod,
+    facts: AdmissionFacts,
+    orders: Orders,
+    workload: Workload,
+    settings: AdmissionSettings,
+    now_unix_seconds: float,
+) -> str | None:
+    """Say why no container of the pod is sized; None = they are."""
+    reserved = reserved_reason(
+        replace(pod, recorded_qos=_class_of(pod, facts)),
+        orders,
+        workload,
+        now_unix_seconds=now_unix_seconds,
+        plan=replace(settings.plan, min_age_seconds=0.0),  # the workload's age counts: no pod is older at creation
+        act=settings.act,
+        is_pinned=False,
+        is_namespace_known=facts.namespace is not None,
+    )
+    if reserved is not None:
+        return reserved_words(reserved, orders)
+    if facts.left_alone_for is not None:
+        return f"{facts.left_alone_for} sets its requests"
+    if is_whole_workload_left(facts.frozen, freezes_axes=settings.admission.hpa_freezes_axes):
+        holders = dict.fromkeys(one for one in (facts.frozen.cpu_for, facts.frozen.memory_for) if one is not None)
+        return f"{' and '.join(holders)} scales on its requests"
+    return None
+
+
+def _class_of(pod: Pod, facts: AdmissionFacts) -> QosClass:
+    """Give the class that the pod gets as it came: Guaranteed where any API server that may store it makes it that."""
+    if QosClass.GUARANTEED in classes_at_creation(pod, defaultings_of(facts)):
+        return QosClass.GUARANTEED
+    return computed_qos_class(pod)
+
+
+def _drafts(pod: Pod, estimates: Estimates | None, orders: Orders, settings: AdmissionSettings) -> list[Draft]:
+    """Begin with all containers as they came; without estimates nothing is asked."""
+    drafts = []
+    for containers in (pod.init_containers, pod.containers):
+        for index, container in enumerate(containers):
+            estimate: Estimate | NoEstimate | None = None
+            if estimates is not None and container.kind is not ContainerKind.INIT:
+                estimate = estimates(container, orders.policy)
+                if isinstance(estimate, Estimate) and estimate.history_seconds < settings.plan.min_age_seconds:
+                    estimate = NoEstimate.TOO_YOUNG
+            drafts.append(Draft(container=container, index=index, sides=sides_of(container), estimate=estimate))
+    return drafts
+
+
+def _rules(
+    pod: Pod, facts: AdmissionFacts, orders: Orders, workload: Workload, settings: AdmissionSettings
+) -> SizingRules:
+    is_guaranteed = _class_of(pod, facts) is QosClass.GUARANTEED
+    ordered = {
+        Resource.CPU: (orders.min_cpu_millicores, orders.max_cpu_millicores),
+        Resource.MEMORY: (orders.min_memory_bytes, orders.max_memory_bytes),
+    }
+    edges = {Resource.CPU: cpu_edges(settings.bounds), Resource.MEMORY: memory_edges(settings.bounds)}
+    return SizingRules(
+        options=settings.admission,
+        edges={resource: edges[resource].narrowed(*ordered[resource]) for resource in Resource},
+        ordered=ordered,
+        limit_rule=_limit_rule(orders.policy, settings),
+        is_guaranteed=is_guaranteed,
+        is_daemon=workload.kind == DAEMON_SET_KIND,
+        grows_daemons=settings.plan.daemon_set_growth is DaemonSetGrowth.FITS,
+        held=_held(pod, facts, settings, is_guaranteed=is_guaranteed),
+        allowed={resource: allowed_for(resource, facts.limit_ranges, facts.quotas) for resource in Resource}
+        if facts.limit_ranges or facts.quotas
+        else {},
+        budget=own_budget(pod),
+    )
+
+
+def _limit_rule(policy: PolicyName, settings: AdmissionSettings) -> LimitRule:
+    """Give what the policies themselves do with limits."""
+    if policy in (PolicyName.CRUISE, PolicyName.FORECAST):
+        return LimitRule.RAISE
+    is_moved = settings.vpa_controlled_values is ControlledValues.REQUESTS_AND_LIMITS
+    return LimitRule.PROPORTIONAL if policy is PolicyName.VPA and is_moved else LimitRule.KEEP
+
+
+def _held(
+    pod: Pod, facts: AdmissionFacts, settings: AdmissionSettings, *, is_guaranteed: bool
+) -> dict[Resource, tuple[Left, str]]:
+    """Give the resources that are left as a whole, and for whom."""
+    held: dict[Resource, tuple[Left, str]] = {}
+    controlled = settings.bounds.controlled_resources
+    for resource, frozen_for, other in (
+        (Resource.CPU, facts.frozen.cpu_for, ControlledResources.MEMORY),
+        (Resource.MEMORY, facts.frozen.memory_for, ControlledResources.CPU),
+    ):
+        if frozen_for is not None:
+            held[resource] = (Left.HPA, frozen_for)
+        elif controlled is other or (resource is Resource.MEMORY and not settings.plan.memory_applied):
+            held[resource] = (Left.NOT_APPLIED, "")
+        elif is_guaranteed and pod.has_pod_level_resources:
+            # The pod's own resources make the class: its containers need not be pairs, and must not become too small.
+            held[resource] = (Left.POD_BUDGET, _SPEC_RESOURCES)
+    return held
+
+
+def _worked_out(
+    pod: Pod,
+    facts: AdmissionFacts,
+    rules: SizingRules,
+    order: PodLimitsOrder | None,
+    begin: Callable[[], list[Draft]],
+) -> tuple[list[Draft], Requirements | None, str]:
+    """Size and fit all containers, with the limits that the pod asks for as a whole, else without.
+
+    Returns:
+        The drafts; ``spec.resources`` to set, None = none; what became of the pod's limits, empty = it asks for none.
+    """
+    budget = wanted_budget(pod, order)
+    told = order_words(order)
+    if budget:
+        drafts = begin()
+        _size(drafts, replace(rules, budget=budget))
+        _fit(pod, drafts, facts, budget)
+        resources = budget_resources(pod, drafts, budget)
+        reason = why_not(pod, drafts, resources, facts)
+        if reason is None:
+            return drafts, resources, SET
+        told = f"{NOT_SET}: {reason}"
+    drafts = begin()
+    _size(drafts, rules)
+    _fit(pod, drafts, facts, {})
+    return drafts, None, told
+
+
+def _size(drafts: Sequence[Draft], rules: SizingRules) -> None:
+    for draft in drafts:
+        if isinstance(draft.estimate, Estimate):
+            size_container(draft.sides, draft.estimate, rules)
+
+
+def _fit(pod: Pod, drafts: Sequence[Draft], facts: AdmissionFacts, budget: Budget) -> None:
+    """Take back what does not go together; each step leaves what the ones before it reached."""
+    if budget:
+        cap_limits(drafts, budget)
+    if not any(draft.is_changed for draft in drafts):
+        return
+    fit_node(pod, drafts, facts, budget_resources(pod, drafts, budget) if budget else None)
+    if budget or pod.resources is not None:
+        fit_pod_budget(pod, drafts, budget)
+    fit_namespace(pod, drafts, facts, budget_resources(pod, drafts, budget) if budget else None)
+    if not budget:  # with one the pod's own resources make the class
+        fit_class(pod, drafts, facts)

@@ -1,0 +1,303 @@
+"""What one container of a new pod is given, from what is known of its workload. Core, pure.
+
+Amounts are millicores or bytes. A request or limit of 0 counts as not stated, as to Kubernetes. Only what is stated is
+changed; a first memory limit alone is added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import dataclass, field
+
+from agent.core.admission.answer import Left, Note
+from agent.core.admission.estimate import Estimate, EstimateSource
+from agent.core.admission.limit_ranges import ANYTHING, Allowed
+from agent.core.admission.options import AdmissionOptions
+from agent.core.cluster.pod import Container
+from agent.core.plan.container_sizing import MOST, Edges, bounded, limit_within, pair
+from agent.core.plan.plan import Setting
+from agent.core.recommender.bounds import Resource
+from agent.core.recommender.policy import LimitRule
+
+
+@dataclass(slots=True, kw_only=True)
+class Side:
+    """One resource of one container while it is worked on."""
+
+    resource: Resource
+    request_before: int | None
+    limit_before: int | None
+    request: int | None = None
+    limit: int | None = None
+    is_tied: bool = False
+    """The limit moved in proportion to the request: one does not move without the other."""
+    notes: list[Note] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.request, self.limit = self.request_before, self.limit_before
+
+    @property
+    def is_changed(self) -> bool:
+        """Say whether anything differs."""
+        return self.request != self.request_before or self.limit != self.limit_before
+
+    def copied(self) -> Side:
+        """Return one that can be worked on without this one."""
+        twin = copy(self)
+        twin.notes = list(self.notes)
+        return twin
+
+    def revert(self, left: Left, by: str = "") -> None:
+        """Leave everything as it came."""
+        for setting, now, was in self._settings():
+            if now != was:
+                self.note(setting, left, by)
+        self.request, self.limit = self.request_before, self.limit_before
+
+    def revert_growth(self, setting: Setting, left: Left, by: str) -> None:
+        """Leave what would become more (a first limit, too) as it came; the rest follows so that it still holds."""
+        is_pair = self.request == self.limit and self.request_before == self.limit_before
+        if setting is Setting.REQUEST and (self.request or 0) > (self.request_before or 0):
+            self.note(setting, left, by)
+            self.request = self.request_before
+        elif setting is Setting.LIMIT and (self.limit or 0) > (self.limit_before or 0):
+            self.note(setting, left, by)
+            self.limit = self.limit_before
+        else:
+            return
+        if is_pair or self.is_tied:
+            self.request, self.limit = self.request_before, self.limit_before
+        elif self.limit is not None and self.request is not None:
+            self.request = min(self.request, self.limit)
+
+    def note(self, setting: Setting, left: Left, by: str = "") -> None:
+        """Say why something is left."""
+        self.notes.append(Note(resource=self.resource, setting=setting, left=left, by=by))
+
+    def _settings(self) -> tuple[tuple[Setting, int | None, int | None], ...]:
+        return (
+            (Setting.REQUEST, self.request, self.request_before),
+            (Setting.LIMIT, self.limit, self.limit_before),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizingRules:
+    """What holds for all containers of one pod."""
+
+    options: AdmissionOptions
+    edges: Mapping[Resource, Edges]
+    """With the bounds that the pod orders."""
+    ordered: Mapping[Resource, tuple[int | None, int | None]]
+    """Least and most by annotation alone: what is outside is changed however little that is."""
+    limit_rule: LimitRule
+    is_guaranteed: bool
+    """Requests and limits are equal and move together."""
+    is_daemon: bool
+    grows_daemons: bool
+    """DaemonSet pods are sized by the history of their node, or of nodes alike."""
+    held: Mapping[Resource, tuple[Left, str]] = field(default_factory=dict)
+    """Resources that are left as a whole, why and by whom."""
+    allowed: Mapping[Resource, Allowed] = field(default_factory=dict)
+    budget: Mapping[Resource, int] = field(default_factory=dict)
+    """Limit of the pod as a whole, which no container's limit may pass and which takes the place of a first one."""
+
+
+def sides_of(container: Container) -> dict[Resource, Side]:
+    """Give both resources of a container as it came."""
+    stated = container.resources
+    return {
+        Resource.CPU: Side(
+            resource=Resource.CPU,
+            request_before=stated.cpu_request_millicores or None,
+            limit_before=stated.cpu_limit_millicores or None,
+        ),
+        Resource.MEMORY: Side(
+            resource=Resource.MEMORY,
+            request_before=stated.memory_request_bytes or None,
+            limit_before=stated.memory_limit_bytes or None,
+        ),
+    }
+
+
+def size_container(sides: Mapping[Resource, Side], estimate: Estimate, rules: SizingRules) -> None:
+    """Size both resources of a container, each by itself."""
+    is_strict = rules.is_daemon and not (rules.grows_daemons and estimate.source is not EstimateSource.WORKLOAD)
+    for resource, wanted in ((Resource.CPU, _cpu_wish(estimate)), (Resource.MEMORY, _memory_wish(estimate))):
+        side = sides[resource]
+        if side.request_before is None and side.limit_before is None:
+            continue
+        if resource in rules.held:
+            side.note(Setting.REQUEST, *rules.held[resource])
+        elif wanted is None:
+            side.note(Setting.REQUEST, Left.NO_FIGURE)
+        else:
+            _size(side, min(wanted, MOST), estimate, rules, is_strict=is_strict)
+
+
+def _cpu_wish(estimate: Estimate) -> int | None:
+    """Give the predicted peak, else the largest seen; never below the base. None = nothing is known."""
+    asked = estimate.cpu_max_millicores if estimate.cpu_request_millicores is None else estimate.cpu_request_millicores
+    return None if asked is None else max(asked, estimate.cpu_base_millicores or 0)
+
+
+def _memory_wish(estimate: Estimate) -> int | None:
+    """Give the same of memory; never below what was too little at a kill."""
+    asked = estimate.memory_max_bytes if estimate.memory_request_bytes is None else estimate.memory_request_bytes
+    known = [one for one in (asked, estimate.oom_memory_bytes) if one is not None]
+    return max(*known, estimate.memory_base_bytes or 0) if known else None
+
+
+def _size(side: Side, wanted: int, estimate: Estimate, rules: SizingRules, *, is_strict: bool) -> None:
+    amount = bounded(wanted, rules.edges[side.resource])
+    if rules.is_guaranteed:
+        _size_pair(side, amount, estimate, rules, is_strict=is_strict)
+        return
+    if side.request_before is None:
+        side.note(Setting.REQUEST, Left.NOT_STATED)
+    elif is_strict:
+        side.note(Setting.REQUEST, Left.DAEMON_SET)
+    else:
+        side.request = _request(side, amount, rules)
+    if rules.limit_rule is not LimitRule.RAISE:
+        _move_limit(side, estimate, rules)
+    elif side.resource is Resource.CPU:
+        _take_limit_off(side, rules)
+    else:
+        _set_memory_limit(side, amount, estimate, rules, is_strict=is_strict)
+
+
+def _size_pair(side: Side, amount: int, estimate: Estimate, rules: SizingRules, *, is_strict: bool) -> None:
+    """Give one amount that is request and limit: it holds the peak, and what the limit should be, by itself."""
+    if is_strict:
+        side.note(Setting.REQUEST, Left.DAEMON_SET)
+        return
+    is_memory = side.resource is Resource.MEMORY
+    wish: int | None = _memory_kept(side, estimate)
+    if is_memory and rules.limit_rule is LimitRule.RAISE:
+        wish = _largest_seen(estimate, rules)
+    edges = rules.edges[side.resource]
+    side.request = side.limit = _request(side, bounded(pair(amount, wish), edges), rules)
+
+
+def _request(side: Side, amount: int, rules: SizingRules) -> int:
+    """Give the request: what the LimitRanges allow of the amount; as it is where memory differs by little."""
+    allowed, before = rules.allowed.get(side.resource, ANYTHING), side.request_before or 0
+    request = allowed.within(amount)
+    if request != amount:
+        side.note(Setting.REQUEST, Left.LIMIT_RANGE, allowed.by)
+    if side.resource is Resource.CPU or request == before or not _is_small(request, before, rules):
+        return request
+    least, most = rules.ordered.get(side.resource, (None, None))
+    if (least is not None and before < least) or (most is not None and before > most):
+        return request
+    side.note(Setting.REQUEST, Left.SMALL_CHANGE)
+    return before
+
+
+def _is_small(amount: int, before: int, rules: SizingRules) -> bool:
+    return abs(amount - before) <= rules.options.memory_threshold_bytes
+
+
+def _memory_kept(side: Side, estimate: Estimate) -> int:
+    """Give how far a memory limit may fall: to what was in use at most, as no kernel asks for a percentile."""
+    if side.resource is Resource.CPU or side.limit_before is None:
+        return 0
+    used = (estimate.memory_max_bytes, estimate.memory_alone_bytes, estimate.oom_memory_bytes)
+    return min(max(one or 0 for one in used), side.limit_before)
+
+
+def _move_limit(side: Side, estimate: Estimate, rules: SizingRules) -> None:
+    """Keep the limit, or its ratio to the request: policies that mean limits by what they recommend."""
+    if side.limit is None or side.request is None or side.request_before is None:
+        return
+    if rules.limit_rule is LimitRule.PROPORTIONAL:
+        moved = side.limit * side.request // side.request_before
+        side.is_tied = True
+        _put_limit(side, max(moved, side.request, _memory_kept(side, estimate)), rules)
+        return
+    _stay_below_limit(side, rules)
+
+
+def _stay_below_limit(side: Side, rules: SizingRules) -> None:
+    """Let the request go with a limit that stays."""
+    limit = side.limit
+    if limit is None or side.request is None:
+        return
+    least = min(rules.allowed.get(side.resource, ANYTHING).least_request(limit), limit)
+    if side.request > limit:
+        side.note(Setting.REQUEST, Left.LIMIT)
+        side.request = limit
+    elif side.request < least:
+        side.note(Setting.REQUEST, Left.LIMIT_RANGE, rules.allowed[side.resource].by)
+        side.request = least
+
+
+def _take_limit_off(side: Side, rules: SizingRules) -> None:
+    """Take a CPU limit off; where it must stay, raise it to the request."""
+    if side.limit is None:
+        return
+    allowed = rules.allowed.get(side.resource, ANYTHING)
+    if not rules.options.cpu_limits_removed:
+        side.note(Setting.LIMIT, Left.NOT_APPLIED)
+    elif allowed.limit_kept_for is not None:
+        side.note(Setting.LIMIT, Left.LIMIT_RANGE, allowed.limit_kept_for)
+    else:
+        side.limit = None
+        return
+    if side.request is not None and side.request > side.limit:
+        _put_limit(side, side.request, rules)
+    _stay_below_limit(side, rules)
+
+
+def _set_memory_limit(side: Side, amount: int, estimate: Estimate, rules: SizingRules, *, is_strict: bool) -> None:
+    """Give the limit of twice what was ever needed; a first one where the request stands and nothing else limits."""
+    options, before = rules.options, side.limit_before
+    if before is None and (is_strict or not options.memory_limits_added or Resource.MEMORY in rules.budget):
+        return
+    wish = max(
+        int(amount * options.memory_limit_ratio),
+        _largest_seen(estimate, rules) or 0,
+        options.memory_limit_floor_bytes,
+    )
+    unit = rules.edges[side.resource].unit
+    wish = min(-(-wish // unit) * unit, MOST)
+    # What one node alone told may be true: then a limit that falls below it kills the busy one of unequal replicas.
+    wish = max(wish, min(int((estimate.memory_alone_bytes or 0) * options.memory_limit_ratio), before or 0))
+    held = limit_within(wish, before, rules.edges[side.resource].most, options.memory_limit_ratio)
+    held = max(held, side.request or 0)
+    if held != wish:
+        side.note(Setting.LIMIT, Left.MAX_MEMORY)
+        wish = held
+    if before is not None and is_strict and wish <= before:
+        return
+    if before is not None and _is_small(wish, before, rules) and (side.request or 0) <= before:
+        if wish != before:
+            side.note(Setting.LIMIT, Left.SMALL_CHANGE)
+        _stay_below_limit(side, rules)
+        return
+    _put_limit(side, wish, rules)
+
+
+def _largest_seen(estimate: Estimate, rules: SizingRules) -> int | None:
+    """Give the ratio times the largest memory of seven days and of kills; None = neither is known."""
+    seen = [one for one in (estimate.memory_max_bytes, estimate.oom_memory_bytes) if one is not None]
+    return int(max(seen) * rules.options.memory_limit_ratio) if seen else None
+
+
+def _put_limit(side: Side, wish: int, rules: SizingRules) -> None:
+    """Set a limit as far as ranges and the pod's own limit allow; the request never passes it."""
+    allowed = rules.allowed.get(side.resource, ANYTHING)
+    limit = max(wish, allowed.least)
+    most = allowed.most_limit(side.request or 0) if side.request is not None else allowed.most
+    if most is not None and limit > most:
+        side.note(Setting.LIMIT, Left.LIMIT_RANGE, allowed.by)
+        limit = most
+    budget = rules.budget.get(side.resource)
+    if budget is not None and limit > budget:
+        side.note(Setting.LIMIT, Left.POD_BUDGET)
+        limit = budget
+    side.limit = limit
+    if side.request is not None and side.request > limit:
+        side.request = limit

@@ -1,0 +1,146 @@
+"""Admissions in words: why a pod is left alone, what it was sized from; and the annotations that say so. Core, pure."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from agent.core.admission.answer import Admission
+from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
+from agent.core.cluster.pod import Pod
+from agent.core.orders.annotations import ADMISSION, ORIGINAL_RESOURCES
+from agent.core.orders.order import Mode, Orders
+from agent.core.plan.demand import Reserved
+from agent.core.resize.originals import Original, annotated_original, annotation_text, original_of, with_first
+
+_AGAIN_SECONDS: Final = 60
+"""An API server gives a request no longer, and the clocks of replicas are nearer to each other."""
+_DAY_SECONDS: Final = 86_400.0
+_HOUR_SECONDS: Final = 3600.0
+
+_RESERVED: Final = {
+    Reserved.EXCLUDED: "its namespace is one of act.excludedNamespaces",
+    Reserved.NAMESPACE_UNKNOWN: "what its namespace orders is not known",
+    Reserved.PLACEHOLDER: "a placeholder pod, which keeps room for a CapacityBuffer",
+    Reserved.STATIC: "a static pod",
+    Reserved.WINDOWS: "a Windows pod",
+    Reserved.BARE: "nothing controls it",
+    Reserved.JOB: "a job: it ends",
+    Reserved.UNKNOWN_OWNER: "its owner is of a kind that plan.managedKinds does not name",
+    Reserved.GUARANTEED: "of class Guaranteed, and not asked for (plimsoll.dev/guaranteed)",
+    Reserved.BEST_EFFORT: "of class BestEffort: it states no request",
+    Reserved.EXCLUSIVE_CPUS: "Guaranteed with whole cores, which may become CPUs of its own",
+    Reserved.DEVICES: "it holds devices",
+}
+_NO_ESTIMATE: Final = {
+    NoEstimate.UNKNOWN_WORKLOAD: "nothing was ever reported of it",
+    NoEstimate.UNKNOWN_CONTAINER: "nothing was reported of this container",
+    NoEstimate.TOO_YOUNG: "its history is shorter than plan.minAgeSeconds",
+    NoEstimate.NOT_LOADED: "the history is not loaded yet",
+}
+_SOURCE: Final = {
+    EstimateSource.NODE: "its history on this node",
+    EstimateSource.NODE_CLASS: "its history on nodes alike",
+    EstimateSource.WORKLOAD: "its history",
+}
+
+
+def reserved_words(reserved: Reserved, orders: Orders) -> str:
+    """Say why a pod is not sized."""
+    if reserved is Reserved.FAULTY_ANNOTATION:
+        return "; ".join(str(fault) for fault in orders.faults)
+    if reserved in (Reserved.OFF, Reserved.RECOMMEND):
+        return f"mode {orders.mode} by the {orders.mode_source}; pods are sized in mode {Mode.ENFORCE}"
+    return _RESERVED.get(reserved, reserved.replace("_", " "))
+
+
+def estimate_words(estimate: Estimate | NoEstimate) -> str:
+    """Say what is known: ``by cruise from its history of 6.2 days, 3 pods``; or why nothing is."""
+    if isinstance(estimate, NoEstimate):
+        return _NO_ESTIMATE[estimate]
+    pods = f"{estimate.pods} pod{'' if estimate.pods == 1 else 's'}"
+    return f"by {estimate.policy} from {_SOURCE[estimate.source]} of {_span(estimate.history_seconds)}, {pods}"
+
+
+def sized_words(answer: Admission) -> str:
+    """Say in one sentence from what a pod was sized, or why not."""
+    told = list(dict.fromkeys(estimate_words(one.estimate) for one in answer.containers if one.estimate is not None))
+    if answer.pod_resources is not None:
+        told.append("limits of the whole pod set")
+    return "; ".join(told) or "no container that could be sized"
+
+
+def gave_budget(pod: Pod, *, now_unix_seconds: float) -> bool:
+    """Return whether ``spec.resources`` of a pod that the API server asks about again is what we gave it."""
+    earlier = _earlier(pod, now_unix_seconds)
+    return earlier is not None and earlier.gave_budget
+
+
+def annotations_of(pod: Pod, answer: Admission, *, now_unix_seconds: float) -> dict[str, str]:
+    """Give the annotations of a pod that is patched: what it came with, and from what it was sized."""
+    document: dict[str, object] = {"unixSeconds": int(now_unix_seconds)}
+    known = {one.name: _source(one.estimate) for one in answer.containers if isinstance(one.estimate, Estimate)}
+    if answer.orders is not None and known:
+        document["policy"] = answer.orders.policy
+    if known:
+        document["containers"] = known
+    earlier = _earlier(pod, now_unix_seconds)
+    has_given = earlier is not None and earlier.gave_budget
+    if answer.pod_resources is not None or (has_given and not answer.takes_pod_resources):
+        document["podLimits"] = True
+    original = original_of(pod, kept_unix_seconds=now_unix_seconds)
+    if earlier is not None:
+        original = with_first(original, earlier.original, gave_budget=has_given)
+    return {
+        ORIGINAL_RESOURCES: annotation_text(original),
+        ADMISSION: json.dumps(document, separators=(",", ":")),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Earlier:
+    """What we wrote into a pod that the API server asks about again."""
+
+    original: Original
+    gave_budget: bool
+    """``spec.resources`` is ours."""
+
+
+def _earlier(pod: Pod, now_unix_seconds: float) -> _Earlier | None:
+    """Return what a pod had when it was asked about first; None = this is the first time.
+
+    A server asks again within the same request, once another webhook has changed the pod, and shows what we wrote; so
+    what we are said to have written a minute ago or earlier is of another pod, a template made of one as a rule, and
+    not believed. Whoever writes the annotations himself, with the time of the moment, misstates what his own pod goes
+    back to: that he can do with the pod that runs as well, and quotas, ranges and the API server hold it.
+    """
+    text = pod.annotations.get(ADMISSION)
+    if text is None:
+        return None
+    try:
+        document: object = json.loads(text)
+        original = annotated_original(pod)
+    except (ValueError, RecursionError):  # an OriginalError, too
+        return None
+    if original is None or not isinstance(document, dict):
+        return None
+    written = document.get("unixSeconds")
+    if type(written) is not int or abs(now_unix_seconds - written) > _AGAIN_SECONDS:
+        return None
+    return _Earlier(original, document.get("podLimits") is True)
+
+
+def _source(estimate: Estimate) -> dict[str, object]:
+    return {
+        "source": estimate.source,
+        "historySeconds": int(estimate.history_seconds),
+        "pods": estimate.pods,
+        "newestAgeSeconds": int(estimate.newest_age_seconds),
+    }
+
+
+def _span(seconds: float) -> str:
+    if seconds >= _DAY_SECONDS:
+        return f"{seconds / _DAY_SECONDS:.1f} days"
+    return f"{seconds / _HOUR_SECONDS:.1f} hours"

@@ -1,0 +1,131 @@
+"""What the cluster says about workloads besides their pods: autoscalers, ranges, quotas, the cluster's own rules.
+
+Core, pure. Amounts are nanos by resource name, as in ``pod``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from agent.core.recommender.recommendation import Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrozenAxes:
+    """Requests that an HPA divides by: changing them would change what it does."""
+
+    cpu_for: str | None = None
+    """``HorizontalPodAutoscaler shop/web``; None = CPU is free."""
+    memory_for: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitRangeItem:
+    """One item of a LimitRange."""
+
+    name: str
+    """Of the LimitRange, for words."""
+    type: str
+    """``Container`` or ``Pod``; others do not matter here."""
+    min: Mapping[str, int] = field(default_factory=dict)
+    max: Mapping[str, int] = field(default_factory=dict)
+    default: Mapping[str, int] = field(default_factory=dict)
+    """Limits given to containers without. Requests that a range gives stand in a pod before anybody else sees it."""
+    max_limit_request_ratio: Mapping[str, int] = field(default_factory=dict)
+    """In nanos too: 2 is 2,000,000,000."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """One ResourceQuota."""
+
+    name: str
+    hard: Mapping[str, int] = field(default_factory=dict)
+    """``requests.cpu``, ``limits.memory``, ...; ``cpu`` and ``memory`` mean requests."""
+    used: Mapping[str, int] = field(default_factory=dict)
+    scopes: tuple[str, ...] = ()
+    """``BestEffort``, ``NotTerminating``, ...; and of scopeSelector, as ``NAME``. Empty = all pods. One with values
+    (priority classes) is left out: which pods it counts is not worked out, so it may count any."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterRule:
+    """What the ConfigMap says of some workloads; the first rule that fits each field wins."""
+
+    namespace: str | None = None
+    """A shell pattern; None = any."""
+    kind: str | None = None
+    name: str | None = None
+    """A shell pattern; None = any."""
+    mode: str | None = None
+    policy: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterRules:
+    """The ConfigMap ``plimsoll``, read."""
+
+    pause_reason: str | None = None
+    rules: tuple[ClusterRule, ...] = ()
+    fault: str | None = None
+    """The ConfigMap is not understood, and why: the last good rules stay, and this is told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeAmounts:
+    """What a node has, or what it can allocate to pods."""
+
+    cpu_millicores: int
+    memory_bytes: int
+
+
+def largest_of(amounts: Iterable[NodeAmounts]) -> NodeAmounts | None:
+    """Return the largest of each resource, which may be those of two nodes; None = there are none."""
+    every = list(amounts)
+    if not every:
+        return None
+    return NodeAmounts(
+        cpu_millicores=max(one.cpu_millicores for one in every), memory_bytes=max(one.memory_bytes for one in every)
+    )
+
+
+def smallest_of(amounts: Iterable[NodeAmounts]) -> NodeAmounts | None:
+    """Return the smallest of each resource, which may be those of two nodes; None = there are none."""
+    every = list(amounts)
+    if not every:
+        return None
+    return NodeAmounts(
+        cpu_millicores=min(one.cpu_millicores for one in every), memory_bytes=min(one.memory_bytes for one in every)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenContainer:
+    """A container of a pod's template, and what it may have as its author wrote it; None = not stated or not known."""
+
+    name: str
+    cpu_request_millicores: int | None = None
+    memory_request_bytes: int | None = None
+    memory_limit_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodPlace:
+    """Where a pod is and whom it belongs to; all that is kept of the cluster's pods."""
+
+    uid: str
+    namespace: str
+    name: str
+    node: str | None
+    workload: Workload
+    is_running: bool
+    is_terminating: bool
+    containers: tuple[WrittenContainer, ...] | None = field(default=None, compare=False)
+    """Of its spec, init containers and sidecars too, debug containers not (no agent reports them); None = not known."""
+    policy: str | None = None
+    """What its own annotation orders, as it is written; told when it comes, and not kept."""
+
+    def has_container(self, name: str) -> bool:
+        """Return whether its spec has such a container; True where its containers are not known."""
+        return self.containers is None or any(one.name == name for one in self.containers)

@@ -1,0 +1,99 @@
+"""What a HorizontalPodAutoscaler divides by: requests that it scales on must not be changed under it. Core, pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from agent.core.cluster.facts import FrozenAxes
+from agent.core.recommender.bounds import Resource
+
+RESOURCE_METRIC: Final = "Resource"
+CONTAINER_RESOURCE_METRIC: Final = "ContainerResource"
+UTILIZATION: Final = "Utilization"
+"""Target type: usage as a share of the request. The others divide by no request."""
+TARGET_TYPES: Final = (UTILIZATION, "Value", "AverageValue")
+
+_LEAST_TARGET_PERCENT: Final = 1
+_MOST_TARGET_PERCENT: Final = 90
+_FAR_BEYOND: Final = 1e9
+"""Percent; a quotient that overflows counts as this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HpaMetric:
+    """One entry of ``spec.metrics``."""
+
+    type: str
+    """``Resource``, ``ContainerResource``, ``Pods``, ``Object`` or ``External``."""
+    resource: str | None = None
+    """``cpu`` or ``memory`` of the first two."""
+    target_type: str = UTILIZATION
+
+
+def frozen_resources(metrics: Iterable[HpaMetric]) -> frozenset[Resource]:
+    """Give the resources whose requests the metrics divide by.
+
+    A container's metric freezes the resource for all containers of the workload: which of them may move without
+    harm is not worked out.
+    """
+    known = {resource.value: resource for resource in Resource}
+    return frozenset(
+        known[metric.resource]
+        for metric in metrics
+        if metric.type in (RESOURCE_METRIC, CONTAINER_RESOURCE_METRIC)
+        and metric.target_type == UTILIZATION
+        and metric.resource in known
+    )
+
+
+def frozen_axes(name: str, metrics: Iterable[HpaMetric]) -> FrozenAxes:
+    """Give what one autoscaler freezes of its target.
+
+    Args:
+        name: For words: ``HorizontalPodAutoscaler shop/web``.
+        metrics: Of its spec.
+    """
+    frozen = frozen_resources(metrics)
+    return FrozenAxes(
+        cpu_for=name if Resource.CPU in frozen else None, memory_for=name if Resource.MEMORY in frozen else None
+    )
+
+
+def is_whole_workload_left(frozen: FrozenAxes, *, freezes_axes: bool) -> bool:
+    """Say whether nothing is left to size: both resources are frozen, or one is where none may be frozen alone.
+
+    Args:
+        frozen: By the workload's autoscalers.
+        freezes_axes: ``admission.hpaFreezesAxes``.
+    """
+    held = (frozen.cpu_for is not None, frozen.memory_for is not None)
+    return all(held) if freezes_axes else any(held)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HpaTarget:
+    """A utilisation target that asks for as many replicas after a change of the request as before it."""
+
+    percent: int
+    is_clamped: bool
+    """It is not what was computed: then replicas would change, so the resource is better left frozen."""
+
+
+def moved_target(target_percent: float, *, old_request: float, new_request: float) -> HpaTarget | None:
+    """Give target x old / new, rounded half up, within 1 to 90.
+
+    Args:
+        target_percent: Of the request; above 0.
+        old_request: Any unit; above 0.
+        new_request: In the same unit: what is really applied.
+
+    Returns:
+        The target; None = an input is 0 or less, so there is nothing to go by.
+    """
+    if not (target_percent > 0 and old_request > 0 and new_request > 0):
+        return None
+    wanted = int(min(target_percent * old_request / new_request, _FAR_BEYOND) + 0.5)
+    percent = max(_LEAST_TARGET_PERCENT, min(wanted, _MOST_TARGET_PERCENT))
+    return HpaTarget(percent=percent, is_clamped=percent != wanted)

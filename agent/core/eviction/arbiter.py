@@ -1,0 +1,221 @@
+"""Whether one pod may be evicted, by all that is known of it. Core, pure; time is an argument.
+
+Two looks: the first on what the webhook has in memory, which costs nothing; the second on the pod as the API server has
+it now. Budgets over time come after both (``arbiter_budget``), and disruption budgets are the API server's to judge.
+Whatever is not known is a reason to leave the pod where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from agent.core.cluster.effective_resources import CountingRule, pod_requests
+from agent.core.cluster.facts import FrozenAxes, PodPlace
+from agent.core.cluster.node import Namespace
+from agent.core.cluster.pod import CPU, MEMORY, SYSTEM_CRITICAL_PRIORITY, Pod
+from agent.core.cluster.qos import pod_qos_class
+from agent.core.cluster.workload import workload_of
+from agent.core.eviction.options import ArbiterOptions
+from agent.core.eviction.proposal import Proposal, Reason, Ruling
+from agent.core.numbers.amount_text import amount_text
+from agent.core.numbers.units import to_millis, to_units
+from agent.core.orders.order import Orders, Ranking
+from agent.core.orders.plan_options import ActOptions, PlanOptions
+from agent.core.orders.policy_options import BoundsOptions, ControlledResources
+from agent.core.orders.resolution import DAEMON_SET_KIND, is_excluded, listed
+from agent.core.plan.demand import Reserved
+from agent.core.plan.reserved import reserved_reason
+from agent.core.recommender.bounds import Resource
+from agent.core.recommender.recommendation import Workload
+from agent.core.window.snapshot import QosClass
+
+HOLDING_ANNOTATIONS: Final[Mapping[str, str]] = {
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+    "karpenter.sh/do-not-disrupt": "true",
+}
+"""By which the autoscalers are told that a pod is not to be moved; who wrote one means every mover."""
+
+_STANDING: Final[Mapping[Reserved, Reason]] = {
+    Reserved.OFF: Reason.MODE,
+    Reserved.RECOMMEND: Reason.MODE,
+    Reserved.EXCLUDED: Reason.PROTECTED,
+    Reserved.NAMESPACE_UNKNOWN: Reason.FACTS_UNKNOWN,
+    Reserved.FAULTY_ANNOTATION: Reason.FAULTY_ANNOTATION,
+    Reserved.GUARANTEED: Reason.GUARANTEED,
+    Reserved.EXCLUSIVE_CPUS: Reason.GUARANTEED,
+    Reserved.TOO_YOUNG: Reason.TOO_YOUNG,
+    Reserved.NOT_RUNNING: Reason.NOT_RUNNING,
+    Reserved.TERMINATING: Reason.TERMINATING,
+}
+"""What ``reserved_reason`` says, in the words of a ruling; all else is what the pod is."""
+_COUNTED_NOW: Final = CountingRule(use_status=True, pod_level_resize=True)
+"""As the scheduler: the largest of spec, allocated and actual."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What was configured for all pods."""
+
+    arbiter: ArbiterOptions
+    act: ActOptions
+    """Its mode is what holds for the pod's workload by the cluster's rules, else the configured one."""
+    plan: PlanOptions
+    bounds: BoundsOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """What the cluster says of the workload that the pod belongs to."""
+
+    frozen: FrozenAxes
+    left_alone_for: str | None
+    """``VerticalPodAutoscaler shop/web``; None = nobody else sets its requests."""
+
+
+def first_look(
+    proposal: Proposal, node: str, place: PodPlace | None, owner: Owner | None, rules: Rules
+) -> Ruling | None:
+    """Give what speaks against an eviction by what is in memory; None = nothing, read the pod.
+
+    Args:
+        proposal: What is asked for.
+        node: Who asks: the node that the token names, never what the body says.
+        place: Of the pod with the proposal's uid; None = there is none.
+        owner: Of the pod's workload; None when the place is.
+        rules: What was configured.
+    """
+    ref = proposal.ref
+    if place is None or owner is None:
+        return Ruling(reason=Reason.UNKNOWN_POD, detail=f"no pod with uid {ref.uid} is known")
+    if place.node != node:
+        return Ruling(reason=Reason.OTHER_NODE, detail=f"it runs on {place.node or 'no node'}, not on {node}")
+    if (place.namespace, place.name) != (ref.namespace, ref.name):
+        named = f"uid {ref.uid} is of {place.namespace}/{place.name}, not of {ref}"
+        return Ruling(reason=Reason.UNKNOWN_POD, detail=named)
+    if place.is_terminating:
+        return Ruling(reason=Reason.TERMINATING, detail="it is going already")
+    if not place.is_running:
+        return Ruling(reason=Reason.NOT_RUNNING, detail="it does not run")
+    return _by_namespace(place.namespace, rules) or _by_workload(place.workload, proposal, owner, rules)
+
+
+def second_look(
+    proposal: Proposal,
+    node: str,
+    pod: Pod,
+    orders: Orders,
+    namespace: Namespace | None,
+    rules: Rules,
+    *,
+    now_unix_seconds: float,
+) -> Ruling | None:
+    """Give what speaks against an eviction by the pod as it is; None = nothing.
+
+    Args:
+        proposal: What is asked for.
+        node: Who asks.
+        pod: As the API server has it now.
+        orders: What holds for it.
+        namespace: Its namespace; None = not known, and so is what it orders.
+        rules: What was configured.
+        now_unix_seconds: The time.
+    """
+    if pod.uid != proposal.ref.uid:
+        return Ruling(reason=Reason.GONE, detail=f"{proposal.ref} is another pod now, uid {pod.uid}")
+    if pod.node_name != node:
+        return Ruling(reason=Reason.OTHER_NODE, detail=f"it runs on {pod.node_name or 'no node'}, not on {node}")
+    workload = workload_of(pod)
+    if workload.kind == DAEMON_SET_KIND:
+        return Ruling(reason=Reason.DAEMON_SET, detail="pods of DaemonSets are never evicted")
+    if pod.priority is not None and pod.priority >= SYSTEM_CRITICAL_PRIORITY:
+        return Ruling(reason=Reason.PROTECTED, detail=f"priority {pod.priority} is kept for the system")
+    held = next((key for key, value in HOLDING_ANNOTATIONS.items() if pod.annotations.get(key) == value), None)
+    if held is not None:
+        return Ruling(reason=Reason.HELD, detail=f"annotation {held}: {pod.annotations[held]}")
+    return _by_orders(pod, orders, workload, namespace, rules, now_unix_seconds)
+
+
+def gain_ruling(proposal: Proposal, pod: Pod, replacement: Pod) -> Ruling | None:
+    """Refuse an eviction after which nothing would be different; None = its replacement is admitted with more.
+
+    Args:
+        proposal: For want of what it should go.
+        pod: As it is. It has the largest of what it requests, what is allocated and what is in force.
+        replacement: The pod as it would be admitted.
+    """
+    resource = proposal.want.resource
+    name = CPU if resource is Resource.CPU else MEMORY
+    now_nanos = pod_requests(pod, _COUNTED_NOW).get(name, 0)
+    then_nanos = pod_requests(replacement).get(name, 0)
+    if then_nanos > now_nanos:
+        return None
+    has, would = _amount_text(now_nanos, resource), _amount_text(then_nanos, resource)
+    detail = f"it has {has} of {resource}, its replacement would be admitted with {would}: it would come back"
+    return Ruling(reason=Reason.NOT_MORE, detail=detail)
+
+
+def _by_namespace(namespace: str, rules: Rules) -> Ruling | None:
+    if is_excluded(namespace, rules.act):
+        return Ruling(reason=Reason.PROTECTED, detail=f"namespace {namespace} is in act.excludedNamespaces")
+    if namespace in listed(rules.arbiter.protected_namespaces):
+        return Ruling(reason=Reason.PROTECTED, detail=f"namespace {namespace} is one of the protected ones")
+    return None
+
+
+def _by_workload(workload: Workload, proposal: Proposal, owner: Owner, rules: Rules) -> Ruling | None:
+    if workload.kind == DAEMON_SET_KIND:
+        return Ruling(reason=Reason.DAEMON_SET, detail="pods of DaemonSets are never evicted")
+    resource = proposal.want.resource
+    if resource is Resource.MEMORY and not rules.plan.memory_applied:
+        return Ruling(reason=Reason.NOT_APPLIED, detail="plan.memoryApplied is off: nobody goes for want of memory")
+    alone = ControlledResources.CPU if resource is Resource.MEMORY else ControlledResources.MEMORY
+    if rules.bounds.controlled_resources is alone:
+        return Ruling(reason=Reason.NOT_APPLIED, detail=f"bounds.controlledResources leaves {resource} out")
+    if owner.left_alone_for is not None:
+        return Ruling(reason=Reason.VPA, detail=f"{owner.left_alone_for} sets its requests")
+    frozen_for = owner.frozen.cpu_for if resource is Resource.CPU else owner.frozen.memory_for
+    if frozen_for is not None:
+        return Ruling(reason=Reason.HPA, detail=f"{frozen_for} scales on {resource}: requests stay as they are")
+    return None
+
+
+def _by_orders(
+    pod: Pod, orders: Orders, workload: Workload, namespace: Namespace | None, rules: Rules, now_unix_seconds: float
+) -> Ruling | None:
+    if pod_qos_class(pod) is QosClass.GUARANTEED:
+        return Ruling(reason=Reason.GUARANTEED, detail="pods of class Guaranteed are never evicted")
+    reserved = reserved_reason(
+        pod,
+        orders,
+        workload,
+        now_unix_seconds=now_unix_seconds,
+        plan=rules.plan,
+        act=rules.act,
+        is_pinned=False,
+        is_namespace_known=namespace is not None,
+    )
+    if reserved is not None:
+        reason = _STANDING.get(reserved, Reason.NOT_MANAGED)
+        return Ruling(reason=reason, detail=_reserved_text(reserved, pod, orders, workload, rules))
+    if orders.ranking is Ranking.NO_EVICTION:
+        return Ruling(reason=Reason.NO_EVICTION, detail=f"ranking no-eviction, by {orders.ranking_source}")
+    return None
+
+
+def _reserved_text(reserved: Reserved, pod: Pod, orders: Orders, workload: Workload, rules: Rules) -> str:
+    if reserved in (Reserved.OFF, Reserved.RECOMMEND):
+        return f"mode {orders.mode}, by {orders.mode_source}"
+    if reserved is Reserved.FAULTY_ANNOTATION:
+        return "; ".join(str(fault) for fault in orders.faults)
+    if reserved is Reserved.NAMESPACE_UNKNOWN:
+        return f"namespace {pod.namespace} is not known yet"
+    if reserved is Reserved.TOO_YOUNG:
+        return f"younger than plan.minAgeSeconds, {rules.plan.min_age_seconds:g} s"
+    return f"{reserved.value.replace('_', ' ')}; {workload.kind} {workload.name}"
+
+
+def _amount_text(nanos: int, resource: Resource) -> str:
+    amount = to_millis(nanos) if resource is Resource.CPU else to_units(nanos)
+    return amount_text(amount, resource.unit)

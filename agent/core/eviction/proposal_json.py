@@ -1,0 +1,77 @@
+"""Proposals and their answers as they go over the wire, seen from the node. Core, pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from agent.core.eviction.proposal import Amounts, Proposal, Verdict
+
+EVICTIONS_PATH: Final = "/v1/evictions"
+PROPOSALS_VERSION: Final = 1
+_LONGEST_REASON: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """The answer to one proposal, as the webhook worded it."""
+
+    verdict: Verdict
+    reason: str
+    """One word."""
+    detail: str
+    """One line; may be empty."""
+
+
+def proposals_text(node: str, proposals: Sequence[Proposal]) -> str:
+    """Write the body of a call."""
+    return json.dumps(
+        {
+            "schema": PROPOSALS_VERSION,
+            "node": node,
+            "proposals": [
+                {
+                    "namespace": one.ref.namespace,
+                    "pod": one.ref.name,
+                    "podUid": one.ref.uid,
+                    "reason": one.want.value,
+                    "ranking": one.ranking,
+                    "order": one.order,
+                    "requested": _amounts(one.requested),
+                    "needed": _amounts(one.needed),
+                }
+                for one in proposals
+            ],
+        },
+        separators=(",", ":"),
+    )
+
+
+def answers_of(text: bytes) -> Mapping[str, Answered] | None:
+    """Read the answers, by the pod's uid; None = this is no answer. One that is not understood is left out."""
+    try:
+        document: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    answers = document.get("answers") if isinstance(document, Mapping) else None
+    if not isinstance(answers, list):
+        return None
+    found = {}
+    for answer in answers:
+        if not isinstance(answer, Mapping):
+            continue
+        uid, verdict, reason = (answer.get(key) for key in ("podUid", "verdict", "reason"))
+        if isinstance(uid, str) and isinstance(reason, str) and isinstance(verdict, str) and verdict in _VERDICTS:
+            word, _, detail = " ".join(reason.split())[:_LONGEST_REASON].partition(": ")
+            found[uid] = Answered(verdict=Verdict(verdict), reason=word, detail=detail)
+    return found
+
+
+_VERDICTS: Final = frozenset(verdict.value for verdict in Verdict)
+
+
+def _amounts(amounts: Amounts) -> dict[str, int]:
+    stated = {"cpuMillicores": amounts.cpu_millicores, "memoryBytes": amounts.memory_bytes}
+    return {key: amount for key, amount in stated.items() if amount is not None}

@@ -1,0 +1,71 @@
+"""With what the replacement of an evicted pod would be admitted. Core, pure.
+
+Admission is asked about the pod as if it were created now (``admission.admit``). What it would leave as it is, the
+template decides, and what that states is not known: the pod may have been resized since it was admitted. So there is an
+answer only where admission has a word on every request that counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from agent.core.admission.answer import Admission, ContainerAdmission, Left, Outcome
+from agent.core.admission.estimate import Estimate
+from agent.core.cluster.pod import CPU, MEMORY, Container, ContainerKind, Pod
+from agent.core.eviction.proposal import Reason, Ruling
+from agent.core.numbers.units import NANOS_PER_MILLI, NANOS_PER_UNIT
+from agent.core.plan.plan import Setting
+from agent.core.recommender.bounds import Resource
+
+_SIZED: Final = (Outcome.PATCHED, Outcome.NOOP)
+
+
+def to_be_created(pod: Pod) -> Pod:
+    """Give a running pod as it would be created anew: bound to no node."""
+    return replace(pod, node_name=None)
+
+
+def replacement_of(pod: Pod, admission: Admission, resource: Resource) -> Pod | Ruling:
+    """Give the pod with the requests of one resource that it would be admitted with, or why they are not known.
+
+    Args:
+        pod: As it is.
+        admission: Of ``to_be_created(pod)``.
+        resource: The one that counts.
+    """
+    if admission.outcome not in _SIZED:
+        return Ruling(reason=Reason.NO_ESTIMATE, detail=f"its replacement would be left as it comes: {admission.why}")
+    answers = {answer.name: answer for answer in admission.containers}
+    sized: dict[str, Container] = {}
+    for container in pod.sized_containers():
+        made = _sized(container, answers.get(container.name), resource)
+        if isinstance(made, Ruling):
+            return made
+        sized[container.name] = made
+    return replace(
+        pod,
+        init_containers=tuple(sized[one.name] for one in pod.init_containers),
+        containers=tuple(sized[one.name] for one in pod.containers),
+        resources=pod.resources if admission.pod_resources is None else admission.pod_resources,
+    )
+
+
+def _sized(container: Container, answer: ContainerAdmission | None, resource: Resource) -> Container | Ruling:
+    name, unit_nanos = (CPU, NANOS_PER_MILLI) if resource is Resource.CPU else (MEMORY, NANOS_PER_UNIT)
+    stated = container.resources.requests
+    if name not in stated or container.kind is ContainerKind.INIT:
+        return container
+    estimate = answer.estimate if answer is not None else None
+    if answer is None or not isinstance(estimate, Estimate):
+        why = "no history" if estimate is None else str(estimate).replace("_", " ")
+        return Ruling(reason=Reason.NO_ESTIMATE, detail=f"container {container.name}: {why}")
+    moves = [move for move in answer.moves if (move.resource, move.setting) == (resource, Setting.REQUEST)]
+    if moves and moves[0].after is not None:
+        requests: Mapping[str, int] = {**stated, name: moves[0].after * unit_nanos}
+        return replace(container, resources=replace(container.resources, requests=requests))
+    for note in answer.notes:
+        if (note.resource, note.setting) == (resource, Setting.REQUEST) and note.left is not Left.SMALL_CHANGE:
+            return Ruling(reason=Reason.NO_ESTIMATE, detail=f"container {container.name}: admission would leave {note}")
+    return container

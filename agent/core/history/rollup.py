@@ -1,0 +1,100 @@
+"""What a node reports of a container for five minutes: counts, sums, maxima and sparse histograms that merge.
+
+Core, pure. A row holds no times, only ages: the clock of the receiver is the only one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from agent.core.numbers.bucket_scheme import ExponentialScheme
+from agent.core.recommender.recommendation import Workload
+
+SCHEMA_VERSION: Final = 1
+"""Of a report; a receiver refuses what is newer."""
+ROLLUP_SECONDS: Final = 300.0
+"""What a row covers."""
+CPU_BUCKETS: Final = ExponentialScheme(max_value=1_000_000.0, first_bucket_size=1.0, ratio=1.05)
+"""Millicores: 1m to 1000 cores, each bucket 5 % wider."""
+MEMORY_BUCKETS: Final = ExponentialScheme(max_value=1e13, first_bucket_size=1e6, ratio=1.05)
+"""Bytes: 1 MB to 10 TB, each bucket 5 % wider."""
+
+
+INSTANCE_TYPE_LABEL: Final = "node.kubernetes.io/instance-type"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeClass:
+    """Nodes that are alike: a DaemonSet's pods there need alike amounts."""
+
+    instance_type: str | None
+    """What the node's label says; None = it has none."""
+    cpus: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution:
+    """The samples of one signal in one row."""
+
+    count: int
+    """Samples; above 0."""
+    sum: float
+    """Of the samples, in the signal's unit (millicores, bytes)."""
+    max: float
+    """Largest sample."""
+    buckets: Mapping[int, int] = field(default_factory=dict)
+    """Count by bucket of the signal's scheme; the counts add up to ``count``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutOfMemoryKill:
+    """One kill in the row's time."""
+
+    age_seconds: float
+    """Before the report's end; not negative."""
+    memory_bytes: int | None
+    """Usage at the kill, else the limit in force; None = neither is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollupRow:
+    """One container instance and one interval."""
+
+    workload: Workload
+    container: str
+    pod: str
+    pod_uid: str
+    """As the API has it."""
+    pod_age_seconds: float | None
+    """At the interval's end; None = not known."""
+    covered_seconds: float
+    """Of the interval, with good readings; above 0."""
+    cpu: Distribution | None
+    """Sliding CPU rates, millicores."""
+    cpu_adjusted: Distribution | None
+    """The same x (1 + waiting); None = no pressure information."""
+    memory: Distribution | None
+    """Working set, bytes."""
+    throttled_seconds: float | None = None
+    waiting_seconds: float | None = None
+    oom_kills: tuple[OutOfMemoryKill, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What one node sends for one interval."""
+
+    node: str
+    node_class: NodeClass
+    incarnation: str
+    """Of the node's queue: a UUID made with it. Sequence numbers count within it."""
+    sequence: int
+    """From 1 on, one more with each report made; a repeat has the same."""
+    lost_reports: int
+    """Dropped from the queue since the incarnation began: too old or too many while nobody took them."""
+    end_age_seconds: float
+    """How long before the sending the interval ended; set anew at each sending."""
+    interval_seconds: float
+    rows: tuple[RollupRow, ...]

@@ -1,0 +1,151 @@
+"""The figures of a roll-up row, from the rings: counts, sums, maxima and sparse histograms of one interval. Core, pure.
+
+Rates are those of the windows (``sliding``), so that what a webhook merges and what a node sizes by are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agent.core.history.rollup import CPU_BUCKETS, MEMORY_BUCKETS, Distribution
+from agent.core.numbers.bucket_scheme import BucketScheme
+from agent.core.window.interval import interval_of
+from agent.core.window.policy import WindowPolicy
+from agent.core.window.rates import SlidingRates, sliding_rates
+from agent.core.window.ring_rows import MEMORY_ROW, Has, Status
+from agent.core.window.steps import NS, CpuSteps, column, cpu_steps, selection
+
+_EMPTY: Final = np.zeros(0, dtype=MEMORY_ROW)
+_OK: Final = int(Status.OK)
+_WORKING_SET: Final = np.uint32(Has.MEMORY | Has.MEMORY_STAT)
+_USEC_PER_SECOND: Final = 1e6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollupFigures:
+    """What was measured of one container instance in one interval; the fields of a ``RollupRow`` of the same names."""
+
+    covered_seconds: float
+    cpu: Distribution | None
+    cpu_adjusted: Distribution | None
+    memory: Distribution | None
+    throttled_seconds: float | None
+    waiting_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cpu:
+    covered_ns: int
+    rates: SlidingRates
+    throttled_seconds: float | None
+    waiting_seconds: float | None
+
+
+def rollup_figures(
+    raw_pieces: Sequence[NDArray[np.void]],
+    memory_pieces: Sequence[NDArray[np.void]],
+    policy: WindowPolicy,
+    *,
+    start_ns: int,
+    end_ns: int,
+) -> RollupFigures | None:
+    """Sum up the time (start, end] of CLOCK_MONOTONIC.
+
+    CPU samples are the sliding rates that end at a reading inside, one per reading; a container too young for a rate
+    has none. Covered, throttled and waiting time is that of good pairs of readings, those across an edge by the share
+    that lies inside: consecutive intervals hand out each second once. A memory sample is the largest working set that
+    one row saw (each looks back to the row before it), of rows stamped inside.
+
+    Args:
+        raw_pieces: SAMPLE rows, oldest first; those of the rate window before the start are needed for the first
+            rates, and the row after the end for the last pair.
+        memory_pieces: MEMORY_ROW rows, oldest first.
+        policy: Lengths and limits.
+        start_ns: Not in it.
+        end_ns: In it.
+
+    Returns:
+        None when neither CPU nor memory was measured over any time. Where no pair of CPU readings is good, the covered
+        time is that between the first and the last memory row.
+    """
+    step_ns = int(policy.max_step_seconds * NS)
+    reach_ns = int(policy.rate_window_seconds * NS) + step_ns
+    steps = cpu_steps(raw_pieces, policy, until_ns=end_ns + step_ns, since_ns=max(start_ns - reach_ns, 0))
+    cpu = _cpu(steps, policy, start_ns=start_ns, end_ns=end_ns)
+    memory, memory_ns = _memory(memory_pieces, start_ns=start_ns, end_ns=end_ns)
+    covered_ns = memory_ns if cpu is None else cpu.covered_ns
+    if covered_ns <= 0:
+        return None
+    return RollupFigures(
+        covered_seconds=covered_ns / NS,
+        cpu=None if cpu is None else distribution(cpu.rates.usage, CPU_BUCKETS),
+        cpu_adjusted=None
+        if cpu is None or cpu.rates.adjusted is None
+        else distribution(cpu.rates.adjusted, CPU_BUCKETS),
+        memory=memory,
+        throttled_seconds=None if cpu is None else cpu.throttled_seconds,
+        waiting_seconds=None if cpu is None else cpu.waiting_seconds,
+    )
+
+
+def distribution(values: NDArray[np.float64], scheme: BucketScheme) -> Distribution | None:
+    """Give the counts, sum, maximum and histogram of samples; None when there is none.
+
+    Args:
+        values: Finite and not negative, shape ``(n,)``.
+        scheme: Of the signal.
+    """
+    if values.size == 0:
+        return None
+    counts = np.bincount(scheme.find(values))
+    buckets = counts.nonzero()[0]
+    return Distribution(
+        count=values.size,
+        sum=float(values.sum()),
+        max=float(values.max()),
+        buckets=dict(zip(buckets.tolist(), counts[buckets].tolist(), strict=True)),
+    )
+
+
+def _cpu(steps: CpuSteps, policy: WindowPolicy, *, start_ns: int, end_ns: int) -> _Cpu | None:
+    """Give the CPU figures; None when no good pair touches the interval."""
+    inside = interval_of(steps, start_ns=start_ns, end_ns=end_ns)
+    if inside is None:
+        return None
+    pairs, share = inside.pairs, inside.share
+    return _Cpu(
+        covered_ns=inside.covered_ns,
+        rates=sliding_rates(steps, policy, first=inside.first, stop=inside.stop),
+        throttled_seconds=_seconds(steps.throttled_usec[pairs], steps.throttled_ns[pairs], share),
+        waiting_seconds=_seconds(steps.waiting_usec[pairs], steps.waiting_ns[pairs], share),
+    )
+
+
+def _seconds(usec: NDArray[np.int64], known_ns: NDArray[np.int64], share: NDArray[np.float64]) -> float | None:
+    """Sum up a part of the time over pairs, each by its share; None = it is known of none of them."""
+    if not float((known_ns * share).sum()) > 0:
+        return None
+    return float((usec * share).sum()) / _USEC_PER_SECOND
+
+
+def _memory(pieces: Sequence[NDArray[np.void]], *, start_ns: int, end_ns: int) -> tuple[Distribution | None, int]:
+    """Give the working set's samples, and the time between the first and the last of them."""
+    stamps: NDArray[np.int64] = column(pieces, "monotonic_ns", _EMPTY).view(np.int64)
+    has: NDArray[np.uint32] = column(pieces, "has", _EMPTY).view(np.uint32)
+    good = (column(pieces, "status", _EMPTY) == _OK) & (has & _WORKING_SET == _WORKING_SET)
+    chosen = selection((stamps > start_ns) & (stamps <= end_ns) & good)
+    stamps = stamps[chosen]
+    if stamps.size == 0:
+        return None, 0
+
+    def values(name: str) -> NDArray[np.float64]:
+        return column(pieces, name, _EMPTY)[chosen].astype(np.float64)
+
+    working_set = np.maximum(values("memory_current_bytes") - values("inactive_file_bytes"), 0.0)
+    peaks = np.maximum(values("working_set_peak_bytes"), working_set)
+    return distribution(peaks, MEMORY_BUCKETS), int(stamps.max() - stamps.min())

@@ -1,0 +1,95 @@
+"""Several rows of one container in one report made one, and samples made to weigh by the time that they cover.
+
+Core, pure. A container that is started anew within an interval has a row for each of its instances; what counts of a
+pod is one row per container. And a row counts for as long as its container was looked at, not by how often: percentiles
+over many pods would otherwise be those of who samples, or claims to sample, most often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import ceil
+from typing import Final
+
+from agent.core.history.rollup import Distribution, RollupRow
+
+CPU_SAMPLE_SECONDS: Final = 1.0
+"""What a CPU sample stands for: the agent's tick."""
+MEMORY_SAMPLE_SECONDS: Final = 10.0
+"""What a memory sample stands for: the agent's slower tick."""
+MOST_KILLS: Final = 100
+"""Of one row."""
+
+
+def merged_row(rows: Sequence[RollupRow]) -> RollupRow:
+    """Return the one row for these, at least one, all of the same container of the same pod."""
+    if len(rows) == 1:
+        return rows[0]
+    knows_pressure = any(row.cpu_adjusted is not None for row in rows)
+    return replace(
+        rows[0],
+        pod_age_seconds=max((row.pod_age_seconds for row in rows if row.pod_age_seconds is not None), default=None),
+        covered_seconds=sum(row.covered_seconds for row in rows),
+        cpu=_merged([row.cpu for row in rows]),
+        # As ``HourSketch`` takes it: where pressure is not known, the demand is what was used.
+        cpu_adjusted=_merged([row.cpu_adjusted or row.cpu for row in rows]) if knows_pressure else None,
+        memory=_merged([row.memory for row in rows]),
+        throttled_seconds=_sum([row.throttled_seconds for row in rows]),
+        waiting_seconds=_sum([row.waiting_seconds for row in rows]),
+        oom_kills=tuple(kill for row in rows for kill in row.oom_kills)[:MOST_KILLS],
+    )
+
+
+def weighed_row(row: RollupRow) -> RollupRow:
+    """Give the row with no more samples than the time that it covers has: one per second of CPU, per ten of memory."""
+    most_cpu = ceil(row.covered_seconds / CPU_SAMPLE_SECONDS)
+    most_memory = ceil(row.covered_seconds / MEMORY_SAMPLE_SECONDS) + 1  # both ends of the time may have one
+    return replace(
+        row,
+        cpu=thinned(row.cpu, most_cpu),
+        cpu_adjusted=thinned(row.cpu_adjusted, most_cpu),
+        memory=thinned(row.memory, most_memory),
+    )
+
+
+def thinned(samples: Distribution | None, most: int) -> Distribution | None:
+    """Return samples distributed as these, but no more than so many; the maximum stays.
+
+    Args:
+        samples: None = none, and none come back.
+        most: At least 1.
+    """
+    if samples is None or samples.count <= most:
+        return samples
+    buckets: dict[int, int] = {}
+    reached = given = 0
+    # What is reached is rounded, not each count, so that they add up to exactly so many.
+    for bucket in sorted(samples.buckets):
+        reached += samples.buckets[bucket]
+        share = reached * most // samples.count - given
+        if share:
+            buckets[bucket] = share
+            given += share
+    return Distribution(count=most, sum=samples.sum * most / samples.count, max=samples.max, buckets=buckets)
+
+
+def _merged(every: Sequence[Distribution | None]) -> Distribution | None:
+    known = [one for one in every if one is not None]
+    if not known:
+        return None
+    buckets: dict[int, int] = {}
+    for one in known:
+        for bucket, count in one.buckets.items():
+            buckets[bucket] = buckets.get(bucket, 0) + count
+    return Distribution(
+        count=sum(one.count for one in known),
+        sum=sum(one.sum for one in known),
+        max=max(one.max for one in known),
+        buckets=buckets,
+    )
+
+
+def _sum(every: Sequence[float | None]) -> float | None:
+    known = [one for one in every if one is not None]
+    return sum(known) if known else None

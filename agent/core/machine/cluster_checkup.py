@@ -1,0 +1,215 @@
+"""What an agent's standing in its cluster means: API server, rights, token, versions, orders. Core, pure.
+
+The agent tells the facts at its socket, ``plimsoll doctor`` prints the verdicts beside those of the machine. Nothing
+here is broken in the sense of ``checkup``: without a cluster the agent still measures and recommends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from agent.core.machine.checkup import Check, Verdict
+from agent.core.machine.report_checkup import ReportStanding, judge_reporting
+
+_MOST_NAMED: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingRight:
+    """One thing that the agent may not do."""
+
+    right: str
+    """As RBAC spells it: ``patch pods/resize``."""
+    consequence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFacts:
+    """What a running agent knows of its cluster, and of its own standing there."""
+
+    node: str
+    """The name that it watches by."""
+    server: str
+    """Where the API server is asked."""
+    server_version: str | None
+    """None = not known yet, as for the kubelet's."""
+    kubelet_version: str | None
+    age_seconds: float | None
+    """Since the API server last confirmed anything; None = it never answered."""
+    stale_seconds: float
+    """Beyond this age nothing is written."""
+    is_complete: bool
+    """Pods, node and namespaces have all been read."""
+    has_node: bool
+    """There is a node of that name."""
+    pods: int
+    unreadable_pods: tuple[str, ...]
+    """``namespace/name: why``."""
+    missing_rights: tuple[MissingRight, ...]
+    node_claim: str | None
+    """The node that the agent's token names; None = none."""
+    is_claim_required: bool
+    """Without the claim nothing is written (``kubernetes.requireNodeClaim``)."""
+    can_resize: bool
+    """API server and kubelet are new enough to resize at all."""
+    gate_reasons: tuple[str, ...]
+    """What is too old for some steps, one sentence each."""
+    orders: tuple[str, ...]
+    """What people hold: paused, pinned; one sentence each."""
+    is_paused: bool
+    is_webhook_expected: bool = False
+    """The settings name a webhook."""
+    directives_age_seconds: float | None = None
+    """Since the webhook last said what holds; None = it has told nothing yet, or there is none."""
+    directives_stale_seconds: float = 0.0
+    """Older than this, they are old."""
+    cluster_pause: str | None = None
+    """Why the whole cluster is paused; None = it is not."""
+    reporting: ReportStanding | None = None
+    """How reporting to the webhook goes; None = there is none to report to."""
+
+
+def judge_cluster(facts: ClusterFacts) -> tuple[Check, ...]:
+    """Judge every part, in the order in which a person would mend them."""
+    return (
+        _server(facts),
+        *_node(facts),
+        *_rights(facts),
+        _claim(facts),
+        _versions(facts),
+        *(() if facts.reporting is None else (judge_reporting(facts.reporting),)),
+        *_directives(facts),
+        *_orders(facts),
+    )
+
+
+def _server(facts: ClusterFacts) -> Check:
+    name, where = "API server", f"{facts.server} {facts.server_version or '(version not known)'}"
+    if facts.age_seconds is None or not facts.is_complete:
+        return Check(
+            name=name,
+            verdict=Verdict.DEGRADED,
+            found=f"{where}: {'not all has been read yet' if facts.age_seconds is not None else 'no answer yet'}",
+            consequence="pods are not known, or not all: nothing is planned or resized",
+            mend="see the agent's log; the network policy must let it out to the API server",
+        )
+    heard = f"{where}, heard {facts.age_seconds:.0f} s ago"
+    if facts.age_seconds > facts.stale_seconds:
+        return Check(
+            name=name,
+            verdict=Verdict.DEGRADED,
+            found=heard,
+            consequence=f"older than {facts.stale_seconds:g} s: nothing is written until it answers again",
+            mend="nothing to do where it comes back; else see the agent's log",
+        )
+    return Check(name=name, verdict=Verdict.OK, found=f"{heard}; {facts.pods} pods of node {facts.node}")
+
+
+def _node(facts: ClusterFacts) -> Iterator[Check]:
+    if facts.is_complete and not facts.has_node:
+        yield Check(
+            name="node object",
+            verdict=Verdict.DEGRADED,
+            found=f"there is no node {facts.node}",
+            consequence="what it can hold is not known: nothing is planned or resized",
+            mend="plimsoll agent --node NAME, as kubectl get nodes has it",
+        )
+    if facts.unreadable_pods:
+        more = len(facts.unreadable_pods) - _MOST_NAMED
+        named = "; ".join(facts.unreadable_pods[:_MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")
+        yield Check(
+            name="pods",
+            verdict=Verdict.DEGRADED,
+            found=f"not understood: {named}",
+            consequence="they hold room that nobody can count: nothing is planned or resized",
+            mend="a newer plimsoll, or report it with the pod's YAML",
+        )
+
+
+def _rights(facts: ClusterFacts) -> Iterator[Check]:
+    if not facts.missing_rights:
+        yield Check(name="rights", verdict=Verdict.OK, found="all that are needed")
+    for missing in facts.missing_rights:
+        yield Check(
+            name="rights",
+            verdict=Verdict.DEGRADED,
+            found=f"not allowed: {missing.right}",
+            consequence=missing.consequence,
+            mend="give the agent's account the chart's ClusterRole",
+        )
+
+
+def _claim(facts: ClusterFacts) -> Check:
+    name = "node claim"
+    if facts.node_claim == facts.node:
+        return Check(name=name, verdict=Verdict.OK, found=f"the token names this node, {facts.node}")
+    if facts.node_claim is not None:
+        found = f"the token names {facts.node_claim}, not {facts.node}"
+        mend = "run the agent in a pod on the node that it watches"
+    else:
+        found = "the token names no node"
+        mend = "a pod's own token does from Kubernetes 1.32 on; or kubernetes.requireNodeClaim=false"
+    if not facts.is_claim_required:
+        return Check(name=name, verdict=Verdict.OK, found=f"{found}; not required")
+    return Check(
+        name=name, verdict=Verdict.DEGRADED, found=found, consequence="nothing is written: recommend only", mend=mend
+    )
+
+
+def _versions(facts: ClusterFacts) -> Check:
+    kubelet = facts.kubelet_version or "not known"
+    found = "; ".join((f"API server {facts.server_version or 'not known'}, kubelet {kubelet}", *facts.gate_reasons))
+    if facts.can_resize:
+        return Check(name="versions", verdict=Verdict.OK, found=found)
+    return Check(
+        name="versions",
+        verdict=Verdict.DEGRADED,
+        found=found,
+        consequence="nothing is resized in place: recommend only",
+        mend="Kubernetes 1.33 or newer, API server and kubelet",
+    )
+
+
+def _directives(facts: ClusterFacts) -> Iterator[Check]:
+    if not facts.is_webhook_expected:
+        return
+    name, age_seconds = "directives", facts.directives_age_seconds
+    mend = "kubectl get pods of plimsoll-webhook, and the agent's log: plimsoll_report_posts_total says what failed"
+    if age_seconds is None:
+        yield Check(
+            name=name,
+            verdict=Verdict.DEGRADED,
+            found="the webhook has told nothing yet",
+            consequence="whom HPAs and VPAs size is not known: nothing is resized",
+            mend=mend,
+        )
+    elif age_seconds > facts.directives_stale_seconds:
+        yield Check(
+            name=name,
+            verdict=Verdict.DEGRADED,
+            found=f"the webhook was last heard {age_seconds / 3600:.0f} h ago",
+            consequence="what it said of HPAs, VPAs and pauses holds on; nothing is enforced on its word alone",
+            mend=mend,
+        )
+    else:
+        yield Check(name=name, verdict=Verdict.OK, found=f"the webhook told what holds {age_seconds:.0f} s ago")
+
+
+def _orders(facts: ClusterFacts) -> Iterator[Check]:
+    if not facts.orders:
+        return
+    found = "; ".join(facts.orders)
+    if not facts.is_paused:
+        yield Check(name="orders", verdict=Verdict.OK, found=found)
+        return
+    yield Check(
+        name="orders",
+        verdict=Verdict.DEGRADED,
+        found=found,
+        consequence="nothing is written on this node",
+        mend="plimsoll resume"
+        if facts.cluster_pause is None
+        else "take the pause out of the ConfigMap; plimsoll resume ends a pause of this node alone",
+    )

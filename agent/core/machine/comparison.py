@@ -1,0 +1,188 @@
+"""One value that should be in a cgroup's file against the one that is. Core, pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from agent.core.machine.cgroup_files import Amount, Reading, Unlimited, Unread
+from agent.core.machine.cpu_knobs import (
+    CpuMax,
+    shares_match_after_round_trip,
+    shares_to_weight_linear,
+    shares_to_weight_quadratic,
+    weight_to_shares_linear,
+)
+from agent.core.numbers.units import INT64_MAX
+
+SYSTEMD_TOLERANCE_MILLICORES = 10
+"""systemd keeps whole percents of a CPU; facts kubelet-cgroups section 7.2."""
+
+
+class State(StrEnum):
+    """How a value stands against what it should be."""
+
+    EQUAL = "equal"
+    DRIFTED = "drifted"
+    NOT_THERE = "not there"
+    UNKNOWN = "unknown"
+
+
+class Formula(StrEnum):
+    """Which formula a cpu.weight follows."""
+
+    LINEAR = "linear"
+    """The kubelet's own; runc up to 1.3.1, crun before 1.23."""
+    QUADRATIC = "quadratic"
+    """runc from 1.3.2, crun from 1.23."""
+    EITHER = "either"
+    """Both give this weight."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weights:
+    """A cpu.weight that should be there."""
+
+    shares: int
+    takes_quadratic: bool
+    """A runtime writes it, of whatever version; the kubelet's own are linear."""
+
+    @property
+    def linear(self) -> int:
+        """Give the weight by the linear formula."""
+        return shares_to_weight_linear(self.shares)
+
+    @property
+    def quadratic(self) -> int | None:
+        """Give the weight by the quadratic formula; None = it does not count here."""
+        return shares_to_weight_quadratic(self.shares) if self.takes_quadratic else None
+
+    def formula_of(self, weight: int) -> Formula | None:
+        """Say which formula gives this weight; None = none that counts here."""
+        is_linear = shares_match_after_round_trip(self.shares, weight_to_shares_linear(weight))
+        if weight == self.quadratic:
+            return Formula.EITHER if is_linear else Formula.QUADRATIC
+        return Formula.LINEAR if is_linear else None
+
+
+Target = Amount | Weights
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """Another value that is right as well, and why."""
+
+    target: Target
+    note: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What should be in a file."""
+
+    file: str
+    target: Target | None
+    """None = it cannot be told; ``doubt`` says why."""
+    is_written: bool = True
+    """False = nobody writes it and the target is the kernel's default: a file that is missing is then no finding."""
+    granule_bytes: int = 1
+    """The kernel rounds the amount down to a multiple of these."""
+    at_least: bool = False
+    """More, or no limit, is as good."""
+    accepted: tuple[Accepted, ...] = ()
+    doubt: str | None = None
+    """Why another value proves nothing."""
+    hint: str | None = None
+    """What may explain another value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The answer for one file."""
+
+    state: State
+    target: Target | None
+    """Which target was compared in the end."""
+    found: Amount | None
+    formula: Formula | None = None
+    difference: float | None = None
+    """Found minus expected in the unit of the file (``cpu.max``: millicores); None = equal, or one has no limit."""
+    note: str | None = None
+
+
+def compare(wanted: Wanted, reading: Reading, *, tolerance_millicores: int) -> Outcome | None:
+    """Compare a file with what should be in it.
+
+    Args:
+        wanted: What should be there.
+        reading: What is there.
+        tolerance_millicores: How far a quota may be off: systemd rounds.
+
+    Returns:
+        None = there is nothing to compare: no file, and nothing that should be in it.
+    """
+    found = reading.amount
+    if found is None:
+        if not wanted.is_written:
+            return None
+        cannot_know = reading.unread in (Unread.UNREADABLE, Unread.NOT_UNDERSTOOD)
+        return Outcome(
+            state=State.UNKNOWN if cannot_know else State.NOT_THERE,
+            target=wanted.target,
+            found=None,
+            note=reading.unread,
+        )
+    if wanted.target is None:
+        return Outcome(state=State.UNKNOWN, target=None, found=found, note=wanted.doubt)
+    choices = ((wanted.target, None), *((other.target, other.note) for other in wanted.accepted))
+    for target, note in choices:
+        if _matches(target, found, wanted, tolerance_millicores):
+            formula = target.formula_of(found) if isinstance(target, Weights) and isinstance(found, int) else None
+            note = note or _rounding_note(target, found)
+            return Outcome(state=State.EQUAL, target=target, found=found, formula=formula, note=note)
+    return Outcome(
+        state=State.DRIFTED if wanted.doubt is None else State.UNKNOWN,
+        target=wanted.target,
+        found=found,
+        difference=_difference(wanted.target, found),
+        note=wanted.doubt or wanted.hint,
+    )
+
+
+def _matches(target: Target, found: Amount, wanted: Wanted, tolerance_millicores: int) -> bool:
+    if isinstance(target, Weights):
+        return isinstance(found, int) and target.formula_of(found) is not None
+    if isinstance(target, CpuMax):
+        return isinstance(found, CpuMax) and _is_same_quota(target, found, tolerance_millicores)
+    if isinstance(target, Unlimited):
+        return found is target
+    if isinstance(found, int):
+        return found in (target, target // wanted.granule_bytes * wanted.granule_bytes) or (
+            wanted.at_least and found >= target
+        )
+    # The kernel shows what is beyond its counters as no limit.
+    return found is Unlimited.MAX and (wanted.at_least or target > INT64_MAX - wanted.granule_bytes)
+
+
+def _is_same_quota(target: CpuMax, found: CpuMax, tolerance_millicores: int) -> bool:
+    if target.quota_usec is None or found.quota_usec is None:
+        return target.quota_usec is found.quota_usec
+    off_usec = abs(found.quota_usec - target.quota_usec)
+    return found.period_usec == target.period_usec and off_usec * 1000 <= tolerance_millicores * target.period_usec
+
+
+def _rounding_note(target: Target, found: Amount) -> str | None:
+    if isinstance(target, CpuMax) and isinstance(found, CpuMax) and target.quota_usec != found.quota_usec:
+        return "within systemd's rounding to whole percents of a CPU"
+    return None
+
+
+def _difference(target: Target, found: Amount) -> float | None:
+    if isinstance(target, Weights) and isinstance(found, int):
+        known = [weight for weight in (target.linear, target.quadratic) if weight is not None]
+        return found - min(known, key=lambda weight: abs(found - weight))
+    if isinstance(target, CpuMax) and isinstance(found, CpuMax):
+        if target.quota_usec is None or found.quota_usec is None:
+            return None
+        return found.quota_usec * 1000 / found.period_usec - target.quota_usec * 1000 / target.period_usec
+    return found - target if isinstance(target, int) and isinstance(found, int) else None

@@ -1,0 +1,347 @@
+"""Limits of whole pods by the annotation ``plimsoll.dev/pod-limits``: what it says, what to write for it. Core, pure.
+
+The containers of a pod share one budget. Where API server and kubelet know pod-level resources (1.34 and newer) the
+webhook turns the annotation into ``spec.resources``; elsewhere the agent may write the pod's own cgroup. What it writes
+is never looser than what the kubelet would.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from agent.core.cluster.pod import CPU, MEMORY, Container, ContainerKind, ContainerState, Pod, has_ended
+from agent.core.cluster.versions import Version, parse_version
+from agent.core.machine.allocated_pod import allocated_pod
+from agent.core.machine.cgroup_files import CPU_MAX, MEMORY_MAX, Amount, Unlimited
+from agent.core.machine.cgroup_values import KubeletRules, pod_cgroup
+from agent.core.machine.cpu_knobs import DEFAULT_PERIOD_USEC, NO_QUOTA_USEC, CpuMax, millicores_to_quota
+from agent.core.numbers.amount_text import BYTES, MILLICORES, amount_text
+from agent.core.numbers.quantity import QuantityError, parse_quantity
+from agent.core.numbers.units import INT64_MAX, MIB, NANOS_PER_MILLI, NANOS_PER_UNIT, to_millis, to_units
+from agent.core.orders.annotations import POD_LIMITS
+from agent.core.orders.order import Mode, Orders, OrderSource
+
+POD_LEVEL: Final = Version(1, 34)
+POD_LIMITS_ALLOWED: Final = '{"limits": {"cpu": "2", "memory": "384M"}}: one of the two or both, at least 1m and 1Mi'
+
+_LIMITS = "limits"
+_RESOURCES = (CPU, MEMORY)
+_LEAST_NANOS = {CPU: NANOS_PER_MILLI, MEMORY: MIB * NANOS_PER_UNIT}
+"""Less is a slip: ``512m`` of memory is half a byte."""
+_LONGEST_QUANTITY = 64
+"""No sensible one is longer; an annotation may hold 256 KiB of digits."""
+
+
+class PodLimitsError(ValueError):
+    """An annotation that is not understood; the message is a few words: what is wrong."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodLimits:
+    """What the containers of a pod may use together; at least one of the two is there."""
+
+    cpu_limit_millicores: int | None = None
+    """None = not asked for."""
+    memory_limit_bytes: int | None = None
+
+
+class Held(StrEnum):
+    """Why nothing is written for a pod that asks for limits. Also a metric label."""
+
+    OFF = "off"
+    """Mode off, an excluded namespace among it."""
+    RECOMMEND = "recommend"
+    """Mode recommend: no write of any kind."""
+    NAMESPACE_UNKNOWN = "namespace_unknown"
+    """What its namespace orders is not known."""
+    FAULTY_ANNOTATION = "faulty_annotation"
+    """This annotation is not understood, or another: then the pod is treated as off."""
+    BELOW_REQUESTS = "below_requests"
+    """A limit below what its containers request."""
+    POD_LEVEL_RESOURCES = "pod_level_resources"
+    """``spec.resources`` is set: the kubelet limits the pod."""
+    CLUSTER_KNOWS_THEM = "cluster_knows_them"
+    """API server and kubelet know pod-level resources: the webhook sets them when the pod is made anew."""
+    VERSION_UNKNOWN = "version_unknown"
+    STARTING = "starting"
+    """Its init containers have not ended: they are not limited."""
+    ENDING = "ending"
+
+
+TAKEN_BACK: Final = frozenset({Held.OFF, Held.FAULTY_ANNOTATION, Held.BELOW_REQUESTS})
+"""Where limits written before are taken back; under the other reasons they stay as they are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodLimitsOrder:
+    """What the annotation of one pod comes to."""
+
+    wanted: Mapping[str, Amount]
+    """By file name: ``cpu.max`` and ``memory.max``, as far as asked for; empty = nothing is to be written."""
+    held: Held | None = None
+    """Why ``wanted`` is empty."""
+    text: str = ""
+    """One sentence for people, where ``held``."""
+    warnings: tuple[str, ...] = ()
+
+
+def cluster_knows_pod_level(server_version: str | None, kubelet_version: str | None) -> bool | None:
+    """Say whether pods may have resources of their own here.
+
+    Args:
+        server_version: gitVersion of the API server; None = not known.
+        kubelet_version: Of the node; the two may be three minors apart.
+
+    Returns:
+        True = both are 1.34 or newer; False = one of them is older; None = it cannot be told.
+
+    Source:
+        KEP-2837: beta and on by default from 1.34.
+    """
+    versions = [parse_version(server_version), parse_version(kubelet_version)]
+    if any(version is not None and version < POD_LEVEL for version in versions):
+        return False
+    return None if None in versions else True
+
+
+def parse_pod_limits(text: str) -> PodLimits:
+    """Read the annotation's value.
+
+    Args:
+        text: JSON as ``POD_LIMITS_ALLOWED`` says; amounts are Quantities, bare numbers among them.
+
+    Raises:
+        PodLimitsError: It is anything else.
+    """
+    try:
+        # Numbers stay text: a Quantity is exact, a float is not.
+        document: object = json.loads(
+            text, parse_int=str, parse_float=str, parse_constant=_no_number, object_pairs_hook=_each_once
+        )
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise PodLimitsError("not JSON") from error
+    limits = _only(document, (_LIMITS,), "the whole").get(_LIMITS)
+    amounts = _only(limits, _RESOURCES, _LIMITS)
+    if not amounts:
+        raise PodLimitsError(f"{_LIMITS} names neither {CPU} nor {MEMORY}")
+    cpu, memory = (_nanos(amounts, name) for name in _RESOURCES)
+    return PodLimits(
+        cpu_limit_millicores=None if cpu is None else to_millis(cpu),
+        memory_limit_bytes=None if memory is None else to_units(memory),
+    )
+
+
+def _no_number(text: str) -> object:
+    raise PodLimitsError(f"{text} is no number")
+
+
+def _each_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise PodLimitsError("a name is given twice")
+    return found
+
+
+def _only(value: object, names: tuple[str, ...], what: str) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise PodLimitsError(f"{what} is no JSON object")
+    unknown = sorted(set(value) - set(names))
+    if unknown:
+        raise PodLimitsError(f"{what} holds {unknown[0]!r}, allowed: {', '.join(names)}")
+    return value
+
+
+def _nanos(amounts: Mapping[str, object], name: str) -> int | None:
+    if name not in amounts:
+        return None
+    value = amounts[name]
+    if not isinstance(value, str):
+        raise PodLimitsError(f"{name} is no amount")
+    try:
+        nanos = parse_quantity(value) if len(value) <= _LONGEST_QUANTITY else None
+    except QuantityError:
+        nanos = None
+    if nanos is None:
+        raise PodLimitsError(f"{name}: {value[:_LONGEST_QUANTITY]!r} is not a quantity")
+    if nanos < _LEAST_NANOS[name]:
+        raise PodLimitsError(f"{name}: {value!r} is too little")
+    return nanos
+
+
+def pod_limits_order(
+    pod: Pod,
+    *,
+    cluster_knows_them: bool | None,
+    rules: KubeletRules | None = None,
+    orders: Orders | None = None,
+    is_namespace_known: bool = True,
+) -> PodLimitsOrder | None:
+    """Say what the pod's annotation comes to.
+
+    Args:
+        pod: The pod as the API has it.
+        cluster_knows_them: Whether both the API server and this node's kubelet have pod-level resources (1.34 or
+            newer); None = a version is not known.
+        rules: The kubelet's options as far as they are known; None = the defaults.
+        orders: What holds for the pod; None = whether anything may be written for it is not asked.
+        is_namespace_known: The orders were made with what its namespace says.
+
+    Returns:
+        What to write, or why nothing; None = the pod has no such annotation, or is static: the API takes no limits
+        for those, and their cgroups are the node's own business.
+    """
+    text = pod.annotations.get(POD_LIMITS)
+    if text is None or pod.is_static:
+        return None
+    withheld = None if orders is None else _by_orders(orders, is_namespace_known=is_namespace_known)
+    if withheld is not None:
+        return withheld
+    try:
+        limits = parse_pod_limits(text)
+    except PodLimitsError as error:
+        return _held(Held.FAULTY_ANNOTATION, f"{error}; allowed: {POD_LIMITS_ALLOWED}")
+    if pod.resources is not None and pod.has_pod_level_resources:
+        return _held(Held.POD_LEVEL_RESOURCES, "the pod has resources of its own (spec.resources)")
+    if cluster_knows_them is None:
+        return _held(Held.VERSION_UNKNOWN, "the version of the API server or of the kubelet is not known")
+    refused = _below_requests(pod, limits)
+    if refused is not None:
+        return _held(Held.BELOW_REQUESTS, refused)
+    warnings = _warnings(pod, limits)
+    if cluster_knows_them:
+        told = "the cluster knows pod-level resources: the webhook sets them when the pod is made anew"
+        return PodLimitsOrder(wanted={}, held=Held.CLUSTER_KNOWS_THEM, text=told, warnings=warnings)
+    if pod.is_terminating or has_ended(pod):
+        return _held(Held.ENDING, "the pod is ending")
+    if pod.phase != "Running" or not all(_has_ended(pod, one) for one in pod.init_containers):
+        told = "written when the init containers have ended"
+        return PodLimitsOrder(wanted={}, held=Held.STARTING, text=told, warnings=warnings)
+    return PodLimitsOrder(wanted=_wanted(pod, limits, rules or KubeletRules()), warnings=warnings)
+
+
+def _by_orders(orders: Orders, *, is_namespace_known: bool) -> PodLimitsOrder | None:
+    """Say why nothing is written for a pod whatever its limits are; None = it may be."""
+    if orders.mode is Mode.OFF and orders.mode_source is OrderSource.RULE:
+        return _held(Held.OFF, "its namespace is one of act.excludedNamespaces")
+    if not is_namespace_known:
+        return _held(Held.NAMESPACE_UNKNOWN, "what its namespace orders is not known")
+    if orders.faults:
+        return _held(Held.FAULTY_ANNOTATION, "; ".join(str(fault) for fault in orders.faults))
+    if orders.mode is Mode.ENFORCE:
+        return None
+    told = f"mode {orders.mode} by the {orders.mode_source}; limits are set in mode {Mode.ENFORCE}"
+    return _held(Held.OFF if orders.mode is Mode.OFF else Held.RECOMMEND, told)
+
+
+def _held(held: Held, text: str) -> PodLimitsOrder:
+    return PodLimitsOrder(wanted={}, held=held, text=text)
+
+
+def _has_ended(pod: Pod, container: Container) -> bool:
+    if container.kind is ContainerKind.SIDECAR:
+        return True
+    status = pod.status_of(container.name)
+    return status is not None and status.state is ContainerState.TERMINATED
+
+
+def _lasting(pod: Pod) -> tuple[Container, ...]:
+    """Give the containers that share the budget: init containers have ended before it holds."""
+    return tuple(container for container in pod.sized_containers() if container.kind is not ContainerKind.INIT)
+
+
+def _below_requests(pod: Pod, limits: PodLimits) -> str | None:
+    for name, limit, rounded, unit in (
+        (CPU, limits.cpu_limit_millicores, to_millis, MILLICORES),
+        (MEMORY, limits.memory_limit_bytes, to_units, BYTES),
+    ):
+        requested = rounded(sum(container.resources.requests.get(name, 0) for container in _lasting(pod)))
+        if limit is not None and limit < requested:
+            asked, held = amount_text(limit, unit), amount_text(requested, unit)
+            return f"{name}: the limit {asked} is below the {held} that its containers request; allowed: {held} or more"
+    return None
+
+
+def _warnings(pod: Pod, limits: PodLimits) -> tuple[str, ...]:
+    stated = [container.resources.memory_limit_bytes or 0 for container in _lasting(pod)]
+    if limits.memory_limit_bytes is None or limits.memory_limit_bytes >= sum(stated):
+        return ()
+    asked, summed = amount_text(limits.memory_limit_bytes, BYTES), amount_text(sum(stated), BYTES)
+    text = f"memory: the pod's limit {asked} is below the {summed} of its containers' limits: it is met before theirs"
+    return (text,)
+
+
+def _wanted(pod: Pod, limits: PodLimits, rules: KubeletRules) -> dict[str, Amount]:
+    kubelet = kubelet_amounts(pod, rules)
+    wanted: dict[str, Amount] = {}
+    if limits.cpu_limit_millicores is not None:
+        overhead_millicores = to_millis(pod.overhead.get(CPU, 0))
+        quota_usec = millicores_to_quota(limits.cpu_limit_millicores + overhead_millicores, rules.period_usec)
+        theirs = kubelet[CPU_MAX]
+        if isinstance(theirs, CpuMax) and theirs.quota_usec is not None:
+            quota_usec = min(quota_usec, theirs.quota_usec)
+        wanted[CPU_MAX] = CpuMax(quota_usec=quota_usec, period_usec=rules.period_usec)
+    if limits.memory_limit_bytes is not None:
+        limit_bytes = min(limits.memory_limit_bytes + to_units(pod.overhead.get(MEMORY, 0)), INT64_MAX)
+        held_to = kubelet[MEMORY_MAX]
+        wanted[MEMORY_MAX] = min(limit_bytes, held_to) if isinstance(held_to, int) else limit_bytes
+    return wanted
+
+
+def kubelet_amounts(pod: Pod, rules: KubeletRules) -> dict[str, Amount]:
+    """Give what the kubelet has in ``cpu.max`` and ``memory.max`` of the pod's cgroup.
+
+    Args:
+        pod: The pod as the API has it; what is allocated to it counts.
+        rules: The kubelet's options.
+    """
+    values = pod_cgroup(allocated_pod(pod), rules)
+    has_quota = values.cpu_quota_usec not in (None, 0, NO_QUOTA_USEC)
+    return {
+        CPU_MAX: CpuMax(
+            quota_usec=values.cpu_quota_usec if has_quota else None,
+            period_usec=values.cpu_period_usec or DEFAULT_PERIOD_USEC,
+        ),
+        MEMORY_MAX: values.memory_bytes or Unlimited.MAX,
+    }
+
+
+def is_in_force(wanted: Amount, found: Amount | None, page_size_bytes: int) -> bool:
+    """Say whether a file holds what was written: the kernel rounds memory down to whole pages.
+
+    Args:
+        wanted: What was written.
+        found: What the file says; None = it cannot be read.
+        page_size_bytes: Of the kernel.
+    """
+    if isinstance(wanted, int) and isinstance(found, int):
+        return wanted - wanted % page_size_bytes == found - found % page_size_bytes
+    return wanted == found
+
+
+def memory_room_text(limit_bytes: int, in_use_bytes: int | None, margin_ratio: float) -> str | None:
+    """Say why a memory limit may not be lowered to this now; None = it may.
+
+    Below what is in use the kernel would reclaim, and then kill.
+
+    Args:
+        limit_bytes: To be written.
+        in_use_bytes: memory.current, page cache included; None = not known.
+        margin_ratio: How many times what is in use the limit must be at least.
+    """
+    if in_use_bytes is None:
+        return "how much memory the pod uses is not known"
+    if limit_bytes >= in_use_bytes * margin_ratio:
+        return None
+    asked, used = amount_text(limit_bytes, BYTES), amount_text(in_use_bytes, BYTES)
+    return f"memory limit {asked} is too near to the {used} in use ({margin_ratio:g} times that is the least)"
+
+
+def amount_line(amount: Amount) -> str:
+    """Give what is written into the file for an amount."""
+    if isinstance(amount, CpuMax):
+        return f"{'max' if amount.quota_usec is None else amount.quota_usec} {amount.period_usec}"
+    return str(amount)

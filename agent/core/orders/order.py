@@ -1,0 +1,83 @@
+"""What people have ordered for a pod: mode, policy, ranking, bounds; and from where each order comes. Core, pure.
+
+An order stands in the pod's annotations, else in those of its namespace, else, a mode, in its namespace's label, else
+in the cluster's rules, else in the configuration. The agent and the webhook read them through this one code. Names and
+values are listed in ``annotations``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from agent.core.orders.policy_options import PolicyName
+
+
+class Mode(StrEnum):
+    """What may be done for a workload."""
+
+    OFF = "off"
+    """Nothing: its requests are reserved as they stand, and it is not measured into decisions."""
+    RECOMMEND = "recommend"
+    """Figures, metrics and ``why``; no write of any kind."""
+    ENFORCE = "enforce"
+    """Requests are resized in place."""
+
+
+class Ranking(StrEnum):
+    """Who goes first when a node does not fit. The words count: low goes first, then medium, then high."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+    NO_EVICTION = "no-eviction"
+
+
+class OrderSource(StrEnum):
+    """Where an order comes from."""
+
+    POD = "pod annotation"
+    NAMESPACE = "namespace annotation"
+    NAMESPACE_LABEL = "namespace label"
+    CLUSTER = "cluster rule"
+    """Of the ConfigMap, told by the webhook."""
+    CONFIGURATION = "configuration"
+    RULE = "rule"
+    """Of Plimsoll itself: excluded namespaces, DaemonSets are never evicted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """An annotation or a rule that is not understood. Its pod is treated as ``off``."""
+
+    key: str
+    value: str
+    allowed: str
+    source: OrderSource
+
+    def __str__(self) -> str:
+        """Give the sentence for people."""
+        shown = self.value if len(self.value) <= 60 else f"{self.value[:57]}..."
+        return f"{self.source} {self.key}: {shown!r} is not allowed ({self.allowed})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orders:
+    """What holds for one pod."""
+
+    mode: Mode
+    mode_source: OrderSource
+    policy: PolicyName
+    policy_source: OrderSource
+    ranking: Ranking
+    ranking_source: OrderSource
+    min_cpu_millicores: int | None = None
+    """None = as ``bounds`` says; as for the three below."""
+    max_cpu_millicores: int | None = None
+    min_memory_bytes: int | None = None
+    max_memory_bytes: int | None = None
+    is_restart_allowed: bool = False
+    """A resize may restart containers whose resizePolicy says RestartContainer."""
+    is_guaranteed_allowed: bool = False
+    """A Guaranteed pod may be sized: requests and limits together."""
+    faults: tuple[Fault, ...] = ()

@@ -1,0 +1,166 @@
+"""What one container is given of one resource, by rule: bounds, rounding, limit, smallest change. Core, pure.
+
+The planner sizes by these rules, and a single container can be sized by them alone. Millicores or bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from agent.core.orders.policy_options import BoundsOptions
+from agent.core.plan.demand import Kept
+
+MOST: Final = (1 << 63) - 1
+"""Of any amount, millicores or bytes: what Kubernetes holds. Amounts are whole here, so nothing is rounded below it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edges:
+    """The bounds of one resource."""
+
+    least: int
+    most: int
+    """Wins over the least."""
+    unit: int
+    """Requests and limits are multiples of it."""
+    smallest: int
+    """A smaller change is not worth making ..."""
+    ratio: float
+    """... nor one below this share of what is there."""
+
+    def narrowed(self, least: int | None, most: int | None) -> Edges:
+        """Return the bounds where a pod orders its own; None = as they are, and a least of 0 leaves a request of one.
+
+        A request of 0 would be none at all to Kubernetes, and no resize takes one away.
+        """
+        if least is None and most is None:
+            return self
+        return Edges(
+            least=self.least if least is None else max(least, 1),
+            most=self.most if most is None else most,
+            unit=self.unit,
+            smallest=self.smallest,
+            ratio=self.ratio,
+        )
+
+
+def cpu_edges(options: BoundsOptions) -> Edges:
+    """Give the bounds of CPU, millicores."""
+    return Edges(
+        least=options.min_cpu_millicores,
+        most=min(options.max_cpu_millicores or MOST, MOST),
+        unit=options.round_cpu_millicores,
+        smallest=options.smallest_cpu_change_millicores,
+        ratio=options.smallest_change_ratio,
+    )
+
+
+def memory_edges(options: BoundsOptions) -> Edges:
+    """Give the bounds of memory, bytes."""
+    return Edges(
+        least=max(options.min_memory_bytes, 1),  # a request of 0 would be none, and of another class
+        most=min(options.max_memory_bytes or MOST, MOST),
+        unit=options.round_memory_bytes,
+        smallest=options.smallest_memory_change_bytes,
+        ratio=options.smallest_change_ratio,
+    )
+
+
+def bounded(amount: int, edges: Edges) -> int:
+    """Raise to the least, lower to the most, round up though never past the most."""
+    if amount < edges.least:
+        amount = edges.least
+    if amount >= edges.most:
+        return edges.most
+    rounded = -(-amount // edges.unit) * edges.unit
+    return rounded if rounded < edges.most else edges.most
+
+
+def nearest(amount: float, edges: Edges) -> int:
+    """Round to the nearest multiple of the unit, at least the least; half of one rounds up."""
+    return max(int((amount + edges.unit / 2) // edges.unit) * edges.unit, edges.least)
+
+
+def is_little(before: int, after: int, edges: Edges) -> bool:
+    """Say whether a difference is too small to be worth a change."""
+    difference = after - before if after > before else before - after
+    return difference < edges.smallest or difference < before * edges.ratio
+
+
+def is_small(before: int, after: int, edges: Edges) -> bool:
+    """Say whether a request may stay as it is: the difference is small, and the bounds allow what is there."""
+    return edges.least <= before <= edges.most and is_little(before, after, edges)
+
+
+def below_limit(limit: int) -> int:
+    """Give the largest request below a limit that stays.
+
+    A Burstable pod is one as long as one request differs from its limit, so what is planned always differs. (A request
+    that equals its limit today is kept where it would fall by this one unit only.)
+    """
+    return max(limit - 1, 1)
+
+
+def limit_within(wish: int, written: int | None, most_request: int, ratio: float) -> int:
+    """Return a memory limit within so many times the largest request allowed; one that was written larger stays.
+
+    A wish above that neither lifts a limit past it nor pulls a larger one down: the author allowed that much.
+
+    Args:
+        wish: What the history asks for, bytes.
+        written: The limit that is there; None = there is none.
+        most_request: The largest request allowed, bytes.
+        ratio: What a limit may be of its request; at least 1.
+    """
+    most = int(most_request * ratio)
+    return wish if wish <= most else max(most, written or 0)
+
+
+def pair(peak: int, limit_wish: int | None) -> int:
+    """Give a request that is its own limit as well: it holds the peak, and what the limit should be, by itself."""
+    return peak if limit_wish is None else max(peak, limit_wish)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lowering:
+    """What must hold for a memory limit to fall."""
+
+    is_possible: bool
+    """API server and kubelet can do it, or the container may be restarted for it."""
+    is_wanted: bool
+    """``plan.memoryLimitsLowered``."""
+    is_pressed: bool
+    """The node is short of memory: it would reclaim, then kill."""
+    margin_ratio: float
+    """The limit stays above this x what is in use: the kubelet refuses one that is reached already."""
+
+
+def why_not_lowered(limit: int, in_use: int | None, lowering: Lowering) -> Kept | None:
+    """Say why a memory limit does not fall to this; None = it may.
+
+    Args:
+        limit: What it would be.
+        in_use: Memory in use now, page cache included, which counts when the kernel enforces the new limit; None = not
+            known.
+        lowering: What else must hold.
+    """
+    if not lowering.is_possible:
+        return Kept.TOO_OLD
+    if not lowering.is_wanted:
+        return Kept.NOT_APPLIED
+    if in_use is None or lowering.is_pressed or limit <= in_use * lowering.margin_ratio:
+        return Kept.IN_USE
+    return None
+
+
+def limit_wish(limit: int, wish: int | None, request: int, *, differs: bool) -> int:
+    """Give what a limit should be: what is wished, else as it is, and never below the request.
+
+    Args:
+        limit: As it is.
+        wish: What the policy would have; None = it stays.
+        request: The request beside it, after all.
+        differs: The two differ today, so they go on to.
+    """
+    return max(limit if wish is None else wish, request + 1 if differs else request)

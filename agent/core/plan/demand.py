@@ -1,0 +1,223 @@
+"""What every pod of a node needs, as the planner takes it: who may be sized, and base and peak of each container.
+
+Core, pure. Values only. Millicores or bytes, whole numbers; missing is None beside a reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from agent.core.cluster.pod import ContainerKind, Pod
+from agent.core.orders.order import Orders
+from agent.core.recommender.recommendation import Withheld, Workload
+
+
+class Reserved(StrEnum):
+    """Why a pod may not be optimised: its requests are taken off the node as they stand. Also a metric label."""
+
+    OFF = "off"
+    """Mode off."""
+    RECOMMEND = "recommend"
+    """Mode recommend: sized on paper only."""
+    EXCLUDED = "excluded"
+    """Its namespace is one of ``act.excludedNamespaces``."""
+    NAMESPACE_UNKNOWN = "namespace_unknown"
+    """The API server has not told of its namespace, or that is not understood: what it orders is not known."""
+    FAULTY_ANNOTATION = "faulty_annotation"
+    PINNED = "pinned"
+    """``plimsoll pin``."""
+    PLACEHOLDER = "placeholder"
+    """It keeps room for a CapacityBuffer, or carries the label of those that do."""
+    STATIC = "static"
+    """A static pod or the mirror of one: the API refuses to resize it."""
+    BARE = "bare"
+    """Nothing controls it."""
+    JOB = "job"
+    """A Job or CronJob: it ends."""
+    UNKNOWN_OWNER = "unknown_owner"
+    """Its controller is of a kind that ``plan.managedKinds`` does not name."""
+    GUARANTEED = "guaranteed"
+    """Of class Guaranteed, and not asked for."""
+    BEST_EFFORT = "best_effort"
+    """It has no request, and a resize cannot give it the first."""
+    EXCLUSIVE_CPUS = "exclusive_cpus"
+    """Guaranteed with whole cores: a static CPU manager would give it CPUs of its own."""
+    DEVICES = "devices"
+    """It holds GPUs or other devices, whose CPUs are chosen with them."""
+    WINDOWS = "windows"
+    TOO_YOUNG = "too_young"
+    """Younger than ``plan.minAgeSeconds``."""
+    NOT_RUNNING = "not_running"
+    """Bound, but not running yet."""
+    TERMINATING = "terminating"
+    NO_DATA = "no_data"
+    """Nothing was measured of any container."""
+    HPA = "hpa"
+    """A HorizontalPodAutoscaler scales on both of its resources (directive of the webhook)."""
+    VPA = "vpa"
+    """A VerticalPodAutoscaler sizes it (directive of the webhook)."""
+    LEFT_OUT = "left_out"
+    """It cannot be planned soundly as it is; the plan's notes say why, and the rest of the node goes on."""
+
+
+class Kept(StrEnum):
+    """Why a container's request or limit is not moved to what was planned. Also a metric label."""
+
+    SMALL_CHANGE = "small_change"
+    COOL_DOWN = "cooldown"
+    UPWARD_ONLY = "warm_up"
+    """No prediction yet, or an out-of-memory kill after a shrink: only upward."""
+    GAPS = "gaps"
+    """No prediction because its window has gaps, or nothing was measured."""
+    QOS = "qos"
+    """It would change the pod's QoS class."""
+    HPA = "hpa"
+    NOT_STATED = "not_stated"
+    """No request to resize."""
+    NODE_FULL = "node_full"
+    """The node does not fit: the plan is infeasible for this resource."""
+    RESTART_POLICY = "restart_policy"
+    """The container would be restarted, which nobody allowed."""
+    TOO_OLD = "too_old"
+    """API server or kubelet is too old for this step, or the node does not declare the feature."""
+    IN_USE = "in_use"
+    """A memory limit is not lowered: too little margin over what is in use, or that is not known, or pressure."""
+    INFEASIBLE = "infeasible"
+    """The kubelet or the API server has answered "never" to as much."""
+    IN_FLIGHT = "in_flight"
+    """A resize of this pod is under way."""
+    POD_LEVEL = "pod_level"
+    """The pod's own budget carries this resource."""
+    NOT_APPLIED = "policy"
+    """``plan.memoryApplied`` is off, or ``bounds.controlledResources`` leaves it out."""
+    PAUSED = "paused"
+    BUDGET = "budget"
+    """No resize left in this minute."""
+    DEFERRED = "deferred"
+    """The kubelet has put the pod's last resize off."""
+    LIMIT_RANGE = "rejected"
+    """The API server has refused as much (LimitRange, ResourceQuota, admission); waiting before another try."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """One resource of one container; millicores or bytes. 0 <= base <= peak."""
+
+    base: int
+    """Sustained demand."""
+    peak: int
+    """Largest demand expected."""
+    limit: int | None = None
+    """What its limit should become; None = it stays."""
+    in_use: int | None = None
+    """Memory only: memory.current, page cache included, now; None = not known, then a limit is never lowered."""
+    is_upward_only: bool = False
+    """There is no prediction yet that could lower the request."""
+    is_urgent: bool = False
+    """Measured in the last seconds under pressure: cool-downs after a grow do not hold it up."""
+    sustained: int | None = None
+    """The base without what was seen in the last seconds, which alone makes nobody go. None = base."""
+    sustained_peak: int | None = None
+    """The peak without what was seen of late. None = above ``sustained`` by as much as peak is above base."""
+    sustained_limit: int | None = None
+    """The limit without it, 0 = none was advised. None = limit."""
+    held: int | None = None
+    """Memory only: the least that a request may be by what is in use, which wins over the most allowed."""
+    is_limit_young: bool = False
+    """Memory only: not measured for long enough to lower a limit, nor a request that is one as well."""
+    foreseen_base: int | None = None
+    """The base by what other nodes saw as well, which only raises a request as far as there is room after everybody
+    else's needs: nobody goes or waits for it. None = they saw nothing more."""
+    foreseen_peak: int | None = None
+    """The peak by it, at least ``foreseen_base``; None with that."""
+    foreseen_limit: int | None = None
+    """The limit by it; None = limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Urgent:
+    """What one container has wanted in the last seconds, under pressure. None = that resource is not urgent."""
+
+    cpu_millicores: int | None = None
+    """usage x (1 + waiting)."""
+    cpu_waiting_ratio: float | None = None
+    memory_bytes: int | None = None
+    """Working set, close to the limit."""
+    memory_limit_bytes: int | None = None
+    """What its limit should become at least."""
+    memory_waiting_ratio: float | None = None
+    """Share of the last seconds in which it waited for memory, where that is much; after a shrink it is too much."""
+    is_past: bool = False
+    """It was seen within the last hour, not the last minutes: a peak, no sustained demand, and nothing is urgent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerDemand:
+    """One regular container or sidecar."""
+
+    name: str
+    kind: ContainerKind
+    cpu: Demand | None
+    """None = no prediction: its request counts as it stands and stays."""
+    memory: Demand | None
+    cpu_withheld: Withheld | None = None
+    """Why there is none."""
+    memory_withheld: Withheld | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodDemand:
+    """One pod bound to the node."""
+
+    pod: Pod
+    workload: Workload
+    orders: Orders
+    reserved: Reserved | None
+    """None = it may be optimised."""
+    containers: tuple[ContainerDemand, ...] = ()
+    """In the spec's order, sidecars first; empty for a reserved pod that nothing is known of."""
+    is_cpu_frozen: bool = False
+    """An HPA scales on CPU: its CPU requests count as they stand."""
+    is_memory_frozen: bool = False
+    is_shrink_barred: bool = False
+    """It may only grow: an out-of-memory kill came soon after a shrink."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constraint:
+    """What stands in the way of changing one pod at the moment; the plan keeps what it may not move."""
+
+    shrink: Kept | None = None
+    """Why its requests and limits may not fall now; None = they may."""
+    grow: Kept | None = None
+    """Why they may not rise now."""
+    urgent_grow: Kept | None = None
+    """Why they may not rise even for an urgent demand (a resize is in flight, infeasible); a cool-down is no reason."""
+    cpu_below_millicores: int | None = None
+    """The pod's requests in all must stay below this: as much was infeasible. None = nothing is known."""
+    memory_below_bytes: int | None = None
+    killed: frozenset[str] = frozenset()
+    """Containers that were killed for want of memory lately."""
+
+
+FREE: Final = Constraint()
+"""Nothing stands in the way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gates:
+    """Which steps the API server and this node's kubelet can do. False = withheld, said once."""
+
+    resize: bool
+    """In-place resize at all: both 1.33 or newer."""
+    memory_limit_down: bool
+    """A memory limit may fall without a restart: both 1.34 or newer. Older: only where the container restarts."""
+    pod_level_resize: bool
+    """``spec.resources`` may be resized: both 1.36 or newer, and the node declares the feature."""
+    init_containers: bool
+    """Init containers that end may be resized: both 1.37 or newer."""
+    reasons: tuple[str, ...] = ()
+    """One sentence for each gate that is closed: what is too old, and what it would need. Where nothing can be resized
+    at all, only that."""

@@ -1,0 +1,136 @@
+"""How what the webhook told changes what a node does: orders, pods left alone, frozen axes, peaks. Core, pure.
+
+How long words are believed without being said again:
+
+- what **restrains** (left alone for a VPA, frozen for an HPA, a pause, a mode of off or recommend) holds until told
+  otherwise: an HPA does not end because the webhook is away;
+- what **lets** (mode enforce by the cluster's rules) holds for a day, then the agent's own settings do;
+- peaks and out-of-memory figures of other nodes are of seven days, and are believed as long;
+- a stop of shrinking ends with its own time, counted from when it was told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from agent.core.history.directive import ContainerDirective, Directives, WorkloadDirective
+from agent.core.orders import annotations as names
+from agent.core.orders.order import Mode
+from agent.core.plan.demand import Reserved
+from agent.core.recommender.bounds import Resource
+from agent.core.recommender.recommendation import Workload
+
+STALE_SECONDS: Final = 86_400.0
+"""Unsaid for longer, directives are old: it is told, and nothing is enforced any more on their word alone."""
+PEAKS_BELIEVED_SECONDS: Final = 7 * 86_400.0
+_NO_ORDERS: Final[Mapping[str, str]] = {}
+_ENFORCE: Final = str(Mode.ENFORCE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Directed:
+    """What a node was told, by workload, and how old it is at the moment."""
+
+    directives: Directives | None = None
+    """None = the webhook has told nothing yet, or there is none."""
+    age_seconds: float = 0.0
+    """Since the webhook last said that they hold."""
+    told_seconds: float = 0.0
+    """Since these very words came: what counts down, counts from there."""
+    by_workload: Mapping[Workload, WorkloadDirective] = field(default_factory=dict)
+
+    @property
+    def is_stale(self) -> bool:
+        """Say whether the webhook has been silent for too long."""
+        return self.directives is not None and self.age_seconds > STALE_SECONDS
+
+    @property
+    def pause_reason(self) -> str | None:
+        """Say why the cluster is paused; None = it is not."""
+        return None if self.directives is None else self.directives.pause_reason
+
+    def rule(self, workload: Workload) -> Mapping[str, str]:
+        """Give what the cluster's rules order, by the annotation that would order the same."""
+        told = self.by_workload.get(workload)
+        if told is None or (told.mode is None and told.policy is None):
+            return _NO_ORDERS
+        rule = {}
+        if told.mode is not None and not (self.is_stale and told.mode.strip() == _ENFORCE):
+            rule[names.MODE] = told.mode
+        if told.policy is not None:
+            rule[names.POLICY] = told.policy
+        return rule
+
+    def reserved(self, workload: Workload) -> Reserved | None:
+        """Say why a workload is left alone by what the cluster knows; None = it is not."""
+        told = self.by_workload.get(workload)
+        if told is None:
+            return None
+        if told.left_alone_for is not None:
+            return Reserved.VPA
+        has_both = told.cpu_frozen_for is not None and told.memory_frozen_for is not None
+        return Reserved.HPA if has_both else None
+
+    def frozen(self, workload: Workload) -> frozenset[Resource]:
+        """Give the resources whose requests an HPA divides by."""
+        told = self.by_workload.get(workload)
+        if told is None:
+            return frozenset()
+        axes = ((Resource.CPU, told.cpu_frozen_for), (Resource.MEMORY, told.memory_frozen_for))
+        return frozenset(resource for resource, owner in axes if owner is not None)
+
+    def shrink_barred_seconds(self, workload: Workload) -> float | None:
+        """Give for how much longer a workload may only grow, after a kill somewhere; None = it may shrink."""
+        told = self.by_workload.get(workload)
+        if told is None or told.stop_shrinking_seconds is None:
+            return None
+        left_seconds = told.stop_shrinking_seconds - self.told_seconds
+        return left_seconds if left_seconds > 0 else None
+
+    def is_shrink_barred(self, workload: Workload) -> bool:
+        """Say whether a workload may only grow for now."""
+        return self.shrink_barred_seconds(workload) is not None
+
+    def replicas(self, workload: Workload) -> int | None:
+        """Give how many replicas a workload has; None = not known."""
+        told = self.by_workload.get(workload)
+        return None if told is None else told.replicas
+
+    def elsewhere(self, workload: Workload | None, container: str | None) -> ContainerDirective | None:
+        """Give what other nodes saw of a container, where that is still believed."""
+        told = None if workload is None else self.by_workload.get(workload)
+        if told is None or self.age_seconds > PEAKS_BELIEVED_SECONDS:
+            return None
+        return next((one for one in told.containers if one.container == container), None)
+
+    def sentences(self, workload: Workload) -> tuple[str, ...]:
+        """Say what the webhook told of a workload that changes what is done with it; empty = nothing."""
+        told = self.by_workload.get(workload)
+        if told is None:
+            return ()
+        sentences = []
+        if told.left_alone_for is not None:
+            sentences.append(f"left alone: {told.left_alone_for} sets its requests")
+        frozen = {"CPU": told.cpu_frozen_for, "memory": told.memory_frozen_for}
+        sentences += [f"{name} requests kept: {owner} scales by them" for name, owner in frozen.items() if owner]
+        left_seconds = self.shrink_barred_seconds(workload)
+        if left_seconds is not None:
+            sentences.append(f"only upward for another {_span(left_seconds)}: an out-of-memory kill on some node")
+        if self.is_stale and told.mode is not None and names.MODE not in self.rule(workload):
+            sentences.append(f"mode {told.mode} of the cluster's rules no longer counts: not said for a day")
+        return tuple(sentences)
+
+
+NOTHING_TOLD: Final = Directed()
+"""No webhook, or it has not answered yet."""
+
+
+def by_workload(directives: Directives) -> Mapping[Workload, WorkloadDirective]:
+    """Index directives; of two for one workload the first counts."""
+    return {one.workload: one for one in reversed(directives.workloads)}
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{max(1, round(seconds / 60))} min"

@@ -1,0 +1,290 @@
+"""Does a node fit, who should go, and what each survivor should have of one resource. Core, pure.
+
+Works on the planner's entries, sorted by namespace and name, so that the order in which pods are listed never matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from agent.core.orders.order import Ranking
+from agent.core.orders.plan_options import FitRule, PlanOptions
+from agent.core.plan.entry import Entry, Side
+from agent.core.plan.spike_sharing import eviction_order, finals, handed_out, needed
+from agent.core.recommender.bounds import Resource
+
+_LEVELS: Final = 1 << 20
+"""In how many steps the level rises to which DaemonSets are filled up."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Fit:
+    """One resource of the node."""
+
+    resource: Resource
+    room: int
+    """Allocatable without what pods hold that may not be optimised; may be negative."""
+    is_applied: bool
+    is_infeasible: bool = False
+    spike: int = 0
+    """The largest of the survivors."""
+    total: int = 0
+    """What the survivors hold by their bases."""
+    base_total: int = 0
+    headroom: int = 0
+
+
+def evict(
+    fit: Fit, entries: Sequence[Entry], rule: FitRule, *, applied: Collection[Resource]
+) -> list[tuple[Entry, int]]:
+    """Mark who should go until the rest fits; say so where nobody else may go and it does not.
+
+    What was seen in the last seconds, or is remembered of a burst, has no part in it: nobody goes for a burst.
+
+    A pod goes only if its successor would be admitted, by its peak, with more than the pod has now: otherwise it comes
+    back to the same place. A pod whose need nobody can foretell stays.
+
+    Args:
+        fit: The resource; ``is_infeasible`` is set.
+        entries: All pods that may be optimised.
+        rule: When a node fits.
+        applied: The resources that are not only looked at: of each of them a prediction is needed for who may go.
+
+    Returns:
+        Who goes, in order, and how much was lacking before each went.
+    """
+    if not fit.is_applied:
+        return []
+    total = literal_total = spike = 0
+    for entry in entries:
+        if not entry.is_evicted:
+            side = entry.side(fit.resource)
+            total += side.total
+            literal_total += side.literal_total
+            if side.lasting_spike > spike:
+                spike = side.lasting_spike
+    lacking = needed(total=total, literal_total=literal_total, spike=spike, rule=rule) - fit.room
+    if lacking <= 0:
+        return []
+    gone: list[tuple[Entry, int]] = []
+    for entry in _candidates(fit.resource, entries, applied):
+        entry.evicted_for = fit.resource
+        gone.append((entry, lacking))
+        side = entry.side(fit.resource)
+        total -= side.total
+        literal_total -= side.literal_total
+        if side.lasting_spike == spike:
+            spike = max((one.side(fit.resource).lasting_spike for one in entries if not one.is_evicted), default=0)
+        lacking = needed(total=total, literal_total=literal_total, spike=spike, rule=rule) - fit.room
+        if lacking <= 0:
+            return gone
+    fit.is_infeasible = True
+    return gone
+
+
+def is_candidate(entry: Entry, applied: Collection[Resource]) -> bool:
+    """Say whether a pod may be proposed to go at all: no DaemonSet's, not by its ranking, and no unforetold one."""
+    is_known = all(entry.side(resource).is_predicted for resource in applied)
+    return is_known and not entry.is_daemon and entry.demand.orders.ranking is not Ranking.NO_EVICTION
+
+
+def _candidates(resource: Resource, entries: Sequence[Entry], applied: Collection[Resource]) -> list[Entry]:
+    """Give who may go, in order; mark who is spared only because it would come back."""
+    keyed = []
+    for entry in entries:
+        side = entry.side(resource)
+        key = eviction_order(entry.demand.orders.ranking, side.lasting_spike, entry.name)
+        if key is None or entry.is_evicted or not is_candidate(entry, applied):
+            continue
+        if returns_larger(side):
+            keyed.append((key, entry))
+        else:
+            side.is_spared = True
+    return [entry for _, entry in sorted(keyed, key=lambda pair: pair[0])]
+
+
+def returns_larger(side: Side) -> bool:
+    """Say whether admission would ask for more than the pod has: only what is stated is admitted anew, by its peak."""
+    admitted = sum(unit.base + unit.lasting_spike for unit in side.units if unit.request is not None)
+    return admitted > sum(unit.request or 0 for unit in side.units)
+
+
+def share(fit: Fit, entries: Sequence[Entry], options: PlanOptions) -> None:
+    """Give every survivor its final request; fill in the sums of the node."""
+    sides = [entry.side(fit.resource) for entry in entries if not entry.is_evicted]
+    for side in sides:
+        fit.total += side.total
+        fit.base_total += side.base_sum
+        if side.spike > fit.spike:
+            fit.spike = side.spike
+    left = fit.room - fit.total
+    fit.headroom = handed_out(spike=fit.spike, room=left, is_infeasible=fit.spike > left)
+    if fit.headroom:
+        _hand_out(sides, fit)
+    pressed = [side for side in sides if side.is_pressed]
+    foreseeing = [side for side in sides if any(unit.foreseen_base is not None for unit in side.units)]
+    daemons = [entry.side(fit.resource) for entry in entries if entry.is_daemon]
+    if pressed or daemons or foreseeing:
+        left = min(left - fit.headroom, _left_over(fit, entries, options.fit_rule))
+        left -= _lift(pressed, left)
+        left -= _fill_up(daemons, left)
+        _foresee(foreseeing, sides, left // 2)
+
+
+def _left_over(fit: Fit, entries: Sequence[Entry], rule: FitRule) -> int:
+    """Give the room into which pods may grow beyond their share so that this makes nobody go, the next time either.
+
+    That is what the rule leaves where it was met: with those who go for want of the other resource only, as long as
+    this one is asked first.
+    """
+    staying = [
+        entry.side(fit.resource)
+        for entry in entries
+        if not entry.is_evicted or (fit.resource is Resource.MEMORY and entry.evicted_for is Resource.CPU)
+    ]
+    total = sum(side.total for side in staying)
+    literal_total = sum(side.literal_total for side in staying)
+    spike = max(side.lasting_spike for side in staying)
+    return fit.room - needed(total=total, literal_total=literal_total, spike=spike, rule=rule)
+
+
+def _hand_out(sides: Sequence[Side], fit: Fit) -> None:
+    units = [unit for side in sides if side.spike for unit in side.units if unit.spike]
+    rounding = next(side.edges.unit for side in sides)
+    bases = [unit.base for unit in units]
+    spikes = [unit.spike for unit in units]
+    peaks = [base + spike for base, spike in zip(bases, spikes, strict=True)]
+    nearest, floors = finals(bases, peaks, spikes, headroom=fit.headroom, unit=rounding)
+    # Against what was handed out, not against the room: what is left over belongs to the DaemonSets.
+    excess = sum(nearest) - sum(bases) - fit.headroom
+    for unit, final, floor in zip(units, nearest, floors, strict=True):
+        if excess > 0 and final > floor:
+            excess -= final - floor
+            final = floor
+        unit.final = final
+        unit.headroom = final - unit.base
+
+
+def _foresee(foreseeing: Sequence[Side], sides: Sequence[Side], left: int) -> None:
+    """Raise those of whom other nodes saw more by one common share of that, the largest that fits.
+
+    Half of what is left is the most it takes: what is granted may not fall back for some minutes (cool-down), and the
+    others must be able to grow meanwhile. Of a peak it is a share, as of any.
+    """
+    if left <= 0 or not foreseeing:
+        return
+    spikes = [
+        unit.spike if unit.foreseen_base is None else unit.foreseen_peak - unit.foreseen_base
+        for side in sides
+        for unit in side.units
+    ]
+    largest, total = max(spikes), max(1, sum(spikes))
+
+    def raised(side: Side, level: int) -> list[int]:
+        amounts = []
+        for unit in side.units:
+            amount = unit.final
+            if unit.foreseen_base is not None:
+                peak = unit.foreseen_peak
+                wish = unit.foreseen_base + -(-largest * (peak - unit.foreseen_base) // total)
+                wish = min(-(-wish // side.edges.unit) * side.edges.unit, peak)
+                if wish > amount:
+                    more = amount + (wish - amount) * level // _LEVELS
+                    amount = max(amount, more if level == _LEVELS else more - more % side.edges.unit)
+            amounts.append(amount)
+        return amounts
+
+    before = sum(side.held([unit.final for unit in side.units]) for side in foreseeing)
+
+    def taken(level: int) -> int:
+        return sum(side.held(raised(side, level)) for side in foreseeing) - before
+
+    level = _highest(_LEVELS, taken, left)
+    for side in foreseeing:
+        for unit, amount in zip(side.units, raised(side, level), strict=True):
+            unit.foresight = amount - unit.final
+            unit.final = amount
+            unit.peak = max(unit.peak, amount)
+
+
+def _lift(pressed: Sequence[Side], left: int) -> int:
+    """Raise who is short now by one common share of what is lacking, the largest that fits; give how much that takes.
+
+    Of the room that nobody else has a claim to: a burst moves nobody else. Like any level (``_fill_up``) the share does
+    not depend on what was granted before.
+    """
+    if left <= 0 or not pressed:
+        return 0
+    before = sum(side.held([unit.final for unit in side.units]) for side in pressed)
+
+    def taken(level: int) -> int:
+        return sum(side.held(_lifted(side, level)) for side in pressed) - before
+
+    level = _highest(_LEVELS, taken, left)
+    lifted = taken(level)
+    for side in pressed:
+        for unit, amount in zip(side.units, _lifted(side, level), strict=True):
+            unit.urgent = amount - unit.final
+            unit.final = amount
+    return lifted
+
+
+def _lifted(side: Side, level: int) -> list[int]:
+    amounts = []
+    for unit in side.units:
+        amount = unit.final
+        if unit.pressing > amount:
+            origin = amount if unit.origin is None else unit.origin
+            raised = origin + (unit.pressing - origin) * level // _LEVELS
+            if raised < unit.pressing:
+                raised -= raised % side.edges.unit
+            amount = max(amount, raised)
+        amounts.append(amount)
+    return amounts
+
+
+def _fill_up(daemons: Sequence[Side], left: int) -> int:
+    """Raise DaemonSets to one common level, the highest that fits: a share of their bases, then of their spikes.
+
+    A level does not depend on what was granted before, so planning again after any part of it was applied gives the
+    same level. What they hold beyond their bases is all that is taken from ``left``.
+    """
+    growing = [side for side in daemons if any(unit.peak > unit.base and unit.fixed is None for unit in side.units)]
+    if not growing or left <= 0:
+        return 0
+    before = sum(side.total for side in growing)
+
+    def taken(level: int) -> int:
+        return sum(side.held(_at_level(side, level)) for side in growing) - before
+
+    level = _highest(2 * _LEVELS, taken, left)
+    for side in growing:
+        for unit, amount in zip(side.units, _at_level(side, level), strict=True):
+            unit.final = amount
+    return taken(level)
+
+
+def _highest(most: int, taken: Callable[[int], int], left: int) -> int:
+    """Find the highest level at which no more is taken than what is left; at none of them nothing is."""
+    if taken(most) <= left:
+        return most
+    low, high = 0, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if taken(middle) <= left else (low, middle)
+    return low
+
+
+def _at_level(side: Side, level: int) -> list[int]:
+    amounts = []
+    for unit in side.units:
+        if level <= _LEVELS:
+            amount = unit.wanted_base * level // _LEVELS
+        else:
+            amount = unit.wanted_base + (unit.peak - unit.wanted_base) * (level - _LEVELS) // _LEVELS
+        if amount < unit.peak:
+            amount -= amount % side.edges.unit
+        amounts.append(max(unit.base, min(amount, unit.peak)))
+    return amounts

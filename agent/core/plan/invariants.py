@@ -1,0 +1,248 @@
+"""What must hold of every plan, stated once: the planner, the tests and the agent all ask here. Core, pure.
+
+Reckoned from the plan's own figures and the pods of the state, not with the planner's working values. The node's sums
+are kept from step to step: of a pod that has been stepped, the requests of its spec after the step; of the others, what
+they hold now.
+
+Source:
+    Facts on CruiseKube, section 14; facts on node agents, section 12.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from agent.core.cluster.node import NodeState
+from agent.core.orders.order import Mode, Ranking
+from agent.core.orders.resolution import DAEMON_SET_KIND
+from agent.core.plan.node_room import holds_room
+from agent.core.plan.plan import Change, ContainerPlan, Invariant, Plan, PodPlan, PodRef, ResourcePlan, Setting, Share
+from agent.core.plan.stepped import Broken, Stepped
+from agent.core.recommender.bounds import Resource
+
+SPIKE: Final = "spike >= 0"
+WITHIN: Final = "base <= final <= peak"
+FINALS_FIT: Final = "sum of finals <= available, or nothing is written"
+APPLIED_FIT: Final = "sum after all steps <= available, or no more than before"
+LIMITS: Final = "limit >= request"
+LIMIT_WITHIN: Final = "no memory limit is raised above what the node has"
+QOS: Final = "QoS class unchanged"
+DAEMON_SETS: Final = "DaemonSets are neither evicted nor grown past what fits"
+NO_EVICTION: Final = "no-eviction is not evicted"
+UNTOUCHED: Final = "no step for pods that are reserved or not enforced; of evicted ones only memory limits rise"
+EVICTED_ONCE: Final = "at most one eviction per pod"
+EVICTED_LARGER: Final = "evicted only if admission would ask for more"
+PREFIXES: Final = "after every step the node holds its pods"
+MEANINGFUL: Final = "every step changes what is there"
+IN_PLAN: Final = "steps lead to what the plan says"
+
+_NAMES: Final = (
+    SPIKE,
+    WITHIN,
+    FINALS_FIT,
+    APPLIED_FIT,
+    LIMITS,
+    LIMIT_WITHIN,
+    QOS,
+    DAEMON_SETS,
+    NO_EVICTION,
+    UNTOUCHED,
+    EVICTED_ONCE,
+    EVICTED_LARGER,
+    PREFIXES,
+    MEANINGFUL,
+    IN_PLAN,
+)
+_NO_NUMBERS: Final = (0, 0, 0, 0)
+_FAULTS: Final = {Broken.CHANGE: MEANINGFUL, Broken.LIMIT: LIMITS, Broken.QOS: QOS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """What a plan was found to be."""
+
+    invariants: tuple[Invariant, ...]
+    pods: Mapping[str, str]
+    """Uids of pods that break one by themselves, and what they break: without them the rest may be sound."""
+
+
+def check(plan: Plan, state: NodeState) -> tuple[Invariant, ...]:
+    """State every invariant of a plan for the node it was made for, in a fixed order, and where it does not hold."""
+    return examine(plan, state).invariants
+
+
+def examine(plan: Plan, state: NodeState) -> Examined:
+    """State every invariant of a plan as ``check`` does, and which pods break one by themselves."""
+    found = _Found()
+    for pod in plan.pods:
+        if pod.reserved is None:
+            _check_shares(pod, plan.memory.allocatable, found)
+    for resource in (plan.cpu, plan.memory):
+        _check_sums(resource, plan, found)
+    by_uid = {pod.ref.uid: pod for pod in plan.pods}
+    _check_evictions(plan, by_uid, found)
+    _check_steps(plan, by_uid, state, found)
+    invariants = tuple(
+        Invariant(name=name, holds=name not in found.faults, detail=found.faults.get(name, "")) for name in _NAMES
+    )
+    return Examined(invariants=invariants, pods=found.pods)
+
+
+@dataclass(slots=True)
+class _Found:
+    """The first place at which each invariant does not hold."""
+
+    faults: dict[str, str] = field(default_factory=dict)
+    pods: dict[str, str] = field(default_factory=dict)
+    """By uid, the first fault of each pod that has one."""
+
+    def fault(self, name: str, detail: str, *uids: str) -> None:
+        """Note a fault, and of whom it is; only the first of each kind is told. No uid = of the node's sums."""
+        self.faults.setdefault(name, detail)
+        for uid in uids:
+            self.pods.setdefault(uid, f"{name} does not hold for it ({detail})")
+
+
+def _check_shares(pod: PodPlan, allocatable_memory_bytes: int, found: _Found) -> None:
+    containers: Iterable[ContainerPlan] = pod.containers if pod.budget is None else (*pod.containers, pod.budget)
+    for container in containers:
+        for share in (container.cpu, container.memory):
+            if share is None:
+                continue
+            final, limit, after = share.final, share.limit_applied, share.applied
+            if share.spike < 0:
+                found.fault(SPIKE, f"{_place(pod, container, share)}: {share.spike}", pod.ref.uid)
+            if not share.base <= final <= share.peak:
+                detail = f"{_place(pod, container, share)}: {share.base} <= {final} <= {share.peak}"
+                found.fault(WITHIN, detail, pod.ref.uid)
+            if limit is not None and after is not None and limit < after:
+                found.fault(LIMITS, f"{_place(pod, container, share)}: {limit} below {after}", pod.ref.uid)
+        memory = container.memory
+        if memory is None or memory.limit is None or memory.limit_applied is None:
+            continue
+        # One that has to stay above its request may be a byte more.
+        most = max(memory.limit, allocatable_memory_bytes, (memory.applied or 0) + 1)
+        if memory.limit_applied > most:
+            detail = f"{_place(pod, container, memory)}: {memory.limit_applied} > {most}"
+            found.fault(LIMIT_WITHIN, detail, pod.ref.uid)
+
+
+def _place(pod: PodPlan, container: ContainerPlan, share: Share) -> str:
+    return f"{pod.ref} {container.name or 'pod'} {Resource.CPU if share is container.cpu else Resource.MEMORY}"
+
+
+def _check_sums(sums: ResourcePlan, plan: Plan, found: _Found) -> None:
+    writes = any(change.resource is sums.resource for step in plan.steps for change in step.changes)
+    if not sums.is_applied or sums.is_infeasible:
+        if writes:
+            found.fault(FINALS_FIT, f"{sums.resource} is written")
+        return
+    if sums.final_total > sums.available:
+        found.fault(FINALS_FIT, f"{sums.resource}: {sums.final_total} > {sums.available}")
+        if any(_grows(pod, sums.resource) for pod in plan.pods if pod.workload.kind == DAEMON_SET_KIND):
+            found.fault(DAEMON_SETS, f"{sums.resource}: {sums.final_total} > {sums.available}")
+
+
+def _grows(pod: PodPlan, resource: Resource) -> bool:
+    shares = [_of(container, resource) for container in (*pod.containers, *((pod.budget,) if pod.budget else ()))]
+    return any(share is not None and share.final > share.base for share in shares)
+
+
+def _check_evictions(plan: Plan, pods: Mapping[str, PodPlan], found: _Found) -> None:
+    seen: set[PodRef] = set()
+    for eviction in plan.evictions:
+        place = str(eviction.ref)
+        pod = pods.get(eviction.ref.uid)
+        if eviction.ref in seen:
+            found.fault(EVICTED_ONCE, place, eviction.ref.uid)
+        seen.add(eviction.ref)
+        if eviction.workload.kind == DAEMON_SET_KIND:
+            found.fault(DAEMON_SETS, place, eviction.ref.uid)
+        if eviction.ranking is Ranking.NO_EVICTION:
+            found.fault(NO_EVICTION, place, eviction.ref.uid)
+        if pod is None or pod.reserved is not None:
+            found.fault(UNTOUCHED, f"{place} is evicted", eviction.ref.uid)
+        elif not _returns_larger(pod, eviction.resource):
+            found.fault(EVICTED_LARGER, place, eviction.ref.uid)
+
+
+def _raises_memory_limit(change: Change) -> bool:
+    is_limit = change.resource is Resource.MEMORY and change.setting is Setting.LIMIT
+    return is_limit and change.after > change.before
+
+
+def _returns_larger(pod: PodPlan, resource: Resource) -> bool:
+    budget = _of(pod.budget, resource) if pod.budget is not None else None
+    shares = [_of(container, resource) for container in pod.containers] if budget is None else [budget]
+    stated = [(share.peak, share.request) for share in shares if share is not None and share.request is not None]
+    return sum(peak for peak, _ in stated) > sum(request for _, request in stated)
+
+
+def _of(container: ContainerPlan, resource: Resource) -> Share | None:
+    return container.cpu if resource is Resource.CPU else container.memory
+
+
+def _check_steps(plan: Plan, plans: Mapping[str, PodPlan], state: NodeState, found: _Found) -> None:
+    if not plan.steps:
+        return
+    node = state.node
+    if node is None or node.allocatable_cpu_millicores is None or node.allocatable_memory_bytes is None:
+        found.fault(PREFIXES, "the node is not known")
+        return
+    pods = {pod.uid: pod for pod in state.pods if holds_room(pod)}
+    if not pods.keys() <= plans.keys():
+        found.fault(PREFIXES, "a pod of the node is not in the plan")
+    allocatable = (node.allocatable_cpu_millicores, node.allocatable_memory_bytes)
+    cpu = held_cpu = sum(pod.cpu_counted_millicores for pod in plan.pods)
+    memory = held_memory = sum(pod.memory_counted_bytes for pod in plan.pods)
+    stepped: dict[str, Stepped] = {}
+    for step in plan.steps:
+        uid = step.ref.uid
+        pod, pod_plan = pods.get(uid), plans.get(uid)
+        if pod is None or pod_plan is None:
+            found.fault(UNTOUCHED, f"{step.ref} is not on the node")
+            continue
+        if pod_plan.reserved is not None or pod_plan.mode is not Mode.ENFORCE:
+            found.fault(UNTOUCHED, str(step.ref), uid)
+        elif pod_plan.is_evicted and not all(_raises_memory_limit(change) for change in step.changes):
+            found.fault(UNTOUCHED, f"{step.ref} is evicted", uid)
+        one = stepped.get(uid)
+        if one is None:
+            one = stepped[uid] = Stepped(pod, (pod_plan.cpu_counted_millicores, pod_plan.memory_counted_bytes))
+        held = one.held
+        for fault, detail in one.take(step):
+            found.fault(_FAULTS[fault], f"{step.phase} of {step.ref}: {detail}", uid)
+        cpu += one.held[0] - held[0]
+        memory += one.held[1] - held[1]
+        for amount, more, most, unit in (
+            (cpu, one.held[0] - held[0], allocatable[0], "millicores"),
+            (memory, one.held[1] - held[1], allocatable[1], "bytes"),
+        ):
+            if more > 0 and amount > most:
+                # With an odd one among those that were stepped, it is likelier that one that takes more than it says.
+                odd = [each for each in stepped if pods[each].is_resize_infeasible]
+                found.fault(PREFIXES, f"{step.phase} of {step.ref}: {amount} of {most} {unit}", *(odd or [uid]))
+    for sums, more in ((plan.cpu, cpu - held_cpu), (plan.memory, memory - held_memory)):
+        if sums.applied_total > sums.available and more > 0:
+            found.fault(APPLIED_FIT, f"{sums.resource}: {sums.applied_total} > {sums.available}, by {more} more")
+    for uid, after in stepped.items():
+        _check_end(plans[uid], after, found)
+
+
+def _check_end(pod: PodPlan, after: Stepped, found: _Found) -> None:
+    containers = pod.containers if pod.budget is None else (*pod.containers, pod.budget)
+    for container in containers:
+        numbers = after.numbers.get(container.name, _NO_NUMBERS)
+        cpu, memory = container.cpu, container.memory
+        planned = (
+            cpu.applied if cpu is not None else None,
+            cpu.limit_applied if cpu is not None else None,
+            memory.applied if memory is not None else None,
+            memory.limit_applied if memory is not None else None,
+        )
+        for number, wanted in zip(numbers, planned, strict=True):
+            if wanted is not None and wanted != number:
+                detail = f"{pod.ref} {container.name or 'pod'}: {number} instead of {wanted}"
+                found.fault(IN_PLAN, detail, pod.ref.uid)

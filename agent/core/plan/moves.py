@@ -1,0 +1,313 @@
+"""What may be moved now: from what each unit should have to what it will have after all steps. Core, pure.
+
+Whatever may not fall keeps what it has, and its present request counts. Growth is granted in a fixed order, urgent
+pods first, then by namespace and name, as long as the node holds all of it together: with everybody who is still
+there, those proposed for eviction included. What is short now is granted as much as there is room for, everything else
+as a whole or not at all. Whatever is not granted waits, and does not make others move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agent.core.orders.plan_options import DaemonSetGrowth
+from agent.core.plan.container_sizing import Lowering, below_limit, is_little, is_small, limit_wish, why_not_lowered
+from agent.core.plan.demand import Constraint, Kept
+from agent.core.plan.entry import Entry, Rules, Side, Unit
+from agent.core.plan.fit import Fit
+from agent.core.recommender.bounds import Resource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """What the node has, and what everybody holds of it now as the scheduler counts; one resource."""
+
+    allocatable: int
+    held: int
+
+    @property
+    def free(self) -> int:
+        """Give what is free before anything falls."""
+        return max(0, self.allocatable - self.held)
+
+
+def move(entries: Sequence[Entry], fit: Fit, room: Room, rules: Rules, *, is_pressed: bool) -> None:
+    """Decide what each unit of one resource has after all steps, and why not what it should have.
+
+    Args:
+        entries: All pods that may be optimised.
+        fit: Of the resource, shared out.
+        room: What is there, and held.
+        rules: What holds for every pod.
+        is_pressed: The node is short of memory.
+    """
+    resource = fit.resource
+    stopped = _stopped(fit, rules)
+    survivors: list[tuple[Entry, Side]] = []
+    small: list[tuple[Side, Unit]] = []
+    for entry in entries:
+        side = entry.side(resource)
+        if stopped is not None or entry.is_evicted:
+            _keep_all(side, stopped or Kept.NODE_FULL)
+            if stopped is None and resource is Resource.MEMORY and not entry.is_infeasible:
+                _raise_limits(entry, side, rules, is_pressed=is_pressed)
+            continue
+        survivors.append((entry, side))
+        for unit in side.units:
+            if unit.final != unit.applied and unit.fixed is None:
+                _wish(entry, side, unit, rules, small, is_pressed=is_pressed)
+            elif unit.fixed is not None:
+                unit.kept = unit.fixed
+            elif unit.final < unit.pressing:
+                unit.kept = Kept.NODE_FULL
+            elif unit.is_lifted:
+                unit.kept = Kept.UPWARD_ONLY
+    if stopped is not None:
+        return
+    if small:
+        _let_fall(survivors, small, fit)
+    _grant(survivors, fit.resource, room)
+    for entry, side in survivors:
+        for unit in side.units:
+            if unit.limit is not None:
+                _settle_limit(entry, side, unit, unit.limit, rules, is_pressed=is_pressed)
+
+
+def _stopped(fit: Fit, rules: Rules) -> Kept | None:
+    if not fit.is_applied:
+        return Kept.NOT_APPLIED
+    if not rules.gates.resize:
+        return Kept.TOO_OLD
+    return Kept.NODE_FULL if fit.is_infeasible else None
+
+
+def _keep_all(side: Side, reason: Kept) -> None:
+    for unit in side.units:
+        unit.kept = unit.fixed or (reason if unit.final != unit.applied else None)
+        if unit.limit_wish is not None and unit.limit_wish != unit.limit:
+            unit.limit_kept = reason
+
+
+def _raise_limits(entry: Entry, side: Side, rules: Rules, *, is_pressed: bool) -> None:
+    """Raise memory limits of a pod that is proposed for eviction: it stays until somebody evicts it, and may be killed.
+
+    A limit takes no room from anybody.
+    """
+    for unit in side.units:
+        if unit.limit is not None and unit.limit_wish is not None and unit.limit_wish > unit.limit and not unit.is_pair:
+            _settle_limit(entry, side, unit, unit.limit, rules, is_pressed=is_pressed)
+
+
+def _wish(
+    entry: Entry, side: Side, unit: Unit, rules: Rules, small: list[tuple[Side, Unit]], *, is_pressed: bool
+) -> None:
+    """Take a wish, or note why it waits."""
+    before = unit.request
+    if before is None:
+        unit.kept = Kept.NOT_STATED
+        return
+    if unit.final < before:
+        reason = _why_not_fall(entry, unit)
+        if reason is None and (side.is_spared or unit.final < unit.pressing):
+            # With less it would be the next to go, and another would stay: proposals would change with each step.
+            # And nothing is taken from who is short, even though the room could be claimed by others.
+            reason = Kept.NODE_FULL
+        if reason is None and unit.is_capped and before == unit.limit and unit.final == below_limit(before):
+            reason = Kept.QOS  # equal today, and no reason to part but that no plan makes them equal
+        if reason is None and unit.is_pair and unit.demand is not None and unit.demand.is_limit_young:
+            reason = Kept.UPWARD_ONLY
+        if reason is None and unit.is_pair and side.resource is Resource.MEMORY:
+            reason = why_not_lowered(unit.final, _in_use(unit), lowering(entry, unit, rules, is_pressed=is_pressed))
+    else:
+        reason = _why_not_rise(entry, unit)
+    if reason is None and is_small(before, unit.final, side.edges):
+        reason = Kept.SMALL_CHANGE
+        if unit.final < before:
+            small.append((side, unit))
+    unit.kept = reason
+    if reason is None:
+        unit.applied = unit.final
+        side.is_moving = True
+        if unit.final < unit.pressing:
+            unit.kept = Kept.NODE_FULL
+
+
+def _in_use(unit: Unit) -> int | None:
+    return unit.demand.in_use if unit.demand is not None else None
+
+
+def lowering(entry: Entry, unit: Unit, rules: Rules, *, is_pressed: bool) -> Lowering:
+    """Say what holds for lowering memory limits of one container."""
+    is_possible = rules.gates.memory_limit_down
+    if not is_possible:
+        is_possible = any(one.name == unit.name and one.restarts_for_memory for one in entry.pod.sized_containers())
+    return Lowering(
+        is_possible=is_possible,
+        is_wanted=rules.options.memory_limits_lowered,
+        is_pressed=is_pressed,
+        margin_ratio=rules.options.memory_limit_margin_ratio,
+    )
+
+
+def _why_not_fall(entry: Entry, unit: Unit) -> Kept | None:
+    if entry.constraint.shrink is not None:
+        return entry.constraint.shrink
+    is_held = entry.demand.is_shrink_barred or (unit.demand is not None and unit.demand.is_upward_only)
+    return Kept.UPWARD_ONLY if is_held else None
+
+
+def _why_not_rise(entry: Entry, unit: Unit) -> Kept | None:
+    constraint: Constraint = entry.constraint
+    is_urgent = unit.demand is not None and unit.demand.is_urgent
+    return constraint.urgent_grow if is_urgent else constraint.grow
+
+
+def _let_fall(survivors: Sequence[tuple[Entry, Side]], small: list[tuple[Side, Unit]], fit: Fit) -> None:
+    """Let small changes come about after all where keeping them would take the room of others, the largest first."""
+    excess = sum(_held_calmly(side) for _, side in survivors) - fit.room
+    if excess <= 0:
+        return
+    for side, unit in sorted(small, key=lambda one: one[1].final - one[1].applied):
+        before = side.held_applied()
+        unit.applied, unit.kept = unit.final, None
+        side.is_moving = True
+        excess -= before - side.held_applied()
+        if excess <= 0:
+            return
+
+
+def _held_calmly(side: Side) -> int:
+    """Give what it holds after all steps, without what it is given for being short: that moves nobody else.
+
+    Nor does what is given for what other nodes saw. But what is given without a prediction is not taken back as soon as
+    that is over.
+    """
+    if not side.is_pressed and all(unit.foreseen_base is None for unit in side.units):
+        return side.held_applied()
+    amounts = []
+    for unit in side.units:
+        given = unit.foresight + (unit.urgent if unit.origin is None else 0)
+        amounts.append(unit.applied - max(0, given + min(unit.applied - unit.final, 0)))
+    return side.held(amounts)
+
+
+def _grant(survivors: Sequence[tuple[Entry, Side]], resource: Resource, room: Room) -> None:
+    """Grant growth as long as all of it fits beside what everybody holds once all that falls has fallen."""
+    left = room.allocatable - room.held
+    foreseen = [(side, unit, unit.applied) for _, side in survivors for unit in side.units if _is_foreseen(unit)]
+    for _, unit, _ in foreseen:  # what others saw waits until everybody has what this node saw
+        own = unit.final - unit.foresight
+        unit.applied = own if unit.applied < (unit.request or 0) else max(own, unit.request or 0)
+    wishing: list[tuple[Entry, Side, int, int]] = []
+    kept: dict[Side, int] = {}
+    for entry, side in survivors:
+        if not side.is_moving:
+            continue
+        falls = rises = False
+        for unit in side.units:
+            before = unit.request or 0
+            if unit.applied > before:
+                rises = True
+            elif unit.applied < before:
+                falls = True
+        lowest = side.held([min(unit.applied, unit.request or 0) for unit in side.units]) if falls else side.counted
+        left += side.counted - lowest
+        kept[side] = lowest
+        if rises:
+            wishing.append((entry, side, lowest, side.held_applied()))
+    for entry, side, lowest, wished in sorted(wishing, key=lambda one: not one[0].is_urgent):
+        below = entry.constraint.cpu_below_millicores
+        if resource is Resource.MEMORY:
+            below = entry.constraint.memory_below_bytes
+        taken = max(0, wished - lowest)
+        if below is not None and wished >= below:
+            _withhold(side, Kept.INFEASIBLE)
+        elif taken > 0 and taken > left:
+            left -= _grant_part(side, lowest, max(0, left))
+        else:
+            left -= taken
+    for side, unit, wish in foreseen:
+        granted = unit.applied
+        if unit.kept is None and granted >= unit.final - unit.foresight:
+            before = side.held_applied()
+            unit.applied = wish
+            # Where it falls, the rest of what it holds now is in what is left already.
+            taken = max(0, side.held_applied() - max(before, kept.get(side, side.counted)))
+            if taken <= left:
+                left -= taken
+                continue
+        unit.applied = granted
+        unit.kept = unit.kept or Kept.NODE_FULL
+
+
+def _is_foreseen(unit: Unit) -> bool:
+    """Return whether it is to have more for what others saw: it rises for that, or falls less."""
+    return unit.foresight > 0 and unit.applied == unit.final != unit.request
+
+
+def _grant_part(side: Side, lowest: int, left: int) -> int:
+    """Grant what is urgent as far as there is room, one unit after the other; give how much that takes.
+
+    Args:
+        side: A pod that cannot be granted all it wishes.
+        lowest: What it holds without growing.
+        left: What it may hold beyond that.
+    """
+    wishes = [unit.applied for unit in side.units]
+    _withhold(side, Kept.NODE_FULL)
+    amounts = [unit.applied for unit in side.units]
+    for place, (unit, wish) in enumerate(zip(side.units, wishes, strict=True)):
+        before = unit.applied
+        if wish <= before or unit.demand is None or not unit.demand.is_urgent:
+            continue
+        part = min(wish, side.most_at(place, amounts, lowest + left))
+        if part < wish:
+            part -= part % side.edges.unit
+        if part > before and not is_small(before, part, side.edges):
+            unit.applied = amounts[place] = part
+            unit.kept = None if part == unit.final >= unit.pressing else Kept.NODE_FULL
+    return max(0, side.held(amounts) - lowest)
+
+
+def _withhold(side: Side, reason: Kept) -> None:
+    for unit in side.units:
+        if unit.applied > (unit.request or 0):
+            unit.applied, unit.kept = unit.request or 0, reason
+
+
+def _settle_limit(entry: Entry, side: Side, unit: Unit, limit: int, rules: Rules, *, is_pressed: bool) -> None:
+    """Decide the limit beside a request that is decided."""
+    if unit.fixed is not None or unit.is_limit_fixed:
+        unit.limit_kept = unit.fixed if unit.fixed is not Kept.NOT_STATED else None
+        return
+    if unit.is_pair:
+        unit.limit_applied = unit.applied
+        unit.limit_kept = unit.kept
+        return
+    wish = unit.limit_wish
+    if unit.is_limit_raised and wish is not None:
+        wish = max(wish, limit)
+    differs = unit.request != limit
+    after = limit_wish(limit, wish, unit.applied, differs=differs)
+    if after == limit:
+        return
+    # The request passes the limit, which has to follow whatever the amount.
+    is_needed = limit_wish(limit, None, unit.applied, differs=differs) > limit
+    if after > limit:
+        reason = None if is_needed else _why_limit_stays(entry, unit, rules)
+    else:
+        reason = _why_not_fall(entry, unit)
+        if reason is None and side.resource is Resource.MEMORY:
+            reason = why_not_lowered(after, _in_use(unit), lowering(entry, unit, rules, is_pressed=is_pressed))
+    if reason is None and not is_needed and is_little(limit, after, side.edges):
+        reason = Kept.SMALL_CHANGE
+    unit.limit_kept = reason
+    if reason is None:
+        unit.limit_applied = after
+
+
+def _why_limit_stays(entry: Entry, unit: Unit, rules: Rules) -> Kept | None:
+    if entry.is_daemon and rules.options.daemon_set_growth is DaemonSetGrowth.NEVER:
+        return Kept.NOT_APPLIED
+    return _why_not_rise(entry, unit)

@@ -1,0 +1,208 @@
+"""The plan of one node, as values: what fits, who gets what, who should go, and the steps in order. Core, pure.
+
+``plan.build`` makes it, ``plan_check.check`` states what must hold of it, the agent carries it out, the face prints it.
+Millicores for CPU, bytes for memory; whole numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from agent.core.cluster.pod import ContainerKind
+from agent.core.orders.order import Mode, Ranking
+from agent.core.plan.demand import Kept, Reserved
+from agent.core.recommender.bounds import Resource
+from agent.core.recommender.recommendation import Withheld, Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class PodRef:
+    """Which pod. The uid tells a pod from its successor of the same name."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        """Give ``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """One resource of one container (or of a pod's own budget) in the plan."""
+
+    base: int
+    """Sustained; what was seen in the last seconds apart."""
+    peak: int
+    spike: int
+    """What it takes part in sharing with, >= 0: peak - base, but for what is urgent."""
+    headroom: int
+    """Its share of the node's spike headroom."""
+    final: int
+    """base + headroom, rounded, + urgent: the request to have. base <= final <= peak."""
+    request: int | None
+    """As the spec states it now; None = not stated."""
+    applied: int | None
+    """The request after all steps; differs from ``final`` where ``kept`` says why."""
+    limit: int | None
+    limit_applied: int | None
+    """The limit after all steps."""
+    kept: Kept | None = None
+    limit_kept: Kept | None = None
+    withheld: Withheld | None = None
+    """Why there is no prediction; then base, peak and final are the request."""
+    urgent: int = 0
+    """What it was given of the room that nobody else has a claim to, since it is short now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerPlan:
+    """One container; None = the resource has no share in the plan (not stated and nothing known)."""
+
+    name: str
+    kind: ContainerKind
+    cpu: Share | None
+    memory: Share | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodPlan:
+    """One pod bound to the node."""
+
+    ref: PodRef
+    workload: Workload
+    mode: Mode
+    ranking: Ranking
+    reserved: Reserved | None
+    cpu_counted_millicores: int
+    """What it holds of the node now, as the scheduler counts: the largest of spec, allocated and actual."""
+    memory_counted_bytes: int
+    containers: tuple[ContainerPlan, ...] = ()
+    budget: ContainerPlan | None = None
+    """The pod's own budget where ``spec.resources`` carries a resource; its name is empty."""
+    is_evicted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourcePlan:
+    """The sum of the node for one resource."""
+
+    resource: Resource
+    allocatable: int
+    reserved: int
+    """Of pods that may not be optimised, and of what others hold beyond their containers (overhead, init floors)."""
+    available: int
+    """allocatable - reserved; may be negative."""
+    base_total: int
+    spike_largest: int
+    headroom: int
+    """Shared out: the largest spike, where it fits."""
+    final_total: int
+    applied_total: int
+    """Of the requests after all steps, of the pods that may be optimised."""
+    is_infeasible: bool
+    """It does not fit and nobody else may go: nothing is written for this resource."""
+    is_applied: bool = True
+    """False = this resource is only looked at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Eviction:
+    """A proposal: the agent itself evicts nobody."""
+
+    ref: PodRef
+    workload: Workload
+    resource: Resource
+    """For want of which."""
+    ranking: Ranking
+    spike: int
+    """Of that resource, the largest of its containers."""
+    reason: str
+    is_out_of_memory: bool = False
+    """It was killed for want of memory and cannot be given more here; the plan goes on with it."""
+
+
+class Phase(StrEnum):
+    """The place of a step in the order that keeps the node safe after every prefix."""
+
+    SHRINK = "shrink"
+    """Requests fall; room appears once the kubelet has actuated."""
+    GROW = "grow"
+    """Requests and limits rise."""
+    LIMIT_DOWN = "limit_down"
+    """Memory limits fall, by themselves: a refusal must not hold up the rest of a pod."""
+
+
+class Setting(StrEnum):
+    """What of a resource is changed."""
+
+    REQUEST = "request"
+    LIMIT = "limit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One number of a pod."""
+
+    container: str
+    """Its name; empty = the pod's own budget."""
+    kind: ContainerKind | None
+    """None for the pod's own budget."""
+    resource: Resource
+    setting: Setting
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanStep:
+    """One resize of one pod: one patch."""
+
+    ref: PodRef
+    workload: Workload
+    phase: Phase
+    changes: tuple[Change, ...]
+    reason: str
+    """One sentence for people: ``share of the node's spike``, ``waiting for CPU 43 % of the last second``."""
+    is_urgent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invariant:
+    """One thing that must hold of every plan, and whether it does."""
+
+    name: str
+    """Short and stable: ``base <= final <= peak``."""
+    holds: bool
+    detail: str = ""
+    """Where it does not hold, or what was compared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The plan of one node at one moment."""
+
+    taken_unix_seconds: float
+    node: str
+    cpu: ResourcePlan
+    memory: ResourcePlan
+    pods: tuple[PodPlan, ...]
+    """Sorted by namespace and name."""
+    evictions: tuple[Eviction, ...]
+    """In order."""
+    steps: tuple[PlanStep, ...]
+    """In order; empty = nothing to do."""
+    invariants: tuple[Invariant, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What is degraded, and why nothing may be written where that is so; one sentence each."""
+
+    @property
+    def is_sound(self) -> bool:
+        """Say whether every invariant holds; a plan of which one does not is never carried out."""
+        return all(invariant.holds for invariant in self.invariants)
+
+    def resource(self, resource: Resource) -> ResourcePlan:
+        """Give the sum of one resource."""
+        return self.cpu if resource is Resource.CPU else self.memory

@@ -1,0 +1,403 @@
+"""From what every pod of a node needs to a plan: what fits, who gets what, who should go, and the steps. Core, pure.
+
+Available is what the node can allocate without the requests of those who may not be optimised. Memory first, then CPU
+on the survivors: while it does not fit, the next pod in order is proposed for eviction (``plan_fit``). The largest
+spike is shared out (``sharing``). What stands in the way of moving keeps what it has (``plan_moves``), and the rest is
+ordered into steps (``plan_steps``). The plan then states its own invariants (``plan_check``): a pod of which one does
+not hold is left out, told, and the rest is planned anew; where one fails for the node's own sums, nothing is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from agent.core.cluster.node import NodeState
+from agent.core.cluster.pod import ContainerKind
+from agent.core.cluster.workload import workload_of
+from agent.core.numbers.amount_text import amount_text
+from agent.core.orders.order import Mode, Ranking
+from agent.core.orders.plan_options import PlanOptions
+from agent.core.orders.policy_options import BoundsOptions, ControlledResources
+from agent.core.plan.container_sizing import cpu_edges, memory_edges
+from agent.core.plan.demand import FREE, Constraint, Gates, PodDemand, Reserved
+from agent.core.plan.entry import Entry, Rules, Unit
+from agent.core.plan.fit import Fit, evict, share
+from agent.core.plan.invariants import Examined, examine
+from agent.core.plan.moves import Room, move
+from agent.core.plan.oom import oom_evictions
+from agent.core.plan.plan import ContainerPlan, Eviction, Plan, PodPlan, ResourcePlan, Share
+from agent.core.plan.pod_facts import PlanMemo, PodFacts
+from agent.core.plan.quick_values import slot_setters
+from agent.core.plan.steps import steps_of
+from agent.core.plan.unit_levels import entry_of
+from agent.core.recommender.bounds import Resource
+
+_MEMORY_PRESSURE: Final = "MemoryPressure"
+_TRUE: Final = "True"
+(
+    _set_base,
+    _set_peak,
+    _set_spike,
+    _set_headroom,
+    _set_final,
+    _set_request,
+    _set_applied,
+    _set_limit,
+    _set_limit_applied,
+    _set_kept,
+    _set_limit_kept,
+    _set_withheld,
+    _set_urgent,
+) = slot_setters(Share)
+_set_name, _set_kind, _set_cpu, _set_memory = slot_setters(ContainerPlan)
+_TOLD: Final = 5
+"""Pods that are left out, by name."""
+_STUCK: Final = "its resize is infeasible here, and it would go on asking for that"
+_RESERVED_BY_MODE: Final = {Mode.OFF: Reserved.OFF, Mode.RECOMMEND: Reserved.RECOMMEND}
+
+
+def build(
+    state: NodeState,
+    demands: Sequence[PodDemand],
+    *,
+    constraints: Mapping[str, Constraint],
+    gates: Gates,
+    options: PlanOptions,
+    bounds: BoundsOptions,
+    taken_unix_seconds: float,
+    memo: PlanMemo | None = None,
+) -> Plan:
+    """Plan one node.
+
+    Args:
+        state: The node and its pods. Where it is not complete both resources are only looked at.
+        demands: What each pod needs, one per pod. A pod without one is reserved as it stands; one that has ended, or
+            that the state does not know, is passed over.
+        constraints: What stands in the way of changing a pod, by uid; absent = nothing.
+        gates: What API server and kubelet can do.
+        options: How it is planned.
+        bounds: Least, most, rounding, and the smallest change.
+        taken_unix_seconds: The moment, for the plan's face.
+        memo: Kept by the caller from plan to plan, for speed alone; None = everything is read anew.
+
+    Returns:
+        The plan, checked. Planning again after it was applied, or after any part of it, leads to the same end.
+    """
+    notes = _doubts(state)
+    node = state.node
+    allocatable_cpu = node.allocatable_cpu_millicores or 0 if node is not None else 0
+    allocatable_memory = node.allocatable_memory_bytes or 0 if node is not None else 0
+    rules = Rules(
+        options=options,
+        gates=gates,
+        cpu=cpu_edges(bounds),
+        memory=memory_edges(bounds),
+        allocatable_cpu_millicores=allocatable_cpu,
+        allocatable_memory_bytes=allocatable_memory,
+    )
+    facts = (memo or PlanMemo()).facts_of(state.pods)
+    left_out: dict[str, str] = {}
+    while True:  # ends: each round leaves out at least one pod more
+        plan, stuck = _planned(
+            state,
+            facts,
+            demands,
+            constraints=constraints,
+            rules=rules,
+            bounds=bounds,
+            taken_unix_seconds=taken_unix_seconds,
+            notes=notes,
+            left_out=left_out,
+        )
+        examined = examine(plan, state)
+        more = {**examined.pods, **stuck}
+        if not more:
+            return _checked(plan, examined)
+        left_out.update(more)
+
+
+def _planned(
+    state: NodeState,
+    facts: Sequence[PodFacts],
+    demands: Sequence[PodDemand],
+    *,
+    constraints: Mapping[str, Constraint],
+    rules: Rules,
+    bounds: BoundsOptions,
+    taken_unix_seconds: float,
+    notes: tuple[str, ...],
+    left_out: Mapping[str, str],
+) -> tuple[Plan, dict[str, str]]:
+    """Plan without those that are left out; give the plan, unchecked, and whose resize stays infeasible by it.
+
+    Args:
+        state: As for ``build``; so are demands, constraints, bounds and the moment.
+        facts: Of the state's pods.
+        demands: What each pod needs.
+        constraints: What stands in the way of changing a pod.
+        rules: What holds for every pod.
+        bounds: Which resources are controlled.
+        taken_unix_seconds: The moment.
+        notes: Why nothing may be written; empty = it may.
+        left_out: Uids of those that were found to be unsound in an earlier round, and why.
+    """
+    node, options, gates = state.node, rules.options, rules.gates
+    allocatable_cpu, allocatable_memory = rules.allocatable_cpu_millicores, rules.allocatable_memory_bytes
+    entries, reserved, held, off_limits = _sorted_out(facts, demands, constraints, rules, left_out)
+    cpu = Fit(
+        resource=Resource.CPU,
+        room=allocatable_cpu - off_limits[0],
+        is_applied=not notes and bounds.controlled_resources is not ControlledResources.MEMORY,
+    )
+    memory = Fit(
+        resource=Resource.MEMORY,
+        room=allocatable_memory - off_limits[1],
+        is_applied=not notes and options.memory_applied and bounds.controlled_resources is not ControlledResources.CPU,
+    )
+    applied = [fit.resource for fit in (memory, cpu) if fit.is_applied]
+    evictions = [made for fit in (memory, cpu) for made in _evictions(fit, entries, options, applied)]
+    cpu_room = Room(allocatable=allocatable_cpu, held=held[0])
+    memory_room = Room(allocatable=allocatable_memory, held=held[1])
+    is_pressed = node is not None and node.conditions.get(_MEMORY_PRESSURE) == _TRUE
+    for fit, room in ((memory, memory_room), (cpu, cpu_room)):
+        share(fit, entries, options)
+        move(entries, fit, room, rules, is_pressed=is_pressed)
+    evictions += oom_evictions(entries, memory)
+    steps = steps_of(entries, cpu_room, memory_room)
+    pods = [*reserved, *(_pod_plan(entry) for entry in entries)]
+    pods.sort(key=lambda pod: (pod.ref.namespace, pod.ref.name, pod.ref.uid))
+    plan = Plan(
+        taken_unix_seconds=taken_unix_seconds,
+        node=node.name if node is not None else "",
+        cpu=_resource_plan(cpu, cpu_room, entries),
+        memory=_resource_plan(memory, memory_room, entries),
+        pods=tuple(pods),
+        evictions=tuple(evictions),
+        steps=steps,
+        notes=(*notes, *_notes(cpu, memory, gates), *_held_notes(entries), *_left_out_notes(reserved, left_out)),
+    )
+    staying = (entry for entry in entries if entry.is_infeasible and not entry.is_evicted)
+    stuck = {entry.ref.uid: _STUCK for entry in staying if entry.is_wish_left}
+    return plan, stuck
+
+
+def _held_notes(entries: Sequence[Entry]) -> list[str]:
+    """Tell of which containers more is in use than the most that was ordered for them."""
+    told = [
+        f"{entry.ref} {unit.name}: more memory is in use than the most allowed, so it keeps what is in use"
+        for entry in entries
+        for unit in entry.memory.units
+        if unit.is_held_over_most
+    ]
+    return told if len(told) <= _TOLD else [*told[:_TOLD], f"{len(told) - _TOLD} more containers use more memory so"]
+
+
+def _left_out_notes(reserved: Sequence[PodPlan], left_out: Mapping[str, str]) -> list[str]:
+    """Tell who is left out of the plan and why: the first few, and how many more."""
+    told = sorted(f"{pod.ref} is left out: {left_out[pod.ref.uid]}" for pod in reserved if pod.ref.uid in left_out)
+    return told if len(told) <= _TOLD else [*told[:_TOLD], f"{len(told) - _TOLD} more pods are left out"]
+
+
+def _checked(plan: Plan, examined: Examined) -> Plan:
+    invariants = examined.invariants
+    failed = [one for one in invariants if not one.holds]
+    if not failed:
+        return replace(plan, invariants=invariants)
+    told = "; ".join(f"{one.name} ({one.detail})" if one.detail else one.name for one in failed)
+    note = f"nothing is done: the plan breaks its own invariants, which is a fault of Plimsoll: {told}"
+    return replace(plan, invariants=invariants, steps=(), evictions=(), notes=(*plan.notes, note))
+
+
+def _doubts(state: NodeState) -> tuple[str, ...]:
+    """Say why nothing may be written on what is known; empty = nothing speaks against it."""
+    notes: list[str] = []
+    if state.node is None:
+        notes.append("nothing is done: the node is not known")
+    elif state.node.allocatable_cpu_millicores is None or state.node.allocatable_memory_bytes is None:
+        notes.append("nothing is done: the node does not tell what it can allocate")
+    if not state.is_complete:
+        notes.append("nothing is done: not everything about the node has been read yet")
+    if state.unreadable_pods:
+        some = "; ".join(state.unreadable_pods[:3])
+        more = f" and {len(state.unreadable_pods) - 3} more" if len(state.unreadable_pods) > 3 else ""
+        notes.append(f"nothing is done: pods are not understood, and nobody can count what they hold: {some}{more}")
+    return tuple(notes)
+
+
+def _notes(cpu: Fit, memory: Fit, gates: Gates) -> tuple[str, ...]:
+    notes = [
+        f"{fit.resource} does not fit and nobody else may go: no {fit.resource} is resized"
+        for fit in (cpu, memory)
+        if fit.is_infeasible
+    ]
+    return (*notes, *gates.reasons)
+
+
+def _sorted_out(
+    facts: Sequence[PodFacts],
+    demands: Sequence[PodDemand],
+    constraints: Mapping[str, Constraint],
+    rules: Rules,
+    left_out: Mapping[str, str],
+) -> tuple[list[Entry], list[PodPlan], tuple[int, int], tuple[int, int]]:
+    """Give who may be optimised, by namespace and name, who is reserved, what all hold and what is taken off the node.
+
+    Both in millicores and bytes. All hold what the scheduler counts, which is what growth must fit beside. Taken off
+    is what those who are reserved have in force: a wish that is not granted, may be never, makes nobody else go.
+    """
+    by_uid: dict[str, PodDemand] = {}
+    for demand in demands:
+        by_uid.setdefault(demand.pod.uid, demand)
+    entries: list[Entry] = []
+    reserved: list[PodPlan] = []
+    held_cpu = held_memory = off_cpu = off_memory = 0
+    for one in facts:
+        if not one.holds_room:
+            continue
+        held_cpu += one.counted[0]
+        held_memory += one.counted[1]
+        known = by_uid.get(one.ref.uid)
+        if known is not None:
+            reason = known.reserved or _RESERVED_BY_MODE.get(known.orders.mode)
+            if reason is None and one.ref.uid in left_out:
+                reason = Reserved.LEFT_OUT
+            if reason is None:
+                entries.append(entry_of(known, one, constraints.get(one.ref.uid, FREE), rules))
+                continue
+        off_cpu += one.in_force[0]
+        off_memory += one.in_force[1]
+        reserved.append(_unknown(one) if known is None or reason is None else _reserved(known, one, reason))
+    entries.sort(key=lambda entry: entry.name)
+    return entries, reserved, (held_cpu, held_memory), (off_cpu, off_memory)
+
+
+def _unknown(facts: PodFacts) -> PodPlan:
+    return PodPlan(
+        ref=facts.ref,
+        workload=workload_of(facts.pod),
+        mode=Mode.OFF,
+        ranking=Ranking.NO_EVICTION,
+        reserved=Reserved.NO_DATA,
+        cpu_counted_millicores=facts.counted[0],
+        memory_counted_bytes=facts.counted[1],
+    )
+
+
+def _reserved(demand: PodDemand, facts: PodFacts, reason: Reserved) -> PodPlan:
+    return PodPlan(
+        ref=facts.ref,
+        workload=demand.workload,
+        mode=demand.orders.mode,
+        ranking=demand.orders.ranking,
+        reserved=reason,
+        cpu_counted_millicores=facts.counted[0],
+        memory_counted_bytes=facts.counted[1],
+    )
+
+
+def _evictions(fit: Fit, entries: Sequence[Entry], options: PlanOptions, applied: Sequence[Resource]) -> list[Eviction]:
+    proposals = []
+    for entry, lacking in evict(fit, entries, options.fit_rule, applied=applied):
+        spike = entry.side(fit.resource).lasting_spike
+        ranking = entry.demand.orders.ranking
+        lacks = amount_text(lacking, fit.resource.unit)
+        has = amount_text(spike, fit.resource.unit)
+        proposals.append(
+            Eviction(
+                ref=entry.ref,
+                workload=entry.demand.workload,
+                resource=fit.resource,
+                ranking=ranking,
+                spike=spike,
+                reason=f"{lacks} of {fit.resource} are lacking; next by ranking {ranking} and spike {has}",
+            )
+        )
+    return proposals
+
+
+def _pod_plan(entry: Entry) -> PodPlan:
+    cpu_units = entry.cpu.inside or entry.cpu.units
+    memory_units = entry.memory.inside or entry.memory.units
+    budget = None
+    if entry.cpu.inside or entry.memory.inside:
+        budget = ContainerPlan(
+            name="",
+            kind=ContainerKind.REGULAR,
+            cpu=_share(entry.cpu.units[0]) if entry.cpu.inside else None,
+            memory=_share(entry.memory.units[0]) if entry.memory.inside else None,
+        )
+    return PodPlan(
+        ref=entry.ref,
+        workload=entry.demand.workload,
+        mode=entry.demand.orders.mode,
+        ranking=entry.demand.orders.ranking,
+        reserved=None,
+        cpu_counted_millicores=entry.cpu.counted,
+        memory_counted_bytes=entry.memory.counted,
+        containers=tuple([_container_plan(*each) for each in zip(cpu_units, memory_units, strict=True)]),
+        budget=budget,
+        is_evicted=entry.is_evicted,
+    )
+
+
+def _container_plan(cpu: Unit, memory: Unit) -> ContainerPlan:
+    made: ContainerPlan = object.__new__(ContainerPlan)
+    _set_name(made, cpu.name)
+    _set_kind(made, cpu.kind)
+    _set_cpu(made, _share(cpu))
+    _set_memory(made, _share(memory))
+    return made
+
+
+def _share(unit: Unit) -> Share | None:
+    request = unit.request
+    if request is None and unit.demand is None:
+        return None
+    made: Share = object.__new__(Share)
+    _set_base(made, unit.base)
+    _set_peak(made, unit.peak)
+    _set_spike(made, unit.spike)
+    _set_headroom(made, unit.headroom)
+    _set_final(made, unit.final)
+    _set_request(made, request)
+    _set_applied(made, None if request is None else unit.applied)
+    _set_limit(made, unit.limit)
+    _set_limit_applied(made, unit.limit_applied)
+    _set_kept(made, unit.kept or unit.fixed)
+    _set_limit_kept(made, unit.limit_kept)
+    _set_withheld(made, unit.withheld)
+    _set_urgent(made, unit.urgent)
+    return made
+
+
+def _resource_plan(fit: Fit, room: Room, entries: Sequence[Entry]) -> ResourcePlan:
+    beyond = fit.total - fit.base_total
+    finals = applied = 0
+    for entry in entries:
+        if entry.is_evicted:
+            continue
+        side = entry.side(fit.resource)
+        if side.stages:
+            finals += side.held([unit.final for unit in side.units])
+            applied += side.held_applied()
+            continue
+        for unit in side.units:
+            finals += unit.final
+            applied += unit.applied
+        finals += side.overhead
+        applied += side.overhead
+    return ResourcePlan(
+        resource=fit.resource,
+        allocatable=room.allocatable,
+        reserved=room.allocatable - fit.room + beyond,
+        available=fit.room - beyond,
+        base_total=fit.base_total,
+        spike_largest=fit.spike,
+        headroom=fit.headroom,
+        final_total=finals - beyond,
+        applied_total=applied - beyond,
+        is_infeasible=fit.is_infeasible,
+        is_applied=fit.is_applied,
+    )

@@ -1,0 +1,83 @@
+"""Sharing one resource of a node: what fits, who goes first, who gets how much of the largest spike. Core, pure.
+
+Whole numbers of one resource, millicores or bytes. Nothing here knows pods or Kubernetes. *Fits* means that what is
+handed out fits: the bases of all and the largest spike once. ``final = base + largest spike x own spike / all spikes``,
+so base <= final <= peak, and the finals sum up to the bases and the largest spike.
+
+Source:
+    The CruiseKube algorithm document; facts on CruiseKube, sections 5 to 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from agent.core.orders.order import Ranking
+from agent.core.orders.plan_options import FitRule
+
+_ORDER: Final = {Ranking.LOW: 0, Ranking.MEDIUM: 1, Ranking.HIGH: 2}
+
+
+def needed(*, total: int, literal_total: int, spike: int, rule: FitRule) -> int:
+    """Give what must be available for a node to fit; equality fits.
+
+    Args:
+        total: Of the pods, by their bases.
+        literal_total: Of the pods, each with its own largest spike on top.
+        spike: The largest of all containers.
+        rule: Which of the totals counts.
+    """
+    return spike + (total if rule is FitRule.SHARED else literal_total)
+
+
+def eviction_order(ranking: Ranking, spike: int, name: tuple[str, ...]) -> tuple[int, int, tuple[str, ...]] | None:
+    """Give a key that sorts those who go first to the front; None = it never goes.
+
+    Args:
+        ranking: Low goes first, then medium, then high.
+        spike: The pod's largest, of the resource that is short; the larger goes first.
+        name: Whatever tells pods apart for good, so that results can be repeated.
+    """
+    place = _ORDER.get(ranking)
+    return None if place is None else (place, -spike, name)
+
+
+def handed_out(*, spike: int, room: int, is_infeasible: bool) -> int:
+    """Give the headroom: the largest spike; of a node that does not fit only what is left, to be shown."""
+    return max(0, min(spike, room)) if is_infeasible else spike
+
+
+def finals(
+    bases: Sequence[int], peaks: Sequence[int], spikes: Sequence[int], *, headroom: int, unit: int
+) -> tuple[list[int], list[int]]:
+    """Share the headroom out by spikes, to the nearest multiple of the unit within base and peak.
+
+    Args:
+        bases: Of each container.
+        peaks: Of each, at least its base.
+        spikes: Of each, >= 0; 0 takes no part.
+        headroom: What there is to share, at most the largest spike.
+        unit: What is rounded to, > 0.
+
+    Returns:
+        The finals; and what each would be if it were rounded down. Where all are rounded down, they sum up to no more
+        than bases and headroom.
+    """
+    spike_sum = sum(spikes)
+    if spike_sum == 0 or headroom == 0:
+        return list(bases), list(bases)
+    nearest: list[int] = []
+    floors: list[int] = []
+    for base, peak, spike in zip(bases, peaks, spikes, strict=True):
+        if spike == 0:
+            nearest.append(base)
+            floors.append(base)
+            continue
+        share = headroom * spike
+        down = (base + share // spike_sum) // unit * unit
+        is_nearer_above = 2 * ((base - down) * spike_sum + share) >= unit * spike_sum
+        final = down + unit if is_nearer_above else down
+        nearest.append(base if final < base else min(final, peak))
+        floors.append(max(base, down))
+    return nearest, floors

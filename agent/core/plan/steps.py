@@ -1,0 +1,196 @@
+"""From what each unit will have to steps, in an order that keeps the node safe after each of them. Core, pure.
+
+Growth that fits into what is free before anything falls needs to wait for nobody: urgent steps of that kind come first
+of all, and a pod that falls in one place and rises in another takes one step. Then everything that falls. Then what
+rises, into the room that has appeared, urgent pods first and memory before CPU alone. Memory limits fall last, each by
+itself: a kubelet that refuses one must not hold up the rest of the pod.
+
+After each prefix the node holds its pods: until the last shrink the sum only falls, but for growth that fitted into the
+room free at the start, all of it together; after it the sum only rises, to what was granted. Each request stays at or
+below its limit: limits that rise do so with or before their requests, limits that fall do so with or after them and
+never below what the request will be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from agent.core.plan.entry import Entry, Side, Unit
+from agent.core.plan.moves import Room
+from agent.core.plan.plan import Change, Phase, PlanStep, Setting
+from agent.core.plan.quick_values import slot_setters
+from agent.core.recommender.bounds import Resource
+
+_set_container, _set_kind, _set_resource, _set_setting, _set_before, _set_after = slot_setters(Change)
+_SHRINK_REASON: Final = "it requests more than it needs"
+_GROW_REASON: Final = "what it needs, and its share of the node's spike"
+_URGENT_REASON: Final = "it is short now"
+_BOTH_REASON: Final = "more of one and less of another, by what it needs and its share of the node's spike"
+_LIMIT_REASON: Final = "its limit"
+_LIMIT_DOWN_REASON: Final = "its memory limit is far above what it needs"
+
+
+@dataclass(slots=True)
+class _Moves:
+    """What changes of one pod."""
+
+    entry: Entry
+    falls: list[Change] = field(default_factory=list)
+    """Requests that fall, and CPU limits that do."""
+    pair_falls: list[Change] = field(default_factory=list)
+    """Memory requests that are limits as well: refused by kubelets like any limit."""
+    rises: list[Change] = field(default_factory=list)
+    limit_downs: list[Change] = field(default_factory=list)
+    is_growing: bool = False
+    """A request rises."""
+    grows_memory: bool = False
+    cpu_taken: int = 0
+    """How much more it holds than now once all of it is done, >= 0."""
+    memory_taken: int = 0
+
+
+def steps_of(entries: Sequence[Entry], cpu: Room, memory: Room) -> tuple[PlanStep, ...]:
+    """Order the changes of all pods into steps; nothing to do gives none.
+
+    Args:
+        entries: All pods that may be optimised, sorted by namespace and name, with what was granted.
+        cpu: What the node has and holds.
+        memory: The same of memory.
+    """
+    moves = [made for entry in entries if (made := _moves(entry)) is not None]
+    free_cpu, free_memory = cpu.free, memory.free
+    first: list[PlanStep] = []
+    shrinks: list[PlanStep] = []
+    grows: list[tuple[bool, bool, int, PlanStep]] = []
+    for place, made in sorted(enumerate(moves), key=lambda one: not one[1].entry.is_urgent):
+        is_urgent = made.entry.is_urgent
+        fits = made.cpu_taken <= free_cpu and made.memory_taken <= free_memory
+        if made.rises and fits and (made.falls or (is_urgent and made.is_growing)):
+            free_cpu -= made.cpu_taken
+            free_memory -= made.memory_taken
+            has_fallen = any(change.setting is Setting.REQUEST for change in made.falls)
+            phase = Phase.SHRINK if has_fallen else Phase.GROW
+            step = _step(made, phase, made.falls + made.rises)
+            if is_urgent and made.is_growing:
+                first.append(step)
+            else:
+                shrinks.append(step)
+            continue
+        if made.falls:
+            shrinks.append(_step(made, Phase.SHRINK, made.falls))
+        if made.rises:
+            grow = _step(made, Phase.GROW, made.rises)
+            grows.append((not is_urgent, not made.grows_memory, place, grow))
+    shrinks.sort(key=lambda step: step.ref)
+    pair_falls = [_step(made, Phase.SHRINK, made.pair_falls) for made in moves if made.pair_falls]
+    limit_downs = [_step(made, Phase.LIMIT_DOWN, made.limit_downs) for made in moves if made.limit_downs]
+    grown = [grow for *_, grow in sorted(grows, key=lambda one: one[:3])]
+    return (*first, *shrinks, *pair_falls, *grown, *limit_downs)
+
+
+def _moves(entry: Entry) -> _Moves | None:
+    made: _Moves | None = None
+    for side in (entry.cpu, entry.memory):
+        is_touched = False
+        for unit in side.units:
+            if unit.applied == (unit.request or 0) and unit.limit_applied == unit.limit:
+                continue
+            if made is None:
+                made = _Moves(entry)
+            is_touched = True
+            _sort_in(made, side, unit)
+        if made is not None and is_touched:
+            taken = max(0, _held_before_pairs(side) - side.counted)
+            if side.resource is Resource.CPU:
+                made.cpu_taken = taken
+            else:
+                made.memory_taken = taken
+    return made
+
+
+def _held_before_pairs(side: Side) -> int:
+    """Give what it holds after everything but the memory limits that fall with their requests."""
+    if side.resource is Resource.CPU:
+        return side.held_applied()
+    return side.held(
+        [
+            unit.request or 0 if unit.is_pair and unit.applied < (unit.request or 0) else unit.applied
+            for unit in side.units
+        ]
+    )
+
+
+def _sort_in(made: _Moves, side: Side, unit: Unit) -> None:
+    is_memory = side.resource is Resource.MEMORY
+    before, after = unit.request, unit.applied
+    if before is not None and after != before:
+        change = _change(side, unit, Setting.REQUEST, before, after)
+        if after > before:
+            made.rises.append(change)
+            made.is_growing = True
+            made.grows_memory = made.grows_memory or is_memory
+        elif is_memory and unit.is_pair:
+            made.pair_falls.append(change)
+        else:
+            made.falls.append(change)
+    limit, limit_after = unit.limit, unit.limit_applied
+    if limit is not None and limit_after is not None and limit_after != limit:
+        change = _change(side, unit, Setting.LIMIT, limit, limit_after)
+        if limit_after > limit:
+            made.rises.append(change)
+        elif not is_memory:
+            made.falls.append(change)
+        elif unit.is_pair:
+            made.pair_falls.append(change)
+        else:
+            made.limit_downs.append(change)
+
+
+def _change(side: Side, unit: Unit, setting: Setting, before: int, after: int) -> Change:
+    made: Change = object.__new__(Change)
+    _set_container(made, unit.name)
+    _set_kind(made, unit.kind if unit.name else None)
+    _set_resource(made, side.resource)
+    _set_setting(made, setting)
+    _set_before(made, before)
+    _set_after(made, after)
+    return made
+
+
+def _step(made: _Moves, phase: Phase, changes: Sequence[Change]) -> PlanStep:
+    entry = made.entry
+    rises = falls = False
+    for change in changes:
+        if change.setting is Setting.REQUEST:
+            if change.after > change.before:
+                rises = True
+            else:
+                falls = True
+    if phase is Phase.LIMIT_DOWN:
+        reason = _LIMIT_DOWN_REASON
+    elif rises:
+        reason = _URGENT_REASON if entry.is_urgent else _BOTH_REASON if falls else _GROW_REASON
+    else:
+        reason = _SHRINK_REASON if falls else _LIMIT_REASON
+    return PlanStep(
+        ref=entry.ref,
+        workload=entry.demand.workload,
+        phase=phase,
+        changes=_in_order(entry, changes),
+        reason=reason,
+        is_urgent=entry.is_urgent and rises,
+    )
+
+
+def _in_order(entry: Entry, changes: Sequence[Change]) -> tuple[Change, ...]:
+    """Sort by container as the pod's spec has them: the API refuses a resize that names them in another order."""
+    first = changes[0].container
+    for change in changes:
+        if change.container != first:
+            break
+    else:
+        return tuple(changes)
+    places = {one.name: place for place, one in enumerate(entry.pod.sized_containers())}
+    return tuple(sorted(changes, key=lambda change: places.get(change.container, len(places))))

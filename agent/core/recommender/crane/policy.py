@@ -1,0 +1,233 @@
+"""The policy ``crane``: the resource recommender of Crane, number for number, without its faults.
+
+Core, pure. CPU: percentile, margin, target utilisation, whole millicores. Memory: the same in whole bytes, then what
+out-of-memory kills show to be needed. At last, when asked for, both are rounded up to a specification together.
+
+Other than Crane: a kill counts for its own container only and the largest one within a look-back that can be set; each
+container of each pod is sized by itself, and one without samples does not keep the others from an answer.
+
+Source:
+    facts/crane.md sections 1 to 6.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from agent.core.numbers.histogram import LinearScheme
+from agent.core.orders.policy_options import CraneOptions
+from agent.core.recommender.crane.estimate import Estimation, to_bytes, to_millicores
+from agent.core.recommender.crane.kills import Kills, protect
+from agent.core.recommender.crane.samples import CPU_QUANTUM, MEMORY_QUANTUM, SlidingHistograms
+from agent.core.recommender.crane.specification import DEFAULT_SPECIFICATIONS, Specifications, parse_specifications
+from agent.core.recommender.policy import (
+    Bools,
+    Floats,
+    LimitRule,
+    Minutes,
+    OutOfMemory,
+    Present,
+    Proposals,
+    Rows,
+    Steps,
+)
+
+_MINUTE_SECONDS: Final = 60
+_DAY_MINUTES: Final = 1440
+_MILLICORES_PER_CORE: Final = 1000.0
+
+
+class CranePolicy:
+    """Sizes by a percentile of the usage of the last seven days, in which a sample weighs its value.
+
+    Args:
+        options: What is set.
+        rows: How many containers, of which nothing is known at first.
+
+    Raises:
+        SpecificationError: The specification list cannot be read; one line, names the entry.
+    """
+
+    name: Final[str] = "crane"
+
+    def __init__(self, options: CraneOptions, rows: int) -> None:
+        self._options = options
+        self._cpu = SlidingHistograms(
+            LinearScheme(options.cpu_histogram_max_value, options.cpu_histogram_bucket_size),
+            CPU_QUANTUM,
+            percentile=options.cpu_request_percentile,
+            window_minutes=int(options.cpu_model_history_seconds // _MINUTE_SECONDS),
+            rows=rows,
+        )
+        self._cpu_estimation = Estimation(
+            percentile=options.cpu_request_percentile,
+            margin_fraction=options.cpu_request_margin_fraction,
+            target_utilization=options.cpu_target_utilization,
+        )
+        self._memory = SlidingHistograms(
+            LinearScheme(options.mem_histogram_max_value, options.mem_histogram_bucket_size),
+            MEMORY_QUANTUM,
+            percentile=options.mem_request_percentile,
+            window_minutes=int(options.mem_model_history_seconds // _MINUTE_SECONDS),
+            rows=rows,
+        )
+        self._memory_estimation = Estimation(
+            percentile=options.mem_request_percentile,
+            margin_fraction=options.mem_request_margin_fraction,
+            target_utilization=options.mem_target_utilization,
+        )
+        self._kills = Kills(history_seconds=options.oom_history_seconds, bump_ratio=options.oom_bump_ratio, rows=rows)
+        # Read even while they are switched off, as Crane does: a wrong list should not wait for the switch.
+        self._specifications = Specifications(
+            DEFAULT_SPECIFICATIONS
+            if options.specification_config is None
+            else parse_specifications(options.specification_config)
+        )
+
+    @property
+    def rows(self) -> int:
+        """How many rows it holds."""
+        return self._cpu.rows
+
+    def grow(self, rows: int) -> None:
+        """Hold at least so many rows; the new ones know nothing."""
+        if rows > self.rows:
+            self._cpu.grow(rows)
+            self._memory.grow(rows)
+            self._kills.grow(rows)
+
+    def forget(self, rows: Rows) -> None:
+        """Make these rows know nothing again."""
+        self._cpu.forget(rows)
+        self._memory.forget(rows)
+        self._kills.forget(rows)
+
+    def fold(self, minutes: Minutes) -> None:
+        """Learn one minute of all rows: CPU is the mean as measured, memory the peak of the working set.
+
+        Raises:
+            ValueError: The minute is not later than the one before.
+        """
+        cpu_usage_cores = minutes.cpu_usage_millicores / _MILLICORES_PER_CORE
+        self._cpu.fold(minutes.unix_minute, cpu_usage_cores, minutes.has_cpu)
+        self._memory.fold(minutes.unix_minute, minutes.working_set_bytes, minutes.has_memory)
+
+    def record_oom(self, row: int, kill: OutOfMemory) -> None:
+        """Learn of a kill.
+
+        Crane bumps the memory request and keeps no record of a container without one. Here what was in use, else the
+        limit, stands for a request that is not known; with none of the three there is nothing to learn.
+        """
+        known = (kill.request_bytes, kill.usage_bytes, kill.limit_bytes)
+        requested_bytes = next((amount for amount in known if amount is not None), None)
+        if requested_bytes is not None:
+            self._kills.record(row, unix_seconds=kill.unix_seconds, requested_bytes=requested_bytes)
+
+    def recommend(
+        self,
+        rows: Rows,
+        present: Present,
+        *,
+        now_unix_seconds: float,
+        steps: Steps | None = None,
+    ) -> Proposals:
+        """Answer for some rows, from what was learnt alone.
+
+        The samples that count end with the newest minute learnt, the kills with the moment of the answer.
+        """
+        told = _Told(steps)
+        has_cpu, has_memory = self._cpu.counts(rows) > 0, self._memory.counts(rows) > 0
+
+        told.window("cpu", self._cpu, rows)
+        cpu_cores = self._cpu.percentiles(rows)
+        told.percentile("cpu", self._cpu_estimation, cpu_cores * _MILLICORES_PER_CORE, has_cpu)
+        cpu_cores = self._cpu_estimation.of_percentile(cpu_cores)
+        told.estimate("cpu", self._cpu_estimation, cpu_cores * _MILLICORES_PER_CORE, has_cpu)
+        cpu_millicores = to_millicores(cpu_cores)
+        told.amount("cpu", "whole millicores", cpu_millicores, has_cpu, "fraction cut off")
+
+        told.window("memory", self._memory, rows)
+        memory_bytes = self._memory.percentiles(rows)
+        told.percentile("memory", self._memory_estimation, memory_bytes, has_memory)
+        memory_bytes = self._memory_estimation.of_percentile(memory_bytes)
+        told.estimate("memory", self._memory_estimation, memory_bytes, has_memory)
+        memory_bytes = to_bytes(memory_bytes)
+        told.amount("memory", "whole bytes", memory_bytes, has_memory, "fraction cut off")
+        has_memory &= memory_bytes > 0  # Crane: "no enough metrics"
+
+        if self._options.oom_protection:
+            needed_bytes, has_kill = self._kills.needed(rows, now_unix_seconds)
+            told.protection(self._options.oom_bump_ratio, needed_bytes, has_kill)
+            memory_bytes = protect(memory_bytes, needed_bytes, has_kill)
+        if self._options.specification:
+            chosen_millicores, chosen_bytes, has_fit = self._specifications.normalise(cpu_millicores, memory_bytes)
+            has_fit &= has_cpu & has_memory  # a pair is chosen for both together
+            told.specification(chosen_millicores, chosen_bytes, has_fit)
+            cpu_millicores = np.where(has_fit, chosen_millicores, cpu_millicores)
+            memory_bytes = np.where(has_fit, chosen_bytes, memory_bytes)
+        return _proposals(cpu_millicores, has_cpu, memory_bytes, has_memory)
+
+
+def _proposals(cpu_millicores: Floats, has_cpu: Bools, memory_bytes: Floats, has_memory: Bools) -> Proposals:
+    """Give requests as proposals: Crane knows neither base and peak nor limits."""
+    cpu_millicores = np.where(has_cpu, cpu_millicores, 0.0)
+    memory_bytes = np.where(has_memory, memory_bytes, 0.0)
+    nowhere = np.zeros(has_cpu.shape, dtype=np.bool_)
+    return Proposals(
+        cpu_request_millicores=cpu_millicores,
+        has_cpu=has_cpu,
+        memory_request_bytes=memory_bytes,
+        has_memory=has_memory,
+        memory_limit_bytes=np.zeros(has_cpu.shape),
+        has_memory_limit=nowhere,
+        cpu_base_millicores=cpu_millicores,
+        cpu_peak_millicores=cpu_millicores,
+        memory_base_bytes=memory_bytes,
+        memory_peak_bytes=memory_bytes,
+        cpu_upward_only=nowhere,
+        memory_upward_only=nowhere,
+        limit_rule=LimitRule.KEEP,
+    )
+
+
+class _Told:
+    """Says the steps of the one row that is asked for; nothing when nobody asks."""
+
+    _UNITS: Final = {"cpu": "millicores", "memory": "bytes"}
+
+    def __init__(self, steps: Steps | None) -> None:
+        self._steps = steps
+
+    def window(self, resource: str, samples: SlidingHistograms, rows: Rows) -> None:
+        if self._steps is not None:
+            what = f"minutes known of the last {samples.window_minutes / _DAY_MINUTES:g} days"
+            self._steps.say(resource, what, float(samples.counts(rows)[0]), "samples")
+
+    def percentile(self, resource: str, estimation: Estimation, values: Floats, has: Bools) -> None:
+        what = f"P{estimation.percentile * 100:g}, each sample weighing its value"
+        self.amount(resource, what, values, has, "upper end of its histogram bucket")
+
+    def estimate(self, resource: str, estimation: Estimation, values: Floats, has: Bools) -> None:
+        margin, utilization = 1 + estimation.margin_fraction, estimation.target_utilization
+        what = f"with margin (x {margin:g}) and target utilisation (/ {utilization:g})"
+        self.amount(resource, what, values, has)
+
+    def amount(self, resource: str, what: str, values: Floats, has: Bools, note: str = "") -> None:
+        self._say(resource, what, values, has, note, "no samples")
+
+    def protection(self, bump_ratio: float, needed_bytes: Floats, has_kill: Bools) -> None:
+        note = f"request at the kill x {bump_ratio:g} or plus 100 MiB, whichever is more"
+        what, otherwise = "needed after an out-of-memory kill", "no kill within crane.oomHistorySeconds"
+        self._say("memory", what, needed_bytes, has_kill, note, otherwise)
+
+    def specification(self, cpu_millicores: Floats, memory_bytes: Floats, has_fit: Bools) -> None:
+        note, otherwise = "the smallest that holds CPU and memory", "none holds CPU and memory"
+        self._say("cpu", "specification", cpu_millicores, has_fit, note, otherwise)
+        self._say("memory", "specification", memory_bytes, has_fit, note, otherwise)
+
+    def _say(self, resource: str, what: str, values: Floats, has: Bools, note: str, otherwise: str) -> None:
+        if self._steps is not None:
+            value = float(values[0]) if has[0] else None
+            self._steps.say(resource, what, value, self._UNITS[resource], otherwise if value is None else note)

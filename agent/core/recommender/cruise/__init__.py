@@ -1,0 +1,5 @@
+"""CruiseKube's rule as a policy.
+
+May import what recommender may, and recommender's own contract.
+Never another policy's alcove.
+"""

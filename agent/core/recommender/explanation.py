@@ -1,0 +1,87 @@
+"""Everything behind one recommendation: the answer of ``plimsoll why``. Core, pure; values only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agent.core.orders.order import Orders
+from agent.core.plan.demand import Reserved
+from agent.core.plan.plan import ContainerPlan
+from agent.core.recommender.policy import OutOfMemory, Step
+from agent.core.recommender.recommendation import Recommendation
+from agent.core.resize.decision import Decision
+from agent.core.window.snapshot import CpuWindow, MemoryWindow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HourPeak:
+    """The largest demand of one UTC hour; None = not measured in it."""
+
+    hour_unix_seconds: int
+    cpu_millicores: float | None
+    working_set_bytes: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trail:
+    """What a container used over time, minute by minute, for a picture. All tuples are as long; None = not measured."""
+
+    start_unix_seconds: int
+    """Start of the first minute."""
+    cpu_usage_millicores: tuple[float | None, ...]
+    """Mean of the minute."""
+    cpu_peak_millicores: tuple[float | None, ...]
+    """Largest PSI-adjusted rate of the minute."""
+    waiting_ratio: tuple[float | None, ...]
+    """PSI some, throttling taken out; known for the last day only."""
+    working_set_bytes: tuple[float | None, ...]
+    """Peak of the minute."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acted:
+    """What the node's plan makes of a container, and what was done to its pod lately."""
+
+    orders: Orders
+    reserved: Reserved | None
+    """Why its requests stay as they are; None = the pod may be optimised."""
+    planned: ContainerPlan | None
+    """None = the plan says nothing of this container."""
+    is_evicted: bool
+    """The plan proposes to evict its pod."""
+    decisions: tuple[Decision, ...]
+    """About its pod, newest first; only the newest few."""
+    told: tuple[str, ...] = ()
+    """What the webhook told of its workload that changes what is done, one sentence each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """One recommendation with all that led to it."""
+
+    taken_unix_seconds: float
+    source: str
+    recommendation: Recommendation
+    cpu: CpuWindow
+    memory: MemoryWindow
+    steps: tuple[Step, ...]
+    """Of the policy and of the bounds after it, in order."""
+    changes: tuple[str, ...]
+    """What would change the answer, one sentence each."""
+    hours: tuple[HourPeak, ...]
+    """Oldest first; only hours in which something was measured."""
+    hours_counted: tuple[int, ...]
+    """Those that the answer goes by, each by its start in Unix seconds; empty = the policy takes no hours apart."""
+    kills: tuple[OutOfMemory, ...]
+    trail: Trail | None
+    """None = not asked for."""
+    acted: Acted | None = None
+    """None = whoever answers has no API server, or no plan yet."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanations:
+    """Those of all containers asked for: one, or each of a pod."""
+
+    items: tuple[Explanation, ...]

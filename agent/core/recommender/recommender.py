@@ -1,0 +1,327 @@
+"""From what is known of the containers of a node to recommendations: policy, bounds, and what is withheld and why.
+
+Core, pure. Arrays go through policy and bounds once for all containers; objects are made at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from agent.core.numbers.amount_text import amount_text
+from agent.core.orders.policy_options import BoundsOptions, ControlledResources
+from agent.core.recommender.bounds import Bounded, Resource, apply, bounds_of
+from agent.core.recommender.other_nodes import raised_by_kills
+from agent.core.recommender.outlook import Outlook
+from agent.core.recommender.policy import Bools, Floats, Ints, Policy, Proposals, Step, Steps
+from agent.core.recommender.recommendation import (
+    OWN_BASE,
+    OWN_LIMIT,
+    OWN_PEAK,
+    Advice,
+    Basis,
+    Recommendation,
+    Severity,
+    Withheld,
+)
+from agent.core.recommender.severity import cpu_severity, memory_severity
+from agent.core.recommender.subject import Conditions, Subject, present_of, rows_of, stated_of
+from agent.core.window.snapshot import Missing
+
+_Judge = Callable[[int | None, int | None], Severity]
+_NOT_CONTROLLED: Final = Withheld.NOT_CONTROLLED
+_NOTHING_EXTRA: Final[Mapping[str, float]] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reasoned:
+    """A recommendation with what led to it."""
+
+    recommendation: Recommendation
+    steps: tuple[Step, ...]
+    """Of the policy and of the bounds after it, in order."""
+    changes: tuple[str, ...]
+    """What would change the answer, one sentence each."""
+    hours_counted: tuple[int, ...]
+    """UTC hours that the answer goes by, each by its start in Unix seconds; empty = the policy takes none apart."""
+
+
+def recommend(
+    subjects: Sequence[Subject],
+    policy: Policy,
+    *,
+    now_unix_seconds: float,
+    conditions: Conditions,
+    options: BoundsOptions,
+) -> list[Recommendation]:
+    """Recommend for containers, in their order; nothing for none.
+
+    Args:
+        subjects: The containers.
+        policy: Which sizes them; it holds their rows.
+        now_unix_seconds: The moment of the answer.
+        conditions: When an answer is believed.
+        options: Of the bounds.
+    """
+    if not subjects:
+        return []
+    present = present_of(subjects)
+    proposals = policy.recommend(rows_of(subjects), present, now_unix_seconds=now_unix_seconds)
+    proposals = _believed(raised_by_kills(proposals, present, None), conditions)
+    bounded = apply(proposals, stated_of(subjects), options)
+    answers = _recommendations(subjects, policy.name, proposals, bounded, conditions, options)
+    told = [place for place, subject in enumerate(subjects) if _is_told(subject)]
+    own = recommend(
+        [replace(subjects[place], elsewhere=None) for place in told],
+        policy,
+        now_unix_seconds=now_unix_seconds,
+        conditions=conditions,
+        options=options,
+    )
+    for place, alone in zip(told, own, strict=True):
+        answers[place] = _with_own(answers[place], alone)
+    return answers
+
+
+def _is_told(subject: Subject) -> bool:
+    """Return whether what other nodes saw of a container may count: their peaks for a week, memory at kills always."""
+    told = subject.elsewhere
+    return told is not None and (told.oom_memory_bytes is not None or not subject.has_own_week)
+
+
+def _with_own(answer: Recommendation, alone: Recommendation) -> Recommendation:
+    """Tell beside an answer what it would be by this node's own figures, where that is something else."""
+    cpu = _own_figures(Resource.CPU, answer.cpu_millicores, alone.cpu_millicores)
+    memory = _own_figures(Resource.MEMORY, answer.memory_bytes, alone.memory_bytes)
+    if not cpu and not memory:
+        return answer
+    return replace(
+        answer,
+        cpu_millicores=replace(answer.cpu_millicores, extra={**answer.cpu_millicores.extra, **cpu}),
+        memory_bytes=replace(answer.memory_bytes, extra={**answer.memory_bytes.extra, **memory}),
+    )
+
+
+def _own_figures(resource: Resource, advice: Advice, alone: Advice) -> dict[str, float]:
+    if (advice.base, advice.peak, advice.proposed, advice.limit) == (
+        alone.base,
+        alone.peak,
+        alone.proposed,
+        alone.limit,
+    ):
+        return {}
+    figures = {OWN_BASE: alone.base, OWN_PEAK: alone.peak, OWN_LIMIT: alone.limit}
+    otherwise = {OWN_BASE: alone.proposed, OWN_PEAK: alone.proposed, OWN_LIMIT: 0.0}
+    known = {name: figure if figure is not None else otherwise[name] for name, figure in figures.items()}
+    return {f"{resource}_{name}": float(figure or 0.0) for name, figure in known.items()}
+
+
+def explain(
+    subject: Subject,
+    policy: Policy,
+    *,
+    now_unix_seconds: float,
+    conditions: Conditions,
+    options: BoundsOptions,
+) -> Reasoned:
+    """Recommend for one container by the same code, telling each step and what would change the answer."""
+    subjects, steps = (subject,), Steps()
+    stated, present = stated_of(subjects), present_of(subjects)
+    proposals = policy.recommend(rows_of(subjects), present, now_unix_seconds=now_unix_seconds, steps=steps)
+    proposals = _believed(raised_by_kills(proposals, present, steps), conditions)
+    bounded = apply(proposals, stated, options, steps=steps)
+    (answer,) = _recommendations(subjects, policy.name, proposals, bounded, conditions, options)
+    if _is_told(subject):
+        unaware = [replace(subject, elsewhere=None)]
+        (alone,) = recommend(unaware, policy, now_unix_seconds=now_unix_seconds, conditions=conditions, options=options)
+        answer = _with_own(answer, alone)
+    now = subject.resources
+    _conclude(steps, Resource.CPU, answer.cpu_millicores, now.cpu_request_millicores, now.cpu_limit_millicores)
+    _conclude(steps, Resource.MEMORY, answer.memory_bytes, now.memory_request_bytes, now.memory_limit_bytes)
+    outlook = Outlook(subject, proposals, stated, options, conditions)
+    return Reasoned(
+        recommendation=answer,
+        steps=tuple(steps.taken),
+        changes=outlook.sentences(answer),
+        hours_counted=tuple(steps.hours),
+    )
+
+
+def _believed(proposals: Proposals, conditions: Conditions) -> Proposals:
+    """Let answers without the past only raise."""
+    if conditions.is_history_known:
+        return proposals
+    always = np.ones_like(proposals.has_cpu)
+    return replace(proposals, cpu_upward_only=always, memory_upward_only=always)
+
+
+def _conclude(steps: Steps, resource: Resource, advice: Advice, request: int | None, limit: int | None) -> None:
+    """Tell what comes out for one resource, beside what is stated now."""
+    unit = resource.unit
+    now = "there is no request now" if request is None else f"the request is {amount_text(request, unit)} now"
+    if advice.withheld is not None:
+        reason = advice.withheld.replace("_", " ")
+        steps.say(resource.value, "recommended request", None, unit, f"withheld: {reason}; {now}")
+        return
+    steps.say(resource.value, "recommended request", advice.request, unit, now)
+    if advice.limit is not None and limit is not None:
+        steps.say(
+            resource.value, "recommended limit", advice.limit, unit, f"the limit is {amount_text(limit, unit)} now"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One resource of all subjects as plain lists: reading an array number by number is slow."""
+
+    request: list[int]
+    has: list[bool]
+    limit: list[int]
+    has_limit: list[bool]
+    bits: list[int]
+    has_proposal: list[bool]
+    base: list[float]
+    peak: list[float]
+    proposed: list[float]
+    upward_only: list[bool]
+    extra: list[Mapping[str, float]]
+
+    def advice(self, index: int, withheld: Withheld | None, stated: int | None, judge: _Judge) -> Advice:
+        """Make the advice about one container."""
+        request = self.request[index] if withheld is None else None
+        has = self.has_proposal[index]
+        return Advice(
+            request=request,
+            limit=self.limit[index] if withheld is None and self.has_limit[index] else None,
+            withheld=withheld,
+            severity=judge(stated, request),
+            base=self.base[index] if has else None,
+            peak=self.peak[index] if has else None,
+            proposed=self.proposed[index] if has else None,
+            bounds=bounds_of(self.bits[index]) if withheld is None else (),
+            is_upward_only=has and self.upward_only[index],
+            extra=self.extra[index] if has else _NOTHING_EXTRA,
+        )
+
+
+def _recommendations(
+    subjects: Sequence[Subject],
+    policy: str,
+    proposals: Proposals,
+    bounded: Bounded,
+    conditions: Conditions,
+    options: BoundsOptions,
+) -> list[Recommendation]:
+    cpu = _side(
+        bounded.cpu_request_millicores,
+        bounded.has_cpu,
+        bounded.cpu_limit_millicores,
+        bounded.has_cpu_limit,
+        bounded.cpu_bounds,
+        proposals.has_cpu,
+        (proposals.cpu_base_millicores, proposals.cpu_peak_millicores, proposals.cpu_request_millicores),
+        proposals.cpu_upward_only,
+        _extra(proposals, Resource.CPU),
+    )
+    memory = _side(
+        bounded.memory_request_bytes,
+        bounded.has_memory,
+        bounded.memory_limit_bytes,
+        bounded.has_memory_limit,
+        bounded.memory_bounds,
+        proposals.has_memory,
+        (proposals.memory_base_bytes, proposals.memory_peak_bytes, proposals.memory_request_bytes),
+        proposals.memory_upward_only,
+        _extra(proposals, Resource.MEMORY),
+    )
+    cpu_barred = _NOT_CONTROLLED if options.controlled_resources is ControlledResources.MEMORY else None
+    memory_barred = _NOT_CONTROLLED if options.controlled_resources is ControlledResources.CPU else None
+    answers: list[Recommendation] = []
+    for index, subject in enumerate(subjects):
+        resources, cpu_window, memory_window = subject.resources, subject.cpu, subject.memory
+        cpu_withheld = cpu_barred or _withheld(
+            subject, subject.cpu_missing, cpu_window.span_seconds, conditions, has=cpu.has[index]
+        )
+        memory_withheld = memory_barred or _withheld(
+            subject, subject.memory_missing, memory_window.span_seconds, conditions, has=memory.has[index]
+        )
+        answers.append(
+            Recommendation(
+                identity=subject.identity,
+                workload=subject.workload,
+                policy=policy,
+                resources=resources,
+                cpu_millicores=cpu.advice(index, cpu_withheld, resources.cpu_request_millicores, cpu_severity),
+                memory_bytes=memory.advice(index, memory_withheld, resources.memory_request_bytes, memory_severity),
+                basis=Basis(
+                    cpu_readings=cpu_window.readings,
+                    cpu_span_seconds=cpu_window.span_seconds,
+                    memory_readings=memory_window.readings,
+                    memory_span_seconds=memory_window.span_seconds,
+                    sample_age_seconds=subject.sample_age_seconds,
+                    history_minutes=subject.history_minutes,
+                    history_span_seconds=subject.history_span_seconds,
+                    oom_kills=subject.oom_kills,
+                ),
+                container_kind=subject.container_kind,
+            )
+        )
+    return answers
+
+
+def _withheld(
+    subject: Subject, missing: Missing | None, window_seconds: float, conditions: Conditions, *, has: bool
+) -> Withheld | None:
+    """Say why one resource of a container gets no recommendation; None = it gets one.
+
+    A window with gaps is no reason by itself: a policy that answers from days of history need not mind them.
+    """
+    if subject.sample_age_seconds is None:
+        return Withheld.NO_DATA
+    if missing is Missing.NO_SIGNAL:
+        return Withheld.NO_SIGNAL
+    if subject.sample_age_seconds > conditions.max_age_seconds:
+        return Withheld.STALE
+    if max(subject.history_span_seconds, window_seconds) < conditions.min_span_seconds:
+        return Withheld.TOO_YOUNG
+    if has:
+        return None
+    return Withheld.GAPS if missing is Missing.GAPS else Withheld.NO_DATA
+
+
+def _side(
+    request: Floats,
+    has: Bools,
+    limit: Floats,
+    has_limit: Bools,
+    bits: Ints,
+    has_proposal: Bools,
+    figures: tuple[Floats, Floats, Floats],
+    upward_only: Bools,
+    extra: Mapping[str, Floats],
+) -> _Side:
+    base, peak, proposed = (values.tolist() for values in figures)
+    named = {name: values.tolist() for name, values in extra.items()}
+    return _Side(
+        request=request.astype(np.int64).tolist(),
+        has=has.tolist(),
+        limit=limit.astype(np.int64).tolist(),
+        has_limit=has_limit.tolist(),
+        bits=bits.tolist(),
+        has_proposal=(has_proposal & np.isfinite(figures[-1])).tolist(),
+        base=base,
+        peak=peak,
+        proposed=proposed,
+        upward_only=upward_only.tolist(),
+        extra=[dict(zip(named, values, strict=True)) for values in zip(*named.values(), strict=True)]
+        if named
+        else [_NOTHING_EXTRA] * request.size,
+    )
+
+
+def _extra(proposals: Proposals, resource: Resource) -> dict[str, Floats]:
+    """Give the policy's further figures of one resource; the name says of which."""
+    return {name: values for name, values in proposals.extra.items() if name.startswith(f"{resource}_")}

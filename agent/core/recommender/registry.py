@@ -1,0 +1,76 @@
+"""The policies by name. Core, pure. A policy's module is imported when it is made, so an agent loads only its own."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from agent.core.orders.policy_options import CraneOptions, CruiseOptions, ForecastOptions, PolicyName, VpaOptions
+from agent.core.recommender.policy import Policy
+
+
+class PolicyOptions(Protocol):
+    """The options of every policy; the settings are such."""
+
+    @property
+    def cruise(self) -> CruiseOptions:
+        """Of ``cruise``."""
+        ...
+
+    @property
+    def vpa(self) -> VpaOptions:
+        """Of ``vpa``."""
+        ...
+
+    @property
+    def crane(self) -> CraneOptions:
+        """Of ``crane``."""
+        ...
+
+    @property
+    def forecast(self) -> ForecastOptions:
+        """Of ``forecast``."""
+        ...
+
+
+class UnknownPolicyError(ValueError):
+    """There is no policy of this name; the message lists those there are."""
+
+
+def policy_name(text: str) -> PolicyName:
+    """Read a policy's name.
+
+    Raises:
+        UnknownPolicyError: There is none of this name.
+    """
+    try:
+        return PolicyName(text)
+    except ValueError:
+        raise UnknownPolicyError(f"{text!r} is no policy; allowed: {', '.join(PolicyName)}") from None
+
+
+def make(name: PolicyName, options: PolicyOptions, rows: int, *, requests_only: bool = False) -> Policy:
+    """Make a policy that knows nothing yet.
+
+    Args:
+        name: Which.
+        options: Of all policies; only its own are looked at.
+        rows: How many containers it holds.
+        requests_only: Nobody will read ``Proposals.extra``, so a policy may leave out what only stands there.
+    """
+    match name:
+        case PolicyName.CRUISE:
+            from agent.core.recommender.cruise.policy import CruisePolicy
+
+            return CruisePolicy(options.cruise, rows)
+        case PolicyName.VPA:
+            from agent.core.recommender.vpa.policy import VpaPolicy
+
+            return VpaPolicy(options.vpa, rows, with_bounds=not requests_only)
+        case PolicyName.CRANE:
+            from agent.core.recommender.crane.policy import CranePolicy
+
+            return CranePolicy(options.crane, rows)
+    # FORECAST: the last there is
+    from agent.core.recommender.forecast.policy import ForecastPolicy
+
+    return ForecastPolicy(options.forecast, rows)

@@ -1,0 +1,242 @@
+"""What a simulation counts, per container and in sum.
+
+Core, pure. **Slack** is requested and not used, **missing** used and not requested, both as amount x time: core-hours
+of CPU, GiB-hours of memory. Only minutes count in which the trace knows the usage; those before the container's first
+request are **unsized** and belong to neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Final
+
+import numpy as np
+
+from agent.core.numbers.units import GIB
+from agent.core.recommender.simulation.level_steps import StepReactions
+from agent.core.recommender.simulation.trace import Bools, Floats, Floats32, Ints, TraceSet
+
+CORE_HOUR: Final = 1000.0 * 60
+"""Millicore-minutes in it."""
+GIB_HOUR: Final = float(GIB) * 60
+"""Byte-minutes in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceFigures:
+    """One resource of each container, shape ``(n,)`` each; amount-hours are core-hours or GiB-hours."""
+
+    known_minutes: Ints
+    """Minutes of which the trace tells the usage."""
+    unsized_minutes: Ints
+    """Of them, before there was any request."""
+    under_minutes: Ints
+    """Of the sized ones, those with more usage than request."""
+    requested_amount_hours: Floats
+    used_amount_hours: Floats
+    """In sized minutes."""
+    unused_amount_hours: Floats
+    """The slack."""
+    missing_amount_hours: Floats
+    """The depth of being under-requested."""
+    resizes: Ints
+    """Changes of the request or the limit; the first request of all is none."""
+
+    def of(self, row: int) -> ResourceTotal:
+        """Give one container's."""
+        return ResourceTotal(**{field.name: getattr(self, field.name)[row].item() for field in fields(ResourceTotal)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitFigures:
+    """Memory over its limit, shape ``(n,)`` each."""
+
+    over_minutes: Ints
+    """Minutes with more memory than the limit."""
+    excursions: Ints
+    """Unbroken runs of such minutes; a gap does not break one."""
+    kills: Ints
+    """Would-be out-of-memory kills: at the start of each excursion, and when a limit newly set is passed at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """Requests over time, thinned for plots: one value per stretch of minutes, its largest. Shape ``(b, n)`` each."""
+
+    stretch_minutes: int
+    cpu_request_millicores: Floats32
+    """0 = none yet."""
+    memory_request_bytes: Floats32
+    memory_limit_bytes: Floats32
+    """0 = none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageCourse:
+    """Usage over time, thinned as ``Course`` is: one value per stretch of minutes, its largest. Shape ``(b, n)``."""
+
+    cpu_millicores: Floats32
+    has_cpu: Bools
+    memory_bytes: Floats32
+    has_memory: Bools
+
+
+def usage_course(trace: TraceSet, stretch_minutes: int) -> UsageCourse:
+    """Thin a trace for plots; the last stretch may be shorter."""
+    begins = np.arange(0, trace.minutes, stretch_minutes)
+    return UsageCourse(
+        cpu_millicores=np.maximum.reduceat(trace.cpu_millicores, begins, axis=0),
+        has_cpu=np.logical_or.reduceat(trace.has_cpu, begins, axis=0),
+        memory_bytes=np.maximum.reduceat(trace.memory_bytes, begins, axis=0).astype(np.float32),
+        has_memory=np.logical_or.reduceat(trace.has_memory, begins, axis=0),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How one policy did on one trace."""
+
+    policy: str
+    trace: str
+    containers: tuple[str, ...]
+    start_unix_minute: int
+    minutes: int
+    cpu: ResourceFigures
+    memory: ResourceFigures
+    memory_limit: LimitFigures
+    resizes: Ints
+    """Patches of the container, CPU and memory together; shape ``(n,)``."""
+    reactions: StepReactions
+    course: Course
+
+    @property
+    def span_seconds(self) -> float:
+        """Length of the trace."""
+        return 60.0 * self.minutes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceTotal:
+    """One resource in sum over containers; amount-hours are core-hours or GiB-hours."""
+
+    known_minutes: int
+    unsized_minutes: int
+    under_minutes: int
+    requested_amount_hours: float
+    used_amount_hours: float
+    unused_amount_hours: float
+    missing_amount_hours: float
+    resizes: int
+
+    @property
+    def slack_ratio(self) -> float | None:
+        """Unused share of what was requested; None = nothing was."""
+        return self.unused_amount_hours / self.requested_amount_hours if self.requested_amount_hours > 0 else None
+
+    @property
+    def under_ratio(self) -> float | None:
+        """Share of the sized minutes that were under-requested; None = there were none."""
+        sized = self.known_minutes - self.unsized_minutes
+        return self.under_minutes / sized if sized > 0 else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTotal:
+    """Reaction to the steps of CPU use that met a sized container."""
+
+    steps: int
+    covered: int
+    """While they lasted."""
+    median_minutes: float | None
+    """Of the covered; None = there are none."""
+    max_minutes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Total:
+    """One policy in sum: over containers, and over traces if there are several."""
+
+    policy: str
+    containers: int
+    span_seconds: float
+    """Lengths of the traces, added."""
+    cpu: ResourceTotal
+    memory: ResourceTotal
+    over_limit_minutes: int
+    over_limit_excursions: int
+    kills: int
+    resizes: int
+    steps: StepTotal
+
+
+def total(outcomes: Sequence[Outcome]) -> Total:
+    """Sum up one policy's outcomes on one or more traces, at least one."""
+    judged = [one.reactions.is_sized for one in outcomes]
+    covered = [one.reactions.is_covered & sized for one, sized in zip(outcomes, judged, strict=True)]
+    reactions = np.concatenate(
+        [one.reactions.reaction_minutes[taken] for one, taken in zip(outcomes, covered, strict=True)]
+    )
+    return Total(
+        policy=outcomes[0].policy,
+        containers=sum(len(one.containers) for one in outcomes),
+        span_seconds=sum(one.span_seconds for one in outcomes),
+        cpu=_resource_total([one.cpu for one in outcomes]),
+        memory=_resource_total([one.memory for one in outcomes]),
+        over_limit_minutes=sum(int(one.memory_limit.over_minutes.sum()) for one in outcomes),
+        over_limit_excursions=sum(int(one.memory_limit.excursions.sum()) for one in outcomes),
+        kills=sum(int(one.memory_limit.kills.sum()) for one in outcomes),
+        resizes=sum(int(one.resizes.sum()) for one in outcomes),
+        steps=StepTotal(
+            steps=sum(int(sized.sum()) for sized in judged),
+            covered=reactions.size,
+            median_minutes=float(np.median(reactions)) if reactions.size else None,
+            max_minutes=int(reactions.max()) if reactions.size else None,
+        ),
+    )
+
+
+def _resource_total(parts: Sequence[ResourceFigures]) -> ResourceTotal:
+    names = [field.name for field in fields(ResourceTotal)]
+    return ResourceTotal(**{name: sum(getattr(part, name).sum().item() for part in parts) for name in names})
+
+
+class ResourceAccount:
+    """Adds up one resource of ``n`` containers, some minutes at a time."""
+
+    def __init__(self, rows: int, *, amount_hour: float) -> None:
+        """Begin at 0; ``amount_hour`` is how many of the resource's unit x minutes are one amount-hour."""
+        self._amount_hour = amount_hour
+        self._known = np.zeros(rows, dtype=np.int64)
+        self._unsized = np.zeros(rows, dtype=np.int64)
+        self._under = np.zeros(rows, dtype=np.int64)
+        self._requested = np.zeros(rows)
+        self._used = np.zeros(rows)
+        self._missing = np.zeros(rows)
+
+    def add(self, usage: Floats, has_usage: Bools, request: Floats, has_request: Bools) -> None:
+        """Count some minutes, shape ``(minutes, n)`` each, with the requests that were in force in them."""
+        sized = has_usage & has_request
+        over = np.maximum(usage - request, 0.0) * sized
+        known = has_usage.sum(axis=0)
+        self._known += known
+        self._unsized += known - sized.sum(axis=0)
+        self._under += (over > 0).sum(axis=0)
+        self._requested += (request * sized).sum(axis=0)
+        self._used += (usage * sized).sum(axis=0)
+        self._missing += over.sum(axis=0)
+
+    def figures(self, resizes: Ints) -> ResourceFigures:
+        """Give what was counted; slack follows from it: requested - used + missing."""
+        # Sums of different order: what should be 0 may come out a hair below.
+        unused = np.maximum(self._requested - self._used + self._missing, 0.0)
+        return ResourceFigures(
+            known_minutes=self._known,
+            unsized_minutes=self._unsized,
+            under_minutes=self._under,
+            requested_amount_hours=self._requested / self._amount_hour,
+            used_amount_hours=self._used / self._amount_hour,
+            unused_amount_hours=unused / self._amount_hour,
+            missing_amount_hours=self._missing / self._amount_hour,
+            resizes=resizes,
+        )

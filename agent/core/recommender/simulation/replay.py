@@ -1,0 +1,353 @@
+"""Replays a trace through a policy and its bounds as the agent would act on it, and counts what came of it.
+
+Core, pure. Every minute runs like this:
+
+1. The minute's usage meets the requests in force. Memory above the limit is a would-be out-of-memory kill.
+2. The policy learns the minute as the agent would have measured it: memory up to the limit, as nobody can use more.
+   Then it is told of the kill; again only when a limit newly set is passed as well.
+3. Every ``decision_interval_seconds`` the windows that end here are taken, the policy answers, the bounds have their
+   say, and what is left of the change is in force from the next minute on. A container in a gap is left alone.
+
+A rise is made at once, as the danger is now. A fall waits until ``cool_down_seconds`` have passed since the
+container's last change of any kind, as it only saves. Where the policy names no memory limit, the limit is the request
+x ``memory_limit_ratio``; there is no CPU limit. A container without starting requests has none until the first answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from agent.core.orders.policy_options import BoundsOptions
+from agent.core.recommender import bounds
+from agent.core.recommender.policy import Minutes, OutOfMemory, Policy, Present, Proposals, Stated
+from agent.core.recommender.simulation.figures import (
+    CORE_HOUR,
+    GIB_HOUR,
+    Course,
+    LimitFigures,
+    Outcome,
+    ResourceAccount,
+)
+from agent.core.recommender.simulation.level_steps import DemandSteps, ReactionWatch, demand_steps
+from agent.core.recommender.simulation.trace import Bools, Floats, TraceSet
+from agent.core.recommender.simulation.windows import SlidingPercentile
+
+_MINUTE_SECONDS: Final = 60.0
+_PIECE_MINUTES: Final = 60
+"""Minutes turned into wide numbers and counted together: large enough to be quick, small enough for the cache."""
+_COURSE_POINTS: Final = 600
+"""Points of a plot at most: about as many as a page has pixels for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """How the agent would act, and what the trace does not tell."""
+
+    decision_interval_seconds: float = 60.0
+    """A multiple of a minute."""
+    cool_down_seconds: float = 300.0
+    min_span_seconds: float = 600.0
+    """A container is left alone until it was measured for so long."""
+    cpu_window_seconds: float = 600.0
+    memory_window_seconds: float = 1800.0
+    percentile: float = 0.75
+    max_gap_ratio: float = 0.2
+    cpu_request_millicores: int | None = None
+    """Every container's request at the start; None = it has none."""
+    memory_request_bytes: int | None = None
+    memory_limit_ratio: float = 1.0
+    """Memory limit as a multiple of the request, where the policy names none."""
+
+
+def simulate(
+    trace: TraceSet,
+    policy: Policy,
+    options: BoundsOptions,
+    rules: Rules,
+    *,
+    steps: DemandSteps | None = None,
+    on_progress: Callable[[int], None] | None = None,
+) -> Outcome:
+    """Replay all of a trace.
+
+    Args:
+        trace: What was used.
+        policy: With as many rows as the trace has containers, and nothing learnt yet.
+        options: The bounds.
+        rules: How to act.
+        steps: What ``demand_steps`` finds in this trace; None = look for it here.
+        on_progress: Told how many minutes are done, a few hundred times.
+    """
+    watch = ReactionWatch(demand_steps(trace) if steps is None else steps)
+    run = _Run(trace, policy, options, rules)
+    for first in range(0, trace.minutes, _PIECE_MINUTES):
+        run.replay(first, min(first + _PIECE_MINUTES, trace.minutes), watch)
+        if on_progress is not None:
+            on_progress(min(first + _PIECE_MINUTES, trace.minutes))
+    return run.outcome(watch)
+
+
+class _InForce:
+    """What all containers request and may use now, and when that was changed last. Shape ``(n,)`` each."""
+
+    def __init__(self, rows: int, rules: Rules) -> None:
+        self._rules = rules
+        self._cool_down_minutes = rules.cool_down_seconds / _MINUTE_SECONDS
+        cpu, memory = rules.cpu_request_millicores, rules.memory_request_bytes
+        self.cpu_request = np.full(rows, float(cpu or 0))
+        self.has_cpu = np.full(rows, cpu is not None)
+        self.memory_request = np.full(rows, float(memory or 0))
+        self.has_memory = np.full(rows, memory is not None)
+        self.memory_limit = self.memory_request * rules.memory_limit_ratio
+        """0 = none."""
+        self._is_named = np.zeros(rows, dtype=np.bool_)
+        """The limit is one that the policy named."""
+        self._changed_minute = np.full(rows, -np.inf)
+        self.cpu_resizes = np.zeros(rows, dtype=np.int64)
+        self.memory_resizes = np.zeros(rows, dtype=np.int64)
+        self.resizes = np.zeros(rows, dtype=np.int64)
+        self._none = np.zeros(rows)
+        self._no = np.zeros(rows, dtype=np.bool_)
+
+    def stated(self, memory_bytes: Floats, has_memory: Bools) -> Stated:
+        """Give it as the bounds want it.
+
+        A limit that follows from the request is not told: it would cap the request that it has to follow.
+        """
+        return Stated(
+            cpu_request_millicores=self.cpu_request,
+            has_cpu_request=self.has_cpu,
+            cpu_limit_millicores=self._none,
+            has_cpu_limit=self._no,
+            memory_request_bytes=self.memory_request,
+            has_memory_request=self.has_memory,
+            memory_limit_bytes=self.memory_limit * self._is_named,
+            has_memory_limit=self._is_named,
+            working_set_bytes=memory_bytes,
+            has_working_set=has_memory,
+            memory_current_bytes=memory_bytes,
+            has_memory_current=has_memory,
+            is_guaranteed=self._no,
+        )
+
+    def change(self, minute: int, may_change: Bools, proposals: Proposals, answer: bounds.Bounded) -> None:
+        """Make the changes that the answer asks for and the cool-down lets pass."""
+        is_cool = minute - self._changed_minute >= self._cool_down_minutes
+        had_cpu, had_memory = self.has_cpu, self.has_memory
+        cpu = self._allowed(self.cpu_request, answer.cpu_request_millicores, had_cpu, is_cool)
+        cpu = np.where(may_change & answer.has_cpu, cpu, self.cpu_request)
+        memory = self._allowed(self.memory_request, answer.memory_request_bytes, had_memory, is_cool)
+        memory = np.where(may_change & answer.has_memory, memory, self.memory_request)
+        limit = self._limits(memory, may_change, is_cool, proposals, answer)
+
+        cpu_changed = cpu != self.cpu_request
+        memory_changed = (memory != self.memory_request) | (limit != self.memory_limit)
+        changed = cpu_changed | memory_changed
+        if not changed.any():
+            return
+        self._changed_minute = np.where(changed, minute, self._changed_minute)
+        # What had no request until now is sized, not resized.
+        self.cpu_resizes += cpu_changed & had_cpu
+        self.memory_resizes += memory_changed & had_memory
+        self.resizes += (cpu_changed & had_cpu) | (memory_changed & had_memory)
+        self.cpu_request, self.memory_request, self.memory_limit = cpu, memory, limit
+        self.has_cpu = had_cpu | cpu_changed
+        self.has_memory = had_memory | memory_changed
+
+    def _limits(
+        self, memory: Floats, may_change: Bools, is_cool: Bools, proposals: Proposals, answer: bounds.Bounded
+    ) -> Floats:
+        """Give the memory limits that go with new requests; notes which of them the policy names."""
+        follows = np.ceil(memory * self._rules.memory_limit_ratio)
+        if not (self._is_named.any() or proposals.has_memory_limit.any()):
+            return follows
+        may = may_change & answer.has_memory
+        first = may & proposals.has_memory_limit & ~self._is_named
+        moved = self._allowed(self.memory_limit, answer.memory_limit_bytes, self._is_named, is_cool)
+        limit = np.where(may & answer.has_memory_limit, moved, self.memory_limit)
+        limit = np.where(first, np.ceil(proposals.memory_limit_bytes), limit)
+        self._is_named = self._is_named | first
+        return np.where(self._is_named, np.maximum(limit, memory), follows)
+
+    @staticmethod
+    def _allowed(now: Floats, wanted: Floats, has_now: Bools, is_cool: Bools) -> Floats:
+        return np.where((wanted > now) | is_cool | ~has_now, wanted, now)
+
+
+class _Run:
+    """A replay under way."""
+
+    def __init__(self, trace: TraceSet, policy: Policy, options: BoundsOptions, rules: Rules) -> None:
+        rows = len(trace.containers)
+        self._trace = trace
+        self._policy = policy
+        self._options = options
+        self._rules = rules
+        self._rows = np.arange(rows)
+        self._in_force = _InForce(rows, rules)
+        self._decision_minutes = max(round(rules.decision_interval_seconds / _MINUTE_SECONDS), 1)
+        self._min_span_minutes = rules.min_span_seconds / _MINUTE_SECONDS
+        self._age_minutes = np.zeros(rows, dtype=np.int64)
+        self._cpu_window = _window(rows, rules, rules.cpu_window_seconds)
+        self._memory_window = _window(rows, rules, rules.memory_window_seconds)
+        self._pod_containers = np.ones(rows, np.int64) if trace.pod_containers is None else trace.pod_containers
+        self._no = np.zeros(rows, dtype=np.bool_)
+        self._was_over = self._no
+        self._passed_limit = np.zeros(rows)
+        self._over_minutes = np.zeros(rows, dtype=np.int64)
+        self._excursions = np.zeros(rows, dtype=np.int64)
+        self._kills = np.zeros(rows, dtype=np.int64)
+        self._cpu_account = ResourceAccount(rows, amount_hour=CORE_HOUR)
+        self._memory_account = ResourceAccount(rows, amount_hour=GIB_HOUR)
+        self._stretch_minutes = -(-trace.minutes // _COURSE_POINTS)
+        points = -(-trace.minutes // self._stretch_minutes)
+        self._cpu_course, self._memory_course, self._limit_course = (
+            np.zeros((points, rows), dtype=np.float32) for _ in range(3)
+        )
+
+    def replay(self, first: int, after: int, watch: ReactionWatch) -> None:
+        """Replay the minutes from ``first`` up to ``after`` and count them."""
+        shape = (after - first, self._rows.size)
+        cpu_request, memory_request = np.empty(shape), np.empty(shape)
+        has_cpu_request, has_memory_request = np.empty(shape, np.bool_), np.empty(shape, np.bool_)
+        in_force = self._in_force
+        for offset, minute in enumerate(self._minutes(first, after)):
+            cpu_request[offset], has_cpu_request[offset] = in_force.cpu_request, in_force.has_cpu
+            memory_request[offset], has_memory_request[offset] = in_force.memory_request, in_force.has_memory
+            point = (first + offset) // self._stretch_minutes
+            for course, now in (
+                (self._cpu_course, in_force.cpu_request),
+                (self._memory_course, in_force.memory_request),
+                (self._limit_course, in_force.memory_limit),
+            ):
+                np.maximum(course[point], now, out=course[point], casting="same_kind")
+            self._live(first + offset, minute)
+        piece = slice(first, after)
+        usage = self._trace.cpu_millicores[piece].astype(np.float64)
+        self._cpu_account.add(usage, self._trace.has_cpu[piece], cpu_request, has_cpu_request)
+        self._memory_account.add(
+            self._trace.memory_bytes[piece], self._trace.has_memory[piece], memory_request, has_memory_request
+        )
+        watch.see(first, cpu_request, has_cpu_request)
+
+    def _minutes(self, first: int, after: int) -> Iterator[Minutes]:
+        """Give the trace's minutes as a policy learns them, memory not cut to its limit yet."""
+        trace, piece = self._trace, slice(first, after)
+        usage = trace.cpu_millicores[piece].astype(np.float64)
+        peak = usage
+        if trace.cpu_peak_millicores is not None:
+            peak = np.maximum(trace.cpu_peak_millicores[piece], usage)
+        elif trace.psi is not None:
+            peak = usage * (1.0 + trace.psi[piece])
+        for offset in range(after - first):
+            index = first + offset
+            yield Minutes(
+                unix_minute=trace.start_unix_minute + index,
+                cpu_usage_millicores=usage[offset],
+                cpu_peak_millicores=peak[offset],
+                has_cpu=trace.has_cpu[index],
+                working_set_bytes=trace.memory_bytes[index],
+                has_memory=trace.has_memory[index],
+            )
+
+    def _live(self, index: int, minute: Minutes) -> None:
+        """Let one minute pass: learn it, and decide when it is time."""
+        limit = self._in_force.memory_limit
+        is_over = minute.has_memory & (limit > 0) & (minute.working_set_bytes > limit)
+        any_over = bool(is_over.any())
+        if any_over:
+            minute = _cut(minute, np.where(is_over, limit, minute.working_set_bytes))
+        is_here = minute.has_cpu | minute.has_memory
+        if is_here.any():  # a minute that is skipped is a gap to a policy
+            self._policy.fold(minute)
+        if any_over or self._was_over.any():
+            self._kill(minute, is_over, limit)
+        adjusted = minute.cpu_usage_millicores
+        if self._trace.psi is not None:
+            adjusted = adjusted * (1.0 + self._trace.psi[index])
+        self._cpu_window.push(adjusted, minute.has_cpu)
+        self._memory_window.push(minute.working_set_bytes, minute.has_memory)
+        self._age_minutes += (self._age_minutes > 0) | is_here
+        may_change = is_here & (self._age_minutes >= self._min_span_minutes)
+        if (index + 1) % self._decision_minutes == 0 and may_change.any():
+            self._decide(index, minute, may_change)
+
+    def _kill(self, minute: Minutes, is_over: Bools, limit: Floats) -> None:
+        """Count memory over its limit and tell the policy of kills."""
+        begins = is_over & ~self._was_over
+        self._over_minutes += is_over
+        self._excursions += begins
+        told = begins | (is_over & (limit != self._passed_limit))
+        self._kills += told
+        self._passed_limit = np.where(told, limit, self._passed_limit)
+        self._was_over = np.where(minute.has_memory, is_over, self._was_over)
+        for row in np.flatnonzero(told).tolist():
+            kill = OutOfMemory(
+                unix_seconds=minute.unix_minute * _MINUTE_SECONDS,
+                usage_bytes=int(limit[row]),
+                limit_bytes=int(limit[row]),
+                request_bytes=int(self._in_force.memory_request[row]),
+            )
+            self._policy.record_oom(row, kill)
+
+    def _decide(self, index: int, minute: Minutes, may_change: Bools) -> None:
+        cpu, has_cpu = self._cpu_window.read()
+        memory, has_memory = self._memory_window.read()
+        present = Present(
+            cpu_base_millicores=cpu,
+            has_cpu=has_cpu,
+            memory_base_bytes=np.ceil(memory),
+            has_memory=has_memory,
+            pod_containers=self._pod_containers,
+            wants_whole_cores=self._no,
+        )
+        now_unix_seconds = (minute.unix_minute + 1) * _MINUTE_SECONDS
+        proposals = self._policy.recommend(self._rows, present, now_unix_seconds=now_unix_seconds)
+        stated = self._in_force.stated(minute.working_set_bytes, minute.has_memory)
+        self._in_force.change(index, may_change, proposals, bounds.apply(proposals, stated, self._options))
+
+    def outcome(self, watch: ReactionWatch) -> Outcome:
+        """Give what was counted."""
+        return Outcome(
+            policy=self._policy.name,
+            trace=self._trace.name,
+            containers=self._trace.containers,
+            start_unix_minute=self._trace.start_unix_minute,
+            minutes=self._trace.minutes,
+            cpu=self._cpu_account.figures(self._in_force.cpu_resizes),
+            memory=self._memory_account.figures(self._in_force.memory_resizes),
+            memory_limit=LimitFigures(over_minutes=self._over_minutes, excursions=self._excursions, kills=self._kills),
+            resizes=self._in_force.resizes,
+            reactions=watch.reactions(),
+            course=Course(
+                stretch_minutes=self._stretch_minutes,
+                cpu_request_millicores=self._cpu_course,
+                memory_request_bytes=self._memory_course,
+                memory_limit_bytes=self._limit_course,
+            ),
+        )
+
+
+def _window(rows: int, rules: Rules, seconds: float) -> SlidingPercentile:
+    return SlidingPercentile(
+        rows,
+        minutes=max(int(seconds // _MINUTE_SECONDS), 1),
+        ratio=rules.percentile,
+        max_gap_ratio=rules.max_gap_ratio,
+    )
+
+
+def _cut(minute: Minutes, working_set_bytes: Floats) -> Minutes:
+    """Give the minute with other memory."""
+    return Minutes(
+        unix_minute=minute.unix_minute,
+        cpu_usage_millicores=minute.cpu_usage_millicores,
+        cpu_peak_millicores=minute.cpu_peak_millicores,
+        has_cpu=minute.has_cpu,
+        working_set_bytes=working_set_bytes,
+        has_memory=minute.has_memory,
+    )

@@ -1,0 +1,177 @@
+"""Which units a person means by a name. Core, pure."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from agent.core.recommender.recommendation import Workload
+from agent.core.window.snapshot import UnitIdentity
+
+ALIKE = 0.6
+"""From where on one name may be meant for another; 0 = nothing in common, 1 = equal."""
+MOST_NAMED = 5
+"""Names told when there is none, or more than one, of what was asked for."""
+
+
+class NoSuchUnit(LookupError):  # noqa: N818 - a state of the world, named as one
+    """No unit, or units of several pods, go by the name; one line that tells what does."""
+
+
+def _no_workload(_: UnitIdentity) -> Workload | None:
+    return None
+
+
+def chosen_by(
+    name: str,
+    identities: Iterable[UnitIdentity],
+    *,
+    workload_of: Callable[[UnitIdentity], Workload | None] = _no_workload,
+) -> tuple[UnitIdentity, ...]:
+    """Find what a person means.
+
+    What goes by the very name wins; then, in this order, a pod of the workload of that name, what a pattern with ``*``
+    fits, and a pod whose name begins so. None of them is taken where it would mean several pods.
+
+    Args:
+        name: ``POD``, ``POD/CONTAINER``, ``NAMESPACE/POD`` or ``NAMESPACE/POD/CONTAINER``; a pod by its uid, its
+            workload (``web``, ``Deployment/web``) or the beginning of its name, too; or the last part of a cgroup's
+            path, or all of it, for what has no pod.
+        identities: Those there are.
+        workload_of: Tells a unit's workload; None = it has none, or none is known.
+
+    Returns:
+        The containers of one pod, or one unit; never empty.
+
+    Raises:
+        NoSuchUnit: There is none, or several pods go by the name.
+    """
+    known = tuple(_Known(one, workload_of(one)) for one in identities)
+    wanted = tuple(name.split("/"))
+    for is_meant in (_is_exactly(name, wanted), _is_of_workload(wanted), _fits(name, wanted), _begins(wanted)):
+        found = tuple(one for one in known if is_meant(one))
+        owners = sorted({_owner(one.identity) for one in found})
+        if len(owners) > 1:
+            raise NoSuchUnit(f"{name} may be any of {len(owners)}: {_some(owners)}; allowed: one of them")
+        if found:
+            return tuple(one.identity for one in found)
+    raise NoSuchUnit(f"nothing is called {name}{_instead(name, known)}")
+
+
+def called(identity: UnitIdentity) -> str:
+    """Give the shortest name that tells a unit from all others."""
+    if identity.namespace is not None and identity.pod is not None and identity.container is not None:
+        return f"{identity.namespace}/{identity.pod}/{identity.container}"
+    return identity.cgroup_path
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    identity: UnitIdentity
+    workload: Workload | None
+
+    def pod_names(self) -> Iterator[str]:
+        """Give the names of its very own pod."""
+        yield from (pod for pod in (self.identity.pod, self.identity.pod_uid) if pod is not None)
+
+    def words(self) -> set[str]:
+        """Give the parts of all its names."""
+        workload = () if self.workload is None else (self.workload.name,)
+        return {*filter(None, called(self.identity).split("/")), *workload}
+
+
+_Test = Callable[[_Known], bool]
+
+
+def _is_exactly(name: str, wanted: tuple[str, ...]) -> _Test:
+    return lambda one: name in _paths(one.identity) or _goes_by(wanted, one.identity, one.pod_names())
+
+
+def _is_of_workload(wanted: tuple[str, ...]) -> _Test:
+    def test(one: _Known) -> bool:
+        workload = one.workload
+        if workload is None:
+            return False
+        return wanted == (workload.kind, workload.name) or _goes_by(wanted, one.identity, (workload.name,))
+
+    return test
+
+
+def _fits(name: str, wanted: tuple[str, ...]) -> _Test:
+    if "*" not in name:
+        return lambda _: False
+    return lambda one: (
+        any(_matches(name, path) for path in _paths(one.identity))
+        or _goes_by(wanted, one.identity, one.pod_names(), _matches)
+    )
+
+
+def _begins(wanted: tuple[str, ...]) -> _Test:
+    if "" in wanted:
+        return lambda _: False  # everything begins with nothing
+
+    def test(one: _Known) -> bool:
+        pod = one.identity.pod
+        begun = (part for part in wanted if pod is not None and pod.startswith(part))
+        return _goes_by(wanted, one.identity, tuple(begun))
+
+    return test
+
+
+def _matches(pattern: str, name: str) -> bool:
+    return fnmatchcase(name.lower(), pattern.lower())
+
+
+def _is_same(wanted: str, name: str) -> bool:
+    return wanted == name
+
+
+def _goes_by(
+    wanted: tuple[str, ...],
+    identity: UnitIdentity,
+    pods: Iterable[str],
+    is_same: Callable[[str, str], bool] = _is_same,
+) -> bool:
+    """Say whether the parts of a name are those of a unit, whose pod has these names."""
+    container = identity.container if identity.container is not None else identity.container_id
+    for pod in pods:
+        for head in ((pod,), *(((identity.namespace, pod),) if identity.namespace is not None else ())):
+            for parts in (head, *(((*head, container),) if container is not None else ())):
+                if len(parts) == len(wanted) and all(map(is_same, wanted, parts)):
+                    return True
+    return False
+
+
+def _owner(identity: UnitIdentity) -> str:
+    if identity.namespace is not None and identity.pod is not None:
+        return f"{identity.namespace}/{identity.pod}"
+    return identity.pod_uid if identity.pod_uid is not None else identity.cgroup_path
+
+
+def _paths(identity: UnitIdentity) -> set[str]:
+    return {identity.cgroup_path, identity.cgroup_path.rsplit("/", 1)[-1]} - {""}  # the root has no last part
+
+
+def _instead(name: str, known: Sequence[_Known]) -> str:
+    if not known:
+        return ": nothing is watched"
+    names = {called(one.identity): one.words() for one in known}
+    having = sorted(other for other in names if name.strip("/*") and name.strip("/*").lower() in other.lower())
+    likeness = {other: _likeness(name, words) for other, words in names.items()}
+    near = sorted((other for other in names if likeness[other] >= ALIKE), key=lambda other: (-likeness[other], other))
+    return f"; allowed: {_some(having or near or sorted(names))}"
+
+
+def _likeness(asked: str, words: set[str]) -> float:
+    """Compare two names part by part: the mean, over the parts asked for, of how like the most similar part is."""
+    found = [
+        max((difflib.SequenceMatcher(a=mine, b=their).ratio() for their in words), default=0.0)
+        for mine in filter(None, asked.split("/"))
+    ]
+    return sum(found) / max(len(found), 1)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:MOST_NAMED]) + (", ..." if len(names) > MOST_NAMED else "")

@@ -1,0 +1,165 @@
+"""One resource's way from percentiles to target and bounds, in the order of the original, told as it goes. Core, pure.
+
+Source:
+    recommender/logic/recommender.go of the Vertical Pod Autoscaler 1.8.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from agent.core.numbers.amount_text import amount_text
+from agent.core.recommender.policy import Bools, Floats, Ints, Steps
+from agent.core.recommender.vpa.amounts import scale
+from agent.core.recommender.vpa.estimators import (
+    LOWER_BOUND_WIDENING,
+    UPPER_BOUND_WIDENING,
+    Widening,
+    widening_factors,
+    with_margin,
+)
+from agent.core.recommender.vpa.rounding import cap, round_up, whole_cores
+
+
+class Narration:
+    """Says the steps of one resource, in its unit, if anybody asked for them."""
+
+    def __init__(self, steps: Steps | None, resource: str, unit: str) -> None:
+        self._steps = steps
+        self._resource = resource
+        self._unit = unit
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether anybody asked."""
+        return self._steps is not None
+
+    def amounts(self, what: str, amounts: Ints, note: str = "") -> Ints:
+        """Say the amount of the one row asked for; give the amounts back."""
+        if self._steps is not None:
+            self._steps.say(self._resource, what, float(amounts[0]), self._unit, note)
+        return amounts
+
+    def seen(self, what: str, amounts: Ints, otherwise: str) -> None:
+        """Say the amount of the one row asked for; 0 means that there is none, and is told so."""
+        if self._steps is not None:
+            amount = float(amounts[0]) or None
+            self._steps.say(self._resource, what, amount, self._unit, otherwise if amount is None else "")
+
+    def text(self, amount: float) -> str:
+        """Write an amount of this resource for a note."""
+        return amount_text(amount, self._unit)
+
+    def figure(self, what: str, figures: Floats | Ints, unit: str, note: str = "") -> None:
+        """Say something of the one row asked for that is no amount."""
+        if self._steps is not None:
+            self._steps.say(self._resource, what, float(figures[0]), unit, note)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Lower and upper bound, shape ``(k,)`` each; millicores or bytes."""
+
+    lower: Ints
+    upper: Ints
+    confidences: Floats
+    """How much history they rest on; 1 = an interval's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimates:
+    """What comes out, shape ``(k,)`` each; millicores or bytes."""
+
+    target: Ints
+    uncapped_target: Ints
+    bounds: Bounds | None
+    """None = nobody asked for them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """How the percentiles of one resource become target and bounds."""
+
+    to_amounts: Callable[[Floats], Ints]
+    """From cores or bytes, as the histogram has them."""
+    target_percentile: float
+    lower_bound_percentile: float
+    upper_bound_percentile: float
+    margin_fraction: float
+    round_to: int
+    """Rounded up to a multiple of this."""
+    max_allowed: int | None
+    """Most for any container; None = no bound."""
+
+    def estimates(
+        self,
+        percentile: Callable[[float], Floats],
+        minimums: Ints,
+        *,
+        confidences: Floats | None,
+        wants_whole_cores: Bools | None,
+        narration: Narration,
+    ) -> Estimates:
+        """Estimate for some rows.
+
+        Args:
+            percentile: Gives a percentile of each row's histogram, shape ``(k,)``; cores or bytes.
+            minimums: The rows' shares of the pod minimum.
+            confidences: Of the rows; None = no bounds are asked for.
+            wants_whole_cores: Which rows are rounded up to whole cores; None = that is switched off, or no CPU.
+            narration: Where the steps go.
+        """
+
+        def published(name: str, p: float, widening: Widening | None) -> Ints:
+            amounts = narration.amounts(
+                f"{name}: P{100 * p:g}", self.to_amounts(percentile(p)), "upper end of its histogram bucket"
+            )
+            amounts = with_margin(amounts, self.margin_fraction)
+            narration.amounts(f"{name}: with margin", amounts, f"x {1 + self.margin_fraction:.4g}")
+            if widening is not None and confidences is not None:
+                amounts = scale(amounts, widening_factors(confidences, widening))
+                formula = f"x (1 + {widening.multiplier:g} / confidence) ^ {widening.exponent}"
+                narration.amounts(f"{name}: widened for want of history", amounts, formula)
+            return self._processed(name, np.maximum(amounts, minimums), minimums, wants_whole_cores, narration)
+
+        uncapped = published("target", self.target_percentile, None)
+        target = self._capped("target", uncapped, narration)
+        bounds = None
+        if confidences is not None:
+            lower = published("lower bound", self.lower_bound_percentile, LOWER_BOUND_WIDENING)
+            upper = published("upper bound", self.upper_bound_percentile, UPPER_BOUND_WIDENING)
+            bounds = Bounds(
+                lower=self._capped("lower bound", lower, narration),
+                upper=self._capped("upper bound", upper, narration),
+                confidences=confidences,
+            )
+        return Estimates(target=target, uncapped_target=uncapped, bounds=bounds)
+
+    def _processed(
+        self, name: str, amounts: Ints, minimums: Ints, wants_whole_cores: Bools | None, narration: Narration
+    ) -> Ints:
+        """Round, and make whole cores."""
+        if narration.is_wanted:
+            narration.amounts(
+                f"{name}: at least the minimum",
+                amounts,
+                f"its share of the pod's minimum: {narration.text(minimums[0])}",
+            )
+        if self.round_to > 1:
+            amounts = round_up(amounts, self.round_to)
+            narration.amounts(f"{name}: rounded up", amounts, f"to a multiple of {narration.text(self.round_to)}")
+        if wants_whole_cores is not None:
+            amounts = whole_cores(amounts, wants_whole_cores)
+            narration.amounts(f"{name}: whole cores", amounts, "where the pod asks for them by annotation")
+        return amounts
+
+    def _capped(self, name: str, amounts: Ints, narration: Narration) -> Ints:
+        if not self.max_allowed:
+            return amounts
+        capped = cap(amounts, global_max_allowed=self.max_allowed)
+        return narration.amounts(
+            f"{name}: at most what is allowed", capped, f"{narration.text(self.max_allowed)} for any container"
+        )

@@ -1,0 +1,120 @@
+"""What the ledger lets happen to a pod at the moment. Core, pure; time is an argument."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from agent.core.cluster.pod import Pod
+from agent.core.orders.plan_options import ActOptions
+from agent.core.plan.demand import FREE, Constraint, Kept
+from agent.core.plan.plan import Phase, PlanStep
+from agent.core.plan.pod_change import changed_pod
+from agent.core.resize.decision import Action
+from agent.core.resize.put_back import step_of
+from agent.core.resize.record import Flight, FlightState, PodRecord
+from agent.core.resize.refusal import requests_in_all
+from agent.core.resize.status import ResizeState, resize_status
+
+_IN_FLIGHT: Final = Constraint(shrink=Kept.IN_FLIGHT, grow=Kept.IN_FLIGHT, urgent_grow=Kept.IN_FLIGHT)
+_DEFERRED: Final = Constraint(shrink=Kept.DEFERRED, grow=Kept.DEFERRED, urgent_grow=Kept.DEFERRED)
+_INFEASIBLE: Final = Constraint(shrink=Kept.INFEASIBLE, grow=Kept.INFEASIBLE, urgent_grow=Kept.INFEASIBLE)
+
+
+def constraint_of(record: PodRecord | None, pod: Pod, act: ActOptions, now_seconds: float) -> Constraint:
+    """Give what stands in the way of changing a pod.
+
+    Args:
+        record: What the ledger holds of it; None = nothing.
+        pod: As the API has it now. A resize that somebody else has begun is in flight as well.
+        act: The cool-downs.
+        now_seconds: The moment.
+    """
+    status = resize_status(pod)
+    flight = record.flight if record is not None else None
+    # Of a restore nothing is withdrawn: once its pod may be sized again, what a plan says comes in its place.
+    if flight is None or flight.action is not Action.RESTORE or _is_getting_on(flight, pod):
+        if status.state is ResizeState.DEFERRED and (flight is None or flight.state is FlightState.DEFERRED):
+            return _DEFERRED
+        if flight is not None or status.is_in_flight:
+            return _IN_FLIGHT
+    if record is None:
+        return FREE
+    is_wanted = step_of(record, pod) is not None
+    if is_wanted and record.wanted is not None and not record.wanted.is_floor:
+        return _IN_FLIGHT
+    # A shrink that is to be taken back may have to wait for room: until then a plan may help with what there is.
+    infeasible = record.infeasible
+    if infeasible is not None and infeasible.is_final:
+        return _INFEASIBLE
+    waiting = _waiting(record, now_seconds)
+    falls = waiting.get(Phase.SHRINK) or waiting.get(Phase.LIMIT_DOWN)
+    rises = waiting.get(Phase.GROW)
+    changed = record.changed_seconds
+    age_seconds = now_seconds - changed if changed is not None else None
+    return Constraint(
+        shrink=Kept.IN_FLIGHT if is_wanted else falls or _cooling(age_seconds, act.shrink_cool_down_seconds),
+        grow=rises or _cooling(age_seconds, act.grow_cool_down_seconds),
+        urgent_grow=rises,
+        cpu_below_millicores=infeasible.cpu_below_millicores if infeasible is not None else None,
+        memory_below_bytes=infeasible.memory_below_bytes if infeasible is not None else None,
+    )
+
+
+def _cooling(age_seconds: float | None, cool_down_seconds: float) -> Kept | None:
+    is_cooling = age_seconds is not None and age_seconds < cool_down_seconds
+    return Kept.COOL_DOWN if is_cooling else None
+
+
+def kept_back(
+    step: PlanStep, record: PodRecord | None, pod: Pod, act: ActOptions, now_seconds: float, action: Action
+) -> Kept | None:
+    """Say why a step may not be sent now; None = it may.
+
+    Args:
+        step: The step.
+        record: What the ledger holds of its pod; None = nothing.
+        pod: As the API has it now.
+        act: The cool-downs.
+        now_seconds: The moment.
+        action: What it is for. A restore was asked for by a person, and waits for a resize that gets on alone: one
+            that the kubelet puts off, or fails at, may stay so for ever, and is taken back by what comes in its place.
+    """
+    if action is Action.RESTORE:
+        return Kept.IN_FLIGHT if _is_getting_on(record.flight if record is not None else None, pod) else None
+    wanted = step_of(record, pod) if record is not None else None
+    if record is not None and wanted is not None and wanted.changes == step.changes:
+        return _held_up(record, wanted.phase, now_seconds)
+    constraint = constraint_of(record, pod, act, now_seconds)
+    if constraint in (_IN_FLIGHT, _DEFERRED):
+        return constraint.shrink
+    if any(one.after < one.before for one in step.changes) and constraint.shrink is not None:
+        return constraint.shrink
+    if any(one.after > one.before for one in step.changes):
+        kept = constraint.urgent_grow if step.is_urgent else constraint.grow
+        if kept is not None:
+            return kept
+    before, after = requests_in_all(pod), requests_in_all(changed_pod(pod, step.changes))
+    belows = (constraint.cpu_below_millicores, constraint.memory_below_bytes)
+    for now, then, below in zip(before, after, belows, strict=True):
+        if below is not None and then > now and then >= below:
+            return Kept.INFEASIBLE
+    return None
+
+
+def _held_up(record: PodRecord, phase: Phase, now_seconds: float) -> Kept | None:
+    """Say why what must be put back cannot be sent yet: it has been sent, no answer to what was, or a refusal."""
+    flight = record.flight
+    is_held = flight is not None and (flight.state is FlightState.SENT or flight.action is Action.REVERT)
+    return Kept.IN_FLIGHT if is_held else _waiting(record, now_seconds).get(phase)
+
+
+def _is_getting_on(flight: Flight | None, pod: Pod) -> bool:
+    """Say whether a resize is under way that the kubelet has not put off and does not fail at; somebody else's too."""
+    if resize_status(pod).state in (ResizeState.UNSEEN, ResizeState.IN_PROGRESS):
+        return True  # whatever became of the one before it
+    return flight is not None and flight.state not in (FlightState.DEFERRED, FlightState.FAILING)
+
+
+def _waiting(record: PodRecord, now_seconds: float) -> dict[Phase, Kept]:
+    """Give the phases of which steps wait for another try, and as what that is told."""
+    return {one.phase: one.kept for one in record.refused if now_seconds - one.since_seconds < one.delay_seconds}

@@ -1,0 +1,239 @@
+"""What a pod requested before Plimsoll resized it, and the steps that give it back. Core, pure.
+
+Kept in the agent's own state before a pod's first resize; the webhook writes the same into an annotation at admission,
+and where that is there, it wins: it is older.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from agent.core.cluster.pod import CPU, MEMORY, ContainerKind, Pod, Requirements
+from agent.core.cluster.workload import workload_of
+from agent.core.numbers.quantity import QuantityError, parse_quantity
+from agent.core.orders.annotations import ORIGINAL_RESOURCES
+from agent.core.plan.plan import Change, Phase, PlanStep, PodRef, Setting
+from agent.core.recommender.bounds import Resource
+from agent.core.resize.answer import AnswerKind, is_passing
+from agent.core.window.snapshot import QosClass
+
+ALLOWED: Final = '{"containers": {"NAME": {"requests": {"cpu": "100m"}, "limits": {}}}, "pod": {...}}'
+REASON: Final = "original requests put back"
+MOST_STEPS: Final = 2
+"""Of a restore."""
+_LONGEST_QUANTITY: Final = 64
+"""No sensible one is longer; an annotation may hold 256 KiB of digits."""
+
+
+class OriginalError(ValueError):
+    """An annotation with originals that is not understood; one line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OriginalAmounts:
+    """One container, or the pod's own budget; None = not stated."""
+
+    container: str
+    """Its name; empty = the pod's own budget."""
+    cpu_request_millicores: int | None = None
+    cpu_limit_millicores: int | None = None
+    memory_request_bytes: int | None = None
+    memory_limit_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Original:
+    """What one pod had."""
+
+    ref: PodRef
+    kept_unix_seconds: float | None
+    """When the agent kept it; None = it stands in the pod's annotation."""
+    amounts: tuple[OriginalAmounts, ...]
+
+
+def original_of(pod: Pod, *, kept_unix_seconds: float) -> Original:
+    """Take down what a pod states now: of what can be resized, in the order of the spec, its own budget last."""
+    amounts = [_amounts(one.name, one.resources) for one in pod.sized_containers()]
+    if pod.resources is not None:
+        amounts.append(_amounts("", pod.resources))
+    return Original(ref=ref_of(pod), kept_unix_seconds=kept_unix_seconds, amounts=tuple(amounts))
+
+
+def annotated_original(pod: Pod) -> Original | None:
+    """Read the annotation; None = the pod has none.
+
+    Raises:
+        OriginalError: It is not understood.
+    """
+    text = pod.annotations.get(ORIGINAL_RESOURCES)
+    if text is None:
+        return None
+    try:
+        document: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise OriginalError(f"{ORIGINAL_RESOURCES}: not JSON; allowed: {ALLOWED}") from error
+    content = _mapping(document, "")
+    for key in content:
+        if key not in ("containers", "pod"):
+            raise OriginalError(f"{ORIGINAL_RESOURCES}: {key!r} is not known; allowed: containers, pod")
+    containers = _mapping(content.get("containers", {}), "containers")
+    amounts = [_read_amounts(name, value, f"containers.{name}") for name, value in containers.items()]
+    if "pod" in content:
+        amounts.append(_read_amounts("", content["pod"], "pod"))
+    return Original(ref=ref_of(pod), kept_unix_seconds=None, amounts=tuple(amounts))
+
+
+def with_added(first: Original, later: Original) -> Original:
+    """Return the first originals, and of the later ones those of containers that the first do not name.
+
+    A sidecar that was put into a pod after its originals were taken down has none among the first.
+    """
+    named = {one.container for one in first.amounts}
+    return replace(first, amounts=(*first.amounts, *(one for one in later.amounts if one.container not in named)))
+
+
+def with_first(now: Original, first: Original, *, gave_budget: bool) -> Original:
+    """Return what a pod states now, and in its place what it stated first, of all that it has still.
+
+    Args:
+        now: Of all that it has.
+        first: As it was taken down when the pod was first seen.
+        gave_budget: The pod's own resources were given to it since: what they are is no original.
+    """
+    was = {one.container: one for one in first.amounts}
+    amounts = [was.get(one.container, one) for one in now.amounts]
+    if gave_budget and "" not in was:
+        amounts = [one for one in amounts if one.container]
+    return replace(now, amounts=tuple(amounts))
+
+
+def annotation_text(original: Original) -> str:
+    """Write originals as the annotation has them; ``annotated_original`` reads the same back."""
+    parts = {one.container: _written(one) for one in original.amounts}
+    budget = parts.pop("", None)
+    document: dict[str, object] = {"containers": parts}
+    if budget is not None:
+        document["pod"] = budget
+    return json.dumps(document, separators=(",", ":"))
+
+
+def restore_changes(pod: Pod, original: Original) -> tuple[Change, ...]:
+    """Say what differs from the original, of what both state; a resize can neither add nor take away."""
+    kinds: dict[str, ContainerKind] = {one.name: one.kind for one in pod.sized_containers()}
+    now = {one.name: _amounts(one.name, one.resources) for one in pod.sized_containers()}
+    if pod.resources is not None:
+        now[""] = _amounts("", pod.resources)
+    return tuple(
+        Change(
+            container=was.container,
+            kind=kinds.get(was.container),
+            resource=resource,
+            setting=setting,
+            before=before,
+            after=after,
+        )
+        for was in original.amounts
+        if was.container in now
+        for resource in Resource
+        for setting in Setting
+        for before, after in ((_amount(now[was.container], resource, setting), _amount(was, resource, setting)),)
+        if before is not None and after is not None and before != after
+    )
+
+
+def restore_steps(pod: Pod, original: Original) -> tuple[PlanStep, ...]:
+    """Give the steps that put the original requests and limits back, in order; empty = they stand already.
+
+    Memory limits that fall come last and by themselves, since a refusal must not hold up the rest. A Guaranteed pod has
+    one step, as its requests must equal its limits at every moment.
+    """
+    changes = restore_changes(pod, original)
+    last = [] if pod.recorded_qos is QosClass.GUARANTEED else [change for change in changes if _is_limit_down(change)]
+    first = [change for change in changes if change not in last]
+    grows = any(change.after > change.before for change in first)
+    steps = ((Phase.GROW if grows else Phase.SHRINK, first), (Phase.LIMIT_DOWN, last))
+    return tuple(
+        PlanStep(ref=ref_of(pod), workload=workload_of(pod), phase=phase, changes=tuple(some), reason=REASON)
+        for phase, some in steps
+        if some
+    )
+
+
+def steps_left(promised_steps: int, kind: AnswerKind) -> int:
+    """Give how many steps of a promised restore may still be sent after an answer to one; 0 = the promise is over.
+
+    Each that is taken counts, so that whoever changes a pod back each time is not fought. A no to the wish ends the
+    promise, as it ends what is asked for at once; what says nothing of the wish does not.
+
+    Args:
+        promised_steps: How many there were, at least 1.
+        kind: The answer.
+    """
+    if is_passing(kind):
+        return promised_steps
+    return promised_steps - 1 if kind in (AnswerKind.ACCEPTED, AnswerKind.NO_CHANGE) else 0
+
+
+def ref_of(pod: Pod) -> PodRef:
+    """Give how a plan refers to a pod."""
+    return PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid)
+
+
+def _is_limit_down(change: Change) -> bool:
+    is_limit = change.resource is Resource.MEMORY and change.setting is Setting.LIMIT
+    return is_limit and change.after < change.before
+
+
+def _amounts(name: str, stated: Requirements) -> OriginalAmounts:
+    return OriginalAmounts(
+        container=name,
+        cpu_request_millicores=stated.cpu_request_millicores,
+        cpu_limit_millicores=stated.cpu_limit_millicores,
+        memory_request_bytes=stated.memory_request_bytes,
+        memory_limit_bytes=stated.memory_limit_bytes,
+    )
+
+
+def _amount(amounts: OriginalAmounts, resource: Resource, setting: Setting) -> int | None:
+    if resource is Resource.CPU:
+        return amounts.cpu_request_millicores if setting is Setting.REQUEST else amounts.cpu_limit_millicores
+    return amounts.memory_request_bytes if setting is Setting.REQUEST else amounts.memory_limit_bytes
+
+
+def _written(amounts: OriginalAmounts) -> dict[str, dict[str, str]]:
+    requests = {CPU: _quantity(amounts.cpu_request_millicores, "m"), MEMORY: _quantity(amounts.memory_request_bytes)}
+    limits = {CPU: _quantity(amounts.cpu_limit_millicores, "m"), MEMORY: _quantity(amounts.memory_limit_bytes)}
+    written = {"requests": requests, "limits": limits}
+    return {key: {name: text for name, text in part.items() if text is not None} for key, part in written.items()}
+
+
+def _quantity(amount: int | None, suffix: str = "") -> str | None:
+    return None if amount is None else f"{amount}{suffix}"
+
+
+def _read_amounts(name: str, value: object, place: str) -> OriginalAmounts:
+    content = _mapping(value, place)
+    requests, limits = (_nanos(content.get(key, {}), f"{place}.{key}") for key in ("requests", "limits"))
+    return _amounts(name, Requirements(requests=requests, limits=limits))
+
+
+def _nanos(value: object, place: str) -> dict[str, int]:
+    amounts = {}
+    for name, text in _mapping(value, place).items():
+        try:
+            amounts[name] = parse_quantity(str(text)[:_LONGEST_QUANTITY])
+        except QuantityError as error:
+            raise OriginalError(f"{ORIGINAL_RESOURCES}: {place}.{name}: {error}") from error
+        if amounts[name] < 0 or len(str(text)) > _LONGEST_QUANTITY:
+            raise OriginalError(f"{ORIGINAL_RESOURCES}: {place}.{name}: {str(text)[:60]!r} is out of range")
+    return amounts
+
+
+def _mapping(value: object, place: str) -> Mapping[str, object]:
+    if not isinstance(value, dict):
+        where = f" {place}:" if place else ""
+        raise OriginalError(f"{ORIGINAL_RESOURCES}:{where} {str(value)[:60]!r} is no object; allowed: {ALLOWED}")
+    return value

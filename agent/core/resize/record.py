@@ -1,0 +1,175 @@
+"""What the ledger of acting holds, as values: per pod what was asked for and what came of it. Core, pure.
+
+Seconds are of the ledger's clock, which outlives a restart. All of it has a written form (``node.documents``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from agent.core.plan.demand import Kept
+from agent.core.plan.plan import Change, Phase, PlanStep, PodRef
+from agent.core.recommender.recommendation import Workload
+from agent.core.resize.decision import Action, Outcome
+
+
+class FlightState(StrEnum):
+    """How far a resize has come, as far as the ledger knows."""
+
+    SENT = "sent"
+    """Not answered, or with an answer that does not say: it may have been done."""
+    ACCEPTED = "accepted"
+    DEFERRED = "deferred"
+    FAILING = "failing"
+    """The kubelet has allocated it and fails to put it in force."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flight:
+    """The one resize of a pod that is under way."""
+
+    step: PlanStep
+    action: Action
+    sent_seconds: float
+    state: FlightState
+    since_seconds: float
+    """Since when it is in this state."""
+    spec_before: str
+    """As ``spec_text`` writes it."""
+    spec_after: str
+    generation: int | None
+    """Of the pod when it was sent; None = not known."""
+    cpu_asked_millicores: int | None
+    """The pod's requests in all, with the wish; None = they do not rise by it."""
+    memory_asked_bytes: int | None
+    resource_version: str | None = None
+    """Of the pod that the patch names: while the pod still has it, a patch without an answer may yet come through."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Infeasible:
+    """What was answered with "never"."""
+
+    cpu_below_millicores: int | None
+    """Only less than this may be tried; None = CPU was not the matter."""
+    memory_below_bytes: int | None
+    is_final: bool
+    """It was no matter of amounts: nothing is tried any more."""
+    node_cpu_millicores: int | None
+    """Allocatable of the node at that time; with more it may be feasible."""
+    node_memory_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """Steps of one phase were refused, and wait for another try."""
+
+    phase: Phase
+    kept: Kept
+    """As what it is told."""
+    since_seconds: float
+    delay_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shrunk:
+    """A shrink of memory that stands in the spec."""
+
+    sent_seconds: float
+    """When it was sent: its name among the shrinks of a pod."""
+    at_seconds: float
+    """When it was last known to come into force."""
+    changes: tuple[Change, ...]
+    """Of memory, and falling; ``before`` is what to put back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutBack:
+    """What must be put back, whatever a plan says."""
+
+    phase: Phase
+    targets: tuple[Change, ...]
+    """``after`` is what to put back."""
+    is_floor: bool
+    """What stands above its target stays."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodRecord:
+    """One pod that was resized, or that somebody else resized."""
+
+    ref: PodRef
+    workload: Workload
+    spec: str | None = None
+    """As last seen, with nothing under way; None = not seen yet."""
+    changed_seconds: float | None = None
+    """When it was last resized, by whomever; None = not known."""
+    flight: Flight | None = None
+    infeasible: Infeasible | None = None
+    refused: tuple[Refused, ...] = ()
+    """One for each phase at most."""
+    shrunk: tuple[Shrunk, ...] = ()
+    wanted: PutBack | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """A workload that is not shrunk on this node."""
+
+    workload: Workload
+    since_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OomAction:
+    """The last action after an out-of-memory kill of a workload's container."""
+
+    workload: Workload
+    container: str
+    at_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerState:
+    """All that the ledger must not forget over a restart."""
+
+    pods: tuple[PodRecord, ...] = ()
+    bars: tuple[Bar, ...] = ()
+    oom_actions: tuple[OomAction, ...] = ()
+
+    @property
+    def has_flights(self) -> bool:
+        """Say whether any resize is under way."""
+        return any(record.flight is not None for record in self.pods)
+
+    def oldest_pending_seconds(self, now_seconds: float) -> float | None:
+        """Give how long the oldest deferred resize has waited; None = none waits."""
+        flights = (record.flight for record in self.pods)
+        waits = [
+            now_seconds - one.since_seconds for one in flights if one is not None and one.state is FlightState.DEFERRED
+        ]
+        return max(waits, default=None)
+
+
+NOTHING_KEPT: Final = LedgerState()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class News:
+    """What became of a resize, as a look at the pods shows: for journal and metrics."""
+
+    ref: PodRef
+    workload: Workload
+    action: Action
+    """What the resize was for."""
+    outcome: Outcome
+    reason: str
+    """Short, from a closed set: see ``ledger_flight``."""
+    detail: str
+    """The kubelet's words, or a sentence; empty = nothing to add."""
+    changes: tuple[Change, ...]
+    seconds: float | None
+    """From the patch to this."""

@@ -1,0 +1,228 @@
+"""The last check before any write: what must hold whatever a plan says. Core, pure.
+
+A plan already keeps to all of it. It is asked again here, of the pod as it is at the moment of the write, on every path
+to one: plan, out-of-memory path, revert, restore, proposed eviction, admission.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+from agent.core.cluster.pod import CPU, MEMORY, Container, ContainerKind, Pod
+from agent.core.cluster.qos import computed_qos_class, pod_qos_class
+from agent.core.numbers.units import to_units
+from agent.core.orders.order import Orders, Ranking
+from agent.core.orders.plan_options import DaemonSetGrowth, PlanOptions
+from agent.core.orders.resolution import DAEMON_SET_KIND
+from agent.core.plan.demand import Gates, Kept, Reserved
+from agent.core.plan.plan import Change, PlanStep, Setting
+from agent.core.plan.pod_change import changed_pod, stated
+from agent.core.recommender.bounds import Resource
+
+
+class WriteAction(StrEnum):
+    """What a write does."""
+
+    RESIZE_CPU = "resize_cpu"
+    RESIZE_MEMORY = "resize_memory"
+    EVICT_CPU = "evict_cpu"
+    """Proposed for want of CPU."""
+    EVICT_MEMORY = "evict_memory"
+    EVICT_OOM = "evict_oom"
+    """Proposed after an out-of-memory kill."""
+    ADMIT_PATCH = "admit_patch"
+
+
+class Spared(StrEnum):
+    """Why a pod that may be optimised is spared this one write. Also a metric label."""
+
+    DAEMON_SET = "daemon_set"
+    """DaemonSet pods are never evicted, and grow only where ``plan.daemonSetGrowth`` lets them."""
+    NO_EVICTION = "no_eviction"
+    """Its ranking says so, after an out-of-memory kill too."""
+    NO_PREDICTION = "no_prediction"
+    """Nobody knows what its successor would be given."""
+    POD_CHANGED = "pod_changed"
+    """It is no longer the pod that the step was made for: decided anew."""
+    UNSOUND = "unsound"
+    """It would state what no pod may: a request above its limit, an amount of 0 or less, nothing at all."""
+
+
+Refusal = Reserved | Kept | Spared
+
+_EVICTIONS: Final = frozenset({WriteAction.EVICT_CPU, WriteAction.EVICT_MEMORY, WriteAction.EVICT_OOM})
+_RESIZES: Final = {Resource.CPU: WriteAction.RESIZE_CPU, Resource.MEMORY: WriteAction.RESIZE_MEMORY}
+_OF_MEMORY: Final = frozenset({WriteAction.RESIZE_MEMORY, WriteAction.EVICT_MEMORY, WriteAction.EVICT_OOM})
+
+
+def may_write(
+    action: WriteAction,
+    *,
+    reserved: Reserved | None,
+    kind: str,
+    ranking: Ranking,
+    plan: PlanOptions,
+    grows: bool | None = None,
+    has_prediction: bool = True,
+    is_paused: bool = False,
+) -> Refusal | None:
+    """Say why a write of this kind may not be; None = it may.
+
+    Args:
+        action: What it does.
+        reserved: Why its pod is only reserved for, as ``standing.reserved_reason`` says now.
+        kind: Of its workload.
+        ranking: Of its pod.
+        plan: Whether memory is applied, and DaemonSets grow.
+        grows: A resize raises something; None = not known, so it may.
+        has_prediction: Of an eviction: there is a prediction for each container.
+        is_paused: Nothing is written on this node for now.
+    """
+    if is_paused:
+        return Kept.PAUSED
+    if reserved is not None:
+        return reserved
+    if action in _OF_MEMORY and not plan.memory_applied:
+        return Kept.NOT_APPLIED
+    if action in _EVICTIONS:
+        return _spared_of_eviction(kind, ranking, has_prediction=has_prediction)
+    if action in _RESIZES.values() and kind == DAEMON_SET_KIND and grows is not False:
+        return Spared.DAEMON_SET if plan.daemon_set_growth is DaemonSetGrowth.NEVER else None
+    return None
+
+
+def may_resize(
+    step: PlanStep,
+    pod: Pod,
+    orders: Orders,
+    *,
+    reserved: Reserved | None,
+    plan: PlanOptions,
+    gates: Gates,
+    memory_in_use_bytes: Mapping[str, int],
+    is_paused: bool = False,
+    is_put_back: bool = False,
+    frozen: frozenset[Resource] = frozenset(),
+) -> Refusal | None:
+    """Say why a step may not be sent; None = it may. It is sent as a whole or not at all.
+
+    Args:
+        step: The resize.
+        pod: As the API has it now.
+        orders: What holds for the pod now.
+        reserved: Why it is only reserved for, as ``standing.reserved_reason`` says now.
+        plan: What is applied, and the margin of memory limits.
+        gates: What API server and kubelet can do.
+        memory_in_use_bytes: memory.current by container, read just now; under the empty name of the whole pod. A limit
+            is not lowered where it is missing.
+        is_paused: Nothing is written on this node for now.
+        is_put_back: It takes back what was done before: no growth, whoever must not grow.
+        frozen: Resources whose requests an HPA divides by; what was done to them before may be taken back.
+    """
+    for resource in Resource:
+        changes = [change for change in step.changes if change.resource is resource]
+        if not changes:
+            continue
+        refusal = may_write(
+            _RESIZES[resource],
+            reserved=reserved,
+            kind=step.workload.kind,
+            ranking=orders.ranking,
+            plan=plan,
+            grows=not is_put_back and any(change.after > change.before for change in changes),
+            is_paused=is_paused,
+        )
+        if refusal is not None:
+            return refusal
+        if resource in frozen and not is_put_back:
+            return Kept.HPA
+    if step.ref.uid != pod.uid or any(stated(pod, change) != change.before for change in step.changes):
+        return Spared.POD_CHANGED
+    for change in step.changes:
+        kept = _kept(change, pod, orders, plan, gates, memory_in_use_bytes)
+        if kept is not None:
+            return kept
+    return _unsound(step, pod)
+
+
+def _spared_of_eviction(kind: str, ranking: Ranking, *, has_prediction: bool) -> Spared | None:
+    if kind == DAEMON_SET_KIND:
+        return Spared.DAEMON_SET
+    if ranking is Ranking.NO_EVICTION:
+        return Spared.NO_EVICTION
+    return None if has_prediction else Spared.NO_PREDICTION
+
+
+def _kept(
+    change: Change,
+    pod: Pod,
+    orders: Orders,
+    plan: PlanOptions,
+    gates: Gates,
+    memory_in_use_bytes: Mapping[str, int],
+) -> Kept | None:
+    """Say why one number may not be changed."""
+    restarts = _restarts(change, pod)
+    is_memory_limit_down = (
+        change.resource is Resource.MEMORY and change.setting is Setting.LIMIT and change.after < change.before
+    )
+    # A server that cannot resize a pod's own resources refuses every resize of a pod that has any (1.34.4).
+    is_gate_open = gates.resize and (gates.pod_level_resize if pod.resources is not None else True)
+    if change.kind is ContainerKind.INIT:
+        is_gate_open &= gates.init_containers
+    if is_memory_limit_down:
+        is_gate_open &= gates.memory_limit_down or restarts
+    if not is_gate_open:
+        return Kept.TOO_OLD
+    if restarts and not orders.is_restart_allowed:
+        return Kept.RESTART_POLICY
+    if not is_memory_limit_down or _is_in_force(change, pod):
+        return None
+    if not plan.memory_limits_lowered:
+        return Kept.NOT_APPLIED
+    in_use_bytes = memory_in_use_bytes.get(change.container)
+    if in_use_bytes is None or change.after < math.ceil(in_use_bytes * plan.memory_limit_margin_ratio):
+        return Kept.IN_USE
+    return None
+
+
+def _is_in_force(change: Change, pod: Pod) -> bool:
+    """Say whether a lower memory limit is no more than what the kernel holds the container to already.
+
+    So it is where a rise has been put off or has failed: to take the wish back lowers nothing.
+    """
+    status = pod.status_of(change.container)
+    limits = None if status is None or status.actual is None else status.actual.limits
+    return limits is not None and MEMORY in limits and to_units(limits[MEMORY]) <= change.after
+
+
+def _restarts(change: Change, pod: Pod) -> bool:
+    """Say whether a container restarts for a change: its own, or of the pod's limit where it goes by that."""
+    name = CPU if change.resource is Resource.CPU else MEMORY
+
+    def restarts(container: Container) -> bool:
+        return container.restarts_for_cpu if change.resource is Resource.CPU else container.restarts_for_memory
+
+    if change.container:
+        return any(restarts(one) for one in pod.sized_containers() if one.name == change.container)
+    if change.setting is Setting.REQUEST:
+        return False
+    return any(restarts(one) for one in pod.sized_containers() if name not in one.resources.limits)
+
+
+def _unsound(step: PlanStep, pod: Pod) -> Kept | Spared | None:
+    """Say what would be wrong with the pod after a step."""
+    if not step.changes or any(change.after <= 0 for change in step.changes):
+        return Spared.UNSOUND
+    after = changed_pod(pod, step.changes)
+    everyone = [one.resources for one in after.sized_containers()]
+    if after.resources is not None:
+        everyone.append(after.resources)
+    for resources in everyone:
+        for name, limit in resources.limits.items():
+            if limit and resources.requests.get(name, 0) > limit:
+                return Spared.UNSOUND
+    return Kept.QOS if computed_qos_class(after) is not pod_qos_class(pod) else None

@@ -1,0 +1,471 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from agent.core.admission.answer import AdmissionFacts, Left, Outcome
+from agent.core.admission.estimate import EstimateSource, NoEstimate
+from agent.core.admission.options import AdmissionOptions, AdmissionSettings
+from agent.core.cluster.facts import FrozenAxes
+from agent.core.cluster.node import Namespace
+from agent.core.cluster.qos import computed_qos_class
+from agent.core.orders import annotations as names
+from agent.core.orders.order import Mode
+from agent.core.orders.plan_options import ActOptions, DaemonSetGrowth, PlanOptions
+from agent.core.orders.policy_options import BoundsOptions, ControlledResources, ControlledValues, PolicyName
+from agent.core.resize.originals import annotated_original
+from tests.admissions import (
+    DAY_SECONDS,
+    EXACT,
+    MB,
+    NOW_UNIX_SECONDS,
+    SHOP,
+    admitted,
+    after,
+    estimate,
+    mirror,
+    new_pod,
+    patched,
+    pod_of,
+    resources,
+)
+from tests.pods import container, sidecar
+
+CPU, MEMORY = "cpu", "memory"
+BURSTABLE = container("app", {CPU: "500m", MEMORY: "300M"}, {CPU: "1", MEMORY: "600M"})
+GUARANTEED = container("app", {CPU: "500m", MEMORY: "300M"}, {CPU: "500m", MEMORY: "300M"})
+AS_IT_CAME = {"requests": {CPU: "500m", MEMORY: "300M"}, "limits": {CPU: "1", MEMORY: "600M"}}
+EXACT_BOUNDS = EXACT.bounds
+
+
+def settings(**fields: Any) -> AdmissionSettings:
+    return AdmissionSettings(**({"bounds": EXACT_BOUNDS} | fields))
+
+
+def lefts(admission: Any, name: str = "app") -> set[Left]:
+    return {note.left for one in admission.containers if one.name == name for note in one.notes}
+
+
+# The rule
+
+
+def test_requests_are_the_predicted_peaks_and_the_cpu_limit_goes() -> None:
+    # Memory limit: 2 x 200 = 400 MB, so the floor of 512 MB holds.
+    assert after(new_pod(BURSTABLE)) == {
+        "requests": {CPU: "300m", MEMORY: f"{200 * MB}"},
+        "limits": {MEMORY: f"{512 * MB}"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("known", "request_mb", "limit_mb"),
+    [
+        (estimate(memory_mb=400), 400, 800),  # 2 x request
+        (estimate(memory_mb=200, memory_max_bytes=450 * MB), 200, 900),  # 2 x 7 days
+        (estimate(memory_mb=200, oom_memory_bytes=420 * MB), 420, 840),  # the kill raises both
+        (estimate(memory_mb=None, memory_max_bytes=410 * MB), 410, 820),  # no peak: the largest seen
+        (estimate(memory_mb=None, oom_memory_bytes=330 * MB), 330, 660),
+        (estimate(memory_mb=200, memory_base_bytes=350 * MB), 350, 700),  # never below the base
+        (estimate(memory_mb=5), 16, 512),  # the least
+    ],
+)
+def test_memory_holds_peak_kill_and_base(known: Any, request_mb: int, limit_mb: int) -> None:
+    done = after(new_pod(BURSTABLE), known)
+    assert done["requests"][MEMORY] == f"{request_mb * MB}"
+    assert done["limits"][MEMORY] == f"{limit_mb * MB}"
+
+
+@pytest.mark.parametrize(
+    ("known", "millicores"),
+    [
+        (estimate(cpu=None, cpu_max_millicores=250), 250),
+        (estimate(cpu=200, cpu_base_millicores=260), 260),
+        (estimate(cpu=0), 1),
+    ],
+)
+def test_cpu_is_the_peak_else_the_largest_seen_never_below_the_base(known: Any, millicores: int) -> None:
+    assert after(new_pod(BURSTABLE), known)["requests"][CPU] == f"{millicores}m"
+
+
+def test_memory_changes_of_16_mb_and_less_are_not_made() -> None:
+    small = admitted(new_pod(BURSTABLE), estimate(cpu=500, memory_mb=316, memory_max_bytes=308 * MB))
+    # The limit would be 2 x 316 = 632 MB, 32 more than it is.
+    assert [str(move) for move in small.moves] == ["cpu limit 1000m -> none", "memory limit 572.2MiB -> 602.7MiB"]
+    assert Left.SMALL_CHANGE in lefts(small)
+    assert after(new_pod(BURSTABLE), estimate(memory_mb=317))["requests"][MEMORY] == f"{317 * MB}"
+    kept = admitted(new_pod(BURSTABLE), estimate(memory_mb=308))
+    assert [str(move) for move in kept.moves] == ["cpu 500m -> 300m", "cpu limit 1000m -> none"]
+    equal = admitted(new_pod(BURSTABLE), estimate(memory_mb=300))
+    assert lefts(equal) == set()
+
+
+def test_a_little_below_what_is_ordered_is_changed_all_the_same() -> None:
+    for order, value, wanted in ((names.MIN_MEMORY, "310M", 310), (names.MAX_MEMORY, "290M", 290)):
+        document = new_pod(BURSTABLE, orders={order: value})
+        assert after(document, estimate(memory_mb=300))["requests"][MEMORY] == f"{wanted * MB}"
+    inside = new_pod(BURSTABLE, orders={names.MIN_MEMORY: "290M", names.MAX_MEMORY: "320M"})
+    assert after(inside, estimate(memory_mb=310))["requests"][MEMORY] == "300M"
+
+
+def test_annotations_bound_the_requests() -> None:
+    document = new_pod(BURSTABLE, orders={names.MIN_CPU: "400m", names.MAX_MEMORY: "150M"})
+    done = after(document)
+    assert done["requests"] == {CPU: "400m", MEMORY: f"{150 * MB}"}
+
+
+def test_only_what_is_stated_is_changed() -> None:
+    bare = container("bare")
+    no_cpu = container("app", {MEMORY: "300M"}, {MEMORY: "600M"})
+    done = patched(new_pod(no_cpu, bare), admitted(new_pod(no_cpu, bare)))
+    assert resources(done) == {"requests": {MEMORY: f"{200 * MB}"}, "limits": {MEMORY: f"{512 * MB}"}}
+    assert resources(done, "bare") == {"requests": {}, "limits": {}}
+    no_request = new_pod(container("app", None, {CPU: "1", MEMORY: "600M"}))
+    # Such a pod comes from a file only, as the API fills requests in; its limits go by the rule all the same.
+    assert after(no_request) == {"requests": {}, "limits": {MEMORY: f"{512 * MB}"}}
+    nothing = new_pod(container("app", {CPU: "500m"}, {CPU: "1"}))
+    assert after(nothing) == {"requests": {CPU: "300m"}, "limits": {}}
+    assert lefts(admitted(no_request)) == {Left.NOT_STATED}
+
+
+def test_a_first_memory_limit_is_added_beside_a_request() -> None:
+    document = new_pod(container("app", {CPU: "500m", MEMORY: "300M"}))
+    assert after(document)["limits"] == {MEMORY: f"{512 * MB}"}
+    only_cpu_limit = new_pod(container("app", {CPU: "500m", MEMORY: "300M"}, {CPU: "1"}))
+    assert after(only_cpu_limit)["limits"] == {MEMORY: f"{512 * MB}"}
+    never = settings(admission=AdmissionOptions(memory_limits_added=False))
+    assert after(document, settings=never)["limits"] == {}
+
+
+def test_zero_counts_as_not_stated() -> None:
+    document = new_pod(container("app", {CPU: "0", MEMORY: "300M"}, {CPU: "0"}))
+    assert after(document) == {
+        "requests": {CPU: "0", MEMORY: f"{200 * MB}"},
+        "limits": {CPU: "0", MEMORY: f"{512 * MB}"},
+    }
+    assert after(new_pod(container("app", {MEMORY: "300M"}, {MEMORY: "0"})))["limits"] == {MEMORY: f"{512 * MB}"}
+
+
+def test_without_statistics_nothing_changes_and_the_cpu_limit_stays() -> None:
+    for why in NoEstimate:
+        admission = admitted(new_pod(BURSTABLE), why)
+        assert admission.outcome is Outcome.NO_HISTORY
+        assert patched(new_pod(BURSTABLE), admission) == new_pod(BURSTABLE)
+    memory_only = admitted(new_pod(BURSTABLE), estimate(cpu=None))
+    assert str(memory_only.moves[0]).startswith("memory ")
+    assert Left.NO_FIGURE in lefts(memory_only)
+    cpu_only = admitted(new_pod(BURSTABLE), estimate(memory_mb=None))
+    assert [str(move) for move in cpu_only.moves] == ["cpu 500m -> 300m", "cpu limit 1000m -> none"]
+
+
+def test_a_young_workload_is_left() -> None:
+    young = admitted(new_pod(BURSTABLE), estimate(history_seconds=3599.0))
+    assert (young.outcome, young.why) == (Outcome.NO_HISTORY, "its history is shorter than plan.minAgeSeconds")
+    assert admitted(new_pod(BURSTABLE), estimate(history_seconds=3600.0)).outcome is Outcome.PATCHED
+
+
+def test_one_container_without_history_does_not_hold_up_the_others() -> None:
+    document = new_pod(BURSTABLE, container("new", {CPU: "1"}))
+    done = patched(document, admitted(document, {"app": estimate()}))
+    assert resources(done)["requests"][CPU] == "300m"
+    assert resources(done, "new")["requests"] == {CPU: "1"}
+
+
+def test_sidecars_are_sized_and_plain_init_containers_left() -> None:
+    document = new_pod(
+        BURSTABLE, initContainers=[container("init", {CPU: "2"}), sidecar("side", {CPU: "100m"}, {CPU: "1"})]
+    )
+    asked = []
+    admission = admitted(document)
+    asked = [(one.name, one.estimate is not None) for one in admission.containers]
+    assert asked == [("init", False), ("side", True), ("app", True)]
+    done = patched(document, admission)
+    assert resources(done, "init")["requests"] == {CPU: "2"}
+    assert resources(done, "side") == {"requests": {CPU: "300m"}, "limits": {}}
+
+
+def test_asking_again_changes_nothing_more() -> None:
+    document = patched(new_pod(BURSTABLE), admitted(new_pod(BURSTABLE)))
+    again = admitted(document)
+    assert (again.outcome, again.moves) == (Outcome.NOOP, ())
+    assert again.why.startswith("nothing to change; by cruise from its history of 3.0 days, 2 pods")
+
+
+def test_annotations_keep_the_originals_and_say_from_what() -> None:
+    done = patched(new_pod(BURSTABLE), admitted(new_pod(BURSTABLE)))
+    original = annotated_original(pod_of(done))
+    assert original is not None
+    (kept,) = original.amounts
+    assert (kept.cpu_request_millicores, kept.cpu_limit_millicores) == (500, 1000)
+    assert (kept.memory_request_bytes, kept.memory_limit_bytes) == (300 * MB, 600 * MB)
+    assert json.loads(done["metadata"]["annotations"][names.ADMISSION]) == {
+        "unixSeconds": int(NOW_UNIX_SECONDS),
+        "policy": "cruise",
+        "containers": {
+            "app": {"source": "workload", "historySeconds": 259_200, "pods": 2, "newestAgeSeconds": 30},
+        },
+    }
+    assert names.unknown_keys(done["metadata"]["annotations"]) == ()
+
+
+def test_rounding_is_upwards_to_the_bounds_multiple() -> None:
+    rough = AdmissionSettings(bounds=BoundsOptions(round_cpu_millicores=50))
+    done = after(new_pod(BURSTABLE), estimate(cpu=310, memory_mb=200), settings=rough)
+    # 200 MB are 190.7 MiB, 512 MB are 488.3 MiB.
+    assert done == {"requests": {CPU: "350m", MEMORY: f"{191 << 20}"}, "limits": {MEMORY: f"{489 << 20}"}}
+
+
+# Who is left alone
+
+
+@pytest.mark.parametrize(
+    ("document", "why"),
+    [
+        (new_pod(BURSTABLE, mode="off"), "mode off by the pod annotation"),
+        (new_pod(BURSTABLE, mode="recommend"), "mode recommend by the pod annotation"),
+        (new_pod(BURSTABLE, mode=None), "mode recommend by the configuration"),
+        (new_pod(BURSTABLE, mode="enforced"), "plimsoll.dev/mode: 'enforced' is not allowed"),
+        (new_pod(GUARANTEED), "of class Guaranteed"),
+        (new_pod(container("app")), "of class BestEffort"),
+        (new_pod(BURSTABLE, kind="Job"), "a job: it ends"),
+        (new_pod(BURSTABLE, kind="Pod"), "nothing controls it"),
+        (new_pod(BURSTABLE, kind="SparkApplication"), "its owner is of a kind"),
+        (mirror(BURSTABLE), "a static pod"),
+        (new_pod(BURSTABLE, os={"name": "windows"}), "a Windows pod"),
+        (new_pod(BURSTABLE, resourceClaims=[{"name": "gpu"}]), "it holds devices"),
+    ],
+)
+def test_a_pod_that_is_not_to_be_sized_stays_as_it_came(document: dict[str, Any], why: str) -> None:
+    admission = admitted(document)
+    assert admission.outcome is Outcome.EXCLUDED
+    assert why in admission.why
+    assert patched(document, admission) == document
+    assert all(one.estimate is None for one in admission.containers)
+
+
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [
+        (AdmissionFacts(namespace=None), "what its namespace orders is not known"),
+        (AdmissionFacts(namespace=Namespace(name="shop", annotations={names.MODE: "off"})), "mode enforce"),
+        (
+            AdmissionFacts(namespace=SHOP.namespace, left_alone_for="VerticalPodAutoscaler shop/web"),
+            "sets its requests",
+        ),
+        (AdmissionFacts(namespace=SHOP.namespace, pause_reason="upgrade"), "the cluster is paused: upgrade"),
+        (
+            AdmissionFacts(namespace=SHOP.namespace, frozen=FrozenAxes(cpu_for="hpa a", memory_for="hpa b")),
+            "hpa a and hpa b scales on its requests",
+        ),
+    ],
+)
+def test_the_surroundings_may_leave_a_pod_alone(facts: AdmissionFacts, why: str) -> None:
+    document = new_pod(BURSTABLE)
+    admission = admitted(document, facts=facts)
+    if facts.namespace is not None and facts.namespace.annotations:
+        assert admission.outcome is Outcome.PATCHED  # the pod's own order wins
+        admission = admitted(new_pod(BURSTABLE, mode=None), facts=facts)
+        why = "mode off by the namespace annotation"
+    assert admission.outcome is Outcome.EXCLUDED
+    assert why in admission.why
+
+
+def test_an_excluded_namespace_is_never_touched() -> None:
+    excluded = settings(act=ActOptions(mode=Mode.ENFORCE, excluded_namespaces="shop"))
+    admission = admitted(new_pod(BURSTABLE), settings=excluded)
+    assert (admission.outcome, admission.moves) == (Outcome.EXCLUDED, ())
+    assert "excludedNamespaces" in admission.why
+
+
+def test_the_clusters_rules_stand_between_annotations_and_configuration() -> None:
+    rule = AdmissionFacts(namespace=SHOP.namespace, rule={names.MODE: "enforce", names.POLICY: "vpa"})
+    admission = admitted(new_pod(BURSTABLE, mode=None), facts=rule)
+    assert admission.orders is not None
+    assert (admission.outcome, admission.orders.policy) == (Outcome.PATCHED, PolicyName.VPA)
+    assert admitted(new_pod(BURSTABLE, mode="off"), facts=rule).outcome is Outcome.EXCLUDED
+
+
+def test_a_fault_in_an_annotation_is_told_to_who_creates_the_pod() -> None:
+    (warning,) = admitted(new_pod(BURSTABLE, orders={names.MIN_CPU: "much"})).warnings
+    assert warning.startswith("pod annotation plimsoll.dev/min-cpu: 'much' is not allowed")
+
+
+# Axes
+
+
+def test_a_resource_that_an_hpa_scales_on_is_left_with_its_limit() -> None:
+    cpu = AdmissionFacts(namespace=SHOP.namespace, frozen=FrozenAxes(cpu_for="HorizontalPodAutoscaler shop/web"))
+    admission = admitted(new_pod(BURSTABLE), facts=cpu)
+    assert after(new_pod(BURSTABLE), facts=cpu) == {
+        "requests": {CPU: "500m", MEMORY: f"{200 * MB}"},
+        "limits": {CPU: "1", MEMORY: f"{512 * MB}"},
+    }
+    assert str(admission.containers[0].notes[0]) == "cpu: an HPA scales on it (HorizontalPodAutoscaler shop/web)"
+    memory = AdmissionFacts(namespace=SHOP.namespace, frozen=FrozenAxes(memory_for="hpa"))
+    assert after(new_pod(BURSTABLE), facts=memory)["requests"] == {CPU: "300m", MEMORY: "300M"}
+    whole = settings(admission=AdmissionOptions(hpa_freezes_axes=False))
+    left = admitted(new_pod(BURSTABLE), facts=cpu, settings=whole)
+    assert (left.outcome, left.why) == (Outcome.EXCLUDED, "HorizontalPodAutoscaler shop/web scales on its requests")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "changed"),
+    [
+        (settings(plan=PlanOptions(memory_applied=False)), {CPU}),
+        (settings(bounds=BoundsOptions(controlled_resources=ControlledResources.CPU, round_memory_bytes=1)), {CPU}),
+        (
+            settings(bounds=BoundsOptions(controlled_resources=ControlledResources.MEMORY, round_memory_bytes=1)),
+            {MEMORY},
+        ),
+    ],
+)
+def test_the_configuration_may_leave_a_resource_out(chosen: AdmissionSettings, changed: set[str]) -> None:
+    admission = admitted(new_pod(BURSTABLE), settings=chosen)
+    assert {move.resource.value for move in admission.moves} == changed
+    assert lefts(admission) == {Left.NOT_APPLIED}
+
+
+# DaemonSets
+
+
+@pytest.mark.parametrize("source", list(EstimateSource))
+def test_a_daemon_sets_pod_is_sized_by_its_node_or_nodes_alike_only(source: EstimateSource) -> None:
+    document = new_pod(BURSTABLE, kind="DaemonSet")
+    known = estimate(700, 400, source=source)
+    done = after(document, known)
+    if source is EstimateSource.WORKLOAD:
+        assert done == {"requests": AS_IT_CAME["requests"], "limits": {MEMORY: f"{800 * MB}"}}
+        assert Left.DAEMON_SET in lefts(admitted(document, known))
+    else:
+        assert done == {"requests": {CPU: "700m", MEMORY: f"{400 * MB}"}, "limits": {MEMORY: f"{800 * MB}"}}
+
+
+def test_where_daemon_sets_may_not_grow_requests_stay_and_the_memory_limit_may_only_rise() -> None:
+    never = settings(plan=PlanOptions(daemon_set_growth=DaemonSetGrowth.NEVER))
+    document = new_pod(BURSTABLE, kind="DaemonSet")
+    own = {"source": EstimateSource.NODE}
+    assert after(document, estimate(700, 400, **own), settings=never) == {
+        "requests": AS_IT_CAME["requests"],
+        "limits": {MEMORY: f"{800 * MB}"},
+    }
+    assert after(document, estimate(100, 100, **own), settings=never)["limits"] == {MEMORY: "600M"}
+    assert after(document, estimate(100, 306, **own), settings=never)["limits"] == {MEMORY: "600M"}
+    without = new_pod(container("app", {CPU: "500m", MEMORY: "300M"}), kind="DaemonSet")
+    assert admitted(without, estimate(700, 400, **own), settings=never).moves == ()
+
+
+# QoS class
+
+
+def test_a_guaranteed_pod_that_asks_for_it_stays_guaranteed() -> None:
+    document = new_pod(GUARANTEED, orders={names.GUARANTEED: "true"})
+    done = patched(document, admitted(document, estimate(300, 100, memory_max_bytes=120 * MB)))
+    # The amount is the limit as well: 2 x the largest of seven days.
+    assert resources(done) == {
+        "requests": {CPU: "300m", MEMORY: f"{240 * MB}"},
+        "limits": {CPU: "300m", MEMORY: f"{240 * MB}"},
+    }
+    assert computed_qos_class(pod_of(done)) is computed_qos_class(pod_of(document))
+    assert after(document, estimate(300, 310))["requests"][MEMORY] == "300M"
+    everywhere = settings(plan=PlanOptions(guaranteed=True), policy=PolicyName.CRANE)
+    assert after(new_pod(GUARANTEED), estimate(300, 100), settings=everywhere)["limits"] == {
+        CPU: "300m",
+        MEMORY: f"{100 * MB}",
+    }
+
+
+def test_a_guaranteed_daemon_sets_pod_of_another_nodes_history_is_left() -> None:
+    document = new_pod(GUARANTEED, kind="DaemonSet", orders={names.GUARANTEED: "true"})
+    assert admitted(document).outcome is Outcome.NOOP
+
+
+def test_the_last_difference_that_makes_a_pod_burstable_is_kept() -> None:
+    # crane leaves limits: the request would be lowered to both of them.
+    one = container("app", {CPU: "400m", MEMORY: "300M"}, {CPU: "500m", MEMORY: "300M"})
+    crane = settings(policy=PolicyName.CRANE)
+    admission = admitted(new_pod(one), estimate(900, 900), settings=crane)
+    assert (admission.outcome, admission.moves) == (Outcome.NOOP, ())
+    assert Left.QOS in lefts(admission)
+    both = container("app", {CPU: "400m", MEMORY: "200M"}, {CPU: "500m", MEMORY: "300M"})
+    admission = admitted(new_pod(both), estimate(900, 900), settings=crane)
+    assert [str(move) for move in admission.moves] == ["memory 190.7MiB -> 286.1MiB"]
+
+
+def test_all_is_left_where_leaving_cpu_does_not_keep_the_class() -> None:
+    # Only memory differs, so CPU cannot keep the class.
+    one = container("app", {CPU: "500m", MEMORY: "200M"}, {CPU: "500m", MEMORY: "300M"})
+    admission = admitted(new_pod(one), estimate(500, 900), settings=settings(policy=PolicyName.CRANE))
+    assert (admission.outcome, admission.moves) == (Outcome.NOOP, ())
+
+
+# Policies
+
+
+def test_crane_leaves_limits_and_stays_below_them() -> None:
+    crane = settings(policy=PolicyName.CRANE)
+    assert after(new_pod(BURSTABLE), settings=crane) == {
+        "requests": {CPU: "300m", MEMORY: f"{200 * MB}"},
+        "limits": {CPU: "1", MEMORY: "600M"},
+    }
+    high = admitted(new_pod(BURSTABLE), estimate(1500, 500), settings=crane)
+    assert str(high.moves[0]) == "cpu 500m -> 1000m"
+    assert Left.LIMIT in lefts(high)
+    unlimited = new_pod(container("app", {CPU: "500m", MEMORY: "300M"}))
+    assert after(unlimited, settings=crane)["limits"] == {}
+
+
+def test_vpa_lowers_no_memory_limit_below_what_was_in_use() -> None:
+    vpa = settings(policy=PolicyName.VPA)
+    for seen_mb, limit_mb in ((250, 300), (450, 450), (900, 600)):
+        done = after(new_pod(BURSTABLE), estimate(250, 150, memory_max_bytes=seen_mb * MB), settings=vpa)
+        assert done["requests"][MEMORY] == f"{150 * MB}"
+        assert done["limits"][MEMORY] in (f"{limit_mb * MB}", f"{limit_mb}M")
+    same = {CPU: "500m", MEMORY: "600M"}
+    pair = new_pod(container("app", same, same), orders={names.GUARANTEED: "true"})
+    done = after(pair, estimate(250, 150, memory_max_bytes=450 * MB), settings=vpa)
+    assert done["requests"] == done["limits"] == {CPU: "250m", MEMORY: f"{450 * MB}"}
+    done = after(pair, estimate(250, 150, oom_memory_bytes=900 * MB), settings=vpa)
+    assert done["limits"][MEMORY] == f"{900 * MB}"
+
+
+def test_vpa_moves_limits_in_proportion_unless_told_otherwise() -> None:
+    vpa = settings(policy=PolicyName.VPA)
+    assert after(new_pod(BURSTABLE), estimate(250, 150), settings=vpa) == {
+        "requests": {CPU: "250m", MEMORY: f"{150 * MB}"},
+        "limits": {CPU: "500m", MEMORY: f"{300 * MB}"},
+    }
+    alone = settings(policy=PolicyName.VPA, vpa_controlled_values=ControlledValues.REQUESTS_ONLY)
+    assert after(new_pod(BURSTABLE), estimate(250, 150), settings=alone)["limits"] == AS_IT_CAME["limits"]
+    without = new_pod(container("app", {MEMORY: "300M"}, {CPU: "1"}))
+    assert after(without, settings=vpa)["limits"] == {CPU: "1"}
+
+
+def test_cpu_limits_may_be_kept_and_are_raised_to_the_request() -> None:
+    kept = settings(admission=AdmissionOptions(cpu_limits_removed=False))
+    assert after(new_pod(BURSTABLE), settings=kept)["limits"][CPU] == "1"
+    high = admitted(new_pod(BURSTABLE), estimate(1500), settings=kept)
+    assert after(new_pod(BURSTABLE), estimate(1500), settings=kept)["limits"][CPU] == "1500m"
+    assert Left.NOT_APPLIED in lefts(high)
+    no_request = new_pod(container("app", {MEMORY: "300M"}, {CPU: "1"}))
+    assert after(no_request, settings=kept)["limits"][CPU] == "1"
+
+
+# Faults
+
+
+def test_a_pod_that_would_break_a_rule_is_left_as_it_came() -> None:
+    odd = container("odd", {CPU: "2"}, {CPU: "1"})  # the API would refuse it
+    admission = admitted(new_pod(BURSTABLE, odd), {"app": estimate()})
+    assert (admission.outcome, admission.moves, dict(admission.annotations)) == (Outcome.ERROR, (), {})
+    assert admission.why == "left as it came: container odd: the cpu request would be above its limit"
+
+
+def test_histories_of_hours_are_told_in_hours() -> None:
+    admission = admitted(new_pod(BURSTABLE), estimate(history_seconds=0.5 * DAY_SECONDS, pods=1))
+    assert admission.why == "by cruise from its history of 12.0 hours, 1 pod"
+
+
+def test_a_pod_without_containers_is_nobodys_business() -> None:
+    admission = admitted(new_pod(container("app", {CPU: "1"}), mode="enforce") | {}, {})
+    assert admission.outcome is Outcome.NO_HISTORY

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from agent.core.cluster.facts import FrozenAxes
+from agent.core.cluster.hpa import (
+    HpaMetric,
+    HpaTarget,
+    frozen_axes,
+    frozen_resources,
+    is_whole_workload_left,
+    moved_target,
+)
+from agent.core.recommender.bounds import Resource
+
+
+@pytest.mark.parametrize(
+    ("metric", "frozen"),
+    [
+        (HpaMetric(type="Resource", resource="cpu"), {Resource.CPU}),
+        (HpaMetric(type="Resource", resource="memory"), {Resource.MEMORY}),
+        (HpaMetric(type="ContainerResource", resource="cpu"), {Resource.CPU}),
+        (HpaMetric(type="Resource", resource="cpu", target_type="AverageValue"), set()),
+        (HpaMetric(type="Resource", resource="ephemeral-storage"), set()),
+        (HpaMetric(type="Resource"), set()),
+        (HpaMetric(type="External", resource="cpu"), set()),
+        (HpaMetric(type="Pods"), set()),
+        (HpaMetric(type="Object"), set()),
+    ],
+)
+def test_only_what_is_divided_by_a_request_freezes(metric: HpaMetric, frozen: set[Resource]) -> None:
+    assert frozen_resources([metric]) == frozen
+
+
+def test_the_axes_say_who_froze_them() -> None:
+    cpu = HpaMetric(type="Resource", resource="cpu")
+    memory = HpaMetric(type="Resource", resource="memory")
+    assert frozen_axes("hpa", [cpu]) == FrozenAxes(cpu_for="hpa")
+    assert frozen_axes("hpa", [cpu, memory]) == FrozenAxes(cpu_for="hpa", memory_for="hpa")
+    assert frozen_axes("hpa", []) == FrozenAxes()
+
+
+@pytest.mark.parametrize(
+    ("frozen", "freezes_axes", "is_left"),
+    [
+        (FrozenAxes(), True, False),
+        (FrozenAxes(cpu_for="hpa"), True, False),
+        (FrozenAxes(cpu_for="hpa", memory_for="hpa"), True, True),
+        (FrozenAxes(), False, False),
+        (FrozenAxes(memory_for="hpa"), False, True),
+    ],
+)
+def test_a_workload_is_left_when_nothing_of_it_is_free(frozen: FrozenAxes, freezes_axes: bool, is_left: bool) -> None:
+    assert is_whole_workload_left(frozen, freezes_axes=freezes_axes) is is_left
+
+
+@pytest.mark.parametrize(
+    ("target", "old", "new", "moved"),
+    [
+        (50, 1.0, 0.8, HpaTarget(percent=63, is_clamped=False)),  # 62.5, half up
+        (50, 1.0, 0.5, HpaTarget(percent=90, is_clamped=True)),  # 100
+        (45, 1.0, 0.5, HpaTarget(percent=90, is_clamped=False)),
+        (1, 0.01, 100.0, HpaTarget(percent=1, is_clamped=True)),
+        (50, 1e308, 1e-308, HpaTarget(percent=90, is_clamped=True)),  # beyond any float
+        (0, 1.0, 1.0, None),
+        (50, 0.0, 1.0, None),
+        (50, 1.0, 0.0, None),
+        (50, math.nan, 1.0, None),
+    ],
+)
+def test_a_target_keeps_its_replicas(target: float, old: float, new: float, moved: HpaTarget | None) -> None:
+    assert moved_target(target, old_request=old, new_request=new) == moved

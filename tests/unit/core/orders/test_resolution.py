@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agent.core.cluster.node import Namespace
+from agent.core.orders import annotations as names
+from agent.core.orders.order import Fault, Mode, Orders, OrderSource, Ranking
+from agent.core.orders.plan_options import ActOptions, PlanOptions
+from agent.core.orders.policy_options import PolicyName
+from agent.core.orders.resolution import default_ranking, listed, orders_of
+from tests.pods import container, make_pod
+
+MI = 1 << 20
+
+
+def orders(
+    pod: dict[str, str] | None = None,
+    namespace: dict[str, str] | None = None,
+    *,
+    kind: str = "Deployment",
+    in_namespace: str = "shop",
+    replicas: int | None = None,
+    mode: Mode = Mode.RECOMMEND,
+    guaranteed: bool = False,
+    rule: dict[str, str] | None = None,
+    labels: dict[str, str] | None = None,
+) -> Orders:
+    metadata: dict[str, Any] = {
+        "namespace": in_namespace,
+        "annotations": pod or {},
+        "ownerReferences": [{"kind": kind, "name": "web", "uid": "o", "controller": True}],
+    }
+    return orders_of(
+        make_pod(container(), metadata=metadata),
+        None
+        if namespace is None and labels is None
+        else Namespace(name=in_namespace, labels=labels or {}, annotations=namespace or {}),
+        act=ActOptions(mode=mode),
+        recommend_policy=PolicyName.CRUISE,
+        plan=PlanOptions(guaranteed=guaranteed),
+        replicas=replicas,
+        rule=rule or {},
+    )
+
+
+def test_a_rule_of_the_cluster_comes_after_the_namespace_and_before_the_configuration() -> None:
+    rule = {names.MODE: "enforce", names.POLICY: "vpa"}
+    assert orders(rule=rule).mode_source is OrderSource.CLUSTER
+    both = orders(None, {names.MODE: "off"}, rule=rule)
+    assert (both.mode, both.mode_source) == (Mode.OFF, OrderSource.NAMESPACE)
+    assert (both.policy, both.policy_source) == (PolicyName.VPA, OrderSource.CLUSTER)
+    assert orders(in_namespace="kube-system", rule=rule).mode_source is OrderSource.RULE
+
+
+def test_a_rule_that_is_not_understood_turns_the_pod_off_unless_it_is_overridden() -> None:
+    found = orders(rule={names.MODE: "maybe"}, mode=Mode.ENFORCE)
+    assert (found.mode, found.mode_source) == (Mode.OFF, OrderSource.CLUSTER)
+    assert [fault.source for fault in found.faults] == [OrderSource.CLUSTER]
+    assert orders({names.MODE: "enforce"}, rule={names.MODE: "maybe"}).faults == ()
+
+
+def test_without_annotations_the_configuration_holds() -> None:
+    assert orders() == Orders(
+        mode=Mode.RECOMMEND,
+        mode_source=OrderSource.CONFIGURATION,
+        policy=PolicyName.CRUISE,
+        policy_source=OrderSource.CONFIGURATION,
+        ranking=Ranking.LOW,
+        ranking_source=OrderSource.RULE,
+    )
+    assert orders(mode=Mode.ENFORCE).mode is Mode.ENFORCE
+    assert orders(guaranteed=True).is_guaranteed_allowed
+
+
+def test_the_pod_comes_before_its_namespace_and_that_before_the_configuration() -> None:
+    of_namespace = {names.MODE: "enforce", names.POLICY: "vpa", names.MIN_CPU: "100m", names.GUARANTEED: "true"}
+    both = orders({names.MODE: "off", names.MAX_CPU: "2"}, of_namespace)
+    assert (both.mode, both.mode_source) == (Mode.OFF, OrderSource.POD)
+    assert (both.policy, both.policy_source) == (PolicyName.VPA, OrderSource.NAMESPACE)
+    # A least of the namespace and a most of the pod are one range.
+    assert (both.min_cpu_millicores, both.max_cpu_millicores) == (100, 2000)
+    assert both.is_guaranteed_allowed
+    assert orders(None, {names.MODE: "enforce"}).mode_source is OrderSource.NAMESPACE
+
+
+def test_mode_of_a_namespace_may_be_a_label_between_its_annotations_and_the_rules_of_the_cluster() -> None:
+    labels, rule = {names.MODE: "enforce", names.POLICY: "vpa"}, {names.MODE: "recommend"}
+    found = orders(labels=labels, rule=rule)
+    assert (found.mode, found.mode_source) == (Mode.ENFORCE, OrderSource.NAMESPACE_LABEL)
+    # Nothing but the mode.
+    assert found.policy_source is OrderSource.CONFIGURATION
+    assert orders(None, {names.MODE: "off"}, labels=labels).mode_source is OrderSource.NAMESPACE
+    assert orders({names.MODE: "off"}, labels=labels).mode_source is OrderSource.POD
+    wrong = orders(labels={names.MODE: "on"}, rule=rule, mode=Mode.ENFORCE)
+    assert wrong.mode is Mode.OFF
+    assert str(wrong.faults[0]) == "namespace label plimsoll.dev/mode: 'on' is not allowed (off, recommend, enforce)"
+    # An annotation that is not understood is not passed over for a label that is.
+    assert orders(None, {names.MODE: ""}, labels=labels).mode is Mode.OFF
+
+
+def test_every_order_of_a_pod_is_read() -> None:
+    found = orders(
+        {
+            names.EVICTION_RANKING: "high",
+            names.MIN_MEMORY: "64Mi",
+            names.MAX_MEMORY: "64Mi",
+            names.ALLOW_RESTART: "true",
+            names.GUARANTEED: "false",
+        },
+        guaranteed=True,
+    )
+    assert (found.ranking, found.ranking_source) == (Ranking.HIGH, OrderSource.POD)
+    assert (found.min_memory_bytes, found.max_memory_bytes) == (64 * MI, 64 * MI)
+    assert found.is_restart_allowed
+    assert not found.is_guaranteed_allowed
+    assert found.faults == ()
+
+
+def test_a_malformed_value_makes_the_pod_off_and_is_told() -> None:
+    found = orders({names.MODE: "enforce", names.MAX_CPU: "lots"})
+    assert (found.mode, found.mode_source) == (Mode.OFF, OrderSource.POD)
+    assert found.faults == (
+        Fault(key=names.MAX_CPU, value="lots", allowed="CPU such as 250m or 1.5, more than 0", source=OrderSource.POD),
+    )
+
+
+def test_a_malformed_value_of_the_namespace_makes_its_pods_off_unless_they_say_otherwise_themselves() -> None:
+    of_namespace = {names.MODE: "Enforce"}
+    found = orders({}, of_namespace, mode=Mode.ENFORCE)
+    assert (found.mode, found.mode_source) == (Mode.OFF, OrderSource.NAMESPACE)
+    assert str(found.faults[0]) == (
+        "namespace annotation plimsoll.dev/mode: 'Enforce' is not allowed (off, recommend, enforce)"
+    )
+    assert orders({names.MODE: "enforce"}, of_namespace).mode is Mode.ENFORCE
+
+
+def test_pod_limits_that_are_not_understood_make_the_pod_off() -> None:
+    fine = orders({names.POD_LIMITS: '{"limits": {"cpu": "2"}}'}, mode=Mode.ENFORCE)
+    assert (fine.mode, fine.faults) == (Mode.ENFORCE, ())
+    faulty = orders({names.POD_LIMITS: "2 CPUs"}, mode=Mode.ENFORCE)
+    assert faulty.mode is Mode.OFF
+    (fault,) = faulty.faults
+    assert (fault.key, fault.value, fault.source) == (names.POD_LIMITS, "2 CPUs", OrderSource.POD)
+    assert "not JSON" in fault.allowed
+
+
+def test_a_least_above_the_most_is_a_fault_and_bounds_nothing() -> None:
+    found = orders({names.MIN_MEMORY: "1Gi"}, {names.MAX_MEMORY: "512Mi"}, mode=Mode.ENFORCE)
+    assert found.mode is Mode.OFF
+    assert (found.min_memory_bytes, found.max_memory_bytes) == (None, None)
+    assert str(found.faults[0]) == (
+        "pod annotation plimsoll.dev/min-memory: '1Gi' is not allowed "
+        "(at most max-memory of the namespace annotation, 512Mi)"
+    )
+
+
+def test_an_excluded_namespace_is_off_by_rule_whatever_is_ordered() -> None:
+    found = orders({names.MODE: "enforce"}, in_namespace="kube-system")
+    assert (found.mode, found.mode_source) == (Mode.OFF, OrderSource.RULE)
+
+
+def test_a_daemon_set_is_never_evicted_whatever_is_ordered() -> None:
+    found = orders({names.EVICTION_RANKING: "low"}, kind="DaemonSet", replicas=1)
+    assert (found.ranking, found.ranking_source) == (Ranking.NO_EVICTION, OrderSource.RULE)
+
+
+@pytest.mark.parametrize(
+    ("kind", "replicas", "ranking"),
+    [
+        ("Deployment", 3, Ranking.LOW),
+        ("Deployment", 1, Ranking.MEDIUM),
+        ("Deployment", 0, Ranking.LOW),
+        ("Deployment", None, Ranking.LOW),
+        ("StatefulSet", 5, Ranking.MEDIUM),
+        ("StatefulSet", None, Ranking.MEDIUM),
+        ("DaemonSet", 1, Ranking.NO_EVICTION),
+    ],
+)
+def test_the_default_ranking_goes_by_kind_and_replicas(kind: str, replicas: int | None, ranking: Ranking) -> None:
+    assert default_ranking(kind, replicas) is ranking
+    assert orders(kind=kind, replicas=replicas).ranking is ranking
+
+
+def test_words_of_a_setting_are_separated_by_commas() -> None:
+    assert listed(" a, b,,") == {"a", "b"}
+    assert listed("") == frozenset()

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agent.core.orders import annotations as names
+from agent.core.plan.demand import Reserved
+from agent.core.plan.directives import NOTHING_TOLD, PEAKS_BELIEVED_SECONDS, STALE_SECONDS
+from agent.core.recommender.bounds import Resource
+from agent.core.recommender.recommendation import Workload
+from tests.directives import WEB, directed, directive, peaks
+
+OTHER = Workload(namespace="shop", kind="Deployment", name="api")
+HPA = "HorizontalPodAutoscaler shop/web"
+
+
+def test_nothing_told_restrains_nobody() -> None:
+    assert not NOTHING_TOLD.is_stale
+    assert NOTHING_TOLD.pause_reason is None
+    for told in (NOTHING_TOLD, directed(directive(OTHER, mode="off", left_alone_for="VPA"))):
+        assert told.rule(WEB) == {}
+        assert (told.reserved(WEB), told.frozen(WEB), told.is_shrink_barred(WEB)) == (None, frozenset(), False)
+        assert (told.replicas(WEB), told.elsewhere(WEB, "app"), told.sentences(WEB)) == (None, None, ())
+
+
+def test_a_workload_of_which_nothing_weighty_is_said() -> None:
+    told = directed(directive())
+    assert (told.rule(WEB), told.reserved(WEB), told.frozen(WEB), told.sentences(WEB)) == ({}, None, frozenset(), ())
+    assert told.elsewhere(None, "app") is None
+
+
+def test_both_axes_frozen_reserve_the_pod_and_one_does_not() -> None:
+    cpu, both = directive(cpu_frozen_for=HPA), directive(cpu_frozen_for=HPA, memory_frozen_for=HPA)
+    assert (directed(cpu).reserved(WEB), directed(cpu).frozen(WEB)) == (None, frozenset({Resource.CPU}))
+    assert (directed(both).reserved(WEB), directed(both).frozen(WEB)) == (Reserved.HPA, frozenset(Resource))
+    alone = directive(left_alone_for="VerticalPodAutoscaler shop/web", cpu_frozen_for=HPA, memory_frozen_for=HPA)
+    assert directed(alone).reserved(WEB) is Reserved.VPA
+
+
+def test_a_stop_of_shrinking_ends_by_its_own_time_since_it_was_told() -> None:
+    stop = directive(stop_shrinking_seconds=3600.0)
+    assert directed(stop, told_seconds=600.0).shrink_barred_seconds(WEB) == 3000.0
+    assert not directed(stop, told_seconds=3600.0).is_shrink_barred(WEB)
+    # Said again or not: it goes on counting down from when these words came.
+    assert directed(stop, told_seconds=3000.0, age=0.0).is_shrink_barred(WEB)
+
+
+def test_what_lets_lapses_after_a_day_and_what_restrains_stays() -> None:
+    old = STALE_SECONDS + 1
+    enforce = directive(mode="enforce", policy="vpa")
+    assert directed(enforce, age=STALE_SECONDS).rule(WEB) == {names.MODE: "enforce", names.POLICY: "vpa"}
+    assert directed(enforce, age=old).rule(WEB) == {names.POLICY: "vpa"}
+    assert directed(directive(mode="off"), age=old).rule(WEB) == {names.MODE: "off"}
+    stays = directed(directive(cpu_frozen_for=HPA, left_alone_for="VPA"), age=30 * 86_400.0, pause="upgrade")
+    assert (stays.is_stale, stays.pause_reason) == (True, "upgrade")
+    assert (stays.reserved(WEB), stays.frozen(WEB)) == (Reserved.VPA, frozenset({Resource.CPU}))
+
+
+def test_peaks_of_other_nodes_are_believed_for_the_week_they_are_of() -> None:
+    app = peaks(oom_memory_bytes=5)
+    told = directive(replicas=4, containers=(peaks("proxy"), app))
+    assert directed(told, age=PEAKS_BELIEVED_SECONDS).elsewhere(WEB, "app") == app
+    assert directed(told).elsewhere(WEB, "gone") is None
+    late = directed(told, age=PEAKS_BELIEVED_SECONDS + 1)
+    assert late.elsewhere(WEB, "app") is None
+    assert late.replicas(WEB) == 4
+
+
+@pytest.mark.parametrize(
+    ("fields", "age", "sentence"),
+    [
+        ({"left_alone_for": "VerticalPodAutoscaler shop/web"}, 0.0, "left alone: VerticalPodAutoscaler shop/web sets"),
+        ({"cpu_frozen_for": HPA}, 0.0, f"CPU requests kept: {HPA} scales by them"),
+        ({"memory_frozen_for": HPA}, 0.0, f"memory requests kept: {HPA} scales by them"),
+        ({"stop_shrinking_seconds": 9000.0}, 0.0, "only upward for another 2.5 h: an out-of-memory kill"),
+        ({"stop_shrinking_seconds": 20.0}, 0.0, "only upward for another 1 min"),
+        ({"mode": "enforce"}, STALE_SECONDS + 1, "mode enforce of the cluster's rules no longer counts"),
+    ],
+)
+def test_each_thing_told_has_its_sentence(fields: dict[str, Any], age: float, sentence: str) -> None:
+    (told,) = directed(directive(**fields), age=age).sentences(WEB)
+    assert told.startswith(sentence)
+
+
+def test_of_two_for_one_workload_the_first_counts() -> None:
+    assert directed(directive(replicas=1), directive(replicas=2)).replicas(WEB) == 1

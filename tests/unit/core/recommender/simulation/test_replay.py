@@ -1,0 +1,306 @@
+"""What a replay counts, derived by hand from traces whose answer is known beforehand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent.core.orders.policy_options import BoundsOptions, PolicyName
+from agent.core.recommender.registry import make
+from agent.core.recommender.simulation.figures import Outcome, ResourceTotal, total
+from agent.core.recommender.simulation.level_steps import demand_steps
+from agent.core.recommender.simulation.replay import Rules, simulate
+from agent.core.recommender.simulation.trace import TraceSet
+from agent.settings import Settings
+from tests.traces import GIB, MIB, START_UNIX_MINUTE, FixedPolicy, trace_of
+
+AT_ONCE = Rules(min_span_seconds=0, cool_down_seconds=0)
+"""A first answer after the first minute; no waiting between changes."""
+LOOSE = BoundsOptions(
+    min_memory_bytes=0,
+    round_memory_bytes=1,
+    smallest_cpu_change_millicores=0,
+    smallest_memory_change_bytes=0,
+    smallest_change_ratio=0,
+)
+"""Bounds that change next to nothing."""
+
+
+def run(trace: TraceSet, policy: Any, rules: Rules = AT_ONCE, options: BoundsOptions = LOOSE, **more: Any) -> Outcome:
+    return simulate(trace, policy, options, rules, **more)
+
+
+def test_perfect_request_for_a_constant_trace_has_no_slack() -> None:
+    one = run(trace_of(cpu=[[500] * 61], memory=[[GIB] * 61]), FixedPolicy(cpu=500, memory=GIB))
+
+    # The first minute is unsized; then an hour of 0.5 cores and of 1 GiB.
+    assert (one.cpu.unsized_minutes[0], one.cpu.known_minutes[0]) == (1, 61)
+    assert one.cpu.requested_amount_hours[0] == one.cpu.used_amount_hours[0] == 0.5
+    assert one.memory.requested_amount_hours[0] == one.memory.used_amount_hours[0] == 1.0
+    assert total((one,)).cpu.slack_ratio == total((one,)).memory.slack_ratio == 0.0
+    assert (one.resizes[0], one.cpu.under_minutes[0], one.memory_limit.over_minutes[0]) == (0, 0, 0)
+
+
+def test_request_of_twice_the_use_has_half_of_it_as_slack() -> None:
+    one = run(trace_of(cpu=[[500] * 61]), FixedPolicy(cpu=1000))
+    assert (one.cpu.requested_amount_hours[0], one.cpu.unused_amount_hours[0]) == (1.0, 0.5)
+
+
+def test_request_too_small_is_counted_in_minutes_and_depth() -> None:
+    one = run(trace_of(cpu=[[500] * 61]), FixedPolicy(cpu=400))
+    # 60 minutes 100 millicores short: 0.1 core-hours
+    assert one.cpu.under_minutes[0] == 60
+    assert one.cpu.missing_amount_hours[0] == pytest.approx(0.1)
+
+
+def test_starting_requests_hold_from_the_first_minute_on() -> None:
+    rules = Rules(min_span_seconds=600, cpu_request_millicores=1000, memory_request_bytes=GIB)
+    one = run(trace_of(cpu=[[500] * 60], memory=[[GIB // 2] * 60]), FixedPolicy(cpu=500, memory=GIB // 2), rules)
+
+    # Changed after the tenth minute: ten minutes 500 millicores too many, the rest without slack.
+    assert one.cpu.unsized_minutes[0] == 0
+    assert one.cpu.unused_amount_hours[0] == pytest.approx(10 / 60 * 0.5)
+    assert one.memory.unused_amount_hours[0] == pytest.approx(10 / 60 * 0.5)
+    assert (one.cpu.resizes[0], one.memory.resizes[0], one.resizes[0]) == (1, 1, 1)
+
+
+def test_container_is_left_alone_until_it_was_measured_for_the_shortest_span() -> None:
+    late = [None] * 5 + [500] * 20
+    one = run(trace_of(cpu=[late]), FixedPolicy(cpu=500), Rules(min_span_seconds=600))
+    # Measured from minute 5 on, sized after the tenth of these.
+    assert (one.cpu.known_minutes[0], one.cpu.unsized_minutes[0]) == (20, 10)
+
+
+def test_decisions_come_at_their_interval() -> None:
+    policy = FixedPolicy(cpu=500)
+    run(trace_of(cpu=[[500] * 30]), policy, Rules(decision_interval_seconds=600, min_span_seconds=0))
+    ends = [(START_UNIX_MINUTE + minute) * 60.0 for minute in (10, 20, 30)]
+    assert [now for now, _ in policy.presents] == ends
+
+
+def test_policy_learns_every_minute_as_it_was() -> None:
+    policy = FixedPolicy()
+    run(trace_of(cpu=[[100, None, 300]], memory=[[1, 2, None]], psi=np.full((3, 1), 0.5, np.float32)), policy)
+
+    assert [minute.unix_minute - START_UNIX_MINUTE for minute in policy.minutes] == [0, 1, 2]
+    assert [minute.cpu_usage_millicores.tolist() for minute in policy.minutes] == [[100.0], [0.0], [300.0]]
+    # PSI-adjusted: 100 x (1 + 0.5)
+    assert [minute.cpu_peak_millicores.tolist() for minute in policy.minutes] == [[150.0], [0.0], [450.0]]
+    assert [minute.has_cpu.tolist() for minute in policy.minutes] == [[True], [False], [True]]
+    assert [minute.working_set_bytes.tolist() for minute in policy.minutes] == [[1.0], [2.0], [0.0]]
+
+
+def test_peak_of_the_trace_goes_before_the_mean_and_is_never_below_it() -> None:
+    policy = FixedPolicy()
+    peaks = np.array([[250.0], [50.0]], np.float32)
+    run(trace_of(cpu=[[100, 100]], cpu_peak_millicores=peaks), policy)
+    assert [minute.cpu_peak_millicores.tolist() for minute in policy.minutes] == [[250.0], [100.0]]
+
+
+def test_windows_of_a_decision_are_percentiles_of_the_last_minutes_adjusted() -> None:
+    policy = FixedPolicy()
+    cpu = [100.0 * minute for minute in range(1, 41)]
+    memory = [minute * MIB for minute in range(1, 41)]
+    run(trace_of(cpu=[cpu], memory=[memory], psi=np.ones((40, 1), np.float32)), policy)
+
+    now, present = policy.presents[-1]
+    assert now == (START_UNIX_MINUTE + 40) * 60.0
+    # Minutes 31..40: P75 lies at rank 6.75 of 3100..4000, that is 3775; with all of the time waiting, twice that.
+    assert present.cpu_base_millicores.tolist() == [2 * 3775.0]
+    # Minutes 11..40: rank 21.75 of 11..40 MiB is 32.75 MiB.
+    assert present.memory_base_bytes.tolist() == [32.75 * MIB]
+
+
+def test_minute_of_which_nothing_is_known_is_neither_learnt_nor_decided_in() -> None:
+    policy = FixedPolicy(cpu=500)
+    one = run(trace_of(cpu=[[500, None, None, 500, 500]]), policy)
+
+    assert [minute.unix_minute - START_UNIX_MINUTE for minute in policy.minutes] == [0, 3, 4]
+    assert [now / 60 - START_UNIX_MINUTE for now, _ in policy.presents] == [1, 4, 5]
+    # Of the window's four minutes two are gaps: more than a fifth.
+    assert policy.presents[1][1].has_cpu.tolist() == [False]
+    assert one.cpu.known_minutes[0] == 3
+
+
+def test_row_in_a_gap_is_not_changed() -> None:
+    # The policy wants more from minute 2 on, when nothing is known of the container.
+    policy = FixedPolicy(cpu=lambda minute: 500 if minute < 2 else 900)
+    one = run(trace_of(cpu=[[500, 500, None, None, 500, 500]]), policy)
+
+    assert one.cpu.known_minutes[0] == 4
+    # Known and sized: minutes 1 and 4 at 500, changed after minute 4, minute 5 at 900.
+    assert one.cpu.requested_amount_hours[0] * 60_000 == pytest.approx(500 + 500 + 900)
+
+
+def test_fall_waits_for_the_cool_down_and_a_rise_does_not() -> None:
+    wanted = {0: 500, 1: 800, 2: 600, 3: 900}
+    policy = FixedPolicy(cpu=lambda minute: wanted.get(minute, 400))
+    one = run(trace_of(cpu=[[100] * 12]), policy, Rules(min_span_seconds=0, cool_down_seconds=300))
+
+    # In force: minute 1 500, 2 and 3 800 (600 has to wait), 4 to 8 900 (changed after minute 3; after minute 8 five
+    # minutes have passed), from 9 on 400.
+    assert one.course.cpu_request_millicores[:, 0].tolist() == [0.0, 500.0, 800.0, 800.0] + [900.0] * 5 + [400.0] * 3
+    assert (one.cpu.resizes[0], one.resizes[0]) == (3, 3)  # the first is a sizing
+
+
+def test_change_of_cpu_holds_a_fall_of_memory_back() -> None:
+    policy = FixedPolicy(
+        cpu=lambda minute: 500 if minute < 5 else 600, memory=lambda minute: 2 * GIB if minute < 6 else GIB
+    )
+    one = run(trace_of(cpu=[[100] * 20], memory=[[MIB] * 20]), policy, Rules(min_span_seconds=0, cool_down_seconds=300))
+    # CPU changed after minute 5, so memory falls after minute 10.
+    assert one.course.memory_request_bytes[:, 0].tolist() == [0.0] + [2.0 * GIB] * 10 + [1.0 * GIB] * 9
+
+
+def test_small_changes_are_not_made() -> None:
+    policy = FixedPolicy(cpu=lambda minute: 500 + minute)
+    one = run(trace_of(cpu=[[100] * 10]), policy, options=BoundsOptions())
+    assert one.cpu.resizes[0] == 0
+
+
+# Memory over its limit
+
+
+def test_memory_over_the_limit_is_a_kill_and_the_policy_is_told() -> None:
+    policy = FixedPolicy(memory=GIB)
+    options = BoundsOptions(min_memory_bytes=0, memory_in_use_ratio=1.0)
+    one = run(trace_of(memory=[[GIB, GIB, 3 * GIB, 3 * GIB, GIB]]), policy, options=options)
+
+    # Seen is memory up to the limit, so neither the policy nor the bounds learn of 3 GiB.
+    assert one.memory_limit.over_minutes.tolist() == [2]
+    assert one.memory_limit.excursions.tolist() == [1]
+    assert one.memory_limit.kills.tolist() == [1]
+    ((row, kill),) = policy.kills
+    assert (row, kill.unix_seconds) == (0, (START_UNIX_MINUTE + 2) * 60.0)
+    assert (kill.usage_bytes, kill.limit_bytes, kill.request_bytes) == (GIB, GIB, GIB)
+    assert [minute.working_set_bytes[0] for minute in policy.minutes] == [GIB] * 5
+
+
+def test_limit_newly_set_and_passed_again_is_another_kill_of_the_same_excursion() -> None:
+    policy = FixedPolicy(memory=lambda minute: GIB if minute < 2 else 2 * GIB)
+    one = run(trace_of(memory=[[GIB, GIB, 3 * GIB, 3 * GIB, 3 * GIB]]), policy)
+
+    # Killed at 1 GiB in minute 2, at 2 GiB in minute 3; minute 4 meets the same limit as minute 3.
+    assert (one.memory_limit.excursions[0], one.memory_limit.kills[0], one.memory_limit.over_minutes[0]) == (1, 2, 3)
+    assert [kill.limit_bytes for _, kill in policy.kills] == [GIB, 2 * GIB]
+
+
+def test_excursion_goes_on_over_a_gap_and_a_later_one_is_new() -> None:
+    memory = [GIB, 2 * GIB, None, 2 * GIB, GIB, 2 * GIB]
+    one = run(trace_of(memory=[memory]), FixedPolicy(memory=GIB))
+    assert (one.memory_limit.excursions[0], one.memory_limit.over_minutes[0]) == (2, 3)
+
+
+def test_limit_follows_the_request_by_its_ratio() -> None:
+    rules = Rules(min_span_seconds=0, memory_limit_ratio=1.5)
+    policy = FixedPolicy(memory=GIB)
+    options = BoundsOptions(memory_in_use_ratio=1.0)
+    one = run(trace_of(memory=[[GIB // 2, 1.5 * GIB]]), policy, rules, options)
+
+    assert one.course.memory_limit_bytes[:, 0].tolist() == [0.0, 1.5 * GIB]
+    assert one.memory_limit.over_minutes[0] == 0  # just at it
+    assert one.memory.under_minutes[0] == 1
+
+
+def test_starting_limit_is_in_force_at_once() -> None:
+    rules = Rules(memory_request_bytes=GIB, memory_limit_ratio=1.0)
+    one = run(trace_of(memory=[[2 * GIB]]), FixedPolicy(), rules)
+    assert (one.memory_limit.kills[0], one.memory.under_minutes[0]) == (1, 1)
+
+
+def test_limit_that_the_policy_names_is_in_force_and_its_change_is_a_resize() -> None:
+    limits = {0: 2 * GIB, 1: 2 * GIB, 2: 3 * GIB}
+    policy = FixedPolicy(memory=GIB, memory_limit=lambda minute: limits.get(minute, 2.5 * GIB))
+    one = run(trace_of(memory=[[GIB] * 7]), policy, Rules(min_span_seconds=0, cool_down_seconds=120))
+
+    # 3 GiB after minute 2; the fall to 2.5 GiB two minutes later, after minute 4.
+    assert one.course.memory_limit_bytes[:, 0].tolist() == [
+        0.0,
+        2 * GIB,
+        2 * GIB,
+        3 * GIB,
+        3 * GIB,
+        2.5 * GIB,
+        2.5 * GIB,
+    ]
+    assert (one.memory.resizes[0], one.resizes[0]) == (2, 2)
+
+
+def test_limit_stays_when_the_policy_no_longer_names_one() -> None:
+    policy = FixedPolicy(memory=GIB, memory_limit=lambda minute: 2 * GIB if minute == 0 else None)
+    one = run(trace_of(memory=[[GIB] * 4]), policy)
+    assert one.course.memory_limit_bytes[:, 0].tolist() == [0.0] + [2.0 * GIB] * 3
+
+
+# The rest
+
+
+def test_reaction_to_a_step_is_the_first_minute_that_covers_it() -> None:
+    # Up from 100 to 400 in minute 90; the policy asks for 400 after minute 92, in force from minute 93 on.
+    policy = FixedPolicy(cpu=lambda minute: 150 if minute < 92 else 400)
+    trace = trace_of(cpu=[[100] * 90 + [400] * 60])
+    one = run(trace, policy, steps=demand_steps(trace))
+
+    steps = total((one,)).steps
+    assert (steps.steps, steps.covered, steps.median_minutes) == (1, 1, 3.0)
+
+
+def test_progress_ends_with_all_minutes() -> None:
+    told: list[int] = []
+    run(trace_of(cpu=[[100] * 130]), FixedPolicy(), on_progress=told.append)
+    assert told == [60, 120, 130]
+
+
+def test_course_is_thinned_to_a_few_hundred_points_with_the_largest_of_each() -> None:
+    policy = FixedPolicy(cpu=lambda minute: 900 if minute == 600 else 100)
+    one = run(trace_of(cpu=[[100] * 1300]), policy)
+
+    # 1,300 minutes in stretches of three are 434 points; minute 601 lies in stretch 200.
+    assert one.course.stretch_minutes == 3
+    assert one.course.cpu_request_millicores.shape == (434, 1)
+    assert one.course.cpu_request_millicores[200, 0] == 900
+
+
+def test_containers_of_one_pod_are_told_to_the_policy() -> None:
+    policy = FixedPolicy(2)
+    run(trace_of(cpu=[[1], [1]], pod_containers=np.array([2, 2])), policy)
+    assert policy.presents[0][1].pod_containers.tolist() == [2, 2]
+
+
+def test_policy_that_never_answers_leaves_all_unsized() -> None:
+    one = run(trace_of(cpu=[[100] * 5], memory=[[MIB] * 5]), FixedPolicy())
+    assert (one.cpu.unsized_minutes[0], one.memory.unsized_minutes[0], one.resizes[0]) == (5, 5, 0)
+    assert (one.policy, one.trace, one.span_seconds) == ("fixed", "made", 300.0)
+
+
+def vars_of(one: ResourceTotal) -> dict[str, float]:
+    return {name: getattr(one, name) for name in one.__dataclass_fields__}
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    cpu=st.lists(st.none() | st.floats(0, 4000, width=32), min_size=30, max_size=90),
+    name=st.sampled_from(list(PolicyName)),
+)
+def test_every_policy_balances_on_any_trace_and_a_row_does_not_mind_its_neighbours(
+    cpu: list[float | None], name: PolicyName
+) -> None:
+    memory = [None if value is None else float(round(value) * MIB) for value in cpu]
+    alone = run(trace_of(cpu=[cpu], memory=[memory]), make(name, Settings(), 1, requests_only=True), Rules())
+    beside = run(
+        trace_of(cpu=[[1000.0] * len(cpu), cpu], memory=[[GIB] * len(cpu), memory]),
+        make(name, Settings(), 2, requests_only=True),
+        Rules(),
+    )
+
+    for single, double in ((alone.cpu, beside.cpu), (alone.memory, beside.memory)):
+        one = single.of(0)
+        # to the last digits of sums, which numpy adds up in another order
+        assert vars_of(one) == pytest.approx(vars_of(double.of(1)), rel=1e-12)
+        used = one.used_amount_hours - one.missing_amount_hours
+        assert one.unused_amount_hours == pytest.approx(one.requested_amount_hours - used, abs=1e-9)
+    assert alone.memory_limit.kills[0] == beside.memory_limit.kills[1]

@@ -1,0 +1,509 @@
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent.core.orders.policy_options import BoundsOptions, ControlledResources
+from agent.core.recommender.bounds import LARGEST, Bounded, apply, bounds_of
+from agent.core.recommender.policy import LimitRule, Proposals, Stated, Steps
+from agent.core.recommender.recommendation import Bound
+from tests.subjects import MI, proposals, stated
+
+PLAIN = BoundsOptions(
+    min_memory_bytes=0,
+    round_memory_bytes=1,
+    smallest_cpu_change_millicores=0,
+    smallest_memory_change_bytes=0,
+    smallest_change_ratio=0.0,
+)
+"""Nothing but the rules that cannot be switched off; the least CPU stays at 1 millicore."""
+
+
+def options(**fields: Any) -> BoundsOptions:
+    return replace(PLAIN, **fields)
+
+
+def joined(kind: Any, values: list[Any], **others: Any) -> Any:
+    """Give several rows as one value of arrays."""
+    names = [field.name for field in fields(kind) if field.name not in ("limit_rule", "extra")]
+    return kind(**{name: np.concatenate([getattr(value, name) for value in values]) for name in names}, **others)
+
+
+def cpu(answer: Bounded) -> tuple[float | None, float | None, tuple[Bound, ...]]:
+    return (
+        answer.cpu_request_millicores[0] if answer.has_cpu[0] else None,
+        answer.cpu_limit_millicores[0] if answer.has_cpu_limit[0] else None,
+        bounds_of(int(answer.cpu_bounds[0])),
+    )
+
+
+def memory(answer: Bounded) -> tuple[float | None, float | None, tuple[Bound, ...]]:
+    return (
+        answer.memory_request_bytes[0] if answer.has_memory[0] else None,
+        answer.memory_limit_bytes[0] if answer.has_memory_limit[0] else None,
+        bounds_of(int(answer.memory_bounds[0])),
+    )
+
+
+@pytest.mark.parametrize(
+    ("proposed", "given_options", "request_millicores", "bounds"),
+    [
+        (233.2, options(), 234, ()),  # whole millicores, rounded up; that alone is no bound
+        (250.00000000000003, options(), 250, ()),  # 0.25 cores x 1000 with float noise
+        (3.0, options(min_cpu_millicores=10), 10, (Bound.MIN,)),
+        (3000.0, options(max_cpu_millicores=2000), 2000, (Bound.MAX,)),
+        (3.0, options(min_cpu_millicores=100, max_cpu_millicores=50), 50, (Bound.MIN, Bound.MAX)),
+        (201.0, options(round_cpu_millicores=50), 250, (Bound.ROUNDED,)),
+        (250.0, options(round_cpu_millicores=50), 250, ()),
+        # 250 would pass the most allowed: the most allowed itself, which is no multiple
+        (201.0, options(round_cpu_millicores=50, max_cpu_millicores=240), 240, (Bound.ROUNDED,)),
+        (0.0, options(), 1, (Bound.MIN,)),
+        (1e300, options(), LARGEST, (Bound.MAX,)),
+    ],
+)
+def test_cpu_request_passes_least_most_and_rounding_in_order(
+    proposed: float, given_options: BoundsOptions, request_millicores: float, bounds: tuple[Bound, ...]
+) -> None:
+    assert cpu(apply(proposals(cpu=proposed), stated(), given_options)) == (request_millicores, None, bounds)
+
+
+@pytest.mark.parametrize(
+    ("proposed", "working_set", "given_options", "request_bytes", "bounds"),
+    [
+        (100.0, 150, options(), 150, (Bound.IN_USE,)),
+        (100.0, 150, options(memory_in_use_ratio=1.5), 225, (Bound.IN_USE,)),
+        (100.0, 50, options(), 100, ()),
+        (100.0, None, options(), 100, ()),
+        # Memory in use outweighs the most allowed, and rounding has nothing to add to it.
+        (500.0, 150, options(max_memory_bytes=120, round_memory_bytes=100), 150, (Bound.MAX, Bound.IN_USE)),
+        (101.0, 50, options(round_memory_bytes=100), 200, (Bound.ROUNDED,)),
+        (0.0, None, options(), 1, (Bound.MIN,)),  # a request of 0 would be none
+    ],
+)
+def test_memory_request_is_never_below_memory_in_use(
+    proposed: float,
+    working_set: int | None,
+    given_options: BoundsOptions,
+    request_bytes: int,
+    bounds: tuple[Bound, ...],
+) -> None:
+    answer = apply(proposals(memory=proposed), stated(working_set=working_set), given_options)
+
+    assert memory(answer) == (request_bytes, None, bounds)
+
+
+def test_defaults_raise_memory_to_16_mb_and_whole_mib() -> None:
+    answer = apply(proposals(cpu=0.2, memory=5e6), stated(), BoundsOptions())
+
+    # 16,000,000 bytes are 15.26 MiB, so 16 MiB.
+    assert memory(answer) == (16 * MI, None, (Bound.MIN, Bound.ROUNDED))
+    assert cpu(answer) == (1, None, (Bound.MIN,))
+
+
+def test_without_prediction_a_request_may_rise_and_never_falls() -> None:
+    held = apply(proposals(cpu=100, upward_only=True), stated(cpu=300), PLAIN)
+    risen = apply(proposals(cpu=500, upward_only=True), stated(cpu=300), PLAIN)
+    unset = apply(proposals(cpu=100, upward_only=True), stated(), PLAIN)
+    over_the_most = apply(proposals(cpu=100, upward_only=True), stated(cpu=300), options(max_cpu_millicores=200))
+
+    assert cpu(held) == (300, None, (Bound.UPWARD_ONLY,))
+    assert cpu(risen) == (500, None, ())
+    assert cpu(unset) == (100, None, ())
+    assert cpu(over_the_most) == (300, None, (Bound.UPWARD_ONLY,))
+
+
+@pytest.mark.parametrize(
+    ("rule", "request_now", "limit_now", "proposed", "answer"),
+    [
+        # keep: the request stays below the limit; one unit below where they differ, so that a Burstable pod stays one
+        (LimitRule.KEEP, 100, 500, 300, (300, None, ())),
+        (LimitRule.KEEP, 100, 500, 900, (499, None, (Bound.LIMIT, Bound.QOS))),
+        (LimitRule.KEEP, 100, 500, 500, (499, None, (Bound.QOS,))),
+        (LimitRule.KEEP, 500, 500, 900, (500, None, (Bound.LIMIT,))),
+        (LimitRule.KEEP, 500, 500, 300, (300, None, ())),
+        (LimitRule.KEEP, None, 500, 900, (500, None, (Bound.LIMIT,))),
+        # raise: the limit follows the request upward only
+        (LimitRule.RAISE, 100, 500, 300, (300, None, ())),
+        (LimitRule.RAISE, 100, 500, 900, (900, 901, (Bound.LIMIT_RAISED,))),
+        (LimitRule.RAISE, 500, 500, 900, (900, 900, (Bound.LIMIT_RAISED,))),
+        (LimitRule.RAISE, 500, 500, 300, (300, None, ())),
+        (LimitRule.RAISE, 100, None, 900, (900, None, ())),
+        # proportional: 500 x 300 / 100
+        (LimitRule.PROPORTIONAL, 100, 500, 300, (300, 1500, ())),
+        (LimitRule.PROPORTIONAL, 100, 500, 50, (50, 250, ())),
+        (LimitRule.PROPORTIONAL, 500, 500, 300, (300, 300, ())),
+        (LimitRule.PROPORTIONAL, None, 500, 300, (300, 300, ())),
+        (LimitRule.PROPORTIONAL, 0, 500, 300, (300, 300, ())),
+        (LimitRule.PROPORTIONAL, 100, None, 300, (300, None, ())),
+        (LimitRule.PROPORTIONAL, 100, 500, 100, (100, None, ())),
+        # floor(3 x 1 / 2) = 1 would be the request itself
+        (LimitRule.PROPORTIONAL, 2, 3, 1, (1, 2, (Bound.LIMIT_RAISED,))),
+        # a limit of 0 is none
+        (LimitRule.KEEP, 100, 0, 900, (900, None, ())),
+    ],
+)
+def test_limit_rule_decides_who_gives_way(
+    rule: LimitRule,
+    request_now: int | None,
+    limit_now: int | None,
+    proposed: int,
+    answer: tuple[float, float | None, tuple[Bound, ...]],
+) -> None:
+    now = stated(cpu=request_now, cpu_limit=limit_now)
+
+    assert cpu(apply(proposals(cpu=proposed, rule=rule), now, PLAIN)) == answer
+
+
+def test_proportional_limit_is_exact_beyond_what_a_float_product_holds() -> None:
+    # 3,000,000,001 x 5,000,000,003 / 2,000,000,003 is 1.5e19 / 2e9: the product has 64 bits, a float 53.
+    now = stated(memory=2_000_000_003, memory_limit=3_000_000_001, current=1)
+
+    answer = apply(proposals(memory=5_000_000_003, rule=LimitRule.PROPORTIONAL), now, PLAIN)
+
+    assert answer.memory_limit_bytes[0] == 3_000_000_001 * 5_000_000_003 // 2_000_000_003
+
+
+def test_limits_of_the_largest_amount_are_cut_without_overflow() -> None:
+    now = stated(memory=1, memory_limit=2.0**63, current=1)
+
+    answer = apply(proposals(memory=1000, rule=LimitRule.PROPORTIONAL), now, PLAIN)
+
+    assert memory(answer) == (1000, LARGEST, ())
+
+
+@pytest.mark.parametrize(
+    ("request_now", "limit_now", "current", "named", "answer"),
+    [
+        (100, 500, 50, 800, (200, 800, ())),
+        (100, 500, 50, 300, (200, 300, ())),
+        # the policy's limit is below the request
+        (100, 500, 50, 150, (200, 201, (Bound.LIMIT_RAISED,))),
+        # lowered no further than memory in use, page cache included; not at all when that is not known
+        (100, 500, 400, 300, (200, 400, (Bound.IN_USE,))),
+        (100, 500, 900, 300, (200, None, (Bound.IN_USE,))),
+        (100, 500, None, 300, (200, None, (Bound.IN_USE,))),
+        (100, 500, None, 800, (200, 800, ())),
+        # none is added
+        (100, None, 50, 800, (200, None, ())),
+        # equal to its limit: both become the policy's limit
+        (500, 500, 50, 400, (400, 400, (Bound.QOS,))),
+        (500, 500, 450, 400, (450, 450, (Bound.IN_USE, Bound.QOS))),
+        (500, 500, None, 400, (500, None, (Bound.IN_USE, Bound.QOS))),
+        # infinite is not a limit
+        (100, 500, 50, float("inf"), (200, None, ())),
+    ],
+)
+def test_memory_limit_that_the_policy_names(
+    request_now: int, limit_now: int | None, current: int | None, named: float, answer: Any
+) -> None:
+    now = stated(memory=request_now, memory_limit=limit_now, current=current)
+
+    assert memory(apply(proposals(memory=200, memory_limit=named, rule=LimitRule.RAISE), now, PLAIN)) == answer
+
+
+def test_memory_limit_without_prediction_is_not_lowered() -> None:
+    now = stated(memory=100, memory_limit=500, current=50)
+
+    answer = apply(proposals(memory=200, memory_limit=300, rule=LimitRule.RAISE, upward_only=True), now, PLAIN)
+
+    assert memory(answer) == (200, None, (Bound.UPWARD_ONLY,))
+
+
+def test_limit_that_stands_for_the_request_is_not_lowered_without_prediction() -> None:
+    now = stated(memory=None, memory_limit=500, current=50)
+
+    answer = apply(proposals(memory=200, memory_limit=300, rule=LimitRule.RAISE, upward_only=True), now, PLAIN)
+
+    assert memory(answer) == (500, None, (Bound.UPWARD_ONLY,))
+
+
+def test_memory_limit_that_differs_little_stays() -> None:
+    now = stated(memory=100, memory_limit=500, current=50)
+    bounds = options(smallest_memory_change_bytes=20)
+
+    assert memory(apply(proposals(memory=200, memory_limit=519), now, bounds)) == (200, None, ())
+    assert memory(apply(proposals(memory=200, memory_limit=520), now, bounds)) == (200, 520, ())
+
+
+def test_memory_limit_is_rounded_up_like_the_request() -> None:
+    now = stated(memory=1 * MI, memory_limit=5 * MI, current=1)
+
+    answer = apply(proposals(memory=2 * MI, memory_limit=7.5 * MI), now, options(round_memory_bytes=MI))
+
+    assert memory(answer) == (2 * MI, 8 * MI, ())
+
+
+@pytest.mark.parametrize("rule", [LimitRule.KEEP, LimitRule.RAISE])
+@pytest.mark.parametrize("proposed", [100, 900])
+def test_guaranteed_pod_moves_request_and_limit_together(rule: LimitRule, proposed: int) -> None:
+    now = stated(cpu=500, cpu_limit=500, memory=500, memory_limit=500, current=50, is_guaranteed=True)
+
+    answer = apply(proposals(cpu=proposed, memory=proposed, rule=rule), now, PLAIN)
+
+    assert cpu(answer) == (proposed, proposed, (Bound.QOS,))
+    assert memory(answer) == (proposed, proposed, (Bound.QOS,))
+
+
+def test_guaranteed_pod_whose_request_stays_keeps_its_limit() -> None:
+    now = stated(cpu=500, cpu_limit=500, is_guaranteed=True)
+
+    answer = apply(proposals(cpu=495), now, options(smallest_cpu_change_millicores=10))
+
+    assert cpu(answer) == (500, None, (Bound.SMALL_CHANGE,))
+
+
+def test_guaranteed_pod_takes_the_policys_limit_up_to_the_most_allowed() -> None:
+    now = stated(memory=500, memory_limit=500, current=50, is_guaranteed=True)
+
+    answer = apply(proposals(memory=300, memory_limit=600), now, options(max_memory_bytes=550))
+
+    assert memory(answer) == (550, 550, (Bound.QOS,))
+
+
+def test_best_effort_pod_is_given_a_figure_and_nothing_to_set() -> None:
+    answer = apply(proposals(cpu=300, memory=400, memory_limit=800), stated(), PLAIN)
+
+    assert cpu(answer) == (300, None, ())
+    assert memory(answer) == (400, None, ())
+
+
+@pytest.mark.parametrize(
+    ("request_now", "proposed", "given_options", "answer"),
+    [
+        (500, 509, options(smallest_cpu_change_millicores=10), (500, (Bound.SMALL_CHANGE,))),
+        (500, 510, options(smallest_cpu_change_millicores=10), (510, ())),
+        (500, 491, options(smallest_cpu_change_millicores=10), (500, (Bound.SMALL_CHANGE,))),
+        # 5 % of 1000 is 50
+        (1000, 1049, options(smallest_change_ratio=0.05), (1000, (Bound.SMALL_CHANGE,))),
+        (1000, 1050, options(smallest_change_ratio=0.05), (1050, ())),
+        # what is not allowed is not kept
+        (1005, 2000, options(smallest_cpu_change_millicores=10, max_cpu_millicores=1000), (1000, (Bound.MAX,))),
+        (5, 1, options(smallest_cpu_change_millicores=10, min_cpu_millicores=8), (8, (Bound.MIN,))),
+        (None, 5, options(smallest_cpu_change_millicores=10), (5, ())),
+    ],
+)
+def test_small_change_keeps_the_present_request(
+    request_now: int | None, proposed: int, given_options: BoundsOptions, answer: Any
+) -> None:
+    request, limit, bounds = cpu(apply(proposals(cpu=proposed), stated(cpu=request_now), given_options))
+
+    assert (request, bounds) == answer
+    assert limit is None
+
+
+def test_small_change_does_not_keep_a_request_below_memory_in_use() -> None:
+    bounds = options(smallest_memory_change_bytes=100)
+
+    below = apply(proposals(memory=90), stated(memory=95, working_set=99), bounds)
+    above = apply(proposals(memory=90), stated(memory=105, working_set=99), bounds)
+
+    assert memory(below) == (99, None, (Bound.IN_USE,))
+    assert memory(above) == (105, None, (Bound.IN_USE, Bound.SMALL_CHANGE))
+
+
+@pytest.mark.parametrize(
+    ("controlled", "has_cpu", "has_memory"),
+    [
+        (ControlledResources.BOTH, True, True),
+        (ControlledResources.CPU, True, False),
+        (ControlledResources.MEMORY, False, True),
+    ],
+)
+def test_resource_that_is_not_controlled_gets_no_answer(
+    controlled: ControlledResources, has_cpu: bool, has_memory: bool
+) -> None:
+    now = stated(cpu=1, cpu_limit=2, memory=1, memory_limit=2)
+
+    answer = apply(proposals(cpu=0.5, memory=9, rule=LimitRule.RAISE), now, options(controlled_resources=controlled))
+
+    assert (cpu(answer) == (None, None, ())) is not has_cpu
+    assert (memory(answer) == (None, None, ())) is not has_memory
+
+
+@pytest.mark.parametrize("nonsense", [float("nan"), float("inf"), float("-inf")])
+def test_answer_that_is_not_finite_counts_as_none_and_harms_no_other_row(nonsense: float) -> None:
+    broken = joined(Proposals, [proposals(cpu=nonsense), proposals(cpu=300)], limit_rule=LimitRule.KEEP)
+    now = joined(Stated, [stated(cpu=100), stated(cpu=100)])
+
+    answer = apply(broken, now, PLAIN)
+
+    assert answer.has_cpu.tolist() == [False, True]
+    assert answer.cpu_request_millicores.tolist() == [0, 300]
+
+
+def test_steps_tell_each_rule_with_what_was_before() -> None:
+    steps = Steps()
+    now = stated(cpu=100, cpu_limit=500, memory=100, memory_limit=500, current=450, working_set=1)
+
+    apply(proposals(cpu=900, memory=200, memory_limit=300), now, PLAIN, steps=steps)
+
+    assert [(step.resource, step.what, step.value, step.unit, step.before) for step in steps.taken] == [
+        ("cpu", "request lowered to the limit, which stays", 500, "millicores", 900),
+        ("cpu", "request changed to keep the QoS class", 499, "millicores", 500),
+        ("memory", "limit held by the memory in use", 450, "bytes", 300),
+    ]
+
+
+def test_steps_say_when_a_limit_stays_because_memory_in_use_is_not_known() -> None:
+    steps = Steps()
+    now = stated(memory=100, memory_limit=500)
+
+    apply(proposals(memory=200, memory_limit=300), now, PLAIN, steps=steps)
+
+    (step,) = steps.taken
+    assert (step.what, step.value, step.before) == ("limit held by the memory in use", 500, 300)
+    assert step.note == "not lowered while memory in use is not known"
+
+
+def test_steps_say_nothing_of_a_resource_without_an_answer() -> None:
+    steps = Steps()
+
+    apply(proposals(), stated(cpu=100), PLAIN, steps=steps)
+
+    assert steps.taken == []
+
+
+def test_bounds_of_names_each_bit_in_the_order_of_application() -> None:
+    assert bounds_of(0) == ()
+    assert bounds_of((1 << len(Bound)) - 1) == tuple(Bound)
+
+
+# -- properties --------------------------------------------------------------------------------------------------------
+
+amounts = st.integers(1, 4_000)
+fractions = st.floats(0, 5_000, allow_nan=False)
+maybe = st.none() | amounts
+
+
+@st.composite
+def statements(draw: st.DrawFn) -> Stated:
+    """What the API would let stand: requests up to their limits; a Guaranteed pod states all four, equal."""
+    is_guaranteed = draw(st.booleans())
+    figures: dict[str, int | None] = {}
+    for name in ("cpu", "memory"):
+        request, limit = draw(maybe), draw(maybe)
+        if is_guaranteed:
+            request = limit = draw(amounts)
+        elif limit is not None and request is not None:
+            request, limit = min(request, limit), max(request, limit)
+        figures |= {name: request, f"{name}_limit": limit}
+    return stated(**figures, working_set=draw(maybe), current=draw(maybe), is_guaranteed=is_guaranteed)
+
+
+@st.composite
+def answers(draw: st.DrawFn) -> Proposals:
+    has_own = draw(st.booleans())
+    return proposals(
+        cpu=draw(st.none() | fractions),
+        memory=draw(st.none() | fractions),
+        memory_limit=draw(fractions) if has_own else None,
+        rule=draw(st.sampled_from(LimitRule)),
+        upward_only=draw(st.booleans()),
+    )
+
+
+rules = st.builds(
+    BoundsOptions,
+    min_cpu_millicores=st.integers(1, 100),
+    max_cpu_millicores=st.none() | st.integers(50, 4_000),
+    min_memory_bytes=st.integers(0, 100),
+    max_memory_bytes=st.none() | st.integers(50, 4_000),
+    round_cpu_millicores=st.sampled_from([1, 10, 256]),
+    round_memory_bytes=st.sampled_from([1, 10, 256]),
+    smallest_cpu_change_millicores=st.sampled_from([0, 10, 500]),
+    smallest_memory_change_bytes=st.sampled_from([0, 10, 500]),
+    smallest_change_ratio=st.sampled_from([0.0, 0.05, 1.0]),
+    memory_in_use_ratio=st.sampled_from([1.0, 1.1]),
+)
+
+
+def after(now: Stated, answer: Bounded) -> Stated:
+    """Give what is stated once the answer is applied as a resize can: nothing is added."""
+    fields: dict[str, Any] = {}
+    for name, unit in (("cpu", "millicores"), ("memory", "bytes")):
+        for kind in ("request", "limit"):
+            key = f"{name}_{kind}_{unit}"
+            has = getattr(answer, f"has_{name}" if kind == "request" else f"has_{name}_limit")
+            fields[key] = np.where(has & getattr(now, f"has_{name}_{kind}"), getattr(answer, key), getattr(now, key))
+    return replace(now, **fields)
+
+
+@given(answers(), statements(), rules)
+@settings(max_examples=600, deadline=None)
+def test_applying_an_applied_answer_changes_nothing(
+    proposed: Proposals, now: Stated, given_options: BoundsOptions
+) -> None:
+    first = apply(proposed, now, given_options)
+    second = apply(proposed, after(now, first), given_options)
+
+    assert second.cpu_request_millicores == first.cpu_request_millicores
+    assert second.memory_request_bytes == first.memory_request_bytes
+    assert not second.has_cpu_limit.any()
+    assert not second.has_memory_limit.any()
+
+
+@given(answers(), statements(), rules)
+@settings(max_examples=600, deadline=None)
+def test_answer_is_whole_and_within_bounds_and_what_results_is_valid(
+    proposed: Proposals, now: Stated, given_options: BoundsOptions
+) -> None:
+    answer = apply(proposed, now, given_options)
+    then = after(now, answer)
+
+    for name, unit in (("cpu", "millicores"), ("memory", "bytes")):
+        request: float = getattr(answer, f"{name}_request_{unit}")[0]
+        limit: float = getattr(then, f"{name}_limit_{unit}")[0]
+        marks = bounds_of(int(getattr(answer, f"{name}_bounds")[0]))
+        assert request == int(request)
+        if not getattr(answer, f"has_{name}")[0]:
+            assert (request, marks) == (0, ())
+            continue
+        least = getattr(given_options, f"min_{name}_{unit}")
+        most = getattr(given_options, f"max_{name}_{unit}") or LARGEST
+        held = {Bound.IN_USE, Bound.UPWARD_ONLY} & set(marks)
+        assert request <= most or held
+        assert request >= min(least, most) or {Bound.LIMIT, Bound.QOS} & set(marks)
+        if getattr(now, f"has_{name}_limit")[0] and getattr(now, f"has_{name}_request")[0]:
+            was_equal = getattr(now, f"{name}_limit_{unit}")[0] == getattr(now, f"{name}_request_{unit}")[0]
+            assert request <= limit
+            assert was_equal or request < limit
+            assert request == limit or not now.is_guaranteed[0]
+    if answer.has_memory[0] and answer.has_memory_limit[0] and now.has_memory_current[0]:
+        lowest = now.memory_current_bytes[0] * given_options.memory_in_use_ratio
+        assert answer.memory_limit_bytes[0] >= min(lowest, now.memory_limit_bytes[0])
+    if answer.has_memory[0] and now.has_working_set[0] and not now.has_memory_limit[0]:
+        assert answer.memory_request_bytes[0] >= now.working_set_bytes[0]
+
+
+@given(st.lists(fractions, min_size=2, max_size=8), rules, maybe)
+def test_answer_rises_with_the_proposal_where_nothing_is_stated(
+    proposed: list[float], given_options: BoundsOptions, working_set: int | None
+) -> None:
+    now = stated(working_set=working_set)
+
+    results = [apply(proposals(cpu=value, memory=value), now, given_options) for value in sorted(proposed)]
+
+    requests = [(one.cpu_request_millicores[0], one.memory_request_bytes[0]) for one in results]
+    assert [request for request, _ in requests] == sorted(request for request, _ in requests)
+    assert [request for _, request in requests] == sorted(request for _, request in requests)
+
+
+@given(st.lists(st.tuples(answers(), statements()), min_size=1, max_size=6), rules, st.sampled_from(LimitRule))
+def test_rows_do_not_depend_on_each_other(
+    rows: list[tuple[Proposals, Stated]], given_options: BoundsOptions, rule: LimitRule
+) -> None:
+    together = apply(
+        joined(Proposals, [proposed for proposed, _ in rows], limit_rule=rule),
+        joined(Stated, [now for _, now in rows]),
+        given_options,
+    )
+
+    for index, (proposed, now) in enumerate(rows):
+        alone = apply(replace(proposed, limit_rule=rule), now, given_options)
+        for field in fields(Bounded):
+            assert getattr(together, field.name)[index] == getattr(alone, field.name)[0], field.name
