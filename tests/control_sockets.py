@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from agent.node.control import ControlEndpoint, Verb, open_control_listener
-from agent.node.listening import ListeningLoop
+from agent.node.sockets.control import ControlEndpoint, Verb, open_control_listener
+from agent.node.sockets.loop import ListeningLoop
 
 
 @contextmanager

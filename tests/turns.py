@@ -30,18 +30,18 @@ from agent.kube.errors import ApiError
 from agent.kube.events import EventWriter
 from agent.metrics.acting_series import ActingSeries, Trigger
 from agent.metrics.loop_series import LoopSeries
-from agent.node.act import Actor, reserve_of
-from agent.node.directions import FILE_NAME as DIRECTIVES_FILE
-from agent.node.directions import Directions
-from agent.node.holds import FILE_NAME as HOLDS_FILE
-from agent.node.holds import Holds
-from agent.node.journal import Journal
-from agent.node.ledger_file import FILE_NAME as LEDGER_FILE
-from agent.node.ledger_file import LedgerFile
-from agent.node.planning import Planned, Planner
-from agent.node.rights import Rights
-from agent.node.telling import Evaluated
-from agent.node.writing import Writer
+from agent.node.cluster.rights import Rights
+from agent.node.orders.holds import FILE_NAME as HOLDS_FILE
+from agent.node.orders.holds import Holds
+from agent.node.orders.journal import Journal
+from agent.node.recommender.evaluation import Evaluated
+from agent.node.recommender.planner import Planned, Planner
+from agent.node.reports.directives_file import FILE_NAME as DIRECTIVES_FILE
+from agent.node.reports.directives_file import Directions
+from agent.node.resize.actor import Actor, reserve_of
+from agent.node.resize.ledger_file import FILE_NAME as LEDGER_FILE
+from agent.node.resize.ledger_file import LedgerFile
+from agent.node.resize.writer import Writer
 from agent.settings import Settings
 from tests import recommendations
 from tests.fake_api import Call, FakeApi

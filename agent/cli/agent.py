@@ -24,7 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run until SIGTERM or SIGINT."""
     from agent.cli.ending import Ending
     from agent.cli.starting import started
-    from agent.node import logs
+    from agent.node import log_format as logs
     from agent.node.daemon import Agent
 
     settings = settings_from(arguments)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from agent.cli.options import Option, fail, settings_from
 
 if TYPE_CHECKING:
-    from agent.node.documents import Document
+    from agent.node.files.documents import Document
 
 SOCKET_OPTIONS: Final = (Option("--socket", "serving.socket", "PATH", "unix socket of the agent"),)
 Kind = TypeVar("Kind")
@@ -72,8 +72,8 @@ def ask_or_refuse(
         NoAnswerError: Nobody answers, or not in this release's words.
         RefusedError: An argument is wrong.
     """
-    from agent.node.control import ControlError, NoAgent, Refused, request
-    from agent.node.documents import DocumentFormatError
+    from agent.node.files.documents import DocumentFormatError
+    from agent.node.sockets.control import ControlError, NoAgent, Refused, request
 
     socket_path = settings_from(arguments).serving.socket
     if socket_path is None:

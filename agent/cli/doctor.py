@@ -72,8 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _cluster_checks(socket_path: Path | None) -> tuple[Check, ...]:
     """Ask the agent how it stands in its cluster; nothing where none runs, or one that has no cluster."""
     from agent.core.machine.cluster_checkup import judge_cluster
-    from agent.node.control import ControlError, request
-    from agent.node.documents import CLUSTER, DocumentFormatError
+    from agent.node.files.documents import CLUSTER, DocumentFormatError
+    from agent.node.sockets.control import ControlError, request
 
     if socket_path is None:
         return ()

@@ -95,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
     except NoAnswerError as error:
         return no_answer("events", error)
     if arguments.output == "json":
-        from agent.node.documents import DECISIONS
+        from agent.node.files.documents import DECISIONS
 
         print(json.dumps(DECISIONS.to_json(found), indent=2, allow_nan=False))
     else:
@@ -104,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _found(arguments: argparse.Namespace) -> Decisions:
-    from agent.node.documents import DECISIONS
+    from agent.node.files.documents import DECISIONS
 
     given = overrides_from(arguments)
     if "state.directory" in given:
@@ -137,7 +137,7 @@ def _from_file(arguments: argparse.Namespace, directory: Path | None) -> Decisio
     """Read the log of an agent that may be gone, and change nothing."""
     from agent.core.resize.decision import Action, Decisions, Outcome
     from agent.core.resize.outcomes import newest_outcomes
-    from agent.node.journal import FILE_NAME, Choice, read_journal
+    from agent.node.orders.journal import FILE_NAME, Choice, read_journal
 
     if directory is None:
         raise NoAnswerError("state.directory is none: there is no log to read; allowed: --state-dir DIR")

@@ -22,7 +22,7 @@ from agent.core.window.snapshot import (
     UnitStatus,
 )
 from agent.metrics.containers import SERIES_PER_CONTAINER, ContainerPage, to_container_series
-from agent.node.documents import SNAPSHOT
+from agent.node.files.documents import SNAPSHOT
 
 
 def json_text(snapshot: Snapshot) -> str:

@@ -14,7 +14,7 @@ from agent.cli.options import fail
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from agent.node.holding_answers import Ordered
+    from agent.node.orders.answers import Ordered
 
 
 def add_for(parser: argparse.ArgumentParser, without: str) -> None:
@@ -60,7 +60,7 @@ def order(
     arguments: argparse.Namespace, verb: str, asked: Mapping[str, object], confirm: Callable[[Ordered], str]
 ) -> int:
     """Give an order to the agent and confirm it on one line; give the exit code."""
-    from agent.node.holding_answers import ORDERED
+    from agent.node.orders.answers import ORDERED
 
     try:
         answer = ask(arguments, verb, {key: value for key, value in asked.items() if value is not None}, ORDERED)

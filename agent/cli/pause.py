@@ -11,7 +11,7 @@ from agent.cli.options import add_options
 from agent.cli.spans import harmless
 
 if TYPE_CHECKING:
-    from agent.node.holding_answers import Ordered
+    from agent.node.orders.answers import Ordered
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

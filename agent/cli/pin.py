@@ -11,7 +11,7 @@ from agent.cli.options import add_options, fail
 from agent.cli.spans import harmless
 
 if TYPE_CHECKING:
-    from agent.node.holding_answers import Ordered
+    from agent.node.orders.answers import Ordered
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +44,7 @@ def _confirm(answer: Ordered) -> str:
 
 
 def _tell(arguments: argparse.Namespace) -> int:
-    from agent.node.holding_answers import HOLDING
+    from agent.node.orders.answers import HOLDING
 
     try:
         held = ask(arguments, "holds", {}, HOLDING, told_as="pin")

@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _from_agent(arguments: argparse.Namespace) -> Plan:
-    from agent.node.documents import PLAN
+    from agent.node.files.documents import PLAN
 
     others = sorted(key for key in overrides_from(arguments) if key != "serving.socket")
     if others:

@@ -145,7 +145,7 @@ def _namespaces(path: Path) -> dict[str, Namespace]:
 
 
 def _recommendations(path: Path, node: Node) -> Recommendations:
-    from agent.node.documents import RECOMMENDATIONS, DocumentFormatError
+    from agent.node.files.documents import RECOMMENDATIONS, DocumentFormatError
 
     try:
         found = RECOMMENDATIONS.from_json(_json(path))

@@ -18,7 +18,7 @@ from agent.cli.spans import harmless
 from agent.core.plan.demand import Kept
 from agent.core.plan.plan import ContainerPlan, Plan, PlanStep, PodPlan, Share
 from agent.core.resize.patch import patch_of
-from agent.node.documents import PLAN
+from agent.node.files.documents import PLAN
 
 _UNITS: Final = {"cpu": "millicores", "memory": "bytes"}
 _FIGURES: Final = ("base", "peak", "spike", "headroom", "final", "request", "applied", "limit", "limit_applied")

@@ -18,7 +18,7 @@ from agent.core.recommender.recommendation import Advice, Basis, Recommendation,
 from agent.core.recommender.unit_names import called
 from agent.core.resize.kubectl_patch import LeftOut, ResizePatch, left_out, resize_patches
 from agent.core.window.snapshot import UnitIdentity, UnitResources
-from agent.node.documents import RECOMMENDATIONS
+from agent.node.files.documents import RECOMMENDATIONS
 
 
 def json_text(node: Recommendations) -> str:

@@ -20,8 +20,8 @@ from agent.cli.sizing import SizingError, settings_of_agent
 from agent.cli.timewords import ALLOWED_SPANS, TimeWordError, parse_span_seconds
 
 if TYPE_CHECKING:
-    from agent.node.measured import Measured, StateDirectory
-    from agent.node.recorder import Recorder
+    from agent.node.offline.measured import Measured, StateDirectory
+    from agent.node.offline.recorder import Recorder
     from agent.settings import Settings
 
 _POLL_SECONDS: Final = 5.0
@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
 @contextlib.contextmanager
 def _measured(arguments: argparse.Namespace, settings: Settings) -> Iterator[Measured]:
     """Open the state of the agent, or sample here where there is none."""
-    from agent.node.measured import StateDirectory
+    from agent.node.offline.measured import StateDirectory
     from agent.sensing.rings import RingError
 
     directory = settings.state.directory
@@ -129,8 +129,8 @@ def _tell_age(state: StateDirectory) -> None:
 @contextlib.contextmanager
 def _own_sampling(settings: Settings) -> Iterator[Measured]:
     from agent.cli.starting import started
-    from agent.node.measured import OwnSampling
-    from agent.node.watching import Watch
+    from agent.node.assembly import Watch
+    from agent.node.offline.measured import OwnSampling
 
     in_memory = replace(settings, state=replace(settings.state, directory=None))
     with started(lambda: Watch(in_memory, source="self")) as watch:
@@ -140,11 +140,11 @@ def _own_sampling(settings: Settings) -> Iterator[Measured]:
 def _record(measured: Measured, arguments: argparse.Namespace, settings: Settings) -> int:
     from agent.cli.unit_filter import parse_filter
     from agent.kube.podsfile import PodsFileError
-    from agent.node.histories import HistoryError
-    from agent.node.pods import NoPods, PodsFile
-    from agent.node.recorder import NothingToRecord, Recorder
-    from agent.node.recording_format import RecordingError
-    from agent.node.recording_writer import RecordingWriter
+    from agent.node.history.file import HistoryError
+    from agent.node.offline.recorder import NothingToRecord, Recorder
+    from agent.node.offline.recording_format import RecordingError
+    from agent.node.offline.recording_writer import RecordingWriter
+    from agent.node.sampling.pods_file import NoPods, PodsFile
     from agent.sensing.machine import Machine, node_name
     from agent.sensing.rings import RingError
 

@@ -8,7 +8,7 @@ from typing import Final
 from agent.cli.figures import ABSENT, age_text, bytes_text
 from agent.cli.spans import Glyphs, Line, Span, Tone, clip_line, harmless
 from agent.cli.table import Cell, Column, render_table
-from agent.node.recording_contents import Contents, UnitContents
+from agent.node.offline.recording_contents import Contents, UnitContents
 
 _SOURCES: Final = {
     "agent": "beside a running agent",

@@ -15,7 +15,7 @@ from agent.cli.options import fail
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from agent.node.recording_contents import Contents
+    from agent.node.offline.recording_contents import Contents
 
 _QUESTIONS: Final = {
     "recommend": (recommend.add_arguments, recommend.run, "what every container should have requested then"),
@@ -67,9 +67,9 @@ def run(arguments: argparse.Namespace) -> int:
 def _contents(arguments: argparse.Namespace) -> int:
     from agent.cli.progress import progress
     from agent.cli.spans import harmless
-    from agent.node.recording import Recording
-    from agent.node.recording_contents import CONTENTS, contents_of
-    from agent.node.recording_format import RecordingError
+    from agent.node.offline.recording import Recording
+    from agent.node.offline.recording_contents import CONTENTS, contents_of
+    from agent.node.offline.recording_format import RecordingError
 
     if arguments.at is not None:
         fail(f"replay: --at goes with a question; allowed: {', '.join(_QUESTIONS)}")

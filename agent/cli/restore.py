@@ -18,7 +18,7 @@ from agent.core.resize.decision import Action, Outcome
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from agent.node.holding_answers import Restored, RestoredPod
+    from agent.node.orders.answers import Restored, RestoredPod
 
 _TIMEOUT_SECONDS: Final = 120.0
 """Of one pod: two patches, each as long as ``kubernetes.requestTimeoutSeconds`` lets it."""
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Restore."""
-    from agent.node.holding_answers import RESTORED
+    from agent.node.orders.answers import RESTORED
 
     is_all = one_or_all(arguments, "restore")
     asked = {"all": True} if is_all else {"name": arguments.name}
@@ -175,7 +175,7 @@ class _Walk:
 
     def _why(self, item: RestoredPod) -> str:
         """Say what the agent decided last of a pod that is to be restored."""
-        from agent.node.documents import DECISIONS
+        from agent.node.files.documents import DECISIONS
 
         asked = {"pod": item.ref.name, "namespace": item.ref.namespace, "actions": [str(Action.RESTORE)], "limit": 1}
         try:
@@ -224,7 +224,7 @@ class _Walk:
         return any(one.ref.uid == item.ref.uid for one in listed.items)
 
     def _ask(self, asked: Mapping[str, object]) -> Restored:
-        from agent.node.holding_answers import RESTORED
+        from agent.node.orders.answers import RESTORED
 
         return ask_or_refuse(self._arguments, "restore", asked, RESTORED, timeout_seconds=_TIMEOUT_SECONDS)
 

@@ -49,7 +49,7 @@ def _demo_settings(arguments: argparse.Namespace) -> Settings:
     Raises:
         SystemExit: An option that a demo cannot honour; one line, code 2.
     """
-    from agent.node.control import ControlError, NoAgent, request
+    from agent.node.sockets.control import ControlError, NoAgent, request
 
     own = ("cgroup.root", "podsFile")
     given = [one.flag for one in CGROUP_OPTIONS if one.key in own and getattr(arguments, f"setting {one.key}", None)]
@@ -86,7 +86,7 @@ def _show(settings: Settings, options: LiveOptions, ending: Ending, *, demo: boo
     """Begin all and show it until the end; say whether it came as far as to a table."""
     from agent.cli.sources import CallSource
     from agent.cli.starting import started
-    from agent.node import logs
+    from agent.node import log_format as logs
     from agent.node.daemon import Agent
 
     is_screen = find_terminal(sys.stdout, os.environ, use_colour=options.use_colour).is_interactive

@@ -67,7 +67,7 @@ class AgentSizing:
 
     def recommendations(self) -> Recommendations:
         """Ask the agent."""
-        from agent.node.documents import RECOMMENDATIONS, DocumentFormatError
+        from agent.node.files.documents import RECOMMENDATIONS, DocumentFormatError
 
         try:
             return RECOMMENDATIONS.from_json(self._ask("recommend", {}))
@@ -76,8 +76,8 @@ class AgentSizing:
 
     def explanations(self, name: str, trail_seconds: float) -> Explanations:
         """Ask the agent."""
-        from agent.node.control import Refused
-        from agent.node.documents import EXPLANATIONS, DocumentFormatError
+        from agent.node.files.documents import EXPLANATIONS, DocumentFormatError
+        from agent.node.sockets.control import Refused
 
         try:
             return EXPLANATIONS.from_json(self._ask("why", {"name": name, "trail_seconds": trail_seconds}))
@@ -89,7 +89,7 @@ class AgentSizing:
             raise SizingError(f"agent at {self._socket_path}: {error}") from error
 
     def _ask(self, verb: str, arguments: dict[str, object]) -> dict[str, object]:
-        from agent.node.control import ControlError, request
+        from agent.node.sockets.control import ControlError, request
 
         try:
             return request(self._socket_path, verb, arguments)
@@ -111,9 +111,9 @@ class RecordingSizing:
             SystemExit: It cannot be read, or the moment is none of it; one line, code 2.
         """
         from agent.cli.timewords import TimeWordError, parse_age_seconds
-        from agent.node.recording import Recording
-        from agent.node.recording_format import RecordingError
-        from agent.node.replaying import ReplayedNode, recorded_settings, utc
+        from agent.node.offline.recording import Recording
+        from agent.node.offline.recording_format import RecordingError
+        from agent.node.offline.replay import ReplayedNode, recorded_settings, utc
 
         given = _given(arguments) & {"state.directory", "podsFile", "serving.socket"}
         if given:
@@ -159,7 +159,7 @@ class StateSizing:
 
     def __init__(self, settings: Settings, verb: str) -> None:
         from agent.kube.podsfile import PodsFileError
-        from agent.node.resting import RestingNode, StateError
+        from agent.node.offline.state_directory import RestingNode, StateError
 
         try:
             self._node = RestingNode(settings)
@@ -256,7 +256,7 @@ def settings_of_agent(arguments: argparse.Namespace, settings: Settings) -> Sett
 
 def _asked(socket_path: Path) -> tuple[Mapping[str, object] | None, str]:
     """Ask an agent who it is: its answer, or None and why there is none."""
-    from agent.node.control import ControlError, NoAgent, request
+    from agent.node.sockets.control import ControlError, NoAgent, request
 
     try:
         return request(socket_path, "ping", {}), ""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from agent.core.window.snapshot import Snapshot
-from agent.node.documents import SNAPSHOT, DocumentFormatError
+from agent.node.files.documents import SNAPSHOT, DocumentFormatError
 
 
 class SourceError(Exception):
@@ -49,7 +49,7 @@ class SocketSource:
         Raises:
             SourceError: Nobody answers, the agent refuses, or its answer is no snapshot of this release.
         """
-        from agent.node.control import ControlError, request
+        from agent.node.sockets.control import ControlError, request
 
         try:
             answer = request(self._socket_path, "snapshot", {"at_age_seconds": at_age_seconds})

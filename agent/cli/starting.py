@@ -9,9 +9,9 @@ from typing import TypeVar
 from agent.cli.options import fail
 from agent.kube.errors import CredentialsError
 from agent.kube.podsfile import PodsFileError
-from agent.node.control import ControlError
-from agent.node.histories import HistoryError
-from agent.node.serving import ServingError
+from agent.node.history.file import HistoryError
+from agent.node.sockets.control import ControlError
+from agent.node.sockets.http import ServingError
 from agent.sensing.contract import SamplerError
 from agent.sensing.discovery import DiscoveryError
 from agent.sensing.machine import MachineError

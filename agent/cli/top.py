@@ -155,7 +155,7 @@ def chosen_units(snapshot: Snapshot, state: ViewState, *, limit: int) -> tuple[U
 @contextlib.contextmanager
 def _open_source(arguments: argparse.Namespace) -> Iterator[SnapshotSource]:
     """Open the agent's socket, or this process's own sampling where no agent answers or ``--self`` was said."""
-    from agent.node.control import ControlError, NoAgent, request
+    from agent.node.sockets.control import ControlError, NoAgent, request
 
     settings = settings_from(arguments)
     socket_path = settings.serving.socket
@@ -202,7 +202,7 @@ def _refuse_own_sampling_options(arguments: argparse.Namespace) -> None:
 def self_source(arguments: argparse.Namespace) -> Iterator[SnapshotSource]:
     """Sample in this process, in memory only: beside a running agent it neither reads nor touches its rings."""
     from agent.cli.starting import started
-    from agent.node.watching import Watch
+    from agent.node.assembly import Watch
 
     settings = settings_from(arguments)
     settings = replace(settings, state=replace(settings.state, directory=None))

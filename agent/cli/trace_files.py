@@ -250,7 +250,7 @@ def _load_parquet(path: Path, on_progress: Progress | None) -> TraceSet:
 
 def _load_recording(path: Path, on_progress: Progress | None) -> TraceSet:
     from agent.cli.trace_recording import load_recording
-    from agent.node.recording_format import RecordingError
+    from agent.node.offline.recording_format import RecordingError
 
     try:
         return load_recording(path, on_progress=on_progress or (lambda share: None))

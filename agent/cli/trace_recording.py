@@ -21,9 +21,9 @@ from agent.core.recommender.simulation.trace import TraceSet
 from agent.core.recommender.simulation.trace_builder import MAX_CELLS, TraceTooLargeError
 from agent.core.recommender.unit_names import called
 from agent.core.window.ring_rows import Has
-from agent.node.learning import is_sized
-from agent.node.recording import Recording
-from agent.node.recording_format import Manifest, RecordingError, RowKind, Rows
+from agent.node.history.learner import is_sized
+from agent.node.offline.recording import Recording
+from agent.node.offline.recording_format import Manifest, RecordingError, RowKind, Rows
 
 _FULL: Final = 255
 _HISTORY_NOTE: Final = (

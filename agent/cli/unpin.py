@@ -11,7 +11,7 @@ from agent.cli.options import add_options
 from agent.cli.spans import harmless
 
 if TYPE_CHECKING:
-    from agent.node.holding_answers import Ordered
+    from agent.node.orders.answers import Ordered
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _all(arguments: argparse.Namespace) -> int:
-    from agent.node.holding_answers import UNPINNED
+    from agent.node.orders.answers import UNPINNED
 
     try:
         answer = ask(arguments, "unpin", {"all": True}, UNPINNED)

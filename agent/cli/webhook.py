@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT."""
     settings = webhook_settings_from(arguments)
     from agent.kube.errors import CredentialsError
-    from agent.node import logs
+    from agent.node import log_format as logs
     from agent.webhook.certificates import CertificateSetupError
     from agent.webhook.composing import ListeningError, Webhook
     from agent.webhook.store_shapes import StoreError

@@ -110,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"plimsoll why: {error}", file=sys.stderr)
         return 1
     if is_json:
-        from agent.node.documents import EXPLANATIONS
+        from agent.node.files.documents import EXPLANATIONS
 
         print(json.dumps(EXPLANATIONS.to_json(found), indent=2, allow_nan=False))
     else:

@@ -39,7 +39,7 @@ RESIZE_RESULTS: Final = (
 
 
 BARRIERS: Final = ("paused", "api", "pods", "measuring", "history", "directives", "rights", "versions")
-"""Why nothing at all is written: the reasons of ``agent.node.barriers``."""
+"""Why nothing at all is written: the reasons of ``agent.node.resize.barriers``."""
 
 
 class Direction(StrEnum):

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Final, Self
 
 from agent.core.recommender.unit_names import NoSuchUnit, chosen_by
-from agent.node.control import ControlEndpoint, ControlError, Unable, Verb, open_control_listener
-from agent.node.documents import EXPLANATIONS, RECOMMENDATIONS, SNAPSHOT
-from agent.node.learning import is_sized
-from agent.node.listening import Endpoint, ListeningLoop
-from agent.node.serving import Heartbeat, HttpEndpoint, HttpSources, open_listener
-from agent.node.watching import Watch
+from agent.node.assembly import Watch
+from agent.node.files.documents import EXPLANATIONS, RECOMMENDATIONS, SNAPSHOT
+from agent.node.history.learner import is_sized
+from agent.node.sockets.control import ControlEndpoint, ControlError, Unable, Verb, open_control_listener
+from agent.node.sockets.http import Heartbeat, HttpEndpoint, HttpSources, open_listener
+from agent.node.sockets.loop import Endpoint, ListeningLoop
 from agent.settings import Settings
 from agent.settings.sections import default_socket
 from agent.version import installed_version

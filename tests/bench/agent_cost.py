@@ -10,8 +10,8 @@ import time
 import urllib.request
 from pathlib import Path
 
-from agent.node.control import request
-from agent.node.documents import SNAPSHOT
+from agent.node.files.documents import SNAPSHOT
+from agent.node.sockets.control import request
 from tests.bench.tree import make_containers
 from tests.kernel.cgroups import CgroupTree
 

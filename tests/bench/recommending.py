@@ -9,15 +9,15 @@ import numpy as np
 from agent.core.orders.policy_options import PolicyName
 from agent.core.recommender.policy import Minutes
 from agent.core.window.snapshot import UnitIdentity, UnitKind, UnitResources
-from agent.node.decide import Decider
-from agent.node.heartbeat import Heartbeat
-from agent.node.histories import HistoryFile
-from agent.node.history_clock import HistoryClock
-from agent.node.learning import Learner, widened
-from agent.node.observer import Observer
-from agent.node.pods import NoPods
-from agent.node.units import UnitTable, WatchedUnit
-from agent.node.windows import window_policy
+from agent.node.history.clock import HistoryClock
+from agent.node.history.file import HistoryFile
+from agent.node.history.learner import Learner, widened
+from agent.node.recommender.decider import Decider
+from agent.node.sampling.heartbeat import Heartbeat
+from agent.node.sampling.observer import Observer
+from agent.node.sampling.pods_file import NoPods
+from agent.node.sampling.unit_table import UnitTable, WatchedUnit
+from agent.node.sampling.window_settings import window_policy
 from agent.sensing.machine import Machine
 from agent.sensing.rings import RingFile, RingGeometry
 from agent.settings import Settings

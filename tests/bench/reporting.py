@@ -22,8 +22,8 @@ from agent.core.history.rollup_json import kept_text, sent_text
 from agent.core.recommender.recommendation import Workload
 from agent.core.window.cpu import WindowPolicy
 from agent.core.window.ring_rows import MEMORY_ROW, SAMPLE, Has
-from agent.node.report_queue import ReportQueue
-from agent.node.steady_clock import BootClock
+from agent.node.files.steady_clock import BootClock
+from agent.node.reports.report_queue import ReportQueue
 
 CONTAINERS = 250
 SECONDS = 700

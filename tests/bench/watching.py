@@ -35,7 +35,7 @@ from pathlib import Path
 from agent.kube.access import missing_permissions
 from agent.kube.api import HttpApi
 from agent.kube.credentials import Credentials
-from agent.node.cluster import ClusterView
+from agent.node.cluster.view import ClusterView
 imported = resident_kib("Rss")
 server, ca, certificate, key, pods = sys.argv[1:]
 api = HttpApi(Credentials(server=server, origin="bench", ca_file=Path(ca), certificate_file=Path(certificate),

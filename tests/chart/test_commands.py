@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from agent.cli.main import VERBS, build_parser
-from agent.node.logs import JsonFormatter
+from agent.node.log_format import JsonFormatter
 from tests.cluster.binaries import require
 from tests.cluster.chart import CHART
 from tests.image.cache import REPOSITORY

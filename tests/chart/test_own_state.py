@@ -17,8 +17,8 @@ from typing import Any, Final
 
 import pytest
 
-from agent.node.report_files import NUMBERING_NAME, SUFFIX
-from agent.node.report_queue import DIRECTORY_NAME
+from agent.node.reports.report_files import NUMBERING_NAME, SUFFIX
+from agent.node.reports.report_queue import DIRECTORY_NAME
 from tests.cluster.chart import rendered
 from tests.image.cache import REPOSITORY
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from agent.node.control import ControlError, request
+from agent.node.sockets.control import ControlError, request
 from tests.chart.release import Release
 from tests.cluster import fence, objects
 from tests.cluster.api import Json, kubeconfig

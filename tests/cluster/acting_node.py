@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from agent.core.orders.annotations import PREFIX
-from agent.node.control import ControlError, request
+from agent.node.sockets.control import ControlError, request
 from tests.cluster import fence, objects
 from tests.cluster.api import MERGE, Api, Json, kubeconfig
 from tests.cluster.audit import AuditLog, Call

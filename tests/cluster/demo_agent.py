@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from agent.node.control import ControlError, request
+from agent.node.sockets.control import ControlError, request
 from tests.cluster import fence
 from tests.cluster.api import kubeconfig
 from tests.cluster.control_plane import ControlPlane

@@ -10,7 +10,7 @@ import pytest
 
 from agent.core.numbers.quantity import parse_quantity
 from agent.core.numbers.units import MIB, to_units
-from agent.node.told_kills import REASON
+from agent.node.history.reported_kills import REASON
 from tests.cluster import objects
 from tests.cluster.acting_node import ActingNode, acting_node
 from tests.cluster.control_plane import ControlPlane

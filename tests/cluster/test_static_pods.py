@@ -20,9 +20,9 @@ from agent.core.window.snapshot import QosClass, UnitIdentity, UnitKind
 from agent.kube.api import HttpApi
 from agent.kube.credentials import Credentials
 from agent.kube.watch import WatchPace
-from agent.node.cgroup_limits import CgroupLimits
-from agent.node.cluster import ClusterView
-from agent.node.pod_limits import PodLimitsWriter
+from agent.node.cluster.view import ClusterView
+from agent.node.keepers.cgroup_limits import CgroupLimits
+from agent.node.keepers.pod_limits import PodLimitsWriter
 from agent.sensing.layout import Driver
 from tests.cluster import fence, objects
 from tests.cluster.api import Api, ApiError, Json

@@ -12,9 +12,9 @@ from agent.core.cluster.node import Node, Taint
 from agent.core.orders.plan_options import OverloadOptions
 from agent.kube.api import HttpApi
 from agent.kube.credentials import from_kubeconfig
-from agent.node.overload import READ_SECONDS, OverloadKeeper
-from agent.node.taint_asking import TaintAsker
-from agent.node.webhook_client import WebhookClient
+from agent.node.keepers.overload_taint import READ_SECONDS, OverloadKeeper
+from agent.node.reports.client import WebhookClient
+from agent.node.reports.taint_asker import TaintAsker
 from tests.cluster import objects
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.identities import create_namespace, create_service_account, fresh_name

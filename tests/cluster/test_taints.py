@@ -17,7 +17,7 @@ from agent.kube.api import Api, HttpApi
 from agent.kube.credentials import Credentials
 from agent.kube.errors import ApiError
 from agent.kube.taints import TaintChange, TaintResult, set_taint
-from agent.node.overload import READ_SECONDS, OverloadKeeper
+from agent.node.keepers.overload_taint import READ_SECONDS, OverloadKeeper
 from tests.cluster.api import JSON_PATCH, MERGE
 from tests.cluster.api import ApiError as PlainApiError
 from tests.cluster.audit import AuditLog

@@ -20,7 +20,7 @@ from agent.kube.credentials import Credentials, from_kubeconfig
 from agent.kube.errors import ApiError, KubeError, Unreachable
 from agent.kube.server import server_version
 from agent.kube.watch import WatchPace
-from agent.node.cluster import ClusterView
+from agent.node.cluster.view import ClusterView
 from tests.cluster.api import JSON_PATCH, MERGE, STRATEGIC, Json
 from tests.cluster.audit import AuditLog
 from tests.cluster.binaries import KUBERNETES

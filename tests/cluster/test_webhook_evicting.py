@@ -22,8 +22,8 @@ from agent.core.plan.plan import Eviction, PodRef
 from agent.core.recommender.bounds import Resource
 from agent.core.recommender.recommendation import Workload
 from agent.kube.errors import ApiError
-from agent.node.proposing import Proposer
-from agent.node.webhook_client import WebhookClient
+from agent.node.reports.client import WebhookClient
+from agent.node.reports.proposer import Proposer
 from agent.webhook.arbiter import Arbiter
 from agent.webhook.cluster import ClusterFacts
 from agent.webhook.review import Reviewer

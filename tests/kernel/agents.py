@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 from urllib.parse import urlsplit
 
-from agent.node.control import ControlError, request
+from agent.node.sockets.control import ControlError, request
 from tests.dying import dying_with_us
 
 REPOSITORY: Final = Path(__file__).parents[2]

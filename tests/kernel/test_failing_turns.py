@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from agent.node.watching import Watch
+from agent.node.assembly import Watch
 from agent.sensing.contract import SweepResult
 from agent.settings import load_settings
 from tests.kernel.agents import wait_for

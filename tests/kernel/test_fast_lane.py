@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from agent.core.window.sweep_pace import ContentionPolicy, Skipped
-from agent.node.pods import NoPods
-from agent.node.sampling import SamplingLoop, SamplingPolicy
-from agent.node.units import UnitTable
+from agent.node.sampling.loop import SamplingLoop, SamplingPolicy
+from agent.node.sampling.pods_file import NoPods
+from agent.node.sampling.unit_table import UnitTable
 from agent.sensing.contract import SweepResult
 from agent.sensing.discovery import Changes, Discovery
 from agent.sensing.events import OomKill

@@ -9,8 +9,8 @@ import pytest
 from agent.core.cluster.node import Node, NodeState
 from agent.core.orders.annotations import POD_LIMITS
 from agent.core.orders.plan_options import PodLimitsOptions
-from agent.node.cgroup_limits import CgroupLimits
-from agent.node.pod_limits import PodLimitsWriter
+from agent.node.keepers.cgroup_limits import CgroupLimits
+from agent.node.keepers.pod_limits import PodLimitsWriter
 from tests.kernel.cgroups import CgroupTree
 from tests.pods import container, make_pod, mirror_metadata
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from agent.core.history.key import history_key
-from agent.node.histories import HistoryFile
-from agent.node.pods import PodsFile
+from agent.node.history.file import HistoryFile
+from agent.node.sampling.pods_file import PodsFile
 from agent.sensing.layout import identify
 from tests.cgroup_files import POD_UID, container_id, container_path
 from tests.kernel.agents import PATIENCE_SECONDS, REPOSITORY, AgentProcess, wait_for

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent.node.control import request
-from agent.node.recording import Recording
-from agent.node.recording_format import RowKind
+from agent.node.offline.recording import Recording
+from agent.node.offline.recording_format import RowKind
+from agent.node.sockets.control import request
 from agent.sensing.rings import RingFile
 from tests.cgroup_files import container_path
 from tests.kernel.agents import PATIENCE_SECONDS, REPOSITORY, AgentProcess, start_plimsoll, wait_for

@@ -18,7 +18,7 @@ from typing import Any, Final
 import pytest
 
 from agent.core.history.key import HistoryKey, KeyKind
-from agent.node.histories import HistoryFile
+from agent.node.history.file import HistoryFile
 from tests.admissions import review_of
 from tests.cluster import fence, objects
 from tests.cluster.acting_node import ActingNode

@@ -29,9 +29,9 @@ from agent.core.recommender.recommendation import Workload
 from agent.kube.api import HttpApi
 from agent.kube.credentials import Credentials
 from agent.kube.watch import pace_within
-from agent.node.cluster import ClusterView
-from agent.node.rights import Rights
-from agent.node.webhook_client import WebhookAnswer, WebhookAway, WebhookClient
+from agent.node.cluster.rights import Rights
+from agent.node.cluster.view import ClusterView
+from agent.node.reports.client import WebhookAnswer, WebhookAway, WebhookClient
 from agent.settings import Settings
 from tests.dying import dying_with_us
 from tests.scale.population import SHOP, Seat

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from agent.node.history_clock import HistoryClock
-from agent.node.measured import StateDirectory
+from agent.node.history.clock import HistoryClock
+from agent.node.offline.measured import StateDirectory
 
 for name in ("COLUMNS", "LINES"):
     os.environ.pop(name, None)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.node.webhook_client import WebhookClient
+from agent.node.reports.client import WebhookClient
 from agent.webhook.bodies import MAX_DISCARDED_BYTES, MAX_HEAD_BYTES, MAX_REVIEW_BYTES, MAX_REVIEWS_BYTES
 from agent.webhook.https import OTHER_FILES
 from agent.webhook.server import MAX_BODIES, Answer, fault

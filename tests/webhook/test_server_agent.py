@@ -15,8 +15,8 @@ from agent.core.history.rollup import NodeClass
 from agent.core.history.rollup_json import report_text
 from agent.core.plan.plan import PodRef
 from agent.metrics.report_series import PostResult
-from agent.node.report_answers import judged
-from agent.node.webhook_client import WebhookClient
+from agent.node.reports.client import WebhookClient
+from agent.node.reports.report_answers import judged
 from tests.webhook.https import running
 from tests.webhook.stack import Stack, place, stack
 from tests.webhook.workload_reports import report, row

@@ -16,9 +16,9 @@ from agent.core.numbers.units import GIB, MIB, NANOS_PER_UNIT
 from agent.core.orders.annotations import POD_LIMITS
 from agent.core.orders.plan_options import PodLimitsOptions
 from agent.core.window.snapshot import QosClass
-from agent.node.cgroup_limits import CgroupLimits
-from agent.node.pod_limits import TURN_SECONDS, PodLimitsWriter
-from agent.node.qos_reserve import QosReserver
+from agent.node.keepers.cgroup_limits import CgroupLimits
+from agent.node.keepers.pod_limits import TURN_SECONDS, PodLimitsWriter
+from agent.node.keepers.qos_reserve import QosReserver
 from tests.guest.full_tree import FullTree
 from tests.guest.waiting import wait_for
 from tests.kernel.cgroups import LOADS

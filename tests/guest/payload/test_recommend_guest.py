@@ -11,8 +11,8 @@ import pytest
 from agent.core.recommender.explanation import Explanations
 from agent.core.recommender.recommendation import Recommendation, Recommendations
 from agent.core.window.snapshot import QosClass
-from agent.node.control import request
-from agent.node.documents import EXPLANATIONS, RECOMMENDATIONS
+from agent.node.files.documents import EXPLANATIONS, RECOMMENDATIONS
+from agent.node.sockets.control import request
 from agent.sensing.layout import Driver, Runtime, container_cgroup_path, kubepods_root_path
 from tests.guest.kubelet_tree import MOUNT, make, remove
 from tests.guest.plimsoll import running_agent

@@ -10,8 +10,8 @@ import pytest
 
 from agent.cli.main import main
 from agent.core.machine.checkup import MachineFacts
-from agent.node.control import ControlError
-from agent.node.documents import CLUSTER
+from agent.node.files.documents import CLUSTER
+from agent.node.sockets.control import ControlError
 from agent.sensing import features
 from tests.control_sockets import answering
 from tests.unit.core.machine.test_checkup import GOOD

@@ -14,8 +14,8 @@ from agent.cli.main import main
 from agent.cli.spans import ASCII, UNICODE, display_width, harmless, line_text
 from agent.core.plan.demand import Kept
 from agent.core.resize.decision import Action, Decisions, Outcome
-from agent.node.documents import DECISIONS
-from agent.node.journal import Journal
+from agent.node.files.documents import DECISIONS
+from agent.node.orders.journal import Journal
 from tests.control_sockets import answering
 from tests.plans import change, decision, decisions, ref
 

@@ -18,10 +18,10 @@ from agent.core.cluster.pod import Pod
 from agent.core.plan.plan import PlanStep
 from agent.core.resize.decision import Action, Decision, Outcome
 from agent.core.resize.originals import ref_of
-from agent.node.control import ControlError
-from agent.node.holding_verbs import LATER, HoldingVerbs
-from agent.node.holds import Holds
-from agent.node.journal import Journal
+from agent.node.orders.holds import Holds
+from agent.node.orders.journal import Journal
+from agent.node.orders.verbs import LATER, HoldingVerbs
+from agent.node.sockets.control import ControlError
 from tests.control_sockets import answering
 from tests.pods import container, make_pod
 

@@ -20,11 +20,11 @@ from typing import Any, Final
 import pytest
 
 from agent.cli.main import VERBS, build_parser, main
-from agent.node.documents import RECOMMENDATIONS
-from agent.node.recording_format import MANIFEST
+from agent.node.files.documents import RECOMMENDATIONS
+from agent.node.offline.recording_format import MANIFEST
 from tests.pods import container, pod_json
 from tests.recommendations import mixed_node
-from tests.unit.node.test_recording import write as write_recording
+from tests.unit.node.offline.test_recording import write as write_recording
 
 WRITTEN: Final = {("why", "--png"), ("simulate", "--html"), ("record", "-o"), ("workloads", "--png")}
 """Files that are written, not read."""

@@ -13,8 +13,8 @@ import pytest
 
 from agent.cli.main import main
 from agent.cli.plan_files import NO_RECOMMENDATIONS
-from agent.node.control import ControlError
-from agent.node.documents import PLAN, RECOMMENDATIONS
+from agent.node.files.documents import PLAN, RECOMMENDATIONS
+from agent.node.sockets.control import ControlError
 from tests import recommendations
 from tests.control_sockets import answering
 from tests.plans import mixed_plan

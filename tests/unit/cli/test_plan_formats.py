@@ -8,7 +8,7 @@ from typing import Any
 
 from agent.cli.plan_formats import CSV_HEADER, command_of, csv_text, json_text, left_out_line, patch_text
 from agent.core.plan.plan import Plan
-from agent.node.documents import PLAN
+from agent.node.files.documents import PLAN
 from tests.plans import MI, change, container, mixed_plan, plan, pod, share, step
 
 

@@ -10,12 +10,12 @@ import pytest
 import yaml
 
 from agent.cli.main import main
-from agent.node.control import ControlEndpoint, open_control_listener
-from agent.node.documents import RECOMMENDATIONS
-from agent.node.listening import ListeningLoop
+from agent.node.files.documents import RECOMMENDATIONS
+from agent.node.sockets.control import ControlEndpoint, open_control_listener
+from agent.node.sockets.loop import ListeningLoop
 from agent.sensing.rings import read_boot_id
 from tests.recommendations import mixed_node
-from tests.unit.node.test_resting import pods_file, write_state
+from tests.unit.node.offline.test_state_directory import pods_file, write_state
 
 pytestmark = pytest.mark.usefixtures("long_since_boot")
 

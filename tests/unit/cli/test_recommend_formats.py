@@ -11,7 +11,7 @@ import yaml
 from agent.cli.recommend_formats import CSV_HEADER, csv_text, json_text, left_out_lines, patch_text, yaml_text
 from agent.core.recommender.recommendation import Bound, Recommendations
 from agent.core.window.snapshot import UnitResources
-from agent.node.documents import RECOMMENDATIONS
+from agent.node.files.documents import RECOMMENDATIONS
 from tests.recommendations import KEEP, MI, mixed_node, node, recommendation, service, young
 
 

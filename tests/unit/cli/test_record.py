@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from agent.cli.main import main
-from agent.node.recording import Recording
+from agent.node.offline.recording import Recording
 from agent.sensing.rings import read_boot_id
-from tests.unit.node.test_resting import pods_file, write_state
+from tests.unit.node.offline.test_state_directory import pods_file, write_state
 
 pytestmark = pytest.mark.usefixtures("long_since_boot")
 

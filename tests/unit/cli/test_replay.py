@@ -14,13 +14,13 @@ import pytest
 
 from agent.cli.main import main
 from agent.cli.trace_files import TraceFileError, load_trace
-from agent.node.documents import EXPLANATIONS, RECOMMENDATIONS
-from agent.node.recording import Recording
-from agent.node.recording_contents import CONTENTS
+from agent.node.files.documents import EXPLANATIONS, RECOMMENDATIONS
+from agent.node.offline.recording import Recording
+from agent.node.offline.recording_contents import CONTENTS
 from agent.sensing.rings import RingFile, RingGeometry, read_boot_id
-from tests.unit.node.test_learning import BOOT_UNIX_SECONDS, MIB
-from tests.unit.node.test_replaying import record
-from tests.unit.node.test_resting import PATH, pods_file, settings, write_state
+from tests.unit.node.history.test_learner import BOOT_UNIX_SECONDS, MIB
+from tests.unit.node.offline.test_replay import record
+from tests.unit.node.offline.test_state_directory import PATH, pods_file, settings, write_state
 from tests.window_rows import minute
 
 pytestmark = pytest.mark.usefixtures("long_since_boot")

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from agent.cli.sources import CallSource, SocketSource, SourceError
-from agent.node import control
-from agent.node.documents import SNAPSHOT
+from agent.node.files.documents import SNAPSHOT
+from agent.node.sockets import control
 from tests.snapshots import busy_node
 
 

@@ -202,7 +202,7 @@ def test_an_agent_that_refuses_is_one_line_and_code_1(tmp_path: Path, capsys: py
 def test_options_that_only_own_sampling_can_honour_are_refused_when_an_agent_answers(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("agent.node.control.request", lambda *_: {"version": "1"})
+    monkeypatch.setattr("agent.node.sockets.control.request", lambda *_: {"version": "1"})
     with pytest.raises(SystemExit) as ended:
         main(["top", "--once", "--socket", "/run/x.sock", "--pods", "pods.json"])
     assert ended.value.code == 2

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from agent.cli.main import main
-from agent.node.control import ControlEndpoint, ControlError, Verb, open_control_listener
-from agent.node.documents import EXPLANATIONS
-from agent.node.listening import ListeningLoop
+from agent.node.files.documents import EXPLANATIONS
+from agent.node.sockets.control import ControlEndpoint, ControlError, Verb, open_control_listener
+from agent.node.sockets.loop import ListeningLoop
 from agent.sensing.rings import read_boot_id
-from tests.unit.node.test_resting import pods_file, write_state
+from tests.unit.node.offline.test_state_directory import pods_file, write_state
 
 pytestmark = pytest.mark.usefixtures("long_since_boot")
 

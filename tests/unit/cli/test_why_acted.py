@@ -14,7 +14,7 @@ from agent.core.plan.demand import Kept, Reserved
 from agent.core.recommender.explanation import Acted, Explanations
 from agent.core.recommender.recommendation import Withheld
 from agent.core.resize.decision import Outcome
-from agent.node.documents import EXPLANATIONS
+from agent.node.files.documents import EXPLANATIONS
 from tests.explanations import explanation
 from tests.plans import container, decision, share
 

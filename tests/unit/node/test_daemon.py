@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.node.control import request
 from agent.node.daemon import Agent
+from agent.node.sockets.control import request
 from agent.settings import Settings
 
 

@@ -11,7 +11,7 @@ from agent.core.resize.answer import Answer, AnswerKind
 from agent.core.resize.decision import Action, Outcome
 from agent.core.resize.ledger import InFlightError
 from agent.core.resize.record import LedgerState
-from agent.node.documents import Document
+from agent.node.files.documents import Document
 from tests.ledgers import MI, WEB, Amounts, Desk, FakePod, step
 
 IN_FLIGHT = Constraint(shrink=Kept.IN_FLIGHT, grow=Kept.IN_FLIGHT, urgent_grow=Kept.IN_FLIGHT)

@@ -16,7 +16,7 @@ from agent.core.resize.decision import Action
 from agent.core.resize.put_back import step_of
 from agent.core.resize.record import LedgerState
 from agent.core.resize.status import ResizeState, resize_status
-from agent.node.documents import Document
+from agent.node.files.documents import Document
 from tests.ledgers import Amounts, Desk, FakePod, amounts_after, step
 
 IN_FLIGHT = Constraint(shrink=Kept.IN_FLIGHT, grow=Kept.IN_FLIGHT, urgent_grow=Kept.IN_FLIGHT)

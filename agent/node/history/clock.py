@@ -1,0 +1,83 @@
+"""The clock of the history: this machine's two clocks, and the axis of minutes that both are put on. Node."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from agent.core.history.minute_axis import MinuteAxis
+from agent.node.sampling.row_source import RowSource
+
+MINUTE_SECONDS: Final = 60
+NS: Final = 1_000_000_000
+MINUTE_NS: Final = MINUTE_SECONDS * NS
+
+
+def newest_minute(rings: RowSource, slots: Iterable[int]) -> int | None:
+    """Give the newest monotonic minute of which any of these slots has a minute row; None = none has one."""
+    newest = (rings.minutes(slot, 1).joined()["monotonic_minute"] for slot in slots)
+    return max((int(minute) for found in newest for minute in found), default=None)
+
+
+class HistoryClock:
+    """The time of the history: `MinuteAxis` over this machine's clocks. Policies are given it as now."""
+
+    def __init__(
+        self,
+        *,
+        newest_unix_minute: int | None,
+        newest_monotonic_minute: int | None = None,
+        offset_minutes: int | None = None,
+        wall: Callable[[], float] = time.time,
+        monotonic_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        """Begin at the history's end.
+
+        Args:
+            newest_unix_minute: Of the history; None = it is empty.
+            newest_monotonic_minute: Of this boot, of which minute rows are kept; None = nothing was measured in it
+                before now.
+            offset_minutes: From CLOCK_MONOTONIC to the history's minutes where that is known, as of a history that
+                stands still; None = found out by the clocks.
+            wall: UTC seconds.
+            monotonic_ns: CLOCK_MONOTONIC.
+        """
+        self._wall, self._monotonic_ns = wall, monotonic_ns
+        first = self._monotonic_minute() if newest_monotonic_minute is None else newest_monotonic_minute + 1
+        self._axis = MinuteAxis(
+            newest_unix_minute=newest_unix_minute,
+            first_monotonic_minute=first,
+            wall_offset_minutes=self._wall_offset_minutes() if offset_minutes is None else offset_minutes,
+        )
+
+    def _monotonic_minute(self) -> int:
+        return self._monotonic_ns() // MINUTE_NS
+
+    def _wall_offset_minutes(self) -> int:
+        return round((self._wall() - self._monotonic_ns() / NS) / MINUTE_SECONDS)
+
+    def observe(self) -> None:
+        """Look at the wall clock; once a minute."""
+        self._axis.observe(self._monotonic_minute(), self._wall_offset_minutes())
+
+    def now(self) -> float:
+        """Give the history's UTC seconds: whole minutes off the wall clock, and further where that was wrong."""
+        return self.unix_seconds(self._monotonic_ns())
+
+    def wall_now(self) -> float:
+        """Give the wall clock's UTC seconds, for people."""
+        return self._wall()
+
+    def unix_seconds(self, monotonic_ns: int) -> float:
+        """Give the UTC of a moment of this boot."""
+        return self._axis.unix_seconds(monotonic_ns / NS)
+
+    def unix_minute(self, monotonic_minute: int) -> int:
+        """Give the UTC minute of a minute since boot."""
+        return self._axis.unix_minute(monotonic_minute)
+
+    @property
+    def ahead_minutes(self) -> int:
+        """How far the history's time is ahead of the wall clock; negative: behind; 0 unless the clock was wrong."""
+        return self._axis.ahead_minutes

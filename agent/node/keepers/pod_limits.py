@@ -1,0 +1,309 @@
+"""The limits of whole pods in their own cgroups, for clusters without pod-level resources; off unless switched on.
+
+Node. What an annotation comes to is ``core.pod_limits``'; here it is written, read back, written again after somebody
+else wrote, and taken back when the annotation goes, the switch is turned off, or a person asks. One thread drives it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final
+
+from agent.core.cluster.node import NodeState
+from agent.core.cluster.pod import Pod
+from agent.core.cluster.pod_index import cgroup_owners
+from agent.core.cluster.qos import pod_qos_class
+from agent.core.machine.cgroup_files import Amount
+from agent.core.machine.cgroup_values import KubeletRules
+from agent.core.machine.pod_limits import (
+    TAKEN_BACK,
+    Held,
+    PodLimitsOrder,
+    amount_line,
+    cluster_knows_pod_level,
+    kubelet_amounts,
+    memory_room_text,
+    pod_limits_order,
+)
+from agent.core.orders.annotations import POD_LIMITS
+from agent.core.orders.order import Orders
+from agent.core.orders.plan_options import PodLimitsOptions
+from agent.core.plan.plan import PodRef
+from agent.core.resize.decision import Action, DecisionLog, Outcome
+from agent.core.window.snapshot import UnitIdentity
+from agent.node.keepers.cgroup_limits import CgroupLimits, CgroupWriteError, LimitOwner, WrittenLimit
+from agent.sensing.layout import PathKind, parse_cgroup_path
+
+log = logging.getLogger(__name__)
+
+TURN_SECONDS: Final = 10.0
+"""Between two looks at the cgroups: the kubelet writes a pod's own only at its start and at resizes."""
+SWITCHED_OFF: Final = "switched_off"
+NO_ROOM: Final = "no_room"
+NOT_ITS_OWN: Final = "not_its_own_cgroup"
+_TOLD_AS_NOTICE: Final = frozenset({Held.CLUSTER_KNOWS_THEM, Held.POD_LEVEL_RESOURCES, Held.VERSION_UNKNOWN})
+_NOT_TOLD: Final = frozenset({Held.STARTING, Held.ENDING, Held.NAMESPACE_UNKNOWN})
+"""They pass by themselves."""
+
+
+def pod_paths_of(units: Iterable[UnitIdentity]) -> dict[str, str]:
+    """Give the pods' own cgroups by the uid in their name: the parents of the containers that are watched.
+
+    Args:
+        units: Identities as the unit table has them; their paths are relative to the mount.
+    """
+    paths: dict[str, str] = {}
+    for identity in units:
+        parent = identity.cgroup_path.rpartition("/")[0]
+        # Under a driver mismatch a container lies elsewhere, and its parent is no pod.
+        parsed = parse_cgroup_path(parent)
+        if parsed.kind is PathKind.POD and parsed.pod_uid is not None and parsed.pod_uid == identity.pod_uid:
+            paths.setdefault(parsed.pod_uid, parent)
+    return paths
+
+
+def _is_its_own(path: str, pod: Pod, owners: Mapping[str, Pod]) -> bool:
+    """Say whether a cgroup is a pod's own: the node's pods name no other for it, and it stands in the pod's QoS class.
+
+    Asked before every write: what one pod orders, its namespace's exclusion and its mode among it, is never carried out
+    on another's cgroup.
+    """
+    place = parse_cgroup_path(path)
+    owner = owners.get(place.pod_uid or "")
+    if owner is None or (owner.uid, owner.namespace) != (pod.uid, pod.namespace):
+        return False
+    return place.kind is PathKind.POD and place.qos is pod_qos_class(pod)
+
+
+class PodLimitsWriter:
+    """Writes ``cpu.max`` and ``memory.max`` of pods that ask for it."""
+
+    def __init__(
+        self,
+        *,
+        limits: CgroupLimits,
+        options: PodLimitsOptions,
+        pod_paths: Callable[[], Mapping[str, str]],
+        margin_ratio: float,
+        may_write: Callable[[], str | None],
+        tell: DecisionLog,
+        pinned: Callable[[], Collection[str]] = frozenset,
+        orders_of: Callable[[Pod, NodeState], Orders] | None = None,
+        rules: KubeletRules | None = None,
+        unix_seconds: Callable[[], float] = time.time,
+    ) -> None:
+        """Begin; nothing is written yet.
+
+        Args:
+            limits: Writes and remembers.
+            options: Whether cgroups may be written at all.
+            pod_paths: The pods' own cgroups: uid in the name -> path relative to the mount.
+            margin_ratio: A memory limit is never put below this x memory in use.
+            may_write: Why nothing may be written now; None = it may.
+            tell: Is told what was done or withheld.
+            pinned: Uids of pods that are left alone.
+            orders_of: What holds for a pod of a state; None = nobody orders anything, as where there is no agent.
+            rules: The kubelet's options as far as they are known: what is put back is what it would write.
+            unix_seconds: Wall clock, for what is told.
+        """
+        self._limits, self._options, self._pod_paths = limits, options, pod_paths
+        self._margin_ratio, self._may_write, self._tell, self._pinned = margin_ratio, may_write, tell, pinned
+        self._orders_of = orders_of
+        self._rules, self._unix_seconds = rules or KubeletRules(), unix_seconds
+        self._due_seconds: float | None = None
+        self._owners: Mapping[str, Pod] = {}
+        self._told: dict[str, frozenset[tuple[str, str]]] = {}
+        """What stands said of each pod, by uid."""
+        self._saying: set[tuple[str, str]] = set()
+        self.pods_limited = 0
+        """Pods whose limits are in force as asked for."""
+        self.held: Mapping[Held, int] = {}
+        """Pods that ask for limits and get none from the agent, by reason."""
+
+    def tick(self, state: NodeState, now_seconds: float) -> None:
+        """Have every pod's limits as they should be, as far as it is due.
+
+        Args:
+            state: The node's pods; where they are not all known nothing is done.
+            now_seconds: On a clock that only goes forward.
+        """
+        if self._due_seconds is not None and now_seconds < self._due_seconds:
+            return
+        self._due_seconds = now_seconds + TURN_SECONDS
+        if not state.is_complete or state.node is None:
+            return
+        knows = cluster_knows_pod_level(state.server_version, state.node.kubelet_version)
+        written = self._written_by_uid()
+        owners = self._owners = cgroup_owners(state.pods, node_uid=state.node.uid)
+        paths: Mapping[str, str] | None = None
+        held: Counter[Held] = Counter()
+        limited = 0
+        for pod in state.pods:
+            order = self._order(pod, state, knows)
+            ours = tuple(one for one in written.get(pod.cgroup_uid, ()) if _is_its_own(one.cgroup_path, pod, owners))
+            if order is None and not ours:
+                self._told.pop(pod.uid, None)
+                continue
+            self._saying = set()
+            if order is not None and order.held is not None:
+                held[order.held] += 1
+            self._say_of(pod, order)
+            if pod.uid not in self._pinned():
+                wanted = self._wanted(order)
+                gone = [one for one in ours if wanted is not None and one.file not in wanted]
+                self._take_back(pod, gone, reason=order.held if order is not None else None)
+                if wanted:
+                    paths = self._pod_paths() if paths is None else paths
+                    limited += self._put(pod, paths.get(pod.cgroup_uid), wanted)
+            self._told[pod.uid] = frozenset(self._saying)
+        present = {pod.uid for pod in state.pods}
+        self._told = {uid: told for uid, told in self._told.items() if uid in present}
+        self.held, self.pods_limited = held, limited
+
+    def restore(self, state: NodeState, uids: Collection[str] | None = None) -> int:
+        """Take back what was written, because a person asks; a pod that still asks for limits gets them again.
+
+        Unless it is pinned: whoever restores a pod for good pins it, or takes the annotation away.
+
+        Args:
+            state: The node's pods: they tell what the kubelet would have.
+            uids: Of the pods; None = all.
+
+        Returns:
+            Files that were put back.
+        """
+        written = self._written_by_uid()
+        owners = cgroup_owners(state.pods, node_uid=None if state.node is None else state.node.uid)
+        count = 0
+        for pod in state.pods:
+            if uids is None or pod.uid in uids:
+                self._saying = set()
+                ours = [one for one in written.get(pod.cgroup_uid, ()) if _is_its_own(one.cgroup_path, pod, owners)]
+                count += self._take_back(pod, ours, reason="restore")
+        return count
+
+    def _order(self, pod: Pod, state: NodeState, knows: bool | None) -> PodLimitsOrder | None:
+        if POD_LIMITS not in pod.annotations:
+            return None  # most have none: no orders are made for them
+        return pod_limits_order(
+            pod,
+            cluster_knows_them=knows,
+            rules=self._rules,
+            orders=None if self._orders_of is None else self._orders_of(pod, state),
+            is_namespace_known=pod.namespace not in state.unknown_namespaces,
+        )
+
+    def _wanted(self, order: PodLimitsOrder | None) -> Mapping[str, Amount] | None:
+        """Give what is to be in force; empty = nothing, and what was written goes; None = all is left as it is."""
+        if not self._options.write_cgroups or order is None or order.held in TAKEN_BACK:
+            return {}
+        return order.wanted if order.held is None else None
+
+    def _written_by_uid(self) -> dict[str, tuple[WrittenLimit, ...]]:
+        by_uid: dict[str, tuple[WrittenLimit, ...]] = {}
+        for one in self._limits.written(LimitOwner.POD_LIMITS):
+            uid = parse_cgroup_path(one.cgroup_path).pod_uid
+            if uid is not None:
+                by_uid[uid] = (*by_uid.get(uid, ()), one)
+        return by_uid
+
+    def _put(self, pod: Pod, path: str | None, wanted: Mapping[str, Amount]) -> bool:
+        """Write what is not yet as wanted; say whether all of it is in force."""
+        if path is None:
+            return False  # no container of it is watched yet
+        is_whole = True
+        for file, amount in wanted.items():
+            if self._limits.is_in_force(path, file, amount):
+                continue
+            found = self._limits.read(path, file)
+            outcome, reason, detail = self._put_one(pod, path, file, amount, found)
+            if outcome is Outcome.DONE:
+                self._done(pod, reason, detail)
+            else:
+                is_whole = False
+                self._say(pod, outcome, reason, detail)
+        return is_whole
+
+    def _put_one(
+        self, pod: Pod, path: str, file: str, amount: Amount, found: Amount | None
+    ) -> tuple[Outcome, str, str]:
+        if found is None:
+            return Outcome.WITHHELD, "no_file", f"{path}/{file} cannot be read: is the controller on there?"
+        if not _is_its_own(path, pod, self._owners):
+            return Outcome.WITHHELD, NOT_ITS_OWN, f"{path} is not the cgroup of this pod, by its id and QoS class"
+        withheld = self._may_write()
+        if withheld is not None:
+            return Outcome.WITHHELD, withheld, f"{file} {amount_line(amount)}"
+        if isinstance(amount, int) and (not isinstance(found, int) or amount < found):
+            no_room = memory_room_text(amount, self._limits.in_use_bytes(path), self._margin_ratio)
+            if no_room is not None:
+                return Outcome.WITHHELD, NO_ROOM, no_room
+        try:
+            self._limits.put(LimitOwner.POD_LIMITS, path, file, amount)
+        except CgroupWriteError as error:
+            return Outcome.ERROR, "not_written", str(error)
+        return Outcome.DONE, "annotation", f"{file}: {amount_line(amount)}, was {amount_line(found)}"
+
+    def _take_back(self, pod: Pod, ours: Collection[WrittenLimit], reason: str | None = None) -> int:
+        count = 0
+        for one in ours:
+            withheld = self._may_write()
+            if withheld is not None:
+                self._say(pod, Outcome.WITHHELD, withheld, f"{one.file} is to be put back")
+                continue
+            amount = kubelet_amounts(pod, self._rules).get(one.file)
+            if amount is None:
+                continue  # of a later version of the agent
+            try:
+                is_undone = self._limits.take_back(one, amount)
+            except CgroupWriteError as error:
+                self._say(pod, Outcome.ERROR, "not_written", str(error))
+                continue
+            if is_undone:
+                count += 1
+                why = reason or ("annotation gone" if self._options.write_cgroups else SWITCHED_OFF)
+                self._done(pod, why, f"{one.file}: {amount_line(amount)} as the kubelet has it, was {one.line}")
+        return count
+
+    # -- words -----------------------------------------------------------------------------------------------------
+
+    def _say_of(self, pod: Pod, order: PodLimitsOrder | None) -> None:
+        if order is None:
+            return
+        for warning in order.warnings:
+            self._say(pod, Outcome.DONE, "warning", warning, action=Action.NOTICE)
+        if order.held is not None and order.held not in _NOT_TOLD:
+            action = Action.NOTICE if order.held in _TOLD_AS_NOTICE else Action.POD_LIMITS
+            self._say(pod, Outcome.WITHHELD, order.held, order.text, action=action)
+        elif order.wanted and not self._options.write_cgroups:
+            self._say(pod, Outcome.WITHHELD, SWITCHED_OFF, "podLimits.writeCgroups is off")
+
+    def _say(self, pod: Pod, outcome: Outcome, reason: str, detail: str, action: Action = Action.POD_LIMITS) -> None:
+        """Tell what stands in the way; the same of the same pod is told once, until it has been otherwise."""
+        key = (reason, "" if reason == NO_ROOM else detail)  # what is in use moves all the time
+        self._saying.add(key)
+        if key in self._told.get(pod.uid, frozenset()):
+            return
+        log.warning("pod limits", extra={"pod": f"{pod.namespace}/{pod.name}", "reason": reason, "detail": detail})
+        self._tell(
+            unix_seconds=self._unix_seconds(),
+            action=action,
+            outcome=outcome,
+            reason=reason,
+            detail=detail,
+            pod=PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid),
+        )
+
+    def _done(self, pod: Pod, reason: str, detail: str) -> None:
+        log.info("pod limits", extra={"pod": f"{pod.namespace}/{pod.name}", "reason": reason, "detail": detail})
+        self._tell(
+            unix_seconds=self._unix_seconds(),
+            action=Action.POD_LIMITS,
+            outcome=Outcome.DONE,
+            reason=reason,
+            detail=detail,
+            pod=PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid),
+        )

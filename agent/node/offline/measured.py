@@ -1,0 +1,167 @@
+"""What a recorder takes from: the state directory of an agent, or the sampling of this very process.
+
+Node. Reads only: an agent is neither asked nor held up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+from agent.core.history.minute_axis import MINUTE_SECONDS, offset_of
+from agent.node.assembly import HISTORY_FILE_NAME, RING_FILE_NAME, Watch
+from agent.node.history.file import HistoryError, HistoryFile
+from agent.node.recommender.loop import MINUTE_DELAY_NS
+from agent.sensing.rings import RingFile, read_boot_id
+
+NS: Final = 1_000_000_000
+MINUTE_NS: Final = MINUTE_SECONDS * NS
+SETTLED_NS: Final = 3 * NS
+"""So long after a minute is due it stands in rings and history alike."""
+
+
+class Offsets(NamedTuple):
+    """What time it is when CLOCK_MONOTONIC is 0."""
+
+    history_minutes: int
+    """On the axis of the history, which policies go by; UTC seconds // 60."""
+    wall_seconds: float
+    """By the wall clock."""
+
+
+class Measured(Protocol):
+    """Rings and history of a node."""
+
+    source: str
+    """``agent``, ``state`` or ``self``."""
+
+    def rings(self) -> RingFile:
+        """Give the rings; other ones than before when an agent has begun anew."""
+        ...
+
+    def history(self) -> contextlib.AbstractContextManager[HistoryFile]:
+        """Open the history as it is now.
+
+        Raises:
+            HistoryError: It cannot be read.
+        """
+        ...
+
+    def offsets(self, *, newest_unix_minute: int | None, newest_monotonic_minute: int | None) -> Offsets:
+        """Tell what time it was.
+
+        Args:
+            newest_unix_minute: Of the history; None = it is empty, or there is none.
+            newest_monotonic_minute: Of the minute rows in the rings, looked at after the history; None = there are
+                none.
+        """
+        ...
+
+
+class StateDirectory:
+    """The state of an agent, running or not; close it."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        silent_seconds: float = 10.0,
+        wall: Callable[[], float] = time.time,
+        monotonic_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        """Open the rings.
+
+        Args:
+            directory: The state directory.
+            silent_seconds: An agent whose newest reading is older has ended.
+            wall: UTC seconds.
+            monotonic_ns: CLOCK_MONOTONIC.
+
+        Raises:
+            RingError: There are none, or they cannot be read.
+        """
+        self._directory, self._wall, self._monotonic_ns = directory, wall, monotonic_ns
+        self.path: Final = directory / RING_FILE_NAME
+        self._rings = RingFile.open_readonly(self.path)
+        self._inode = self.path.stat().st_ino
+        self.is_of_this_boot: Final = self._rings.boot_id == read_boot_id()
+        age_seconds = self.age_seconds()
+        self.source = "agent" if age_seconds is not None and age_seconds <= silent_seconds else "state"
+
+    def age_seconds(self) -> float | None:
+        """Tell how old the newest reading is; None = there is none, or it is of an earlier boot."""
+        if not self.is_of_this_boot:
+            return None
+        rings = self._rings
+        newest = rings.newest_rows(list(rings.retained().values()))["monotonic_ns"]
+        return (self._monotonic_ns() - int(newest.max())) / NS if newest.any() else None
+
+    def rings(self) -> RingFile:
+        """Give the rings; an agent that could not go on with a file has put another in its place."""
+        with contextlib.suppress(OSError):
+            inode = self.path.stat().st_ino
+            if inode != self._inode:
+                former, self._rings = self._rings, RingFile.open_readonly(self.path)
+                former.close()
+                self._inode = inode
+        return self._rings
+
+    @contextlib.contextmanager
+    def history(self) -> Iterator[HistoryFile]:
+        """Open the history beside the agent."""
+        with HistoryFile.open_readonly(self._directory / HISTORY_FILE_NAME) as history:
+            yield history
+
+    def offsets(self, *, newest_unix_minute: int | None, newest_monotonic_minute: int | None) -> Offsets:
+        """Tell by the newest minute of both, which an agent writes in one go; without them, by the clocks.
+
+        Raises:
+            HistoryError: It is of an earlier boot, whose clocks nobody knows, and there is no history.
+        """
+        if not self.is_of_this_boot:
+            if newest_unix_minute is None or newest_monotonic_minute is None:
+                raise HistoryError(f"state file {self.path}: of an earlier boot, and without a history")
+            minutes = newest_unix_minute - newest_monotonic_minute
+            return Offsets(history_minutes=minutes, wall_seconds=float(minutes * MINUTE_SECONDS))
+        now_ns = self._monotonic_ns()
+        wall_seconds = self._wall() - now_ns / NS
+        minutes = round(wall_seconds / MINUTE_SECONDS)
+        if newest_unix_minute is not None and newest_monotonic_minute is not None:
+            due_ns = (newest_monotonic_minute + 1) * MINUTE_NS + MINUTE_DELAY_NS
+            minutes = offset_of(
+                newest_unix_minute=newest_unix_minute,
+                newest_monotonic_minute=newest_monotonic_minute,
+                wall_offset_minutes=minutes,
+                is_settled=not 0 <= now_ns - due_ns < SETTLED_NS,
+            )
+        return Offsets(history_minutes=minutes, wall_seconds=wall_seconds)
+
+    def close(self) -> None:
+        """Let go of the rings."""
+        self._rings.close()
+
+
+class OwnSampling:
+    """This process samples by itself; the watch belongs to the caller."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self.source = "self"
+
+    def rings(self) -> RingFile:
+        """Give the rings in memory."""
+        return self._watch.rings
+
+    @contextlib.contextmanager
+    def history(self) -> Iterator[HistoryFile]:
+        """Give the history in memory, which goes on."""
+        yield self._watch.learner.history
+
+    def offsets(self, *, newest_unix_minute: int | None, newest_monotonic_minute: int | None) -> Offsets:
+        """Tell as the learner has it."""
+        return Offsets(
+            history_minutes=self._watch.learner.clock.unix_minute(0), wall_seconds=time.time() - time.monotonic()
+        )

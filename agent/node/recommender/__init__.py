@@ -1,0 +1,5 @@
+"""The control thread: evaluation, decisions, planner.
+
+May import history, orders, sampling and below.
+Never sends a change.
+"""

@@ -1,0 +1,297 @@
+"""What each container should request: windows and history to policy, bounds and answers; and all behind one answer.
+
+Node. It calls core and holds no rule. Any thread may ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from agent.core.orders.order import Orders
+from agent.core.orders.policy_options import BoundsOptions, PolicyName
+from agent.core.plan.directives import NOTHING_TOLD, Directed
+from agent.core.recommender.explanation import Explanation, Explanations, HourPeak, Trail
+from agent.core.recommender.policy import OutOfMemory
+from agent.core.recommender.recommendation import Recommendation, Recommendations
+from agent.core.recommender.recommender import Reasoned, explain, recommend
+from agent.core.recommender.subject import Conditions, Subject
+from agent.core.window.ring_rows import Has
+from agent.core.window.snapshot import UnitAdvice, UnitIdentity, UnitStatus
+from agent.node.history.clock import MINUTE_SECONDS
+from agent.node.history.file import RowMinutes
+from agent.node.history.learner import Learner, is_sized
+from agent.sensing.ringview import Rows as RingRows
+from agent.settings import Settings
+
+HOUR_MINUTES: Final = 60
+_FULL: Final = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """How a unit is sized: one call of the policy answers for all units of which this is the same."""
+
+    policy: PolicyName
+    bounds: BoundsOptions
+
+
+class Decider:
+    """Answers for the units of a node; see the module's docstring."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        learner: Learner,
+        node: str,
+        source: str,
+        orders_of: Callable[[UnitIdentity], Orders | None] = lambda identity: None,
+        directed: Callable[[], Directed] = lambda: NOTHING_TOLD,
+    ) -> None:
+        """Answer by the settings, and by what is ordered for single pods.
+
+        Args:
+            settings: Policy, bounds and conditions.
+            learner: Holds what was learnt.
+            node: Its name.
+            source: What the answers say of where they come from.
+            orders_of: Gives the orders for a unit's pod; None = the settings hold.
+            directed: Gives what the webhook told.
+        """
+        self._directed = directed
+        self._learner, self._node, self._source = learner, node, source
+        self._orders_of = orders_of
+        self._bounds = settings.bounds
+        self._policy = settings.recommend.policy
+        self._sizing = Sizing(policy=self._policy, bounds=self._bounds)
+        self._conditions = Conditions(
+            min_span_seconds=settings.recommend.min_span_seconds, max_age_seconds=settings.recommend.max_age_seconds
+        )
+
+    def decide(self, statuses: Iterable[UnitStatus], notes: Sequence[str] = ()) -> Recommendations:
+        """Recommend for all units but pause containers.
+
+        Args:
+            statuses: Of this moment.
+            notes: What is degraded, one sentence each.
+        """
+        subjects = self.subjects(status for status in statuses if is_sized(status.identity))
+        now, conditions = self._learner.clock.now(), self._conditions_now()
+        groups: dict[Sizing, list[int]] = {}
+        for index, subject in enumerate(subjects):
+            groups.setdefault(self._sizing_of(subject.identity), []).append(index)
+        answers: dict[int, Recommendation] = {}
+        for sizing, indices in groups.items():
+            with self._learner.lock:
+                items = recommend(
+                    [subjects[index] for index in indices],
+                    self._learner.policy_of(sizing.policy),
+                    now_unix_seconds=now,
+                    conditions=conditions,
+                    options=sizing.bounds,
+                )
+            answers.update(zip(indices, items, strict=True))
+        return Recommendations(
+            taken_unix_seconds=self._learner.clock.wall_now(),
+            source=self._source,
+            node=self._node,
+            policy=self._policy,
+            min_span_seconds=self._conditions.min_span_seconds,
+            max_age_seconds=self._conditions.max_age_seconds,
+            items=tuple(answers[index] for index in range(len(subjects))),
+            notes=tuple(notes),
+        )
+
+    def explain(
+        self,
+        statuses: Sequence[UnitStatus],
+        *,
+        trail_seconds: float = 0.0,
+        minutes_of: Callable[[UnitStatus], RingRows] | None = None,
+        notes: Sequence[str] = (),
+    ) -> Explanations:
+        """Tell everything behind the recommendation of each of some units.
+
+        Args:
+            statuses: Of these units, of this moment.
+            trail_seconds: How far back the picture of usage goes; 0 = none is asked for.
+            minutes_of: Gives a unit's minute rows of the rings: waiting is kept there only.
+            notes: What is degraded, one sentence each.
+        """
+        now = self._learner.clock.now()
+        kills = self._learner.history.kills()
+        items = []
+        for status, subject in zip(statuses, self.subjects(statuses), strict=True):
+            sizing = self._sizing_of(subject.identity)
+            with self._learner.lock:
+                reasoned = explain(
+                    subject,
+                    self._learner.policy_of(sizing.policy),
+                    now_unix_seconds=now,
+                    conditions=self._conditions_now(),
+                    options=sizing.bounds,
+                )
+            minutes = self._minutes(subject.row)
+            rows = minutes_of(status) if minutes_of is not None and trail_seconds else None
+            trail = to_trail(minutes, self._waiting(rows), now, trail_seconds) if trail_seconds else None
+            own = tuple(kill for row, kill in kills if row == subject.row)
+            items.append(self._explanation(status, reasoned, minutes, own, trail, notes))
+        return Explanations(items=tuple(items))
+
+    def _sizing_of(self, identity: UnitIdentity) -> Sizing:
+        orders = self._orders_of(identity)
+        if orders is None:
+            return self._sizing
+        return Sizing(policy=orders.policy, bounds=bounds_by(orders, self._bounds))
+
+    def _conditions_now(self) -> Conditions:
+        """Give the conditions as they are: what was learnt before the start comes a moment after it."""
+        return replace(self._conditions, is_history_known=self._learner.is_restored)
+
+    def subjects(self, statuses: Iterable[UnitStatus]) -> list[Subject]:
+        """Bring together what is known of units: windows, names, history."""
+        known = self._learner.history.known()
+        minutes, first = known.minutes.tolist(), known.first_unix_minute.tolist()
+        kills: dict[int, int] = {}
+        for row, _ in self._learner.history.kills():
+            kills[row] = kills.get(row, 0) + 1
+        now, directed = self._learner.clock.now(), self._directed()
+        subjects = []
+        for status in statuses:
+            place = self._learner.place_of(status.identity)
+            count = minutes[place.row] if place.row < len(minutes) else 0
+            subjects.append(
+                Subject(
+                    row=place.row,
+                    identity=status.identity,
+                    workload=place.belonging.workload,
+                    resources=status.resources,
+                    cpu=status.cpu,
+                    memory=status.memory,
+                    sample_age_seconds=status.sample_age_seconds,
+                    history_minutes=count,
+                    history_span_seconds=since(first[place.row], now) if count else 0.0,
+                    oom_kills=kills.get(place.row, 0),
+                    pod_containers=place.belonging.pod_containers,
+                    wants_whole_cores=place.belonging.wants_whole_cores,
+                    container_kind=place.belonging.container_kind,
+                    elsewhere=directed.elsewhere(place.belonging.workload, status.identity.container),
+                )
+            )
+        return subjects
+
+    def _minutes(self, row: int) -> RowMinutes | None:
+        return self._learner.history.minutes(row) if row < self._learner.history.rows else None
+
+    def _waiting(self, rows: RingRows | None) -> dict[int, float]:
+        """Give UTC minute -> waiting ratio, for the minutes of this boot that the rings still hold."""
+        if rows is None:
+            return {}
+        known = rows[(rows["has"] & int(Has.PRESSURE)) > 0]
+        clock = self._learner.clock
+        minutes = (clock.unix_minute(int(minute)) for minute in known["monotonic_minute"])
+        return dict(zip(minutes, (known["waiting_255"] / _FULL).tolist(), strict=True))
+
+    def _explanation(
+        self,
+        status: UnitStatus,
+        reasoned: Reasoned,
+        minutes: RowMinutes | None,
+        kills: tuple[OutOfMemory, ...],
+        trail: Trail | None,
+        notes: Sequence[str],
+    ) -> Explanation:
+        return Explanation(
+            taken_unix_seconds=self._learner.clock.wall_now(),
+            source=self._source,
+            recommendation=reasoned.recommendation,
+            cpu=status.cpu,
+            memory=status.memory,
+            steps=reasoned.steps,
+            changes=reasoned.changes,
+            hours=() if minutes is None else to_hours(minutes),
+            hours_counted=reasoned.hours_counted,
+            kills=kills,
+            trail=trail,
+            notes=tuple(notes),
+        )
+
+
+def bounds_by(orders: Orders, bounds: BoundsOptions) -> BoundsOptions:
+    """Give the bounds that hold for a pod: its own where it orders any, else those of the settings."""
+    ordered = {
+        name: value
+        for name in ("min_cpu_millicores", "max_cpu_millicores", "min_memory_bytes", "max_memory_bytes")
+        if (value := getattr(orders, name)) is not None
+    }
+    return replace(bounds, **ordered) if ordered else bounds
+
+
+def since(first_unix_minute: int, now_unix_seconds: float) -> float:
+    """Give how long ago a first minute ended: of that minute itself only a part may have been measured."""
+    return max(0.0, now_unix_seconds - (first_unix_minute + 1) * MINUTE_SECONDS)
+
+
+def in_short(item: Recommendation, min_span_seconds: float) -> UnitAdvice:
+    """Give what a table of all units has room for."""
+    cpu, memory = item.cpu_millicores, item.memory_bytes
+    return UnitAdvice(
+        policy=item.policy,
+        cpu_request_millicores=cpu.request,
+        cpu_withheld=cpu.withheld,
+        cpu_bounds=cpu.bounds,
+        memory_request_bytes=memory.request,
+        memory_withheld=memory.withheld,
+        memory_bounds=memory.bounds,
+        measured_seconds=max(item.basis.cpu_measured_seconds, item.basis.memory_measured_seconds),
+        min_span_seconds=min_span_seconds,
+    )
+
+
+def to_hours(minutes: RowMinutes) -> tuple[HourPeak, ...]:
+    """Give the largest demand of each UTC hour of a history."""
+    hours = minutes.unix_minutes // HOUR_MINUTES
+    found: list[HourPeak] = []
+    for hour in np.unique(hours).tolist():
+        its = hours == hour
+        cpu = minutes.cpu_peak_millicores[its & minutes.has_cpu]
+        memory = minutes.working_set_bytes[its & minutes.has_memory]
+        found.append(
+            HourPeak(
+                hour_unix_seconds=hour * HOUR_MINUTES * MINUTE_SECONDS,
+                cpu_millicores=float(cpu.max()) if cpu.size else None,
+                working_set_bytes=float(memory.max()) if memory.size else None,
+            )
+        )
+    return tuple(found)
+
+
+def to_trail(minutes: RowMinutes | None, waiting: dict[int, float], now: float, seconds: float) -> Trail:
+    """Lay the minutes of the last seconds out without holes, for a picture."""
+    stop = int(now // MINUTE_SECONDS)
+    start = stop - max(1, round(seconds / MINUTE_SECONDS))
+    length = stop - start
+    usage: list[float | None] = [None] * length
+    peak: list[float | None] = [None] * length
+    memory: list[float | None] = [None] * length
+    if minutes is not None:
+        inside = (minutes.unix_minutes >= start) & (minutes.unix_minutes < stop)
+        places = (minutes.unix_minutes[inside] - start).tolist()
+        for values, has, into in (
+            (minutes.cpu_usage_millicores, minutes.has_cpu, usage),
+            (minutes.cpu_peak_millicores, minutes.has_cpu, peak),
+            (minutes.working_set_bytes, minutes.has_memory, memory),
+        ):
+            for place, value, is_known in zip(places, values[inside].tolist(), has[inside].tolist(), strict=True):
+                into[place] = value if is_known else None
+    return Trail(
+        start_unix_seconds=start * MINUTE_SECONDS,
+        cpu_usage_millicores=tuple(usage),
+        cpu_peak_millicores=tuple(peak),
+        waiting_ratio=tuple(waiting.get(minute) for minute in range(start, stop)),
+        working_set_bytes=tuple(memory),
+    )

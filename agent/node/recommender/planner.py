@@ -1,0 +1,194 @@
+"""The plan of this node, from what the API tells, what was measured and what people have ordered. Node.
+
+It calls core and holds no rule. The acting thread plans to act; the serving thread to answer. Nothing is written here.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from agent.core.cluster.node import NodeState
+from agent.core.cluster.pod import Pod
+from agent.core.cluster.pod_index import cgroup_owners
+from agent.core.cluster.versions import gates_of
+from agent.core.cluster.workload import workload_of
+from agent.core.orders.order import Orders
+from agent.core.orders.policy_options import PolicyName
+from agent.core.orders.resolution import orders_of
+from agent.core.plan.demand import Constraint, Gates, PodDemand, Urgent
+from agent.core.plan.demands import NOTHING_MEASURED, DemandSettings, Key, Measured, demands
+from agent.core.plan.directives import Directed
+from agent.core.plan.plan import Plan
+from agent.core.plan.planner import build
+from agent.core.plan.pod_facts import PlanMemo
+from agent.core.recommender.recommendation import Workload
+from agent.core.resize.ledger import Ledger
+from agent.core.window.snapshot import UnitIdentity
+from agent.node.orders.holds import Holds
+from agent.node.recommender.evaluation import Evaluated
+from agent.settings import Settings
+
+NOTHING_URGENT: Final[Mapping[Key, Urgent]] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """What people and the ledger say of pods at the moment."""
+
+    pinned: frozenset[str]
+    """Uids."""
+    constraints: Mapping[str, Constraint]
+    """By uid."""
+    is_barred: Callable[[Workload], bool]
+    """The workload may not be shrunk for now."""
+    is_limit_held: Callable[[Workload, str], bool]
+    """A container's memory limit may not rise again yet."""
+
+    @classmethod
+    def of(cls, ledger: Ledger, holds: Holds, state: NodeState, *, now_seconds: float, wall_now: float) -> Holding:
+        """Ask both.
+
+        Args:
+            ledger: Its lock is held by the caller.
+            holds: Pins.
+            state: The newest.
+            now_seconds: By the ledger's clock.
+            wall_now: Unix seconds, of people.
+        """
+        return cls(
+            pinned=holds.pinned(wall_now),
+            constraints=ledger.constraints(state, now_seconds),
+            is_barred=lambda workload: ledger.is_shrink_barred(workload, now_seconds),
+            is_limit_held=lambda workload, name: ledger.is_memory_limit_held(workload, name, now_seconds),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A plan with what it was made of."""
+
+    plan: Plan
+    state: NodeState
+    demands: Mapping[str, PodDemand]
+    """By uid."""
+    gates: Gates
+    measured: Measured
+    directed: Directed
+    """What the webhook had told."""
+
+
+class Planner:
+    """Plans; see the module's docstring. Any thread."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        state: Callable[[], NodeState],
+        evaluated: Callable[[], Evaluated | None],
+        wall_now: Callable[[], float],
+        directed: Callable[[], Directed],
+    ) -> None:
+        """Take the sources.
+
+        Args:
+            settings: How to plan.
+            state: Gives what the API told last.
+            evaluated: Gives the newest recommendations; None = there are none yet.
+            wall_now: Unix seconds; the pods' ages are counted by it.
+            directed: Gives what the webhook told.
+        """
+        self.directed: Final = directed
+        self._settings, self._state, self._evaluated, self._wall_now = settings, state, evaluated, wall_now
+        self._demand_settings = DemandSettings(
+            act=settings.act, plan=settings.plan, bounds=settings.bounds, policy=settings.recommend.policy
+        )
+        self._memo, self._building = PlanMemo(), threading.Lock()
+        self._revision = object()
+        """Another one with all that orders are made of."""
+        self._orders: tuple[object, Mapping[str, Orders]] = (None, {})
+        """Of which revision, by uid."""
+
+    def plan(
+        self, holding: Holding, *, urgent: Mapping[Key, Urgent] = NOTHING_URGENT, as_enforced: bool = False
+    ) -> Planned:
+        """Plan by the newest state.
+
+        Args:
+            holding: What may not be moved, and why.
+            urgent: What starving containers were seen to need.
+            as_enforced: As if every pod in mode recommend were enforced.
+        """
+        now, state, evaluated = self._wall_now(), self._state(), self._evaluated()
+        directed = self.directed()
+        measured = evaluated.measured if evaluated is not None else NOTHING_MEASURED
+        needs = demands(
+            state,
+            evaluated.recommendations.items if evaluated is not None else (),
+            settings=self._demand_settings,
+            pinned=holding.pinned,
+            barred=holding.is_barred,
+            now_unix_seconds=now,
+            urgent=urgent,
+            measured=measured,
+            directed=directed,
+            limit_held=holding.is_limit_held,
+            as_enforced=as_enforced,
+        )
+        gates = gates_of(state.server_version, state.node)
+        with self._building:  # the memo is one; ten milliseconds
+            plan = build(
+                state,
+                needs,
+                constraints=holding.constraints,
+                gates=gates,
+                options=self._settings.plan,
+                bounds=self._settings.bounds,
+                taken_unix_seconds=now,
+                memo=self._memo,
+            )
+        return Planned(
+            plan=plan,
+            state=state,
+            demands={one.pod.uid: one for one in needs},
+            gates=gates,
+            measured=measured,
+            directed=directed,
+        )
+
+    def news(self) -> None:
+        """Hear that pods, namespaces or directives have changed; quick, any thread."""
+        self._revision = object()
+
+    def orders_of(self, identity: UnitIdentity) -> Orders | None:
+        """Give what holds for a unit's pod; None = no pod is known for it."""
+        revision, orders = self._orders
+        if revision is not self._revision:
+            revision = self._revision  # before the state is read: news in between make it anew
+            state = self._state()
+            owners = cgroup_owners(state.pods, node_uid=None if state.node is None else state.node.uid)
+            by_uid = {pod.uid: self.orders_of_pod(pod, state) for pod in state.pods}
+            orders = {uid: by_uid[pod.uid] for uid, pod in owners.items()}
+            self._orders = (revision, orders)
+        return orders.get(identity.pod_uid) if identity.pod_uid is not None else None
+
+    def orders_of_pod(self, pod: Pod, state: NodeState) -> Orders:
+        """Give what holds for a pod as it is in a state."""
+        directed, workload = self.directed(), workload_of(pod)
+        return orders_of(
+            pod,
+            state.namespaces.get(pod.namespace),
+            act=self._settings.act,
+            recommend_policy=self._settings.recommend.policy,
+            plan=self._settings.plan,
+            replicas=directed.replicas(workload),
+            rule=directed.rule(workload),
+        )
+
+    def policies(self) -> frozenset[PolicyName]:
+        """Give the policies that pods of this node ask for."""
+        state = self._state()
+        return frozenset(self.orders_of_pod(pod, state).policy for pod in state.pods)

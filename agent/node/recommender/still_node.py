@@ -1,0 +1,129 @@
+"""A node that stands still: rows and a history that nobody adds to, and what it should request at one moment of them.
+
+Node. The state files of an agent at rest and a recording are both answered for by this; it calls core and holds no
+rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+
+from agent.core.plan.directives import NOTHING_TOLD, Directed
+from agent.core.recommender.explanation import Explanations
+from agent.core.recommender.recommendation import Recommendations
+from agent.core.recommender.unit_names import chosen_by
+from agent.core.window.snapshot import UnitIdentity
+from agent.node.history.clock import HistoryClock
+from agent.node.history.file import HistoryFile
+from agent.node.history.learner import Learner, PodFacts
+from agent.node.recommender.decider import Decider
+from agent.node.sampling.heartbeat import Heartbeat
+from agent.node.sampling.observer import Observer
+from agent.node.sampling.row_source import Rows, RowSource
+from agent.node.sampling.unit_table import UnitTable
+from agent.node.sampling.window_settings import window_policy
+from agent.sensing.machine import Machine
+from agent.settings import Settings
+
+
+class StillNode:
+    """Answers for its units; see the module's docstring."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        rows: RowSource,
+        units: UnitTable,
+        history: HistoryFile,
+        pods: PodFacts,
+        clock: HistoryClock,
+        end_monotonic_ns: int,
+        node: str,
+        capacity_millicores: int | None = None,
+        interval_seconds: float,
+        slow_interval_seconds: float,
+        source: str,
+        notes: Sequence[str],
+        directed: Callable[[], Directed] = lambda: NOTHING_TOLD,
+    ) -> None:
+        """Let the policy learn the history.
+
+        Args:
+            settings: Policy, options, bounds and windows.
+            rows: Of the units.
+            units: Those to answer for.
+            history: Of seven days.
+            pods: To what the units belong.
+            clock: Of the history; its now is the moment asked about.
+            end_monotonic_ns: That moment on CLOCK_MONOTONIC.
+            node: Its name.
+            capacity_millicores: CPU of the node; None = that of this machine.
+            interval_seconds: Between two samples.
+            slow_interval_seconds: Between two memory rows.
+            source: What the answers say of where they come from.
+            notes: What is degraded, one sentence each.
+            directed: Gives what the webhook had told.
+        """
+        self._rows, self._units, self._notes = rows, units, tuple(notes)
+        machine = Machine(node)
+        self._learner: Final = Learner(
+            history=history, policy=settings.recommend.policy, options=settings, pods=pods, clock=clock
+        )
+        self._learner.restore(lambda: False)
+        self._observer: Final = Observer(
+            rings=rows,
+            units=units,
+            machine=machine,
+            heartbeat=Heartbeat(interval_seconds),
+            windows=window_policy(settings, capacity_millicores=capacity_millicores or machine.capacity_millicores),
+            sampler_name="none",
+            source=source,
+            slow_interval_seconds=slow_interval_seconds,
+            notes=lambda: self._notes,
+            clock_ns=lambda: end_monotonic_ns,
+        )
+        self._decider: Final = Decider(
+            settings=settings, learner=self._learner, node=node, source=source, directed=directed
+        )
+
+    def learn_minutes(self, *, until_monotonic_ns: int) -> None:
+        """Learn minutes that are later than the history; those that nobody summed up are made of the readings.
+
+        Args:
+            until_monotonic_ns: Minutes that ended by then.
+        """
+        self._observer.roll_minutes(now_ns=until_monotonic_ns)
+        newest = self._learner.history.newest_unix_minute
+        written: list[tuple[UnitIdentity, Rows]] = []
+        for unit in self._units.all():
+            rows = self._rows.minutes(unit.slot).joined()
+            if newest is not None:
+                rows = rows[rows["monotonic_minute"].astype(np.int64) + self._learner.clock.unix_minute(0) > newest]
+            written += [(unit.identity, rows[place : place + 1]) for place in range(rows.size)]
+        self._learner.learn(written)
+
+    def recommendations(self) -> Recommendations:
+        """Recommend for every unit."""
+        return self._decider.decide(self._observer.statuses(self._units.all()), self._notes)
+
+    def explanations(self, name: str, trail_seconds: float) -> Explanations:
+        """Tell everything behind the recommendation of one pod, container or other unit.
+
+        Args:
+            name: As ``choosing.chosen_by`` reads it.
+            trail_seconds: How far back the picture of usage goes; 0 = none is asked for.
+
+        Raises:
+            NoSuchUnit: Nothing goes by the name, or too much.
+        """
+        known = (unit.identity for unit in self._units.all())
+        found = chosen_by(name, known, workload_of=lambda one: self._learner.place_of(one).belonging.workload)
+        chosen = {one.cgroup_path for one in found}
+        statuses = self._observer.statuses(unit for unit in self._units.all() if unit.identity.cgroup_path in chosen)
+        return self._decider.explain(
+            statuses, trail_seconds=trail_seconds, minutes_of=self._observer.minutes_of, notes=self._notes
+        )

@@ -1,0 +1,104 @@
+"""Puts together what reports to the webhook. Node; loaded only where ``report.url`` is set."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry
+
+from agent.core.history.rollup import INSTANCE_TYPE_LABEL, NodeClass
+from agent.core.history.rollup_schedule import NS
+from agent.core.window.policy import WindowPolicy
+from agent.metrics.agent_series import Metrics
+from agent.metrics.report_series import ReportSeries
+from agent.node.cluster.view import ClusterView
+from agent.node.files.steady_clock import BootClock
+from agent.node.reports.client import WebhookClient
+from agent.node.reports.directives_file import Directions
+from agent.node.reports.report_queue import DIRECTORY_NAME, ReportQueue
+from agent.node.reports.report_sender import ReportSender
+from agent.node.reports.reporter import Reporter
+from agent.node.reports.roller import Roller
+from agent.node.sampling.row_source import RowSource
+from agent.node.sampling.unit_table import UnitTable
+from agent.settings import Settings
+
+
+def reporter_of(
+    settings: Settings,
+    url: str,
+    *,
+    rings: RowSource,
+    units: UnitTable,
+    policy: Callable[[], WindowPolicy],
+    cluster: ClusterView,
+    cpus: int,
+    unix_now: Callable[[], float],
+    directions: Directions,
+    metrics: Metrics,
+) -> Reporter:
+    """Give the reporter of this node; nothing runs yet.
+
+    Args:
+        settings: All of them.
+        url: Of ``report.url``.
+        rings: What is measured.
+        units: What is watched.
+        policy: The windows in force.
+        cluster: The node's pods and the node itself.
+        cpus: Of this machine.
+        unix_now: UTC seconds of a clock that believes no jump; for the pods' age.
+        directions: Takes the answers.
+        metrics: The page that the series stand on.
+    """
+    options, directory, boot = settings.report, settings.state.directory, BootClock.of_machine()
+
+    def node_class() -> NodeClass:
+        node = cluster.state().node
+        return NodeClass(
+            instance_type=(node.labels.get(INSTANCE_TYPE_LABEL) or None) if node is not None else None, cpus=cpus
+        )
+
+    registry = CollectorRegistry()
+    series = ReportSeries(registry)
+    metrics.register(registry)
+    queue = ReportQueue(
+        None if directory is None else directory / DIRECTORY_NAME,
+        max_bytes=options.queue_bytes,
+        boot=boot,
+        wall_now=time.time,
+    )
+
+    def etag() -> str | None:
+        return directions.etag
+
+    return Reporter(
+        options=options,
+        node=cluster.node_name,
+        node_class=node_class,
+        roller=Roller(
+            rings=rings,
+            units=units,
+            policy=policy,
+            pods=lambda: cluster.state().pods,
+            unix_seconds=lambda monotonic_ns: unix_now() - (time.monotonic_ns() - monotonic_ns) / NS,
+        ),
+        queue=queue,
+        sender=ReportSender(
+            queue=queue,
+            client=WebhookClient(
+                url,
+                token_file=options.token_file,
+                ca_file=options.ca_file,
+                timeout_seconds=options.timeout_seconds,
+            ),
+            series=series,
+            etag=etag,
+            on_answer=directions.take,
+        ),
+        etag=etag,
+        is_ready=lambda: cluster.state().is_complete,
+        boot=boot,
+        turns=metrics.loops.begin("report"),
+    )

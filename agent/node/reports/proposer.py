@@ -1,0 +1,233 @@
+"""The thread ``proposing``: tells the webhook whom the node's plans want evicted, and tells people what it answered.
+
+Node. The agent evicts nobody: no answer is no eviction. Plans come from the acting thread, which waits for nothing
+here; what has stood for long enough (``core.arbiter_proposals``) goes out, at most every so often. Where the
+webhook does not know yet what was measured until then, a report is hastened first. Made only where there is a webhook.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from agent.core.eviction.proposal import Proposal, Verdict
+from agent.core.eviction.proposal_json import EVICTIONS_PATH, Answered, answers_of, proposals_text
+from agent.core.eviction.proposals import ProposeOptions, Standing, proposals_of
+from agent.core.plan.plan import Plan, PodRef
+from agent.core.resize.decision import Action, DecisionLog, Outcome
+from agent.core.resize.event_rate import EventReason
+from agent.kube.errors import CredentialsError, one_line
+from agent.node.reports.client import WebhookAnswer, WebhookAway
+
+log = logging.getLogger(__name__)
+
+LATEST_JITTER_RATIO: Final = 0.2
+"""Of the interval, by lot, so that nodes do not propose in step."""
+TOLD_AGAIN_SECONDS: Final = 600.0
+"""The same answer about the same pod is told again after so long."""
+FAILED_SECONDS: Final = 10.0
+STOP_SECONDS: Final = 0.3
+_OK: Final = 200
+_OUTCOMES: Final[Mapping[Verdict, Outcome]] = {
+    Verdict.GRANTED: Outcome.ACCEPTED,
+    Verdict.RECOMMENDED: Outcome.PROPOSED,
+    Verdict.REFUSED: Outcome.REJECTED,
+    Verdict.LATER: Outcome.WITHHELD,
+}
+_EVENTS: Final[Mapping[Verdict, EventReason]] = {
+    Verdict.GRANTED: EventReason.EVICTION_GRANTED,
+    Verdict.REFUSED: EventReason.EVICTION_REFUSED,
+}
+"""What a pod's owner hears; the rest passes or is only advice."""
+
+
+class Poster(Protocol):
+    """Who sends; a ``WebhookClient`` of its own is it."""
+
+    def post(self, path: str, text: str, headers: Mapping[str, str] | None = None) -> WebhookAnswer:
+        """Send a JSON text, and wait; raises ``WebhookAway`` or ``CredentialsError``."""
+        ...
+
+
+class Proposer:
+    """Proposes; see the module's docstring."""
+
+    def __init__(
+        self,
+        *,
+        options: ProposeOptions,
+        node: str,
+        poster: Poster,
+        may_propose: Callable[[], str | None],
+        tell: DecisionLog,
+        event: Callable[[PodRef, EventReason, str], None],
+        count: Callable[[Verdict], None],
+        reported_until_seconds: Callable[[], float | None],
+        hasten: Callable[[float], None],
+        wall_now: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
+        lot: Callable[[], float] = random.random,
+    ) -> None:
+        """Take the parts; nothing runs yet.
+
+        Args:
+            options: When something is proposed.
+            node: This one, as its token names it.
+            poster: Sends.
+            may_propose: Says why nothing may be asked for now (paused, no rights, ...); None = it may.
+            tell: The decision log.
+            event: Tells a pod's owner; quick, and safe to call from another thread.
+            count: Counts an answer, for metrics.
+            reported_until_seconds: Up to when, by ``clock``, the webhook knows what was measured; None = nothing.
+            hasten: Asks for a report of all until a moment of ``clock``; quick. ``reported`` is to be called when one
+                was taken.
+            wall_now: Unix seconds, of people.
+            clock: Monotonic seconds.
+            lot: Gives 0..1.
+        """
+        self._node, self._poster, self._may_propose = node, poster, may_propose
+        self._tell, self._event, self._count = tell, event, count
+        self._reported_until_seconds, self._hasten = reported_until_seconds, hasten
+        self._wall_now, self._clock, self._lot = wall_now, clock, lot
+        self._interval_seconds = options.interval_seconds
+        self._condition = threading.Condition()
+        """Guards what follows."""
+        self._standing = Standing(options)
+        self._is_stopping = False
+        self._has_news = False
+        self._told: dict[str, tuple[Answered, float]] = {}
+        """What was told last of each pod, and when. Of the thread alone."""
+        self._trouble: str | None = None
+        self._hasten_due_seconds = 0.0
+        self._awaiting_since_seconds: float | None = None
+        """Since when a proposal waits for nothing but a report; None = none does."""
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to propose."""
+        self._thread = threading.Thread(target=self.run, name="proposing", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; one that waits for the webhook is left to end with the process."""
+        with self._condition:
+            self._is_stopping = True
+            self._condition.notify()
+        if self._thread is not None:
+            self._thread.join(STOP_SECONDS)
+
+    def take(self, plan: Plan) -> None:
+        """Take the newest plan; quick, from the acting thread."""
+        proposals = proposals_of(plan) if self._may_propose() is None else ()
+        with self._condition:
+            self._standing.take(proposals, self._clock())
+            self._has_news = bool(proposals)
+            if not proposals:
+                self._awaiting_since_seconds = None
+            self._condition.notify()
+
+    def reported(self) -> None:
+        """Hear that a report was taken; quick, from the thread that reports."""
+        with self._condition:
+            self._has_news = True
+            self._condition.notify()
+
+    def notes(self) -> tuple[str, ...]:
+        """Say what is degraded, one sentence each."""
+        trouble, since = self._trouble, self._awaiting_since_seconds
+        if trouble is None and since is not None and self._clock() - since > self._interval_seconds:
+            trouble = "they wait until the webhook has taken a report of what they are about"
+        return () if trouble is None else (f"evictions are not proposed: {trouble}",)
+
+    def run(self) -> None:
+        """Propose what is due at each plan, until ``stop``."""
+        while True:
+            with self._condition:
+                while not (self._is_stopping or self._has_news):
+                    self._condition.wait()
+                self._has_news = False
+                if self._is_stopping:
+                    return
+            try:
+                self.turn()
+            except Exception:  # top of a thread's loop: say it, go on, and not at once
+                log.exception("proposing evictions failed")
+                with self._condition:
+                    self._condition.wait_for(lambda: self._is_stopping, FAILED_SECONDS)
+
+    def turn(self) -> None:
+        """Propose what is due now; on the thread ``proposing``."""
+        now, until = self._clock(), self._reported_until_seconds()
+        with self._condition:
+            due = self._standing.due(now, reported_until_seconds=until)
+            awaited = self._standing.awaited_report_seconds(now, reported_until_seconds=until)
+            self._awaiting_since_seconds = None if awaited is None else self._awaiting_since_seconds or now
+        if self._may_propose() is not None:
+            return
+        if awaited is not None and now >= self._hasten_due_seconds:
+            self._hasten_due_seconds = now + self._interval_seconds
+            self._hasten(awaited)
+        if not due:
+            return
+        quiet_seconds, answers = self._ask(due)
+        now = self._clock()
+        with self._condition:
+            jitter = self._interval_seconds * LATEST_JITTER_RATIO * self._lot()
+            self._standing.called(now + jitter, quiet_seconds=quiet_seconds)
+            self._standing.answered({uid: answer.verdict for uid, answer in answers.items()}, now)
+        self._told = {uid: told for uid, told in self._told.items() if now - told[1] < TOLD_AGAIN_SECONDS}
+        for proposal in due:
+            answer = answers.get(proposal.ref.uid)
+            if answer is not None:
+                self._count(answer.verdict)
+                self._tell_of(proposal, answer, now)
+
+    def _ask(self, due: tuple[Proposal, ...]) -> tuple[float | None, Mapping[str, Answered]]:
+        """Give for how long the webhook asks to be left alone, and its answers."""
+        try:
+            answer = self._poster.post(EVICTIONS_PATH, proposals_text(self._node, due))
+        except (WebhookAway, CredentialsError) as error:
+            self._note(str(error))
+            return None, {}
+        answers = answers_of(answer.body) if answer.status == _OK else None
+        if answers is None:
+            said = one_line(answer.body[:200].decode(errors="replace"))
+            self._note(f"the webhook answered {answer.status}: {said}")
+            return answer.retry_after_seconds, {}
+        self._note(None)
+        return None, answers
+
+    def _note(self, trouble: str | None) -> None:
+        if trouble is not None and self._trouble is None:
+            log.warning("evictions are not proposed", extra={"cause": trouble})
+        self._trouble = trouble
+
+    def _tell_of(self, proposal: Proposal, answer: Answered, now_seconds: float) -> None:
+        told = self._told.get(proposal.ref.uid)
+        if told is not None and (told[0].verdict, told[0].reason) == (answer.verdict, answer.reason):
+            return
+        self._told[proposal.ref.uid] = answer, now_seconds
+        log.info(
+            "eviction proposed",
+            extra={
+                "pod": str(proposal.ref),
+                "verdict": answer.verdict,
+                "reason": answer.reason,
+                "detail": answer.detail,
+            },
+        )
+        self._tell(
+            unix_seconds=self._wall_now(),
+            action=Action.EVICTION,
+            outcome=_OUTCOMES[answer.verdict],
+            reason=answer.reason,
+            detail=f"{answer.verdict}: {answer.detail}" if answer.detail else str(answer.verdict),
+            pod=proposal.ref,
+        )
+        event = _EVENTS.get(answer.verdict)
+        if event is not None:
+            self._event(proposal.ref, event, f"{answer.reason}: {answer.detail}" if answer.detail else answer.reason)

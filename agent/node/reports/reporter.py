@@ -1,0 +1,265 @@
+"""The thread ``report``: makes a report every interval, sends it to the webhook, hands the answer on.
+
+Node. One request at a time, reports in their order. It waits for nobody but the webhook, and nobody waits for it: what
+is not taken waits in the queue. Loaded only where ``report.url`` is set.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from agent.core.history.rollup import NodeClass, Report, RollupRow
+from agent.core.history.rollup_json import kept_text
+from agent.core.history.rollup_schedule import NS, interval_start_ns, next_end_ns, node_share
+from agent.core.machine.report_checkup import ReportStanding
+from agent.core.window.snapshot import UnitIdentity
+from agent.metrics.loop_series import LoopTurns
+from agent.node.files.steady_clock import BootClock
+from agent.node.reports.report_queue import ReportQueue
+from agent.node.reports.report_sender import ReportSender
+from agent.node.reports.roller import Roller
+from agent.settings.sections import ReportSettings
+from agent.version import installed_version
+
+log = logging.getLogger(__name__)
+
+LOOK_NS: Final = 10 * NS
+"""Between two looks at who has come and gone; a container that goes gives up its rings soon after."""
+SETTLE_NS: Final = 5 * NS
+"""How long after its end an interval is summed up: the reading after the end, which its last pair needs, is there."""
+MISSED_INTERVALS: Final = 2
+"""Made up for after a restart, as far as the rings still hold them."""
+FAILED_SECONDS: Final = 10.0
+"""After a fault of this program's own."""
+STOP_SECONDS: Final = 0.3
+
+
+class Reporter:
+    """Reports; see the module's docstring."""
+
+    def __init__(
+        self,
+        *,
+        options: ReportSettings,
+        node: str,
+        node_class: Callable[[], NodeClass],
+        roller: Roller,
+        queue: ReportQueue,
+        sender: ReportSender,
+        etag: Callable[[], str | None],
+        is_ready: Callable[[], bool],
+        boot: BootClock,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+        wall_now: Callable[[], float] = time.time,
+        turns: LoopTurns,
+    ) -> None:
+        """Prepare; nothing runs yet.
+
+        Args:
+            options: Interval and so on.
+            node: This node's name.
+            node_class: What it is alike to.
+            roller: Makes rows.
+            queue: Keeps reports.
+            sender: Sends them.
+            etag: Gives what the directives held are known by; None = there are none yet.
+            is_ready: Says whether the node's pods are known; nothing is made before.
+            boot: The clock by which reports grow old.
+            clock_ns: CLOCK_MONOTONIC.
+            wall_now: UTC seconds.
+            turns: Counts the thread's turns.
+        """
+        self._turns = turns
+        self._options, self._node, self._node_class = options, node, node_class
+        self._roller, self._queue, self._sender = roller, queue, sender
+        self._etag, self._is_ready, self._boot = etag, is_ready, boot
+        self._clock_ns, self._wall_now = clock_ns, wall_now
+        self._interval_ns = int(options.interval_seconds * NS)
+        now_ns = clock_ns()
+        self._wall_offset_ns = int(wall_now() * NS) - now_ns
+        self._last_end_ns = self._last_end(now_ns)
+        self._end_ns: int | None = None
+        """Of the interval under way; None = the pods are not known yet."""
+        self._ready_ns: int | None = None
+        """When they were first known."""
+        self._look_due_ns = now_ns
+        self._hastened_ns: int | None = None
+        """What was measured until then is to be told before its time; kept, as reports that are made answer it."""
+        self._may_be_short = False
+        self._stopping = threading.Event()
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def _last_end(self, now_ns: int) -> int | None:
+        """Give when the newest report of an earlier agent ended, if it was in this boot."""
+        end = self._queue.newest_end
+        seconds = None if end is None else self._boot.seconds_since(end)
+        return None if seconds is None or seconds < 0 else now_ns - int(seconds * NS)
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread = threading.Thread(target=self.run, name="report", daemon=True)
+        self._thread.start()
+
+    def run(self) -> None:
+        """Loop until ``stop``; the only broad except of this thread stands here."""
+        while not self._stopping.is_set():
+            try:
+                seconds = self.turn()
+            except Exception:  # top of a thread's loop: say it, go on
+                log.exception("reporting failed")
+                seconds = FAILED_SECONDS
+                self._turns.failed()
+            else:
+                self._turns.done()
+            self._wake.wait(seconds)
+            self._wake.clear()
+
+    def stop(self) -> bool:
+        """End; False = the thread is left in a request to a webhook that does not answer. A second call is fine."""
+        self._stopping.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(STOP_SECONDS)
+            if self._thread.is_alive():
+                return False
+        self._sender.close()
+        return True
+
+    # -- asked by other parts --------------------------------------------------------------------------------------
+
+    def killed(self, identity: UnitIdentity, *, memory_bytes: int | None, monotonic_ns: int, kills: int = 1) -> None:
+        """Hear of out-of-memory kills; the sampling thread. Never waits."""
+        self._roller.killed(identity, memory_bytes=memory_bytes, monotonic_ns=monotonic_ns, kills=kills)
+
+    def hasten(self, until_seconds: float) -> None:
+        """Have what was measured until a moment (CLOCK_MONOTONIC) reported before its time; any thread.
+
+        One report is made of it, whether it can be sent or not: asking again for the same makes no other.
+        """
+        self._hastened_ns = int(until_seconds * NS)
+        self._wake.set()
+
+    def reported_until_seconds(self) -> float | None:
+        """Give up to when (CLOCK_MONOTONIC) the webhook knows what was measured; None = nothing since the start."""
+        return self._sender.reported_until_seconds()
+
+    def when_taken(self, call: Callable[[], None]) -> None:
+        """Have somebody hear of each report that was taken, on this thread; before ``start``."""
+        self._sender.on_taken = call
+
+    def standing(self) -> ReportStanding:
+        """Tell how reporting goes; any thread."""
+        return self._sender.standing(self._options.interval_seconds)
+
+    def notes(self) -> tuple[str, ...]:
+        """Say what is degraded, one sentence each."""
+        return self._sender.notes()
+
+    # -- one turn --------------------------------------------------------------------------------------------------
+
+    def turn(self) -> float:
+        """Do what is due; give the seconds until something is again."""
+        now_ns = self._clock_ns()
+        if now_ns >= self._look_due_ns:
+            self._look_due_ns = now_ns + LOOK_NS
+            self._roller.look(now_ns)
+        if self._end_ns is None:
+            self._begin(now_ns)
+        if self._end_ns is not None and self._is_hastened(self._end_ns):
+            self._end_ns, self._may_be_short = min(self._end_ns, self._clock_ns()), True
+        while self._end_ns is not None and self._end_ns + SETTLE_NS <= now_ns:
+            self._make(self._end_ns, now_ns)
+        self._sender.turn()
+        due_ns = self._look_due_ns
+        if self._end_ns is not None:
+            due_ns = min(due_ns, self._end_ns + SETTLE_NS)
+        if self._sender.due_ns is not None:
+            due_ns = min(due_ns, self._sender.due_ns)
+        return max(0.0, (due_ns - self._clock_ns()) / NS)
+
+    def _is_hastened(self, end_ns: int) -> bool:
+        """Say whether the interval that would end there holds what was asked for, and no report made does."""
+        wanted_ns, last_ns = self._hastened_ns, self._last_end_ns
+        return wanted_ns is not None and end_ns >= wanted_ns and (last_ns is None or last_ns < wanted_ns)
+
+    def _begin(self, now_ns: int) -> None:
+        """Find the end of the first interval, once the containers have their names."""
+        if not self._is_ready():
+            return
+        if self._ready_ns is None:
+            self._ready_ns = now_ns
+        if now_ns - self._ready_ns < LOOK_NS:  # units are renamed some moments later
+            return
+        oldest_ns = now_ns - MISSED_INTERVALS * self._interval_ns
+        self._end_ns = self._next_end_ns(now_ns if self._last_end_ns is None else max(self._last_end_ns, oldest_ns))
+        if self._etag() is None:
+            # Nothing was ever told to this node, and acting waits for it: the first report does not wait its time.
+            self._end_ns = min(self._end_ns, now_ns)
+        self._roller.begin(self._start_ns(self._end_ns) or self._last_end_ns or now_ns)
+
+    def _start_ns(self, end_ns: int) -> int | None:
+        return interval_start_ns(end_ns, interval_ns=self._interval_ns, last_end_ns=self._last_end_ns)
+
+    def _next_end_ns(self, after_ns: int) -> int:
+        return next_end_ns(
+            after_ns,
+            interval_ns=self._interval_ns,
+            wall_offset_ns=self._wall_offset_ns,
+            share=node_share(self._node),
+        )
+
+    # -- making ----------------------------------------------------------------------------------------------------
+
+    def _make(self, end_ns: int, now_ns: int) -> None:
+        """Make the report of the interval that ends here, and go on to the next."""
+        self._end_ns = following_ns = max(
+            self._next_end_ns(end_ns), self._next_end_ns(now_ns - MISSED_INTERVALS * self._interval_ns)
+        )
+        is_newest = following_ns + SETTLE_NS > now_ns
+        start_ns = self._start_ns(end_ns)
+        if start_ns is None and (self._may_be_short or self._etag() is None):
+            start_ns = self._last_end_ns
+        self._may_be_short = False
+        if start_ns is None or start_ns >= end_ns:
+            return
+        rows = self._roller.rows(start_ns, end_ns)
+        self._last_end_ns = end_ns
+        if not rows and not is_newest:
+            return  # an interval that nobody watched
+        age_seconds = (self._clock_ns() - end_ns) / NS
+        node_class = self._node_class()
+
+        def text_of(incarnation: str, sequence: int) -> str:
+            return kept_text(
+                self._report(incarnation, sequence, rows, node_class, (end_ns - start_ns) / NS),
+                agent=installed_version(),
+            )
+
+        self._queue.add(text_of, end=self._boot.ahead(-age_seconds), end_unix_seconds=self._wall_now() - age_seconds)
+        self._sender.tell_queue()
+
+    def _report(
+        self,
+        incarnation: str,
+        sequence: int,
+        rows: tuple[RollupRow, ...],
+        node_class: NodeClass,
+        interval_seconds: float,
+    ) -> Report:
+        return Report(
+            node=self._node,
+            node_class=node_class,
+            incarnation=incarnation,
+            sequence=sequence,
+            lost_reports=0,  # as is the age, put in at the sending
+            end_age_seconds=0.0,
+            interval_seconds=interval_seconds,
+            rows=rows,
+        )

@@ -1,0 +1,231 @@
+"""Makes the rows of a report from the rings: of the containers that are there, and of those that have gone meanwhile.
+
+Node. One thread makes rows; the sampling thread leaves out-of-memory kills here. It calls core and holds no rule.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from agent.core.cluster.pod import ContainerKind, Pod
+from agent.core.cluster.pod_index import PodIndex
+from agent.core.cluster.workload import workload_of
+from agent.core.history.rollup import OutOfMemoryKill, RollupRow
+from agent.core.history.rollup_figures import RollupFigures, rollup_figures
+from agent.core.history.rollup_schedule import NS
+from agent.core.recommender.recommendation import Workload
+from agent.core.window.policy import WindowPolicy
+from agent.core.window.snapshot import UnitIdentity, UnitKind
+from agent.node.sampling.row_source import Rows, RowSource
+from agent.node.sampling.unit_table import UnitTable, WatchedUnit
+
+MAX_GONE: Final = 1000
+"""Containers of one interval that have gone before its end, at most: a crash loop makes a new one each time."""
+MAX_KILLS: Final = 1000
+"""Out-of-memory kills that wait for a row, at most; the oldest go first."""
+MAX_KILLS_OF_ROW: Final = 16
+"""Those with the most memory are kept: it is what the next size is made of."""
+OLDEST_KILL_SECONDS: Final = 3600.0
+"""A kill whose container got no row for so long is forgotten."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Owner:
+    """What the API tells of a container, kept as its pod may be gone when the row is made."""
+
+    workload: Workload
+    pod: str
+    pod_uid: str
+    created_unix_seconds: float | None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Seen:
+    unit: WatchedUnit
+    owner: _Owner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Gone:
+    """A container that went within the interval: its slot is handed to the next, so its figures are taken at once."""
+
+    seen: _Seen
+    figures: RollupFigures
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kill:
+    pod_uid: str
+    """As the cgroup has it."""
+    container: str
+    monotonic_ns: int
+    memory_bytes: int | None
+
+
+class Roller:
+    """Makes rows; see the module's docstring."""
+
+    def __init__(
+        self,
+        *,
+        rings: RowSource,
+        units: UnitTable,
+        policy: Callable[[], WindowPolicy],
+        pods: Callable[[], Iterable[Pod]],
+        unix_seconds: Callable[[int], float],
+    ) -> None:
+        """Take the sources.
+
+        Args:
+            rings: Read without a lock; what the sampler has overtaken meanwhile is read again.
+            units: What is watched.
+            policy: The windows in force.
+            pods: All pods of the node as the API has them.
+            unix_seconds: UTC of a moment of CLOCK_MONOTONIC; for the pods' age.
+        """
+        self._rings, self._units, self._policy = rings, units, policy
+        self._pods, self._unix_seconds = pods, unix_seconds
+        self._start_ns: int | None = None
+        """Where the interval begins that is under way; None = not known yet."""
+        self._seen: dict[tuple[str, int], _Seen] = {}
+        """By path and inode: who stands behind them, of containers watched at the last look."""
+        self._gone: deque[_Gone] = deque(maxlen=MAX_GONE)
+        self._heard: deque[_Kill] = deque(maxlen=MAX_KILLS)
+        self._kills: list[_Kill] = []
+
+    def killed(self, identity: UnitIdentity, *, memory_bytes: int | None, monotonic_ns: int, kills: int = 1) -> None:
+        """Hear of out-of-memory kills; the sampling thread. Never waits."""
+        if identity.pod_uid is None or identity.container is None:
+            return
+        kill = _Kill(
+            pod_uid=identity.pod_uid,
+            container=identity.container,
+            monotonic_ns=monotonic_ns,
+            memory_bytes=memory_bytes or None,
+        )
+        self._heard.extend([kill] * min(kills, MAX_KILLS_OF_ROW))
+
+    def begin(self, start_ns: int) -> None:
+        """Say where the interval under way begins, so that those who go before its end are counted from there."""
+        self._start_ns = start_ns
+
+    def look(self, now_ns: int) -> None:
+        """Take over who has come, and the figures of who has gone; every few seconds, as slots are handed on."""
+        index: PodIndex | None = None
+        present: set[tuple[str, int]] = set()
+        for unit in self._units.all():
+            identity = unit.identity
+            if identity.kind is not UnitKind.CONTAINER or identity.pod_uid is None or identity.container is None:
+                continue
+            key = (identity.cgroup_path, unit.inode)
+            present.add(key)
+            seen = self._seen.get(key)
+            if seen is None:
+                index = PodIndex(self._pods()) if index is None else index
+                owner = _owner_of(identity, index)
+                if owner is not None:
+                    self._seen[key] = _Seen(unit=unit, owner=owner)
+            else:
+                seen.unit = unit
+        for key in self._seen.keys() - present:
+            self._take_gone(self._seen.pop(key), now_ns)
+
+    def _take_gone(self, seen: _Seen, now_ns: int) -> None:
+        if self._start_ns is None:
+            return
+        figures = self._figures_of(seen.unit, self._policy(), self._start_ns, now_ns)
+        if figures is not None:
+            self._gone.append(_Gone(seen=seen, figures=figures))
+
+    def rows(self, start_ns: int, end_ns: int) -> tuple[RollupRow, ...]:
+        """Give the rows of an interval, (start, end] of CLOCK_MONOTONIC, and begin the next one.
+
+        Args:
+            start_ns: The end of the interval before, as a rule.
+            end_ns: Some seconds ago, so that what was read up to it is in the rings.
+        """
+        self.look(end_ns)
+        self._kills += [self._heard.popleft() for _ in range(len(self._heard))]
+        policy = self._policy()
+        found = [(gone.seen, gone.figures) for gone in self._gone]
+        self._gone.clear()
+        for seen in self._seen.values():
+            figures = self._figures_of(seen.unit, policy, start_ns, end_ns)
+            if figures is not None:
+                found.append((seen, figures))
+        kills = self._take_kills(end_ns)
+        unix_seconds = self._unix_seconds(end_ns)
+        rows = [
+            # Of several instances of one container the newest tells of the kills.
+            _row(seen, figures, kills.pop(_key_of(seen.unit.identity), ()), end_ns, unix_seconds)
+            for seen, figures in reversed(found)
+        ]
+        self._kills += [kill for left in kills.values() for kill in left]
+        self.begin(end_ns)
+        return tuple(sorted(rows, key=lambda row: (row.workload, row.pod, row.container)))
+
+    def _take_kills(self, end_ns: int) -> dict[tuple[str, str], Sequence[_Kill]]:
+        """Take the kills that are to be told by now, by cgroup uid and container; later ones wait."""
+        oldest_ns = end_ns - int(OLDEST_KILL_SECONDS * NS)
+        told: defaultdict[tuple[str, str], list[_Kill]] = defaultdict(list)
+        for kill in self._kills:
+            if oldest_ns <= kill.monotonic_ns <= end_ns:
+                told[kill.pod_uid, kill.container].append(kill)
+        self._kills = [kill for kill in self._kills if kill.monotonic_ns > end_ns]
+        return dict(told)
+
+    def _figures_of(self, unit: WatchedUnit, policy: WindowPolicy, start_ns: int, end_ns: int) -> RollupFigures | None:
+        """Give the figures of a unit; None = nothing was measured, or its slot is another's by now."""
+        raw, memory = self._rings.raw(unit.slot), self._rings.memory(unit.slot)
+
+        def summed_up(raw_pieces: Sequence[Rows], memory_pieces: Sequence[Rows]) -> RollupFigures | None:
+            return rollup_figures(raw_pieces, memory_pieces, policy, start_ns=start_ns, end_ns=end_ns)
+
+        figures = summed_up(raw.pieces, memory.pieces)
+        if not raw.intact() or not memory.intact():  # the sampler overtook the views
+            figures = summed_up((self._rings.raw(unit.slot).joined(),), (self._rings.memory(unit.slot).joined(),))
+        # After use: a newcomer's inode stands in the slot before its first row does.
+        return figures if self._rings.inode(unit.slot) == unit.inode else None
+
+
+def _key_of(identity: UnitIdentity) -> tuple[str, str]:
+    return identity.pod_uid or "", identity.container or ""
+
+
+def _owner_of(identity: UnitIdentity, index: PodIndex) -> _Owner | None:
+    """Find who a container belongs to; None = the API does not tell, or it is a debug container."""
+    pod = index.pod(identity.pod_uid or "")
+    container = None if pod is None else pod.container(identity.container or "")
+    if pod is None or container is None or container.kind is ContainerKind.EPHEMERAL:
+        return None
+    return _Owner(
+        workload=workload_of(pod), pod=pod.name, pod_uid=pod.uid, created_unix_seconds=pod.created_unix_seconds
+    )
+
+
+def _row(
+    seen: _Seen, figures: RollupFigures, kills: Sequence[_Kill], end_ns: int, end_unix_seconds: float
+) -> RollupRow:
+    owner = seen.owner
+    age = None if owner.created_unix_seconds is None else end_unix_seconds - owner.created_unix_seconds
+    largest = sorted(kills, key=lambda kill: kill.memory_bytes or 0, reverse=True)[:MAX_KILLS_OF_ROW]
+    return RollupRow(
+        workload=owner.workload,
+        container=seen.unit.identity.container or "",
+        pod=owner.pod,
+        pod_uid=owner.pod_uid,
+        pod_age_seconds=age if age is not None and age >= 0 else None,
+        covered_seconds=figures.covered_seconds,
+        cpu=figures.cpu,
+        cpu_adjusted=figures.cpu_adjusted,
+        memory=figures.memory,
+        throttled_seconds=figures.throttled_seconds,
+        waiting_seconds=figures.waiting_seconds,
+        oom_kills=tuple(
+            OutOfMemoryKill(age_seconds=(end_ns - kill.monotonic_ns) / NS, memory_bytes=kill.memory_bytes)
+            for kill in sorted(largest, key=lambda kill: kill.monotonic_ns)
+        ),
+    )

@@ -1,0 +1,190 @@
+"""The hand: carries one step out and puts down what came of it. Node.
+
+Whoever resizes (a plan, a shrink taken back, a person's restore) does it through here, one at a time, so that originals
+are kept first, the ledger knows, and log, metric and decision tell the same story.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final
+from urllib.parse import quote
+
+from agent.core.cluster.pod import Pod
+from agent.core.plan.demand import Kept
+from agent.core.plan.plan import PlanStep, PodRef
+from agent.core.resize.answer import Answer, AnswerKind
+from agent.core.resize.decision import Action, Decision, Outcome
+from agent.core.resize.ledger import Ledger
+from agent.core.resize.record import FlightState, News
+from agent.kube.api import Api
+from agent.kube.convert import pod_from_json
+from agent.kube.errors import KubeError, Unreachable
+from agent.kube.reading import ConvertError
+from agent.kube.resize import resize
+from agent.metrics.acting_series import ActingSeries
+from agent.node.orders.holds import Holds
+from agent.node.orders.journal import Journal
+
+log = logging.getLogger(__name__)
+
+_OUTCOMES: Final = {
+    AnswerKind.ACCEPTED: Outcome.ACCEPTED,
+    AnswerKind.NO_CHANGE: Outcome.APPLIED,
+    AnswerKind.INFEASIBLE: Outcome.INFEASIBLE,
+    AnswerKind.FEATURE_MISSING: Outcome.REJECTED,
+    AnswerKind.FORBIDDEN: Outcome.REJECTED,
+    AnswerKind.REJECTED: Outcome.REJECTED,
+    AnswerKind.INVALID: Outcome.REJECTED,
+    AnswerKind.CONFLICT: Outcome.CONFLICT,
+    AnswerKind.GONE: Outcome.CONFLICT,
+    AnswerKind.THROTTLED: Outcome.ERROR,
+    AnswerKind.UNAVAILABLE: Outcome.ERROR,
+    AnswerKind.UNKNOWN: Outcome.ERROR,
+}
+LOOK_UP_TIMEOUT_SECONDS: Final = 2.0
+"""For reading one pod: the acting thread waits for it."""
+NOT_KEPT: Final = "the disk does not take the original requests: nothing is changed that could not be restored"
+NOT_KEPT_LEDGER: Final = "the disk does not take what is about to be done: after a crash nobody would know of it"
+
+
+class Writer:
+    """Sends steps; see the module's docstring. Any thread."""
+
+    def __init__(
+        self,
+        *,
+        api: Api,
+        ledger: Ledger,
+        journal: Journal,
+        holds: Holds,
+        series: ActingSeries,
+        take_pod: Callable[[object], None],
+        keep: Callable[[], bool],
+        now: Callable[[], float],
+        wall_now: Callable[[], float],
+        timeout_seconds: float,
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            api: The API server.
+            ledger: Knows what is under way; hold ``lock`` while using it.
+            journal: The decision log.
+            holds: Keeps originals.
+            series: Counts.
+            take_pod: Is handed the pod as the server answered it.
+            keep: Puts the ledger on disk; False = the disk does not take it.
+            now: The ledger's clock, seconds that never go back.
+            wall_now: Of people, Unix seconds.
+            timeout_seconds: For one call.
+        """
+        self._api, self._ledger, self._journal, self._holds, self._series = api, ledger, journal, holds, series
+        self._take_pod, self._keep, self._now, self._wall_now = take_pod, keep, now, wall_now
+        self._timeout_seconds = timeout_seconds
+        self.lock: Final = threading.RLock()
+        """Held while the ledger is used, and while a step is sent: never taken under another lock."""
+        self.quiet_until_seconds = 0.0
+        """Until when the API server is to be left alone, on the ledger's clock; may be read without the lock."""
+
+    def send(
+        self, pod: Pod, step: PlanStep, action: Action = Action.RESIZE, *, timeout_seconds: float | None = None
+    ) -> tuple[Decision, Answer | None]:
+        """Carry a step out, if nothing is under way for its pod.
+
+        Args:
+            pod: As it was when the step was decided: it is resized in no other version.
+            step: What to change.
+            action: What it is for.
+            timeout_seconds: For the call; None = as usual.
+
+        Returns:
+            The decision put down, and the server's answer; None = nothing was sent.
+        """
+        with self.lock:
+            kept = self._ledger.may_send(step, pod, self._now(), action)
+            if kept is not None:
+                return self._put_down(step, action, Outcome.WITHHELD, kept, ""), None
+            if not self._holds.keep_original(pod, now_unix_seconds=self._wall_now()):
+                return self._put_down(step, action, Outcome.WITHHELD, "originals", NOT_KEPT), None
+            if action is not Action.RESTORE and self._holds.is_paused(self._wall_now()):
+                return self._put_down(step, action, Outcome.WITHHELD, Kept.PAUSED, ""), None  # while this waited
+            self._ledger.sent(step, pod, self._now(), action)
+            if not self._keep():  # before it is sent: after a crash in between, what became of it is looked up
+                self._ledger.answered(step.ref.uid, Answer(kind=AnswerKind.CONFLICT), self._now())
+                return self._put_down(step, action, Outcome.WITHHELD, "ledger", NOT_KEPT_LEDGER), None
+            answer, fresh = resize(
+                self._api,
+                step,
+                pod.resource_version,
+                pod=pod,
+                timeout_seconds=self._timeout_seconds if timeout_seconds is None else timeout_seconds,
+            )
+            if fresh is not None:
+                self._take_pod(fresh)
+            now = self._now()
+            self._ledger.answered(step.ref.uid, answer, now)
+            self.quiet_until_seconds = now + self._ledger.wait_seconds(now)
+        outcome = _OUTCOMES[answer.kind]
+        if action is Action.REVERT and answer.is_done:
+            outcome = Outcome.REVERTED
+        self._series.count_changes(step.changes, outcome)
+        reason = step.reason if answer.is_done else str(answer.kind)
+        decision = self._put_down(step, action, outcome, reason, answer.message if not answer.is_done else "")
+        log.info(
+            "resize",
+            extra={"pod": str(step.ref), "phase": step.phase, "outcome": outcome, "detail": decision.detail},
+        )
+        return decision, answer
+
+    def withhold(self, step: PlanStep, action: Action, reason: str, detail: str = "") -> Decision:
+        """Put down that a step was not sent."""
+        return self._put_down(step, action, Outcome.WITHHELD, reason, detail)
+
+    def unanswered(self) -> tuple[PodRef, ...]:
+        """Give the pods of whose newest resize nobody knows whether it was done."""
+        with self.lock:  # so that a call that is under way is over
+            return tuple(
+                record.ref
+                for record in self._ledger.kept().pods
+                if record.flight is not None and record.flight.state is FlightState.SENT
+            )
+
+    def look_up(self) -> tuple[News, ...]:
+        """Read the pods of whose resizes no answer came; give what became of those that could be read.
+
+        Without it such a pod would wait until its silence is long enough to mean "not done", however much it starves.
+        """
+        told: list[News] = []
+        for ref in self.unanswered():
+            path = f"/api/v1/namespaces/{quote(ref.namespace, safe='')}/pods/{quote(ref.name, safe='')}"
+            try:
+                document = self._api.call("GET", path, timeout_seconds=LOOK_UP_TIMEOUT_SECONDS)
+                pod = pod_from_json(document)
+            except Unreachable as error:
+                log.debug("no pod looked up", extra={"cause": str(error)})
+                break  # the next one would wait as long
+            except (KubeError, ConvertError) as error:
+                log.debug("pod not looked up", extra={"pod": str(ref), "cause": str(error)})
+                continue
+            if pod.uid != ref.uid:
+                continue  # its successor; the view forgets the one that is gone
+            with self.lock:
+                self._take_pod(document)
+                told.extend(self._ledger.confirmed(pod, self._now()))
+                self._keep()
+        return tuple(told)
+
+    def _put_down(self, step: PlanStep, action: Action, outcome: Outcome, reason: str, detail: str) -> Decision:
+        return self._journal.add(
+            unix_seconds=self._wall_now(),
+            action=action,
+            outcome=outcome,
+            reason=reason,
+            detail=detail,
+            pod=step.ref,
+            workload=f"{step.workload.kind}/{step.workload.name}",
+            changes=step.changes,
+        )

@@ -1,0 +1,314 @@
+"""The sampling thread: sweeps on absolute deadlines, follows cgroups that come and go, keeps the fast lane.
+
+Node. It owns the sampler, the discovery and the memory events; nobody else calls them. It decides nothing: when a sweep
+is due and what counts as rising contention are rules of ``core.pacing``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import select
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+from agent.core.window.sweep_pace import ContentionPolicy, Pace, Skipped, after_sweep, next_on_grid
+from agent.node.sampling.fast_lane import FastLane
+from agent.node.sampling.heartbeat import Heartbeat
+from agent.node.sampling.unit_table import UnitTable
+from agent.node.sampling.watched_cgroups import PodNames, WatchedCgroups
+from agent.sensing.contract import Sampler, SweepResult
+from agent.sensing.discovery import Changes, Discovery
+from agent.sensing.events import MemoryEvents, OomKill
+from agent.sensing.rings import RingFile
+
+log = logging.getLogger(__name__)
+
+
+class SamplingListener(Protocol):
+    """Who hears what the sampling thread does; called on that thread, so it must be quick."""
+
+    def swept(self, result: SweepResult, *, lateness_seconds: float | None) -> None:
+        """A sweep is done; None = it was an early one, which no deadline asked for."""
+
+    def skipped(self, reason: Skipped, count: int) -> None:
+        """Sweeps that were due did not happen."""
+
+    def changed(self, changes: Changes) -> None:
+        """Units appeared or vanished, or a re-list was made."""
+
+    def killed(self, kill: OomKill) -> None:
+        """The kernel killed for want of memory."""
+
+    def contention(self, lanes: tuple[str, ...]) -> None:
+        """Pressure rose on these lanes and a sweep was started early."""
+
+    def refused(self, path: str, error: Exception) -> None:
+        """A cgroup cannot be watched for now, told once; it is tried again at each re-list."""
+
+    def failed(self, error: Exception) -> None:
+        """A turn of the loop failed; the loop goes on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingPolicy:
+    """How often what is read; seconds."""
+
+    interval_seconds: float
+    slow_interval_seconds: float
+    fast_lane_hz: float
+    """0 = no fast lane."""
+    relist_seconds: float
+    retry_absent_seconds: float
+    sweep_budget_seconds: float
+    max_event_files: int | None = None
+    """Descriptors for memory.events at most, which the sampler's budget does not know of; None = no bound."""
+    contention: ContentionPolicy = field(default_factory=ContentionPolicy)
+
+
+class SamplingLoop:
+    """The loop itself; ``run`` is the thread's target, or call ``turn`` from a test."""
+
+    def __init__(
+        self,
+        *,
+        mount: Path,
+        sampler: Sampler,
+        rings: RingFile,
+        discovery: Discovery,
+        units: UnitTable,
+        names: PodNames,
+        policy: SamplingPolicy,
+        listener: SamplingListener,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+        wait: Callable[[select.epoll, float], list[tuple[int, int]]] = select.epoll.poll,
+    ) -> None:
+        """Take the parts over: from now on they are this thread's, and ``close`` closes sampler and discovery.
+
+        Args:
+            mount: The cgroup v2 mount.
+            sampler: Writes into ``rings``.
+            rings: Closed by whoever opened it, after this.
+            discovery: Says what there is.
+            units: Filled here for the other threads.
+            names: Gives pods' names.
+            policy: How often what is read.
+            listener: Hears what happens.
+            clock_ns: CLOCK_MONOTONIC; with ``wait`` the seam for tests.
+            wait: Waits for descriptors, for this many seconds at most.
+        """
+        self._mount, self._sampler, self._discovery = mount, sampler, discovery
+        self._units, self._policy, self._listener = units, policy, listener
+        self._clock_ns, self._wait = clock_ns, wait
+        self.heartbeat = Heartbeat(policy.interval_seconds)
+        self._stopping = threading.Event()
+        self._has_names_news = False
+        self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._epoll = select.epoll(flags=select.EPOLL_CLOEXEC)
+        self._epoll.register(self._wake_read, select.EPOLLIN)
+        self._watched = WatchedCgroups(
+            mount=mount,
+            sampler=sampler,
+            rings=rings,
+            discovery=discovery,
+            units=units,
+            names=names,
+            on_refused=listener.refused,
+            clock_ns=clock_ns,
+        )
+        self._lane = FastLane(sampler, hz=policy.fast_lane_hz, policy=policy.contention)
+        self._is_closed = False
+        self._pace = Pace(
+            base_interval_ns=int(policy.interval_seconds * 1e9),
+            budget_ns=int(policy.sweep_budget_seconds * 1e9),
+            due_ns=0,
+        )
+        self._set_deadlines()
+
+    def _set_deadlines(self) -> None:
+        """Begin all grids now: the first sweep, a slow one, is due at once."""
+        now_ns = self._clock_ns()
+        self._pace = replace(self._pace, due_ns=now_ns)
+        self._slow_due_ns = now_ns
+        self._lane.begin(now_ns)
+        self._relist_due_ns = now_ns + int(self._policy.relist_seconds * 1e9)
+        self._retry_due_ns = now_ns + int(self._policy.retry_absent_seconds * 1e9)
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    @property
+    def refused(self) -> int:
+        """How many cgroups should be watched and cannot be for now; any thread may ask."""
+        return self._watched.refused
+
+    def start(self) -> None:
+        """Find what is there and begin to watch it; then the loop may run."""
+        try:
+            events = self._watched.events = MemoryEvents(self._mount, max_files=self._policy.max_event_files)
+            self._epoll.register(events.fileno(), select.EPOLLIN)
+        except OSError as error:
+            log.warning("memory.events cannot be polled", extra={"cause": str(error)})
+        changes = self._discovery.relist("start")
+        self._watched.free_gone()
+        self._apply(changes)
+        self._follow_inotify()
+        self._set_deadlines()  # opening hundreds of cgroups took a while: the first sweep is not late for that
+
+    def _follow_inotify(self) -> None:
+        """Wait on discovery's descriptor; it closes it when watches run out and opens another when they are back."""
+        inotify = self._discovery.fileno()
+        if inotify is not None:
+            with contextlib.suppress(FileExistsError):  # registered already; a closed one left the epoll by itself
+                self._epoll.register(inotify, select.EPOLLIN)
+
+    def run(self) -> None:
+        """Loop until ``stop``; the only broad except of this thread stands here."""
+        while not self._stopping.is_set():
+            try:
+                self.turn()
+            except Exception as error:  # noqa: BLE001 - top of a thread's loop: count it, say it, go on
+                self._listener.failed(error)
+                self._stopping.wait(0.1)  # a fault that repeats at once must not spin
+
+    def stop(self) -> None:
+        """Ask the loop to end; safe from any thread and from a signal handler."""
+        self._stopping.set()
+        self._wake()
+
+    def renew_names(self) -> None:
+        """Ask the loop to take over what the pod source knows by now; safe from any thread."""
+        self._has_names_news = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._is_closed:  # the pipe's number may be another file's by now
+            return
+        try:
+            os.write(self._wake_write, b"x")
+        except OSError:
+            log.debug("the wake pipe is full: the loop wakes anyway")
+
+    def close(self) -> None:
+        """Give all descriptors back; after the loop has ended. A second call is fine."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._watched.events is not None:
+            self._watched.events.close()
+        self._epoll.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+        self._sampler.close()
+        self._discovery.close()
+
+    # -- one turn --------------------------------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        """Wait for the next thing due and do all that is due."""
+        now_ns = self._clock_ns()
+        due_ns = min(self._pace.due_ns, self._lane.due_ns)
+        if due_ns > now_ns:
+            ready = self._wait(self._epoll, (due_ns - now_ns) / 1e9)
+            if self._stopping.is_set():
+                return
+            if ready:
+                self._serve_descriptors({fd for fd, _ in ready})
+            now_ns = self._clock_ns()
+        is_due = now_ns >= self._pace.due_ns
+        if is_due:
+            self._sweep_due()
+            # A re-list takes tens of milliseconds on a full node. Right after a sweep it makes none late.
+            if now_ns >= self._relist_due_ns:
+                self._relist("periodic")
+        if now_ns >= self._lane.due_ns:
+            self._read_lane(now_ns, has_just_swept=is_due)
+
+    def _read_lane(self, now_ns: int, *, has_just_swept: bool) -> None:
+        risen = self._lane.read(now_ns)
+        if risen:
+            self._listener.contention(risen)
+        if risen and not has_just_swept:
+            result = self._sweep(is_slow=False, is_retry=False)
+            self._listener.swept(result, lateness_seconds=None)
+
+    def _serve_descriptors(self, ready: set[int]) -> None:
+        if self._wake_read in ready:
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._wake_read, 4096)
+        if self._has_names_news:
+            self._has_names_news = False
+            self._watched.rename()
+        events = self._watched.events
+        if events is not None and events.fileno() in ready:
+            self._tell_kills()
+        inotify = self._discovery.fileno()
+        if inotify is not None and inotify in ready:
+            self._apply(self._discovery.poll())
+
+    def _tell_kills(self) -> None:
+        if self._watched.events is not None:
+            for kill in self._watched.events.drain():
+                self._listener.killed(kill)
+
+    def _sweep_due(self) -> None:
+        started_ns = self._clock_ns()
+        lateness_seconds = max(0.0, (started_ns - self._pace.due_ns) / 1e9)
+        is_slow = started_ns >= self._slow_due_ns
+        is_retry = started_ns >= self._retry_due_ns
+        result = self._sweep(is_slow=is_slow, is_retry=is_retry)
+        slow_ns = int(self._policy.slow_interval_seconds * 1e9)
+        if is_slow:
+            self._slow_due_ns = next_on_grid(self._slow_due_ns, slow_ns, started_ns)
+            if self._watched.events is not None:
+                for kill in self._watched.events.poll_all():
+                    self._listener.killed(kill)
+        if is_retry:
+            self._retry_due_ns = started_ns + int(self._policy.retry_absent_seconds * 1e9)
+            self._watched.read_limits()
+            self._watched.watch_events()
+        sweep_ns = result.finished_ns - result.started_ns
+        self._pace, skipped = after_sweep(self._pace, now_ns=self._clock_ns(), sweep_ns=sweep_ns)
+        self.heartbeat.beat(
+            result,
+            lateness_seconds,
+            overran=sweep_ns > self._pace.budget_ns,
+            interval_seconds=self._pace.interval_ns / 1e9,
+        )
+        self._listener.swept(result, lateness_seconds=lateness_seconds)
+        for reason, count in skipped.items():
+            self._listener.skipped(reason, count)
+
+    def _sweep(self, *, is_slow: bool, is_retry: bool) -> SweepResult:
+        result = self._sampler.sweep(slow=is_slow, retry_absent=is_retry)
+        for slot in result.gone:
+            unit = self._units.in_slot(slot)
+            if unit is not None:
+                self._watched.forget(unit.identity.cgroup_path)
+        if result.gone:
+            self._tell_kills()
+        return result
+
+    # -- what is watched -------------------------------------------------------------------------------------------
+
+    def _relist(self, trigger: str) -> None:
+        relist_ns = int(self._policy.relist_seconds * 1e9)
+        self._relist_due_ns = next_on_grid(self._relist_due_ns, relist_ns, self._clock_ns())
+        self._watched.rename()
+        self._apply(self._discovery.relist(trigger))
+        self._follow_inotify()
+        self._watched.free_gone()
+        self._watched.watch_missing()
+
+    def _apply(self, changes: Changes) -> None:
+        self._watched.apply(changes)
+        if changes.vanished:
+            self._tell_kills()  # a kill may be why they vanished
+        if changes or changes.trigger:
+            self._lane.follow(self._discovery.kubepods_root)
+        if changes.appeared or changes.vanished or changes.trigger:
+            self._listener.changed(changes)

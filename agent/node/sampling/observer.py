@@ -1,0 +1,341 @@
+"""What the node looks like at a moment: windows of all units from the rings, as one ``Snapshot``; minute roll-ups.
+
+Node. It calls core and holds no rule. Any thread may ask; the rings are read without a lock, and a view that the
+sampler has overtaken meanwhile is read again.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+import numpy as np
+
+from agent.core.window.cpu import WindowPolicy, cpu_window, memory_window
+from agent.core.window.minute_row import minute_row, minutes_memory_window, minutes_window
+from agent.core.window.ring_rows import MINUTE_ROW, Has, Status
+from agent.core.window.snapshot import CpuWindow, Gap, MemoryWindow, SamplerStatus, Snapshot, UnitAdvice, UnitStatus
+from agent.node.sampling.heartbeat import Heartbeat
+from agent.node.sampling.row_source import Rows, RowSource, RowView
+from agent.node.sampling.unit_table import UnitTable, WatchedUnit
+from agent.sensing.machine import Machine
+
+log = logging.getLogger(__name__)
+
+NS: Final = 1_000_000_000
+MINUTE_NS: Final = 60 * NS
+RINGS_BACKFILL_MINUTES: Final = 10
+"""Minutes rolled up late at most, after a restart: what the raw ring still holds in full."""
+STEPS_IN_A_RATE: Final = 3
+"""When sweeps have been slowed down, this many intervals may lie between two readings before it is a gap."""
+
+READINGS_BEFORE_KILL: Final = 5
+"""Of memory.current: the newest one may come after the kill, when the memory is free again."""
+FULL_COVERAGE: Final = 255
+"""``coverage_255`` of a minute without a gap."""
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollUp:
+    """What summing up minutes did."""
+
+    rows: int
+    """Minute rows written."""
+    gaps: Mapping[Gap, int]
+    """Readings and pairs of the newest minute that gave no figure, over all units, by reason."""
+
+
+class Observer:
+    """Reads the rings and tells; see the module's docstring."""
+
+    def __init__(
+        self,
+        *,
+        rings: RowSource,
+        units: UnitTable,
+        machine: Machine,
+        heartbeat: Heartbeat,
+        windows: WindowPolicy,
+        sampler_name: str,
+        source: str,
+        slow_interval_seconds: float,
+        notes: Callable[[], Sequence[str]],
+        advice_of: Callable[[str], UnitAdvice | None] = lambda path: None,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._rings, self._units, self._machine, self._heartbeat = rings, units, machine, heartbeat
+        self._windows, self._sampler_name, self._source = windows, sampler_name, source
+        self._slow_interval_seconds, self._notes, self._clock_ns = slow_interval_seconds, notes, clock_ns
+        self._advice_of = advice_of
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def policy(self) -> WindowPolicy:
+        """Give the window policy in force: a slowed sampler widens what counts as one step."""
+        least_seconds = STEPS_IN_A_RATE * self._heartbeat.widest_interval_seconds
+        if least_seconds <= self._windows.max_step_seconds:
+            return self._windows
+        return replace(self._windows, max_step_seconds=least_seconds)
+
+    def _raw_rows_over(self, seconds: float) -> int:
+        """Give how many of the newest rows surely reach back this far."""
+        # Two rows beyond give the first rate a beginning; early sweeps on contention add a few. The base interval
+        # counts, not the one in force: before a slow-down rows lay closer.
+        return math.ceil(seconds / self._heartbeat.base_interval_seconds * 1.1) + 2
+
+    def cpu(self, slot: int, policy: WindowPolicy, end_ns: int, *, whole_ring: bool = False) -> CpuWindow:
+        """Give the CPU window of one slot that ends at this moment."""
+        rows = None if whole_ring else self._raw_rows_over(policy.cpu_window_seconds + policy.rate_window_seconds)
+        return _steady(
+            lambda: self._rings.raw(slot, rows), lambda pieces: cpu_window(pieces, policy, end_monotonic_ns=end_ns)
+        )
+
+    def memory(self, slot: int, policy: WindowPolicy, end_ns: int, *, whole_ring: bool = False) -> MemoryWindow:
+        """Give the memory window of one slot that ends at this moment."""
+        rows = None if whole_ring else math.ceil(policy.memory_window_seconds / self._slow_interval_seconds) + 2
+        return _steady(
+            lambda: self._rings.memory(slot, rows),
+            lambda pieces: memory_window(pieces, policy, end_monotonic_ns=end_ns),
+        )
+
+    def _past_statuses(self, end_ns: int) -> Iterator[UnitStatus]:
+        """Give everything known of all units at a moment before now."""
+        policy = self.policy()
+        for unit in self._units.all():
+            status = self._past_status_of(unit, policy, end_ns)
+            if self._rings.inode(unit.slot) == unit.inode:  # after use, as in `observe`
+                yield status
+
+    def _past_status_of(self, unit: WatchedUnit, policy: WindowPolicy, end_ns: int) -> UnitStatus:
+        has_minutes = len(self._rings.minutes(unit.slot, 1)) > 0
+        if has_minutes and end_ns < self._first_ns(self._rings.raw, unit.slot) + int(policy.min_rate_seconds * NS):
+            cpu = self._from_minutes(unit.slot, lambda rows: minutes_window(rows, policy, end_monotonic_ns=end_ns))
+        else:
+            cpu = self.cpu(unit.slot, policy, end_ns, whole_ring=True)
+        if has_minutes and end_ns < self._first_ns(self._rings.memory, unit.slot):
+            memory = self._from_minutes(
+                unit.slot, lambda rows: minutes_memory_window(rows, policy, end_monotonic_ns=end_ns)
+            )
+        else:
+            memory = self.memory(unit.slot, policy, end_ns, whole_ring=True)
+        return _status(unit, cpu, memory, self._age_of_good_seconds(unit.slot, end_ns), None)
+
+    def memory_at_kill(self, unit: WatchedUnit, *, limit_bytes: int | None) -> int | None:
+        """Give how much memory a unit used when the kernel killed in it; None = it is not known.
+
+        Args:
+            unit: Watched, or gone lately.
+            limit_bytes: The limit that it hit: then it used as much, however little of its growth the readings before
+                the kill had seen. None = it hit none that is known.
+        """
+        if limit_bytes is not None:
+            return limit_bytes
+        if self._rings.inode(unit.slot) != unit.inode:
+            return None  # its slot stands for another already
+        rows = self._rings.raw(unit.slot, READINGS_BEFORE_KILL).joined()
+        known = rows[(rows["status"] == Status.OK) & ((rows["has"] & Has.MEMORY) > 0)]
+        return int(known["memory_current_bytes"].max()) if known.size else None
+
+    def _first_ns(self, ring: Callable[[int], RowView], slot: int) -> int:
+        """Give the moment of the oldest row that a ring still has; 0 = it has none."""
+        stamps = _steady(lambda: ring(slot), lambda pieces: [int(p["monotonic_ns"][0]) for p in pieces if len(p)])
+        return stamps[0] if stamps else 0
+
+    def _from_minutes(self, slot: int, use: Callable[[Sequence[Rows]], Result]) -> Result:
+        return _steady(lambda: self._rings.minutes(slot), use)
+
+    def _sample_ages_seconds(self, slots: Sequence[int], end_ns: int) -> list[float | None]:
+        newest = self._rings.newest_rows(slots)
+        good, stamps = (newest["status"] == Status.OK).tolist(), newest["monotonic_ns"].tolist()
+        return [
+            max(0.0, (end_ns - stamp) / NS) if is_good else self._age_of_good_seconds(slot, end_ns)
+            for slot, is_good, stamp in zip(slots, good, stamps, strict=True)
+        ]
+
+    def _age_of_good_seconds(self, slot: int, end_ns: int) -> float | None:
+        stamps = _steady(lambda: self._rings.raw(slot), lambda pieces: _good_stamps(pieces, end_ns))
+        return max(0.0, (end_ns - stamps[-1]) / NS) if stamps else None
+
+    def snapshot(self, at_age_seconds: float = 0.0) -> Snapshot:
+        """Give the whole node now, or as it was this many seconds ago.
+
+        Args:
+            at_age_seconds: 0 = now. Further back than the raw rings reach, figures come from minute rows; further
+                back than those, they are None with the reason ``out_of_ring``. The node's own figures are always
+                those of now.
+        """
+        now_ns = self._clock_ns()
+        end_ns = now_ns - int(at_age_seconds * NS)
+        return Snapshot(
+            taken_unix_seconds=time.time() - at_age_seconds,
+            at_age_seconds=at_age_seconds,
+            source=self._source,
+            node=self._machine.status(),
+            sampler=self.sampler_status(),
+            units=tuple(self.statuses(self._units.all()) if end_ns >= now_ns else self._past_statuses(end_ns)),
+            notes=tuple(self._notes()),
+        )
+
+    def statuses(self, units: Iterable[WatchedUnit]) -> list[UnitStatus]:
+        """Give everything known of units now; those that have gone meanwhile are left out."""
+        return [status for _, status in self.observe(units)]
+
+    def observe(
+        self, units: Iterable[WatchedUnit], is_stopping: Callable[[], bool] = lambda: False
+    ) -> list[tuple[WatchedUnit, UnitStatus]]:
+        """Give everything known of units now, each with its unit; those that have gone meanwhile are left out.
+
+        All CPU windows are taken before all memory windows: each kind's code and rows then stay in the CPU's caches,
+        which is a tenth of the time.
+
+        Args:
+            units: Watched ones.
+            is_stopping: Asked between two windows; once it says so, nothing is given.
+        """
+        end_ns, policy = self._clock_ns(), self.policy()
+        asked = list(units)
+        cpus: list[CpuWindow] = []
+        for unit in asked:
+            if is_stopping():
+                return []
+            cpus.append(self.cpu(unit.slot, policy, end_ns))
+        memories: list[MemoryWindow] = []
+        for unit in asked:
+            if is_stopping():
+                return []
+            memories.append(self.memory(unit.slot, policy, end_ns))
+        ages = self._sample_ages_seconds([unit.slot for unit in asked], end_ns)
+        found: list[tuple[WatchedUnit, UnitStatus]] = []
+        for unit, cpu, memory, age_seconds in zip(asked, cpus, memories, ages, strict=True):
+            # After use: a newcomer's inode stands in the slot before its first row does.
+            if self._rings.inode(unit.slot) == unit.inode:
+                advice = self._advice_of(unit.identity.cgroup_path)
+                found.append((unit, _status(unit, cpu, memory, age_seconds, advice)))
+        return found
+
+    def minutes_of(self, status: UnitStatus) -> Rows:
+        """Give a copy of the minute rows of a unit that is watched; none for one that has gone."""
+        unit = self._units.get(status.identity.cgroup_path)
+        return np.zeros(0, dtype=MINUTE_ROW) if unit is None else self._rings.minutes(unit.slot).joined()
+
+    def sampler_status(self) -> SamplerStatus:
+        """Tell how well the sampling goes."""
+        beat = self._heartbeat
+        return SamplerStatus(
+            name=self._sampler_name,
+            rate_hz=1.0 / beat.interval_seconds,
+            lateness_p99_seconds=beat.lateness_p99_seconds(),
+            sweep_seconds=beat.last_sweep_seconds,
+            sweeps=beat.sweeps,
+            overruns=beat.overruns,
+            units=len(self._units),
+        )
+
+    # -- minutes ---------------------------------------------------------------------------------------------------
+
+    def roll_minutes(
+        self,
+        *,
+        now_ns: int,
+        is_stopping: Callable[[], bool] = lambda: False,
+        on_row: Callable[[WatchedUnit, Rows], None] = lambda unit, row: None,
+    ) -> RollUp:
+        """Append a minute row for each unit and each whole minute since its last.
+
+        After a restart the minutes the raw ring still holds are made up for.
+
+        Args:
+            now_ns: CLOCK_MONOTONIC.
+            is_stopping: Asked between two units: a full node takes longer than the end may.
+            on_row: Is handed each row that was written, unit by unit, a unit's rows oldest first.
+        """
+        policy = self.policy()
+        this_minute = now_ns // MINUTE_NS
+        written = 0
+        gaps: Counter[Gap] = Counter()
+        for unit in self._units.all():
+            if is_stopping():
+                break
+            generation = self._rings.generation(unit.slot)
+            last = self._rings.minutes(unit.slot, 1).joined()
+            first = max(0, this_minute - RINGS_BACKFILL_MINUTES)
+            if len(last):
+                first = max(first, int(last["monotonic_minute"][-1]) + 1)
+            else:
+                # A unit just found has nothing to make up for before its oldest reading.
+                first = max(first, self._first_ns(self._rings.raw, unit.slot) // MINUTE_NS)
+            for minute in range(first, this_minute):
+                row = self._minute(unit.slot, policy, minute, now_ns)
+                if row is not None and self._rings.append_minute(unit.slot, row, generation=generation):
+                    written += 1
+                    on_row(unit, row)
+                    if minute == this_minute - 1 and row["coverage_255"][0] < FULL_COVERAGE:
+                        gaps.update(self._gaps(unit.slot, policy, minute, now_ns))
+        return RollUp(rows=written, gaps=dict(gaps))
+
+    def _gaps(self, slot: int, policy: WindowPolicy, minute: int, now_ns: int) -> Mapping[Gap, int]:
+        """Give why readings of one minute gave no figure; asked only when something of it is missing."""
+        one_minute = replace(policy, cpu_window_seconds=MINUTE_NS / NS)
+        rows = self._raw_rows_over((now_ns - minute * MINUTE_NS) / NS)
+        end_ns = (minute + 1) * MINUTE_NS
+        return _steady(
+            lambda: self._rings.raw(slot, rows),
+            lambda pieces: cpu_window(pieces, one_minute, end_monotonic_ns=end_ns).gaps,
+        )
+
+    def _minute(self, slot: int, policy: WindowPolicy, minute: int, now_ns: int) -> Rows | None:
+        since_minute_seconds = (now_ns - minute * MINUTE_NS) / NS
+        raw_rows = self._raw_rows_over(since_minute_seconds + policy.rate_window_seconds + policy.max_step_seconds)
+        memory_rows = math.ceil(since_minute_seconds / self._slow_interval_seconds) + 2
+
+        def summed_up(raw_pieces: Sequence[Rows]) -> Rows | None:
+            memory = self._rings.memory(slot, memory_rows)
+            return minute_row(raw_pieces, memory.pieces, policy, monotonic_minute=minute)
+
+        return _steady(lambda: self._rings.raw(slot, raw_rows), summed_up)
+
+    def has_full_rate_window(self) -> bool:
+        """Tell whether the sampler has run for a whole rate window, so that rates are what they say."""
+        first = self._heartbeat.first_sweep_monotonic_ns
+        newest = self._heartbeat.last_sweep_monotonic_ns
+        return first is not None and newest is not None and newest - first >= self._windows.rate_window_seconds * NS
+
+
+def _status(
+    unit: WatchedUnit, cpu: CpuWindow, memory: MemoryWindow, age_seconds: float | None, advice: UnitAdvice | None
+) -> UnitStatus:
+    return UnitStatus(
+        identity=unit.identity,
+        resources=unit.resources,
+        cpu=cpu,
+        memory=memory,
+        sample_age_seconds=age_seconds,
+        cpu_max_millicores=unit.cpu_max_millicores,
+        memory_max_bytes=unit.memory_max_bytes,
+        advice=advice,
+    )
+
+
+def _good_stamps(pieces: Sequence[Rows], end_ns: int) -> list[int]:
+    """Give the newest good reading at or before a moment; at most one stamp."""
+    for piece in reversed(pieces):
+        fits = np.flatnonzero((piece["status"] == Status.OK) & (piece["monotonic_ns"] <= np.uint64(max(0, end_ns))))
+        if fits.size:
+            return [int(piece["monotonic_ns"][fits[-1]])]
+    return []
+
+
+def _steady(take: Callable[[], RowView], use: Callable[[Sequence[Rows]], Result]) -> Result:
+    """Use a view of a ring; when the sampler overtook it meanwhile, use a copy instead."""
+    view = take()
+    result = use(view.pieces)
+    if view.intact():
+        return result
+    return use((take().joined(),))

@@ -1,0 +1,210 @@
+"""Which cgroups are watched: each that was found has a slot of the rings, the sampler, memory.events and its names.
+
+Node; on the sampling thread. It keeps rings, sampler, events and the table of units in step with what discovery finds;
+when anything is read is the loop's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from agent.core.machine.cpu_knobs import parse_cpu_max
+from agent.core.window.snapshot import UnitIdentity, UnitResources
+from agent.node.sampling.unit_table import UnitTable, WatchedUnit
+from agent.sensing.contract import CgroupGone, Sampler, SamplerError
+from agent.sensing.discovery import Changes, Discovery, Found
+from agent.sensing.events import MemoryEvents
+from agent.sensing.rings import RingError, RingFile, RingsFull
+
+
+class PodNames(Protocol):
+    """Who gives units their pod's name; see ``node.pods``."""
+
+    def name(self, identity: UnitIdentity) -> tuple[UnitIdentity, UnitResources]:
+        """Give the identity with names filled in where known, and the stated requests and limits."""
+
+    def refresh(self) -> bool:
+        """Look for news; True = names may have changed."""
+
+
+class WatchedCgroups:
+    """See the module's docstring. One thread; ``refused`` may be asked by any."""
+
+    def __init__(
+        self,
+        *,
+        mount: Path,
+        sampler: Sampler,
+        rings: RingFile,
+        discovery: Discovery,
+        units: UnitTable,
+        names: PodNames,
+        on_refused: Callable[[str, Exception], None],
+        clock_ns: Callable[[], int],
+    ) -> None:
+        """Take the parts; nothing is watched yet.
+
+        Args:
+            mount: The cgroup v2 mount.
+            sampler: Is told whom to read.
+            rings: Have a slot for each.
+            discovery: Says what there is.
+            units: Filled here for the other threads.
+            names: Gives pods' names.
+            on_refused: Hears of a cgroup that cannot be watched for now, once.
+            clock_ns: CLOCK_MONOTONIC.
+        """
+        self._mount, self._sampler, self._rings, self._discovery = mount, sampler, rings, discovery
+        self._units, self._names, self._on_refused, self._clock_ns = units, names, on_refused, clock_ns
+        self.events: MemoryEvents | None = None
+        """None = memory.events cannot be polled, or not yet."""
+        self._pods: set[str] = set()
+        self._refused: dict[str, Found] = {}
+
+    @property
+    def refused(self) -> int:
+        """How many cgroups should be watched and cannot be for now."""
+        return len(self._refused)
+
+    def apply(self, changes: Changes) -> None:
+        """Follow what came and went."""
+        for path in changes.vanished:
+            self.forget(path)
+        self._follow_pods()
+        for found in changes.appeared:
+            self._watch(found)
+
+    def watch_missing(self) -> None:
+        """Watch those that are there and are not: refused, or left behind by a failure in the midst of a change."""
+        for found in self._discovery.units():
+            if self._units.get(found.path) is None:
+                self._watch(found)
+
+    def forget(self, path: str) -> None:
+        """Stop watching a cgroup; one that is not watched is fine."""
+        self._refused.pop(path, None)
+        unit = self._units.drop(path)
+        if unit is None:
+            return
+        self._sampler.remove(unit.slot)
+        self._rings.release(unit.slot)
+        if self.events is not None:
+            self.events.remove(path)
+
+    def free_gone(self) -> None:
+        """Free slots that an earlier run left, whose cgroups are gone and are no unit of now."""
+        self._free_unwatched(lambda path, slot: not self._is_there(path, slot))
+
+    def rename(self) -> None:
+        """Take over names and resources from the pod source where it has news."""
+        if not self._names.refresh():
+            return
+        for unit in self._units.all():
+            identity, resources = self._names.name(unit.identity)
+            if (identity, resources) != (unit.identity, unit.resources):
+                # What is requested has changed: so may have, by now or soon, what the kernel holds to.
+                self._units.put(self._with_limits(replace(unit, identity=identity, resources=resources)))
+
+    def read_limits(self) -> None:
+        """Read anew what the kernel holds each unit to."""
+        for unit in self._units.all():
+            read = self._with_limits(unit)
+            if read != unit and self._units.get(unit.identity.cgroup_path) is unit:
+                self._units.put(read)
+
+    def watch_events(self) -> None:
+        """Watch what could not be before: a controller may have been switched on, a descriptor have come free."""
+        if self.events is not None:
+            for path in (*self._pods, *(unit.identity.cgroup_path for unit in self._units.all())):
+                self.events.add(path)
+
+    def _watch(self, found: Found) -> None:
+        relative_path = found.path.lstrip("/")
+        try:
+            slot = self._attach(relative_path, found.inode)
+        except RingError as error:  # no room, or a path longer than a slot can hold
+            self._refuse(found, error)
+            return
+        try:
+            self._sampler.add(slot, relative_path, found.inode)
+        except CgroupGone:
+            self._refused.pop(found.path, None)
+            self._rings.release(slot)
+            return
+        except SamplerError as error:  # out of files, or not ours to open
+            self._rings.release(slot)
+            self._refuse(found, error)
+            return
+        self._refused.pop(found.path, None)
+        identity, resources = self._names.name(found.identity)
+        self._units.put(
+            self._with_limits(WatchedUnit(slot=slot, inode=found.inode, identity=identity, resources=resources))
+        )
+        if self.events is not None:
+            self.events.add(found.path)
+
+    def _attach(self, relative_path: str, inode: int) -> int:
+        """Give a slot; when there is none, cgroups that are not watched any more give up theirs and their history."""
+        try:
+            return self._rings.attach(relative_path, inode, now_monotonic_ns=self._clock_ns())
+        except RingsFull:
+            self._free_unwatched(lambda _path, _slot: True)
+            return self._rings.attach(relative_path, inode, now_monotonic_ns=self._clock_ns())
+
+    def _free_unwatched(self, is_free: Callable[[str, int], bool]) -> None:
+        """Free slots that an earlier run left and no unit of now wants, where this holds for path and slot."""
+        wanted = {found.path.lstrip("/") for found in self._discovery.units()}
+        for path, slot in self._rings.retained().items():
+            if path not in wanted and is_free(path, slot):
+                self._rings.release(slot)
+
+    def _is_there(self, path: str, slot: int) -> bool:
+        try:
+            return (self._mount / path).stat().st_ino == self._rings.inode(slot)
+        except OSError:
+            return False
+
+    def _refuse(self, found: Found, error: Exception) -> None:
+        is_news = found.path not in self._refused
+        self._refused[found.path] = found
+        if is_news:
+            self._on_refused(found.path, error)
+
+    def _follow_pods(self) -> None:
+        """Follow the pods' own memory.events: after a kill the container's cgroup may be gone at once."""
+        if self.events is None:
+            return
+        pods = set(self._discovery.pod_paths().values())
+        for path in self._pods - pods:
+            self.events.remove(path)
+        for path in pods - self._pods:
+            self.events.add(path)
+        self._pods = pods
+
+    def _with_limits(self, unit: WatchedUnit) -> WatchedUnit:
+        directory = self._mount / unit.identity.cgroup_path.lstrip("/")
+        return replace(
+            unit,
+            cpu_max_millicores=read_cpu_max_millicores(directory),
+            memory_max_bytes=read_memory_max_bytes(directory),
+        )
+
+
+def read_cpu_max_millicores(directory: Path) -> int | None:
+    """Read a cgroup's own cpu.max; None = no limit, no such file, or not understood."""
+    try:
+        return parse_cpu_max((directory / "cpu.max").read_text()).millicores
+    except (OSError, ValueError):
+        return None
+
+
+def read_memory_max_bytes(directory: Path) -> int | None:
+    """Read a cgroup's own memory.max; None = no limit, no such file, or not understood."""
+    try:
+        text = (directory / "memory.max").read_text().strip()
+        return None if text == "max" else int(text)
+    except (OSError, ValueError):
+        return None

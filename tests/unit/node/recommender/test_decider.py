@@ -1,0 +1,202 @@
+"""Recommendations and explanations from learner and windows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agent.core.orders.order import Mode, Orders, OrderSource, Ranking
+from agent.core.orders.policy_options import PolicyName
+from agent.core.recommender.recommendation import Withheld
+from agent.core.window.snapshot import UnitKind, UnitResources, UnitStatus
+from agent.node.history.file import HistoryFile, RowMinutes
+from agent.node.history.learner import Learner
+from agent.node.recommender.decider import Decider, in_short, to_hours, to_trail
+from agent.settings import Settings
+from tests.policy_rows import make_present
+from tests.snapshots import container, memory_window, service
+from tests.unit.node.history.test_learner import BOOT_UNIX_SECONDS, FIRST_MINUTE, MIB, Clocks, Pods, learner, row, unit
+from tests.window_rows import minute
+
+SETTINGS = Settings()
+
+
+@pytest.fixture
+def found() -> Learner:
+    clocks = Clocks()
+    clocks.monotonic_seconds = (FIRST_MINUTE + 20) * 60.0
+    made = learner(HistoryFile.open(None, max_rows=64), clocks)
+    for number in range(20):
+        made.learn([(unit("a"), row(FIRST_MINUTE + number, cpu=100.0, peak=400.0, memory_mib=64))])
+    return made
+
+
+def decider(found: Learner) -> Decider:
+    return Decider(settings=SETTINGS, learner=found, node="n1", source="agent")
+
+
+def status(name: str = "a", **fields: Any) -> UnitStatus:
+    return replace(container(name, "app"), identity=unit(name), **fields)
+
+
+def test_decide_recommends_from_window_and_history(found: Learner) -> None:
+    answer = decider(found).decide([status()], ["a note"])
+    assert (answer.node, answer.source, answer.policy, answer.notes) == ("n1", "agent", "cruise", ("a note",))
+    (item,) = answer.items
+    # The largest demand of the last hour.
+    assert item.cpu_millicores.proposed == 400.0
+    assert item.basis.history_minutes == 20
+    assert item.basis.history_span_seconds == 19 * 60
+    short = in_short(item, 600.0)
+    assert (short.policy, short.cpu_request_millicores) == ("cruise", item.cpu_millicores.request)
+
+
+def test_decide_lowers_nothing_before_the_history_is_learnt(found: Learner) -> None:
+    history = found.history
+    clocks = Clocks()
+    clocks.monotonic_seconds = (FIRST_MINUTE + 20) * 60.0
+    restarted = learner(history, clocks)
+    generous = status(resources=UnitResources(cpu_request_millicores=4000, memory_request_bytes=4096 * MIB))
+    (item,) = decider(restarted).decide([generous]).items
+    assert (item.cpu_millicores.request, item.memory_bytes.request) == (4000, 4096 * MIB)
+    restarted.restore(lambda: False)
+    (item,) = decider(restarted).decide([generous]).items
+    assert item.cpu_millicores.request == 400
+
+
+def test_decide_leaves_pause_containers_out_and_services_in(found: Learner) -> None:
+    pause = replace(container("a", "app"), identity=unit("pause", kind=UnitKind.SANDBOX))
+    answer = decider(found).decide([pause, service("/system.slice/nginx.service")])
+    assert [item.identity.cgroup_path for item in answer.items] == ["/system.slice/nginx.service"]
+
+
+def test_decide_what_is_too_young_is_withheld_with_that_reason(found: Learner) -> None:
+    young = status("new", memory=replace(memory_window(), span_seconds=50.0))
+    (item,) = decider(found).decide([young]).items
+    assert item.memory_bytes.withheld is Withheld.TOO_YOUNG
+    assert in_short(item, 600.0).memory_withheld == "too_young"
+
+
+def test_explain_tells_steps_hours_and_trail(found: Learner) -> None:
+    rows = minute(FIRST_MINUTE + 19, 100.0, peak=400.0, waiting=51)
+    told = decider(found).explain(
+        [status()],
+        trail_seconds=3600.0,
+        minutes_of=lambda _: rows,
+        notes=("a note",),
+    )
+    (item,) = told.items
+    assert item.steps
+    assert item.recommendation.cpu_millicores.proposed == 400.0
+    # All twenty minutes lie in at most two UTC hours.
+    assert {hour.cpu_millicores for hour in item.hours} == {400.0}
+    assert {hour.working_set_bytes for hour in item.hours} == {64.0 * MIB}
+    assert item.trail is not None
+    assert len(item.trail.cpu_usage_millicores) == 60
+    assert item.trail.cpu_usage_millicores[-20:] == (100.0,) * 20
+    assert item.trail.cpu_usage_millicores[:40] == (None,) * 40
+    # 51 of 255 is a fifth.
+    assert item.trail.waiting_ratio[-1] == pytest.approx(0.2)
+    assert item.trail.waiting_ratio[-2] is None
+
+
+def test_explain_without_history_has_no_hours_and_no_trail_unless_asked(found: Learner) -> None:
+    with_room = [status(str(number)) for number in range(64)]
+    decider(found).decide(with_room)
+    # All rows have owners with data or are new ones; a unit beyond them has none.
+    (item,) = decider(found).explain([status("b")]).items
+    assert (item.hours, item.trail, item.kills) == ((), None, ())
+
+
+def test_to_hours_keeps_cpu_and_memory_apart() -> None:
+    minutes = RowMinutes(
+        unix_minutes=np.array([60, 61, 120]),
+        cpu_usage_millicores=np.array([1.0, 1.0, 1.0]),
+        cpu_peak_millicores=np.array([5.0, 7.0, 9.0]),
+        has_cpu=np.array([True, True, False]),
+        working_set_bytes=np.array([10.0, 20.0, 30.0]),
+        has_memory=np.array([False, True, True]),
+    )
+    hours = to_hours(minutes)
+    assert [(hour.hour_unix_seconds, hour.cpu_millicores, hour.working_set_bytes) for hour in hours] == [
+        (3600, 7.0, 20.0),
+        (7200, None, 30.0),
+    ]
+
+
+def test_to_trail_of_nothing_is_all_unknown() -> None:
+    trail = to_trail(None, {}, now=float(BOOT_UNIX_SECONDS), seconds=120)
+    assert trail.cpu_usage_millicores == trail.working_set_bytes == (None, None)
+    assert trail.start_unix_seconds == BOOT_UNIX_SECONDS - 120
+
+
+def ordered(policy: PolicyName, min_cpu_millicores: int | None = None) -> Orders:
+    source = OrderSource.POD
+    return Orders(
+        mode=Mode.ENFORCE,
+        mode_source=source,
+        policy=policy,
+        policy_source=source,
+        ranking=Ranking.LOW,
+        ranking_source=source,
+        min_cpu_millicores=min_cpu_millicores,
+    )
+
+
+def test_decide_a_pod_has_the_policy_and_the_bounds_that_it_orders(found: Learner) -> None:
+    orders = {"b": ordered(PolicyName.VPA), "c": ordered(PolicyName.CRUISE, min_cpu_millicores=700)}
+    made = Decider(
+        settings=SETTINGS,
+        learner=found,
+        node="n1",
+        source="agent",
+        orders_of=lambda identity: orders.get(identity.pod_uid or ""),
+    )
+    for number in range(3):
+        found.learn(
+            [
+                (unit(name), row(FIRST_MINUTE + 20 + number, cpu=100.0, peak=400.0, memory_mib=64))
+                for name in ("a", "b", "c")
+            ]
+        )
+    unlearnt = {item.identity.pod_uid: item for item in made.decide([status("b"), status("a")]).items}
+    assert unlearnt["b"].cpu_millicores.withheld is Withheld.NO_DATA  # nobody has let vpa learn yet
+    found.restore(lambda: False)
+    found.require([PolicyName.VPA, PolicyName.CRUISE], lambda: False)
+    items = made.decide([status("b"), status("a"), status("c")]).items
+    assert [(item.identity.pod_uid, item.policy) for item in items] == [("b", "vpa"), ("a", "cruise"), ("c", "cruise")]
+    assert items[0].cpu_millicores.request is not None
+    assert items[1].cpu_millicores.request == 400
+    assert items[2].cpu_millicores.request == 700
+    (told,) = made.explain([status("c")]).items
+    assert told.recommendation.cpu_millicores.request == 700
+
+
+def test_require_what_learnt_beside_equals_what_was_the_nodes_own(found: Learner) -> None:
+    found.require([PolicyName.CRANE], lambda: False)
+    found.learn([(unit("a"), row(FIRST_MINUTE + 20, cpu=150.0, peak=500.0, memory_mib=96))])
+    own = Learner(
+        history=found.history,
+        policy=PolicyName.CRANE,
+        options=SETTINGS,
+        pods=Pods(),
+        clock=found.clock,
+    )
+    own.restore(lambda: False)
+    rows = np.array([found.place_of(unit("a")).row], dtype=np.intp)
+    present, now = make_present([50.0], [1.0 * MIB]), found.clock.now()
+    beside = found.policy_of(PolicyName.CRANE).recommend(rows, present, now_unix_seconds=now)
+    alone = own.policy.recommend(rows, present, now_unix_seconds=now)
+    assert beside.cpu_request_millicores.tolist() == alone.cpu_request_millicores.tolist()
+    found.require([], lambda: False)
+    forgotten = found.policy_of(PolicyName.CRANE).recommend(rows, present, now_unix_seconds=now)
+    assert not forgotten.has_cpu.any()
+
+
+def test_require_a_stop_leaves_a_policy_unlearnt_and_rows_free_to_give(found: Learner) -> None:
+    found.require([PolicyName.CRANE], lambda: True)
+    assert found.place_of(unit("fresh")).row < found.history.rows
+    assert found.policy_of(PolicyName.CRANE).rows == found.history.rows + 1

@@ -1,0 +1,296 @@
+"""Rows of a report from real rings: who is in them, who has gone, and what was killed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from agent.core.cluster.pod import Pod
+from agent.core.history.rollup import OutOfMemoryKill, RollupRow
+from agent.core.window.cpu import WindowPolicy
+from agent.core.window.snapshot import UnitIdentity, UnitKind, UnitResources
+from agent.node.reports.roller import MAX_KILLS_OF_ROW, OLDEST_KILL_SECONDS, Roller
+from agent.node.sampling.unit_table import UnitTable, WatchedUnit
+from agent.sensing.rings import RingFile, RingGeometry, RingView
+from tests.pods import CONFIG_HASH, container, make_pod, mirror_metadata
+from tests.window_rows import NS, Rows, memory, steady
+
+MIB = 1 << 20
+CREATED = "2026-11-21T00:00:00Z"
+CREATED_UNIX = 1_795_219_200
+OWNER = {"kind": "ReplicaSet", "name": "web-5d4f8c7b9", "uid": "rs", "apiVersion": "apps/v1", "controller": True}
+
+
+def web_pod(uid: str = "uid-1", name: str = "web-1", node_name: str | None = None, **metadata: object) -> Pod:
+    return make_pod(
+        container("app"),
+        container("proxy"),
+        metadata={
+            "name": name,
+            "uid": uid,
+            "creationTimestamp": CREATED,
+            "labels": {"pod-template-hash": "5d4f8c7b9"},
+            "ownerReferences": [OWNER],
+            **metadata,
+        },
+        ephemeralContainers=[container("debug")],
+        nodeName=node_name,
+    )
+
+
+class World:
+    """A roller over rings that a test fills. Seconds are of CLOCK_MONOTONIC."""
+
+    def __init__(self) -> None:
+        self.rings = RingFile.open(None, RingGeometry(max_slots=4), boot_id="boot")
+        self.units = UnitTable()
+        self.pods: list[Pod] = [web_pod()]
+        self.asked = 0
+        self.roller = Roller(
+            rings=self.rings,
+            units=self.units,
+            policy=lambda: WindowPolicy(capacity_millicores=4000),
+            pods=self._pods,
+            unix_seconds=lambda ns: CREATED_UNIX + ns / NS,
+        )
+
+    def _pods(self) -> list[Pod]:
+        self.asked += 1
+        return self.pods
+
+    def watch(
+        self, name: str | None = "app", *, inode: int = 7, uid: str = "uid-1", kind: UnitKind = UnitKind.CONTAINER
+    ) -> WatchedUnit:
+        path = f"kubepods/pod{uid}/{name}-{inode}"
+        unit = WatchedUnit(
+            slot=self.rings.attach(path, inode, now_monotonic_ns=1),
+            inode=inode,
+            identity=UnitIdentity(
+                cgroup_path=f"/{path}", kind=kind, pod_uid=uid, namespace="shop", pod="web-1", container=name
+            ),
+            resources=UnitResources(),
+        )
+        self.units.put(unit)
+        return unit
+
+    def fill(self, unit: WatchedUnit, seconds: range, millicores: float = 100.0) -> None:
+        for row in steady(seconds, millicores, waiting=0.1):
+            self.rings.append_raw(unit.slot, row)
+        for at in seconds[9::10]:
+            self.rings.append_memory(unit.slot, memory(at, 3 * MIB, inactive=MIB)[0])
+
+    def drop(self, unit: WatchedUnit) -> None:
+        self.units.drop(unit.identity.cgroup_path)
+        self.rings.release(unit.slot)
+
+    def rows(self, start: int, end: int) -> tuple[RollupRow, ...]:
+        return self.roller.rows(start * NS, end * NS)
+
+    def row(self, start: int, end: int) -> RollupRow:
+        (row,) = self.rows(start, end)
+        return row
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    yield made
+    made.rings.close()
+
+
+def test_a_row_tells_who_and_how_much(world: World) -> None:
+    world.fill(world.watch(), range(900, 1310))
+    row = world.row(1000, 1300)
+    assert (row.workload.namespace, row.workload.kind, row.workload.name) == ("shop", "Deployment", "web")
+    assert (row.container, row.pod, row.pod_uid) == ("app", "web-1", "uid-1")
+    assert row.pod_age_seconds == 1300.0
+    assert row.covered_seconds == 300.0
+    assert row.cpu is not None
+    assert row.cpu.count == 300
+    assert row.cpu.max == pytest.approx(100.0)
+    assert row.cpu_adjusted is not None
+    assert row.cpu_adjusted.max == pytest.approx(110.0)
+    assert row.memory is not None
+    assert (row.memory.count, row.memory.max) == (30, 2 * MIB)
+    assert row.waiting_seconds == pytest.approx(30.0)
+
+
+def test_a_static_pod_is_told_by_the_uid_of_the_api(world: World) -> None:
+    world.pods = [web_pod("api-uid", node_name="n", **mirror_metadata("n"))]
+    world.fill(world.watch(uid=CONFIG_HASH), range(900, 1301))
+    row = world.row(1000, 1300)
+    assert (row.pod_uid, row.workload.kind) == ("api-uid", "Pod")
+
+
+@pytest.mark.parametrize(
+    ("name", "uid", "kind"),
+    [
+        (None, "uid-1", UnitKind.SANDBOX),
+        (None, "uid-1", UnitKind.CONTAINER),  # not named yet
+        ("app", "uid-9", UnitKind.CONTAINER),  # a pod that the API does not have
+        ("other", "uid-1", UnitKind.CONTAINER),
+        ("debug", "uid-1", UnitKind.CONTAINER),  # never has resources
+        ("app", "uid-1", UnitKind.STANDALONE),
+    ],
+)
+def test_what_is_no_sized_container_of_a_known_pod_has_no_row(
+    world: World, name: str | None, uid: str, kind: UnitKind
+) -> None:
+    world.fill(world.watch(name, uid=uid, kind=kind), range(900, 1301))
+    assert world.rows(1000, 1300) == ()
+
+
+def test_rows_are_in_order_and_pods_are_asked_for_newcomers_alone(world: World) -> None:
+    for name, inode in (("proxy", 8), ("app", 7)):
+        world.fill(world.watch(name, inode=inode), range(900, 1601))
+    assert [row.container for row in world.rows(1000, 1300)] == ["app", "proxy"]
+    assert world.asked == 1
+    world.pods = []  # the pod is gone from the API, its containers still run out
+    assert [row.container for row in world.rows(1300, 1600)] == ["app", "proxy"]
+    assert world.asked == 1
+
+
+def test_a_container_that_goes_within_the_interval_is_told_though_its_slot_is_anothers(world: World) -> None:
+    first = world.watch()
+    world.roller.begin(1000 * NS)
+    world.fill(first, range(900, 1151))
+    world.roller.look(1100 * NS)
+    world.drop(first)
+    world.roller.look(1160 * NS)
+    second = world.watch(inode=8)
+    assert second.slot == first.slot
+    world.fill(second, range(1180, 1301), 200.0)
+    rows = world.rows(1000, 1300)
+    assert sorted(round(row.cpu.max) for row in rows if row.cpu is not None) == [100, 200]
+    assert sorted(row.covered_seconds for row in rows) == [120.0, 150.0]
+    assert {row.container for row in rows} == {"app"}
+    assert [row.covered_seconds for row in world.rows(1300, 1310)] == []  # told once
+
+
+def test_a_slot_that_went_to_another_before_it_was_looked_at_tells_nothing_of_the_first(world: World) -> None:
+    first = world.watch()
+    world.roller.begin(1000 * NS)
+    world.fill(first, range(900, 1151))
+    world.roller.look(1100 * NS)
+    world.drop(first)
+    world.fill(world.watch(inode=8), range(1180, 1301), 200.0)
+    row = world.row(1000, 1300)
+    assert row.cpu is not None
+    assert row.cpu.max == pytest.approx(200.0)
+
+
+def test_before_an_interval_has_begun_nobody_who_goes_is_told(world: World) -> None:
+    first = world.watch()
+    world.fill(first, range(900, 1151))
+    world.roller.look(1100 * NS)
+    world.drop(first)
+    world.roller.look(1160 * NS)
+    assert world.rows(1000, 1300) == ()
+
+
+class Overtaken:
+    """Rings whose views have always been overtaken: their pieces are another's by now."""
+
+    def __init__(self, rings: RingFile) -> None:
+        self._rings = rings
+
+    def raw(self, slot: int, rows: int | None = None) -> OvertakenView:
+        return OvertakenView(self._rings.raw(slot, rows))
+
+    def memory(self, slot: int, rows: int | None = None) -> OvertakenView:
+        return OvertakenView(self._rings.memory(slot, rows))
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._rings, name)
+
+
+class OvertakenView:
+    def __init__(self, view: RingView) -> None:
+        self._view = view
+
+    @property
+    def pieces(self) -> list[Rows]:
+        return [np.zeros_like(piece) for piece in self._view.pieces]
+
+    def intact(self) -> bool:
+        return False
+
+    def joined(self) -> Rows:
+        return self._view.joined()
+
+
+def test_rows_that_the_sampler_overtakes_are_read_again(world: World) -> None:
+    world.fill(world.watch(), range(900, 1301))
+    expected = world.row(1000, 1300)
+    world.roller._rings = Overtaken(world.rings)  # type: ignore[assignment]  # a sampler cannot be made to come between
+    assert world.row(1000, 1300) == expected
+
+
+def test_kills_are_told_with_age_and_bytes_by_the_newest_instance(world: World) -> None:
+    first = world.watch()
+    world.roller.begin(1000 * NS)
+    world.fill(first, range(900, 1151))
+    world.roller.look(1100 * NS)
+    world.roller.killed(first.identity, memory_bytes=64 * MIB, monotonic_ns=1150 * NS)
+    world.drop(first)
+    world.roller.look(1160 * NS)
+    world.fill(world.watch(inode=8), range(1180, 1301), 200.0)
+    rows = world.rows(1000, 1300)
+    assert [row.oom_kills for row in rows if row.cpu is not None and row.cpu.max > 150] == [
+        (OutOfMemoryKill(age_seconds=150.0, memory_bytes=64 * MIB),)
+    ]
+    assert sum(len(row.oom_kills) for row in rows) == 1
+
+
+def test_a_kill_waits_for_a_row_of_its_container_but_not_for_ever(world: World) -> None:
+    unit = world.watch()
+    world.roller.killed(unit.identity, memory_bytes=0, monotonic_ns=1250 * NS)  # nothing was known to be in use
+    world.roller.killed(unit.identity, memory_bytes=5, monotonic_ns=1301 * NS)  # after the end: the next row's
+    assert world.rows(1000, 1300) == ()
+    world.fill(unit, range(1500, 1601))
+    assert world.row(1300, 1600).oom_kills == (
+        OutOfMemoryKill(age_seconds=350.0, memory_bytes=None),
+        OutOfMemoryKill(age_seconds=299.0, memory_bytes=5),
+    )
+    assert world.row(1500, 1600).oom_kills == ()
+    late = int(1600 + OLDEST_KILL_SECONDS + 400)
+    world.roller.killed(unit.identity, memory_bytes=5, monotonic_ns=1600 * NS)
+    world.fill(unit, range(late - 200, late + 1))
+    assert world.row(late - 300, late).oom_kills == ()
+
+
+def test_of_many_kills_a_row_keeps_those_with_the_most_memory(world: World) -> None:
+    unit = world.watch()
+    world.fill(unit, range(900, 1301))
+    for index in range(40):
+        world.roller.killed(unit.identity, memory_bytes=index + 1, monotonic_ns=(1200 + index) * NS)
+    world.roller.killed(unit.identity, memory_bytes=100, monotonic_ns=1250 * NS, kills=2)
+    kills = world.row(1000, 1300).oom_kills
+    assert len(kills) == MAX_KILLS_OF_ROW
+    assert sorted(kill.memory_bytes or 0 for kill in kills) == [*range(27, 41), 100, 100]
+    assert [kill.age_seconds for kill in kills] == sorted((kill.age_seconds for kill in kills), reverse=True)
+
+
+def test_a_kill_of_what_has_no_name_is_left_out(world: World) -> None:
+    world.roller.killed(UnitIdentity(cgroup_path="/x", kind=UnitKind.SERVICE), memory_bytes=1, monotonic_ns=1200 * NS)
+    world.fill(world.watch(), range(900, 1301))
+    assert world.row(1000, 1300).oom_kills == ()
+
+
+@pytest.mark.parametrize(("created", "age"), [(None, None), ("2026-11-21T01:00:00Z", None)])
+def test_an_age_that_cannot_be_is_not_known(world: World, created: str | None, age: float | None) -> None:
+    world.pods = [web_pod(creationTimestamp=created)]
+    world.fill(world.watch(), range(900, 1301))
+    assert world.row(1000, 1300).pod_age_seconds == age
+
+
+def test_a_full_node_is_summed_up_within_what_the_rings_hold(world: World) -> None:
+    # 703 rows are there at most: what lies before them is not covered, and not made up
+    world.fill(world.watch(), range(100, 1301))
+    row = world.row(300, 1300)
+    assert 690 <= row.covered_seconds < 710
+    assert row.cpu is not None
+    assert row.cpu.count == pytest.approx(row.covered_seconds, abs=12)
+    assert np.isfinite(row.cpu.sum)

@@ -1,0 +1,148 @@
+"""After a sweep: who starves, who is close to its memory limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agent.core.orders.plan_options import ActOptions
+from agent.core.plan.demand import Urgent
+from agent.core.window.ring_rows import MEMORY_ROW, SAMPLE, Has
+from agent.node.resize.alarms import Alarms, ContainerKey, Watched
+from agent.sensing.rings import RingFile, RingGeometry
+
+NS = 1_000_000_000
+MIB = 1 << 20
+
+
+class Node:
+    """Two containers in rings, and what was told of them."""
+
+    def __init__(self, headroom_ratio: float = 0.0) -> None:
+        self.rings = RingFile.open(None, RingGeometry(max_slots=4), boot_id="b")
+        self.slots = [self.rings.attach(name, number, now_monotonic_ns=1) for number, name in enumerate("ab", 7)]
+        self.told: list[Mapping[ContainerKey, Urgent]] = []
+        self.alarms = Alarms(
+            rings=self.rings,
+            options=ActOptions(urgent_headroom_ratio=headroom_ratio),
+            memory_limit_ratio=2.0,
+            capacity_millicores=4000,
+            on_alarm=self.told.append,
+        )
+
+    def watched(self, index: int, **fields: Any) -> Watched:
+        stated = {"cpu_request_millicores": 100, "memory_limit_bytes": 64 * MIB, **fields}
+        return Watched(slot=self.slots[index], inode=7 + index, pod_uid=f"u{index}", container="app", **stated)
+
+    def sweep(self, at_ns: int, *rows: tuple[int, int, int]) -> None:
+        """Add a reading for each container: usage and waiting in usec, memory in MiB."""
+        for slot, (usage, some, memory_mib) in zip(self.slots, rows, strict=True):
+            row = np.zeros(1, dtype=SAMPLE)
+            row["has"] = int(Has.PRESSURE | Has.MEMORY)
+            row["monotonic_ns"], row["usage_usec"], row["cpu_some_usec"] = at_ns, usage, some
+            row["memory_current_bytes"] = memory_mib * MIB
+            self.rings.append_raw(slot, row)
+        self.alarms.look()
+
+    def slow(self, index: int, inactive_mib: int, *, at_ns: int = NS, some_usec: int = 0) -> None:
+        row = np.zeros(1, dtype=MEMORY_ROW)
+        row["has"] = int(Has.MEMORY_STAT | Has.MEMORY_PRESSURE)
+        row["monotonic_ns"], row["memory_some_usec"] = at_ns, some_usec
+        row["inactive_file_bytes"] = inactive_mib * MIB
+        self.rings.append_memory(self.slots[index], row)
+
+
+@pytest.fixture
+def node() -> Iterator[Node]:
+    made = Node()
+    yield made
+    made.rings.close()
+
+
+def test_look_tells_who_starves_and_what_it_wanted(node: Node) -> None:
+    node.alarms.follow([node.watched(0), node.watched(1)])
+    node.sweep(NS, (0, 0, 1), (0, 0, 1))
+    node.sweep(2 * NS, (500_000, 400_000, 1), (500_000, 100_000, 1))
+    (told,) = node.told
+    assert told == {("u0", "app"): Urgent(cpu_millicores=700, cpu_waiting_ratio=0.4)}
+
+
+def test_look_what_starves_is_told_with_headroom_but_only_past_the_request() -> None:
+    node = Node(headroom_ratio=0.5)
+    node.alarms.follow([node.watched(0), node.watched(1, cpu_request_millicores=700)])
+    node.sweep(NS, (0, 0, 1), (0, 0, 1))
+    node.sweep(2 * NS, (500_000, 400_000, 1), (500_000, 400_000, 1))
+    assert node.told == [{("u0", "app"): Urgent(cpu_millicores=1050, cpu_waiting_ratio=0.4)}]
+    node.rings.close()
+
+
+def test_look_what_the_request_covers_already_is_no_alarm(node: Node) -> None:
+    node.alarms.follow([node.watched(0, cpu_request_millicores=700), node.watched(1, cpu_request_millicores=None)])
+    node.sweep(NS, (0, 0, 1), (0, 0, 1))
+    node.sweep(2 * NS, (500_000, 400_000, 1), (500_000, 400_000, 1))
+    assert node.told == []
+
+
+def test_look_an_early_sweep_is_compared_with_what_came_well_before_it(node: Node) -> None:
+    node.alarms.follow([node.watched(0)])
+    node.sweep(NS, (0, 0, 1), (0, 0, 1))
+    node.sweep(NS + 50_000_000, (25_000, 25_000, 1), (0, 0, 1))
+    assert node.told == []  # too close together to mean anything
+    node.sweep(NS + 300_000_000, (150_000, 150_000, 1), (0, 0, 1))
+    assert node.told[0]["u0", "app"].cpu_waiting_ratio == 0.5
+
+
+def test_look_at_the_beginning_of_contention_counts_waiting_from_there(node: Node) -> None:
+    node.alarms.follow([node.watched(0, cpu_request_millicores=50)])
+    node.sweep(NS, (0, 0, 1), (0, 0, 1))
+    node.alarms.contended(NS // 4)
+    node.sweep(2 * NS, (100_000, 100_000, 1), (0, 0, 1))
+    assert node.told[0]["u0", "app"].cpu_waiting_ratio == 0.4
+    node.sweep(3 * NS, (200_000, 200_000, 1), (0, 0, 1))  # it was for that look alone
+    assert len(node.told) == 1
+
+
+def test_look_memory_close_to_the_limit_counts_without_the_page_cache(node: Node) -> None:
+    node.alarms.follow([node.watched(0), node.watched(1)])
+    node.slow(0, 2)
+    node.slow(1, 30)
+    node.sweep(NS, (0, 0, 60), (0, 0, 60))
+    (told,) = node.told
+    assert told == {("u0", "app"): Urgent(memory_bytes=58 * MIB, memory_limit_bytes=116 * MIB)}
+
+
+def test_look_both_can_be_urgent_at_once(node: Node) -> None:
+    node.alarms.follow([node.watched(0)])
+    node.slow(0, 0)
+    node.sweep(NS, (0, 0, 1), (0, 0, 1))
+    node.sweep(2 * NS, (500_000, 400_000, 63), (0, 0, 1))
+    urgent = node.told[0]["u0", "app"]
+    assert (urgent.cpu_millicores, urgent.memory_bytes) == (700, 63 * MIB)
+
+
+def test_look_waiting_for_memory_is_told_once_for_each_slow_reading(node: Node) -> None:
+    node.alarms.follow([node.watched(0)])
+    node.slow(0, 0)
+    node.sweep(NS, (0, 0, 1), (0, 0, 1))
+    node.slow(0, 0, at_ns=11 * NS, some_usec=3_000_000)
+    node.sweep(11 * NS, (0, 0, 1), (0, 0, 1))
+    node.sweep(12 * NS, (0, 0, 1), (0, 0, 1))
+    assert node.told == [{("u0", "app"): Urgent(memory_waiting_ratio=0.3)}]
+
+
+def test_follow_the_same_again_forgets_nothing_and_strangers_are_left_out(node: Node) -> None:
+    node.alarms.follow([node.watched(0)])
+    node.sweep(NS, (0, 0, 1), (0, 0, 1))
+    node.alarms.follow([node.watched(0), Watched(**{**_fields(node.watched(1)), "inode": 99})])
+    node.sweep(2 * NS, (500_000, 400_000, 1), (500_000, 400_000, 1))
+    assert list(node.told[0]) == [("u0", "app")]
+    node.alarms.follow([])
+    node.sweep(3 * NS, (900_000, 900_000, 63), (0, 0, 1))
+    assert len(node.told) == 1
+
+
+def _fields(watched: Watched) -> dict[str, Any]:
+    return {name: getattr(watched, name) for name in Watched.__slots__}

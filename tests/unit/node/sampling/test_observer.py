@@ -1,0 +1,325 @@
+"""Snapshots from the rings, now and a while ago; minute roll-ups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from agent.core.window.cpu import WindowPolicy
+from agent.core.window.ring_rows import Status
+from agent.core.window.snapshot import Missing, UnitIdentity, UnitKind, UnitResources
+from agent.node.sampling.heartbeat import Heartbeat
+from agent.node.sampling.observer import MINUTE_NS, RINGS_BACKFILL_MINUTES, Observer
+from agent.node.sampling.unit_table import UnitTable, WatchedUnit
+from agent.sensing.contract import SweepResult
+from agent.sensing.machine import Machine
+from agent.sensing.rings import RingFile, RingGeometry, RingView
+from tests.window_rows import NS, memory, minute, sample, steady
+
+MIB = 1024 * 1024
+PATH = "kubepods/burstable/podx/y"
+
+
+class World:
+    """An observer over rings that a test fills, 100,000 s after boot."""
+
+    def __init__(self, geometry: RingGeometry | None = None, interval_seconds: float = 1.0) -> None:
+        self.now_seconds = 100_000.0
+        self.now_ns = 100_000 * NS
+        self.rings = RingFile.open(None, geometry or RingGeometry(max_slots=2), boot_id="boot")
+        self.units = UnitTable()
+        self.heartbeat = Heartbeat(interval_seconds)
+        self.slot = self.rings.attach(PATH, 7, now_monotonic_ns=1)
+        self.unit = WatchedUnit(
+            slot=self.slot,
+            inode=7,
+            identity=UnitIdentity(cgroup_path="/" + PATH, kind=UnitKind.CONTAINER),
+            resources=UnitResources(cpu_request_millicores=250),
+            cpu_max_millicores=500,
+            memory_max_bytes=64 * MIB,
+        )
+        self.units.put(self.unit)
+        self.observer = Observer(
+            rings=self.rings,
+            units=self.units,
+            machine=Machine("worker-7"),
+            heartbeat=self.heartbeat,
+            windows=WindowPolicy(capacity_millicores=4000),
+            sampler_name="native",
+            source="agent",
+            slow_interval_seconds=10.0,
+            notes=lambda: ["all is well"],
+            clock_ns=lambda: self.now_ns,
+        )
+
+    def readings(self, ages: range, millicores: float, **more: float) -> None:
+        """Write one reading for each of these ages in seconds, oldest first."""
+        at = [self.now_seconds - age for age in ages]
+        for row in steady(at, millicores, **more):  # type: ignore[arg-type]
+            self.rings.append_raw(self.slot, row)
+
+    def memory_rows(self, ages: range, working_set: int) -> None:
+        for age in ages:
+            row = memory(self.now_seconds - age, working_set + MIB, inactive=MIB, set_peak=working_set)
+            self.rings.append_memory(self.slot, row[0])
+
+    def beat(self, at_seconds: float, interval_seconds: float = 1.0) -> None:
+        result = SweepResult(
+            started_ns=round((at_seconds - 0.002) * NS),
+            finished_ns=round(at_seconds * NS),
+            sampled=1,
+            failed=0,
+            memory_rows=0,
+            gone=(),
+        )
+        self.heartbeat.beat(result, 0.0, overran=False, interval_seconds=interval_seconds)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    yield made
+    made.rings.close()
+
+
+def test_snapshot_now_holds_windows_identity_limits_and_the_node(world: World) -> None:
+    world.readings(range(700, -1, -1), 250.0, waiting=0.1)
+    world.memory_rows(range(600, -1, -10), 100 * MIB)
+    world.beat(world.now_seconds - 1)
+
+    snapshot = world.observer.snapshot()
+
+    assert (snapshot.source, snapshot.at_age_seconds, snapshot.notes) == ("agent", 0.0, ("all is well",))
+    assert snapshot.node.name == "worker-7"
+    assert (snapshot.sampler.name, snapshot.sampler.rate_hz, snapshot.sampler.units) == ("native", 1.0, 1)
+    (unit,) = snapshot.units
+    assert unit.identity == world.unit.identity
+    assert unit.resources.cpu_request_millicores == 250
+    assert (unit.cpu_max_millicores, unit.memory_max_bytes) == (500, 64 * MIB)
+    assert unit.cpu.usage_p75_millicores == pytest.approx(250, rel=1e-3)
+    # 250 millicores used while waiting for a tenth of the time: 250 x 1.1.
+    assert unit.cpu.adjusted_p75_millicores == pytest.approx(275, rel=1e-3)
+    assert unit.cpu.coverage_ratio == pytest.approx(1.0, abs=0.01)
+    assert unit.memory.working_set_bytes == 100 * MIB
+    assert unit.sample_age_seconds == 0.0
+
+
+def test_snapshot_a_while_ago_comes_from_raw_rows_and_ends_there(world: World) -> None:
+    # A load of 1000 until 300 s ago, of 100 since.
+    world.readings(range(690, 299, -1), 1000.0)
+    before = world.rings.newest(world.slot)
+    assert before is not None
+    world.readings(range(299, -1, -1), 100.0, usage0=int(before["usage_usec"]) + 100_000)
+
+    then = world.observer.snapshot(310.0).units[0]
+
+    assert then.cpu.last_usage_millicores == pytest.approx(1000, rel=1e-3)
+    assert then.cpu.usage_p75_millicores == pytest.approx(1000, rel=1e-3)
+    assert then.sample_age_seconds == 0.0
+    now = world.observer.snapshot().units[0]
+    assert now.cpu.last_usage_millicores == pytest.approx(100, rel=1e-3)
+
+
+def test_snapshot_hours_ago_comes_from_minute_rows(world: World) -> None:
+    then = world.now_ns // MINUTE_NS - 180  # three hours ago
+    for number in range(then - 15, then + 5):
+        row = minute(number, 400.0, peak=600.0, burst=700.0, set_peak_kib=50 * 1024)
+        world.rings.append_minute(world.slot, row)
+    world.readings(range(300, -1, -1), 100.0)
+    world.memory_rows(range(300, -1, -10), MIB)
+
+    unit = world.observer.snapshot(3 * 3600.0).units[0]
+
+    assert unit.cpu.last_usage_millicores == 400.0
+    assert unit.cpu.adjusted_peak_millicores == 600.0
+    assert unit.cpu.usage_p75_millicores is None
+    assert unit.cpu.missing["usage_p75_millicores"] is Missing.OUT_OF_RING
+    assert unit.memory.working_set_peak_bytes == 50 * MIB
+    assert unit.sample_age_seconds is None
+
+
+def test_snapshot_before_everything_known_is_out_of_ring(world: World) -> None:
+    world.readings(range(60, -1, -1), 100.0)
+    world.memory_rows(range(60, -1, -10), MIB)
+    unit = world.observer.snapshot(3600.0).units[0]
+    assert unit.cpu.last_usage_millicores is None
+    assert set(unit.cpu.missing.values()) == {Missing.OUT_OF_RING}
+    assert set(unit.memory.missing.values()) == {Missing.OUT_OF_RING}
+
+
+def test_snapshot_from_before_boot_is_out_of_ring_and_no_fault(world: World) -> None:
+    world.readings(range(60, -1, -1), 100.0)
+    world.rings.append_minute(world.slot, minute(int(world.now_ns // MINUTE_NS) - 1, 100.0))
+    unit = world.observer.snapshot(world.now_seconds + 3600.0).units[0]
+    assert unit.cpu.last_usage_millicores is None
+    assert unit.memory.working_set_bytes is None
+
+
+def test_snapshot_of_a_unit_without_a_row_says_too_few_samples(world: World) -> None:
+    unit = world.observer.snapshot().units[0]
+    assert unit.sample_age_seconds is None
+    assert unit.cpu.missing["last_usage_millicores"] is Missing.TOO_FEW_SAMPLES
+
+
+def test_age_of_a_sample_is_that_of_the_newest_good_one(world: World) -> None:
+    world.readings(range(60, 29, -1), 100.0)
+    for age in range(29, -1, -1):
+        world.rings.append_raw(world.slot, sample(world.now_seconds - age, status=Status.IO)[0])
+    (unit,) = world.observer.statuses([world.unit])
+    assert unit is not None
+    assert unit.sample_age_seconds == pytest.approx(30.0, abs=0.01)
+
+
+def test_a_unit_whose_slot_went_to_another_cgroup_is_not_told_with_its_figures(world: World) -> None:
+    world.readings(range(60, 29, -1), 100.0)
+    world.rings.release(world.slot)
+    # Vanished, but its slot is nobody else's: these are its own readings still.
+    assert len(world.observer.snapshot().units) == 1
+    assert world.rings.attach("kubepods/newcomer", 8, now_monotonic_ns=1) == world.slot
+    world.readings(range(29, -1, -1), 2000.0)
+    assert world.observer.statuses([world.unit]) == []
+    assert world.observer.snapshot().units == ()
+
+
+def test_a_view_that_the_sampler_overtook_is_read_again() -> None:
+    world = World(RingGeometry(max_slots=2, raw_length=64))
+    world.readings(range(200, 99, -1), 100.0)
+    taken: list[RingView] = []
+    real_raw = world.rings.raw
+
+    def raw(slot: int, rows: int | None = None) -> RingView:
+        view = real_raw(slot, rows)
+        taken.append(view)
+        if len(taken) == 1:
+            newest = world.rings.newest(slot)
+            assert newest is not None
+            world.readings(range(99, -1, -1), 100.0, usage0=int(newest["usage_usec"]) + 100_000)
+        return view
+
+    world.rings.raw = raw  # type: ignore[method-assign]
+    window = world.observer.cpu(world.slot, world.observer.policy(), world.now_ns)
+    # Each second's use is the same before and after, and torn rows would show as a giant or negative rate.
+    assert window.last_usage_millicores == pytest.approx(100, rel=1e-3)
+    assert window.usage_peak_millicores == pytest.approx(100, rel=1e-2)
+    assert not taken[0].intact()
+    assert len(taken) >= 2
+    world.rings.close()
+
+
+# -- the policy --------------------------------------------------------------------------------------------------------
+
+
+def test_policy_a_slowed_sampler_widens_what_counts_as_one_step(world: World) -> None:
+    assert world.observer.policy().max_step_seconds == 5.0
+    world.beat(1.0, interval_seconds=8.0)
+    assert world.observer.policy().max_step_seconds == 24.0  # three sweeps at 8 s
+
+
+def test_a_rate_that_came_back_does_not_turn_the_rows_from_before_into_gaps(world: World) -> None:
+    # 300 s at one reading each 8 s, then 300 s at one a second.
+    at = [world.now_seconds - age for age in (*range(600, 300, -8), *range(300, -1, -1))]
+    for row in steady(at, 200.0):
+        world.rings.append_raw(world.slot, row)
+    world.beat(world.now_seconds - 300, interval_seconds=8.0)
+    world.beat(world.now_seconds, interval_seconds=1.0)
+    unit = world.observer.snapshot().units[0]
+    assert unit.cpu.gaps == {}
+    assert unit.cpu.usage_p75_millicores == pytest.approx(200, rel=1e-2)
+
+
+def test_a_rate_just_halved_does_not_shorten_the_window(world: World) -> None:
+    world.readings(range(690, -1, -1), 200.0)
+    world.beat(world.now_seconds, interval_seconds=8.0)
+    unit = world.observer.snapshot().units[0]
+    assert unit.cpu.coverage_ratio == pytest.approx(1.0, abs=0.01)
+
+
+# -- minutes -----------------------------------------------------------------------------------------------------------
+
+
+def minutes_of(world: World) -> list[int]:
+    return [int(number) for number in world.rings.minutes(world.slot).joined()["monotonic_minute"]]
+
+
+def fill_minutes(world: World, first: int, last: int) -> None:
+    """One reading a second from the beginning of one minute to the end of another."""
+    for row in steady(range(first * 60, (last + 1) * 60 + 1), 300.0):
+        world.rings.append_raw(world.slot, row)
+
+
+def test_minutes_are_rolled_up_once_each(world: World) -> None:
+    fill_minutes(world, 100, 101)
+    assert world.observer.roll_minutes(now_ns=102 * MINUTE_NS + 5 * NS).rows == 2
+    assert minutes_of(world) == [100, 101]
+    row = world.rings.minutes(world.slot).joined()[-1]
+    assert row["cpu_mean_millicores"] == pytest.approx(300, rel=1e-3)
+    assert row["coverage_255"] == 255
+    assert world.observer.roll_minutes(now_ns=102 * MINUTE_NS + 50 * NS).rows == 0
+    assert minutes_of(world) == [100, 101]
+
+
+def test_minutes_missed_by_a_restart_are_made_up_for_from_the_ring(world: World) -> None:
+    fill_minutes(world, 100, 108)
+    world.rings.append_minute(world.slot, minute(102, 300.0))
+    world.observer.roll_minutes(now_ns=109 * MINUTE_NS + 5 * NS)
+    assert minutes_of(world) == [102, *range(103, 109)]
+
+
+def test_minutes_older_than_the_ring_are_not_made_up(world: World) -> None:
+    fill_minutes(world, 100, 110)
+    world.rings.append_minute(world.slot, minute(10, 300.0))
+    world.observer.roll_minutes(now_ns=111 * MINUTE_NS + 5 * NS)
+    assert minutes_of(world) == [10, *range(111 - RINGS_BACKFILL_MINUTES, 111)]
+
+
+def test_minutes_of_a_machine_just_booted_begin_with_the_first(world: World) -> None:
+    fill_minutes(world, 0, 1)
+    assert world.observer.roll_minutes(now_ns=2 * MINUTE_NS + 5 * NS).rows == 2
+    assert minutes_of(world) == [0, 1]
+
+
+def test_minutes_without_a_reading_leave_no_row(world: World) -> None:
+    fill_minutes(world, 100, 100)
+    world.observer.roll_minutes(now_ns=105 * MINUTE_NS + 5 * NS)
+    assert minutes_of(world) == [100]
+
+
+# -- ready -------------------------------------------------------------------------------------------------------------
+
+
+def test_has_full_rate_window_only_after_a_whole_one(world: World) -> None:
+    assert not world.observer.has_full_rate_window()
+    world.beat(100.0)
+    assert not world.observer.has_full_rate_window()
+    world.beat(159.0)
+    assert not world.observer.has_full_rate_window()
+    world.beat(160.0)
+    assert world.observer.has_full_rate_window()
+
+
+def test_sampler_status_before_the_first_sweep_knows_no_times(world: World) -> None:
+    status = world.observer.sampler_status()
+    assert (status.lateness_p99_seconds, status.sweep_seconds, status.sweeps) == (None, None, 0)
+    assert np.isclose(status.rate_hz, 1.0)
+
+
+def test_memory_at_kill_is_the_limit_that_was_hit_or_what_was_read_last() -> None:
+    world = World()
+    for age, amount in ((3, 10), (2, 40), (1, 20)):
+        row = sample(world.now_seconds - age)
+        row["memory_current_bytes"] = amount * MIB
+        world.rings.append_raw(world.slot, row)
+    # Between two readings a container may well grow to its limit: the kernel knows that it hit it.
+    assert world.observer.memory_at_kill(world.unit, limit_bytes=64 * MIB) == 64 * MIB
+    # Without: the largest of the last readings, as the newest may come after the kill.
+    assert world.observer.memory_at_kill(world.unit, limit_bytes=None) == 40 * MIB
+
+
+def test_memory_at_kill_of_a_slot_that_went_to_another_is_not_known() -> None:
+    world = World()
+    other = replace(world.unit, inode=8, memory_max_bytes=None)
+    assert world.observer.memory_at_kill(other, limit_bytes=None) is None
+    assert World().observer.memory_at_kill(world.unit, limit_bytes=None) is None
