@@ -12,7 +12,7 @@ from agent.cli.filter_options import add_look_options
 from agent.cli.options import fail
 
 if TYPE_CHECKING:
-    from agent.webhook.buffer_wire import BuffersBody
+    from agent.webhook.queries.buffer_bodies import BuffersBody
 
 _PAGE = 500
 
@@ -58,7 +58,7 @@ def _asked(client: WebhookClient, path: str, namespace: str | None) -> BuffersBo
     Raises:
         NoAnswerError: There is no such buffer, or nobody answers.
     """
-    from agent.webhook.buffer_wire import BuffersBody
+    from agent.webhook.queries.buffer_bodies import BuffersBody
 
     query = {"limit": str(_PAGE), **({"namespace": namespace} if namespace else {})}
     whole: BuffersBody | None = None

@@ -11,7 +11,13 @@ from agent.cli.paragraphs import Page, hanging
 from agent.cli.spans import Glyphs, Line, Span, Tone, clip_line, harmless
 from agent.cli.table import Cell, Column, render_table
 from agent.core.buffers.conditions import NOT_READY_PREFIX
-from agent.webhook.buffer_wire import BufferBody, BufferConditionBody, BufferControllerBody, BuffersBody, BufferWhyBody
+from agent.webhook.queries.buffer_bodies import (
+    BufferBody,
+    BufferConditionBody,
+    BufferControllerBody,
+    BuffersBody,
+    BufferWhyBody,
+)
 
 _COLUMNS: Final = (
     Column(key="namespace", title="NAMESPACE", is_text=True, min_width=9),

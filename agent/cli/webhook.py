@@ -48,9 +48,9 @@ def run(arguments: argparse.Namespace) -> int:
     settings = webhook_settings_from(arguments)
     from agent.kube.errors import CredentialsError
     from agent.node import log_format as logs
-    from agent.webhook.certificates import CertificateSetupError
-    from agent.webhook.composing import ListeningError, Webhook
-    from agent.webhook.store_shapes import StoreError
+    from agent.webhook.assembly import ListeningError, Webhook
+    from agent.webhook.certificates.certificates import CertificateSetupError
+    from agent.webhook.store.shapes import StoreError
 
     logs.setup(settings.logging.level, settings.logging.format)
     for name, level in (("alembic.runtime.plugins", logging.WARNING), ("urllib3.connectionpool", logging.ERROR)):

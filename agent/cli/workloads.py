@@ -23,7 +23,7 @@ from agent.cli.options import fail
 from agent.cli.workloads_forget import add_forget_options, check_forgetting, forget
 
 if TYPE_CHECKING:
-    from agent.webhook.reading_wire import WorkloadBody, WorkloadLineBody
+    from agent.webhook.queries.workload_bodies import WorkloadBody, WorkloadLineBody
 
 _PAGE = 500
 
@@ -97,7 +97,7 @@ def one_workload(client: WebhookClient, arguments: argparse.Namespace) -> tuple[
         NoAnswerError: It is not known, or nobody answers.
         SystemExit: The name is none; one line, code 2.
     """
-    from agent.webhook.reading_wire import WorkloadBody
+    from agent.webhook.queries.workload_bodies import WorkloadBody
 
     parts = _parts_of(client, arguments)
     policy = getattr(arguments, "policy", None)
@@ -133,7 +133,7 @@ def _found_by_name(client: WebhookClient, namespace: str, name: str) -> list[str
 
 def _all(client: WebhookClient, namespace: str | None) -> tuple[list[WorkloadLineBody], int]:
     """Read all pages of the list."""
-    from agent.webhook.reading_wire import WorkloadsBody
+    from agent.webhook.queries.workload_bodies import WorkloadsBody
 
     lines: list[WorkloadLineBody] = []
     query = {"limit": str(_PAGE), **({"namespace": namespace} if namespace else {})}

@@ -15,7 +15,7 @@ from agent.cli.counts import counted
 from agent.cli.options import fail
 
 if TYPE_CHECKING:
-    from agent.webhook.reading_wire import ForgottenBody
+    from agent.webhook.queries.workload_bodies import ForgottenBody
 
 FORGETTER: Final = "plimsoll/plimsoll-webhook-forgetter"
 _NAMED: Final = ""
@@ -91,7 +91,7 @@ def forget(client: WebhookClient, arguments: argparse.Namespace, parts: list[str
     Raises:
         NoAnswerError: It is not known, or nobody answers.
     """
-    from agent.webhook.reading_wire import ForgottenBody
+    from agent.webhook.queries.workload_bodies import ForgottenBody
 
     path = f"/v1/nodes/{arguments.node}" if parts is None else f"/v1/workloads/{'/'.join(parts)}"
     query = {} if arguments.since is None else {"sinceSeconds": str(arguments.since)}

@@ -10,7 +10,7 @@ from agent.cli.figures import bytes_text, millicores_text
 from agent.cli.outputs import OutputError, put_output
 from agent.cli.pictures import NothingToDraw, PictureError
 from agent.cli.spans import harmless
-from agent.webhook.reading_wire import ContainerBody, HourBody, WorkloadBody
+from agent.webhook.queries.workload_bodies import ContainerBody, HourBody, WorkloadBody
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

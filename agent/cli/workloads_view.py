@@ -10,7 +10,7 @@ from agent.cli.detail import sparkline
 from agent.cli.figures import age_text, bytes_text, millicores_text
 from agent.cli.spans import Glyphs, Line, Span, Tone, clip_line, harmless
 from agent.cli.table import Cell, Column, render_table
-from agent.webhook.reading_wire import (
+from agent.webhook.queries.workload_bodies import (
     AdviceBody,
     ContainerBody,
     HourBody,

@@ -9,11 +9,11 @@ import msgspec
 
 from agent.core.orders.policy_options import PolicyName
 from agent.version import installed_version
-from agent.webhook.asking import MOST_PAGE
-from agent.webhook.buffer_wire import BuffersBody
-from agent.webhook.forgetting import MOST_SINCE_SECONDS
-from agent.webhook.reading_wire import ForgottenBody, NodesBody, WorkloadBody, WorkloadsBody
-from agent.webhook.wire import (
+from agent.webhook.http.reader_request import MOST_PAGE
+from agent.webhook.queries.buffer_bodies import BuffersBody
+from agent.webhook.queries.forget import MOST_SINCE_SECONDS
+from agent.webhook.queries.workload_bodies import ForgottenBody, NodesBody, WorkloadBody, WorkloadsBody
+from agent.webhook.reports.bodies import (
     FaultBody,
     ProposalsBody,
     RepliesBody,

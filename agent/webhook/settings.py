@@ -18,11 +18,11 @@ from agent.settings import SettingsError
 from agent.settings.sections import LoggingSettings, RecommendSettings, camel
 from agent.settings.sources import load_into
 from agent.settings.webhook import AccessSettings, ClusterSettings, DatabaseSettings, ListeningSettings
-from agent.webhook.buffer_options import BufferOptions
-from agent.webhook.certificate_options import CertificateOptions, CertificateSource
-from agent.webhook.estimating import RebuildOptions
-from agent.webhook.folding import FoldOptions
-from agent.webhook.workload_shapes import IndexOptions
+from agent.webhook.buffers.options import BufferOptions
+from agent.webhook.certificates.options import CertificateOptions, CertificateSource
+from agent.webhook.workloads.folder import FoldOptions
+from agent.webhook.workloads.rebuilder import RebuildOptions
+from agent.webhook.workloads.shapes import IndexOptions
 
 __all__ = ["SettingsError", "WebhookSettings", "load_webhook_settings"]
 

@@ -15,11 +15,11 @@ from typing import Final
 from agent.core.history.hour_peaks import HOUR_SECONDS
 from agent.core.history.rollup import ROLLUP_SECONDS
 from agent.settings import Settings
-from agent.webhook.folding import Folder, FoldOptions
-from agent.webhook.report_decoding import decode_report
-from agent.webhook.store import NewReport, open_store
-from agent.webhook.tailing import Tailer, encode_report
-from agent.webhook.workloads import IndexOptions, WorkloadIndex
+from agent.webhook.reports.decoder import decode_report
+from agent.webhook.store.store import NewReport, open_store
+from agent.webhook.workloads.folder import Folder, FoldOptions
+from agent.webhook.workloads.index import IndexOptions, WorkloadIndex
+from agent.webhook.workloads.tailer import Tailer, encode_report
 from tests.bench.fortnight_reports import CONTAINERS, NodeReports, Rows
 
 FOLLOWED_REPORTS: Final = 20

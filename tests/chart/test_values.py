@@ -14,7 +14,7 @@ import yaml
 
 from agent.settings import Settings, load_settings
 from agent.settings.keys import keys
-from agent.webhook.https import LEAVE_SECONDS
+from agent.webhook.http.tls_server import LEAVE_SECONDS
 from agent.webhook.openapi import document
 from agent.webhook.settings import WebhookSettings, load_webhook_settings
 from tests.chart import generate

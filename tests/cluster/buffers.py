@@ -12,9 +12,9 @@ import yaml
 from agent.kube.api import HttpApi
 from agent.kube.credentials import from_kubeconfig
 from agent.kube.watch import WatchPace
-from agent.webhook.buffer_options import BufferMode, BufferOptions
-from agent.webhook.buffer_seams import Sizer
-from agent.webhook.buffers import BufferController
+from agent.webhook.buffers.controller import BufferController
+from agent.webhook.buffers.options import BufferMode, BufferOptions
+from agent.webhook.buffers.seams import Sizer
 from tests.cluster.api import MERGE, Json, is_awaited
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.processes import wait_for

@@ -11,8 +11,8 @@ from typing import Any, Final
 from agent.core.buffers.placeholder_options import PlaceholderOptions
 from agent.core.orders.placeholder_mark import PLACEHOLDER
 from agent.kube.api import HttpApi
-from agent.webhook.placeholders import READY_REPLICAS, Placeholders
-from agent.webhook.schedules import Schedules
+from agent.webhook.buffers.calendar import Schedules
+from agent.webhook.buffers.placeholders import READY_REPLICAS, Placeholders
 from tests.cluster.api import Json
 from tests.cluster.buffers import PROMPT, Buffers, controller, templates_path
 from tests.cluster.control_plane import ControlPlane

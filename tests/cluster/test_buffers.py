@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from agent.core.buffers.buffer import PLACEHOLDER_PODS
-from agent.webhook.buffer_options import BufferMode
-from agent.webhook.buffers import BufferController
+from agent.webhook.buffers.controller import BufferController
+from agent.webhook.buffers.options import BufferMode
 from tests.cluster.api import MERGE, ApiError, Json
 from tests.cluster.audit import AuditLog
 from tests.cluster.buffers import (

@@ -14,8 +14,8 @@ from agent.core.buffers.buffer import ScalableRef
 from agent.kube.api import HttpApi
 from agent.kube.credentials import from_kubeconfig
 from agent.kube.lease import LeaderLease
-from agent.webhook.buffer_seams import Sized
-from agent.webhook.buffers import BufferController
+from agent.webhook.buffers.controller import BufferController
+from agent.webhook.buffers.seams import Sized
 from tests.cluster import chart
 from tests.cluster.api import Json, is_awaited, kubeconfig
 from tests.cluster.buffers import (

@@ -17,8 +17,8 @@ from typing import Final
 
 import pytest
 
-from agent.webhook.buffer_options import BufferMode
-from agent.webhook.registration import PATH
+from agent.webhook.buffers.options import BufferMode
+from agent.webhook.certificates.registration import PATH
 from tests.cluster import chart
 from tests.cluster.api import Api, ApiError, Json, kubeconfig
 from tests.cluster.audit import AuditLog

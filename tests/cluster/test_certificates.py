@@ -13,10 +13,10 @@ import pytest
 
 from agent.kube.api import HttpApi
 from agent.kube.watch import WatchPace
-from agent.webhook.certificate_material import Material
-from agent.webhook.certificate_options import CertificateOptions, CertificateSource
-from agent.webhook.certificate_rotation import DAY_SECONDS, Step, after_step
-from agent.webhook.certificates import Certificates
+from agent.webhook.certificates.certificates import Certificates
+from agent.webhook.certificates.material import Material
+from agent.webhook.certificates.options import CertificateOptions, CertificateSource
+from agent.webhook.certificates.rotation import DAY_SECONDS, Step, after_step
 from tests.cluster import chart
 from tests.cluster.api import MERGE, Json
 from tests.cluster.control_plane import ControlPlane

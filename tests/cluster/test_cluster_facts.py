@@ -15,8 +15,8 @@ from agent.core.recommender.recommendation import Workload
 from agent.core.window.overload import OVERLOAD_TAINT_KEY
 from agent.kube.api import HttpApi
 from agent.kube.watch import WatchPace
-from agent.webhook import cluster as cluster_module
-from agent.webhook.cluster import NOT_READ, ClusterFacts
+from agent.webhook.cluster import facts as cluster_module
+from agent.webhook.cluster.facts import NOT_READ, ClusterFacts
 from tests.cluster.api import MERGE, Json
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.fence import set_taints, taint

@@ -25,11 +25,11 @@ from agent.core.plan.plan import PodRef
 from agent.kube.api import STRATEGIC_MERGE_PATCH, HttpApi
 from agent.kube.credentials import Credentials
 from agent.kube.errors import ApiError
-from agent.webhook.arbiter import Arbiter
-from agent.webhook.cluster import ClusterFacts
-from agent.webhook.giving_way import GivingWay
-from agent.webhook.store import open_store
-from agent.webhook.store_evictions import EvictionStore
+from agent.webhook.cluster.facts import ClusterFacts
+from agent.webhook.eviction.arbiter import Arbiter
+from agent.webhook.eviction.preemption import GivingWay
+from agent.webhook.store.evictions import EvictionStore
+from agent.webhook.store.store import open_store
 from tests.cluster import chart
 from tests.cluster.api import APPLY, MERGE, Json
 from tests.cluster.binaries import KUBERNETES

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from agent.core.recommender.recommendation import Workload
-from agent.webhook.folding import Folder, FoldOptions
-from agent.webhook.store import open_store
+from agent.webhook.store.store import open_store
+from agent.webhook.workloads.folder import Folder, FoldOptions
 from tests.cluster.admission_room import (
     ADMISSION,
     ENFORCE,

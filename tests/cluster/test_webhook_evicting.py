@@ -24,11 +24,11 @@ from agent.core.recommender.recommendation import Workload
 from agent.kube.errors import ApiError
 from agent.node.reports.client import WebhookClient
 from agent.node.reports.proposer import Proposer
-from agent.webhook.arbiter import Arbiter
-from agent.webhook.cluster import ClusterFacts
-from agent.webhook.review import Reviewer
-from agent.webhook.store import Store, open_store
-from agent.webhook.store_evictions import EvictionStore
+from agent.webhook.admission.review import Reviewer
+from agent.webhook.cluster.facts import ClusterFacts
+from agent.webhook.eviction.arbiter import Arbiter
+from agent.webhook.store.evictions import EvictionStore
+from agent.webhook.store.store import Store, open_store
 from tests import plans
 from tests.cluster import chart, fence, objects
 from tests.cluster.api import Json, kubeconfig

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from agent.kube.watch import WatchPace
-from agent.webhook.certificate_options import CertificateOptions
-from agent.webhook.certificates import Certificates
-from agent.webhook.registration import PATH
+from agent.webhook.certificates.certificates import Certificates
+from agent.webhook.certificates.options import CertificateOptions
+from agent.webhook.certificates.registration import PATH
 from tests.cluster import chart
 from tests.cluster.api import ApiError, Json
 from tests.cluster.control_plane import ControlPlane

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from agent.kube.api import JWKS_PATH
-from agent.webhook.tokens import SigningKeys, look
+from agent.webhook.http.tokens import SigningKeys, look
 from tests.cluster import chart
 from tests.cluster.admission_room import Room, Running, admission_room, is_sized, owned, sized
 from tests.cluster.control_plane import ControlPlane

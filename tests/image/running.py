@@ -21,7 +21,7 @@ NAMESPACES: Final = ("pid", "mount", "ipc", "uts")
 LOADS_ALL: Final = """
 import importlib, sys
 from agent.cli.main import VERBS
-import agent.node.daemon, agent.webhook.composing, agent.webhook.server, agent.webhook.certificates
+import agent.node.daemon, agent.webhook.assembly, agent.webhook.http.routes, agent.webhook.certificates.certificates
 for verb in VERBS.values():
     importlib.import_module(verb.module)
 from agent.webhook import store_engine

@@ -19,7 +19,7 @@ from agent.metrics.directive_series import DirectiveSeries
 from agent.metrics.proposing_series import ProposingSeries, TaintAnswerSeries
 from agent.metrics.report_series import ReportSeries
 from agent.metrics.webhook_series import Reading, WebhookMetrics
-from agent.webhook import telling
+from agent.webhook import own_series as telling
 from tests.plans import plan
 
 TARGET_LABELS: Final = {"cluster", "node", "job", "instance"}

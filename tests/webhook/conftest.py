@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.webhook.store import Store, open_store
+from agent.webhook.store.store import Store, open_store
 from tests.webhook.postgres import PostgresServer, postgres_server
 
 

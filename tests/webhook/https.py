@@ -15,8 +15,8 @@ from typing import Any
 
 from agent.metrics.exposition import Page
 from agent.settings.webhook import ListeningSettings
-from agent.webhook.https import HttpsServer
-from agent.webhook.server import Answer, Call, Services, WebhookApp
+from agent.webhook.http.routes import Answer, Call, Services, WebhookApp
+from agent.webhook.http.tls_server import HttpsServer
 from tests.cluster.certificates import Authority, KeyPair
 
 

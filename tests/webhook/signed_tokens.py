@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
-from agent.webhook.tokens import Token
+from agent.webhook.http.tokens import Token
 
 AGENT = "system:serviceaccount:plimsoll:plimsoll-agent"
 AUDIENCE = "plimsoll-webhook"

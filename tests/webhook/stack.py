@@ -22,32 +22,32 @@ from agent.core.recommender.recommendation import Workload
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.settings import Settings
 from agent.settings.webhook import AccessSettings, ListeningSettings
-from agent.webhook.access import Access
-from agent.webhook.applying import Defaults
-from agent.webhook.arbiter import Arbiter
-from agent.webhook.buffer_answers import BufferQuestions
-from agent.webhook.buffer_options import BufferMode, BufferOptions
-from agent.webhook.buffers import BufferController
-from agent.webhook.directives import Director
-from agent.webhook.forgetting import Forgetter
-from agent.webhook.forgetting import Parts as ForgettingParts
+from agent.webhook.admission.glance import Unread
+from agent.webhook.admission.review import Reviewer
+from agent.webhook.buffers.controller import BufferController
+from agent.webhook.buffers.options import BufferMode, BufferOptions
+from agent.webhook.eviction.arbiter import Arbiter
+from agent.webhook.eviction.taint_cap import TaintCap
+from agent.webhook.http.access import Access
+from agent.webhook.http.routes import Call, Services, WebhookApp
 from agent.webhook.openapi import document
-from agent.webhook.reading import Parts as ReadingParts
-from agent.webhook.reading import Questions
-from agent.webhook.reporting import Parts as PostParts
-from agent.webhook.reporting import Posts
-from agent.webhook.review import Reviewer
-from agent.webhook.server import Call, Services, WebhookApp
-from agent.webhook.statistics import Statistics
-from agent.webhook.store import Store, open_store
-from agent.webhook.store_clock import database_now
-from agent.webhook.store_evictions import EvictionStore
-from agent.webhook.store_taints import TaintStore
-from agent.webhook.tailing import Tailer, encode_report
-from agent.webhook.tainting import TaintCap
-from agent.webhook.unread import Unread
-from agent.webhook.workload_shapes import IndexOptions
-from agent.webhook.workloads import WorkloadIndex
+from agent.webhook.queries.buffers import BufferQuestions
+from agent.webhook.queries.effective_policy import Defaults
+from agent.webhook.queries.forget import Forgetter
+from agent.webhook.queries.forget import Parts as ForgettingParts
+from agent.webhook.queries.workloads import Parts as ReadingParts
+from agent.webhook.queries.workloads import Questions
+from agent.webhook.reports.directives import Director
+from agent.webhook.reports.posts import Parts as PostParts
+from agent.webhook.reports.posts import Posts
+from agent.webhook.store.clock import database_now
+from agent.webhook.store.evictions import EvictionStore
+from agent.webhook.store.store import Store, open_store
+from agent.webhook.store.taints import TaintStore
+from agent.webhook.workloads.index import WorkloadIndex
+from agent.webhook.workloads.percentiles import Statistics
+from agent.webhook.workloads.shapes import IndexOptions
+from agent.webhook.workloads.tailer import Tailer, encode_report
 from tests.fake_api import FakeApi
 from tests.webhook.signed_tokens import AnyWord
 from tests.webhook.test_access import Server, user

@@ -12,7 +12,14 @@ from agent.core.recommender.recommendation import Workload
 from agent.kube.access import NODE_NAME_CLAIM
 from agent.kube.errors import ApiError, Unreachable
 from agent.settings.webhook import AccessSettings
-from agent.webhook.access import ACCESS_REVIEWS_PATH, POD_NAME_CLAIM, POD_UID_CLAIM, TOKEN_REVIEWS_PATH, Access, Denied
+from agent.webhook.http.access import (
+    ACCESS_REVIEWS_PATH,
+    POD_NAME_CLAIM,
+    POD_UID_CLAIM,
+    TOKEN_REVIEWS_PATH,
+    Access,
+    Denied,
+)
 from tests.fake_api import Call, FakeApi
 from tests.webhook.signed_tokens import AnyWord
 from tests.webhook.workload_reports import WEB, row

@@ -25,11 +25,11 @@ from agent.core.eviction.proposal import MAX_PROPOSALS, Amounts, EvictionReply, 
 from agent.core.plan.plan import PodRef
 from agent.core.recommender.recommendation import Workload
 from agent.kube.errors import ApiError, Cause, Unreachable
-from agent.webhook import arbiter as arbiter_module
-from agent.webhook.arbiter import Arbiter
-from agent.webhook.store import Store, open_store
-from agent.webhook.store_evictions import EvictionStore, EvictionWish
-from agent.webhook.store_shapes import StoreAway
+from agent.webhook.eviction import arbiter as arbiter_module
+from agent.webhook.eviction.arbiter import Arbiter
+from agent.webhook.store.evictions import EvictionStore, EvictionWish
+from agent.webhook.store.shapes import StoreAway
+from agent.webhook.store.store import Store, open_store
 from tests.evictions import (
     ENFORCED,
     NODE,
@@ -205,7 +205,7 @@ def test_recommending_says_too_when_the_share_of_replicas_forbids_it(scene: Scen
 def test_pod_that_may_go_is_evicted_by_uid_and_kept_in_mind(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     arbiter = scene.arbiter()
     asked = replace(scene.pod(), needed=Amounts(cpu_millicores=400))
-    with caplog.at_level(logging.INFO, "agent.webhook.evicting"):
+    with caplog.at_level(logging.INFO, "agent.webhook.eviction.evictions"):
         [reply] = arbiter.decide(NODE, [asked])
     assert reply == EvictionReply(pod_uid="uid-web", ruling=reply.ruling)
     assert (reply.ruling.verdict, reply.ruling.reason) == (Verdict.GRANTED, Reason.EVICTED)

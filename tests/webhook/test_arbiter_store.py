@@ -15,9 +15,9 @@ from agent.core.eviction.options import ArbiterOptions
 from agent.core.eviction.proposal import Reason, Ruling, Want
 from agent.core.plan.plan import PodRef
 from agent.core.recommender.recommendation import Workload
-from agent.webhook.store import Store, open_store
-from agent.webhook.store_clock import database_now
-from agent.webhook.store_evictions import KEPT_SECONDS, BackOff, EvictionStore, EvictionWish
+from agent.webhook.store.clock import database_now
+from agent.webhook.store.evictions import KEPT_SECONDS, BackOff, EvictionStore, EvictionWish
+from agent.webhook.store.store import Store, open_store
 from tests.evictions import NODE, NOW, WEB
 
 MISSING_SECONDS = 600.0

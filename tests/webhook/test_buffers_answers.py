@@ -11,13 +11,13 @@ import pytest
 from agent.core.buffers.buffer import Buffer, SizeSpec
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.settings.webhook import AccessSettings
-from agent.webhook.access import Access
-from agent.webhook.buffer_answers import BufferQuestions
-from agent.webhook.buffer_options import BufferOptions
-from agent.webhook.buffer_passes import NamespaceView
-from agent.webhook.buffer_wire import BufferBody, BuffersBody
-from agent.webhook.buffers import BufferController
-from agent.webhook.server import Answer, Call
+from agent.webhook.buffers.controller import BufferController
+from agent.webhook.buffers.namespace_pass import NamespaceView
+from agent.webhook.buffers.options import BufferOptions
+from agent.webhook.http.access import Access
+from agent.webhook.http.routes import Answer, Call
+from agent.webhook.queries.buffer_bodies import BufferBody, BuffersBody
+from agent.webhook.queries.buffers import BufferQuestions
 from tests.capacity_buffers import cores, facts_of, make_buffer, make_quota, settled
 from tests.fake_api import FakeApi
 from tests.webhook.signed_tokens import AnyWord

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from agent.core.buffers.buffer import Buffer, ManagedTemplate, OrderKind, Shape, ShapeSource, TemplateOrder
-from agent.webhook.buffer_managed import WORTH_A_LIST, ManagedTemplates
-from agent.webhook.buffer_resolving import LIVE, Resolved
-from agent.webhook.buffer_tables import SeenTemplate
+from agent.webhook.buffers.managed_templates import WORTH_A_LIST, ManagedTemplates
+from agent.webhook.buffers.resolver import LIVE, Resolved
+from agent.webhook.buffers.tables import SeenTemplate
 
 NAME = "capacitybuffer-b-pod-template"
 BUFFER = Buffer(namespace="shop", name="b", uid="u", generation=1, created_unix_seconds=0.0)

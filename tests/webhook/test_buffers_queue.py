@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from agent.webhook.buffer_queue import (
+from agent.webhook.buffers.queue import (
     FIRST_RETRY_SECONDS,
     GATHER_SECONDS,
     LONGEST_RETRY_SECONDS,

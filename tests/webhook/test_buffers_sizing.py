@@ -12,8 +12,8 @@ from agent.core.admission.patch import Operation
 from agent.core.buffers.buffer import ScalableRef
 from agent.core.orders.policy_options import PolicyName
 from agent.core.recommender.recommendation import Workload
-from agent.webhook.buffer_sizing import AdmissionSizer, patched
-from agent.webhook.review import Reviewer
+from agent.webhook.admission.review import Reviewer
+from agent.webhook.buffers.chunk_size import AdmissionSizer, patched
 from tests.webhook.stack import Facts
 
 MB = 1_000_000

@@ -9,14 +9,14 @@ import pytest
 from agent.cli.buffers_view import buffer_lines, list_lines
 from agent.cli.spans import ASCII, line_text
 from agent.core.buffers.buffer import Allocation, Chunk, Decider, Explanation, ShapeSource, Sizing
-from agent.webhook.buffer_answers import why_body
-from agent.webhook.buffer_wire import (
+from agent.webhook.queries.buffer_bodies import (
     BufferBody,
     BufferConditionBody,
     BufferControllerBody,
     BuffersBody,
     BufferWhyBody,
 )
+from agent.webhook.queries.buffers import why_body
 
 NANOS = 10**9
 

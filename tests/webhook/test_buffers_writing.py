@@ -8,7 +8,7 @@ import pytest
 
 from agent.core.buffers.buffer import Buffer, BufferStatus, Condition, OrderKind, TemplateOrder
 from agent.kube.errors import ApiError, Cause, Unreachable
-from agent.webhook.buffer_writing import BufferWriter, OthersStatusError
+from agent.webhook.buffers.writer import BufferWriter, OthersStatusError
 from tests.fake_api import FakeApi, in_turn
 
 BUFFER = Buffer(namespace="shop", name="room", uid="u-1", generation=2, created_unix_seconds=0.0, strategy="other/x")

@@ -13,13 +13,13 @@ from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
 from agent.core.history.rollup import Report
 from agent.core.orders.policy_options import PolicyName
 from agent.core.recommender.recommendation import Workload
-from agent.webhook.estimating import Rebuilder, RebuildOptions
-from agent.webhook.folding import Folder
-from agent.webhook.forgetting_entries import Forgetting
-from agent.webhook.store import Store, StoredSketch, open_store
-from agent.webhook.store_shapes import Forgotten, NodeDay, Wish
-from agent.webhook.tailing import Tailer
-from agent.webhook.workloads import WorkloadIndex
+from agent.webhook.store.forgetting_entry import Forgetting
+from agent.webhook.store.shapes import Forgotten, NodeDay, Wish
+from agent.webhook.store.store import Store, StoredSketch, open_store
+from agent.webhook.workloads.folder import Folder
+from agent.webhook.workloads.index import WorkloadIndex
+from agent.webhook.workloads.rebuilder import Rebuilder, RebuildOptions
+from agent.webhook.workloads.tailer import Tailer
 from tests.webhook.reports import new_report
 from tests.webhook.test_tailing import AT_ONCE, Dying, append, follow, replica, sketches_of
 from tests.webhook.test_workloads import Policies, answers_of, index_of

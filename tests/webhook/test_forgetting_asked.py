@@ -174,7 +174,7 @@ def test_on_a_terminal_it_says_what_goes_and_asks(
 
 
 def ask(one: Stack, path: str, names: dict[str, str], **query: str) -> Any:
-    from agent.webhook.server import Call
+    from agent.webhook.http.routes import Call
 
     return one.services.forget(Call(path=path, authorization="Bearer good", query=query, names=names))
 

@@ -14,10 +14,10 @@ from agent.core.cluster.pod import Pod
 from agent.core.eviction.options import ArbiterOptions, EvictionMode
 from agent.core.eviction.proposal import Amounts, Proposal, Reason, Ruling, Verdict, Want
 from agent.kube.errors import ApiError, Unreachable
-from agent.webhook.arbiter import Arbiter
-from agent.webhook.giving_way import SPACING_SECONDS, GivingWay
-from agent.webhook.store import open_store
-from agent.webhook.store_evictions import EvictionStore
+from agent.webhook.eviction.arbiter import Arbiter
+from agent.webhook.eviction.preemption import SPACING_SECONDS, GivingWay
+from agent.webhook.store.evictions import EvictionStore
+from agent.webhook.store.store import open_store
 from tests.evictions import NODE, Admissions, Cluster, pod_document, proposal
 from tests.fake_api import Call, FakeApi
 from tests.fakes import FakeClock

@@ -22,8 +22,8 @@ from agent.core.history.directive import ContainerDirective
 from agent.core.history.rollup import Report
 from agent.core.orders.policy_options import PolicyName
 from agent.core.recommender.recommendation import Workload
-from agent.webhook.report_payload import decode_report
-from agent.webhook.store_shapes import Appended, NewReport
+from agent.webhook.store.report_payload import decode_report
+from agent.webhook.store.shapes import Appended, NewReport
 from tests.webhook.report_bodies import distribution, report_body, row_body
 from tests.webhook.stack import GOOD, Stack, place, stack
 from tests.webhook.test_access import Server, user

@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 
 from agent.node.reports.client import WebhookClient
-from agent.webhook.bodies import MAX_DISCARDED_BYTES, MAX_HEAD_BYTES, MAX_REVIEW_BYTES, MAX_REVIEWS_BYTES
-from agent.webhook.https import OTHER_FILES
-from agent.webhook.server import MAX_BODIES, Answer, fault
-from agent.webhook.unread import Unread
+from agent.webhook.admission.glance import Unread
+from agent.webhook.http.bodies import MAX_DISCARDED_BYTES, MAX_HEAD_BYTES, MAX_REVIEW_BYTES, MAX_REVIEWS_BYTES
+from agent.webhook.http.routes import MAX_BODIES, Answer, fault
+from agent.webhook.http.tls_server import OTHER_FILES
 from tests.webhook.https import Running, running, services
 
 

@@ -16,9 +16,9 @@ from sqlalchemy import delete, select
 from agent.core.cluster.facts import NodeAmounts, WrittenContainer
 from agent.core.history.rollup import RollupRow
 from agent.settings.webhook import AccessSettings
-from agent.webhook.report_payload import decode_report
-from agent.webhook.store import open_store
-from agent.webhook.tables import node_pods
+from agent.webhook.store.report_payload import decode_report
+from agent.webhook.store.store import open_store
+from agent.webhook.store.tables import node_pods
 from tests.webhook.report_bodies import distribution, packed, report_body, row_body
 from tests.webhook.stack import Stack, place, stack
 

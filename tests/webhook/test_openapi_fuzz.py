@@ -18,8 +18,8 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from agent.webhook.openapi import document
-from agent.webhook.reading_wire import WorkloadBody, WorkloadsBody
-from agent.webhook.wire import ReportAnswer
+from agent.webhook.queries.workload_bodies import WorkloadBody, WorkloadsBody
+from agent.webhook.reports.bodies import ReportAnswer
 from tests.webhook.report_bodies import packed, report_body, row_body
 from tests.webhook.stack import Stack, stack
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from agent.metrics.exposition import Page
-from agent.webhook.bodies import MAX_REVIEW_BYTES
-from agent.webhook.server import Answer, Call
-from agent.webhook.unread import unchanged
+from agent.webhook.admission.glance import unchanged
+from agent.webhook.http.bodies import MAX_REVIEW_BYTES
+from agent.webhook.http.routes import Answer, Call
 from tests.cluster.processes import wait_for
 from tests.webhook.https import Running, reply_of, running, services
 

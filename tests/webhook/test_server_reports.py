@@ -14,10 +14,10 @@ from agent.core.cluster.facts import ClusterRule, ClusterRules, FrozenAxes
 from agent.core.cluster.node import Namespace
 from agent.core.recommender.recommendation import Workload
 from agent.settings.webhook import AccessSettings
-from agent.webhook.report_payload import decode_report
-from agent.webhook.server import Answer, Call
-from agent.webhook.store import open_store
-from agent.webhook.store_shapes import Appended, NewReport, StoreAway
+from agent.webhook.http.routes import Answer, Call
+from agent.webhook.store.report_payload import decode_report
+from agent.webhook.store.shapes import Appended, NewReport, StoreAway
+from agent.webhook.store.store import open_store
 from tests.webhook.report_bodies import distribution, packed, report_body, row_body
 from tests.webhook.stack import GOOD, Stack, place, stack
 from tests.webhook.test_access import Server, user

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent.webhook.settling import GROWTH_ENTRIES, WHOLE_SECONDS, Settling
+from agent.webhook.collector_pause import GROWTH_ENTRIES, WHOLE_SECONDS, Settling
 from tests.fakes import FakeClock
 
 

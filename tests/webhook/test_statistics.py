@@ -13,14 +13,14 @@ import pytest
 from agent.cli.spans import ASCII
 from agent.cli.workloads_view import workload_lines
 from agent.settings import Settings
-from agent.webhook.folding import Folder, FoldOptions
-from agent.webhook.reading_wire import WorkloadBody
-from agent.webhook.statistics import HOURS, ContainerStatistics, Statistics
-from agent.webhook.store import Store
-from agent.webhook.store_shapes import NewReport, StoreAway, StoredSketch
-from agent.webhook.tailing import Tailer, encode_report
-from agent.webhook.workload_shapes import IndexOptions
-from agent.webhook.workloads import WorkloadIndex
+from agent.webhook.queries.workload_bodies import WorkloadBody
+from agent.webhook.store.shapes import NewReport, StoreAway, StoredSketch
+from agent.webhook.store.store import Store
+from agent.webhook.workloads.folder import Folder, FoldOptions
+from agent.webhook.workloads.index import WorkloadIndex
+from agent.webhook.workloads.percentiles import HOURS, ContainerStatistics, Statistics
+from agent.webhook.workloads.shapes import IndexOptions
+from agent.webhook.workloads.tailer import Tailer, encode_report
 from tests.webhook.stack import READABLE, stack
 from tests.webhook.test_access import Server, user
 from tests.webhook.workload_reports import DNS, HOUR, LARGE, MIB, NOON, SMALL, WEB, report, row

@@ -12,8 +12,8 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import event, insert, select
 
-from agent.webhook.store import FoldRaced, LogFolded, NewReport, Store, StoredSketch, open_store
-from agent.webhook.tables import evictions, reports
+from agent.webhook.store.store import FoldRaced, LogFolded, NewReport, Store, StoredSketch, open_store
+from agent.webhook.store.tables import evictions, reports
 from tests.webhook.reports import HOUR_SECONDS, new_report, whose
 
 

@@ -20,10 +20,11 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import event, inspect, text
 
-from agent.webhook import store_schema, tables
-from agent.webhook.store import SchemaTooNew, Store, StoreAway, StoreUnusable, open_store
-from agent.webhook.store_engine import StoreEngine
-from agent.webhook.store_place import SqlitePlace
+from agent.webhook.store import schema as store_schema
+from agent.webhook.store import tables
+from agent.webhook.store.engine import StoreEngine
+from agent.webhook.store.place import SqlitePlace
+from agent.webhook.store.store import SchemaTooNew, Store, StoreAway, StoreUnusable, open_store
 from tests.webhook.postgres import PostgresServer
 from tests.webhook.replica import Replica
 from tests.webhook.reports import new_report
@@ -150,7 +151,7 @@ def test_replicas_that_start_together_prepare_it_once(store_url: str, begun_with
 def test_start_on_a_prepared_store_loads_no_alembic(store: Store, store_url: str) -> None:
     """Its 9 MB would stay in memory for good."""
     code = (
-        "import json, sys; from agent.webhook.store import open_store;"
+        "import json, sys; from agent.webhook.store.store import open_store;"
         f"open_store({store_url!r}); print(json.dumps('alembic' in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)

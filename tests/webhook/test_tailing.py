@@ -13,14 +13,14 @@ from agent.core.admission.estimate import Estimate
 from agent.core.history.hour_sketch import HourSketch, Interval
 from agent.core.history.rollup import Report
 from agent.core.orders.policy_options import PolicyName
-from agent.webhook.folding import Folder, FoldOptions
-from agent.webhook.forgetting_entries import Forgetting
-from agent.webhook.report_payload import encode_report
-from agent.webhook.sketches import decode, encode
-from agent.webhook.store import LoggedReport, NewReport, Snapshot, Store, StoreAway, StoredSketch
-from agent.webhook.store_shapes import NodeDay
-from agent.webhook.tailing import Tailer
-from agent.webhook.workloads import IndexOptions, WorkloadIndex
+from agent.webhook.store.forgetting_entry import Forgetting
+from agent.webhook.store.report_payload import encode_report
+from agent.webhook.store.shapes import NodeDay
+from agent.webhook.store.sketch_bytes import decode, encode
+from agent.webhook.store.store import LoggedReport, NewReport, Snapshot, Store, StoreAway, StoredSketch
+from agent.webhook.workloads.folder import Folder, FoldOptions
+from agent.webhook.workloads.index import IndexOptions, WorkloadIndex
+from agent.webhook.workloads.tailer import Tailer
 from tests.webhook.test_workloads import Policies, answers_of, index_of, reports_at_random
 from tests.webhook.workload_reports import HOUR, MIB, NOON, SMALL, WEB, report, row
 

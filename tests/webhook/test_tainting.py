@@ -13,12 +13,12 @@ import pytest
 from agent.core.cluster.facts import ClusterRules
 from agent.core.eviction.options import ArbiterOptions
 from agent.core.eviction.taint_cap import TaintReason
-from agent.webhook.server import Call
-from agent.webhook.store import Store, open_store
-from agent.webhook.store_clock import database_now
-from agent.webhook.store_shapes import StoreAway
-from agent.webhook.store_taints import TaintStore
-from agent.webhook.tainting import TaintCap
+from agent.webhook.eviction.taint_cap import TaintCap
+from agent.webhook.http.routes import Call
+from agent.webhook.store.clock import database_now
+from agent.webhook.store.shapes import StoreAway
+from agent.webhook.store.store import Store, open_store
+from agent.webhook.store.taints import TaintStore
 from tests.webhook.stack import Facts, Stack, stack
 
 NODES = tuple(f"node-{number}" for number in range(40))

@@ -14,9 +14,9 @@ from agent.kube.access import NODE_NAME_CLAIM
 from agent.kube.api import JWKS_PATH
 from agent.kube.errors import ApiError
 from agent.settings.webhook import AccessSettings
-from agent.webhook.access import TOKEN_REVIEWS_PATH, Access, Denied
-from agent.webhook.tokens import REFRESH_SECONDS, NotAToken, look
-from agent.webhook.tokens import SigningKeys as Keys
+from agent.webhook.http.access import TOKEN_REVIEWS_PATH, Access, Denied
+from agent.webhook.http.tokens import REFRESH_SECONDS, NotAToken, look
+from agent.webhook.http.tokens import SigningKeys as Keys
 from tests.fake_api import Call, FakeApi
 from tests.webhook.signed_tokens import AGENT, AUDIENCE, Signer, claims, encoded, signer
 from tests.webhook.test_access import Clock, Places

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from agent.core.history.rollup import CPU_BUCKETS, OutOfMemoryKill, Report
 from agent.core.history.rollup_json import report_text
 from agent.core.recommender.recommendation import Workload
-from agent.webhook.report_decoding import DecodedReport, NotAReport, TooLarge, decode_report, unpacked
+from agent.webhook.reports.decoder import DecodedReport, NotAReport, TooLarge, decode_report, unpacked
 from tests.webhook.report_bodies import distribution, report_body, row_body
 from tests.webhook.workload_reports import report, row
 

@@ -11,9 +11,9 @@ from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
 from agent.core.history.rollup import NodeClass, Report
 from agent.core.orders.policy_options import CraneOptions, CruiseOptions, ForecastOptions, PolicyName, VpaOptions
 from agent.core.recommender.recommendation import Workload
-from agent.webhook.workload_answers import Answer
-from agent.webhook.workload_asked import Asked, Place
-from agent.webhook.workloads import IndexOptions, WorkloadIndex
+from agent.webhook.workloads.asked import Asked, Place
+from agent.webhook.workloads.estimates import Answer
+from agent.webhook.workloads.index import IndexOptions, WorkloadIndex
 from tests.webhook.workload_reports import DNS, HOUR, LARGE, MIB, NOON, SMALL, WEB, report, row
 
 DAY = 24 * HOUR

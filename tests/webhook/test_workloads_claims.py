@@ -12,12 +12,12 @@ from agent.core.cluster.facts import NodeAmounts, WrittenContainer
 from agent.core.history.rollup import Report
 from agent.core.orders.policy_options import PolicyName
 from agent.core.recommender.recommendation import Workload
-from agent.webhook.estimating import Rebuilder, RebuildOptions
-from agent.webhook.folding import Folder, FoldOptions
-from agent.webhook.store import Store
-from agent.webhook.store_shapes import NewReport
-from agent.webhook.tailing import Tailer, encode_report
-from agent.webhook.workloads import IndexOptions, WorkloadIndex
+from agent.webhook.store.shapes import NewReport
+from agent.webhook.store.store import Store
+from agent.webhook.workloads.folder import Folder, FoldOptions
+from agent.webhook.workloads.index import IndexOptions, WorkloadIndex
+from agent.webhook.workloads.rebuilder import Rebuilder, RebuildOptions
+from agent.webhook.workloads.tailer import Tailer, encode_report
 from tests.webhook.test_workloads import Policies
 from tests.webhook.workload_reports import DNS, HOUR, LARGE, MIB, NOON, WEB, report, row
 

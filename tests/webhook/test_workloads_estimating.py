@@ -15,10 +15,10 @@ from agent.core.orders.policy_options import PolicyName
 from agent.core.recommender.policy import Minutes, Present
 from agent.core.recommender.recommendation import Workload
 from agent.core.recommender.registry import make
-from agent.webhook.estimating import Rebuilder, RebuildOptions
-from agent.webhook.folding import Folder
-from agent.webhook.store import Store, StoreAway, StoredSketch
-from agent.webhook.workloads import WorkloadIndex
+from agent.webhook.store.store import Store, StoreAway, StoredSketch
+from agent.webhook.workloads.folder import Folder
+from agent.webhook.workloads.index import WorkloadIndex
+from agent.webhook.workloads.rebuilder import Rebuilder, RebuildOptions
 from tests.generated_traces import RECIPES, START_UNIX_MINUTE, load
 from tests.webhook.test_tailing import AT_ONCE, append, follow, replica
 from tests.webhook.test_workloads import Policies

@@ -14,11 +14,11 @@ from agent.core.cluster.node import Namespace
 from agent.core.orders import annotations as names
 from agent.core.orders.policy_options import PolicyName
 from agent.core.recommender.recommendation import Workload
-from agent.webhook.estimating import Rebuilder, RebuildOptions
-from agent.webhook.folding import Folder
-from agent.webhook.preparing import LOOK_SECONDS, READY_SECONDS, Preparing
-from agent.webhook.store import Store, open_store
-from agent.webhook.workloads import IndexOptions, WorkloadIndex
+from agent.webhook.store.store import Store, open_store
+from agent.webhook.workloads.folder import Folder
+from agent.webhook.workloads.index import IndexOptions, WorkloadIndex
+from agent.webhook.workloads.preparation import LOOK_SECONDS, READY_SECONDS, Preparing
+from agent.webhook.workloads.rebuilder import Rebuilder, RebuildOptions
 from tests.webhook.stack import Facts
 from tests.webhook.test_tailing import AT_ONCE, append, follow, replica
 from tests.webhook.test_workloads import Policies
@@ -147,7 +147,7 @@ def test_nothing_begins_before_history_and_cluster_are_known(store: Store) -> No
 def test_readiness_waits_for_the_first_round_and_says_how_far_it_is(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.webhook.estimating.BATCH_CONTAINERS", 1)
+    monkeypatch.setattr("agent.webhook.workloads.rebuilder.BATCH_CONTAINERS", 1)
     scene = Scene(store, PolicyName.VPA)
     assert scene.preparing.turn(NOW), "there is more"
     scene.seconds = READY_SECONDS - 1

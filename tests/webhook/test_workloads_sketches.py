@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from agent.core.history.hour_sketch import HourSketch, Interval
 from agent.core.history.node_peaks import node_number
 from agent.core.history.rollup import RollupRow
-from agent.webhook.sketches import (
+from agent.webhook.store.sketch_bytes import (
     HAS_KILLS,
     HEAD_BYTES,
     BadSketchError,

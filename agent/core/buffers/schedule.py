@@ -11,7 +11,7 @@ are put forward; where they are put back, what begins in the hour that comes twi
 a window lasts is counted as a stop-watch does: one that spans such a night ends an hour later or earlier by the wall.
 
 Cron fields and the rules of zones are other people's well-kept work: they come in as a ``Calendar``, so that nothing
-here reads a file (``agent.webhook.schedules`` has it).
+here reads a file (``agent.webhook.buffers.calendar`` has it).
 """
 
 from __future__ import annotations

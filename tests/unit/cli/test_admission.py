@@ -10,7 +10,7 @@ import pytest
 from agent.cli.admission import NO_HISTORY, NO_NAMESPACES
 from agent.cli.main import main
 from agent.core.orders import annotations as names
-from agent.webhook.reading_wire import AdviceBody, AppliesBody, ContainerBody, FromBody, WorkloadBody
+from agent.webhook.queries.workload_bodies import AdviceBody, AppliesBody, ContainerBody, FromBody, WorkloadBody
 from tests.json_patch import apply_patch
 from tests.pods import container, pod_json
 

@@ -8,7 +8,7 @@ import pytest
 
 from agent.cli.spans import UNICODE, line_text
 from agent.cli.workloads_view import policy_lines
-from agent.webhook.reading_wire import AppliesBody, FromBody, WorkloadBody
+from agent.webhook.queries.workload_bodies import AppliesBody, FromBody, WorkloadBody
 
 NOWHERE = FromBody(value=None, source="default")
 

@@ -98,7 +98,7 @@ def test_a_figure_that_is_no_number_is_a_fault_of_the_caller(fields: dict[str, A
 
 
 def test_the_webhook_reads_what_is_written() -> None:
-    from agent.webhook.report_decoding import decode_report
+    from agent.webhook.reports.decoder import decode_report
 
     decoded = decode_report(report_text(REPORT, agent="0.1.0").encode(), most_rows=10)
     assert decoded.refused == ()

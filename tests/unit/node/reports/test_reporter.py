@@ -27,7 +27,7 @@ from agent.node.reports.report_queue import ReportQueue
 from agent.node.reports.report_sender import ReportSender
 from agent.node.reports.reporter import Reporter
 from agent.settings.sections import ReportSettings
-from agent.webhook.report_decoding import DecodedReport, decode_report, unpacked
+from agent.webhook.reports.decoder import DecodedReport, decode_report, unpacked
 from tests.fakes import FakeClock
 from tests.unit.node.reports.test_roller import World
 from tests.webhook_server import Answer, Request, WebhookServer, authority

@@ -1,0 +1,317 @@
+"""Answers AdmissionReviews: bytes in, bytes out, from memory alone. Webhook; the rules are in ``core.admission``.
+
+Whatever comes, the answer is a complete review that admits the pod, changed or as it came: a webhook that fails may
+hold up a cluster. The one refusal is that of ``core.admission``.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import msgspec
+
+from agent.core.admission.answer import NOT_KNOWN, Admission, AdmissionFacts, Outcome
+from agent.core.admission.estimate import Estimate, NoEstimate
+from agent.core.admission.limit_ranges import with_growth
+from agent.core.admission.options import AdmissionSettings
+from agent.core.admission.patch import patch_operations
+from agent.core.admission.pod_admission import admit
+from agent.core.cluster.facts import ClusterRules, FrozenAxes, LimitRangeItem, NodeAmounts, Quota
+from agent.core.cluster.node import Namespace
+from agent.core.cluster.pod import Container, Pod
+from agent.core.cluster.workload import workload_of
+from agent.core.history.rollup import NodeClass
+from agent.core.orders.cluster_rules import rule_of
+from agent.core.orders.policy_options import PolicyName
+from agent.core.recommender.recommendation import Workload
+from agent.kube.convert import ConvertError, pod_from_json
+from agent.kube.target_node import node_named
+from agent.webhook.admission.glance import answer, bounded_uid, glance, uid_of
+from agent.webhook.admission.recent_growth import RecentGrowth
+
+log = logging.getLogger(__name__)
+
+_DENIED_CODE: Final = 422
+_MOST_WARNINGS: Final = 5
+_LONGEST_WARNING: Final = 250
+"""Characters; an API server cuts those beyond 256, and all together at 4096."""
+_NO_NAME: Final = "unnamed"
+_MOST_TOLD: Final = 100
+
+
+class Facts(Protocol):
+    """What is known of the cluster; answers from memory, for any thread."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Say whether all of it was read once."""
+        ...
+
+    def namespace(self, name: str) -> Namespace | None:
+        """Give a namespace; None = not known."""
+        ...
+
+    def node_class(self, node: str) -> NodeClass | None:
+        """Give which nodes one is like; None = not known."""
+        ...
+
+    def frozen(self, workload: Workload) -> FrozenAxes:
+        """Give the requests that an HPA divides by."""
+        ...
+
+    def left_alone_for(self, workload: Workload) -> str | None:
+        """Give who else sets the requests; None = nobody."""
+        ...
+
+    def limit_ranges(self, namespace: str) -> tuple[LimitRangeItem, ...]:
+        """Give those of a namespace."""
+        ...
+
+    def quotas(self, namespace: str) -> tuple[Quota, ...]:
+        """Give those of a namespace."""
+        ...
+
+    def replicas(self, workload: Workload) -> int | None:
+        """Count the pods of a workload that run; None = not known."""
+        ...
+
+    def bounds_fault(self, namespace: str) -> str | None:
+        """Say which LimitRange or ResourceQuota of a namespace is not understood; None = all are."""
+        ...
+
+    def allocatable(self, node: str | None) -> NodeAmounts | None:
+        """Return what a node can allocate, or the most that any can; None = no node states it."""
+        ...
+
+    def rules(self) -> ClusterRules:
+        """Give the cluster's rules."""
+        ...
+
+    def knows_pod_level_resources(self) -> bool | None:
+        """Say whether pods may have resources of their own; None = not known."""
+        ...
+
+
+class History(Protocol):
+    """What is known of workloads; answers from memory, for any thread."""
+
+    def estimate(
+        self,
+        workload: Workload,
+        container: str,
+        *,
+        policy: PolicyName,
+        node: str | None,
+        node_class: NodeClass | None,
+        now_unix_seconds: float,
+        is_ordered: bool = True,
+    ) -> Estimate | NoEstimate:
+        """Say what a new pod's container needs."""
+        ...
+
+
+class _Passed(Exception):  # noqa: N818
+    """The request is none that is answered with a patch; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A pod that is being created."""
+
+    pod: Pod
+    node: str | None
+    has_annotations: bool
+    is_dry_run: bool
+    """Nothing will be kept of it."""
+
+
+class Reviewer:
+    """Answers reviews. For any thread."""
+
+    def __init__(
+        self,
+        facts: Facts,
+        history: History,
+        settings: AdmissionSettings,
+        *,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        count: Callable[[str, float], None] = lambda _result, _seconds: None,
+    ) -> None:
+        """Begin.
+
+        Args:
+            facts: The cluster.
+            history: Of its workloads.
+            settings: What annotations and rules do not say.
+            clock: Wall clock, unix seconds.
+            monotonic: Monotonic seconds.
+            count: Told of each answer: how it came out (an ``Outcome``) and the seconds that it took.
+        """
+        self._facts, self._history, self._settings = facts, history, settings
+        self._clock, self._count = clock, count
+        self._growth = RecentGrowth(monotonic)
+        self._told: set[str] = set()
+
+    def review(self, body: bytes, peer: str = "") -> bytes:
+        """Answer one review.
+
+        Args:
+            body: As it came, whatever it is.
+            peer: The address that it came from.
+
+        Returns:
+            An AdmissionReview, always complete, with the request's uid where one can be found.
+        """
+        started = time.perf_counter()
+        uid, outcome = "", Outcome.ERROR
+        response: dict[str, object] = {}
+        try:
+            request = _request_of(body)
+            uid = bounded_uid(request.get("uid"))
+            outcome, response = self._answer(request, peer)
+        except _Passed as passed:
+            outcome = Outcome.NOOP
+            log.debug("review passed over", extra={"reason": str(passed)})
+        except ConvertError as error:
+            self._tell("a pod is not understood and admitted as it came", str(error))
+        except Exception as error:  # noqa: BLE001  # whatever breaks, the pod is admitted as it came
+            self._tell("an admission failed and the pod is admitted as it came", f"{type(error).__name__}: {error}")
+        written = answer(uid or uid_of(body), response)
+        self._count(outcome, time.perf_counter() - started)
+        return written
+
+    def see(self, workload: Workload) -> None:
+        """Take note that the watch shows a new pod of a workload."""
+        self._growth.see(workload)
+
+    def admission(self, pod: Pod, node: str | None, *, peer: str | None = None) -> Admission:
+        """Say what becomes of a pod.
+
+        Args:
+            pod: As it is being created.
+            node: The one node that it can go to; None = it may go to several.
+            peer: The address that sent it in a review, which may be anybody's; None = it is known to be ordered.
+        """
+        facts, workload, now = self._facts, workload_of(pod), self._clock()
+        node_class = None if node is None else facts.node_class(node)
+        rules, quotas = facts.rules(), facts.quotas(pod.namespace)
+
+        def estimate_of(container: Container, policy: PolicyName) -> Estimate | NoEstimate:
+            return self._history.estimate(
+                workload,
+                container.name,
+                policy=policy,
+                node=node,
+                node_class=node_class,
+                now_unix_seconds=now,
+                is_ordered=peer is None,
+            )
+
+        return admit(
+            pod,
+            facts=AdmissionFacts(
+                namespace=facts.namespace(pod.namespace),
+                frozen=facts.frozen(workload),
+                left_alone_for=facts.left_alone_for(workload),
+                limit_ranges=facts.limit_ranges(pod.namespace),
+                quotas=with_growth(quotas, self._growth.of(pod.namespace, peer or "")) if quotas else (),
+                replicas=facts.replicas(workload) if quotas else None,
+                bounds_fault=facts.bounds_fault(pod.namespace),
+                pause_reason=rules.pause_reason,
+                rule=rule_of(rules, workload),
+                room=facts.allocatable(node) or NOT_KNOWN,
+                knows_pod_level_resources=facts.knows_pod_level_resources(),
+            ),
+            estimates=estimate_of,
+            settings=self._settings,
+            now_unix_seconds=now,
+        )
+
+    def _answer(self, request: Mapping[str, object], peer: str) -> tuple[Outcome, dict[str, object]]:
+        """Give how it came out and what the response says besides uid and allowed."""
+        asked = _asked(request)
+        if not self._facts.is_complete:
+            return Outcome.NO_HISTORY, {}  # who is to be left alone is not known yet
+        admission = self.admission(asked.pod, asked.node, peer=peer)
+        if admission.denial is not None:
+            status = {"code": _DENIED_CODE, "reason": "Invalid", "message": f"plimsoll: {admission.denial}"}
+            return admission.outcome, {"allowed": False, "status": status}
+        response: dict[str, object] = {}
+        operations = patch_operations(admission, has_annotations=asked.has_annotations)
+        if operations:
+            patch = base64.b64encode(msgspec.json.encode(operations)).decode("ascii")
+            response = {"patchType": "JSONPatch", "patch": patch}
+        if admission.grown and not asked.is_dry_run:
+            self._growth.add(admission.workload, admission.grown, peer)
+        if admission.warnings:
+            response["warnings"] = [_warning(text) for text in admission.warnings[:_MOST_WARNINGS]]
+        if admission.outcome is Outcome.ERROR:
+            self._tell("a pod is admitted as it came", admission.why)
+        return admission.outcome, response
+
+    def _tell(self, message: str, reason: str) -> None:
+        """Log a reason once; the metric counts the rest."""
+        if reason not in self._told and len(self._told) < _MOST_TOLD:
+            self._told.add(reason)
+            log.warning(message, extra={"reason": reason[:_LONGEST_WARNING]})
+
+
+def _request_of(body: bytes) -> Mapping[str, object]:
+    too_much = glance(body).too_much
+    if too_much is not None:
+        raise ConvertError(f"a review of {len(body)} bytes is not read: {too_much}")
+    try:
+        document: object = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise ConvertError(f"a review of {len(body)} bytes is no JSON: {error}") from error
+    return _mapping(_mapping(document, "review").get("request"), "request")
+
+
+def _asked(request: Mapping[str, object]) -> _Asked:
+    """Read the pod of a request.
+
+    Raises:
+        _Passed: It is not about a pod that is being created.
+        ConvertError: It is, and is not understood.
+    """
+    resource = _mapping(request.get("resource"), "request.resource")
+    if request.get("operation") != "CREATE" or request.get("subResource"):
+        raise _Passed("not the creation of an object")
+    if (resource.get("group") or "", resource.get("resource")) != ("", "pods"):
+        raise _Passed("not a pod")
+    document = _mapping(request.get("object"), "request.object")
+    metadata = _mapping(document.get("metadata"), "request.object.metadata")
+    namespace = request.get("namespace") or metadata.get("namespace")
+    named = {
+        **metadata,
+        # A generated name and the uid are given after admission.
+        "name": metadata.get("name") or metadata.get("generateName") or _NO_NAME,
+        "namespace": namespace,
+        "uid": metadata.get("uid") or _NO_NAME,
+    }
+    pod = pod_from_json({**document, "metadata": named, "status": None}, "request.object")
+    annotations = metadata.get("annotations")
+    return _Asked(
+        pod=pod,
+        node=node_named(document.get("spec")),
+        has_annotations=isinstance(annotations, Mapping),
+        is_dry_run=request.get("dryRun") is True,
+    )
+
+
+def _mapping(value: object, place: str) -> Mapping[str, object]:
+    if not isinstance(value, dict):
+        raise ConvertError(f"{place}: not an object")
+    return value
+
+
+def _warning(text: str) -> str:
+    """Give a line that may stand in an HTTP header."""
+    line = f"plimsoll: {''.join(one if one.isprintable() else ' ' for one in text)}"
+    return line if len(line) <= _LONGEST_WARNING else f"{line[: _LONGEST_WARNING - 3]}..."

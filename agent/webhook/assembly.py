@@ -1,0 +1,488 @@
+"""The webhook put together: who is handed what, which threads there are, in what order all begins and ends.
+
+Webhook. The event loop (the thread that calls ``run``) answers admissions from memory. Beside it: workers for reports
+and questions, one thread that follows the log into the index, one that folds the log (leader only), one that works out
+the dear policies, and those of the watches, the Lease and the certificate. No admission waits for any of them.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from agent.core.admission.answer import Outcome
+from agent.core.cluster.facts import PodPlace
+from agent.core.cluster.versions import resize_supported
+from agent.core.eviction.taint_cap import most_tainted
+from agent.core.orders.resolution import listed
+from agent.kube.api import HttpApi
+from agent.kube.credentials import Credentials, from_kubeconfig, in_cluster
+from agent.kube.errors import CredentialsError
+from agent.kube.lease import LeaderLease
+from agent.kube.watch import pace_within
+from agent.metrics.buffer_series import of_buffers
+from agent.metrics.webhook_series import WebhookMetrics
+from agent.version import installed_version
+from agent.webhook import own_series as telling
+from agent.webhook.admission.glance import Unread
+from agent.webhook.admission.review import Reviewer
+from agent.webhook.buffers.calendar import Schedules
+from agent.webhook.buffers.chunk_size import AdmissionSizer
+from agent.webhook.buffers.controller import BufferController
+from agent.webhook.buffers.figures import ControllerFigures
+from agent.webhook.buffers.placeholders import Placeholders
+from agent.webhook.certificates.certificates import Certificates
+from agent.webhook.cluster.facts import ClusterFacts
+from agent.webhook.collector_pause import Settling
+from agent.webhook.eviction.arbiter import Arbiter
+from agent.webhook.eviction.preemption import GivingWay
+from agent.webhook.eviction.taint_cap import TaintCap
+from agent.webhook.http.access import Access
+from agent.webhook.http.routes import Services, WebhookApp
+from agent.webhook.http.tls_server import HttpsServer
+from agent.webhook.http.tokens import SigningKeys
+from agent.webhook.openapi import document
+from agent.webhook.queries.buffers import BufferQuestions
+from agent.webhook.queries.effective_policy import Defaults
+from agent.webhook.queries.forget import Forgetter
+from agent.webhook.queries.forget import Parts as ForgettingParts
+from agent.webhook.queries.workloads import Parts as ReadingParts
+from agent.webhook.queries.workloads import Questions
+from agent.webhook.reports.directives import Director
+from agent.webhook.reports.posts import Parts as PostParts
+from agent.webhook.reports.posts import Posts
+from agent.webhook.settings import WebhookSettings
+from agent.webhook.store.clock import database_now
+from agent.webhook.store.evictions import EvictionStore
+from agent.webhook.store.late_store import LateStore
+from agent.webhook.store.shapes import SchemaTooNew, StoreAway, StoreError, StoreUnusable
+from agent.webhook.store.store import Store
+from agent.webhook.store.taints import TaintStore
+from agent.webhook.workloads.folder import Folder
+from agent.webhook.workloads.index import WorkloadIndex
+from agent.webhook.workloads.percentiles import Statistics
+from agent.webhook.workloads.preparation import Preparing
+from agent.webhook.workloads.rebuilder import Rebuilder
+from agent.webhook.workloads.tailer import Tailer, encode_report
+
+log = logging.getLogger(__name__)
+
+FOLLOW_SECONDS: Final = 1.0
+"""Between two looks at the log; a report taken here is looked for at once."""
+UPKEEP_SECONDS: Final = 5.0
+SETTLE_SECONDS: Final = 10.0
+BREATH_SECONDS: Final = 0.0005
+"""Given up between pieces of background work, so that an admission that waits goes first."""
+STOP_SECONDS: Final = 5.0
+
+
+class ListeningError(Exception):
+    """The address or port cannot be had; one line."""
+
+
+class _Ending(BaseException):
+    """The webhook ends in the middle of background work; not for ``except Exception``."""
+
+
+class Webhook:
+    """One replica."""
+
+    def __init__(self, settings: WebhookSettings) -> None:
+        """Put everything together; nothing is asked and nobody is answered yet.
+
+        Raises:
+            CredentialsError, StoreError, CertificateSetupError, ListeningError: It cannot work so; one line.
+        """
+        self.settings: Final = settings
+        self._stopping = threading.Event()
+        self._news = threading.Event()
+        self._fatal: StoreError | None = None
+        self._threads: list[threading.Thread] = []
+        self._began_seconds = time.monotonic()
+        cluster = settings.cluster
+        self.listener: Final = open_listener(settings.listening.address, settings.listening.port)
+        try:
+            self._store = LateStore(Store(settings.database.url))
+            self._api = HttpApi(
+                credentials_of(settings),
+                timeout_seconds=cluster.request_timeout_seconds,
+                user_agent=f"plimsoll/{installed_version()} webhook",
+            )
+            pace = pace_within(cluster.stale_seconds)
+            self.metrics = WebhookMetrics(
+                version=installed_version(),
+                commit=os.environ.get("PLIMSOLL_COMMIT", "unknown"),
+                admission_results=[str(one) for one in Outcome],
+                unread_reasons=[str(one) for one in Unread],
+            )
+            self.facts = ClusterFacts(
+                self._api,
+                namespace=cluster.namespace,
+                config_map=cluster.config_map,
+                pace=pace,
+                on_pod=self._see_pod,
+            )
+            self.lease = LeaderLease(
+                self._api,
+                namespace=cluster.namespace,
+                name=cluster.lease,
+                identity=cluster.replica or socket.gethostname(),
+                on_change=lambda _: self.certificates.wake(),
+            )
+            self.certificates = Certificates(
+                settings.certificate,
+                namespace=cluster.namespace,
+                api=self._api,
+                is_leader=lambda: self.lease.is_leader,
+                pace=pace,
+                loops=self.metrics.loops,
+            )
+            self.index = WorkloadIndex(
+                settings.history,
+                settings,
+                sized_kinds=listed(settings.plan.managed_kinds),
+                min_age_seconds=settings.plan.min_age_seconds,
+                cluster=self.facts,
+            )
+            self.tailer = Tailer(self._store, self.index, pause=self._breathe)
+            self._settling = Settling(self._staying)
+            self._folder = Folder(self._store, settings.folding, pause=self._breathe)
+            self._preparing = Preparing(
+                self.facts,
+                self.index,
+                Rebuilder(self._store, self.index, settings, settings.rebuilding, pause=self._breathe),
+                policy=settings.recommend.policy,
+                sized_kinds=listed(settings.plan.managed_kinds),
+                excluded_namespaces=listed(settings.act.excluded_namespaces),
+                pause=self._breathe,
+            )
+            self._served()
+        except BaseException:
+            self.listener.close()
+            raise
+
+    def _served(self) -> None:
+        """Put together what answers."""
+        settings = self.settings
+        sizing = settings.sizing()
+        director = Director(
+            self.facts,
+            self.index,
+            stop_shrinking_seconds=settings.act.shrink_barred_seconds,
+            freezes_axes=settings.admission.hpa_freezes_axes,
+        )
+        access = Access(
+            self._api,
+            settings.access,
+            namespace=settings.cluster.namespace,
+            places=self.facts,
+            clock=time.monotonic,
+            keys=SigningKeys(self._api),
+        )
+        reviewer = Reviewer(self.facts, self.index, sizing, count=self.metrics.count_admission)
+        self._reviewer = reviewer
+        placeholders = self._placeholders()
+        self.buffers = self._buffer_controller(reviewer, placeholders)
+        arbiter = Arbiter(
+            api=self._api,
+            store=EvictionStore(self._store, clock=database_now),
+            facts=self.facts,
+            admission=lambda pod: reviewer.admission(pod, None),
+            options=settings.arbiter,
+            sizing=sizing,
+            give_way=GivingWay(self._api, pods=placeholders.pods),
+        )
+        taints = TaintCap(store=TaintStore(self._store, now=database_now), facts=self.facts, options=settings.arbiter)
+        posts = Posts(
+            PostParts(
+                access=access,
+                store=self._store,
+                facts=self.facts,
+                encode=encode_report,
+                directives=lambda node: director.directives_of(node, time.time()),
+                arbitrate=arbiter.decide,
+                taint=taints.decide,
+                taint_seconds=settings.arbiter.taint_grant_seconds,
+                appended=self._news.set,
+            ),
+            settings.access,
+            self.metrics,
+        )
+        questions = Questions(
+            ReadingParts(
+                access=access,
+                histories=self.index,
+                facts=self.facts,
+                directive=director.directive_of,
+                statistics=Statistics(self._store, self.index.places).of,
+                marks=self._store.nodes,
+            ),
+            Defaults(
+                act=settings.act,
+                bounds=settings.bounds,
+                policy=sizing.policy,
+                config_map=f"{settings.cluster.namespace}/{settings.cluster.config_map}",
+            ),
+            self.metrics,
+        )
+        forgetter = Forgetter(
+            ForgettingParts(
+                access=access,
+                store=self._store,
+                merged=self.index.merged,
+                ordered=self._news.set,
+                wait_for=self.tailer.wait_for,
+            ),
+            self.metrics,
+        )
+        buffer_questions = BufferQuestions(
+            self.buffers,
+            access,
+            self.metrics,
+            replica=self.lease.identity,
+            namespace=settings.cluster.namespace,
+            leader=lambda: self.lease.holder,
+        )
+        self._sizes = telling.StoreSize(self._store)
+        self.metrics.read(
+            *telling.of_history(self.index, self.tailer, self._folder, self._sizes, lambda: self._store.is_prepared),
+            *telling.of_directives(director),
+            *telling.of_cluster(self.facts, self.lease),
+            *telling.of_certificate(self.certificates),
+            *telling.of_evictions(arbiter),
+            *of_buffers(ControllerFigures(self.buffers)),
+            *telling.of_taints(taints, lambda: most_tainted(self.facts.node_count(), settings.arbiter)),
+        )
+        app = WebhookApp(
+            Services(
+                review=reviewer.review,
+                failed=self.metrics.count_unread,
+                known=posts.known,
+                entering=posts.entering,
+                report=posts.report,
+                evictions=posts.evictions,
+                taint=posts.taint,
+                workloads=questions.workloads,
+                workload=questions.workload,
+                forget=forgetter.forget,
+                nodes=questions.nodes,
+                buffers=buffer_questions.buffers,
+                buffer=buffer_questions.buffer,
+                rejected=lambda what: self.metrics.count_call(what, "overload"),
+                page=self.metrics.page,
+                scrape_rejected=self.metrics.count_rejected_scrape,
+                ready=self.ready,
+                openapi=document(),
+                most_report_bytes=settings.access.body_bytes,
+            ),
+            settings.listening,
+        )
+        self.server = HttpsServer(app, self.listener, self.certificates.served_context(), settings.listening)
+        self.metrics.read(*telling.of_connections(self.server.connections))
+
+    def _see_pod(self, place: PodPlace, is_new: bool) -> None:
+        """Take note of a pod that the watch brings."""
+        if is_new:
+            self._reviewer.see(place.workload)
+        if place.policy is not None:
+            self._preparing.order(place.workload, place.policy)
+
+    def _placeholders(self) -> Placeholders:
+        """Put together who keeps room by placeholder pods; ``buffers``, which has it kept, comes after it."""
+        settings = self.settings
+        return Placeholders(
+            self._api,
+            settings.placeholders,
+            wake=lambda namespace: self.buffers.wake(namespace),
+            can_resize=lambda: resize_supported(self.facts.server_version),
+            is_leader=lambda: self.lease.is_leader,
+            pause_reason=lambda: self.facts.rules().pause_reason,
+            version=lambda: self.buffers.watches.version,
+            pace=pace_within(settings.cluster.stale_seconds),
+        )
+
+    def _buffer_controller(self, reviewer: Reviewer, keeper: Placeholders) -> BufferController:
+        """Put the controller of CapacityBuffers together, with its schedules and its placeholder pods."""
+        settings = self.settings
+        return BufferController(
+            self._api,
+            options=settings.buffers,
+            is_leader=lambda: self.lease.is_leader,
+            instance=self.lease.identity,
+            pause_reason=lambda: self.facts.rules().pause_reason,
+            sizer=AdmissionSizer(reviewer.admission, is_ready=lambda: self.facts.is_complete and self.index.is_loaded),
+            activities=Schedules(),
+            keeper=keeper,
+            pace=pace_within(settings.cluster.stale_seconds),
+            loops=self.metrics.loops,
+        )
+
+    def ready(self) -> tuple[bool, str]:
+        """Say whether admissions are answered as well as they can be, and in one line why (not)."""
+        certificate = self.certificates.status()
+        if not certificate.is_served:
+            return False, "no certificate is served yet"
+        if not self.facts.is_complete:
+            missing = ", ".join(one.name for one in self.facts.statuses() if not one.is_listed)
+            return False, f"not read yet from the API server: {missing}"
+        if self.index.is_loaded:
+            is_ready, words = self._preparing.readiness()
+            return is_ready, words if certificate.fault is None else f"{words}; certificate: {certificate.fault}"
+        # However long it takes: in a rollout a replica that knows nothing would take the place of one that does.
+        waited = time.monotonic() - self._began_seconds
+        why = "" if self._store.is_prepared else ": the database is away"
+        return False, f"the history is not loaded yet ({waited:.0f} s){why}"
+
+    def run(self) -> None:
+        """Serve until ``stop``.
+
+        Raises:
+            StoreError: The database turned out to be none for this Plimsoll.
+        """
+        # The first try comes before anything is answered: a newer schema must stop the start.
+        self._store.prepare()
+        sys.setswitchinterval(self.settings.listening.switch_interval_seconds)
+        self._began_seconds = time.monotonic()
+        self.facts.start()
+        self.lease.start()
+        self.certificates.start()
+        self.buffers.start()
+        for name, turn, seconds in (
+            ("follow", self._follow, FOLLOW_SECONDS),
+            ("fold", self._fold, UPKEEP_SECONDS),
+            ("rebuild", self._rebuild, UPKEEP_SECONDS),
+            ("sizes", self._sizes.look, telling.SIZE_SECONDS),
+            ("settle", self._settling.look, SETTLE_SECONDS),
+        ):
+            thread = threading.Thread(target=self._turns, args=(turn, seconds), name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        log.info("serving", extra={"url": self.server.url, "database": self._store.place})
+        try:
+            self.server.run()
+        finally:
+            self._end()
+        if self._fatal is not None:
+            raise self._fatal
+
+    def stop(self) -> None:
+        """End: answer what is under way, and come back from ``run``; from any thread, and from a signal handler."""
+        self.server.stop()
+
+    def close(self) -> None:
+        """Let go of what was put together and never run."""
+        self.listener.close()
+        self._store.close()
+        self._api.close()
+
+    def _end(self) -> None:
+        self._stopping.set()
+        self._news.set()
+        self.buffers.stop()  # before the Lease is given back: nothing is written after it
+        self.lease.stop()
+        self.certificates.stop()
+        self.facts.stop()
+        until = time.monotonic() + STOP_SECONDS
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
+        self.close()
+        log.info("ended")
+
+    # -- threads ---------------------------------------------------------------------------------------------------
+
+    def _turns(self, turn: Callable[[], bool], seconds: float) -> None:
+        """Call again and again: at once while there is more, else after so many seconds, or when there is news."""
+        event = self._news if turn == self._follow else self._stopping
+        turns = self.metrics.loops.begin(threading.current_thread().name)
+        try:
+            while not self._stopping.is_set():
+                try:
+                    more = turn()
+                    turns.done()
+                except StoreAway:
+                    more = False
+                    turns.done()  # the store's own series tells of that
+                except (SchemaTooNew, StoreUnusable) as error:
+                    log.exception("the database is none for this Plimsoll")
+                    self._fatal = error
+                    self.stop()
+                    return
+                except Exception:  # the top of a thread's loop: a fault in here must not end it for good
+                    log.exception("background work failed")
+                    turns.failed()
+                    more = False
+                if not more and event.wait(seconds) and event is self._news:
+                    event.clear()
+        except _Ending:
+            return
+
+    def _follow(self) -> bool:
+        if not self._store.prepare():
+            return False
+        was_loaded = self.index.is_loaded
+        more = self.tailer.advance(time.time())
+        if self.index.is_loaded and not was_loaded:
+            self._settling.settle()
+            log.info("history loaded", extra={"workloads": self.index.size().workloads})
+        return more
+
+    def _staying(self) -> int:
+        size = self.index.size()
+        return (
+            size.rows
+            + size.node_rows
+            + size.nodes
+            + self._preparing.workloads
+            + sum(one.objects for one in self.facts.statuses())
+        )
+
+    def _fold(self) -> bool:
+        return self._folder.fold_once(self.lease.is_leader, now_unix_seconds=time.time()) > 0
+
+    def _rebuild(self) -> bool:
+        if not self._preparing.can_begin:
+            self._stopping.wait(FOLLOW_SECONDS)  # readiness waits for it
+            return True
+        return self._preparing.turn(time.time())
+
+    def _breathe(self) -> None:
+        if self._stopping.is_set():
+            raise _Ending
+        time.sleep(BREATH_SECONDS)
+
+
+def credentials_of(settings: WebhookSettings) -> Credentials:
+    """Give how to reach the API server.
+
+    Raises:
+        CredentialsError: There is no way to.
+    """
+    if settings.cluster.kubeconfig is not None:
+        return from_kubeconfig(settings.cluster.kubeconfig)
+    found = in_cluster()
+    if found is None:
+        raise CredentialsError("there is no pod's service account here and no kubeconfig is given (--kubeconfig)")
+    return found
+
+
+def open_listener(address: str, port: int) -> socket.socket:
+    """Bind and listen; IPv4 or IPv6, and ``::`` takes IPv4 too.
+
+    Raises:
+        ListeningError: It cannot be had.
+    """
+    where = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        return socket.create_server((address, port), family=family, backlog=1024, dualstack_ipv6=address == "::")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ListeningError(
+            f"cannot listen on {where}: {reason.lower()}; set listening.address or listening.port (0 = any free port)"
+        ) from error

@@ -1,0 +1,120 @@
+"""The clocks of the world and cron, for ``core.buffer_schedule``: zoneinfo and cronsim. Webhook.
+
+cronsim is given times without a zone, so that what a change of clocks does to a window is decided in one place, core.
+It never asks what time it is. Both are loaded with the first schedule: most clusters have none.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from datetime import datetime, tzinfo
+from typing import Final
+
+from agent.core.buffers.buffer import Buffer
+from agent.core.buffers.schedule import (
+    SCHEDULE,
+    Beginnings,
+    Calendar,
+    Schedule,
+    ScheduleError,
+    activity_at,
+    read_schedule,
+)
+from agent.webhook.buffers.seams import Activity
+
+MOST_KEPT: Final = 1000
+"""Schedules that stay read; each costs a few milliseconds to read where it seldom begins."""
+
+
+class Schedules:
+    """Says whether buffers are active, by their annotation; ``buffer_seams.Activities``. For one thread."""
+
+    def __init__(self, calendar: Calendar | None = None) -> None:
+        """Begin.
+
+        Args:
+            calendar: Zones and cron; None = the system's.
+        """
+        self._calendar = calendar if calendar is not None else SystemCalendar()
+        self._read: OrderedDict[str, Schedule | ScheduleError] = OrderedDict()
+
+    def __call__(self, buffer: Buffer, now_unix_seconds: float, /) -> Activity:
+        """Say whether a buffer is active; one without a schedule always is."""
+        text = buffer.annotations.get(SCHEDULE)
+        if text is None:
+            return Activity()
+        schedule = self._schedule(text)
+        if isinstance(schedule, ScheduleError):
+            return Activity(fault=f"annotation {SCHEDULE}: {schedule}")
+        found = activity_at(schedule, now_unix_seconds)
+        look = found.next_look_unix_seconds
+        return Activity(
+            inactive=None if found.is_active else found.words,
+            changes_in_seconds=None if look is None else look - now_unix_seconds,
+        )
+
+    def _schedule(self, text: str) -> Schedule | ScheduleError:
+        found = self._read.get(text)
+        if found is None:
+            try:
+                found = read_schedule(text, self._calendar)
+            except ScheduleError as error:
+                found = error
+            self._read[text] = found
+        self._read.move_to_end(text)
+        while len(self._read) > MOST_KEPT:
+            self._read.popitem(last=False)
+        return found
+
+
+class SystemCalendar:
+    """The system's time zones, else those of the package tzdata; cron as Debian's cron reads it."""
+
+    def zone(self, name: str) -> tzinfo | None:
+        """Find a time zone; None = there is none of that name."""
+        from zoneinfo import ZoneInfo
+
+        try:
+            return ZoneInfo(name)
+        except (KeyError, ValueError, OSError):  # not found; no file of zones; a directory such as Europe
+            return None
+
+    def beginnings(self, expression: str) -> Beginnings:
+        """Read five cron fields.
+
+        Raises:
+            ValueError: One is not understood.
+        """
+        from cronsim import CronSimError
+
+        found = _CronBeginnings(expression)
+        try:
+            found.check()
+        except CronSimError as error:
+            raise ValueError(str(error).replace("Bad ", "not understood: ")) from error
+        return found
+
+
+class _CronBeginnings:
+    """One expression. For any thread: each question makes an iterator of its own."""
+
+    def __init__(self, expression: str) -> None:
+        self._expression = expression
+
+    def check(self) -> None:
+        """Read it."""
+        self._from(datetime(2024, 1, 1), is_back=False)  # noqa: DTZ001  a time of the wall
+
+    def before(self, wall: datetime) -> datetime | None:
+        """Give the last one before a time."""
+        return next(self._from(wall, is_back=True), None)
+
+    def after(self, wall: datetime) -> datetime | None:
+        """Give the first one after a time."""
+        return next(self._from(wall, is_back=False), None)
+
+    def _from(self, wall: datetime, *, is_back: bool) -> Iterator[datetime]:
+        from cronsim import CronSim
+
+        return CronSim(self._expression, wall, reverse=is_back)

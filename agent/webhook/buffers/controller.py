@@ -1,0 +1,382 @@
+"""The CapacityBuffer controller: keeps the status of every buffer true. Webhook; only the leading replica writes.
+
+One thread takes namespaces from a queue that the watches fill. Where the cluster has no CapacityBuffers, or none is
+made, it waits and asks nothing. Where another controller writes their status, it steps back (``buffers.mode``).
+"""
+
+from __future__ import annotations
+
+import logging
+import random as system_random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from agent.core.buffers.buffer import PLACEHOLDER_PODS, Buffer
+from agent.kube.api import Api
+from agent.kube.errors import KubeError
+from agent.kube.reading import ConvertError
+from agent.kube.scale import ScalableKinds
+from agent.kube.watch import WatchPace
+from agent.metrics.loop_series import LoopSeries
+from agent.webhook.buffers.counted_api import CountedApi
+from agent.webhook.buffers.dry_run import DryRun
+from agent.webhook.buffers.namespace_pass import AgainError, Looked, LostLeadError, NamespacePasses, NamespaceView
+from agent.webhook.buffers.options import BufferMode, BufferOptions
+from agent.webhook.buffers.queue import NamespaceQueue
+from agent.webhook.buffers.reading import SeenBuffer
+from agent.webhook.buffers.resolver import Resolver, reference_of
+from agent.webhook.buffers.seams import Activities, NoRoomKeeper, RoomKeeper, Sizer, always_active
+from agent.webhook.buffers.watches import BufferWatches, Reference
+from agent.webhook.buffers.writer import BufferWriter, OthersStatusError
+
+log = logging.getLogger(__name__)
+
+IDLE_SECONDS: Final = 0.5
+"""How long a wait for work is at most: then what watches and leads is looked at."""
+UNHEARD_SECONDS: Final = 30.0
+"""Scalable objects of a kind that may not be watched are read again after so many seconds."""
+RESYNC_SPREAD: Final = 0.1
+STOP_SECONDS: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Whether this replica's controller acts, and if not, why."""
+
+    mode: BufferMode
+    is_leader: bool
+    is_served: bool
+    """The cluster is known to have CapacityBuffers, or not, and all was read."""
+    pause_reason: str | None
+    """Why nothing is written anywhere; None = it is not so."""
+    contested_by: str | None
+    """Which other controller writes statuses, and where that was seen; None = none does."""
+    troubles: tuple[str, ...]
+    has_dry_run: bool
+
+
+class BufferController:
+    """The controller of one replica."""
+
+    def __init__(
+        self,
+        api: Api,
+        *,
+        options: BufferOptions,
+        is_leader: Callable[[], bool],
+        instance: str,
+        pause_reason: Callable[[], str | None] = lambda: None,
+        sizer: Sizer | None = None,
+        activities: Activities = always_active,
+        keeper: RoomKeeper | None = None,
+        pace: WatchPace | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+        random: Callable[[], float] = system_random.random,
+        loops: LoopSeries | None = None,
+    ) -> None:
+        """Prepare; nothing is asked yet.
+
+        Args:
+            api: The server.
+            options: What is wanted.
+            is_leader: Whether this replica leads; asked before each write.
+            instance: This replica's name, for Events.
+            pause_reason: Why nothing may be written anywhere now; None = it may.
+            sizer: Sizes chunks as admission would; None = the annotation that asks for it has no effect.
+            activities: Schedules.
+            keeper: Keeps room by pods of ours; None = nobody does.
+            pace: How often and how patiently the server is asked.
+            clock: Monotonic seconds.
+            wall_clock: Unix seconds.
+            random: Gives 0..1.
+            loops: Told of the thread's turns, once it runs.
+        """
+        self.options: Final = options
+        self.api: Final = CountedApi(api)
+        self.results: Final[Counter[str]] = Counter()
+        """Looks at namespaces, by how they came out."""
+        self._is_leader, self._pause_reason = is_leader, pause_reason
+        self._clock, self._random = clock, random
+        self._loops: Final = loops if loops is not None else LoopSeries()
+        self._keeper: Final[RoomKeeper] = keeper if keeper is not None else NoRoomKeeper()
+        self._queue = NamespaceQueue(clock=clock, random=random)
+        self.watches: Final = BufferWatches(
+            self.api,
+            on_change=self.wake,
+            on_reference=self._ring,
+            pace=pace,
+            ask_seconds=options.ask_seconds,
+            clock=clock,
+            random=random,
+        )
+        self._dry_run = DryRun(self.api, is_wanted=options.dry_run, clock=clock)
+        self._resolver = Resolver(
+            self.api,
+            kinds=ScalableKinds(self.api, clock=clock),
+            dry_run=self._dry_run,
+            sizer=sizer,
+            template_seen=self.watches.templates.named,
+            clock=clock,
+        )
+        self._writer = BufferWriter(
+            self.api, version=lambda: self.watches.version, instance=instance, wall_clock=wall_clock
+        )
+        self._passes = NamespacePasses(
+            watches=self.watches,
+            resolver=self._resolver,
+            writer=self._writer,
+            keeper=self._keeper,
+            activities=activities,
+            may_write=lambda: is_leader() and pause_reason() is None and not self._stopping.is_set(),
+            takes_over=options.mode is BufferMode.ON,
+            clock=clock,
+            wall_clock=wall_clock,
+        )
+        self.counts: Final = self._passes.counts
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._leads = False
+        self._paused: str | None = None
+        self._views: dict[str, NamespaceView] = {}
+        self._faults: dict[str, str] = {}
+        """By namespace: why the last look at it failed."""
+        self._periods: dict[str, tuple[float, float]] = {}
+        """By namespace: when the last full look began, and when the next one is due."""
+        self._unheard_due: dict[str, float] = {}
+        self._contested_by: str | None = None
+        self._refer_due_seconds = 0.0
+
+    # -- what others ask -------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin, in threads of its own; does nothing in mode off."""
+        if self.options.mode is BufferMode.OFF:
+            return
+        self.watches.start()
+        self._keeper.start()
+        self._thread = threading.Thread(target=self._run, name="buffers", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; what is being written is written."""
+        self._stopping.set()
+        self._queue.close()
+        if self._thread is None:
+            return
+        self.watches.stop()
+        self._keeper.stop()
+        self._thread.join(STOP_SECONDS)
+
+    def wake(self, namespace: str) -> None:
+        """Look at a namespace soon; for any thread."""
+        if self.watches.buffers.find(namespace) or namespace in self._views:
+            self._queue.wake(namespace)
+
+    def standing(self) -> Standing:
+        """Tell whether it acts, and if not, why."""
+        return Standing(
+            mode=self.options.mode,
+            is_leader=self._is_leader(),
+            is_served=self.watches.has_looked,
+            pause_reason=None if self.options.mode is BufferMode.OFF else self._pause_reason(),
+            contested_by=self._contested_by,
+            troubles=self.watches.troubles(),
+            has_dry_run=self.options.dry_run and self._dry_run.has_right,
+        )
+
+    def seen(self) -> tuple[SeenBuffer, ...]:
+        """Give all buffers, by namespace and name."""
+        buffers = self.watches.buffers
+        found = [one for namespace in buffers.namespaces() for one in buffers.find(namespace)]
+        return tuple(sorted(found, key=lambda one: (one.buffer.namespace, one.buffer.name)))
+
+    def view(self, namespace: str) -> NamespaceView | None:
+        """Give what the last look at a namespace came to; None = this replica has not looked, or does not lead."""
+        return self._views.get(namespace)
+
+    def views(self) -> tuple[NamespaceView, ...]:
+        """Give all of them."""
+        return tuple(self._views.values())
+
+    def fault(self, namespace: str) -> str | None:
+        """Say why the last look at a namespace failed; None = it did not."""
+        return self._faults.get(namespace)
+
+    def waiting(self) -> int:
+        """Count the namespaces that are to be looked at some time."""
+        return len(self._queue)
+
+    def faults(self) -> int:
+        """Count the namespaces of which the last look failed."""
+        return len(self._faults)
+
+    # -- the thread ------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        turns = self._loops.begin(threading.current_thread().name)
+        while not self._stopping.is_set():
+            try:
+                self._turn()
+                turns.done()
+            except Exception:  # the top of a thread's loop: a fault in here must not end the controller for good
+                log.exception("buffers failed")
+                turns.failed()
+                self._stopping.wait(IDLE_SECONDS)
+
+    def _turn(self) -> None:
+        self.watches.follow_buffers()
+        self._follow_lead()
+        if not self._leads:
+            self._stopping.wait(IDLE_SECONDS)
+            return
+        if self._is_paused():
+            self._stopping.wait(IDLE_SECONDS)
+            return
+        now = self._clock()
+        if now >= self._refer_due_seconds:
+            self._refer_due_seconds = now + IDLE_SECONDS
+            seen = self.seen()
+            self._follow_references([one.buffer for one in seen])
+            self._follow_others(seen)
+        if self.watches.has_looked and (self.watches.is_listed or not self.watches.buffers.count()):
+            namespace = self._queue.take(IDLE_SECONDS)
+            if namespace is not None:
+                self._take(namespace)
+        else:
+            self._stopping.wait(IDLE_SECONDS / 10)
+
+    def _follow_lead(self) -> None:
+        is_leader = self._is_leader()
+        if is_leader == self._leads:
+            return
+        self._leads = is_leader
+        self._contested_by = None
+        self._refer_due_seconds = 0.0
+        self._passes.clear()
+        self._resolver.clear()
+        self._keeper.clear()
+        self._views.clear()
+        self._faults.clear()
+        self._periods.clear()
+        if is_leader:
+            for namespace in self.watches.buffers.namespaces():
+                self._queue.wake(namespace)
+
+    def _is_paused(self) -> bool:
+        """Say whether all stands still; afterwards all is looked at."""
+        was_paused, self._paused = self._paused, self._pause_reason()
+        if was_paused is not None and self._paused is None:
+            for namespace in self.watches.buffers.namespaces():
+                self._queue.wake(namespace)
+        return self._paused is not None
+
+    def _follow_references(self, buffers: Sequence[Buffer]) -> None:
+        """Watch the kinds that buffers refer to."""
+        self.watches.refer(self._resolver.keep_only(buffers))
+        self._writer.forget(frozenset(one.uid for one in buffers))
+
+    def _follow_others(self, seen: Sequence[SeenBuffer]) -> None:
+        """Find out whether another controller writes the statuses."""
+        may_step_back = self.options.mode is BufferMode.AUTO
+        found = next((one for one in seen if one.is_contested), None) if may_step_back else None
+        by = None if found is None else f"{found.others[0]} (of {found.buffer.namespace}/{found.buffer.name})"
+        if (by is None) != (self._contested_by is None):
+            if by is not None:
+                log.warning(
+                    "another controller writes the status of buffers: stepping back (buffers.mode on takes over)",
+                    extra={"who": by},
+                )
+            else:
+                log.info("no other controller writes the status of CapacityBuffers: going on")
+            for namespace in self.watches.buffers.namespaces():
+                self._queue.wake(namespace)
+        self._contested_by = by
+
+    def _take(self, namespace: str) -> None:
+        """Look at a namespace, and see to it that it is looked at again when it has to be."""
+        try:
+            looked = self._look(namespace)
+        except LostLeadError:
+            self._queue.wake(namespace)
+            return
+        except OthersStatusError as error:
+            log.info("a status is written by another controller", extra={"namespace": namespace, "cause": str(error)})
+            self._refer_due_seconds = 0.0  # the watch shows it in a moment
+            self._queue.retry(namespace)
+            return
+        except (KubeError, ConvertError, AgainError) as error:
+            self.results["failed"] += 1
+            seconds = self._queue.retry(namespace)
+            if namespace not in self._faults:
+                log.warning(
+                    "buffers of a namespace not looked after; tried again",
+                    extra={"namespace": namespace, "cause": str(error), "seconds": round(seconds, 1)},
+                )
+            self._faults[namespace] = str(error)
+            return
+        except Exception:
+            self.results["error"] += 1
+            self._faults[namespace] = "a fault of this program, see its log"
+            self._queue.retry(namespace)
+            raise
+        self._faults.pop(namespace, None)
+        if looked is None:
+            self._queue.forget(namespace)
+            return
+        self._views[namespace] = looked.view
+        if looked.requeue:
+            self.results["requeued"] += 1
+            self._queue.retry(namespace)
+        else:
+            self.results["done"] += 1
+            self._queue.succeeded(namespace)
+        self._plan(namespace, looked)
+
+    def _look(self, namespace: str) -> Looked | None:
+        buffers = self._mine(namespace)
+        if not buffers:
+            self._passes.forget(namespace)
+            self._views.pop(namespace, None)
+            self._periods.pop(namespace, None)
+            self._unheard_due.pop(namespace, None)
+            return None
+        now = self._clock()
+        if namespace not in self._periods or now >= self._periods[namespace][1]:
+            resync = self.options.resync_seconds * (1 - RESYNC_SPREAD + 2 * RESYNC_SPREAD * self._random())
+            self._periods[namespace] = (now, now + resync)
+        if now >= self._unheard_due.get(namespace, now):
+            for reference in self._unheard(buffers):
+                self._resolver.changed(reference, None)
+        return self._passes.look(namespace, buffers, period_seconds=self._periods[namespace][0])
+
+    def _plan(self, namespace: str, looked: Looked) -> None:
+        """Have it looked at again though nothing changes: by its schedule, by the clock."""
+        now = self._clock()
+        self._queue.later(namespace, max(self._periods[namespace][1] - now, 0.0))
+        if looked.again_seconds is not None:
+            self._queue.later(namespace, looked.again_seconds)
+        if any(True for _ in self._unheard(self._mine(namespace))):
+            self._unheard_due[namespace] = now + UNHEARD_SECONDS
+            self._queue.later(namespace, UNHEARD_SECONDS)
+
+    def _mine(self, namespace: str) -> list[Buffer]:
+        """Give the buffers to look after: all of them, or those of our own strategy, where somebody else does."""
+        buffers = [one.buffer for one in self.watches.buffers.find(namespace)]
+        if self._contested_by is None:
+            return buffers
+        return [one for one in buffers if one.strategy == PLACEHOLDER_PODS]
+
+    def _unheard(self, buffers: list[Buffer]) -> list[Reference]:
+        """Give the scalable objects of which no change would be noticed."""
+        references = {one for one in map(reference_of, buffers) if one is not None}
+        return [one for one in references if not self.watches.hears(one[0], one[1])]
+
+    def _ring(self, reference: Reference, version: str | None) -> None:
+        """Take note that a scalable object changed; from a watching thread."""
+        if self._resolver.changed(reference, version):
+            self.wake(reference[2].partition("/")[0])

@@ -1,0 +1,315 @@
+"""One look at the buffers of one namespace: find out, let core decide, write. Webhook; for the controller's thread.
+
+A failure that passes (the server is away) leaves the statuses as they are; one that lasts is told in them.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from agent.core.buffers.buffer import (
+    ACTIVE_CAPACITY,
+    OUR_STRATEGIES,
+    Buffer,
+    Condition,
+    ManagedTemplate,
+    NamespaceFacts,
+    Outcome,
+    Pass,
+    TemplateOrder,
+    Unresolved,
+)
+from agent.core.buffers.reconciliation import is_ours, reconcile
+from agent.kube.convert_buffers import pod_of_template
+from agent.kube.errors import ApiError, KubeError
+from agent.kube.reading import ConvertError
+from agent.webhook.buffers.dry_run import NotTriedError
+from agent.webhook.buffers.managed_templates import ManagedTemplates
+from agent.webhook.buffers.resolver import Resolved, Resolver, words_of
+from agent.webhook.buffers.seams import Activities, Kept, RoomKeeper
+from agent.webhook.buffers.watches import BufferWatches
+from agent.webhook.buffers.writer import BufferWriter
+
+log = logging.getLogger(__name__)
+
+ROUNDS: Final = 4
+"""Of writing templates in one look; each but the first follows somebody who was quicker."""
+_LASTING: Final = frozenset({400, 403, 404, 405, 413, 422})
+"""Refusals that asking again at once would not change."""
+_SERVER_FAILED: Final = 500
+_ALLOWED: Final = " and ".join(sorted(OUR_STRATEGIES))
+
+
+class LostLeadError(Exception):
+    """Another replica leads now: nothing may be written any more."""
+
+
+class AgainError(Exception):
+    """Somebody else writes the same objects; one line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamespaceView:
+    """What the last look at a namespace came to; for answers and metrics."""
+
+    outcomes: tuple[Outcome, ...] = ()
+    passed_over: tuple[Buffer, ...] = ()
+    sizing: Mapping[str, str] = field(default_factory=dict)
+    """By buffer name: what became of the annotation that asks for a recommended size."""
+    troubles: Mapping[str, str] = field(default_factory=dict)
+    """By buffer name: why what it goes by could not be read anew."""
+    schedules: Mapping[str, str] = field(default_factory=dict)
+    """By buffer name: what of its schedule is not understood."""
+    faults: tuple[str, ...] = ()
+    """What is wrong with quotas."""
+    ready: Mapping[str, int] = field(default_factory=dict)
+    """By buffer name: placeholder pods that run."""
+    at_unix_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """What is to be done about a namespace next."""
+
+    view: NamespaceView
+    requeue: bool
+    """Something failed and is to be tried again."""
+    again_seconds: float | None
+    """When it may come out otherwise though nothing changes; None = it will not."""
+
+
+@dataclass(slots=True)
+class PassCounts:
+    """What was written since the start; for metrics."""
+
+    templates: int = 0
+    statuses: int = 0
+
+
+class NamespacePasses:
+    """Looks at namespaces; see the module's docstring."""
+
+    def __init__(
+        self,
+        *,
+        watches: BufferWatches,
+        resolver: Resolver,
+        writer: BufferWriter,
+        keeper: RoomKeeper,
+        activities: Activities,
+        may_write: Callable[[], bool],
+        takes_over: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Begin.
+
+        Args:
+            watches: What is known of buffers, templates and quotas.
+            resolver: Finds out what references come to.
+            writer: Writes.
+            keeper: Keeps room by pods of ours.
+            activities: Schedules.
+            may_write: Whether this replica leads.
+            takes_over: Statuses that another controller wrote are overwritten.
+            clock: Monotonic seconds.
+            wall_clock: Unix seconds.
+        """
+        self._watches, self._resolver, self._writer = watches, resolver, writer
+        self._keeper, self._activities, self._may_write = keeper, activities, may_write
+        self._takes_over = takes_over
+        self._clock, self._wall_clock = clock, wall_clock
+        self.counts: Final = PassCounts()
+        self._managed = ManagedTemplates(watches.templates.named, writer.read_template, writer.list_templates)
+        self._provisioning: dict[str, Mapping[str, Condition]] = {}
+
+    def clear(self) -> None:
+        """Forget all: somebody else led meanwhile."""
+        self._managed.clear()
+        self._provisioning.clear()
+
+    def forget(self, namespace: str) -> None:
+        """The last buffer of a namespace is gone; its templates go with it.
+
+        Raises:
+            KubeError: Pods that kept its room could not be removed.
+        """
+        self._managed.keep_only(namespace, frozenset())
+        self._provisioning.pop(namespace, None)
+        self._keeper.keep(namespace, (), {})
+
+    def look(self, namespace: str, buffers: Sequence[Buffer], *, period_seconds: float) -> Looked:
+        """Look at a namespace and put right what is to be.
+
+        Args:
+            namespace: Which.
+            buffers: Those to look after.
+            period_seconds: When the last full look began: what was found out earlier is found out anew.
+
+        Raises:
+            KubeError: The server did not answer; what was written already is right.
+            LostLeadError, AgainError: See there.
+        """
+        self._managed.keep_only(namespace, frozenset(one.name for one in buffers))
+        self._managed.begin(namespace, period_seconds)
+        now = self._wall_clock()
+        inactive, schedules, again = self._scheduled(buffers, now)
+        buffers = [replace(one, fault=schedules[one.name]) if one.name in schedules else one for one in buffers]
+        resolved = {one.name: self._resolve(one, period_seconds) for one in buffers if _is_resolvable(one)}
+        templates = self._managed.standing(namespace, [one for one in buffers if is_ours(one)])
+        facts = NamespaceFacts(
+            buffers=tuple(buffers),
+            shapes={name: one.shape for name, one in resolved.items()},
+            held=frozenset(name for name, one in resolved.items() if one.is_held),
+            templates=templates,
+            quotas=tuple(one.quota for one in self._watches.quotas.find(namespace)),
+            written=self._managed.unwritable(namespace, resolved, templates),
+            inactive=inactive,
+            placeholder_class=self._keeper.priority_class,
+            placeholder_usage=self._keeper.usage(namespace),
+            provisioning=self._provisioning.get(namespace, {}),
+        )
+        facts, result = self._templates_written(facts, resolved)
+        self._write_statuses(result.outcomes)
+        for buffer in result.passed_over:
+            self._check_lead()
+            self._writer.tell_unknown_strategy(buffer, _ALLOWED)
+        kept, result = self._kept(namespace, facts, result)
+        waits = [one for one in (again, kept.again_seconds) if one is not None]
+        view = NamespaceView(
+            outcomes=result.outcomes,
+            passed_over=result.passed_over,
+            sizing={name: one.sizing for name, one in resolved.items() if one.sizing is not None},
+            troubles={name: one.trouble for name, one in resolved.items() if one.trouble is not None},
+            schedules=schedules,
+            faults=result.faults,
+            ready=kept.ready,
+            at_unix_seconds=now,
+        )
+        is_open = any(one.trouble is not None or not one.is_final for one in resolved.values())
+        return Looked(view=view, requeue=result.requeue or is_open, again_seconds=min(waits, default=None))
+
+    # -- finding out -----------------------------------------------------------------------------------------------
+
+    def _scheduled(self, buffers: Sequence[Buffer], now: float) -> tuple[dict[str, str], dict[str, str], float | None]:
+        """Give by name why buffers are empty now, what of a schedule is not understood, and when that changes."""
+        inactive: dict[str, str] = {}
+        faults: dict[str, str] = {}
+        waits: list[float] = []
+        for buffer in buffers:
+            if not is_ours(buffer):
+                continue
+            activity = self._activities(buffer, now)
+            if activity.fault is not None:
+                faults[buffer.name] = activity.fault
+            elif activity.inactive is not None:
+                inactive[buffer.name] = activity.inactive
+            if activity.changes_in_seconds is not None:
+                waits.append(activity.changes_in_seconds)
+        return inactive, faults, min(waits, default=None)
+
+    def _resolve(self, buffer: Buffer, period_seconds: float) -> Resolved:
+        self._check_lead()
+        is_held = self._managed.is_pod_held(buffer)
+        try:
+            return self._resolver.resolve(buffer, not_before=period_seconds, is_pod_held=is_held)
+        except KubeError as error:
+            is_provided = buffer.status.replicas is not None
+            if is_provided and not _is_its_own(error):
+                raise  # a server that is away for a moment is no reason to give up what is provided for
+            return Resolved(shape=Unresolved(reason=words_of(error)), trouble=str(error), is_held=is_provided)
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    def _templates_written(
+        self, facts: NamespaceFacts, resolved: Mapping[str, Resolved]
+    ) -> tuple[NamespaceFacts, Pass]:
+        """Carry orders out until there are none; what stands then, and what it comes to."""
+        templates, written, faults = dict(facts.templates), set(facts.written), dict(facts.write_faults)
+        for _ in range(ROUNDS):
+            result = reconcile(facts, read_pod=pod_of_template, now_unix_seconds=self._wall_clock())
+            if not result.orders:
+                return facts, result
+            for order in result.orders:
+                self._carry_out(order, templates, written, faults, resolved)
+            facts = replace(facts, templates=dict(templates), written=frozenset(written), write_faults=dict(faults))
+        raise AgainError(f"managed templates of {facts.buffers[0].namespace} are written by somebody else too")
+
+    def _carry_out(
+        self,
+        order: TemplateOrder,
+        templates: dict[str, ManagedTemplate],
+        written: set[str],
+        faults: dict[str, str],
+        resolved: Mapping[str, Resolved],
+    ) -> None:
+        buffer, name = order.buffer, order.template_name
+        if self._managed.is_as_written(order, templates.get(name)):
+            written.add(buffer.name)  # what differs are the server's own defaults
+            return
+        self._check_lead()
+        try:
+            template = self._writer.write_template(order)
+            if template is None:
+                templates.pop(name, None)
+                found = self._writer.read_template(buffer, name)
+                if found is not None:
+                    templates[name] = found
+                return
+        except ApiError as error:
+            if error.status not in _LASTING:
+                raise
+            faults[buffer.name] = error.message or str(error)
+            return
+        except ConvertError as error:
+            faults[buffer.name] = str(error)
+            return
+        self.counts.templates += 1
+        templates[name] = template
+        written.add(buffer.name)
+        self._managed.wrote(order, template, resolved.get(buffer.name))
+
+    def _write_statuses(self, outcomes: Sequence[Outcome]) -> None:
+        for outcome in outcomes:
+            if not outcome.is_changed:
+                continue
+            self._check_lead()
+            is_shared = outcome.buffer.strategy in (None, "", ACTIVE_CAPACITY)
+            may_take_over = self._takes_over or not is_shared
+            document = self._writer.write_status(outcome.buffer, outcome.status, may_take_over=may_take_over)
+            if document is None:
+                continue  # it is gone, or another one has its name: the watch tells
+            self.counts.statuses += 1
+            kept = self._watches.buffers
+            kept.put_answer(kept.entry(document), now_seconds=self._clock())
+
+    def _kept(self, namespace: str, facts: NamespaceFacts, result: Pass) -> tuple[Kept, Pass]:
+        """Have the room kept, and tell in the statuses how far it is."""
+        self._check_lead()
+        kept = self._keeper.keep(namespace, result.outcomes, facts.templates)
+        if kept.provisioning != self._provisioning.get(namespace, {}):
+            self._provisioning[namespace] = kept.provisioning
+            # Over the statuses as they were just written: whatever they are told of then is the condition alone.
+            buffers = tuple(replace(one.buffer, status=one.status) for one in result.outcomes)
+            facts = replace(facts, buffers=(*buffers, *result.passed_over), provisioning=kept.provisioning)
+            result = reconcile(facts, read_pod=pod_of_template, now_unix_seconds=self._wall_clock())
+            self._write_statuses(result.outcomes)
+        return kept, result
+
+    def _check_lead(self) -> None:
+        if not self._may_write():
+            raise LostLeadError
+
+
+def _is_its_own(error: KubeError) -> bool:
+    """Say whether a failure is of what one buffer names: a webhook, an API of its own; others go on."""
+    return isinstance(error, NotTriedError) or (isinstance(error, ApiError) and error.status >= _SERVER_FAILED)
+
+
+def _is_resolvable(buffer: Buffer) -> bool:
+    has_reference = buffer.template_ref is not None or buffer.scalable_ref is not None
+    return is_ours(buffer) and has_reference and buffer.fault is None and not buffer.is_terminating

@@ -1,0 +1,343 @@
+"""Keeps the room of CapacityBuffers with pods of low priority. Webhook, leader only; the rules are in core.
+
+Placeholder pods are watched by their label, and changed by one thread, the buffer controller's: ``keep`` is called for
+a namespace after its buffers were reconciled. What one pass leaves to the next is kept in memory; a new leader begins
+without, and finds the pods that there are by their names.
+"""
+
+from __future__ import annotations
+
+import logging
+import random as system_random
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+from urllib.parse import quote
+
+from agent.core.buffers.buffer import GROUP, PLACEHOLDER_PODS, Buffer, Condition, ManagedTemplate, Outcome, PodReader
+from agent.core.buffers.placeholder_condition import provisioning_of
+from agent.core.buffers.placeholder_options import PlaceholderOptions
+from agent.core.buffers.placeholder_pod import PlaceholderShape, placeholder_of, resources_json
+from agent.core.buffers.placeholder_state import Memory, after_creation, after_refusal, after_refused_resize
+from agent.core.buffers.placeholders import PlaceholderPlan, Wish, buffer_uid_of, plan_placeholders
+from agent.core.cluster.effective_resources import CountingRule, pod_requests
+from agent.core.cluster.pod import Pod, has_ended
+from agent.core.orders.annotations import PREFIX
+from agent.core.orders.placeholder_mark import PLACEHOLDER
+from agent.kube.api import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Api
+from agent.kube.convert import pod_from_json
+from agent.kube.convert_buffers import pod_of_template
+from agent.kube.errors import ApiError, KubeError, Unreachable
+from agent.kube.watch import Reflector, WatchPace, WatchSource
+from agent.webhook.buffers.placeholder_removal import pods_path, remove_placeholder
+from agent.webhook.buffers.seams import Kept
+from agent.webhook.buffers.tables import ByNamespace
+
+log = logging.getLogger(__name__)
+
+READY_REPLICAS: Final = f"{PREFIX}ready-replicas"
+"""Annotation of a CapacityBuffer: its placeholder pods that are scheduled, running and as large as a chunk."""
+FIELD_MANAGER: Final = "plimsoll-placeholders"
+UNLISTED_SECONDS: Final = 1.0
+"""Until it is looked again while the pods that there are have not been read."""
+LIST_SECONDS: Final = 5.0
+"""What passes wait for them after the start: numbers that go by quotas would be wrong without."""
+PAUSED_SECONDS: Final = 5.0
+"""Until it is looked again whether the cluster is still paused."""
+STOP_SECONDS: Final = 0.5
+_COUNTED: Final = CountingRule(use_status=True)
+_NO_JUDGEMENT: Final = frozenset({401, 408, 429})
+"""The server is busy or does not know who asks: it says nothing of the pod."""
+
+
+class Placeholders:
+    """The placeholder pods of all buffers; ``keep`` for one thread, the rest for any. A ``RoomKeeper``."""
+
+    def __init__(
+        self,
+        api: Api,
+        options: PlaceholderOptions,
+        *,
+        wake: Callable[[str], None],
+        can_resize: Callable[[], bool],
+        is_leader: Callable[[], bool],
+        pause_reason: Callable[[], str | None] = lambda: None,
+        version: Callable[[], str] = lambda: "v1beta1",
+        read_pod: PodReader = pod_of_template,
+        pace: WatchPace | None = None,
+        wall_clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
+        random: Callable[[], float] = system_random.random,
+    ) -> None:
+        """Prepare; nothing is asked yet.
+
+        Args:
+            api: The server, as an account that may create, delete and resize pods.
+            options: Image, PriorityClass, bounds.
+            wake: Told of a namespace whose placeholder pods changed; from the watching thread.
+            can_resize: Says whether the server resizes pods in place.
+            is_leader: Asked before each write.
+            pause_reason: Says why nothing may be written in the whole cluster; None = something may. Asked as the last.
+            version: Gives that of the API in which the server has buffers.
+            read_pod: Reads a pod template.
+            pace: How often and how patiently the server is asked.
+            wall_clock: Unix seconds: what conditions show and waits go by.
+            clock: Monotonic seconds.
+            random: Gives 0..1; spreads waits.
+        """
+        self._api, self._options = api, options
+        self._can_resize, self._is_leader, self._version = can_resize, is_leader, version
+        self._pause_reason = pause_reason
+        self._read_pod, self._wall_clock, self._clock = read_pod, wall_clock, clock
+        self._pods: Final = ByNamespace(_seen_pod, lambda pod: pod.namespace, lambda namespace, _: wake(namespace))
+        self._listed = threading.Event()
+        self._watch = Reflector(
+            api,
+            WatchSource(
+                name="placeholders",
+                path="/api/v1/pods",
+                read=self._pods.read,
+                is_same=self._pods.is_same,
+                query={"labelSelector": PLACEHOLDER},
+            ),
+            clock=clock,
+            random=random,
+            on_news=self._listed.set,
+            pace=replace(pace if pace is not None else WatchPace(), start_spread_seconds=0.0),
+            kept=self._pods,
+        )
+        self._listed_until_seconds: float | None = None
+        """Until when the first list is waited for; None = it was not begun."""
+        self._memories: dict[str, dict[str, Memory]] = {}
+        """By namespace and buffer uid."""
+
+    @property
+    def priority_class(self) -> str | None:
+        """Give the PriorityClass of placeholder pods."""
+        return self._options.priority_class
+
+    def start(self) -> None:
+        """Begin to look at the pods that there are."""
+        self._listed_until_seconds = self._clock() + LIST_SECONDS
+        self._watch.start()
+
+    def stop(self) -> None:
+        """End that."""
+        self._watch.stop()
+        if self._listed_until_seconds is not None:
+            self._watch.join(STOP_SECONDS)
+
+    def clear(self) -> None:
+        """Forget what passes left to the next: somebody else led meanwhile."""
+        self._memories.clear()
+
+    def pods(self) -> tuple[Pod, ...] | None:
+        """Give the placeholder pods of the whole cluster; None = they have not been read yet. For any thread."""
+        if self._listed_until_seconds is not None and not self._watch.is_listed:
+            return None
+        return tuple(pod for namespace in self._pods.namespaces() for pod in self._pods.find(namespace))
+
+    def usage(self, namespace: str, /) -> Mapping[str, Mapping[str, int]]:
+        """Give what the pods of each buffer request together, by its name, nanos; as quotas count it."""
+        if self._listed_until_seconds is not None:
+            self._listed.wait(max(self._listed_until_seconds - self._clock(), 0.0))
+        sums: dict[str, dict[str, int]] = {}
+        for pod in self._pods.find(namespace):
+            if buffer_uid_of(pod) is None or has_ended(pod):
+                continue
+            owner = next(one for one in pod.owners if one.is_controller)
+            used = sums.setdefault(owner.name, {})
+            for name, amount in pod_requests(pod, _COUNTED).items():
+                used[name] = used.get(name, 0) + amount
+        return sums
+
+    def keep(self, namespace: str, outcomes: Sequence[Outcome], templates: Mapping[str, ManagedTemplate], /) -> Kept:
+        """Make the pods of a namespace what its buffers ask for, a bounded number at a time.
+
+        Raises:
+            KubeError: The server was not reached, or was too busy.
+        """
+        if not self._watch.is_listed:
+            return Kept(again_seconds=UNLISTED_SECONDS)
+        pods: dict[str, list[Pod]] = {}
+        for pod in self._pods.find(namespace):
+            uid = buffer_uid_of(pod)
+            if uid is not None:
+                pods.setdefault(uid, []).append(pod)
+        paused = self._pause_reason()
+        wishes = {one.buffer.uid: self._wish(one, templates) for one in outcomes if _is_ours(one.buffer)}
+        if paused is not None:
+            wishes = {uid: replace(wish, replicas=None, shape=None) for uid, wish in wishes.items()}
+        gone = [_nothing(namespace, uid) for uid in pods if uid not in wishes and paused is None]
+        again: list[float] = []
+        provisioning: dict[str, Condition] = {}
+        ready: dict[str, int] = {}
+        memories = self._memories.setdefault(namespace, {})
+        for uid in [uid for uid in memories if uid not in wishes and uid not in pods]:
+            del memories[uid]
+        for wish in (*gone, *wishes.values()):
+            buffer = wish.buffer
+            plan = self._keep_one(wish, pods.get(buffer.uid, []), memories)
+            if plan.again_seconds is not None:
+                again.append(plan.again_seconds)
+            memory, now = memories[buffer.uid], self._wall_clock()
+            if memory.refusal is not None and memory.hold_until_unix_seconds is not None:
+                again.append(max(memory.hold_until_unix_seconds - now, UNLISTED_SECONDS))
+            if buffer.uid in wishes:
+                # What was refused just now belongs to what is told.
+                standing = replace(plan.standing, refusal=memory.refusal)
+                provisioning[buffer.name] = provisioning_of(buffer, standing, now_unix_seconds=now, pause_reason=paused)
+                ready[buffer.name] = plan.standing.ready
+        for outcome in outcomes:
+            self._annotate(outcome.buffer, ready.get(outcome.buffer.name))
+        if paused is not None:
+            again.append(PAUSED_SECONDS)
+        return Kept(again_seconds=min(again, default=None), provisioning=provisioning, ready=ready)
+
+    # -- one buffer ------------------------------------------------------------------------------------------------
+
+    def _wish(self, outcome: Outcome, templates: Mapping[str, ManagedTemplate]) -> Wish:
+        buffer, status = outcome.buffer, outcome.status
+        if buffer.is_terminating:
+            return Wish(buffer=buffer, replicas=0, shape=None)
+        template = templates.get(status.template_name) if status.template_name is not None else None
+        if status.replicas is None or template is None:
+            return Wish(buffer=buffer, replicas=None, shape=None)
+        return Wish(buffer=buffer, replicas=status.replicas, shape=self._shape(template, buffer))
+
+    def _shape(self, template: ManagedTemplate, buffer: Buffer) -> PlaceholderShape | None:
+        content = template.content
+        return placeholder_of(content, self._read_pod(content), buffer, self._options, version=self._version())
+
+    def _keep_one(self, wish: Wish, pods: Sequence[Pod], memories: dict[str, Memory]) -> PlaceholderPlan:
+        uid = wish.buffer.uid
+        plan = plan_placeholders(
+            wish,
+            pods,
+            memories.get(uid, Memory()),
+            now_unix_seconds=self._wall_clock(),
+            options=self._options,
+            can_resize=self._can_resize(),
+        )
+        memories[uid] = replace(plan.memory, made=_without(plan.memory.made, plan.creations))
+        self._remove(wish.buffer, plan)
+        self._resize(wish.buffer, plan, memories)
+        self._create(wish, plan, memories)
+        if plan.creations or plan.removals or plan.resizings:
+            log.info(
+                "placeholder pods changed",
+                extra={
+                    "namespace": wish.buffer.namespace,
+                    "buffer": wish.buffer.name,
+                    "made": len(plan.creations),
+                    "removed": len(plan.removals),
+                    "resized": len(plan.resizings),
+                },
+            )
+        return plan
+
+    def _may_write(self) -> bool:
+        return self._is_leader() and self._pause_reason() is None
+
+    def _remove(self, buffer: Buffer, plan: PlaceholderPlan) -> None:
+        for name, uid in plan.removals:
+            if not self._may_write():
+                return
+            remove_placeholder(self._api, namespace=buffer.namespace, name=name, uid=uid)
+
+    def _resize(self, buffer: Buffer, plan: PlaceholderPlan, memories: dict[str, Memory]) -> None:
+        for one in plan.resizings:
+            if not self._may_write():
+                return
+            containers = [{"name": name, "resources": resources_json(wanted)} for name, wanted in one.containers]
+            try:
+                self._api.call(
+                    "PATCH",
+                    f"{pods_path(buffer.namespace, one.name)}/resize",
+                    query={"fieldManager": FIELD_MANAGER},
+                    body={"metadata": {"uid": one.uid}, "spec": {"containers": containers}},
+                    content_type=STRATEGIC_MERGE_PATCH,
+                )
+            except ApiError as error:
+                if not _is_judgement(error):
+                    raise
+                # Whatever speaks against it, a new pod will do; one that is gone by now is nobody's loss.
+                memories[buffer.uid] = after_refused_resize(memories[buffer.uid], one.uid)
+
+    def _create(self, wish: Wish, plan: PlaceholderPlan, memories: dict[str, Memory]) -> None:
+        buffer, shape = wish.buffer, wish.shape
+        for name in plan.creations if shape is not None else ():
+            if shape is None or not self._is_leader():
+                return
+            metadata = shape.body["metadata"]
+            body = {**shape.body, "metadata": {**(metadata if isinstance(metadata, dict) else {}), "name": name}}
+            memory = memories[buffer.uid]
+            try:
+                self._api.call("POST", pods_path(buffer.namespace), query={"fieldManager": FIELD_MANAGER}, body=body)
+            except Unreachable as error:
+                if error.may_have_been_done:
+                    memories[buffer.uid] = _with_made(memory, name, plan)
+                raise
+            except ApiError as error:
+                if not _is_judgement(error):
+                    raise
+                why = error.message or str(error)
+                log.warning(
+                    "a placeholder pod was refused",
+                    extra={"namespace": buffer.namespace, "buffer": buffer.name, "cause": why},
+                )
+                memories[buffer.uid] = after_refusal(
+                    memory, (name,), why, now_unix_seconds=self._wall_clock(), options=self._options
+                )
+                return
+            memories[buffer.uid] = after_creation(_with_made(memory, name, plan))
+
+    def _annotate(self, buffer: Buffer, ready: int | None) -> None:
+        """Write how many run onto the buffer; take it away from one that is not kept so any more."""
+        text = None if ready is None else str(ready)
+        if text == buffer.annotations.get(READY_REPLICAS) or buffer.is_terminating or not self._may_write():
+            return
+        path = f"/apis/{GROUP}/{self._version()}/namespaces/{quote(buffer.namespace, safe='')}/capacitybuffers"
+        try:
+            self._api.call(
+                "PATCH",
+                f"{path}/{quote(buffer.name, safe='')}",
+                query={"fieldManager": FIELD_MANAGER},
+                body={"metadata": {"uid": buffer.uid, "annotations": {READY_REPLICAS: text}}},
+                content_type=MERGE_PATCH,
+            )
+        except KubeError as error:
+            # It is for people's eyes; the metric and the condition say the same.
+            log.warning(
+                "the annotation of a buffer was not written", extra={"buffer": buffer.name, "cause": str(error)}
+            )
+
+
+def _is_ours(buffer: Buffer) -> bool:
+    return buffer.strategy == PLACEHOLDER_PODS
+
+
+def _nothing(namespace: str, uid: str) -> Wish:
+    """Wish for no pods of a buffer that is gone, or has another strategy."""
+    nobody = Buffer(namespace=namespace, name="", uid=uid, generation=0, created_unix_seconds=0.0)
+    return Wish(buffer=nobody, replicas=0, shape=None)
+
+
+def _seen_pod(document: object) -> Pod:
+    """Read a pod without what changes at each writing and is not looked at."""
+    return replace(pod_from_json(document), resource_version=None, generation=None, observed_generation=None)
+
+
+def _is_judgement(error: ApiError) -> bool:
+    """Say whether the server refused the thing itself."""
+    return 400 <= error.status < 500 and error.status not in _NO_JUDGEMENT
+
+
+def _without(made: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:
+    return {name: since for name, since in made.items() if name not in names}
+
+
+def _with_made(memory: Memory, name: str, plan: PlaceholderPlan) -> Memory:
+    return replace(memory, made={**memory.made, name: plan.memory.made[name]})

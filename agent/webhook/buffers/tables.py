@@ -1,0 +1,153 @@
+"""What the watches of the CapacityBuffer controller keep, and whom they tell of changes. Webhook; no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from agent.core.buffers.buffer import BufferQuota
+from agent.kube.convert_buffers import buffer_quota_from_json
+from agent.kube.kept import Entry, Kept
+from agent.kube.reading import Reader
+from agent.webhook.cluster.index import Indexed
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenTemplate:
+    """A PodTemplate, by its metadata."""
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+
+
+def template_seen(document: object) -> SeenTemplate:
+    """Read a PodTemplate's metadata.
+
+    Raises:
+        ConvertError: It has not even a name.
+    """
+    metadata = Reader(document, "").child("metadata")
+    return SeenTemplate(
+        namespace=metadata.text("namespace") or "default",
+        name=metadata.required_text("name"),
+        uid=metadata.text("uid") or "",
+        generation=metadata.whole("generation") or 0,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenQuota:
+    """A ResourceQuota."""
+
+    namespace: str
+    quota: BufferQuota
+
+
+def seen_quota(document: object) -> SeenQuota:
+    """Read a ResourceQuota.
+
+    Raises:
+        ConvertError: It has not even a name.
+    """
+    namespace, quota = buffer_quota_from_json(document)
+    return SeenQuota(namespace=namespace, quota=quota)
+
+
+class ByNamespace(Indexed[str, T], Generic[T]):
+    """What a reflector knows, by namespace and name; tells which object became another."""
+
+    def __init__(
+        self, read: Callable[[object], T], namespace_of: Callable[[T], str], on_change: Callable[[str, str], None]
+    ) -> None:
+        """Begin empty.
+
+        Args:
+            read: Makes a value of an object's JSON; raises ConvertError.
+            namespace_of: Gives where it is.
+            on_change: Told of namespace and name of what came, went or became another; from a watching thread.
+        """
+        super().__init__(read, namespace_of)
+        self._on_change = on_change
+
+    def named(self, namespace: str, name: str) -> T | None:
+        """Find one object; None = it is not known."""
+        return self._found.get(namespace, {}).get(f"{namespace}/{name}")
+
+    def namespaces(self) -> tuple[str, ...]:
+        """Give the namespaces in which there is one."""
+        return tuple(self._found)
+
+    def count(self) -> int:
+        """Count those that are understood."""
+        return sum(len(one) for one in tuple(self._found.values()))
+
+    def replace_all(self, entries: Iterable[Entry[T]], *, now_seconds: float, is_newest: bool) -> bool:
+        """Take a whole list."""
+        before = {key: value for one in self._found.values() for key, value in one.items()}
+        has_news = super().replace_all(entries, now_seconds=now_seconds, is_newest=is_newest)
+        after = {key: value for one in self._found.values() for key, value in one.items()}
+        for key in {**before, **after}:
+            if before.get(key) != after.get(key):
+                self._tell(key)
+        return has_news
+
+    def put(self, entry: Entry[T], *, now_seconds: float) -> bool:
+        """Take one object of a watch."""
+        has_news = super().put(entry, now_seconds=now_seconds)
+        if has_news:
+            self._tell(entry.key)
+        return has_news
+
+    def put_answer(self, entry: Entry[T], *, now_seconds: float) -> bool:
+        """Take the object that a write was answered with; nobody is told: who wrote it knows."""
+        has_news = super().put_answer(entry, now_seconds=now_seconds)
+        if has_news:
+            self._place(entry.key, entry.value)
+        return has_news
+
+    def remove(self, entry: Entry[T]) -> bool:
+        """Take an object away."""
+        was_there = super().remove(entry)
+        if was_there:
+            self._tell(entry.key)
+        return was_there
+
+    def _tell(self, key: str) -> None:
+        namespace, _, name = key.partition("/")
+        self._on_change(namespace, name)
+
+
+class Bell(Kept[str]):
+    """Keeps nothing of the objects of a kind, and rings for each that changed or went."""
+
+    def __init__(self, ring: Callable[[str, str | None], None], referenced: Callable[[], Iterable[str]]) -> None:
+        """Begin.
+
+        Args:
+            ring: Told of ``namespace/name`` and resourceVersion of what changed; None = it is not there.
+            referenced: Gives those that anybody asks for.
+        """
+        super().__init__(lambda _: "", lambda _one, _other: False)
+        self._ring, self._referenced = ring, referenced
+
+    def replace_all(self, entries: Iterable[Entry[str]], *, now_seconds: float, is_newest: bool) -> bool:
+        """Take a whole list."""
+        there = {one.key: one.version for one in entries}
+        for key in self._referenced():
+            self._ring(key, there.get(key))
+        return False
+
+    def put(self, entry: Entry[str], *, now_seconds: float) -> bool:
+        """Take one object of a watch."""
+        self._ring(entry.key, entry.version or "")
+        return False
+
+    def remove(self, entry: Entry[str]) -> bool:
+        """Take an object away."""
+        self._ring(entry.key, None)
+        return False

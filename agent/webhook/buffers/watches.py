@@ -1,0 +1,240 @@
+"""The watches of the CapacityBuffer controller: buffers always, the rest only while there is a buffer.
+
+Webhook. Of PodTemplates and scalable objects only metadata come over the wire, and of the latter nothing is kept: a
+change rings a bell where a buffer refers to the object. So a change of nothing but ``status.replicas`` is noticed too.
+"""
+
+from __future__ import annotations
+
+import logging
+import random as system_random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final, Protocol, TypeVar
+
+from agent.core.buffers.buffer import GROUP
+from agent.kube.api import Api
+from agent.kube.errors import ApiError
+from agent.kube.kept import Kept, compare_versions
+from agent.kube.scale import KindPlace
+from agent.kube.watch import Reflector, WatchPace, WatchSource
+from agent.webhook.buffers.reading import SeenBuffer, seen_buffer
+from agent.webhook.buffers.tables import Bell, ByNamespace, seen_quota, template_seen
+from agent.webhook.cluster.optional_watch import OptionalWatch
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+VERSIONS: Final = ("v1beta1", "v1alpha1")
+"""Of the API, the better first; servers with an older autoscaler's CRD have the second alone."""
+RESOURCE: Final = "capacitybuffers"
+STOP_SECONDS: Final = 0.5
+_METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+_NOT_FOUND: Final = 404
+
+
+class _Running(Protocol):
+    @property
+    def is_listed(self) -> bool: ...
+
+    @property
+    def trouble(self) -> str | None: ...
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def join(self, timeout_seconds: float) -> bool: ...
+
+
+class _BufferWatch(OptionalWatch[SeenBuffer]):
+    """Buffers, in the best version that the server has."""
+
+    version: str = VERSIONS[0]
+
+    def _ask(self) -> bool:
+        for version in VERSIONS:
+            try:
+                answer = self._api.call("GET", f"/apis/{GROUP}/{version}")
+            except ApiError as error:
+                if error.status == _NOT_FOUND:
+                    continue
+                raise
+            resources = answer.get("resources") if isinstance(answer, Mapping) else None
+            found = resources if isinstance(resources, list) else []
+            if any(isinstance(one, Mapping) and one.get("name") == RESOURCE for one in found):
+                self.version = version
+                return True
+        return False
+
+
+Reference = tuple[str, str, str]
+"""API group, kind, ``namespace/name`` of a scalable object."""
+
+
+class BufferWatches:
+    """What is known of buffers and of what they go by; answers for any thread, changes by the controller's alone."""
+
+    def __init__(
+        self,
+        api: Api,
+        *,
+        on_change: Callable[[str], None],
+        on_reference: Callable[[Reference, str | None], None],
+        pace: WatchPace | None = None,
+        ask_seconds: float = 120.0,
+        clock: Callable[[], float] = time.monotonic,
+        random: Callable[[], float] = system_random.random,
+    ) -> None:
+        """Prepare; nothing is asked yet.
+
+        Args:
+            api: The server.
+            on_change: Told of a namespace in which a buffer, a PodTemplate or a quota changed.
+            on_reference: Told of an object of such a kind that changed, whoever refers to it, and of its
+                resourceVersion; None = it went.
+            pace: How often and how patiently the server is asked.
+            ask_seconds: Between two questions whether there are buffers at all.
+            clock: Monotonic seconds.
+            random: Gives 0..1.
+        """
+        self._api, self._clock, self._random = api, clock, random
+        self._pace = pace if pace is not None else WatchPace()
+        # What is begun because of a buffer is wanted at once: only one replica of a few begins it.
+        self._prompt = replace(self._pace, start_spread_seconds=0.0)
+        self._on_reference = on_reference
+
+        def told(namespace: str, _name: str) -> None:
+            on_change(namespace)
+
+        self.buffers: Final = ByNamespace(seen_buffer, lambda one: one.buffer.namespace, told)
+        self.templates: Final = ByNamespace(template_seen, lambda one: one.namespace, told)
+        self.quotas: Final = ByNamespace(seen_quota, lambda one: one.namespace, told)
+        self._buffer_watch: Final = _BufferWatch(
+            api,
+            name="buffers",
+            group_path=f"/apis/{GROUP}/{VERSIONS[0]}",
+            resource=RESOURCE,
+            kept=self.buffers,
+            make=self._watch_buffers,
+            clock=clock,
+            ask_seconds=ask_seconds,
+        )
+        self._others: dict[str, _Running] = {}
+        """Those that run only while there is a buffer."""
+        self._kinds: dict[tuple[str, str], tuple[KindPlace, _Running]] = {}
+        self._references: frozenset[Reference] = frozenset()
+
+    @property
+    def version(self) -> str:
+        """Give the version of the API that buffers are read and written in."""
+        return self._buffer_watch.version
+
+    def start(self) -> None:
+        """Begin to look for buffers."""
+        self._buffer_watch.start()
+
+    def stop(self) -> None:
+        """End all watches."""
+        running = [self._buffer_watch, *self._others.values(), *(one for _, one in self._kinds.values())]
+        for one in running:
+            one.stop()
+        until = time.monotonic() + STOP_SECONDS
+        for one in running:
+            one.join(max(until - time.monotonic(), 0.0))
+
+    @property
+    def is_listed(self) -> bool:
+        """Say whether all that a pass goes by has been read once."""
+        return (
+            self._buffer_watch.is_listed and bool(self._others) and all(one.is_listed for one in self._others.values())
+        )
+
+    @property
+    def has_looked(self) -> bool:
+        """Say whether it is known which buffers there are."""
+        return self._buffer_watch.is_listed
+
+    def troubles(self) -> tuple[str, ...]:
+        """Say which watches do not hear the server, and why."""
+        running = (
+            ("buffers", self._buffer_watch),
+            *self._others.items(),
+            *((kind, one) for (_, kind), (_, one) in list(self._kinds.items())),
+        )
+        return tuple(f"{name}: {one.trouble}" for name, one in running if one.trouble is not None)
+
+    def hears(self, api_group: str, kind: str) -> bool:
+        """Say whether changes of a kind's objects are noticed."""
+        found = self._kinds.get((api_group, kind))
+        return found is not None and found[1].is_listed and found[1].trouble is None
+
+    # -- what only the controller's thread calls -------------------------------------------------------------------
+
+    def follow_buffers(self) -> None:
+        """Begin what goes with buffers when there is one, and end it when there is none."""
+        if self.buffers.count() and not self._others:
+            self._others = {
+                "podtemplates": self._reflector("podtemplates", "/api/v1/podtemplates", self.templates, is_small=True),
+                "buffer-quotas": self._reflector("buffer-quotas", "/api/v1/resourcequotas", self.quotas),
+            }
+            for one in self._others.values():
+                one.start()
+        elif not self.buffers.count() and self._others:
+            for one in self._others.values():
+                one.stop()
+            self._others = {}
+            self.refer({})
+
+    def refer(self, references: Mapping[Reference, KindPlace]) -> None:
+        """Watch the kinds of these objects, and no others."""
+        self._references = frozenset(references)
+        wanted = {reference[:2]: place for reference, place in references.items()}
+        for kind in [one for one, (place, _) in self._kinds.items() if wanted.get(one) != place]:
+            self._kinds.pop(kind)[1].stop()
+        for kind, place in wanted.items():
+            if kind not in self._kinds:
+                watch = self._watch_kind(kind, place)
+                self._kinds[kind] = (place, watch)
+                watch.start()
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _watch_buffers(self) -> Reflector[SeenBuffer]:
+        return self._reflector("buffers", f"/apis/{GROUP}/{self.version}/{RESOURCE}", self.buffers)
+
+    def _watch_kind(self, kind: tuple[str, str], place: KindPlace) -> _Running:
+        def referenced() -> list[str]:
+            return [key for group, name, key in self._references if (group, name) == kind]
+
+        def ring(key: str, version: str | None) -> None:
+            # Of every object of the kind: one that a buffer has just begun to refer to is not among the references yet.
+            self._on_reference((*kind, key), version)
+
+        path = f"{place.group_path}/{place.resource}"
+        return self._reflector(f"buffers-{place.resource}", path, Bell(ring, referenced), is_small=True)
+
+    def _reflector(self, name: str, path: str, kept: Kept[T], *, is_small: bool = False) -> Reflector[T]:
+        source = WatchSource(name=name, path=path, read=kept.read, is_same=kept.is_same)
+        if is_small:
+            source = replace(source, accept_list=_METADATA_LIST, accept_watch=_METADATA)
+        return Reflector(
+            self._api,
+            source,
+            clock=self._clock,
+            random=self._random,
+            on_news=lambda: None,
+            pace=self._pace if name == "buffers" else self._prompt,
+            kept=kept,
+        )
+
+
+def is_newer(version: str | None, known: str | None) -> bool:
+    """Say whether a resourceVersion tells of something that the known one does not; in doubt it does."""
+    if version is None or known is None:
+        return True
+    order = compare_versions(version, known)
+    return version != known if order is None else order > 0

@@ -1,0 +1,392 @@
+"""What the API server knows of the whole cluster, in memory: what admissions, directives and evictions look at.
+
+Watches, and one view of them. No call is made for an answer. While the server is away the last good state stays, and
+its age says so.
+"""
+
+from __future__ import annotations
+
+import logging
+import random as system_random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+from agent.core.cluster.facts import (
+    ClusterRules,
+    FrozenAxes,
+    LimitRangeItem,
+    NodeAmounts,
+    PodPlace,
+    Quota,
+    WrittenContainer,
+)
+from agent.core.cluster.node import Namespace
+from agent.core.cluster.versions import parse_version
+from agent.core.history.rollup import NodeClass
+from agent.core.machine.pod_limits import POD_LEVEL
+from agent.core.orders.rules_text import read_rules
+from agent.core.recommender.recommendation import Workload
+from agent.kube.api import Api
+from agent.kube.convert import namespace_from_json
+from agent.kube.convert_cluster import (
+    VerticalAutoscaler,
+    autoscaler_from_json,
+    config_from_json,
+    limit_range_from_json,
+    quota_from_json,
+    vertical_autoscaler_from_json,
+)
+from agent.kube.errors import KubeError
+from agent.kube.kept import Kept
+from agent.kube.server import server_version
+from agent.kube.watch import Reflector, WatchCounts, WatchPace, WatchSource
+from agent.webhook.cluster.index import ByTarget, Doubted, Indexed
+from agent.webhook.cluster.nodes import (
+    all_take_pod_resources,
+    known_node_from_json,
+    largest_allocatable,
+    smallest_capacity,
+)
+from agent.webhook.cluster.optional_watch import ASK_SECONDS, Held, OptionalWatch, Watched
+from agent.webhook.cluster.pods import PodTable
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+NOT_READ: Final = "the ConfigMap has not been read yet"
+STOP_SECONDS: Final = 0.5
+"""A watch that is connecting to a dead server cannot be woken: its thread is left to end with the process."""
+PAGE_OBJECTS: Final = 500
+_UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
+_METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceStatus:
+    """How one of the watches fares; for readyz and metrics."""
+
+    name: str
+    """``pods``, ``nodes``, ``namespaces``, ``hpas``, ``vpas``, ``limitranges``, ``quotas`` or ``rules``."""
+    is_listed: bool
+    """All has been read at least once, or is known not to be there."""
+    objects: int
+    age_seconds: float | None
+    """Since the server was last heard; None = never."""
+    trouble: str | None
+    """Why it is not heard; None = it is."""
+    counts: WatchCounts
+
+
+class ClusterFacts:
+    """The cluster as the API has it; for any thread, each answer in microseconds."""
+
+    def __init__(
+        self,
+        api: Api,
+        *,
+        namespace: str,
+        config_map: str = "plimsoll",
+        pace: WatchPace | None = None,
+        on_rules: Callable[[], None] | None = None,
+        on_pod: Callable[[PodPlace, bool], None] = lambda _place, _is_new: None,
+        ask_seconds: float = ASK_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+        random: Callable[[], float] = system_random.random,
+    ) -> None:
+        """Prepare; nothing is asked yet.
+
+        Args:
+            api: The server.
+            namespace: The webhook's own: where its ConfigMap is.
+            config_map: Its name: pause and rules.
+            pace: How often and how patiently the server is asked.
+            on_rules: Called after ``rules`` became others; from a watching thread, so it must be quick.
+            on_pod: Told of each pod that is brought, and whether it was not known before; from a watching thread too.
+            ask_seconds: Between two questions whether the server knows VerticalPodAutoscalers.
+            clock: Monotonic seconds.
+            random: Gives 0..1; spreads starts and waits.
+        """
+        self._api, self._clock, self._random = api, clock, random
+        self._ask_seconds = ask_seconds
+        self._pace = pace if pace is not None else WatchPace()
+        self._on_rules: Callable[[], None] = on_rules if on_rules is not None else _nobody
+        self._server_version: str | None = None
+        self._rules = ClusterRules(pause_reason=NOT_READ)
+        self._good_rules: ClusterRules | None = None
+        self._overloaded: frozenset[str] = frozenset()
+        self._kubelets_take_pod_resources = False
+        self._largest_allocatable: NodeAmounts | None = None
+        self._smallest_capacity: NodeAmounts | None = None
+        self._pods = PodTable(clock, on_pod)
+        self._nodes = Indexed(known_node_from_json, lambda one: one.name)
+        self._namespaces = Indexed(namespace_from_json, lambda one: one.name)
+        self._hpas = ByTarget(autoscaler_from_json)
+        self._vpas = ByTarget(vertical_autoscaler_from_json)
+        self._limit_ranges = Doubted(limit_range_from_json, lambda one: one.namespace)
+        self._quotas = Doubted(quota_from_json, lambda one: one.namespace)
+        self._config = Kept(config_from_json, lambda one, other: one == other)
+        maps = f"/api/v1/namespaces/{namespace}/configmaps"
+        by_name = {"fieldSelector": f"metadata.name={config_map}"}
+        self._all: Final[tuple[tuple[str, Watched, Held], ...]] = (
+            self._watch("pods", "/api/v1/pods", self._pods, query={"fieldSelector": _UNFINISHED}, is_paged=True),
+            self._watch(
+                "nodes",
+                "/api/v1/nodes",
+                self._nodes,
+                is_paged=True,
+                on_connect=self._ask_version,
+                on_news=self._see_nodes,
+            ),
+            self._watch("namespaces", "/api/v1/namespaces", self._namespaces, metadata_only=True),
+            self._watch("hpas", "/apis/autoscaling/v2/horizontalpodautoscalers", self._hpas),
+            self._watch_vpas(),
+            self._watch("limitranges", "/api/v1/limitranges", self._limit_ranges),
+            self._watch("quotas", "/api/v1/resourcequotas", self._quotas),
+            self._watch("rules", maps, self._config, query=by_name, on_news=self._read_rules),
+        )
+
+    def start(self) -> None:
+        """Begin to watch, each kind in a thread of its own."""
+        for _, one, _ in self._all:
+            one.start()
+
+    def stop(self) -> None:
+        """End the watches; takes half a second at most."""
+        for _, one, _ in self._all:
+            one.stop()
+        until = time.monotonic() + STOP_SECONDS
+        for name, one, _ in self._all:
+            if not one.join(max(until - time.monotonic(), 0.0)):
+                log.debug("watch left in its connection", extra={"watch": name})
+
+    # -- answers ---------------------------------------------------------------------------------------------------
+
+    def namespace(self, name: str) -> Namespace | None:
+        """Find a namespace; None = it is not known."""
+        return next(iter(self._namespaces.find(name)), None)
+
+    def pod(self, uid: str) -> PodPlace | None:
+        """Find a pod that is there and has not ended; None = it is not known."""
+        return self._pods.pod(uid)
+
+    def gone_pod(self, uid: str) -> PodPlace | None:
+        """Find a pod that ended or was removed within the last hour, as it was last; None = not known.
+
+        Its node's last reports of it come after it went.
+        """
+        return self._pods.gone_pod(uid)
+
+    def pods_age_seconds(self) -> float:
+        """Give for how long the server was not heard of pods; nothing is known of those younger than that."""
+        return self._all[0][1].age_seconds or 0.0
+
+    def written(self, workload: Workload) -> Mapping[str, WrittenContainer]:
+        """Return a workload's containers by name, with their requests as written; empty = no pod of it is known."""
+        return self._pods.written(workload)
+
+    def pods_on(self, node: str) -> tuple[PodPlace, ...]:
+        """Give the pods bound to a node that have not ended, by namespace and name."""
+        return self._pods.pods_on(node)
+
+    def node_class(self, node: str) -> NodeClass | None:
+        """Give the class of a node; None = the node or its capacity is not known."""
+        found = self._nodes.find(node)
+        return found[0].node_class if found else None
+
+    def capacity(self, node: str) -> NodeAmounts | None:
+        """Return what a node has; while that is not known the least that any node has. None = no node states it."""
+        found = self._nodes.find(node)
+        known = found[0].capacity if found else None
+        return known if known is not None else self._smallest_capacity
+
+    def largest_allocatable(self) -> NodeAmounts | None:
+        """Return the most that any node can allocate, of each resource; None = no node states it."""
+        return self._largest_allocatable
+
+    def allocatable(self, node: str | None) -> NodeAmounts | None:
+        """Return what a node can allocate, where it is not known or None the most that any can; None = no node says."""
+        found = self._nodes.find(node) if node is not None else ()
+        known = found[0].allocatable if found else None
+        return known if known is not None else self._largest_allocatable
+
+    def has_node(self, name: str) -> bool:
+        """Say whether the cluster has such a node."""
+        return bool(self._nodes.find(name))
+
+    def node_count(self) -> int:
+        """Count the nodes; one that is not understood counts too."""
+        return len(self._nodes)
+
+    def tainted_nodes(self) -> frozenset[str]:
+        """Give the nodes that carry Plimsoll's overload taint."""
+        return self._overloaded
+
+    def frozen(self, workload: Workload) -> FrozenAxes:
+        """Give the requests that HorizontalPodAutoscalers of a workload divide by; both where one is not understood."""
+        axes = [one.frozen for one in self._hpas.find_for(workload)]
+        return FrozenAxes(
+            cpu_for=next((one.cpu_for for one in axes if one.cpu_for is not None), None),
+            memory_for=next((one.memory_for for one in axes if one.memory_for is not None), None),
+        )
+
+    def left_alone_for(self, workload: Workload) -> str | None:
+        """Name the VerticalPodAutoscaler that changes a workload's pods or may; None = there is none that does."""
+        return next((one.name for one in self._vpas.find_for(workload) if one.acts), None)
+
+    def limit_ranges(self, namespace: str) -> tuple[LimitRangeItem, ...]:
+        """Give the items of all LimitRanges of a namespace."""
+        return tuple(item for one in self._limit_ranges.find(namespace) for item in one.items)
+
+    def quotas(self, namespace: str) -> tuple[Quota, ...]:
+        """Give the ResourceQuotas of a namespace."""
+        return tuple(one.quota for one in self._quotas.find(namespace))
+
+    def bounds_fault(self, namespace: str) -> str | None:
+        """Say which LimitRange or ResourceQuota of a namespace is not understood, so that it may refuse anything."""
+        faults = [one.fault for one in self._limit_ranges.find(namespace)]
+        faults += [one.fault for one in self._quotas.find(namespace)]
+        return next((fault for fault in faults if fault is not None), None)
+
+    def rules(self) -> ClusterRules:
+        """Give what the ConfigMap says; paused as long as it was never read."""
+        return self._rules
+
+    def replicas(self, workload: Workload) -> int | None:
+        """Count the pods of a workload that run and are to go on running; None = pods are not known yet."""
+        return self._pods.running(workload) if self._all[0][1].is_listed else None
+
+    @property
+    def server_version(self) -> str | None:
+        """Give the API server's gitVersion; None = not known yet."""
+        return self._server_version
+
+    def knows_pod_level_resources(self) -> bool:
+        """Say whether the server and every Linux node's kubelet take spec.resources of pods; in doubt they do not.
+
+        Where a new pod will run is not known, and kubelets may be three minor versions older than the server.
+        """
+        version = parse_version(self._server_version)
+        return version is not None and version >= POD_LEVEL and self._kubelets_take_pod_resources
+
+    # -- how it fares ----------------------------------------------------------------------------------------------
+
+    @property
+    def is_complete(self) -> bool:
+        """Say whether every kind has been read at least once, or is known not to be there."""
+        return self._server_version is not None and all(one.is_listed for _, one, _ in self._all)
+
+    @property
+    def age_seconds(self) -> float | None:
+        """Give the age of the kind that was heard longest ago; None = not all were."""
+        ages = [one.age_seconds for _, one, _ in self._all]
+        known = [age for age in ages if age is not None]
+        return max(known) if len(known) == len(ages) else None
+
+    def statuses(self) -> tuple[SourceStatus, ...]:
+        """Tell how each watch fares."""
+        return tuple(
+            SourceStatus(
+                name=name,
+                is_listed=one.is_listed,
+                objects=len(kept),
+                age_seconds=one.age_seconds,
+                trouble=one.trouble,
+                counts=replace(one.counts),
+            )
+            for name, one, kept in self._all
+        )
+
+    def faults(self) -> tuple[str, ...]:
+        """Tell what is not understood: ``hpas shop/web: why``; the ConfigMap's fault as ``rules: why``."""
+        told = [f"{name} {fault}" for name, _, kept in self._all for fault in kept.faults()]
+        return (*told, *([f"rules: {self._rules.fault}"] if self._rules.fault is not None else []))
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _watch(
+        self,
+        name: str,
+        path: str,
+        kept: Kept[T],
+        *,
+        query: Mapping[str, str] | None = None,
+        is_paged: bool = False,
+        metadata_only: bool = False,
+        on_news: Callable[[], None] | None = None,
+        on_connect: Callable[[], None] | None = None,
+    ) -> tuple[str, Reflector[T], Kept[T]]:
+        source = WatchSource(
+            name=name,
+            path=path,
+            read=kept.read,
+            is_same=kept.is_same,
+            query=query or {},
+            page_objects=PAGE_OBJECTS if is_paged else None,
+        )
+        if metadata_only:
+            source = replace(source, accept_list=_METADATA_LIST, accept_watch=_METADATA)
+        reflector = Reflector(
+            self._api,
+            source,
+            clock=self._clock,
+            random=self._random,
+            on_news=on_news if on_news is not None else _nobody,
+            on_connect=on_connect,
+            pace=self._pace,
+            kept=kept,
+        )
+        return name, reflector, kept
+
+    def _watch_vpas(self) -> tuple[str, OptionalWatch[VerticalAutoscaler], ByTarget[VerticalAutoscaler]]:
+        group, resource = "/apis/autoscaling.k8s.io/v1", "verticalpodautoscalers"
+        watch = OptionalWatch(
+            self._api,
+            name="vpas",
+            group_path=group,
+            resource=resource,
+            kept=self._vpas,
+            make=lambda: self._watch("vpas", f"{group}/{resource}", self._vpas)[1],
+            clock=self._clock,
+            ask_seconds=self._ask_seconds,
+        )
+        return "vpas", watch, self._vpas
+
+    def _see_nodes(self) -> None:
+        """Sum up the nodes whenever one of them changed, so that admissions need not walk them."""
+        nodes = self._nodes.values()
+        self._overloaded = frozenset(one.name for one in nodes if one.is_overloaded)
+        self._largest_allocatable = largest_allocatable(nodes)
+        self._smallest_capacity = smallest_capacity(nodes)
+        # One that is not understood is none of the values, and may run a kubelet of any version.
+        self._kubelets_take_pod_resources = len(nodes) == len(self._nodes) and all_take_pod_resources(nodes)
+
+    def _read_rules(self) -> None:
+        before = self._rules
+        data = next(iter(self._config.values()), None)
+        faults = self._config.faults()
+        if data is not None or not faults:
+            # One that is not there says nothing: no pause, no rules.
+            self._rules = read_rules(data if data is not None else {}, last_good=self._good_rules)
+            if self._rules.fault is None:
+                self._good_rules = self._rules
+        else:
+            self._rules = replace(self._rules, fault=faults[0])
+        if self._rules != before:
+            if self._rules.fault is not None and self._rules.fault != before.fault:
+                log.warning("the ConfigMap is not understood", extra={"fault": self._rules.fault})
+            self._on_rules()
+
+    def _ask_version(self) -> None:
+        """Ask before each list and watch of the nodes: a server is replaced by another version while they are cut."""
+        try:
+            self._server_version = server_version(self._api) or self._server_version
+        except KubeError:
+            return  # the list that follows tells of it
+
+
+def _nobody() -> None:
+    """Nobody listens."""

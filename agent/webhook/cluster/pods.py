@@ -1,0 +1,301 @@
+"""Where the cluster's pods are, and whom they belong to: a hundred thousands of them in a few dozen megabytes. No I/O.
+
+A pod is one number (its uid) and one run of bytes (who, where, name), which Python's collector of cycles need not walk:
+with an object each, its pauses would be seen in admissions. Lists are taken object by object, never as a whole.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+from typing import Final
+
+from agent.core.cluster.facts import PodPlace, WrittenContainer
+from agent.core.recommender.recommendation import Workload
+from agent.kube.convert_cluster import pod_place_from_json
+from agent.kube.kept import Entry, Gathering, Kept
+from agent.webhook.cluster.interned import Interned
+
+GONE_SECONDS: Final = 3600.0
+"""How long a pod is remembered that is gone: its node's last reports of it come minutes later, and up to an hour later
+where they waited in a queue."""
+MOST_GONE: Final = 20_000
+"""8 MB; of more the oldest are forgotten."""
+
+_RECORD: Final = struct.Struct("<IIIHB")
+"""Number of the workload, of the node, of the containers, round of the list, flags; the name follows in UTF-8."""
+_NOWHERE: Final = 0xFFFF_FFFF
+_ROUNDS: Final = 1 << 16
+_RUNNING: Final = 1
+_TERMINATING: Final = 2
+
+MOST_TEMPLATES: Final = 64
+"""Of one workload that are compared; pods of one template have the same requests as written."""
+
+Containers = tuple[WrittenContainer, ...]
+_Template = tuple[Containers | None]
+"""The containers alone; None, which they may be, is no value that can be numbered."""
+Uid = int | str
+"""A uid as a number, which is half as large as its text; a text where it is no UUID."""
+
+
+class PodTable(Kept[PodPlace]):
+    """The places of all pods; for any thread."""
+
+    def __init__(
+        self, clock: Callable[[], float], on_pod: Callable[[PodPlace, bool], None] = lambda _place, _is_new: None
+    ) -> None:
+        """Begin empty.
+
+        Args:
+            clock: Monotonic seconds.
+            on_pod: Told of each pod that a list or watch brings, and whether it was not known before; must be quick.
+        """
+        super().__init__(pod_place_from_json, lambda one, other: one == other)
+        self._clock, self._on_pod = clock, on_pod
+        self._guard = threading.Lock()
+        self._records: dict[Uid, bytes] = {}
+        self._workloads: Interned[Workload] = Interned()
+        self._nodes: Interned[str] = Interned()
+        self._containers: Interned[_Template] = Interned()
+        self._templates: dict[int, dict[int, int]] = {}
+        """How many pods have which containers: by the workload's number and that of the containers."""
+        self._running: dict[int, int] = {}
+        """Pods that run and are to go on running, by the workload's number."""
+        self._on: dict[int, set[Uid]] = {}
+        """By the node's number."""
+        self._gone: OrderedDict[str, tuple[float, PodPlace]] = OrderedDict()
+        self._not_understood: dict[str, str] = {}
+        self._round = 0
+
+    # -- what others ask -------------------------------------------------------------------------------------------
+
+    def pod(self, uid: str) -> PodPlace | None:
+        """Find a pod; None = there is none."""
+        key = _to_key(uid)
+        with self._guard:
+            record = self._records.get(key)
+            return self._place(key, record) if record is not None else None
+
+    def gone_pod(self, uid: str) -> PodPlace | None:
+        """Find a pod that went within the last `GONE_SECONDS`, as it was last."""
+        with self._guard:
+            found = self._gone.get(uid)
+        return found[1] if found is not None and self._clock() - found[0] <= GONE_SECONDS else None
+
+    def pods_on(self, node: str) -> tuple[PodPlace, ...]:
+        """Give the pods bound to a node, by namespace and name."""
+        with self._guard:
+            number = self._nodes.number(node)
+            keys = self._on.get(number, ()) if number is not None else ()
+            places = [self._place(key, self._records[key]) for key in keys]
+        return tuple(sorted(places, key=_order))
+
+    def running(self, workload: Workload) -> int:
+        """Count the pods of a workload that run and are to go on running."""
+        with self._guard:
+            number = self._workloads.number(workload)
+            return self._running.get(number, 0) if number is not None else 0
+
+    def written(self, workload: Workload) -> Mapping[str, WrittenContainer]:
+        """Return a workload's containers by name, with the requests that most of its pods were written with.
+
+        A pod's requests are those with which it was first seen here, or which its annotation keeps: a resize changes
+        neither.
+        """
+        with self._guard:
+            number = self._workloads.number(workload)
+            templates = self._templates.get(number, {}) if number is not None else {}
+            counted = [
+                (count, self._containers.value(one)[0]) for one, count in islice(templates.items(), MOST_TEMPLATES)
+            ]
+        counted.sort(key=_rank)
+        return {container.name: container for _, containers in counted for container in containers or ()}
+
+    # -- as the reflector keeps them -------------------------------------------------------------------------------
+
+    def gather(self) -> Gathering:
+        """Begin to take a list: what is in it holds at once, what is not goes at its end."""
+        self._round = (self._round + 1) % _ROUNDS
+        return _Round(self)
+
+    def replace_all(self, entries: Iterable[Entry[PodPlace]], *, now_seconds: float, is_newest: bool) -> bool:
+        """Take a whole list."""
+        self._round = (self._round + 1) % _ROUNDS
+        for entry in entries:
+            self.put(entry, now_seconds=now_seconds)
+        return self.sweep()
+
+    def put(self, entry: Entry[PodPlace], *, now_seconds: float) -> bool:
+        """Take one pod."""
+        place = entry.value
+        if place is None:
+            with self._guard:
+                self._not_understood[entry.key] = entry.fault or "not understood"
+                if entry.uid is not None:
+                    self._drop(_to_key(entry.uid))
+            return True
+        key = _to_key(place.uid)
+        with self._guard:
+            self._not_understood.pop(entry.key, None)
+            record = self._records.get(key)
+            known = None if record is None else self._containers.value(_RECORD.unpack_from(record)[2])[0]
+            was_known = self._drop(key)
+            self._add(key, place, _as_first_seen(place.containers, known))
+        self._on_pod(place, not was_known)
+        return True
+
+    def remove(self, entry: Entry[PodPlace]) -> bool:
+        """Take a pod away; it is remembered for a while."""
+        with self._guard:
+            was_odd = self._not_understood.pop(entry.key, None) is not None
+            return (entry.uid is not None and self._forget(_to_key(entry.uid))) or was_odd
+
+    def sweep(self) -> bool:
+        """End a list: take away what it did not have."""
+        with self._guard:
+            stale = [key for key, record in self._records.items() if _RECORD.unpack_from(record)[3] != self._round]
+        for key in stale:
+            with self._guard:
+                self._forget(key)
+        return True
+
+    def clear_faults(self) -> None:
+        """Begin a list: what is not understood will be said again."""
+        with self._guard:
+            self._not_understood.clear()
+
+    def values(self) -> tuple[PodPlace, ...]:
+        """Give all pods; only tests ask for them."""
+        with self._guard:
+            places = [self._place(key, record) for key, record in self._records.items()]
+        return tuple(sorted(places, key=_order))
+
+    def faults(self) -> tuple[str, ...]:
+        """Give ``namespace/name: why`` of what is not understood."""
+        with self._guard:
+            return tuple(f"{name}: {why}" for name, why in sorted(self._not_understood.items()))
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    # -- inside; the guard is held ---------------------------------------------------------------------------------
+
+    def _add(self, key: Uid, place: PodPlace, containers: Containers | None) -> None:
+        workload = self._workloads.take(place.workload)
+        node = _NOWHERE
+        if place.node is not None:
+            node = self._nodes.take(place.node)
+            self._on.setdefault(node, set()).add(key)
+        number = self._containers.take((containers,))
+        templates = self._templates.setdefault(workload, {})
+        templates[number] = templates.get(number, 0) + 1
+        flags = _RUNNING * place.is_running | _TERMINATING * place.is_terminating
+        self._records[key] = _RECORD.pack(workload, node, number, self._round, flags) + place.name.encode(
+            errors="surrogatepass"
+        )
+        if flags == _RUNNING:
+            self._running[workload] = self._running.get(workload, 0) + 1
+
+    def _drop(self, key: Uid) -> bool:
+        record = self._records.pop(key, None)
+        if record is None:
+            return False
+        workload, node, containers, _, flags = _RECORD.unpack_from(record)
+        templates = self._templates[workload]
+        templates[containers] -= 1
+        if not templates[containers]:
+            del templates[containers]
+        if not templates:
+            del self._templates[workload]
+        self._containers.give_back(containers)
+        if flags == _RUNNING:
+            self._running[workload] -= 1
+            if not self._running[workload]:
+                del self._running[workload]
+        if node != _NOWHERE:
+            self._on[node].discard(key)
+            if not self._on[node]:
+                del self._on[node]
+            self._nodes.give_back(node)
+        self._workloads.give_back(workload)
+        return True
+
+    def _forget(self, key: Uid) -> bool:
+        record = self._records.get(key)
+        if record is None:
+            return False
+        place, now_seconds = self._place(key, record), self._clock()
+        self._drop(key)
+        self._gone[place.uid] = now_seconds, place
+        self._gone.move_to_end(place.uid)
+        while self._gone:
+            oldest = next(iter(self._gone))
+            if len(self._gone) <= MOST_GONE and now_seconds - self._gone[oldest][0] <= GONE_SECONDS:
+                break
+            del self._gone[oldest]
+        return True
+
+    def _place(self, key: Uid, record: bytes) -> PodPlace:
+        workload_number, node, containers, _, flags = _RECORD.unpack_from(record)
+        workload = self._workloads.value(workload_number)
+        return PodPlace(
+            uid=key if isinstance(key, str) else _to_text(key),
+            namespace=workload.namespace,
+            name=record[_RECORD.size :].decode(errors="surrogatepass"),
+            node=self._nodes.value(node) if node != _NOWHERE else None,
+            workload=workload,
+            is_running=bool(flags & _RUNNING),
+            is_terminating=bool(flags & _TERMINATING),
+            containers=self._containers.value(containers)[0],
+        )
+
+
+class _Round:
+    """A list on its way in."""
+
+    def __init__(self, table: PodTable) -> None:
+        self._table = table
+        table.clear_faults()
+
+    def take(self, document: object) -> None:
+        self._table.put(self._table.entry(document), now_seconds=0.0)
+
+    def finish(self, *, now_seconds: float, is_newest: bool) -> bool:
+        return self._table.sweep()
+
+
+def _to_key(uid: str) -> Uid:
+    try:
+        number = int(uid.replace("-", ""), 16)
+    except ValueError:
+        return uid
+    return number if _to_text(number) == uid else uid
+
+
+def _to_text(number: int) -> str:
+    """Give the text of a UUID; ``uuid`` takes five times as long."""
+    digits = f"{number:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def _order(place: PodPlace) -> tuple[str, str]:
+    return place.namespace, place.name
+
+
+def _as_first_seen(containers: Containers | None, known: Containers | None) -> Containers | None:
+    """Keep the requests with which a pod was seen first: a resize is not how it was written."""
+    if containers is None or known is None or containers == known:
+        return containers
+    first = {one.name: one for one in known}
+    return tuple(first.get(one.name, one) for one in containers)
+
+
+def _rank(counted: tuple[int, Containers | None]) -> tuple[int, list[tuple[int, int]]]:
+    """Order templates such that the one of most pods comes last; of as many, that with the smaller requests."""
+    count, containers = counted
+    amounts = [(-(one.cpu_request_millicores or 0), -(one.memory_request_bytes or 0)) for one in containers or ()]
+    return count, amounts

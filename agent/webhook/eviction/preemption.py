@@ -1,0 +1,92 @@
+"""Has placeholder pods of a node give way where a real pod on it would have to go for want of room. Webhook.
+
+A placeholder that is gone leaves its room to whoever is on the node: the next plan there grows into it. The buffer's
+controller sees that it gave way, and makes it anew after a while, where there is room.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from agent.core.buffers.placeholder_yielding import who_gives_way
+from agent.core.cluster.pod import CPU, MEMORY, Pod
+from agent.core.eviction.proposal import Proposal, Reason, Ruling
+from agent.core.numbers.units import NANOS_PER_MILLI, NANOS_PER_UNIT
+from agent.core.recommender.bounds import Resource
+from agent.kube.api import Api
+from agent.kube.errors import ApiError, KubeError
+from agent.webhook.buffers.placeholder_removal import remove_placeholder
+
+log = logging.getLogger(__name__)
+
+SPACING_SECONDS: Final = 30.0
+"""Until the node has made use of what it got."""
+CALL_SECONDS: Final = 2.0
+"""An agent waits, and there may be several."""
+_FORBIDDEN: Final = 403
+
+
+class GivingWay:
+    """Makes room; any thread."""
+
+    def __init__(
+        self, api: Api, *, pods: Callable[[], Iterable[Pod] | None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Begin.
+
+        Args:
+            api: The server, as an account that may delete placeholder pods.
+            pods: Gives all placeholder pods that there are; None = they have not been read yet.
+            clock: Monotonic seconds.
+        """
+        self._api, self._pods, self._clock = api, pods, clock
+        self._lock = threading.Lock()
+        self._until: dict[str, float] = {}
+        """By node: until when no more of its placeholders go."""
+
+    def __call__(self, node: str, proposal: Proposal, /) -> Ruling | None:
+        """Have placeholders make room for what a node proposes; None = it has none that hold any of it.
+
+        Args:
+            node: Who proposes, and whose placeholders go.
+            proposal: Where it says how much is needed, as many go as hold that; else one.
+        """
+        pods = self._pods()
+        if pods is None:
+            return Ruling(reason=Reason.FACTS_UNKNOWN, detail="the placeholder pods have not been read yet")
+        with self._lock:
+            now = self._clock()
+            self._until = {one: until for one, until in self._until.items() if until > now}
+            if node in self._until:
+                return Ruling(reason=Reason.PLACEHOLDER, detail="placeholder pods of its node have just made room")
+            chosen = self._chosen(pods, node, proposal)
+            if not chosen:
+                return None
+            self._until[node] = now + SPACING_SECONDS
+        return self._removed(node, chosen)
+
+    def _chosen(self, pods: Iterable[Pod], node: str, proposal: Proposal) -> tuple[Pod, ...]:
+        resource = proposal.want.resource
+        name, unit = (CPU, NANOS_PER_MILLI) if resource is Resource.CPU else (MEMORY, NANOS_PER_UNIT)
+        needed, requested = proposal.needed.of(resource), proposal.requested.of(resource)
+        lacking = 0 if needed is None or requested is None else needed - requested
+        return who_gives_way(pods, node=node, resource=name, lacking_nanos=lacking * unit)
+
+    def _removed(self, node: str, chosen: tuple[Pod, ...]) -> Ruling:
+        names = [f"{pod.namespace}/{pod.name}" for pod in chosen]
+        try:
+            for pod in chosen:
+                remove_placeholder(
+                    self._api, namespace=pod.namespace, name=pod.name, uid=pod.uid, timeout_seconds=CALL_SECONDS
+                )
+        except KubeError as error:
+            # Not a real pod instead: it would go for want of room that stands empty.
+            reason = Reason.FORBIDDEN if isinstance(error, ApiError) and error.status == _FORBIDDEN else Reason.API_AWAY
+            return Ruling(reason=reason, detail=f"{names[0]}, a placeholder pod, is in its way: {error}")
+        log.info("placeholder pods gave way to pods of their node", extra={"node": node, "pods": names})
+        makes = "makes room, a placeholder pod" if len(names) == 1 else "make room, placeholder pods"
+        return Ruling(reason=Reason.PLACEHOLDER, detail=f"{', '.join(names)} {makes} of its node")

@@ -1,0 +1,501 @@
+"""Who calls, and what that caller may say: tokens judged by the API server, claims compared with what is reported.
+
+Webhook. A node speaks for itself alone and only of containers of pods that run there, or were seen there within a day,
+within what the node has, and of no time twice. A workload that has one of its pods there may be on other nodes too: for
+these a lie counts up to four times what any of them saw, or up to what the pods request as written where that is more
+(``core.workload_claims``). What one stolen token can bend beyond its node is that, a stop of shrinking for a day after
+an invented kill, and nothing of workloads that have no pod there. People read with a token of the same audience, and as
+far as RBAC lets them ``get`` the path.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Generic, Protocol, TypeVar
+
+from agent.core.cluster.facts import PodPlace
+from agent.core.history.rollup import RollupRow
+from agent.core.numbers.token_bucket import WINDOW_SECONDS, TokenBucket
+from agent.kube.access import NODE_NAME_CLAIM
+from agent.kube.api import Api
+from agent.kube.errors import KubeError
+from agent.settings.webhook import AccessSettings
+from agent.webhook.http.tokens import NotAToken, Token
+
+TOKEN_REVIEWS_PATH: Final = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105  a path
+ACCESS_REVIEWS_PATH: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+POD_NAME_CLAIM: Final = "authentication.kubernetes.io/pod-name"
+POD_UID_CLAIM: Final = "authentication.kubernetes.io/pod-uid"
+MOST_TOKEN_BYTES: Final = 16 * 1024
+AWAY_SECONDS: Final = 5.0
+"""After which a caller may come again while the API server is away."""
+NEW_POD_SECONDS: Final = 30.0
+"""A pod that began less than this before the watch was last heard may run before it has brought it."""
+CALL_BYTES: Final = 256 * 1024
+"""Unpacked bytes of a body that cost as much as a call: what 200 containers are told in. So the 30 calls a minute of a
+node are 7.5 MiB, which take about half a second to read and keep."""
+BEARER_REVIEWS_PER_MINUTE: Final = 60
+"""Questions about the tokens of one bearer: an agent has two a minute."""
+GOOD_SECONDS: Final = 3600.0
+"""For which it is remembered that a token was good once: agents' live for an hour, and come every five minutes."""
+MOST_NODES: Final = 20_000
+"""Of which calls are counted; those heard of longest ago are forgotten first."""
+
+
+class Denied(Exception):  # noqa: N818  an answer
+    """The caller is not let in. ``reason`` is one line for the caller; ``result`` is the label it is counted under."""
+
+    def __init__(self, status: int, result: str, reason: str, *, retry_after_seconds: float | None = None) -> None:
+        super().__init__(reason)
+        self.status: Final = status
+        self.result: Final = result
+        self.reason: Final = reason
+        self.retry_after_seconds: Final = retry_after_seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Whom the API server takes a token's bearer for."""
+
+    username: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def claim(self, name: str) -> str | None:
+        """Give a claim that the token makes once; None = it makes none, or several."""
+        values = self.extra.get(name, ())
+        return values[0] if len(values) == 1 and values[0] else None
+
+
+class PodPlaces(Protocol):
+    """Where pods are, from memory; ``ClusterFacts`` is one."""
+
+    def pod(self, uid: str) -> PodPlace | None:
+        """Give a pod that is there."""
+        ...
+
+    def gone_pod(self, uid: str) -> PodPlace | None:
+        """Give a pod that was there lately."""
+        ...
+
+    def pods_age_seconds(self) -> float:
+        """Give for how long nothing was heard of pods."""
+        ...
+
+
+Kept = TypeVar("Kept")
+
+
+class Keys(Protocol):
+    """What looks into tokens before anybody is asked about them; ``SigningKeys`` is one."""
+
+    def look(self, text: str, *, audience: str, now_unix_seconds: float) -> Token:
+        """Look into a token, or raise NotAToken."""
+        ...
+
+    def is_signed(self, token: Token) -> bool | None:
+        """Return whether a signature is the API server's; None = it cannot be told."""
+        ...
+
+    def refresh(self) -> bool:
+        """Get the keys anew, if that was not done lately; True = they were."""
+        ...
+
+
+class _Memory(Generic[Kept]):
+    """What was found out of whom, for seconds; bounded. For any thread."""
+
+    def __init__(self, most: int, clock: Callable[[], float]) -> None:
+        self._most = most
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[bytes, tuple[float, Kept]] = OrderedDict()
+
+    def get(self, key: bytes) -> Kept | None:
+        with self._lock:
+            found = self._kept.get(key)
+            if found is None:
+                return None
+            if found[0] <= self._clock():
+                del self._kept[key]
+                return None
+            return found[1]
+
+    def put(self, key: bytes, value: Kept, seconds: float) -> None:
+        with self._lock:
+            self._kept[key] = (self._clock() + seconds, value)
+            self._kept.move_to_end(key)
+            while len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+
+
+class Access:
+    """Lets callers in or not; asks the API server, so only from a thread that may wait. For any of them."""
+
+    def __init__(
+        self,
+        api: Api,
+        settings: AccessSettings,
+        *,
+        namespace: str,
+        places: PodPlaces,
+        clock: Callable[[], float],
+        keys: Keys,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Prepare; nothing is asked yet.
+
+        Args:
+            api: As an account that may create tokenreviews and subjectaccessreviews.
+            settings: Bounds.
+            namespace: Of the agents' account.
+            places: Where pods are.
+            clock: Seconds that only go forward.
+            keys: Tokens are looked into before anybody is asked, and their signatures checked by these.
+            wall_clock: Unix seconds.
+        """
+        self._api = api
+        self._keys, self._wall_clock = keys, wall_clock
+        self._settings = settings
+        self._namespace = namespace
+        self._agent = f"system:serviceaccount:{namespace}:{settings.agent_account}"
+        self._places = places
+        self._clock = clock
+        self._callers: _Memory[Caller] = _Memory(settings.verdicts, clock)
+        """By the token's hash."""
+        self._refused: _Memory[str] = _Memory(settings.verdicts, clock)
+        """Why, by the token's hash; kept apart, as whom strangers could push out else."""
+        self._once_good: _Memory[bool] = _Memory(MOST_NODES, clock)
+        self._readers: _Memory[bool] = _Memory(settings.verdicts, clock)
+        self._lock = threading.Lock()
+        self._reviews = TokenBucket(settings.reviews_per_minute, now_seconds=clock())
+        self._strangers = TokenBucket(settings.strangers_per_minute, now_seconds=clock())
+        """Of whose tokens nothing speaks for them: no signature could be checked, and none was good before."""
+        self._bearers: OrderedDict[bytes, TokenBucket] = OrderedDict()
+        self._rights = TokenBucket(settings.reviews_per_minute, now_seconds=clock())
+        """Of who reads: each path is a question, and who reads them all must not keep agents from reporting."""
+        self._nodes: OrderedDict[tuple[str, str], TokenBucket] = OrderedDict()
+
+    def caller(self, authorization: str | None) -> Caller:
+        """Find out who sent a header Authorization.
+
+        Raises:
+            Denied: 401 without a good token; 429 and 503 where it cannot be found out now.
+        """
+        token = _bearer(authorization)
+        key = _hash(token)
+        found = self._verdict(key)
+        if found is None:
+            found = self._reviewed(token, self._budgets(token, key))
+            if isinstance(found, Caller):
+                self._callers.put(key, found, self._settings.verdict_seconds)
+                self._once_good.put(key, True, GOOD_SECONDS)
+            else:
+                self._refused.put(key, found, self._settings.refusal_seconds)
+        return _good(found)
+
+    def _verdict(self, key: bytes) -> Caller | str | None:
+        return self._callers.get(key) or self._refused.get(key)
+
+    def _looked_into(self, token: str) -> tuple[Token, bool | None]:
+        """Look into a token, from memory: its words, and whether its signature is good; None = that cannot be told.
+
+        Raises:
+            Denied: 401; it cannot be good.
+        """
+        try:
+            told = self._keys.look(token, audience=self._settings.audience, now_unix_seconds=self._wall_clock())
+        except NotAToken as error:
+            raise Denied(401, "bad_token", str(error)) from None
+        is_signed = self._keys.is_signed(told)
+        if is_signed is False:
+            raise Denied(401, "bad_token", "the token's signature is not the API server's")
+        return told, is_signed
+
+    def _budgets(self, token: str, key: bytes) -> tuple[TokenBucket, ...]:
+        """Return the budgets that a question about a token is taken from.
+
+        Raises:
+            Denied: 401; it cannot be good, and nobody is asked.
+        """
+        told, is_signed = self._looked_into(token)
+        if self._once_good.get(key):
+            return (self._reviews,)
+        if is_signed is None and self._keys.refresh():
+            is_signed = self._looked_into(token)[1]
+        if is_signed is None:
+            return (self._strangers,)
+        with self._lock:
+            own = self._bearers.pop(told.bearer, None)
+            if own is None:
+                own = TokenBucket(BEARER_REVIEWS_PER_MINUTE, now_seconds=self._clock())
+            self._bearers[told.bearer] = own
+            while len(self._bearers) > MOST_NODES:
+                self._bearers.popitem(last=False)
+        return own, self._reviews
+
+    def known_node(self, authorization: str | None) -> str | None:
+        """Find out which node's agent calls, from memory and at once; None = the API server must be asked.
+
+        Raises:
+            Denied: As ``node``, where that is known or there is no token at all.
+        """
+        token = _bearer(authorization)
+        found = self._verdict(_hash(token))
+        if found is None:
+            self._looked_into(token)
+            return None
+        return self._node_of(_good(found))
+
+    def node(self, authorization: str | None) -> tuple[Caller, str]:
+        """Find out which node's agent calls.
+
+        Raises:
+            Denied: As ``caller``; 403 where it is no agent, or its token names no node.
+        """
+        caller = self.caller(authorization)
+        return caller, self._node_of(caller)
+
+    def _node_of(self, caller: Caller) -> str:
+        if caller.username != self._agent:
+            raise Denied(403, "wrong_account", f"{caller.username} may not report; allowed: {self._agent}")
+        node = caller.claim(NODE_NAME_CLAIM)
+        if node is None:
+            reason = (
+                "the token names no node; allowed: a token of a pod, or bound to a Node, of Kubernetes 1.32 or newer"
+            )
+            raise Denied(403, "no_claim", reason)
+        return node
+
+    def admit(self, node: str, what: str) -> None:
+        """Count a call of a node.
+
+        Args:
+            node: As its token says.
+            what: ``report`` or ``evictions``; each has its own budget.
+
+        Raises:
+            Denied: 429; there were too many within a minute.
+        """
+        now = self._clock()
+        with self._lock:
+            bucket = self._nodes.pop((what, node), None)
+            if bucket is None:
+                bucket = TokenBucket(self._settings.requests_per_minute, now_seconds=now)
+            self._nodes[what, node] = bucket
+            while len(self._nodes) > MOST_NODES:
+                self._nodes.popitem(last=False)
+            if bucket.take(now):
+                return
+            seconds = bucket.wait_seconds(now)
+        reason = f"more than {self._settings.requests_per_minute} calls a minute of node {node}"
+        raise Denied(429, "too_many", reason, retry_after_seconds=seconds)
+
+    def charge(self, node: str, what: str, unpacked_bytes: int) -> None:
+        """Count what a call of a node costs beyond the one that was admitted: a large body is several calls.
+
+        Args:
+            node: As its token says.
+            what: As for ``admit``, which came before.
+            unpacked_bytes: Of the body: reading it takes time in proportion.
+
+        Raises:
+            Denied: 429; its node has not so many calls left in this minute. The largest body that is read at all
+                passes where nothing else came within a minute.
+        """
+        more = min(unpacked_bytes // CALL_BYTES, self._settings.requests_per_minute - 1)
+        now = self._clock()
+        with self._lock:
+            bucket = self._nodes.get((what, node))
+            if bucket is None or not more:
+                return
+            if bucket.available(now) >= more:
+                for _ in range(more):
+                    bucket.take(now)
+                return
+        reason = f"{unpacked_bytes} bytes count as {more + 1} calls; too many of node {node} in a minute"
+        raise Denied(429, "too_many", reason, retry_after_seconds=WINDOW_SECONDS / 4)
+
+    def check_node(self, claimed: str, reported: str) -> None:
+        """Compare the token's node with the body's.
+
+        Raises:
+            Denied: 403; they differ.
+        """
+        if claimed != reported:
+            raise Denied(403, "wrong_node", f"the token is of node {claimed}, the report of node {reported[:253]}")
+
+    def row_fault(
+        self, caller: Caller, node: str, row: RollupRow, remembered: Callable[[str], PodPlace | None]
+    ) -> str | None:
+        """Say why a row may not come from a node; None = it may.
+
+        A pod that is gone may still be told of: its last minutes come after its end.
+
+        Args:
+            caller: Who reports.
+            node: As the token says.
+            row: Of the report.
+            remembered: Gives pods of the node that no watch knows, by their uid.
+        """
+        uid = row.pod_uid
+        place = self._places.pod(uid) or self._places.gone_pod(uid) or remembered(uid)
+        if place is None:
+            if uid == caller.claim(POD_UID_CLAIM):  # created a moment ago: the token itself says where it is
+                own = self._namespace, caller.claim(POD_NAME_CLAIM)
+                return None if (row.workload.namespace, row.pod) == own else f"the token is of pod {own[0]}/{own[1]}"
+            return f"podUid: no pod {uid} is known"
+        if place.node != node:
+            return f"podUid: the pod is not on node {node}"
+        if (place.namespace, place.name) != (row.workload.namespace, row.pod):
+            return f"pod: the uid is that of {place.namespace}/{place.name}"
+        if place.workload != row.workload:
+            owner = place.workload
+            return f"workload: the pod belongs to {owner.kind} {owner.namespace}/{owner.name}"
+        if not place.has_container(row.container):
+            return f"container: the pod has none named {row.container}"
+        return None
+
+    def containers_of(self, uid: str, remembered: Callable[[str], PodPlace | None]) -> tuple[str, ...] | None:
+        """Return the names of a pod's containers; None = they are not known.
+
+        Args:
+            uid: Of the pod.
+            remembered: As for ``row_fault``.
+        """
+        place = self._places.pod(uid) or self._places.gone_pod(uid) or remembered(uid)
+        known = None if place is None else place.containers
+        return None if known is None else tuple(one.name for one in known)
+
+    def check_known(self, caller: Caller, rows: Iterable[RollupRow], *, end_age_seconds: float) -> None:
+        """Wait for pods that began so lately that the watch may not have brought them: their rows are not foreign.
+
+        Args:
+            caller: Who reports.
+            rows: Of the report.
+            end_age_seconds: How long ago the rows were measured; as it grows the waiting ends.
+
+        Raises:
+            Denied: 503; the whole report comes again in some seconds.
+        """
+        young_seconds = NEW_POD_SECONDS + self._places.pods_age_seconds()
+        for row in rows:
+            age_seconds = row.pod_age_seconds
+            if age_seconds is None or age_seconds + end_age_seconds >= young_seconds:
+                continue
+            uid = row.pod_uid
+            if uid == caller.claim(POD_UID_CLAIM) or self._places.pod(uid) or self._places.gone_pod(uid):
+                continue
+            raise Denied(
+                503, "not_ready", f"pod {row.workload.namespace}/{row.pod} is not known yet", retry_after_seconds=5.0
+            )
+
+    def reader(self, authorization: str | None, path: str, *, verb: str = "get") -> Caller:
+        """Find out whether who calls may read, or do what else.
+
+        Args:
+            authorization: The header.
+            path: What is asked for; RBAC grants it as nonResourceURL with the verb.
+            verb: ``get`` to read, ``delete`` to have it forgotten.
+
+        Raises:
+            Denied: As ``caller``; 403 where RBAC does not grant it.
+        """
+        caller = self.caller(authorization)
+        key = hashlib.sha256(
+            repr((caller.username, caller.groups, sorted(caller.extra.items()), verb, path)).encode()
+        ).digest()
+        allowed = self._readers.get(key)
+        if allowed is None:
+            allowed = self._has_right(caller, verb, path)
+            settings = self._settings
+            self._readers.put(key, allowed, settings.verdict_seconds if allowed else settings.refusal_seconds)
+        if not allowed:
+            raise Denied(403, "forbidden", f"{caller.username} may not {verb} the nonResourceURL {path}")
+        return caller
+
+    def _reviewed(self, token: str, budgets: tuple[TokenBucket, ...]) -> Caller | str:
+        review = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": {"token": token, "audiences": [self._settings.audience]},
+        }
+        status = _part(self._asked(TOKEN_REVIEWS_PATH, review, budgets), "status")
+        if status.get("authenticated") is not True:
+            return f"the token is not good for audience {self._settings.audience}"
+        # A server that knows no audiences answers without: then the token was not made for the webhook.
+        if self._settings.audience not in _texts(status.get("audiences")):
+            return f"the token is not for audience {self._settings.audience}"
+        user = _part(status, "user")
+        username, uid = user.get("username"), user.get("uid")
+        if not isinstance(username, str) or not username:
+            return "the token has no user"
+        return Caller(
+            username=username,
+            uid=uid if isinstance(uid, str) else "",
+            groups=_texts(user.get("groups")),
+            extra={str(name): _texts(values) for name, values in _part(user, "extra").items()},
+        )
+
+    def _has_right(self, caller: Caller, verb: str, path: str) -> bool:
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {
+                "user": caller.username,
+                "uid": caller.uid,
+                "groups": list(caller.groups),
+                "extra": {name: list(values) for name, values in caller.extra.items()},
+                "nonResourceAttributes": {"path": path, "verb": verb},
+            },
+        }
+        return _part(self._asked(ACCESS_REVIEWS_PATH, review, (self._rights,)), "status").get("allowed") is True
+
+    def _asked(self, path: str, review: Mapping[str, object], budgets: tuple[TokenBucket, ...]) -> object:
+        now = self._clock()
+        with self._lock:
+            seconds = max(budget.wait_seconds(now) for budget in budgets)
+            if seconds:
+                raise Denied(429, "too_many", "too many questions at once", retry_after_seconds=seconds)
+            for budget in budgets:
+                budget.take(now)
+        try:
+            return self._api.call("POST", path, body=review)
+        except KubeError as error:
+            reason = "the API server cannot be asked about the token now"
+            raise Denied(503, "api_away", reason, retry_after_seconds=AWAY_SECONDS) from error
+
+
+def _hash(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
+
+
+def _good(found: Caller | str) -> Caller:
+    if isinstance(found, str):
+        raise Denied(401, "bad_token", found)
+    return found
+
+
+def _bearer(authorization: str | None) -> str:
+    scheme, _, token = (authorization or "").partition(" ")
+    token = token.strip()
+    if scheme.lower() != "bearer" or not token:
+        raise Denied(401, "no_token", "no token; allowed: Authorization: Bearer TOKEN")
+    if len(token) > MOST_TOKEN_BYTES or not token.isascii() or not token.isprintable() or " " in token:
+        raise Denied(401, "bad_token", "this is no token")
+    return token
+
+
+def _part(document: object, key: str) -> Mapping[object, object]:
+    value = document.get(key) if isinstance(document, Mapping) else None
+    return value if isinstance(value, Mapping) else {}
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list) else ()

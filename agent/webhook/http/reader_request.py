@@ -1,0 +1,110 @@
+"""What every question of people's goes through: who may read, which page, and what is said when it fails. Webhook.
+
+Any thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from agent.metrics.webhook_series import WebhookMetrics
+from agent.webhook.http.access import Access, Denied
+from agent.webhook.http.routes import Answer, Call, fault
+from agent.webhook.store.shapes import StoreAway
+
+log = logging.getLogger(__name__)
+
+PAGE: Final = 100
+MOST_PAGE: Final = 500
+STORE_RETRY_SECONDS: Final = 10.0
+
+T = TypeVar("T")
+
+
+class BadQuestionError(ValueError):
+    """A query that is not understood; one line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page(Generic[T]):
+    """A part of a list."""
+
+    items: tuple[T, ...]
+    total: int
+    """Of the whole list."""
+    next: str | None
+    """What to ask for as ``after``; None = this is the last part."""
+
+
+class Asking:
+    """The door of questions."""
+
+    def __init__(self, access: Access, metrics: WebhookMetrics, *, what: str = "reading", verb: str = "get") -> None:
+        """Begin.
+
+        Args:
+            access: Who may ask.
+            metrics: Counts questions.
+            what: Under which name.
+            verb: That RBAC must grant on the path.
+        """
+        self._access, self._metrics = access, metrics
+        self._what, self._verb = what, verb
+
+    def answered(self, call: Call, work: Callable[[Call], Answer]) -> Answer:
+        """Answer a question of somebody who may ask it; whatever goes wrong is an answer too."""
+        try:
+            self._access.reader(call.authorization, call.path, verb=self._verb)
+            answer, result = work(call), "accepted"
+        except Denied as denied:
+            answer = fault(denied.status, denied.reason, retry_after_seconds=denied.retry_after_seconds)
+            result = denied.result
+        except BadQuestionError as error:
+            answer, result = fault(400, str(error)), "malformed"
+        except StoreAway:
+            answer = fault(503, "the database is away", retry_after_seconds=STORE_RETRY_SECONDS)
+            result = "store_away"
+        except Exception:
+            log.exception("a question failed", extra={"path": call.path})
+            answer, result = fault(500, "failed; see the webhook's log"), "error"
+        self._metrics.count_call(self._what, result)
+        return answer
+
+
+def page_of(call: Call, items: Sequence[T], key: Callable[[T], tuple[str, ...]], allowed: str) -> Page[T]:
+    """Give the part of a list that ``limit=`` and ``after=`` choose.
+
+    Args:
+        call: The question.
+        items: All that was asked for, in the order of their keys.
+        key: Gives what an item is called, in parts.
+        allowed: What ``after`` is to look like: ``NAMESPACE/NAME``.
+
+    Raises:
+        BadQuestionError: One of the two is not understood.
+    """
+    limit, start = _limit(call.query.get("limit")), 0
+    if "after" in call.query:
+        start = bisect_right([key(one) for one in items], _after(call.query["after"], allowed))
+    chosen = tuple(items[start : start + limit])
+    has_more = start + limit < len(items)
+    return Page(items=chosen, total=len(items), next="/".join(key(chosen[-1])) if has_more else None)
+
+
+def _limit(text: str | None) -> int:
+    if text is None:
+        return PAGE
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MOST_PAGE):
+        raise BadQuestionError(f"limit: {text[:60]!r} is not allowed; allowed: 1 to {MOST_PAGE}")
+    return int(text)
+
+
+def _after(text: str, allowed: str) -> tuple[str, ...]:
+    parts = tuple(text.split("/"))
+    if len(parts) != allowed.count("/") + 1:
+        raise BadQuestionError(f"after: {text[:60]!r} is not allowed; allowed: {allowed}")
+    return parts

@@ -1,0 +1,226 @@
+"""uvicorn over TLS with the bounds that it leaves open, and an end in order. Webhook; ``server`` has the routes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import resource
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from uvicorn import Config, Server
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from agent.settings.webhook import ListeningSettings
+from agent.webhook.http.bodies import MAX_HEAD_BYTES
+from agent.webhook.http.connections import Accepted, Connections, Listener
+from agent.webhook.http.routes import WebhookApp
+
+log = logging.getLogger(__name__)
+
+LEAVE_SECONDS: Final = 2.0
+"""For clients to ask once more on the connections that they keep, and to be told with the answer that it was the last.
+Who asks on a connection at the moment it is closed gets no answer, and an API server then does without."""
+LINGER_SECONDS: Final = 0.5
+"""For a client to hang up after it was told the end."""
+OTHER_FILES: Final = 256
+"""Open beside connections: database, watches, agents' reports on their way to the API server."""
+
+
+class _Bounded(HttpToolsProtocol):
+    """A connection with what uvicorn leaves open: a head that never ends, in time or in size; and who is idle."""
+
+    head_seconds = 10.0
+    known: Connections
+    _accepted: Accepted | None = None
+    _head_timer: asyncio.TimerHandle | None = None
+    _is_in_head = True
+    _head_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
+        super().connection_made(transport)
+        self._accepted = self.known.find(transport.get_extra_info("socket").fileno())
+        if self._accepted is not None:
+            self._accepted.hang_up = transport.abort
+        self._wait_for_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._head_came()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        if self._accepted is not None:
+            self.known.busy(self._accepted)
+        self._is_in_head, self._head_bytes = True, 0
+        self._wait_for_head()
+
+    def on_headers_complete(self) -> None:
+        self._head_came()
+        super().on_headers_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._accepted is not None and self.cycle.response_complete:  # else one was waiting
+            self.known.idle(self._accepted)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._is_in_head and self._head_timer is not None:
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HEAD_BYTES:
+                self.transport.abort()
+
+    def shutdown(self) -> None:
+        # Closed twice, a TLS transport of Python 3.11 forgets its connection, and nothing can end it any more.
+        if not self.transport.is_closing():
+            super().shutdown()
+
+    def _wait_for_head(self) -> None:
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(self.head_seconds, self.transport.abort)
+
+    def _head_came(self) -> None:
+        self._is_in_head = False
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+
+class _QuietServer(Server):
+    """uvicorn's server without its signal handlers: whoever runs it decides when it ends."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals alone."""
+        yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End in order: answers that are under way are sent; who then does not hang up is hung up on."""
+        await self._take_leave()
+        sweeping = asyncio.create_task(self._hang_up())
+        try:
+            await super().shutdown(sockets)
+        finally:
+            sweeping.cancel()
+            for connection in tuple(self.server_state.connections):
+                connection.transport.abort()
+            await asyncio.sleep(0.01)  # the loop's turns in which they are lost
+
+    async def _take_leave(self) -> None:
+        # Of every answer that is begun from now on, also on new connections.
+        self.server_state.default_headers = [*self.server_state.default_headers, (b"connection", b"close")]
+        loop = asyncio.get_running_loop()
+        until = loop.time() + LEAVE_SECONDS
+        while self.server_state.connections and loop.time() < until:
+            await asyncio.sleep(LEAVE_SECONDS / 40)
+
+    async def _hang_up(self) -> None:
+        # The end of TLS waits for the other side's, which an idle client sends when it next looks.
+        while True:
+            await asyncio.sleep(LINGER_SECONDS)
+            for connection in tuple(self.server_state.connections):
+                if connection.transport.is_closing():
+                    connection.transport.abort()
+
+
+class HttpsServer:
+    """Answers on a socket until it is told to stop."""
+
+    def __init__(
+        self, app: WebhookApp, listener: socket.socket, context: ssl.SSLContext, settings: ListeningSettings
+    ) -> None:
+        """Prepare.
+
+        Args:
+            app: The routes.
+            listener: Bound and listening.
+            context: The certificate; what is loaded into it later counts for new connections.
+            settings: Bounds.
+        """
+        context.minimum_version = max(context.minimum_version, ssl.TLSVersion.TLSv1_2)
+        # Connections inherit it. asyncio sets it only where the listener was made with the protocol's number, and
+        # without it the body of each answer waits 40 ms for the acknowledgement of its head.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        most = raise_open_files(settings.connections)
+        self.connections: Final = Connections(most, settings.idle_connections, app.shares)
+        bounds = {"head_seconds": settings.request_seconds, "known": self.connections}
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # whatever strangers send is no news
+        self._app = app
+        self._listener = listener
+        self._handshake_seconds = settings.request_seconds
+        self._server = _QuietServer(
+            Config(
+                app.asgi,
+                http=type("Bounded", (_Bounded,), bounds),
+                ws="none",
+                loop="asyncio",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                backlog=1024,
+                timeout_keep_alive=settings.keep_alive_seconds,
+                timeout_graceful_shutdown=settings.end_seconds,
+                ssl_context_factory=lambda *_: context,
+            )
+        )
+
+    @property
+    def url(self) -> str:
+        """Where it listens, with the port in force."""
+        host, port = self._listener.getsockname()[:2]
+        return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+
+    def run(self) -> None:
+        """Answer until ``stop``; requests under way are ended in order."""
+        try:
+            asyncio.run(self._serve())
+        finally:
+            self._listener.close()
+            self._app.close()
+
+    async def _serve(self) -> None:
+        # uvicorn leaves a client a minute to begin TLS, and such a connection counts nowhere.
+        loop = asyncio.get_running_loop()
+        create = functools.partial(loop.create_server, ssl_handshake_timeout=self._handshake_seconds)
+        loop.create_server = create  # type: ignore[method-assign]
+        await self._server.serve(sockets=[Listener(self._listener, self.connections)])
+
+    def stop(self) -> None:
+        """Take no more connections, answer what is under way, and come back from ``run``; from any thread."""
+        self._app.end()
+        self._server.should_exit = True
+
+    def wait_until_started(self, timeout_seconds: float = 10.0) -> bool:
+        """Wait until it answers; False = it did not begin in time."""
+        until = time.monotonic() + timeout_seconds
+        while not self._server.started and time.monotonic() < until:
+            time.sleep(0.005)
+        return self._server.started
+
+
+def raise_open_files(connections: int) -> int:
+    """Let so many connections be open beside what else is; containers often start with 1,024 open files.
+
+    Returns:
+        How many connections may be open by the limit now in force.
+    """
+    wanted = connections + OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        except (OSError, ValueError):
+            soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        if soft < wanted:
+            log.warning("fewer connections than set: open files are limited", extra={"files": soft, "wanted": wanted})
+            return max(soft - OTHER_FILES, soft // 2)
+    return connections

@@ -1,0 +1,240 @@
+"""What the parts of the webhook tell of themselves on /metrics: read when the page is asked for. Webhook.
+
+Everything here is in memory; the store's size, which is not, is looked up by a thread of its own once a minute.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+from agent.core.eviction.proposal import Reason, Verdict
+from agent.core.eviction.taint_cap import TaintReason
+from agent.kube.lease import LeaderLease
+from agent.metrics.webhook_series import Reading
+from agent.webhook.certificates.certificates import Certificates
+from agent.webhook.cluster.facts import ClusterFacts
+from agent.webhook.eviction.arbiter import Arbiter
+from agent.webhook.eviction.taint_cap import TaintCap
+from agent.webhook.http.connections import Connections
+from agent.webhook.reports.directives import Director
+from agent.webhook.store.shapes import StoreAway
+from agent.webhook.workloads.folder import Folder
+from agent.webhook.workloads.index import WorkloadIndex
+from agent.webhook.workloads.tailer import Tailer
+
+log = logging.getLogger(__name__)
+
+SIZE_SECONDS: Final = 60.0
+Values = Iterable[tuple[tuple[str, ...], float]]
+
+
+class SizedStore(Protocol):
+    """The store, as far as its size is looked at."""
+
+    def size_bytes(self) -> int:
+        """Give what it takes on disk."""
+        ...
+
+
+class StoreSize:
+    """What the store takes, as of the last look."""
+
+    def __init__(self, store: SizedStore) -> None:
+        self._store = store
+        self.size_bytes: int | None = None
+        """None = not known."""
+
+    def look(self) -> bool:
+        """Look again; False = that was all."""
+        try:
+            self.size_bytes = self._store.size_bytes()
+        except StoreAway:
+            self.size_bytes = None
+        return False
+
+
+def of_history(
+    index: WorkloadIndex, tailer: Tailer, folder: Folder, sizes: StoreSize, is_open: Callable[[], bool]
+) -> tuple[Reading, ...]:
+    """Give the families of what nodes learnt and where it is kept."""
+
+    def kept() -> Values:
+        size = index.size()
+        return [
+            (("workloads",), size.workloads),
+            (("containers",), size.containers),
+            (("rows",), size.rows),
+            (("node_rows",), size.node_rows),
+            (("nodes",), size.nodes),
+        ]
+
+    return (
+        _gauge("plimsoll_history_entries", "What is in memory, by kind.", kept, "kind"),
+        _gauge("plimsoll_history_workloads", "Workloads in memory.", lambda: _one(index.size().workloads)),
+        _gauge("plimsoll_history_bytes", "Memory of the rings of history.", lambda: _one(index.size().array_bytes)),
+        _gauge(
+            "plimsoll_history_age_seconds",
+            "Time since memory was last known to hold all that the database has.",
+            lambda: _known(tailer.age_seconds(time.time())),
+        ),
+        _gauge("plimsoll_history_loaded", "1 = the history of the database is loaded.", lambda: _one(index.is_loaded)),
+        _counter(
+            "plimsoll_history_rows_without_room",
+            "Rows of reports that found no room in memory; the database has them.",
+            lambda: _one(index.size().rows_without_room),
+        ),
+        _counter(
+            "plimsoll_history_containers_left_out",
+            "Rows of reports whose container is beyond the 200 that are kept of a workload.",
+            lambda: _one(index.size().containers_left_out),
+        ),
+        _counter(
+            "plimsoll_reports_followed", "Reports read from the log into memory.", lambda: _one(tailer.taken_reports)
+        ),
+        _counter("plimsoll_reports_folded", "Reports put into hourly sketches.", lambda: _one(folder.folded_reports)),
+        _counter(
+            "plimsoll_store_unreadable",
+            "What the database held and could not be read.",
+            lambda: [
+                (("report",), tailer.bad_reports + folder.bad_reports),
+                (("sketch",), tailer.bad_sketches + folder.bad_sketches),
+            ],
+            "kind",
+        ),
+        _gauge(
+            "plimsoll_store_up", "1 = the database answered last time.", lambda: _one(is_open() and not tailer.is_away)
+        ),
+        _gauge("plimsoll_store_bytes", "What the database takes on disk.", lambda: _known(sizes.size_bytes)),
+    )
+
+
+def of_directives(director: Director) -> tuple[Reading, ...]:
+    """Return the family of what nodes are not told."""
+    return (
+        _counter(
+            "plimsoll_directives_containers_left_out",
+            "Containers whose figures a node was not told, as its answer would have been too long.",
+            lambda: _one(director.left_out),
+        ),
+    )
+
+
+def of_cluster(facts: ClusterFacts, lease: LeaderLease) -> tuple[Reading, ...]:
+    """Give the families of what the API server tells, and of who leads."""
+    return (
+        _gauge("plimsoll_leader", "1 = this replica does what only one may do.", lambda: _one(lease.is_leader)),
+        _gauge(
+            "plimsoll_cluster_objects",
+            "Objects of the cluster in memory, by kind.",
+            lambda: [((one.name,), one.objects) for one in facts.statuses()],
+            "kind",
+        ),
+        _gauge(
+            "plimsoll_cluster_age_seconds",
+            "Time since the API server was last heard, by kind.",
+            lambda: [((one.name,), one.age_seconds) for one in facts.statuses() if one.age_seconds is not None],
+            "kind",
+        ),
+        _counter(
+            "plimsoll_cluster_watch_failures",
+            "Watches and lists that broke off, by kind.",
+            lambda: [((one.name,), one.counts.failures) for one in facts.statuses()],
+            "kind",
+        ),
+        _gauge(
+            "plimsoll_cluster_faults",
+            "Objects that are not understood, the ConfigMap of the rules among them.",
+            lambda: _one(len(facts.faults())),
+        ),
+        _gauge(
+            "plimsoll_cluster_tainted_nodes", "Nodes with the overload taint.", lambda: _one(len(facts.tainted_nodes()))
+        ),
+        _gauge(
+            "plimsoll_cluster_paused",
+            "1 = the cluster is paused: nothing is written anywhere.",
+            lambda: _one(facts.rules().pause_reason is not None),
+        ),
+    )
+
+
+def of_certificate(certificates: Certificates) -> tuple[Reading, ...]:
+    """Give the families of the serving certificate."""
+    return (
+        _gauge(
+            "plimsoll_webhook_cert_expiry_timestamp_seconds",
+            "When the certificate that is served expires.",
+            lambda: _known(certificates.status().expires_unix_seconds),
+        ),
+        _gauge(
+            "plimsoll_webhook_ca_expiry_timestamp_seconds",
+            "When the authority that signs it expires.",
+            lambda: _known(certificates.status().authority_expires_unix_seconds),
+        ),
+        _gauge(
+            "plimsoll_webhook_cert_fault",
+            "1 = something is wrong with the certificate or its registration; the log says what.",
+            lambda: _one(certificates.status().fault is not None),
+        ),
+        _counter(
+            "plimsoll_webhook_cert_reloads", "Certificates taken up.", lambda: _one(certificates.status().reloads)
+        ),
+    )
+
+
+def of_evictions(arbiter: Arbiter) -> tuple[Reading, ...]:
+    """Give the family of proposals by verdict and reason; every pair that can be stands at 0 from the start."""
+    pairs: list[tuple[Verdict, Reason]] = [(reason.verdict, reason) for reason in Reason]
+
+    def read() -> Values:
+        counts = arbiter.counts()
+        return [((verdict.value, reason.value), counts.get((verdict, reason), 0)) for verdict, reason in pairs]
+
+    return (
+        _counter("plimsoll_evictions_judged", "Proposed evictions, by what came of them.", read, "verdict", "reason"),
+    )
+
+
+def of_taints(cap: TaintCap, most: Callable[[], int]) -> tuple[Reading, ...]:
+    """Give the families of nodes that asked for the overload taint."""
+
+    def read() -> Values:
+        counts = cap.counts()
+        return [((reason.value,), counts.get(reason, 0)) for reason in TaintReason]
+
+    return (
+        _counter("plimsoll_taints_judged", "Nodes that asked for the overload taint, by the answer.", read, "reason"),
+        _gauge("plimsoll_cluster_tainted_nodes_limit", "Nodes that may have the overload taint.", lambda: _one(most())),
+    )
+
+
+def of_connections(connections: Connections) -> tuple[Reading, ...]:
+    """Return the families of who is connected."""
+    return (
+        _gauge("plimsoll_webhook_connections", "Connections open now.", lambda: _one(len(connections))),
+        _counter(
+            "plimsoll_webhook_connections_closed",
+            "Connections closed by the webhook: idle beyond the bound of one address (idle), for newcomers' sake "
+            "(greedy), or not let in as their address used up its share (share).",
+            lambda: [((why,), count) for why, count in tuple(connections.closed.items())],
+            "reason",
+        ),
+    )
+
+
+def _one(value: float) -> Values:
+    return [((), value)]
+
+
+def _known(value: float | None) -> Values:
+    return [] if value is None else _one(value)
+
+
+def _gauge(name: str, text: str, read: Callable[[], Values], *labels: str) -> Reading:
+    return Reading(name=name, text=text, labels=labels, is_counter=False, read=read)
+
+
+def _counter(name: str, text: str, read: Callable[[], Values], *labels: str) -> Reading:
+    return Reading(name=name, text=text, labels=labels, is_counter=True, read=read)

@@ -1,0 +1,197 @@
+"""Answers /v1/buffers: what buffers ask for, what they were given, and what settled each number. Webhook.
+
+From memory: of what the watch shows and what the controller's last look came to. For any thread.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from agent.core.buffers.buffer import ACTIVE_CAPACITY, Buffer, Condition, Explanation
+from agent.core.buffers.reconciliation import is_ours
+from agent.core.cluster.pod import CPU
+from agent.core.numbers.quantity import format_quantity
+from agent.metrics.webhook_series import WebhookMetrics
+from agent.webhook.buffers.controller import BufferController, Standing
+from agent.webhook.buffers.namespace_pass import NamespaceView
+from agent.webhook.buffers.reading import SeenBuffer
+from agent.webhook.http.access import Access
+from agent.webhook.http.reader_request import Asking, Page, page_of
+from agent.webhook.http.routes import Answer, Call, fault
+from agent.webhook.queries.buffer_bodies import (
+    BufferBody,
+    BufferConditionBody,
+    BufferControllerBody,
+    BuffersBody,
+    BufferWhyBody,
+)
+
+
+class BufferQuestions:
+    """Answers ``/v1/buffers`` and ``/v1/buffers/NAMESPACE/NAME``."""
+
+    def __init__(
+        self,
+        controller: BufferController,
+        access: Access,
+        metrics: WebhookMetrics,
+        *,
+        replica: str,
+        namespace: str,
+        leader: Callable[[], str | None],
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Begin.
+
+        Args:
+            controller: Whose buffers.
+            access: Who may read.
+            metrics: Counts questions.
+            replica: The name of this one in the election: in a cluster that of its pod.
+            namespace: Of the replicas.
+            leader: Names the replica that leads; None = not known.
+            wall_clock: Unix seconds.
+        """
+        self._controller, self._asking = controller, Asking(access, metrics)
+        self._replica, self._namespace = replica, namespace
+        self._leader, self._wall_clock = leader, wall_clock
+
+    def buffers(self, call: Call) -> Answer:
+        """List buffers: ``namespace=``, ``limit=`` and ``after=NAMESPACE/NAME`` choose."""
+        return self._asking.answered(call, self._list)
+
+    def buffer(self, call: Call) -> Answer:
+        """Give one buffer, as a list of one."""
+        return self._asking.answered(call, self._one)
+
+    def _list(self, call: Call) -> Answer:
+        chosen = call.query.get("namespace")
+        seen = [one for one in self._controller.seen() if chosen is None or one.buffer.namespace == chosen]
+        page = page_of(call, seen, lambda one: (one.buffer.namespace, one.buffer.name), "NAMESPACE/NAME")
+        return self._answer(page)
+
+    def _one(self, call: Call) -> Answer:
+        namespace, name = call.names["namespace"], call.names["name"]
+        found = self._controller.watches.buffers.named(namespace, name)
+        if found is None:
+            return fault(404, f"there is no CapacityBuffer {namespace}/{name}")
+        return self._answer(Page(items=(found,), total=1, next=None))
+
+    def _answer(self, page: Page[SeenBuffer]) -> Answer:
+        now, standing = self._wall_clock(), self._controller.standing()
+        body = BuffersBody(
+            controller=BufferControllerBody(
+                mode=standing.mode,
+                replica=self._replica,
+                namespace=self._namespace,
+                leads=standing.is_leader,
+                leader=self._leader(),
+                paused=standing.pause_reason,
+                contested_by=standing.contested_by,
+                troubles=list(standing.troubles),
+                dry_run=standing.has_dry_run,
+            ),
+            total=page.total,
+            buffers=[self._buffer(one, standing, now) for one in page.items],
+            next=page.next,
+        )
+        return Answer(body=msgspec.json.encode(body))
+
+    def _buffer(self, seen: SeenBuffer, standing: Standing, now: float) -> BufferBody:
+        buffer = seen.buffer
+        view = self._controller.view(buffer.namespace)
+        fault = self._controller.fault(buffer.namespace)
+        trouble = None if fault is None else f"its namespace could not be looked at: {fault}"
+        if view is not None:
+            trouble = view.troubles.get(buffer.name) or trouble
+        left_alone = None
+        if not is_ours(buffer):
+            left_alone = "its strategy is not served by Plimsoll"
+        elif standing.contested_by is not None and buffer.strategy in (None, "", ACTIVE_CAPACITY):
+            left_alone = f"{standing.contested_by} writes statuses; buffers.mode: on takes over"
+        return BufferBody(
+            namespace=buffer.namespace,
+            name=buffer.name,
+            age_seconds=max(0.0, now - buffer.created_unix_seconds),
+            generation=buffer.generation,
+            strategy=buffer.strategy or ACTIVE_CAPACITY,
+            reference=_reference(buffer),
+            replicas=buffer.size.replicas,
+            percentage=buffer.size.percentage,
+            limits=None if buffer.size.limits is None else _quantities(buffer.size.limits),
+            chunks=buffer.status.replicas,
+            template=buffer.status.template_name,
+            template_generation=buffer.status.template_generation,
+            conditions=[_condition(one, now) for one in buffer.status.conditions],
+            others=list(seen.others),
+            left_alone=left_alone,
+            trouble=trouble,
+            why=None if view is None else self._why(view, buffer, now),
+        )
+
+    def _why(self, view: NamespaceView, buffer: Buffer, now: float) -> BufferWhyBody | None:
+        found = next((one for one in view.outcomes if one.buffer.name == buffer.name), None)
+        if found is None:
+            return None
+        return why_body(
+            found.explanation,
+            sizing=view.sizing.get(buffer.name),
+            ready_pods=view.ready.get(buffer.name),
+            age_seconds=max(0.0, now - view.at_unix_seconds),
+        )
+
+
+def why_body(why: Explanation, *, sizing: str | None, ready_pods: int | None, age_seconds: float) -> BufferWhyBody:
+    """Write an explanation."""
+    sized, quotas = why.sizing, why.allocation
+    return BufferWhyBody(
+        decided_by=why.decided_by,
+        shape_source=why.shape_source,
+        shape_name=why.shape_name,
+        sizing=sizing,
+        chunk={} if why.chunk is None else _quantities(why.chunk.requests),
+        scalable_replicas=why.scalable_replicas,
+        by_replicas=None if sized is None else sized.by_replicas,
+        by_percentage=None if sized is None else sized.by_percentage,
+        by_limits=None if sized is None else sized.by_limits,
+        limiting_resource=None if sized is None else sized.limiting_resource,
+        wanted=None if sized is None else sized.replicas,
+        allowed=None if quotas is None else quotas.allowed,
+        by_quota={} if quotas is None else dict(sorted(quotas.by_quota.items())),
+        limiting_quotas=[] if quotas is None else list(quotas.limiting),
+        schedule=why.schedule,
+        fault=why.fault,
+        ready_pods=ready_pods,
+        age_seconds=age_seconds,
+    )
+
+
+def _reference(buffer: Buffer) -> str:
+    if buffer.template_ref is not None:
+        return f"PodTemplate {buffer.template_ref}"
+    return "" if buffer.scalable_ref is None else str(buffer.scalable_ref)
+
+
+def _condition(one: Condition, now: float) -> BufferConditionBody:
+    since = one.last_transition_unix_seconds
+    return BufferConditionBody(
+        type=one.type,
+        status=one.status,
+        reason=one.reason,
+        message=one.message,
+        age_seconds=None if since is None else max(0.0, now - since),
+    )
+
+
+def _quantities(amounts: Mapping[str, int]) -> dict[str, str]:
+    """Write amounts, CPU in thousandths and the rest in powers of two where that is shorter."""
+    return {name: _quantity(name, nanos) for name, nanos in sorted(amounts.items())}
+
+
+def _quantity(name: str, nanos: int) -> str:
+    if name.rpartition(".")[2] == CPU:
+        return format_quantity(nanos)
+    return min(format_quantity(nanos), format_quantity(nanos, binary=True), key=len)

@@ -1,0 +1,144 @@
+"""What applies to a workload by cluster and settings, and where each comes from; as ``orders_of`` reads it. Webhook.
+
+A pod's own annotations come before all of this, and pods of one workload may differ: they are not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from agent.core.cluster.facts import ClusterRules
+from agent.core.cluster.node import Namespace
+from agent.core.orders import annotations as names
+from agent.core.orders.annotations import ValueNotAllowed
+from agent.core.orders.cluster_rules import rule_of
+from agent.core.orders.order import Mode
+from agent.core.orders.plan_options import ActOptions
+from agent.core.orders.policy_options import BoundsOptions, PolicyName
+from agent.core.orders.resolution import is_excluded, labelled
+from agent.core.recommender.recommendation import Workload
+from agent.webhook.queries.workload_bodies import BoundBody, FromBody
+
+
+class Facts(Protocol):
+    """The cluster; ``ClusterFacts`` is one."""
+
+    def namespace(self, name: str) -> Namespace | None:
+        """Give a namespace; None = there is none known."""
+        ...
+
+    def rules(self) -> ClusterRules:
+        """Give the cluster's rules."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defaults:
+    """What holds where nobody has said anything."""
+
+    act: ActOptions
+    bounds: BoundsOptions
+    policy: PolicyName
+    config_map: str
+    """``NAMESPACE/NAME``, for words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stated:
+    """An order as it is written somewhere."""
+
+    value: str
+    source: str
+
+
+class Applying:
+    """Says what applies; for any thread, from memory."""
+
+    def __init__(self, facts: Facts, defaults: Defaults) -> None:
+        self._facts, self._defaults = facts, defaults
+
+    def annotations(self, namespace: str) -> Mapping[str, str]:
+        """Give those of a namespace that are Plimsoll's."""
+        found = self._facts.namespace(namespace)
+        every = found.annotations if found is not None else {}
+        return {key: value for key, value in every.items() if key.startswith(names.PREFIX)}
+
+    def mode(self, workload: Workload, rules: ClusterRules) -> FromBody:
+        """Give the mode; an order that is not understood, of the policy too, makes it off."""
+        if is_excluded(workload.namespace, self._defaults.act):
+            return FromBody(value=Mode.OFF, source="setting act.excludedNamespaces")
+        policy_fault = self._policy(workload, rules)[1]
+        if policy_fault is not None:
+            return FromBody(value=Mode.OFF, source=policy_fault)
+        stated = self._stated(names.MODE, workload, rules)
+        if stated is None:
+            return FromBody(value=self._defaults.act.mode, source="setting act.mode")
+        try:
+            return FromBody(value=names.mode_from(stated.value), source=stated.source)
+        except ValueNotAllowed as error:
+            return FromBody(value=Mode.OFF, source=_fault(stated, error))
+
+    def policy(self, workload: Workload, rules: ClusterRules) -> FromBody:
+        """Give the policy."""
+        found, fault = self._policy(workload, rules)
+        return found if fault is None else FromBody(value=found.value, source=fault)
+
+    def policy_name(self, workload: Workload, rules: ClusterRules) -> PolicyName:
+        """Give the policy by name."""
+        return PolicyName(self._policy(workload, rules)[0].value or self._defaults.policy)
+
+    def bounds(self, namespace: str) -> Iterable[BoundBody]:
+        """Give the bounds of requests that are set."""
+        stated, bounds = self.annotations(namespace), self._defaults.bounds
+        for key, amount, unit, setting in (
+            (names.MIN_CPU, bounds.min_cpu_millicores, "m", "bounds.minCpuMillicores"),
+            (names.MAX_CPU, bounds.max_cpu_millicores, "m", "bounds.maxCpuMillicores"),
+            (names.MIN_MEMORY, bounds.min_memory_bytes, "", "bounds.minMemoryBytes"),
+            (names.MAX_MEMORY, bounds.max_memory_bytes, "", "bounds.maxMemoryBytes"),
+        ):
+            name = key.removeprefix(names.PREFIX)
+            if key in stated:
+                yield BoundBody(name=name, value=stated[key], source=f"Namespace {namespace}, annotation {key}")
+            elif amount is not None:
+                yield BoundBody(name=name, value=f"{amount}{unit}", source=f"setting {setting}")
+
+    def pause(self, rules: ClusterRules) -> FromBody:
+        """Give why the cluster is paused; None = it is not."""
+        return FromBody(value=rules.pause_reason, source=f"ConfigMap {self._defaults.config_map}")
+
+    def _policy(self, workload: Workload, rules: ClusterRules) -> tuple[FromBody, str | None]:
+        """Give the policy, and why it is not understood."""
+        default = FromBody(value=self._defaults.policy, source="setting recommend.policy")
+        stated = self._stated(names.POLICY, workload, rules)
+        if stated is None:
+            return default, None
+        try:
+            return FromBody(value=names.policy_from(stated.value), source=stated.source), None
+        except ValueNotAllowed as error:
+            return default, _fault(stated, error)
+
+    def _stated(self, key: str, workload: Workload, rules: ClusterRules) -> _Stated | None:
+        namespace = workload.namespace
+        for place, stated in (
+            ("annotation", self.annotations(namespace)),
+            ("label", labelled(self._facts.namespace(namespace))),
+        ):
+            if key in stated:
+                return _Stated(value=stated[key], source=f"Namespace {namespace}, {place} {key}")
+        ruled = rule_of(rules, workload)
+        if key not in ruled:
+            return None
+        number = _rule_number(rules, workload, key)
+        return _Stated(value=ruled[key], source=f"ConfigMap {self._defaults.config_map}, rule {number}")
+
+
+def _rule_number(rules: ClusterRules, workload: Workload, key: str) -> int:
+    """Find the rule that orders it, from 1 on as people count."""
+    alone = (key in rule_of(replace(rules, rules=(rule,)), workload) for rule in rules.rules)
+    return next(number for number, orders in enumerate(alone, 1) if orders)
+
+
+def _fault(stated: _Stated, error: ValueNotAllowed) -> str:
+    return f"{stated.source}: {stated.value[:60]!r} is not allowed ({error}): pods are off"

@@ -1,0 +1,178 @@
+"""Undoes a poisoning at somebody's order: what a workload's history says, or what one node reported, is forgotten.
+
+Webhook; any thread that may wait. It needs a right of its own: RBAC's verb ``delete`` on the path. The database forgets
+at once; every replica's memory, this one's too, when it meets the order in the log, within seconds.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import msgspec
+
+from agent.core.history.hour_peaks import HOUR_SECONDS, hour_of
+from agent.core.history.sketch_key import parse_key
+from agent.core.recommender.recommendation import Workload
+from agent.metrics.webhook_series import WebhookMetrics
+from agent.webhook.http.access import Access
+from agent.webhook.http.reader_request import Asking, BadQuestionError
+from agent.webhook.http.routes import Answer, Call, fault
+from agent.webhook.queries.workload_bodies import ForgottenBody, ForgottenWorkloadBody
+from agent.webhook.store.shapes import Forgotten, Wish
+from agent.webhook.workloads.shapes import MergedHistory
+
+log = logging.getLogger(__name__)
+
+WAIT_SECONDS: Final = 5.0
+"""For this replica's memory to forget too, before the answer says that it has not yet."""
+MOST_SINCE_SECONDS: Final = 14 * 86_400
+_NAME: Final = re.compile(r"[^/%\s\x00-\x1f\x7f-\x9f]{1,253}")
+
+
+class ForgetfulStore(Protocol):
+    """The store, as far as it is needed here."""
+
+    def would_forget(self, wish: Wish) -> Forgotten:
+        """Return what ``forget`` would let go."""
+        ...
+
+    def forget(self, wish: Wish, *, now_unix_seconds: float) -> Forgotten:
+        """Let it go, and write it into the log."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Who takes part."""
+
+    access: Access
+    store: ForgetfulStore
+    merged: Callable[[Workload], MergedHistory | None]
+    """What this replica has in memory of a workload; None = nothing."""
+    ordered: Callable[[], None]
+    """Told that there is news in the log."""
+    wait_for: Callable[[int, float], bool]
+    """Waits until this replica's memory has come to an entry of the log, for so many seconds at most."""
+
+
+class Forgetter:
+    """Answers ``DELETE`` of ``/v1/workloads/...`` and ``/v1/nodes/NODE``; ``dryRun=true`` only says what would go."""
+
+    def __init__(self, parts: Parts, metrics: WebhookMetrics, *, wall_clock: Callable[[], float] = time.time) -> None:
+        self._parts, self._metrics, self._wall_clock = parts, metrics, wall_clock
+        self._asking = Asking(parts.access, metrics, what="forgetting", verb="delete")
+
+    def forget(self, call: Call) -> Answer:
+        """Forget what the path names: a workload, or a node's word."""
+        return self._asking.answered(call, self._node if "node" in call.names else self._workload)
+
+    def _workload(self, call: Call) -> Answer:
+        if "sinceSeconds" in call.query:
+            raise BadQuestionError("sinceSeconds: is not allowed here; allowed: for a node")
+        namespace, kind, name = (_named(call.names, part) for part in ("namespace", "kind", "name"))
+        workload = Workload(namespace=namespace, kind=kind, name=name)
+        history = self._parts.merged(workload)
+        missing = f"nothing is known of {kind} {namespace}/{name}"
+        wish = Wish(asked_by=self._asked_by(call), workload=workload)
+        return self._answered(call, wish, history, missing)
+
+    def _node(self, call: Call) -> Answer:
+        node = _named(call.names, "node")
+        since_hour = 0
+        if "sinceSeconds" in call.query:
+            since_hour = hour_of(self._wall_clock() - _seconds(call.query["sinceSeconds"]))
+        wish = Wish(asked_by=self._asked_by(call), node=node, since_unix_hour=since_hour)
+        return self._answered(call, wish, None, f"nothing is known of a node {node}")
+
+    def _answered(self, call: Call, wish: Wish, history: MergedHistory | None, missing: str) -> Answer:
+        is_dry_run = _flag(call.query, "dryRun")
+        found = self._parts.store.would_forget(wish)
+        if not found.is_known and history is None:
+            return fault(404, missing)
+        is_applied = False
+        if not is_dry_run:
+            found = self._parts.store.forget(wish, now_unix_seconds=self._wall_clock())
+            assert found.id is not None  # noqa: S101 - it was written
+            self._parts.ordered()
+            is_applied = self._parts.wait_for(found.id, WAIT_SECONDS)
+        body = _body(wish, found, history, is_dry_run=is_dry_run, is_applied=is_applied)
+        if not is_dry_run:
+            self._metrics.count_forgotten(found.rows)
+            log.warning(
+                "history forgotten",
+                extra={
+                    "asked_by": wish.asked_by,
+                    "what": f"node {wish.node}" if wish.workload is None else str(wish.workload),
+                    "since_unix_hour": wish.since_unix_hour,
+                    "workloads": len(body.workloads),
+                    "hours": body.hours,
+                    "rows": body.rows,
+                    "reports": body.reports,
+                },
+            )
+        return Answer(body=msgspec.json.encode(body))
+
+    def _asked_by(self, call: Call) -> str:
+        return self._parts.access.caller(call.authorization).username
+
+
+def _body(
+    wish: Wish, found: Forgotten, history: MergedHistory | None, *, is_dry_run: bool, is_applied: bool
+) -> ForgottenBody:
+    """Return what went, by workload: what the database had, and what only memory has of the last minutes."""
+    hours: dict[Workload, set[int]] = defaultdict(set)
+    containers: dict[Workload, set[str]] = defaultdict(set)
+    for text, of_key in found.hours.items():
+        key = parse_key(text)
+        hours[key.workload] |= of_key
+        containers[key.workload].add(key.container)
+    if history is not None:
+        for one in history.containers:
+            containers[history.workload].add(one.container)
+            hours[history.workload].update(peak.hour_unix_seconds // HOUR_SECONDS for peak in one.hours)
+    workloads = [
+        ForgottenWorkloadBody(
+            namespace=workload.namespace,
+            kind=workload.kind,
+            name=workload.name,
+            containers=sorted(containers[workload]),
+            hours=len(hours[workload]),
+        )
+        for workload in sorted(containers)
+    ]
+    return ForgottenBody(
+        dry_run=is_dry_run,
+        node=wish.node,
+        workloads=workloads,
+        containers=sum(len(one.containers) for one in workloads),
+        hours=sum(one.hours for one in workloads),
+        rows=found.rows,
+        reports=found.reports,
+        in_memory_too=is_applied,
+    )
+
+
+def _named(names: Mapping[str, str], part: str) -> str:
+    text = names[part]
+    if not _NAME.fullmatch(text) or not text.isprintable():
+        raise BadQuestionError(f"{part}: {text[:60]!r} is not allowed; allowed: a name as Kubernetes has it")
+    return text
+
+
+def _flag(query: Mapping[str, str], name: str) -> bool:
+    text = query.get(name, "false")
+    if text not in ("true", "false"):
+        raise BadQuestionError(f"{name}: {text[:60]!r} is not allowed; allowed: true, false")
+    return text == "true"
+
+
+def _seconds(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 9 and 0 < int(text) <= MOST_SINCE_SECONDS):
+        raise BadQuestionError(f"sinceSeconds: {text[:60]!r} is not allowed; allowed: 1 to {MOST_SINCE_SECONDS}")
+    return int(text)

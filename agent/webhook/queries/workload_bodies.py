@@ -1,0 +1,250 @@
+"""The bodies of answers to who reads: workloads, what applies to them, nodes; JSON in camelCase.
+
+Webhook. The types are the schema, as those of ``wire``. Durations are ages in seconds, no times.
+"""
+
+from __future__ import annotations
+
+from agent.core.history.rollup import SCHEMA_VERSION
+from agent.webhook.reports.bodies import Body
+
+
+class HourBody(Body, kw_only=True):
+    """The largest of one UTC hour."""
+
+    unix_hour: int
+    """Hours since 1970."""
+    cpu_millicores: int | None
+    memory_bytes: int | None
+
+
+class KillBody(Body, kw_only=True):
+    """Out-of-memory kills of one hour."""
+
+    age_seconds: float
+    """Of the newest."""
+    memory_bytes: int | None
+    """The largest figure; null = none has one."""
+    count: int
+
+
+class SideBody(Body, kw_only=True):
+    """One container on the nodes of one class, or on one node."""
+
+    node: str | None
+    instance_type: str | None
+    cpus: int | None
+    pods: int
+    """Seen in the newest hour."""
+    history_seconds: float
+    newest_age_seconds: float
+    cpu_base_millicores: int | None
+    memory_base_bytes: int | None
+    hours: list[HourBody]
+    kills: list[KillBody]
+    """By hour, oldest first."""
+
+
+class AdviceBody(Body, kw_only=True):
+    """What a pod created now would be given; by the history of the workload on all nodes."""
+
+    policy: str
+    missing: str | None
+    """Why there is no advice: unknown_workload, unknown_container, too_young, not_loaded; null = there is."""
+    source: str | None = None
+    cpu_request_millicores: int | None = None
+    memory_request_bytes: int | None = None
+    cpu_max_millicores: int | None = None
+    memory_max_bytes: int | None = None
+    oom_memory_bytes: int | None = None
+    cpu_base_millicores: int | None = None
+    memory_base_bytes: int | None = None
+    history_seconds: float | None = None
+    pods: int | None = None
+    newest_age_seconds: float | None = None
+
+
+class SignalBody(Body, kw_only=True):
+    """All samples of all pods; CPU in millicores, memory in bytes. Percentiles are the ends of their buckets."""
+
+    samples: int
+    mean: int
+    p50: int
+    p75: int
+    p95: int
+    p99: int
+    max: int
+
+
+class SpreadBody(Body, kw_only=True):
+    """How far apart they are."""
+
+    least: int
+    largest: int
+
+
+class StatisticsBody(Body, kw_only=True):
+    """One container over the last seven days, on all nodes; null = not known."""
+
+    hours: int
+    """UTC hours with samples, of 168; the newest minutes may be missing."""
+    cpu: SignalBody | None
+    cpu_adjusted: SignalBody | None
+    """With pressure; where that was not known as measured."""
+    memory: SignalBody | None
+    pods: int
+    """In the newest of these hours; beyond eight an estimate."""
+    pod_cpu_millicores: SpreadBody | None
+    """Means of single pods in that hour, of eight pods at most."""
+    pod_memory_bytes: SpreadBody | None
+    node_cpu_millicores: SpreadBody | None
+    """P75 of the newest hour by node class, of DaemonSets by node."""
+    node_memory_bytes: SpreadBody | None
+
+
+class ContainerBody(Body, kw_only=True):
+    """One container of a workload."""
+
+    container: str
+    advice: AdviceBody
+    hours: list[HourBody]
+    """Over all nodes, oldest first."""
+    classes: list[SideBody]
+    nodes: list[SideBody]
+    """Of DaemonSets; empty for others."""
+    statistics: StatisticsBody | None = None
+    """null = nothing was folded yet, or ``statisticsFault`` says why."""
+
+
+class FromBody(Body, kw_only=True):
+    """A value, and where it comes from."""
+
+    value: str | None
+    source: str
+    """``ConfigMap plimsoll/plimsoll, rule 2``, ``HorizontalPodAutoscaler shop/web``, ``setting ...``, ``default``."""
+
+
+class BoundBody(Body, kw_only=True):
+    """A bound of requests, and where it comes from."""
+
+    name: str
+    """``min-cpu``, ``max-cpu``, ``min-memory``, ``max-memory``."""
+    value: str
+    source: str
+
+
+class AppliesBody(Body, kw_only=True):
+    """What applies to a workload, by the cluster; a pod's own annotations win over mode and policy."""
+
+    mode: FromBody
+    policy: FromBody
+    pause: FromBody
+    cpu_frozen_for: str | None
+    memory_frozen_for: str | None
+    left_alone_for: str | None
+    stop_shrinking_seconds: float | None
+    replicas: int | None
+    bounds: list[BoundBody]
+    """Of requests, those that are set."""
+    annotations: dict[str, str]
+    """Of the namespace, those of Plimsoll."""
+    rules_fault: str | None
+
+
+class WorkloadBody(Body, kw_only=True):
+    """One workload, whole."""
+
+    schema: int = SCHEMA_VERSION
+    namespace: str
+    kind: str
+    name: str
+    history_seconds: float
+    newest_age_seconds: float
+    applies: AppliesBody
+    containers: list[ContainerBody]
+    statistics_fault: str | None = None
+    """Why no container has statistics; null = nothing is wrong."""
+
+
+class WorkloadLineBody(Body, kw_only=True):
+    """One workload in a list."""
+
+    namespace: str
+    kind: str
+    name: str
+    containers: list[str]
+    history_seconds: float
+    newest_age_seconds: float
+    mode: str
+    cpu_request_millicores: int | None
+    """Of the containers' advice, summed; null = one of them has none."""
+    memory_request_bytes: int | None
+
+
+class WorkloadsBody(Body, kw_only=True):
+    """A page of workloads, in order."""
+
+    schema: int = SCHEMA_VERSION
+    total: int
+    workloads: list[WorkloadLineBody]
+    next: str | None
+    """What to ask for as ``after``; null = this is the last page."""
+
+
+class NodeBody(Body, kw_only=True):
+    """One node that reports."""
+
+    node: str
+    instance_type: str | None
+    cpus: int | None
+    first_age_seconds: float | None
+    """Since the first interval known; null = this replica has not loaded it."""
+    newest_age_seconds: float | None
+    """Since the end of the newest interval."""
+    received_age_seconds: float | None
+    """Since the newest report came."""
+    workloads: int | None
+    incarnation: str | None
+    sequence: int | None
+    lost_reports: int | None
+    """The node itself had to drop."""
+    missing_reports: int | None
+    """Sequence numbers that never came."""
+
+
+class NodesBody(Body, kw_only=True):
+    """All nodes that report, by name."""
+
+    schema: int = SCHEMA_VERSION
+    nodes: list[NodeBody]
+
+
+class ForgottenWorkloadBody(Body, kw_only=True):
+    """A workload of which history went, or would go."""
+
+    namespace: str
+    kind: str
+    name: str
+    containers: list[str]
+    hours: int
+    """Different UTC hours."""
+
+
+class ForgottenBody(Body, kw_only=True):
+    """What was forgotten at the caller's order, or would be."""
+
+    schema: int = SCHEMA_VERSION
+    dry_run: bool
+    """Nothing was done."""
+    node: str | None
+    """Whose word was forgotten; null = a workload was."""
+    workloads: list[ForgottenWorkloadBody]
+    containers: int
+    hours: int
+    """Of all workloads together."""
+    rows: int
+    """Hourly rows of the database."""
+    reports: int
+    """Of the node, taken and not folded into hours yet."""
+    in_memory_too: bool
+    """Whether the replica that answers has forgotten in memory; if not, it will within seconds, as all others."""

@@ -1,0 +1,339 @@
+"""What people ask: the workloads, one of them whole, the nodes; and what applies to a workload and where that is from.
+
+Webhook. Everything but percentiles and the nodes' marks is in memory. Runs in worker threads: the API server judges
+tokens.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import msgspec
+
+from agent.core.admission.estimate import Estimate, NoEstimate
+from agent.core.cluster.facts import ClusterRules
+from agent.core.history.directive import WorkloadDirective
+from agent.core.orders.policy_options import PolicyName
+from agent.core.recommender.explanation import HourPeak
+from agent.core.recommender.recommendation import Workload
+from agent.metrics.webhook_series import WebhookMetrics
+from agent.webhook.admission.review import History
+from agent.webhook.http.access import Access
+from agent.webhook.http.reader_request import Asking, BadQuestionError, page_of
+from agent.webhook.http.routes import Answer, Call, fault
+from agent.webhook.queries.effective_policy import Applying, Defaults, Facts
+from agent.webhook.queries.workload_bodies import (
+    AdviceBody,
+    AppliesBody,
+    ContainerBody,
+    HourBody,
+    KillBody,
+    NodeBody,
+    NodesBody,
+    SideBody,
+    SignalBody,
+    SpreadBody,
+    StatisticsBody,
+    WorkloadBody,
+    WorkloadLineBody,
+    WorkloadsBody,
+)
+from agent.webhook.store.shapes import NodeMark, StoreAway
+from agent.webhook.workloads.percentiles import ContainerStatistics, SignalStatistics
+from agent.webhook.workloads.shapes import ContainerHistory, MergedHistory, NodeSeen, RowHistory, WorkloadSeen
+
+_HOUR_SECONDS: Final = 3600
+
+
+class Histories(History, Protocol):
+    """What nodes learnt; ``WorkloadIndex`` is one."""
+
+    def workloads(self) -> tuple[WorkloadSeen, ...]:
+        """List all workloads, in order."""
+        ...
+
+    def merged(self, workload: Workload) -> MergedHistory | None:
+        """Give what is known of one; None = nothing."""
+        ...
+
+    def nodes(self) -> tuple[NodeSeen, ...]:
+        """List the nodes that report."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What is asked."""
+
+    access: Access
+    histories: Histories
+    facts: Facts
+    directive: Callable[[Workload, float], WorkloadDirective]
+    """What a node would be told of a workload."""
+    statistics: Callable[[Workload, float], Mapping[str, ContainerStatistics]]
+    """Percentiles by container, from the database."""
+    marks: Callable[[], list[NodeMark]]
+    """How far each node's reports have come, from the database."""
+
+
+class Questions:
+    """Answers ``/v1/workloads``, ``/v1/workloads/...`` and ``/v1/nodes``; for any thread."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        defaults: Defaults,
+        metrics: WebhookMetrics,
+        *,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._parts = parts
+        self._asking = Asking(parts.access, metrics)
+        self._applying = Applying(parts.facts, defaults)
+        self._wall_clock = wall_clock
+
+    def workloads(self, call: Call) -> Answer:
+        """List workloads: ``namespace=``, ``limit=`` and ``after=NAMESPACE/KIND/NAME`` choose."""
+        return self._asking.answered(call, self._list)
+
+    def workload(self, call: Call) -> Answer:
+        """Give one workload whole; ``policy=`` tries another policy."""
+        return self._asking.answered(call, self._one)
+
+    def nodes(self, call: Call) -> Answer:
+        """List the nodes that report."""
+        return self._asking.answered(call, self._nodes)
+
+    # Lists
+
+    def _list(self, call: Call) -> Answer:
+        now = self._wall_clock()
+        chosen = call.query.get("namespace")
+        seen = [one for one in self._parts.histories.workloads() if chosen is None or one.workload.namespace == chosen]
+        page = page_of(call, seen, _key, "NAMESPACE/KIND/NAME")
+        rules = self._parts.facts.rules()
+        body = WorkloadsBody(
+            total=page.total,
+            workloads=[self._line(one, rules, now) for one in page.items],
+            next=page.next,
+        )
+        return Answer(body=msgspec.json.encode(body))
+
+    def _line(self, seen: WorkloadSeen, rules: ClusterRules, now: float) -> WorkloadLineBody:
+        workload = seen.workload
+        policy = self._applying.policy_name(workload, rules)
+        mode = self._applying.mode(workload, rules)
+        advice = [self._estimate(workload, name, policy, now) for name in seen.containers]
+        return WorkloadLineBody(
+            namespace=workload.namespace,
+            kind=workload.kind,
+            name=workload.name,
+            containers=list(seen.containers),
+            history_seconds=max(0.0, now - seen.first_unix_seconds),
+            newest_age_seconds=max(0.0, now - seen.last_unix_seconds),
+            mode=mode.value or "",
+            cpu_request_millicores=_sum(
+                one.cpu_request_millicores if isinstance(one, Estimate) else None for one in advice
+            ),
+            memory_request_bytes=_sum(
+                one.memory_request_bytes if isinstance(one, Estimate) else None for one in advice
+            ),
+        )
+
+    def _nodes(self, _: Call) -> Answer:
+        now = self._wall_clock()
+        seen = {one.name: one for one in self._parts.histories.nodes()}
+        marks = {one.node: one for one in self._parts.marks()}
+        nodes = [_node_body(name, seen.get(name), marks.get(name), now) for name in sorted({*seen, *marks})]
+        return Answer(body=msgspec.json.encode(NodesBody(nodes=nodes)))
+
+    # One workload
+
+    def _one(self, call: Call) -> Answer:
+        now = self._wall_clock()
+        parts = call.names
+        workload = Workload(namespace=parts["namespace"], kind=parts["kind"], name=parts["name"])
+        history = self._parts.histories.merged(workload)
+        if history is None:
+            return fault(404, f"nothing is known of {workload.kind} {workload.namespace}/{workload.name}")
+        rules = self._parts.facts.rules()
+        policy = self._applying.policy_name(workload, rules)
+        if "policy" in call.query:
+            policy = _policy_name(call.query["policy"])
+        statistics, statistics_fault = self._statistics(workload, now)
+        body = WorkloadBody(
+            namespace=workload.namespace,
+            kind=workload.kind,
+            name=workload.name,
+            history_seconds=max(0.0, now - history.first_unix_seconds),
+            newest_age_seconds=max(0.0, now - history.last_unix_seconds),
+            applies=self._applies(workload, rules, now),
+            containers=[
+                ContainerBody(
+                    container=one.container,
+                    advice=_advice(policy, self._estimate(workload, one.container, policy, now)),
+                    hours=_hours(one),
+                    classes=[_side(row, now) for row in one.classes],
+                    nodes=[_side(row, now) for row in one.nodes],
+                    statistics=_statistics_body(statistics.get(one.container), one.nodes or one.classes),
+                )
+                for one in history.containers
+            ],
+            statistics_fault=statistics_fault,
+        )
+        return Answer(body=msgspec.json.encode(body))
+
+    def _statistics(self, workload: Workload, now: float) -> tuple[Mapping[str, ContainerStatistics], str | None]:
+        """Give the percentiles, or why there are none: what is in memory is told all the same."""
+        try:
+            return self._parts.statistics(workload, now), None
+        except StoreAway:
+            return {}, "the database is away"
+
+    def _estimate(self, workload: Workload, container: str, policy: PolicyName, now: float) -> Estimate | NoEstimate:
+        return self._parts.histories.estimate(
+            workload, container, policy=policy, node=None, node_class=None, now_unix_seconds=now
+        )
+
+    def _applies(self, workload: Workload, rules: ClusterRules, now: float) -> AppliesBody:
+        told, applying = self._parts.directive(workload, now), self._applying
+        return AppliesBody(
+            mode=applying.mode(workload, rules),
+            policy=applying.policy(workload, rules),
+            pause=applying.pause(rules),
+            cpu_frozen_for=told.cpu_frozen_for,
+            memory_frozen_for=told.memory_frozen_for,
+            left_alone_for=told.left_alone_for,
+            stop_shrinking_seconds=told.stop_shrinking_seconds,
+            replicas=told.replicas,
+            bounds=list(applying.bounds(workload.namespace)),
+            annotations=dict(sorted(applying.annotations(workload.namespace).items())),
+            rules_fault=rules.fault,
+        )
+
+
+def _key(seen: WorkloadSeen) -> tuple[str, str, str]:
+    return seen.workload.namespace, seen.workload.kind, seen.workload.name
+
+
+def _policy_name(text: str) -> PolicyName:
+    try:
+        return PolicyName(text)
+    except ValueError:
+        raise BadQuestionError(f"policy: {text[:60]!r} is not allowed; allowed: {', '.join(PolicyName)}") from None
+
+
+def _sum(amounts: Iterable[int | None]) -> int | None:
+    total = 0
+    for amount in amounts:
+        if amount is None:
+            return None
+        total += amount
+    return total
+
+
+def _advice(policy: PolicyName, found: Estimate | NoEstimate) -> AdviceBody:
+    if isinstance(found, NoEstimate):
+        return AdviceBody(policy=policy, missing=found)
+    return AdviceBody(
+        policy=found.policy,
+        missing=None,
+        source=found.source,
+        cpu_request_millicores=found.cpu_request_millicores,
+        memory_request_bytes=found.memory_request_bytes,
+        cpu_max_millicores=found.cpu_max_millicores,
+        memory_max_bytes=found.memory_max_bytes,
+        oom_memory_bytes=found.oom_memory_bytes,
+        cpu_base_millicores=found.cpu_base_millicores,
+        memory_base_bytes=found.memory_base_bytes,
+        history_seconds=found.history_seconds,
+        pods=found.pods,
+        newest_age_seconds=found.newest_age_seconds,
+    )
+
+
+def _statistics_body(found: ContainerStatistics | None, rows: Sequence[RowHistory]) -> StatisticsBody | None:
+    if found is None:
+        return None
+    return StatisticsBody(
+        hours=found.hours,
+        cpu=_signal_body(found.cpu),
+        cpu_adjusted=_signal_body(found.cpu_adjusted),
+        memory=_signal_body(found.memory),
+        pods=found.pods,
+        pod_cpu_millicores=_spread_body(found.pod_cpu_millicores),
+        pod_memory_bytes=_spread_body(found.pod_memory_bytes),
+        node_cpu_millicores=_spread_body([one.cpu_base_millicores for one in rows]),
+        node_memory_bytes=_spread_body([one.memory_base_bytes for one in rows]),
+    )
+
+
+def _signal_body(found: SignalStatistics | None) -> SignalBody | None:
+    if found is None:
+        return None
+    return SignalBody(
+        samples=found.samples,
+        mean=found.mean,
+        p50=found.p50,
+        p75=found.p75,
+        p95=found.p95,
+        p99=found.p99,
+        max=found.largest,
+    )
+
+
+def _spread_body(amounts: Sequence[int | None] | None) -> SpreadBody | None:
+    known = [one for one in amounts or () if one is not None]
+    return SpreadBody(least=min(known), largest=max(known)) if known else None
+
+
+def _hours(container: ContainerHistory) -> list[HourBody]:
+    return [_hour(one) for one in container.hours]
+
+
+def _hour(peak: HourPeak) -> HourBody:
+    return HourBody(
+        unix_hour=peak.hour_unix_seconds // _HOUR_SECONDS,
+        cpu_millicores=None if peak.cpu_millicores is None else round(peak.cpu_millicores),
+        memory_bytes=None if peak.working_set_bytes is None else round(peak.working_set_bytes),
+    )
+
+
+def _side(row: RowHistory, now: float) -> SideBody:
+    node_class = row.node_class
+    return SideBody(
+        node=row.node,
+        instance_type=node_class.instance_type if node_class is not None else None,
+        cpus=node_class.cpus if node_class is not None else None,
+        pods=row.pods,
+        history_seconds=max(0.0, now - row.first_unix_seconds),
+        newest_age_seconds=max(0.0, now - row.last_unix_seconds),
+        cpu_base_millicores=row.cpu_base_millicores,
+        memory_base_bytes=row.memory_base_bytes,
+        hours=[_hour(one) for one in row.hours],
+        kills=[
+            KillBody(
+                age_seconds=max(0.0, now - one.newest_unix_seconds), memory_bytes=one.largest_bytes, count=one.count
+            )
+            for one in row.kills
+        ],
+    )
+
+
+def _node_body(name: str, seen: NodeSeen | None, mark: NodeMark | None, now: float) -> NodeBody:
+    return NodeBody(
+        node=name,
+        instance_type=seen.node_class.instance_type if seen is not None else None,
+        cpus=seen.node_class.cpus if seen is not None else None,
+        first_age_seconds=max(0.0, now - seen.first_unix_seconds) if seen is not None else None,
+        newest_age_seconds=max(0.0, now - seen.last_unix_seconds) if seen is not None else None,
+        received_age_seconds=max(0.0, now - mark.last_received_unix_seconds) if mark is not None else None,
+        workloads=seen.workloads if seen is not None else None,
+        incarnation=mark.incarnation if mark is not None else None,
+        sequence=mark.highest_sequence if mark is not None else None,
+        lost_reports=mark.lost_reports if mark is not None else None,
+        missing_reports=mark.missing_reports if mark is not None else None,
+    )

@@ -1,0 +1,403 @@
+"""A node's report, from its bytes: whole or not at all as to its head, row by row as to the rest.
+
+Webhook. A row that is bad is refused with its place and its reason, and the others are taken.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import msgspec
+
+from agent.core.history.rollup import (
+    CPU_BUCKETS,
+    MEMORY_BUCKETS,
+    SCHEMA_VERSION,
+    Distribution,
+    NodeClass,
+    OutOfMemoryKill,
+    Report,
+    RollupRow,
+)
+from agent.core.numbers.bucket_scheme import ExponentialScheme
+from agent.core.recommender.recommendation import Workload
+from agent.webhook.reports.bodies import (
+    MAX_BYTES,
+    DistributionBody,
+    LooseReportBody,
+    RawReportBody,
+    ReportBody,
+    RowBody,
+    SchemaBody,
+    fault_text,
+)
+
+_WHOLE: Final = msgspec.json.Decoder(ReportBody)
+_HEAD: Final = msgspec.json.Decoder(RawReportBody)
+_ROWS: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_ROW: Final = msgspec.json.Decoder(RowBody)
+_SCHEMA: Final = msgspec.json.Decoder(SchemaBody)
+_RATE_SLACK: Final = 1.1
+"""Rates overshoot by the jitter of two timestamps; 5 % is what the node itself believes."""
+_COVER_SLACK_SECONDS: Final = 10.0
+_BUCKET_SLACK: Final = 1.001
+"""A maximum is written with fewer digits than the bucket was found with."""
+_HIGHEST_HZ: Final = 20.0
+"""The agent samples at 10 Hz at most."""
+_LISTED_TIMES: Final = 2
+"""So many times the rows that are taken are answered one by one; a report of more is refused as a whole. What
+packs well would otherwise be a small body of millions of rows, with a refusal for each."""
+_LOOSE_BYTES: Final = 1 << 20
+"""Python's own reader makes of a text twenty to thirty times as much memory."""
+_BETWEEN: Final = re.compile(r"[ \t\r\n,]*")
+_MOST_VALUES: Final = 1_000_000
+"""In a report with something unsound: more than any node has to tell, and 60 MB of memory for a moment."""
+_LONGEST_ROW: Final = 1 << 16
+"""Characters of a row that are looked at where there are more values: sound ones have some thousand."""
+
+
+class NotAReport(ValueError):  # noqa: N818  a state of the world
+    """Bytes that are no report at all; one line."""
+
+
+class NewerSchema(NotAReport):
+    """A report of an agent that is newer than this webhook: it is kept there until the webhook has been renewed."""
+
+
+class TooLarge(NotAReport):
+    """More than is taken, packed or not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedRow:
+    """A row that is not taken."""
+
+    row: int
+    """From 0 on, as it was sent."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodedReport:
+    """A report as far as it is sound."""
+
+    report: Report
+    """With the sound rows."""
+    numbers: tuple[int, ...]
+    """Of those rows, as they were sent."""
+    refused: tuple[RefusedRow, ...]
+
+
+def unpacked(body: bytes, encoding: str | None, *, most_bytes: int) -> bytes:
+    """Take the compression off.
+
+    Args:
+        body: As it came.
+        encoding: The header Content-Encoding; None or ``identity`` = there is none, else ``gzip``.
+        most_bytes: What may come out at most.
+
+    Raises:
+        NotAReport: No gzip, or cut off.
+        TooLarge: It would become larger; nothing beyond the bound is unpacked.
+    """
+    if encoding in (None, "", "identity"):
+        if len(body) > most_bytes:
+            raise TooLarge(f"{len(body)} bytes; allowed: at most {most_bytes}")
+        return body
+    unpacker = zlib.decompressobj(31)
+    try:
+        text = unpacker.decompress(body, most_bytes + 1)
+    except zlib.error as error:
+        raise NotAReport(f"the body is no gzip: {error}") from error
+    if len(text) > most_bytes:
+        raise TooLarge(f"more than {most_bytes} bytes when unpacked; allowed: at most that")
+    if not unpacker.eof or unpacker.unused_data:
+        raise NotAReport("the body is no gzip: cut off, or more follows")
+    return text
+
+
+def decode_report(
+    text: bytes,
+    *,
+    most_rows: int,
+    cpus_of: Callable[[str], int | None] = lambda _: None,
+    memory_of: Callable[[str], int | None] = lambda _: None,
+) -> DecodedReport:
+    """Read a report.
+
+    Args:
+        text: JSON, not compressed.
+        most_rows: Rows taken at most; those beyond are refused.
+        cpus_of: The CPUs of a node as the cluster knows them; None = it does not, and the report's own figure counts.
+        memory_of: Bytes of memory of a node, likewise; None = only the scale of memory bounds a row.
+
+    Raises:
+        NotAReport: The head is not sound; nothing is taken.
+        TooLarge: There are far more rows than are taken.
+    """
+    head = _read(text)
+    most_listed = _LISTED_TIMES * most_rows
+    raws = _rows(head, most_listed + 1)
+    if len(raws) > most_listed:
+        raise TooLarge(f"more than {most_listed} rows; allowed: at most {most_rows}")
+    if not _is_text(head.node_class.instance_type or ""):
+        raise NotAReport("nodeClass.instanceType: half a character")
+    bounds = _Bounds(
+        most_millicores=(cpus_of(head.node) or head.node_class.cpus) * 1000 * _RATE_SLACK,
+        memory_bytes=min(memory_of(head.node) or MAX_BYTES, MAX_BYTES),
+    )
+    numbers: list[int] = []
+    rows: list[RollupRow] = []
+    refused: list[RefusedRow] = []
+    for number, raw in enumerate(raws):
+        if number >= most_rows:
+            reason = f"{len(raws)} rows in the report; allowed: at most {most_rows}"
+            refused.extend(RefusedRow(row=one, reason=reason) for one in range(number, len(raws)))
+            break
+        try:
+            body = raw if isinstance(raw, RowBody) else _row(raw)
+            fault = _contradiction(body, interval_seconds=head.interval_seconds, bounds=bounds)
+            if fault is None:
+                rows.append(_to_row(body, bounds))
+                numbers.append(number)
+                continue
+        except msgspec.ValidationError as error:
+            fault = fault_text(error)
+        except (msgspec.DecodeError, RecursionError) as error:
+            fault = str(error)[:300] or "nested too deeply"
+        refused.append(RefusedRow(row=number, reason=fault))
+    return DecodedReport(
+        report=Report(
+            node=head.node,
+            node_class=NodeClass(instance_type=head.node_class.instance_type, cpus=head.node_class.cpus),
+            incarnation=head.incarnation,
+            sequence=head.sequence,
+            lost_reports=head.lost_reports,
+            end_age_seconds=head.end_age_seconds,
+            interval_seconds=head.interval_seconds,
+            rows=tuple(rows),
+        ),
+        numbers=tuple(numbers),
+        refused=tuple(refused),
+    )
+
+
+def _read(text: bytes) -> ReportBody | RawReportBody | LooseReportBody:
+    try:
+        return _WHOLE.decode(text)  # the usual case: C all the way
+    except (msgspec.DecodeError, RecursionError):
+        pass
+    try:
+        return _HEAD.decode(text)
+    except msgspec.ValidationError as error:
+        raise _head_fault(text, error) from error
+    except (msgspec.DecodeError, RecursionError):
+        return _loose(text)
+
+
+def _head_fault(text: bytes, error: msgspec.ValidationError) -> NotAReport:
+    try:
+        schema = _SCHEMA.decode(text).schema
+    except msgspec.DecodeError:
+        schema = SCHEMA_VERSION
+    if schema > SCHEMA_VERSION:
+        return NewerSchema(f"schema {schema}: this webhook knows {SCHEMA_VERSION} at most")
+    return NotAReport(fault_text(error))
+
+
+def _loose(text: bytes) -> LooseReportBody:
+    """Read what is JSON but for numbers that are none: ``NaN`` and ``Infinity``, which some writers let through.
+
+    The bounds of the types then refuse the rows that hold them: NaN is within none.
+    """
+    if len(text) > _LOOSE_BYTES:
+        raise NotAReport(f"the body is no JSON, and {len(text)} bytes are too many to look closer")
+    try:
+        document: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise NotAReport(f"the body is no JSON: {str(error)[:200]}") from error
+    try:
+        return msgspec.convert(document, LooseReportBody)
+    except msgspec.ValidationError as error:
+        raise NotAReport(fault_text(error)) from error
+
+
+def _rows(head: ReportBody | RawReportBody | LooseReportBody, most: int) -> Sequence[object]:
+    """Return the rows, those of a text that is not decoded yet as pieces of it; perhaps no more than so many."""
+    if not isinstance(head, RawReportBody):
+        return head.rows
+    try:
+        if bytes(head.rows).count(b",") > _MOST_VALUES:
+            return _first_rows(bytes(head.rows).decode(), most)
+        return _ROWS.decode(head.rows)
+    except NotAReport:
+        raise
+    except msgspec.ValidationError as error:
+        raise NotAReport(f"rows: {fault_text(error)}") from error
+    except (ValueError, IndexError, RecursionError) as error:
+        raise NotAReport(f"the body is no JSON: {str(error)[:200]}") from error
+
+
+def _first_rows(text: str, most: int) -> list[object]:
+    """Return the first rows of very many values, where that many rows come soon: a list of all would take much memory.
+
+    Raises:
+        TooLarge: They do not: the values are those of a few huge rows, which none of them may have.
+    """
+    text = text.lstrip()
+    if not text.startswith("["):
+        raise NotAReport("rows: expected array")
+    place = _place_after(text, 1)
+    rows: list[object] = []
+    while text[place] != "]" and len(rows) < most:
+        if place > _LOOSE_BYTES:
+            raise TooLarge(f"more than {_MOST_VALUES} values, not all of them sound; allowed: at most that")
+        try:
+            _, end = _SCANNER.raw_decode(text[place : place + _LONGEST_ROW])
+        except ValueError as error:
+            raise TooLarge(f"a row is no JSON, or longer than {_LONGEST_ROW} characters") from error
+        rows.append(msgspec.Raw(text[place : place + end].encode()))
+        place = _place_after(text, place + end)
+    return rows
+
+
+def _nothing(_: str) -> None:
+    """Stand in for a number: here only its end counts, and Python's own refuses long ones."""
+
+
+_SCANNER: Final = json.JSONDecoder(parse_int=_nothing, parse_float=_nothing, parse_constant=_nothing, strict=False)
+
+
+def _place_after(text: str, place: int) -> int:
+    found = _BETWEEN.match(text, place)
+    return place if found is None else found.end()
+
+
+def _row(raw: object) -> RowBody:
+    if isinstance(raw, msgspec.Raw):
+        return _ROW.decode(raw)
+    return msgspec.convert(raw, RowBody)
+
+
+def _is_text(text: str) -> bool:
+    """Say whether it can be written as UTF-8: Python's reader lets halves of characters through."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+_STARTS: Final = {
+    scheme: tuple(float(start) for start in (0.0, *scheme.ends[:-1])) for scheme in (CPU_BUCKETS, MEMORY_BUCKETS)
+}
+"""Where each bucket begins: at the end of the one before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bounds:
+    """What no container of a node can use."""
+
+    most_millicores: float
+    """Of CPU, with the slack of rates."""
+    memory_bytes: float
+
+
+def _contradiction(row: RowBody, *, interval_seconds: float, bounds: _Bounds) -> str | None:
+    """Say what in a row cannot be; None = it could all be."""
+    if not _is_text(row.workload):
+        return "workload: half a character"
+    if row.covered_seconds > interval_seconds * 1.05 + _COVER_SLACK_SECONDS:
+        return f"coveredSeconds: {row.covered_seconds:g} of an interval of {interval_seconds:g} s"
+    most_samples = row.covered_seconds * _HIGHEST_HZ + 100
+    most_millicores = bounds.most_millicores
+    if row.cpu is not None and (fault := _incoherence(row.cpu, CPU_BUCKETS, most_millicores, most_samples)):
+        return f"cpu.{fault}"
+    if row.cpu_adjusted is not None and (
+        fault := _incoherence(row.cpu_adjusted, CPU_BUCKETS, 2 * most_millicores, most_samples)
+    ):
+        return f"cpuAdjusted.{fault}"
+    if row.memory is not None and (
+        fault := _incoherence(row.memory, MEMORY_BUCKETS, bounds.memory_bytes, most_samples)
+    ):
+        return f"memory.{fault}"
+    if row.cpu is None and row.cpu_adjusted is not None:
+        return "cpuAdjusted: without cpu"
+    return None
+
+
+def _incoherence(body: DistributionBody, scheme: ExponentialScheme, most: float, most_samples: float) -> str | None:
+    starts = _STARTS[scheme]
+    numbers, counts = body.buckets[::2], body.buckets[1::2]
+    if len(numbers) != len(counts):
+        return f"buckets: {len(body.buckets)} numbers; allowed: pairs of bucket and count"
+    if max(numbers) >= len(starts):
+        return f"buckets: bucket {max(numbers)}; allowed: 0 to {len(starts) - 1}"
+    if len(set(numbers)) != len(numbers):
+        return "buckets: one is given twice"
+    if min(counts) < 1 or sum(counts) != body.count:
+        return f"count: {body.count}, but the buckets hold {sum(counts)}"
+    if body.count > most_samples:
+        return f"count: {body.count}; allowed: at most {most_samples:.0f} in this time"
+    if not body.max <= most:
+        return f"max: {body.max:g}; allowed: at most {most:g}"
+    if not body.sum <= body.count * body.max * _BUCKET_SLACK + 1.0:
+        return f"sum: {body.sum:g}; allowed: at most count x max"
+    if not starts[max(numbers)] <= body.max * _BUCKET_SLACK + 1.0:
+        return f"max: {body.max:g}, but bucket {max(numbers)} begins at {starts[max(numbers)]:g}"
+    return None
+
+
+def _to_row(body: RowBody, bounds: _Bounds) -> RollupRow:
+    """Return a sound row. What a node can never have is cut: waiting may double a demand, and a limit may be any."""
+    most = int(bounds.memory_bytes)
+    adjusted = _to_distribution(body.cpu_adjusted)
+    if adjusted is not None and adjusted.max > bounds.most_millicores:
+        adjusted = replace(
+            adjusted,
+            max=bounds.most_millicores,
+            sum=min(adjusted.sum, adjusted.count * bounds.most_millicores),
+            buckets=_up_to(adjusted.buckets, _highest_bucket(bounds.most_millicores)),
+        )
+    return RollupRow(
+        workload=Workload(namespace=body.namespace, kind=body.kind, name=body.workload),
+        container=body.container,
+        pod=body.pod,
+        pod_uid=body.pod_uid,
+        pod_age_seconds=body.pod_age_seconds,
+        covered_seconds=body.covered_seconds,
+        cpu=_to_distribution(body.cpu),
+        cpu_adjusted=adjusted,
+        memory=_to_distribution(body.memory),
+        throttled_seconds=body.throttled_seconds,
+        waiting_seconds=body.waiting_seconds,
+        oom_kills=tuple(
+            OutOfMemoryKill(age_seconds=age, memory_bytes=None if size is None else min(size, most))
+            for age, size in body.oom_kills
+        ),
+    )
+
+
+def _highest_bucket(most_millicores: float) -> int:
+    """Return the bucket that an amount falls into."""
+    return bisect_right(_STARTS[CPU_BUCKETS], most_millicores) - 1
+
+
+def _up_to(buckets: Mapping[int, int], highest: int) -> dict[int, int]:
+    """Put what is in higher buckets into this one."""
+    kept = {bucket: count for bucket, count in buckets.items() if bucket < highest}
+    above = sum(count for bucket, count in buckets.items() if bucket >= highest)
+    return {**kept, highest: above} if above else kept
+
+
+def _to_distribution(body: DistributionBody | None) -> Distribution | None:
+    if body is None:
+        return None
+    buckets = dict(zip(body.buckets[::2], body.buckets[1::2], strict=True))
+    return Distribution(count=body.count, sum=body.sum, max=body.max, buckets=buckets)

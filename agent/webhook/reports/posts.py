@@ -1,0 +1,463 @@
+"""What a node posts: its reports, taken row by row and answered with directives; its proposals and its questions.
+
+Webhook. Runs in worker threads: it asks the API server about tokens and waits for the database. A report is answered
+with 200 only when the database has it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Protocol, TypeVar
+
+import msgspec
+
+from agent.core.cluster.facts import NodeAmounts
+from agent.core.eviction.proposal import Amounts, EvictionReply, Proposal
+from agent.core.eviction.taint_cap import TaintRuling
+from agent.core.history.directive import Directives
+from agent.core.history.directive_json import directives_to_json
+from agent.core.history.hour_sketch import Interval
+from agent.core.history.node_peaks import node_number
+from agent.core.history.rollup import SCHEMA_VERSION, NodeClass, Report, RollupRow
+from agent.core.history.rollup_merge import merged_row, weighed_row
+from agent.core.plan.plan import PodRef
+from agent.metrics.webhook_series import WebhookMetrics
+from agent.settings.webhook import AccessSettings
+from agent.webhook.http.access import Access, Caller, Denied
+from agent.webhook.http.routes import Answer, Call, fault
+from agent.webhook.reports.bodies import (
+    AmountsBody,
+    ProposalsBody,
+    RefusedRowBody,
+    RepliesBody,
+    ReplyBody,
+    TaintQuestionBody,
+    TaintReplyBody,
+    fault_text,
+)
+from agent.webhook.reports.decoder import DecodedReport, NewerSchema, NotAReport, TooLarge, decode_report, unpacked
+from agent.webhook.reports.directives import NotKnownYet
+from agent.webhook.store.remembered_pods import RememberedPods
+from agent.webhook.store.shapes import Appended, NewReport, PodsRaced, PodsRead, StoreAway
+
+log = logging.getLogger(__name__)
+
+STORE_RETRY_SECONDS: Final = 10.0
+READY_RETRY_SECONDS: Final = 5.0
+MOST_INCARNATIONS: Final = 20_000
+TURNS: Final = 64
+"""Locks that the nodes share: far more than there are workers."""
+TRIES: Final = 3
+"""Of one report, where other replicas take some of the same node at the same moment."""
+COVERED_RATIO: Final = 1.05
+"""Of an interval: what the rows of one container of a pod, started anew within it, may cover together."""
+IN_DOUBT: Final = NodeAmounts(cpu_millicores=4000, memory_bytes=16 << 30)
+"""What a node is taken to have while the cluster states the capacity of none: a small one. Where others are known, a
+node that is not (a watch brings it within a second) is taken to have as little as any of them."""
+_PROPOSALS: Final = msgspec.json.Decoder(ProposalsBody)
+_TAINT_QUESTION: Final = msgspec.json.Decoder(TaintQuestionBody)
+_Body = TypeVar("_Body")
+
+
+class ReportLog(Protocol):
+    """Where reports are kept; ``Store`` is one."""
+
+    def append(self, entry: NewReport) -> Appended:
+        """Keep a report unless it was kept before, or raise PodsRaced where it builds on what is not there any more."""
+        ...
+
+    def pods_of(self, node: str) -> bytes | None:
+        """Give the pods of a node's newest report."""
+        ...
+
+    def last_heard(self, node: str) -> float | None:
+        """Return when a node's newest report was received, Unix seconds."""
+        ...
+
+
+class NodeFacts(Protocol):
+    """What is asked of the cluster here; ``ClusterFacts`` is one."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Say whether every part has been read."""
+        ...
+
+    def node_class(self, node: str) -> NodeClass | None:
+        """Give a node's class; None = it is not known."""
+        ...
+
+    def capacity(self, node: str) -> NodeAmounts | None:
+        """Return what a node has, in doubt as little as any node has; None = of no node it is known."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What posts are handed on to."""
+
+    access: Access
+    store: ReportLog
+    facts: NodeFacts
+    encode: Callable[[Report], bytes]
+    """The accepted rows as the log keeps them."""
+    directives: Callable[[str], Directives]
+    """All that a node is to be told."""
+    arbitrate: Callable[[str, Sequence[Proposal]], Sequence[EvictionReply]]
+    """The verdicts on a node's proposals, in their order."""
+    taint: Callable[[str], TaintRuling]
+    """Whether a node may carry the overload taint."""
+    taint_seconds: float
+    """For how long a grant of it holds."""
+    appended: Callable[[], None]
+    """Told after a report was kept: whoever follows the log may look now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OwnRows:
+    """What of a report is the node's own to say."""
+
+    report: Report
+    """With one row for each container of a pod."""
+    taken: int
+    """Rows as they were sent."""
+    refused: list[RefusedRowBody]
+    foreign: int
+    """How many of those are refused as they are not the node's to tell."""
+    is_late: bool
+    """All are refused: the node told of later time before."""
+    containers: Mapping[str, Iterable[str]]
+    """Names of the pods' containers, by uid."""
+
+
+class Posts:
+    """Answers ``/v1/report``, ``/v1/evictions`` and ``/v1/taint``; for any thread."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        settings: AccessSettings,
+        metrics: WebhookMetrics,
+        *,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._parts = parts
+        self._settings = settings
+        self._metrics = metrics
+        self._wall_clock = wall_clock
+        self._turns = tuple(threading.Lock() for _ in range(TURNS))
+        self._lost_lock = threading.Lock()
+        self._lost: OrderedDict[tuple[str, str], int] = OrderedDict()
+
+    def known(self, what: str, authorization: str | None) -> str | Answer | None:
+        """Say from memory who posts: the node, or why it is not let in; None = ``entering`` must be asked.
+
+        Args:
+            what: ``report``, ``evictions`` or ``taint``.
+            authorization: The header.
+        """
+        try:
+            return self._parts.access.known_node(authorization)
+        except Denied as denied:
+            return self._denied(what, denied)
+
+    def entering(self, what: str, authorization: str | None) -> str | Answer:
+        """Find out who posts, before the body is read: what strangers send must not take the place of what agents do.
+
+        As ``known``, but it may ask the API server.
+        """
+        try:
+            return self._parts.access.node(authorization)[1]
+        except Denied as denied:
+            return self._denied(what, denied)
+
+    def _denied(self, what: str, denied: Denied) -> Answer:
+        self._metrics.count_call(what, denied.result)
+        return fault(denied.status, denied.reason, retry_after_seconds=denied.retry_after_seconds)
+
+    def report(self, call: Call) -> Answer:
+        """Take a report."""
+        started = time.perf_counter()
+        received = self._wall_clock()
+        result, answer = self._guarded(call, lambda: self._taken(call, received, started))
+        self._metrics.count_call("report", result)
+        return answer
+
+    def evictions(self, call: Call) -> Answer:
+        """Judge proposals."""
+        result, answer = self._guarded(call, lambda: self._judged(call))
+        self._metrics.count_call("evictions", result)
+        return answer
+
+    def taint(self, call: Call) -> Answer:
+        """Say whether a node may taint itself."""
+        result, answer = self._guarded(call, lambda: self._tainting(call))
+        self._metrics.count_call("taint", result)
+        return answer
+
+    def _guarded(self, call: Call, work: Callable[[], tuple[str, Answer]]) -> tuple[str, Answer]:
+        """Turn what may go wrong into its answer."""
+        try:
+            _check_media(call)
+            return work()
+        except Denied as denied:
+            text = fault(denied.status, denied.reason, retry_after_seconds=denied.retry_after_seconds)
+            return denied.result, text
+        except TooLarge as error:
+            return "too_large", fault(413, str(error))
+        except NewerSchema as error:
+            return "malformed", fault(415, str(error))  # with 400 the agent would throw it away
+        except NotAReport as error:
+            return "malformed", fault(400, str(error))
+        except _OtherMedia as error:
+            return "malformed", fault(415, str(error))
+        except StoreAway as error:
+            log.warning("the database is away: a report is put off", extra={"cause": str(error)})
+            return "store_away", fault(503, "the database is away", retry_after_seconds=STORE_RETRY_SECONDS)
+        except Exception:
+            log.exception("a post failed", extra={"path": call.path})
+            return "error", fault(500, "failed; see the webhook's log")
+
+    def _node(self, call: Call, what: str) -> tuple[Caller, str]:
+        caller, node = self._parts.access.node(call.authorization)
+        self._parts.access.admit(node, what)
+        if not self._parts.facts.is_complete:
+            reason = "which pods run where is not known yet"
+            raise Denied(503, "not_ready", reason, retry_after_seconds=READY_RETRY_SECONDS)
+        return caller, node
+
+    def _text(self, call: Call) -> bytes:
+        return unpacked(
+            call.body, (call.content_encoding or "").strip().lower(), most_bytes=self._settings.unpacked_bytes
+        )
+
+    # Reports
+
+    def _taken(self, call: Call, received: float, started: float) -> tuple[str, Answer]:
+        caller, node = self._node(call, "report")
+        text = self._text(call)
+        self._parts.access.charge(node, "report", len(text))
+        decoded = decode_report(
+            text, most_rows=self._settings.rows, cpus_of=self._cpus_of, memory_of=lambda _: self._capacity(node)[1]
+        )
+        self._parts.access.check_node(node, decoded.report.node)
+        self._parts.access.check_known(caller, decoded.report.rows, end_age_seconds=decoded.report.end_age_seconds)
+        # One report of a node at a time: what is taken of one depends on what was taken of those before it. Within this
+        # process they wait for each other; the store says where another replica took one in between.
+        with self._turns[node_number(node) % len(self._turns)]:
+            for _ in range(TRIES):
+                try:
+                    return self._kept(call, caller, node, decoded, received, started)
+                except PodsRaced as raced:
+                    reason = str(raced)
+        raise Denied(503, "store_away", reason, retry_after_seconds=READY_RETRY_SECONDS)
+
+    def _kept(
+        self, call: Call, caller: Caller, node: str, decoded: DecodedReport, received: float, started: float
+    ) -> tuple[str, Answer]:
+        store = self._parts.store
+        before = store.pods_of(node)
+        pods = RememberedPods(
+            node,
+            lambda: before,
+            now_unix_seconds=received,
+            last_heard=lambda: store.last_heard(node),
+        )
+        own = self._own_rows(caller, node, decoded, pods, received)
+        report, refused, foreign = own.report, own.refused, own.foreign
+        # What the cluster says of the node, where it is known: else one token could speak for nodes of any class.
+        report = replace(report, node_class=self._parts.facts.node_class(node) or report.node_class)
+        appended = store.append(
+            NewReport(
+                node=node,
+                incarnation=report.incarnation,
+                sequence=report.sequence,
+                lost_reports=report.lost_reports,
+                received_unix_seconds=received,
+                rows=len(report.rows),
+                payload=self._parts.encode(report),
+                pods=None if own.is_late else pods.with_rows(report.rows, own.containers),
+                builds_on=None if own.is_late else PodsRead(before),
+            )
+        )
+        if not appended.repeated:
+            self._parts.appended()
+            self._count_lost(node, report)
+            self._metrics.count_report(
+                seconds=time.perf_counter() - started,
+                taken=own.taken,
+                out_of_bounds=len(refused) - foreign,
+                foreign=foreign,
+            )
+        return "repeated" if appended.repeated else "accepted", self._answer(call, node, own, appended)
+
+    def _capacity(self, node: str) -> tuple[int, int]:
+        """Return a node's CPUs, and bytes of memory, in doubt as few as any node has."""
+        known = self._parts.facts.capacity(node) or IN_DOUBT
+        return max(known.cpu_millicores // 1000, 1), known.memory_bytes
+
+    def _cpus_of(self, node: str) -> int | None:
+        found = self._parts.facts.node_class(node)
+        return self._capacity(node)[0] if found is None else found.cpus
+
+    def _own_rows(
+        self, caller: Caller, node: str, decoded: DecodedReport, pods: RememberedPods, received: float
+    ) -> _OwnRows:
+        """Leave out what the node may not say; of each container of a pod one row remains."""
+        access, sent = self._parts.access, decoded.report
+        refused = [RefusedRowBody(row=one.row, reason=one.reason) for one in decoded.refused]
+        interval = Interval.of(
+            received_unix_seconds=received,
+            end_age_seconds=sent.end_age_seconds,
+            interval_seconds=sent.interval_seconds,
+        )
+        late = pods.begin(interval)
+        foreign = 0
+        kept: dict[tuple[str, str], list[tuple[int, RollupRow]]] = {}
+        containers: dict[str, Iterable[str]] = {}
+        for number, row in zip(decoded.numbers, sent.rows, strict=True):
+            reason = access.row_fault(caller, node, row, pods.place)
+            if reason is not None:
+                foreign += 1
+            elif late is not None:
+                reason = late
+            else:
+                same = kept.setdefault((row.pod_uid, row.container), [])
+                covered = row.covered_seconds + sum(one.covered_seconds for _, one in same)
+                if same and covered > sent.interval_seconds * COVERED_RATIO:
+                    reason = f"container: {covered:.0f} s of this pod's were covered in {sent.interval_seconds:g} s"
+                else:
+                    same.append((number, row))
+            if reason is not None:
+                refused.append(RefusedRowBody(row=number, reason=reason))
+        rows: list[RollupRow] = []
+        taken = 0
+        for same in kept.values():
+            row = weighed_row(merged_row([one for _, one in same]))
+            reason = pods.cover(row)
+            if reason is not None:
+                refused += [RefusedRowBody(row=number, reason=reason) for number, _ in same]
+                continue
+            rows.append(row)
+            taken += len(same)
+            names = access.containers_of(row.pod_uid, pods.place)
+            if names is not None:
+                containers[row.pod_uid] = names
+        refused.sort(key=lambda one: one.row)
+        return _OwnRows(
+            report=replace(sent, rows=tuple(rows)),
+            taken=taken,
+            refused=refused,
+            foreign=foreign,
+            is_late=late is not None,
+            containers=containers,
+        )
+
+    def _count_lost(self, node: str, report: Report) -> None:
+        """Count what the node lost since this process last heard of it."""
+        key = (node, report.incarnation)
+        with self._lost_lock:
+            before = self._lost.pop(key, report.lost_reports)
+            self._lost[key] = max(before, report.lost_reports)
+            while len(self._lost) > MOST_INCARNATIONS:
+                self._lost.popitem(last=False)
+        if report.lost_reports > before:
+            self._metrics.count_lost(report.lost_reports - before)
+
+    def _answer(self, call: Call, node: str, own: _OwnRows, appended: Appended) -> Answer:
+        etag = ""  # nothing to tell
+        told: dict[str, object] | None = None
+        try:
+            directives = self._parts.directives(node)
+            etag = directives.etag
+            if etag != _etag_of(call.if_none_match):
+                told = directives_to_json(directives)
+        except NotKnownYet as error:
+            log.debug("no directives yet", extra={"node": node, "cause": str(error)})
+        except Exception:  # the report is kept: that must be said, whatever else is wrong
+            log.exception("no directives", extra={"node": node})
+        body = {
+            "schema": SCHEMA_VERSION,
+            "taken": own.taken,
+            "refused": own.refused,
+            "repeated": appended.repeated,
+            "etag": etag,
+            "directives": told,
+        }
+        headers = {"ETag": f'"{etag}"'} if etag else {}
+        return Answer(body=msgspec.json.encode(body), headers=headers)
+
+    # Proposals
+
+    def _judged(self, call: Call) -> tuple[str, Answer]:
+        _, node = self._node(call, "evictions")
+        body = _decoded(_PROPOSALS, self._text(call))
+        self._parts.access.check_node(node, body.node)
+        proposals = [
+            Proposal(
+                ref=PodRef(namespace=one.namespace, name=one.pod, uid=one.pod_uid),
+                want=one.reason,
+                order=one.order,
+                ranking=one.ranking,
+                requested=_amounts(one.requested),
+                needed=_amounts(one.needed),
+            )
+            for one in body.proposals
+        ]
+        replies = self._parts.arbitrate(node, proposals)
+        answers = [
+            ReplyBody(pod_uid=one.pod_uid, verdict=one.ruling.verdict, reason=str(one.ruling)) for one in replies
+        ]
+        return "accepted", Answer(body=msgspec.json.encode(RepliesBody(answers=answers)))
+
+    # Questions
+
+    def _tainting(self, call: Call) -> tuple[str, Answer]:
+        _, node = self._node(call, "taint")
+        body = _decoded(_TAINT_QUESTION, self._text(call))
+        self._parts.access.check_node(node, body.node)
+        ruling = self._parts.taint(node)
+        reply = TaintReplyBody(
+            granted=ruling.is_granted,
+            reason=ruling.reason,
+            detail=ruling.detail,
+            seconds=self._parts.taint_seconds if ruling.is_granted else 0.0,
+        )
+        return "accepted", Answer(body=msgspec.json.encode(reply))
+
+
+def _decoded(decoder: msgspec.json.Decoder[_Body], text: bytes) -> _Body:
+    try:
+        return decoder.decode(text)
+    except msgspec.ValidationError as error:
+        raise NotAReport(fault_text(error)) from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise NotAReport(f"the body is no JSON: {str(error)[:200]}") from error
+
+
+class _OtherMedia(Exception):  # noqa: N818
+    """A body of a kind that is not read."""
+
+
+def _check_media(call: Call) -> None:
+    kind = (call.content_type or "application/json").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise _OtherMedia("Content-Type: this kind is not read; allowed: application/json")
+    if (call.content_encoding or "identity").strip().lower() not in ("gzip", "identity"):
+        raise _OtherMedia("Content-Encoding: this one is not read; allowed: gzip, identity")
+
+
+def _amounts(body: AmountsBody) -> Amounts:
+    return Amounts(cpu_millicores=body.cpu_millicores, memory_bytes=body.memory_bytes)
+
+
+def _etag_of(header: str | None) -> str | None:
+    """Read If-None-Match with the one ETag that an agent sends."""
+    if header is None:
+        return None
+    return header.strip().removeprefix("W/").strip('"')

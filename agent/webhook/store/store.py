@@ -1,0 +1,384 @@
+"""The webhook's memory that outlasts it: a log of reports, hourly sketches, and how far each node has come. Webhook.
+
+Synchronous and for any thread; SQLite (one file) and PostgreSQL (several replicas) with the same statements. What a
+call answered is committed. A report is counted once: its mark is checked and moved in the transaction that logs it.
+Ids come from a counter's row: taking one locks the row until the commit, so that ids become visible in their order and
+``id > last`` misses nothing; this asks no more of a database than row locks.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from sqlalchemy import Connection, delete, insert, select, text
+
+from agent.webhook.store import forgetting as store_forgetting
+from agent.webhook.store import schema as store_schema
+from agent.webhook.store.engine import StoreEngine, StorePatience
+from agent.webhook.store.forgetting_entry import Forgetting
+from agent.webhook.store.marks import first_mark, moved
+from agent.webhook.store.node_hours import DAY_HOURS
+from agent.webhook.store.place import SqlitePlace
+from agent.webhook.store.shapes import (
+    Appended,
+    FoldRaced,
+    Forgotten,
+    LogFolded,
+    LoggedReport,
+    NewReport,
+    NodeDay,
+    NodeMark,
+    PodsRaced,
+    SchemaTooNew,
+    StoreAway,
+    StoredSketch,
+    StoreError,
+    StoreUnusable,
+    Wish,
+)
+from agent.webhook.store.snapshot import PIECE, Snapshot, counter, pieces, sketches_of
+from agent.webhook.store.statements import (
+    DROP_OLD_PODS,
+    FOLD,
+    LAST_HEARD,
+    MARK,
+    MOVE_MARK,
+    NEXT_ID,
+    NODE_PODS,
+    OLDEST_HOUR,
+    TAIL,
+    TAKE_EVICTION_TURN,
+    mark_values,
+    to_mark,
+    upsert_node_hours,
+    upsert_pods,
+    upsert_sketch,
+)
+from agent.webhook.store.tables import (
+    FOLDED_THROUGH,
+    LAST_ID,
+    forgettings,
+    metadata,
+    node_hours,
+    node_marks,
+    reports,
+    sketches,
+)
+
+__all__ = [
+    "Appended",
+    "FoldRaced",
+    "LogFolded",
+    "LoggedReport",
+    "NewReport",
+    "NodeMark",
+    "PodsRaced",
+    "SchemaTooNew",
+    "Snapshot",
+    "Store",
+    "StoreAway",
+    "StoreError",
+    "StorePatience",
+    "StoreUnusable",
+    "StoredSketch",
+    "open_store",
+]
+
+
+_HOUR_SECONDS: Final = 3600
+_MARKS_OUTLAST_SECONDS: Final = 86_400
+"""A report as old as the sketches may still be repeated; its mark must be there to tell."""
+
+
+def open_store(url: str, *, patience: StorePatience | None = None) -> Store:
+    """Open the store, made or migrated first where that is needed; safe with other replicas doing the same.
+
+    Args:
+        url: A path or ``sqlite:///PATH`` (made if missing), or a PostgreSQL URL as libpq takes it.
+        patience: How long to wait for the database.
+
+    Raises:
+        StoreAway: The database does not answer now.
+        SchemaTooNew: A newer Plimsoll was here.
+        StoreUnusable: The URL, the directory or the database is not one for Plimsoll.
+    """
+    store = Store(url, patience=patience)
+    try:
+        store.prepare()
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+class Store:
+    """The store. Every method may raise StoreAway, and then has changed nothing that was acknowledged."""
+
+    def __init__(self, url: str, *, patience: StorePatience | None = None) -> None:
+        self._engine: Final = StoreEngine(url, patience=patience)
+
+    @property
+    def place(self) -> str:
+        """The database for people: no password."""
+        return str(self._engine.place)
+
+    def prepare(self) -> None:
+        """Make or migrate the tables: what ``open_store`` does, to be tried again after StoreAway."""
+        store_schema.prepare(self._engine)
+
+    def append(self, entry: NewReport) -> Appended:
+        """Keep a report unless its node and incarnation had this sequence before: then nothing happens.
+
+        Raises:
+            PodsRaced: What the report builds on is not there any more; nothing was changed.
+        """
+        with self._engine.writing() as connection:
+            # The counter first: its row is the lock under which marks are read and ids become visible in order.
+            report_id: int = connection.execute(NEXT_ID).scalar_one()
+            here = {"b_node": entry.node, "b_incarnation": entry.incarnation}
+            row = connection.execute(MARK, here).mappings().one_or_none()
+            before = None if row is None else to_mark(row)
+            mark = first_mark(entry) if before is None else moved(before, entry)
+            if mark is None:
+                assert before is not None  # noqa: S101 - only then there is nothing to move to
+                connection.rollback()
+                return Appended(id=None, missing_reports=before.missing_reports, lost_reports=before.lost_reports)
+            if entry.builds_on is not None and self._pods_of(connection, entry.node) != entry.builds_on.pods:
+                raise PodsRaced(node=entry.node)
+            # A fold may have dropped the mark of an old incarnation since it was read.
+            if before is None or connection.execute(MOVE_MARK, {**here, **mark_values(mark)}).rowcount != 1:
+                names = {"node": entry.node, "incarnation": entry.incarnation}
+                connection.execute(insert(node_marks), {**names, **mark_values(mark)})
+            connection.execute(
+                insert(reports),
+                {
+                    "id": report_id,
+                    "node": entry.node,
+                    "incarnation": entry.incarnation,
+                    "sequence": entry.sequence,
+                    "received_unix_seconds": entry.received_unix_seconds,
+                    "rows": entry.rows,
+                    "payload": entry.payload,
+                },
+            )
+            if entry.pods is not None:
+                pods = {"node": entry.node, "received_unix_seconds": entry.received_unix_seconds, "pods": entry.pods}
+                connection.execute(upsert_pods(connection), pods)
+        return Appended(id=report_id, missing_reports=mark.missing_reports, lost_reports=mark.lost_reports)
+
+    def pods_of(self, node: str) -> bytes | None:
+        """Give the pods of a node's newest report; None = nothing is remembered."""
+        with self._engine.reading() as connection:
+            return self._pods_of(connection, node)
+
+    @staticmethod
+    def _pods_of(connection: Connection, node: str) -> bytes | None:
+        found: bytes | None = connection.execute(NODE_PODS, {"b_node": node}).scalar()
+        return None if found is None else bytes(found)
+
+    def last_heard(self, node: str) -> float | None:
+        """Return when a node's newest report was received, Unix seconds; None = none is remembered."""
+        with self._engine.reading() as connection:
+            found: float | None = connection.execute(LAST_HEARD, {"b_node": node}).scalar()
+        return found
+
+    def tail(self, after_id: int, limit: int) -> list[LoggedReport]:
+        """Give the next reports of the log, oldest first; empty = no more yet.
+
+        Raises:
+            LogFolded: Some after ``after_id`` are folded and gone: load a snapshot again. To spare other replicas
+                that, the leader leaves the newest minutes in the log.
+        """
+        # One statement, so one moment: rows and how far the log was folded belong together.
+        with self._engine.reading() as connection:
+            rows = connection.execute(TAIL, {"b_after": after_id, "b_limit": limit}).all()
+        folded_through: int = rows[0].folded_through
+        if folded_through > after_id:
+            raise LogFolded(after_id=after_id, folded_through=folded_through)
+        return [
+            LoggedReport(
+                id=row.id, node=row.node, received_unix_seconds=row.received_unix_seconds, payload=bytes(row.payload)
+            )
+            for row in rows
+            if row.id is not None
+        ]
+
+    def last_id(self) -> int:
+        """Give the newest report's id, of all ever logged; 0 = none."""
+        with self._engine.reading() as connection:
+            return counter(connection, LAST_ID)
+
+    def nodes(self) -> list[NodeMark]:
+        """Who reported within the time that sketches are kept, by name."""
+        with self._engine.reading() as connection:
+            rows = (
+                connection.execute(
+                    select(node_marks).order_by(node_marks.c.node, node_marks.c.last_received_unix_seconds)
+                )
+                .mappings()
+                .all()
+            )
+        found = []
+        for node, group in itertools.groupby(rows, key=lambda row: str(row["node"])):
+            incarnations = [(str(row["incarnation"]), to_mark(row)) for row in group]
+            incarnation, newest = incarnations[-1]
+            found.append(
+                NodeMark(
+                    node=node,
+                    incarnation=incarnation,
+                    since_unix_seconds=min(mark.first_received_unix_seconds for _, mark in incarnations),
+                    last_received_unix_seconds=newest.last_received_unix_seconds,
+                    highest_sequence=newest.highest_sequence,
+                    reports=newest.reports,
+                    missing_reports=newest.missing_reports,
+                    lost_reports=newest.lost_reports,
+                )
+            )
+        return found
+
+    def folded_through(self) -> int:
+        """Give the id up to which reports are in the sketches; 0 = none."""
+        with self._engine.reading() as connection:
+            return counter(connection, FOLDED_THROUGH)
+
+    @contextmanager
+    def snapshot(self, since_unix_hour: int) -> Iterator[Snapshot]:
+        """Open the sketches of the hours from ``since_unix_hour`` on with their place in the log."""
+        with self._engine.reading(is_long=True) as connection:
+            snapshot = Snapshot(connection, since_unix_hour)
+            try:
+                yield snapshot
+            finally:
+                snapshot.close()
+
+    def sketches(self, since_unix_hour: int) -> Iterator[StoredSketch]:
+        """Read the sketches of one moment from an hour on, in no order, in pieces."""
+        with self.snapshot(since_unix_hour) as snapshot:
+            yield from snapshot.sketches
+
+    def sketches_of(self, keys: Iterable[str], unix_hours: Iterable[int]) -> Iterator[StoredSketch]:
+        """Read the sketches of these keys at these hours, as far as there are any, in no order."""
+        with self._engine.reading(is_long=True) as connection:
+            yield from sketches_of(connection, keys, unix_hours)
+
+    def node_days(self, unix_days: set[int], nodes: set[str]) -> list[NodeDay]:
+        """Return in which hours of these days these nodes had a part in which sketches."""
+        with self._engine.reading() as connection:
+            return store_forgetting.days_of(connection, unix_days, nodes)
+
+    def forgettings(self, after_id: int) -> list[Forgetting]:
+        """Return what was forgotten at somebody's order after a place in the log, in order."""
+        with self._engine.reading() as connection:
+            return store_forgetting.entries_after(connection, after_id)
+
+    def would_forget(self, wish: Wish) -> Forgotten:
+        """Return what ``forget`` would let go."""
+        with self._engine.reading(is_long=True) as connection:
+            return store_forgetting.looked_for(connection, wish)
+
+    def forget(self, wish: Wish, *, now_unix_seconds: float) -> Forgotten:
+        """Let sketches go and write into the log that all before is forgotten: it does not come back by a fold."""
+        with self._engine.writing(is_long=True) as connection:
+            return store_forgetting.forgotten(connection, wish, now_unix_seconds)
+
+    def fold(
+        self,
+        through_id: int,
+        changed: Iterable[StoredSketch],
+        drop_before_unix_hour: int,
+        *,
+        base_id: int,
+        node_days: Iterable[NodeDay] = (),
+        forgotten_id: int | None = None,
+    ) -> None:
+        """Put reports into the sketches, at once: write those changed, drop old ones and the log they came from.
+
+        Args:
+            through_id: The last report that ``changed`` counts; the log goes up to it.
+            changed: Sketches whole, as they are to be; at most one per key and hour.
+            drop_before_unix_hour: Older sketches go, of one hour at a time, so that a leader whose clock is wrong for a
+                while does not take the whole history along; so do marks of incarnations silent since a day before.
+            base_id: What ``folded_through`` said before the sketches that ``changed`` builds on were read.
+            node_days: Which nodes had a part in them, whole, as they are to be.
+            forgotten_id: The newest of ``forgettings`` that it heeds, read before the sketches; None = it heeds all.
+
+        Raises:
+            FoldRaced: Another fold came between, or something was forgotten; nothing was changed. Read again and merge
+                again.
+            ValueError: ``through_id`` is before ``base_id`` or not logged yet.
+        """
+        if through_id < base_id:
+            raise ValueError(f"a fold through report {through_id} cannot build on {base_id}")
+        with self._engine.writing(is_long=True) as connection:
+            if connection.execute(FOLD, {"b_base": base_id, "b_through": through_id}).rowcount != 1:
+                raise FoldRaced(base_id=base_id, folded_through=counter(connection, FOLDED_THROUGH))
+            # Behind the lock that `FOLD` took, in which an order to forget waits too.
+            if forgotten_id is not None and store_forgetting.newest(connection) > forgotten_id:
+                raise FoldRaced(base_id=base_id, folded_through=base_id)
+            last_id = counter(connection, LAST_ID)
+            if through_id > last_id:
+                raise ValueError(f"a fold through report {through_id} finds the newest is {last_id}")
+            upsert = upsert_sketch(connection)
+            for piece in pieces(changed, PIECE):
+                connection.execute(
+                    upsert, [{"key": new.key, "unix_hour": new.unix_hour, "payload": new.payload} for new in piece]
+                )
+            upsert_days = upsert_node_hours(connection)
+            for days in pieces(node_days, PIECE):
+                connection.execute(
+                    upsert_days, [{"unix_day": one.unix_day, "node": one.node, "payload": one.payload} for one in days]
+                )
+            oldest: int | None = connection.execute(OLDEST_HOUR).scalar()
+            if oldest is not None:
+                drop_before_unix_hour = min(drop_before_unix_hour, oldest + 1)
+            connection.execute(delete(sketches).where(sketches.c.unix_hour < drop_before_unix_hour))
+            connection.execute(delete(node_hours).where(node_hours.c.unix_day < drop_before_unix_hour // DAY_HOURS))
+            connection.execute(delete(reports).where(reports.c.id <= through_id))
+            silent_since = drop_before_unix_hour * _HOUR_SECONDS - _MARKS_OUTLAST_SECONDS
+            connection.execute(delete(node_marks).where(node_marks.c.last_received_unix_seconds < silent_since))
+            connection.execute(DROP_OLD_PODS)
+            connection.execute(
+                delete(forgettings).where(
+                    forgettings.c.id <= through_id, forgettings.c.asked_unix_seconds < silent_since
+                )
+            )
+
+    def size_bytes(self) -> int:
+        """Give what the store takes on disk: its tables, or SQLite's file and log."""
+        place = self._engine.place
+        with self._engine.reading(is_long=True) as connection:
+            if isinstance(place, SqlitePlace):
+                pages: int = connection.execute(text("PRAGMA page_count")).scalar_one()
+                page_bytes: int = connection.execute(text("PRAGMA page_size")).scalar_one()
+                log = place.path.with_name(f"{place.path.name}-wal")
+                return pages * page_bytes + (log.stat().st_size if log.exists() else 0)
+            return sum(_table_bytes(connection, name) for name in metadata.tables)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """Open a transaction for the tables of evictions, one at a time over all replicas; committed unless it raises.
+
+        Waits for nobody who appends or folds on PostgreSQL; SQLite has one writer at a time. Keep it short.
+        """
+        with self._engine.writing() as connection:
+            connection.execute(TAKE_EVICTION_TURN)
+            yield connection
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Open a transaction that only reads, of one moment."""
+        with self._engine.reading() as connection:
+            yield connection
+
+    def close(self) -> None:
+        """Close all connections; a later call opens new ones."""
+        self._engine.close()
+
+
+def _table_bytes(connection: Connection, name: str) -> int:
+    statement = text("SELECT pg_total_relation_size(CAST(:name AS regclass))")
+    size: int = connection.execute(statement, {"name": name}).scalar_one()
+    return size

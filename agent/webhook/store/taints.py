@@ -1,0 +1,59 @@
+"""Who was granted the overload taint lately, shared by all replicas. Webhook; statements only, the rule is core's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from sqlalchemy import Connection, delete, insert, or_, select
+
+from agent.core.eviction.taint_cap import TaintRuling
+from agent.webhook.store.tables import taint_grants
+
+Judge = Callable[[frozenset[str]], TaintRuling]
+"""Says by who else was granted it whether one more node may be."""
+
+
+class Transactions(Protocol):
+    """The store, as far as it is needed here; ``store.Store`` is one. Raises ``StoreAway``."""
+
+    def transaction(self) -> AbstractContextManager[Connection]:
+        """Begin a transaction that has the arbiter's tables to itself."""
+        ...
+
+
+class TaintStore:
+    """Grants of taints; any thread. Every method may raise ``StoreAway``: then nothing was changed."""
+
+    def __init__(self, store: Transactions, *, now: Callable[[Connection], float]) -> None:
+        """Take the parts.
+
+        Args:
+            store: Where grants are kept.
+            now: Unix seconds by the one clock that all replicas share.
+        """
+        self._store, self._now = store, now
+
+    def grant(self, node: str, judge: Judge, *, held_seconds: float) -> TaintRuling:
+        """Give a node one of the places, or not; one node after the other over all replicas.
+
+        Args:
+            node: Who asks.
+            judge: Decides, by the nodes that hold a grant at this moment.
+            held_seconds: For how long the place is the node's.
+        """
+        with self._store.transaction() as connection:
+            now = self._now(connection)
+            until, granted = taint_grants.c.until_unix_seconds, taint_grants.c.granted_unix_seconds
+            # One that seems to be of the future was written by a clock that was wrong, and would stay for long.
+            connection.execute(delete(taint_grants).where(or_(until <= now, granted > now + held_seconds)))
+            ruling = judge(frozenset(connection.execute(select(taint_grants.c.node)).scalars()))
+            if ruling.is_granted:
+                connection.execute(delete(taint_grants).where(taint_grants.c.node == node))
+                connection.execute(
+                    insert(taint_grants).values(
+                        node=node, granted_unix_seconds=now, until_unix_seconds=now + held_seconds
+                    )
+                )
+            return ruling

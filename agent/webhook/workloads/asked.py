@@ -1,0 +1,148 @@
+"""For which workloads policies other than cruise are worked out, and what they answered.
+
+Webhook. Such a policy is worked out in the background (``estimating``): for those that are required, as such a policy
+holds for them by settings, rules or namespace (``preparing``), and for those that somebody asked about, as of a pod
+that orders it by an annotation of its own. Both are known workloads: the index' own size bounds this. About 0.3 kB
+each. Whoever calls holds the index' lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Final
+
+from agent.core.history.rollup import NodeClass
+from agent.core.orders.policy_options import PolicyName
+from agent.core.recommender.recommendation import Workload
+from agent.webhook.workloads.estimates import Answer
+
+ASKED_SECONDS: Final = 7 * 86_400.0
+"""What is not required, and what nobody asked about for so long, is not worked out any more."""
+UNANSWERED_SECONDS: Final = 300.0
+"""After so long it is tried again where nothing could be answered: the first sketch is folded minutes after it came."""
+
+Key = tuple[PolicyName, Workload]
+Place = tuple[str, NodeClass | None]
+"""A container, on the nodes of a class or (None) wherever it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preparation:
+    """How far the policies other than cruise are worked out."""
+
+    required: int
+    """Workloads for which they are required."""
+    done: int
+    """Those of them for which it was done, with an answer or without."""
+    waiting: int
+    """Workloads, also those that somebody asked about, for which it was not done."""
+
+
+@dataclass(slots=True)
+class Kept:
+    """One workload under one policy."""
+
+    is_required: bool = False
+    asked_unix_seconds: float | None = None
+    """When somebody asked about it last; None = nobody did."""
+    done_unix_seconds: float | None = None
+    """When it was worked out; None = not yet."""
+    answers: tuple[tuple[str, NodeClass | None, Answer], ...] = ()
+
+    def urgency(self, now_unix_seconds: float, rebuild_seconds: float) -> tuple[int, float] | None:
+        """Say in which order it is worked out, what somebody waits for first; None = it is not due."""
+        done = self.done_unix_seconds
+        if done is None:
+            return (1, 0.0) if self.asked_unix_seconds is None else (0, self.asked_unix_seconds)
+        rest_seconds = rebuild_seconds if self.answers else min(rebuild_seconds, UNANSWERED_SECONDS)
+        return None if 0.0 <= now_unix_seconds - done < rest_seconds else (2, done)
+
+
+Tables = list[tuple[PolicyName, list[Workload], list[Kept]]]
+"""Of each policy the workloads, and beside them what is kept of each."""
+
+
+class Asked:
+    """See the module's docstring."""
+
+    def __init__(self) -> None:
+        self._kept: Final[dict[PolicyName, dict[Workload, Kept]]] = {name: {} for name in PolicyName}
+
+    def note(self, policy: PolicyName, workload: Workload, now_unix_seconds: float) -> None:
+        """Take note that somebody asks: it is worked out though nobody requires it, and what is waited for first."""
+        kept = self._of(policy, workload)
+        if not kept.is_required or kept.done_unix_seconds is None:
+            kept.asked_unix_seconds = now_unix_seconds
+
+    def is_required(self, policy: PolicyName, workload: Workload) -> bool:
+        """Say whether it is required already."""
+        kept = self._kept[policy].get(workload)
+        return kept is not None and kept.is_required
+
+    def require(self, policy: PolicyName, workload: Workload) -> None:
+        """Have it worked out from now on."""
+        self._of(policy, workload).is_required = True
+
+    def release(self, policy: PolicyName, workload: Workload, now_unix_seconds: float) -> None:
+        """Take note that it is required no longer; it goes, unless somebody asked lately."""
+        kept = self._kept[policy].get(workload)
+        if kept is None:
+            return
+        kept.is_required = False
+        asked = kept.asked_unix_seconds
+        if asked is None or now_unix_seconds - asked >= ASKED_SECONDS:
+            del self._kept[policy][workload]
+
+    def forget(self, policy: PolicyName, workload: Workload) -> None:
+        """Take note that the workload is known no longer."""
+        self._kept[policy].pop(workload, None)
+
+    def renew(self, workloads: Collection[Workload]) -> None:
+        """Drop what was answered for these, as its grounds are forgotten: it is worked out again at once."""
+        for table in self._kept.values():
+            for workload in workloads:
+                kept = table.get(workload)
+                if kept is not None:
+                    kept.answers, kept.done_unix_seconds = (), None
+
+    def tables(self) -> Tables:
+        """Give all there are, as copies: of pointers alone, so that the lock is held for less than a millisecond."""
+        return [(policy, list(table), list(table.values())) for policy, table in self._kept.items()]
+
+    def take(
+        self, policy: PolicyName, workload: Workload, answers: Mapping[Place, Answer] | None, now_unix_seconds: float
+    ) -> None:
+        """Take what a policy answered; None = that failed, and what was answered before stays."""
+        kept = self._kept[policy].get(workload)
+        if kept is None:
+            return  # wanted no longer
+        if answers is not None:
+            kept.answers = tuple((container, node_class, one) for (container, node_class), one in answers.items())
+        kept.done_unix_seconds = now_unix_seconds
+
+    def answer_of(self, policy: PolicyName, workload: Workload, place: Place) -> Answer | None:
+        """Give what it answered for one container; None = nothing yet."""
+        kept = self._kept[policy].get(workload)
+        if kept is None:
+            return None
+        return next((answer for *where, answer in kept.answers if where == list(place)), None)
+
+    def _of(self, policy: PolicyName, workload: Workload) -> Kept:
+        kept = self._kept[policy].get(workload)
+        if kept is None:
+            kept = self._kept[policy][workload] = Kept()
+        return kept
+
+
+def due(tables: Tables, now_unix_seconds: float, rebuild_seconds: float) -> list[Key]:
+    """Give what is to be worked out, the most urgent first. Needs no lock: what changes meanwhile is seen next time."""
+    found = [
+        (urgency, policy, workload)
+        for policy, workloads, every in tables
+        for workload, kept in zip(workloads, every, strict=True)
+        if (urgency := kept.urgency(now_unix_seconds, rebuild_seconds)) is not None
+    ]
+    found.sort(key=itemgetter(0))
+    return [(policy, workload) for _, policy, workload in found]

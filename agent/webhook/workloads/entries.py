@@ -1,0 +1,189 @@
+"""Which workloads there are, and in which rows the histories of their containers are. Webhook.
+
+Whoever calls holds the index' lock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from sys import intern
+from typing import Final
+
+from agent.core.history.directive_json import MOST_CONTAINERS
+from agent.core.history.peak_rings import NodeNumbers, Slots
+from agent.core.history.rollup import NodeClass
+from agent.core.history.sketch_key import SketchKey
+from agent.core.recommender.recommendation import Workload
+from agent.webhook.workloads.rows import RowTable
+from agent.webhook.workloads.shapes import IndexOptions
+
+
+@dataclass(slots=True)
+class Container:
+    """Where a container's history is."""
+
+    name: str
+    classes: tuple[tuple[NodeClass, int], ...] = ()
+    nodes: dict[str, int] | None = None
+    """Of DaemonSets: row by node."""
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """Give all rows by class."""
+        return tuple(row for _, row in self.classes)
+
+
+@dataclass(slots=True)
+class Entry:
+    """A workload and its containers."""
+
+    workload: Workload
+    by_name: dict[str, Container] = field(default_factory=dict)
+
+    @property
+    def containers(self) -> tuple[Container, ...]:
+        """Return them in order of name; `MOST_CONTAINERS` at most."""
+        return tuple(self.by_name[name] for name in sorted(self.by_name))
+
+    def find(self, name: str) -> Container | None:
+        """Give the container of a name; None = it has none."""
+        return self.by_name.get(name)
+
+
+class Entries:
+    """All workloads, the tables of rows, and the hours and nodes that these are numbered by."""
+
+    def __init__(self, options: IndexOptions) -> None:
+        self.slots: Final = Slots()
+        self.numbers: Final = NodeNumbers()
+        self.by_class: Final = RowTable(max_rows=options.max_rows, slots=self.slots, has_leaders=True)
+        self.by_node: Final = RowTable(max_rows=options.max_node_rows, slots=self.slots, has_leaders=False)
+        self.known: Final[dict[Workload, Entry]] = {}
+        self._classes: dict[NodeClass, NodeClass] = {}
+
+    def open_hour(self, unix_hour: int) -> None:
+        """Let the rings hold an hour, unless they hold a later one in its place."""
+        if not self.slots.is_too_old(unix_hour) and not self.slots.is_open(unix_hour):
+            self.by_class.rings.clear(unix_hour)
+            self.by_node.rings.clear(unix_hour)
+            self.slots.open(unix_hour)
+
+    def interned(self, node_class: NodeClass) -> NodeClass:
+        """Give the one object that stands for a class."""
+        return self._classes.setdefault(node_class, node_class)
+
+    def entry(self, workload: Workload) -> Entry:
+        """Find a workload, or begin one without containers."""
+        entry = self.known.get(workload)
+        if entry is None:
+            names = intern(workload.namespace), intern(workload.kind), workload.name
+            workload = Workload(namespace=names[0], kind=names[1], name=names[2])
+            entry = self.known[workload] = Entry(workload)
+        return entry
+
+    @staticmethod
+    def container(entry: Entry, name: str) -> Container | None:
+        """Find a container, or begin one without rows; None = its workload has as many as are kept."""
+        container = entry.find(name)
+        if container is None and len(entry.by_name) < MOST_CONTAINERS:
+            container = Container(intern(name))
+            entry.by_name[container.name] = container
+        return container
+
+    def class_row(self, container: Container, node_class: NodeClass) -> int | None:
+        """Find or begin the row of a class; None = there is no room."""
+        for known, row in container.classes:
+            if known == node_class:
+                return row
+        given = self.by_class.give()
+        if given is not None:
+            classes = (*container.classes, (self.interned(node_class), given))
+            container.classes = tuple(sorted(classes, key=_class_order))
+        return given
+
+    def node_row(self, container: Container, node: str) -> int | None:
+        """Find or begin the row of a node; None = there is no room."""
+        if container.nodes is None:
+            container.nodes = {}
+        row = container.nodes.get(node)
+        if row is None:
+            row = self.by_node.give()
+            if row is not None:
+                container.nodes[intern(node)] = row
+        return row
+
+    def row_of(self, key: SketchKey) -> tuple[RowTable, int] | None:
+        """Find or begin the row of a sketch; None = there is no room."""
+        container = self.container(self.entry(key.workload), key.container)
+        if container is None:
+            return None
+        if isinstance(key.place, str):
+            table, row = self.by_node, self.node_row(container, key.place)
+        else:
+            table, row = self.by_class, self.class_row(container, key.place)
+        return None if row is None else (table, row)
+
+    def forget(self, workload: Workload) -> None:
+        """Forget a workload with all its rows; nothing happens if it is not known."""
+        entry = self.known.pop(workload, None)
+        for container in () if entry is None else entry.containers:
+            for _, row in container.classes:
+                self.by_class.take_back(row)
+            for row in (container.nodes or {}).values():
+                self.by_node.take_back(row)
+            container.classes, container.nodes = (), None  # somebody may still hold it
+
+    def forget_row(self, key: SketchKey) -> None:
+        """Forget one row, and what is left of its container and workload if it was the last; it may be unknown."""
+        entry = self.known.get(key.workload)
+        container = None if entry is None else entry.find(key.container)
+        if entry is None or container is None:
+            return
+        if isinstance(key.place, str):
+            row = (container.nodes or {}).get(key.place)
+            if row is not None and container.nodes is not None:
+                del container.nodes[key.place]
+                self.by_node.take_back(row)
+        else:
+            for node_class, row in container.classes:
+                if node_class == key.place:
+                    container.classes = tuple(one for one in container.classes if one[1] != row)
+                    self.by_class.take_back(row)
+        if not container.classes and not container.nodes:
+            del entry.by_name[container.name]
+        if not entry.by_name:
+            del self.known[key.workload]
+
+    def expire(self, workload: Workload, oldest_unix_seconds: int) -> bool:
+        """Forget the rows of a workload that ended before; True = none is left, and it is forgotten itself."""
+        entry = self.known[workload]
+        for container in entry.containers:
+            self._expire(container, oldest_unix_seconds)
+            if not (container.classes or container.nodes):
+                del entry.by_name[container.name]
+        if entry.by_name:
+            return False
+        del self.known[workload]
+        return True
+
+    def _expire(self, container: Container, oldest_unix_seconds: int) -> None:
+        for one in container.classes:
+            if self.by_class.last[one[1]] < oldest_unix_seconds:
+                container.classes = tuple(other for other in container.classes if other is not one)
+                self.by_class.take_back(one[1])
+        for node, row in list((container.nodes or {}).items()):
+            if self.by_node.last[row] < oldest_unix_seconds and container.nodes is not None:
+                del container.nodes[node]
+                self.by_node.take_back(row)
+
+    def span(self, entry: Entry) -> tuple[float, float]:
+        """Give from when to when a workload is known, Unix seconds."""
+        rows = [(self.by_class, row) for one in entry.containers for row in one.rows]
+        rows += [(self.by_node, row) for one in entry.containers for row in (one.nodes or {}).values()]
+        first = min((int(table.first[row]) for table, row in rows), default=0)
+        last = max((int(table.last[row]) for table, row in rows), default=0)
+        return float(first), float(last)
+
+
+def _class_order(known: tuple[NodeClass, int]) -> tuple[int, str]:
+    return known[0].cpus, known[0].instance_type or ""

@@ -1,0 +1,212 @@
+"""Estimates and directives out of the rows of the index. Webhook; whoever calls holds the index' lock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import ceil
+from typing import Final
+
+import numpy as np
+
+from agent.core.admission.estimate import Estimate, EstimateSource
+from agent.core.history.directive import HOURS, ContainerDirective
+from agent.core.history.hour_peaks import HOUR_SECONDS
+from agent.core.history.hour_sketch import percentile_bucket
+from agent.core.history.minute_codec import Codes, decode
+from agent.core.history.minutes import CPU_STEPS, KIB
+from agent.core.history.node_claims import Most
+from agent.core.history.node_peaks import amount_of
+from agent.core.history.peak_rings import CPU, MEMORY, PEAKS, RING_HOURS, Slots
+from agent.core.history.rollup import CPU_BUCKETS, MEMORY_BUCKETS, NodeClass
+from agent.core.orders.policy_options import CruiseOptions, PolicyName
+from agent.core.recommender.explanation import HourPeak
+from agent.core.recommender.policy import Bools
+from agent.webhook.workloads.rows import RowTable
+from agent.webhook.workloads.shapes import OomHour, RowHistory
+
+HISTORY_SECONDS: Final = 14 * 86_400.0
+AS_TOLD: Final = Most()
+"""No bound: for people, who want to see what was told."""
+BASE_RATIO: Final = 0.75
+"""Base is the P75, as on the node."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a policy other than cruise asks for; None = it cannot say."""
+
+    cpu_request_millicores: int | None
+    memory_request_bytes: int | None
+
+
+def cruise_estimate(
+    source: EstimateSource,
+    table: RowTable,
+    rows: tuple[int, ...],
+    *,
+    slots: Slots,
+    options: CruiseOptions,
+    most: Most,
+    now_unix_seconds: float,
+) -> Estimate:
+    """Return the prediction of ``cruise`` from rows together, at least one; values count up to ``most``."""
+    told = table.rings.peaks(rows)
+    peaks = within(told, most)
+    predicted = _largest(peaks, slots.predicting(options, now_unix_seconds))
+    week = _largest(peaks, slots.week(now_unix_seconds))
+    alone = _largest(told, slots.week(now_unix_seconds))[MEMORY]  # one node's: what several told is not cut
+    newest, _ = table.newest_of(rows)
+    return Estimate(
+        source=source,
+        policy=PolicyName.CRUISE,
+        cpu_request_millicores=_millicores(predicted[CPU]),
+        memory_request_bytes=_bytes(predicted[MEMORY]),
+        cpu_max_millicores=_millicores(week[CPU]),
+        memory_max_bytes=_bytes(week[MEMORY]),
+        oom_memory_bytes=oom_bytes(table, rows, options, most, now_unix_seconds),
+        cpu_base_millicores=_base(table, newest, CPU, most),
+        memory_base_bytes=_base(table, newest, MEMORY, most),
+        history_seconds=min(max(now_unix_seconds - min(int(table.first[row]) for row in rows), 0.0), HISTORY_SECONDS),
+        pods=table.pods_of(newest),
+        newest_age_seconds=max(now_unix_seconds - max(int(table.last[row]) for row in rows), 0.0),
+        memory_alone_bytes=_bytes(alone) if alone > week[MEMORY] else None,
+    )
+
+
+def with_answer(estimate: Estimate, policy: PolicyName, answer: Answer) -> Estimate:
+    """Give the estimate with another policy's requests."""
+    return replace(
+        estimate,
+        policy=policy,
+        cpu_request_millicores=answer.cpu_request_millicores,
+        memory_request_bytes=answer.memory_request_bytes,
+    )
+
+
+def within(peaks: Codes, most: Most) -> Codes:
+    """Cut peaks, shape ``(2, n)``, at what counts."""
+    cut: Codes = np.minimum(peaks[PEAKS], np.array([[most.cpu], [most.memory]], dtype=np.uint16))
+    return cut
+
+
+def oom_bytes(
+    table: RowTable, rows: tuple[int, ...], options: CruiseOptions, most: Most, now_unix_seconds: float
+) -> int | None:
+    """Return the largest figure of the kills that are remembered, up to what counts of memory; None = there is none.
+
+    Each is bounded by what nodes other than the one that told of it saw.
+    """
+    since = now_unix_seconds - options.oom_retention_seconds
+    figures = [
+        min(kills.largest_bytes, most.kill_bytes(kills.node))
+        for row in rows
+        for kills in table.kills_of(row)
+        if kills.newest_unix_seconds >= since
+    ]
+    return max(figures, default=0) or None
+
+
+def container_directive(
+    container: str,
+    table: RowTable,
+    rows: tuple[int, ...],
+    *,
+    node: int,
+    slots: Slots,
+    options: CruiseOptions,
+    most: Most,
+    now_unix_seconds: float,
+) -> ContainerDirective | None:
+    """Return what nodes other than the one with this number saw, up to ``most``; None = nothing."""
+    week = slots.week(now_unix_seconds)
+    # A slot always stands for the same hour of the day: 192 are eight times 24, and hour 0 was a midnight.
+    others = np.where(week, within(table.rings.peaks_without(rows, node), most), np.uint16(0))
+    by_hour: Codes = others.reshape(2, RING_HOURS // HOURS, HOURS).max(axis=1)
+    largest = by_hour.max(axis=1).tolist()
+    killed_bytes = oom_bytes(table, rows, options, most, now_unix_seconds)
+    if killed_bytes is None and not any(largest):
+        return None
+    codes = by_hour.tolist()
+    return ContainerDirective(
+        container=container,
+        cpu_peak_millicores=_millicores(largest[CPU]),
+        memory_peak_bytes=_bytes(largest[MEMORY]),
+        cpu_hour_peaks_millicores=tuple(map(_millicores, codes[CPU])) if largest[CPU] else (),
+        memory_hour_peaks_bytes=tuple(map(_bytes, codes[MEMORY])) if largest[MEMORY] else (),
+        oom_memory_bytes=killed_bytes,
+    )
+
+
+def row_history(
+    table: RowTable, row: int, slots: Slots, *, node_class: NodeClass | None = None, node: str | None = None
+) -> RowHistory:
+    """Give all that is known of a row."""
+    return RowHistory(
+        node_class=node_class,
+        node=node,
+        first_unix_seconds=float(table.first[row]),
+        last_unix_seconds=float(table.last[row]),
+        pods=table.pods_of((row,)),
+        cpu_base_millicores=_base(table, (row,), CPU),
+        memory_base_bytes=_base(table, (row,), MEMORY),
+        hours=hour_peaks(table, (row,), slots),
+        kills=tuple(
+            OomHour(
+                newest_unix_seconds=float(kills.newest_unix_seconds),
+                largest_bytes=kills.largest_bytes or None,
+                count=kills.count,
+            )
+            for kills in table.kills_of(row)
+        ),
+    )
+
+
+def hour_peaks(table: RowTable, rows: tuple[int, ...], slots: Slots) -> tuple[HourPeak, ...]:
+    """Give the peaks of rows together hour by hour, oldest first; hours in which nothing was known are absent."""
+    if not rows:
+        return ()
+    amounts, has = decode(table.rings.peaks(rows))
+    has &= slots.used
+    there = np.flatnonzero(has.any(axis=0))
+    ordered = there[np.argsort(slots.hours[there])]
+    return tuple(
+        HourPeak(
+            hour_unix_seconds=int(slots.hours[slot]) * HOUR_SECONDS,
+            cpu_millicores=float(amounts[CPU, slot]) / CPU_STEPS if has[CPU, slot] else None,
+            working_set_bytes=float(amounts[MEMORY, slot]) * KIB if has[MEMORY, slot] else None,
+        )
+        for slot in ordered.tolist()
+    )
+
+
+def _largest(peaks: Codes, chosen: Bools) -> list[int]:
+    """Give the largest code of each resource in the slots chosen; 0 = missing."""
+    largest: list[int] = peaks[PEAKS].max(axis=1, where=chosen, initial=0).tolist()
+    return largest
+
+
+def _base(table: RowTable, rows: tuple[int, ...], resource: int, most: Most = AS_TOLD) -> int | None:
+    """Give the P75 of the newest hour of rows: the end of its bucket, at most the hour's largest value that counts."""
+    bucket = percentile_bucket(table.buckets_of(rows, resource), BASE_RATIO)
+    if bucket is None:
+        return None
+    scheme = CPU_BUCKETS if resource == CPU else MEMORY_BUCKETS
+    base = ceil(float(scheme.ends[bucket]))
+    slot = int(table.newest_hour[rows[0]]) % RING_HOURS
+    code = min(int(table.rings.peaks(rows)[resource, slot]), most.cpu if resource == CPU else most.memory)
+    largest = _millicores(code) if resource == CPU else _bytes(code)
+    return base if largest is None else min(base, largest)
+
+
+# Peaks of one size come again and again: to look one up takes a tenth of what working it out does. 1 MB each.
+@lru_cache(maxsize=8192)
+def _millicores(code: int) -> int | None:
+    amount = amount_of(code)
+    return None if amount is None else ceil(amount / CPU_STEPS)
+
+
+@lru_cache(maxsize=8192)
+def _bytes(code: int) -> int | None:
+    amount = amount_of(code)
+    return None if amount is None else amount * KIB

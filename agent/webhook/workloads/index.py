@@ -1,0 +1,600 @@
+"""What all nodes learnt of each workload, in memory: answers admissions and directives without asking anybody.
+
+Webhook; any thread. One lock, held for one row at a time: tens of microseconds; while sketches of the store are
+loaded, for one piece of them.
+
+A row stands for one container of a workload on all nodes of one class, and for DaemonSets there is another per node.
+What is asked of the workload is the largest over its rows. Times are those of the receivers' clocks; a row of a report
+counts in the UTC hour that holds the middle of its interval. In which order reports come does not matter, and an index
+that was loaded from the store answers as one that took every report itself.
+
+Outliers: the largest value of an hour counts, whoever reported it. Values were bounded by the receiver, and what one
+node alone claims of a container counts up to four times what any other node saw of it in the hours that are kept, and
+never beyond the largest node (``core.workload_claims``). What a DaemonSet's pod is given by the history of its own node
+is that node's own word.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Final, Protocol
+
+from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
+from agent.core.cluster.facts import NodeAmounts, WrittenContainer
+from agent.core.history.directive import ContainerDirective
+from agent.core.history.hour_peaks import HOUR_SECONDS
+from agent.core.history.hour_sketch import Interval
+from agent.core.history.node_claims import Claim, Most, claim_of, most_of
+from agent.core.history.node_peaks import node_number
+from agent.core.history.peak_rings import CPU, MEMORY
+from agent.core.history.rollup import ROLLUP_SECONDS, NodeClass, Report, RollupRow
+from agent.core.history.sketch_key import SketchKey, keys_of, parse_key
+from agent.core.orders.plan_options import PlanOptions
+from agent.core.orders.policy_options import PolicyName
+from agent.core.orders.resolution import DAEMON_SET_KIND, listed
+from agent.core.recommender.recommendation import Workload
+from agent.core.recommender.registry import PolicyOptions
+from agent.webhook.store.forgetting_entry import Forgetting
+from agent.webhook.workloads.asked import Asked, Key, Place, Preparation, Tables, due
+from agent.webhook.workloads.entries import Container, Entries, Entry
+from agent.webhook.workloads.estimates import (
+    Answer,
+    container_directive,
+    cruise_estimate,
+    hour_peaks,
+    oom_bytes,
+    row_history,
+    with_answer,
+)
+from agent.webhook.workloads.loader import LoadedSketches, SketchLoad
+from agent.webhook.workloads.reporting_nodes import ReportingNodes
+from agent.webhook.workloads.rows import RowTable
+from agent.webhook.workloads.shapes import (
+    ContainerHistory,
+    IndexOptions,
+    IndexSize,
+    MergedHistory,
+    NodeSeen,
+    RowHistory,
+    WorkloadSeen,
+)
+
+__all__ = [
+    "ContainerHistory",
+    "IndexOptions",
+    "IndexSize",
+    "MergedHistory",
+    "NodeSeen",
+    "WorkloadIndex",
+    "WorkloadSeen",
+]
+
+DAY_SECONDS: Final = 86_400
+SIZED_KINDS: Final = listed(PlanOptions().managed_kinds)
+MIN_AGE_SECONDS: Final = PlanOptions().min_age_seconds
+PASSING_SECONDS: Final = 3600
+"""Seconds without a report after which a workload that is never sized is forgotten: each run of a job, each bare pod is
+a workload of its own, and those of a fortnight would leave no room for the others."""
+
+
+class Cluster(Protocol):
+    """What bounds a claim; ``ClusterFacts`` is one."""
+
+    def largest_allocatable(self) -> NodeAmounts | None:
+        """Return the most that any node can allocate; None = it is not known."""
+        ...
+
+    def written(self, workload: Workload) -> Mapping[str, WrittenContainer]:
+        """Return a workload's containers by name, with their requests as written."""
+        ...
+
+
+class WorkloadIndex:
+    """See the module's docstring."""
+
+    def __init__(
+        self,
+        options: IndexOptions,
+        policies: PolicyOptions,
+        *,
+        sized_kinds: Collection[str] = SIZED_KINDS,
+        min_age_seconds: float = MIN_AGE_SECONDS,
+        cluster: Cluster | None = None,
+    ) -> None:
+        """Begin empty.
+
+        Args:
+            options: How much is kept.
+            policies: Options of the policies.
+            sized_kinds: Of owners whose pods are sized (``plan.managedKinds``); others get new names all the time.
+            min_age_seconds: History a workload must have before new pods are sized by it (``plan.minAgeSeconds``).
+            cluster: What bounds claims; None = neither requests nor nodes are known, and nodes alone bound each other.
+        """
+        self.options: Final = options
+        self._sized_kinds = frozenset(sized_kinds)
+        self._min_age_seconds = min_age_seconds
+        self._cruise = policies.cruise
+        self._cluster = cluster
+        self._lock = threading.Lock()
+        self._entries = Entries(options)
+        self._slots, self._numbers = self._entries.slots, self._entries.numbers
+        self._by_class, self._by_node = self._entries.by_class, self._entries.by_node
+        self._nodes = ReportingNodes()
+        self._rows_without_room = 0
+        self._containers_left_out = 0
+        self._asked = Asked()
+        self._is_loaded = False
+        self._forgettings = 0
+
+    @property
+    def forgettings(self) -> int:
+        """How often something was forgotten at somebody's order: what was worked out before that may not be so now."""
+        return self._forgettings
+
+    @property
+    def is_loaded(self) -> bool:
+        """The history of the store is in: readiness goes by this."""
+        return self._is_loaded
+
+    def loaded(self) -> None:
+        """Take note that the store's sketches and its log were read to the end."""
+        self._is_loaded = True
+
+    # -- learning ---------------------------------------------------------------------------------------------------
+
+    def take(self, report: Report, received_unix_seconds: float) -> None:
+        """Learn a report. Only the Tailer calls this: every replica follows the log, with its own reports in it."""
+        interval = Interval.of(
+            received_unix_seconds=received_unix_seconds,
+            end_age_seconds=report.end_age_seconds,
+            interval_seconds=report.interval_seconds,
+        )
+        with self._lock:
+            self._entries.open_hour(interval.unix_hour)
+            node = self._numbers.give(node_number(report.node), interval.unix_hour)
+            node_class = self._entries.interned(report.node_class)
+        entries: dict[Workload, Entry] = {}
+        for row in report.rows:
+            with self._lock:
+                entry = self._learn(row, interval, report.node, node, node_class)
+            entries[entry.workload] = entry
+        with self._lock:
+            self._nodes.see(report, interval, node_class, tuple(entries.values()))
+
+    def _learn(self, row: RollupRow, interval: Interval, node: str, number: int, node_class: NodeClass) -> Entry:
+        entry = self._entries.entry(row.workload)
+        container = self._entries.container(entry, row.container)
+        if container is None:
+            self._containers_left_out += 1
+            return entry
+        by_class = self._entries.class_row(container, node_class)
+        if by_class is not None:
+            self._by_class.learn(by_class, row, interval, number)
+        by_node = None
+        if entry.workload.kind == DAEMON_SET_KIND:
+            by_node = self._entries.node_row(container, node)
+            if by_node is not None:
+                self._by_node.learn(by_node, row, interval, number)
+        if by_class is None or (by_node is None and entry.workload.kind == DAEMON_SET_KIND):
+            self._rows_without_room += 1
+        return entry
+
+    def learn_again(
+        self, report: Report, rows: Iterable[RollupRow], received_unix_seconds: float, *, keys: Collection[str]
+    ) -> None:
+        """Learn rows of a report that was taken before, but for these histories alone, which were forgotten since."""
+        interval = Interval.of(
+            received_unix_seconds=received_unix_seconds,
+            end_age_seconds=report.end_age_seconds,
+            interval_seconds=report.interval_seconds,
+        )
+        with self._lock:
+            self._entries.open_hour(interval.unix_hour)
+            node = self._numbers.give(node_number(report.node), interval.unix_hour)
+        for row in rows:
+            for key in keys_of(row.workload, row.container, report.node, report.node_class):
+                if str(key) in keys:
+                    with self._lock:
+                        found = self._entries.row_of(key)
+                        if found is not None:
+                            found[0].learn(found[1], row, interval, node)
+
+    def forget(self, forgetting: Forgetting) -> None:
+        """Forget a workload, or the histories in which a node had a part, and what was worked out from them."""
+        keys = [parse_key(text) for text in forgetting.keys]
+        workloads = {key.workload for key in keys}
+        if forgetting.workload is not None:
+            workloads.add(forgetting.workload)
+            with self._lock:
+                self._entries.forget(forgetting.workload)
+        for key in keys:
+            with self._lock:
+                self._entries.forget_row(key)
+        with self._lock:
+            if forgetting.node is not None:
+                self._nodes.forget(forgetting.node)
+            self._asked.renew(workloads)
+            self._forgettings += 1
+
+    # -- the store's sketches ---------------------------------------------------------------------------------------
+
+    def load(self, sketches: LoadedSketches, *, on_piece: Iterator[None] | None = None) -> int:
+        """Take over all sketches of the store as of one moment; what the index knew of their hours was part of them.
+
+        May be done again when the log was missed: sketches then replace what is known.
+
+        Args:
+            sketches: Where they are.
+            on_piece: Advanced after each few thousand, to let others run.
+
+        Returns:
+            How many could not be read: they are left out.
+        """
+        return SketchLoad(self._entries, self._lock, sized_kinds=self._sized_kinds).run(sketches, on_piece=on_piece)
+
+    def expire(self, now_unix_seconds: float) -> int:
+        """Forget what was not reported for the days of ``retention_days``; give how many workloads went.
+
+        Workloads of a kind that is never sized go after ``PASSING_SECONDS``.
+        """
+        oldest = int(now_unix_seconds) - self.options.retention_days * DAY_SECONDS
+        oldest_passing = int(now_unix_seconds) - PASSING_SECONDS
+        with self._lock:
+            names = list(self._entries.known)
+        gone = 0
+        for workload in names:
+            with self._lock:
+                gone += self._entries.expire(workload, oldest if workload.kind in self._sized_kinds else oldest_passing)
+        with self._lock:
+            self._nodes.expire(oldest)
+        return gone
+
+    # -- asking -----------------------------------------------------------------------------------------------------
+
+    def estimate(
+        self,
+        workload: Workload,
+        container: str,
+        *,
+        policy: PolicyName,
+        node: str | None,
+        node_class: NodeClass | None,
+        now_unix_seconds: float,
+        is_ordered: bool = True,
+    ) -> Estimate | NoEstimate:
+        """Say what a new pod's container needs.
+
+        ``cruise``: the request is the predicted peak, by the rules of the policy's module; see ``Slots.predicting``
+        for the last hour. Other policies: their requests for the workload as a whole, and for DaemonSets on the nodes
+        of one class, worked out in the background (``estimating``); until that is done the answer is NOT_LOADED, and
+        asking is what has it done where nobody has required it.
+
+        Args:
+            workload: Whose pod.
+            container: Its name.
+            policy: Which sizes it.
+            node: Where a DaemonSet's pod will run; its own history there is taken if it is old enough.
+            node_class: Where any pod will run, else; None = not known yet.
+            now_unix_seconds: The moment of the answer.
+            is_ordered: The policy is ordered by somebody who may; False = by a review, which anybody may send: asking
+                has nothing worked out then.
+
+        Returns:
+            NoEstimate when the workload is not known, or younger than ``plan.minAgeSeconds``.
+        """
+        if not self._is_loaded:
+            return NoEstimate.NOT_LOADED
+        with self._lock:
+            entry = self._entries.known.get(workload)
+            if entry is None:
+                return NoEstimate.UNKNOWN_WORKLOAD
+            found = entry.find(container)
+            if found is None:
+                return NoEstimate.UNKNOWN_CONTAINER
+            if policy is not PolicyName.CRUISE:
+                return self._answered(entry, found, policy, node_class, now_unix_seconds, is_ordered=is_ordered)
+            for source, table, rows in self._sources(found, node, node_class):
+                if self._is_old_enough(table, rows, now_unix_seconds):
+                    return self._estimated(source, entry, found, table, rows, now_unix_seconds)
+        return NoEstimate.TOO_YOUNG
+
+    def _answered(
+        self,
+        entry: Entry,
+        found: Container,
+        policy: PolicyName,
+        node_class: NodeClass | None,
+        now_unix_seconds: float,
+        *,
+        is_ordered: bool,
+    ) -> Estimate | NoEstimate:
+        """Give the estimate by the nearest answer; of DaemonSets there is one for each class of nodes."""
+        if not self._is_old_enough(self._by_class, found.rows, now_unix_seconds):
+            return NoEstimate.TOO_YOUNG
+        if is_ordered:
+            self._asked.note(policy, entry.workload, now_unix_seconds)
+        for source, table, rows in self._sources(found, None, node_class):
+            of_class = node_class if source is EstimateSource.NODE_CLASS else None
+            answer = self._asked.answer_of(policy, entry.workload, (found.name, of_class))
+            if answer is not None and self._is_old_enough(table, rows, now_unix_seconds):
+                estimated = self._estimated(source, entry, found, table, rows, now_unix_seconds)
+                return with_answer(estimated, policy, answer)
+        return NoEstimate.NOT_LOADED
+
+    def _estimated(
+        self,
+        source: EstimateSource,
+        entry: Entry,
+        found: Container,
+        table: RowTable,
+        rows: tuple[int, ...],
+        now_unix_seconds: float,
+    ) -> Estimate:
+        most = self._most(entry.workload, found)
+        own = most if source is not EstimateSource.NODE else self.bounds(entry.workload, found.name, Claim(), Claim())
+        nearest = cruise_estimate(
+            source, table, rows, slots=self._slots, options=self._cruise, most=own, now_unix_seconds=now_unix_seconds
+        )
+        # A kill counts wherever it was: as the agents are told.
+        anywhere = oom_bytes(self._by_class, found.rows, self._cruise, most, now_unix_seconds)
+        largest = max(nearest.oom_memory_bytes or 0, anywhere or 0) or None
+        return nearest if largest == nearest.oom_memory_bytes else replace(nearest, oom_memory_bytes=largest)
+
+    def _most(self, workload: Workload, found: Container) -> Most:
+        """Return up to what the claims of nodes count, over all classes of nodes."""
+        cpu, memory = (
+            claim_of(
+                [(self._by_class.leaders(row, resource), node_class.cpus) for node_class, row in found.classes],
+                by_size=workload.kind == DAEMON_SET_KIND,
+            )
+            for resource in (CPU, MEMORY)
+        )
+        return self.bounds(workload, found.name, cpu, memory)
+
+    def bounds(self, workload: Workload, container: str, cpu: Claim, memory: Claim) -> Most:
+        """Return up to what the claims of nodes count for a container.
+
+        Args:
+            workload: Whose.
+            container: Its name.
+            cpu: What nodes saw of it; nothing = the word of one node on its own pods.
+            memory: The same.
+        """
+        if self._cluster is None:
+            return most_of(cpu, memory)
+        # Where no other node saw anything no floor is needed, which is the rule.
+        is_bounded = cpu.others or memory.top
+        written = self._cluster.written(workload).get(container) if is_bounded else None
+        return most_of(cpu, memory, written=written, largest=self._cluster.largest_allocatable())
+
+    def _sources(
+        self, found: Container, node: str | None, node_class: NodeClass | None
+    ) -> Iterator[tuple[EstimateSource, RowTable, tuple[int, ...]]]:
+        """Give whose history could be taken, the nearest first."""
+        if node is not None and found.nodes is not None and node in found.nodes:
+            yield EstimateSource.NODE, self._by_node, (found.nodes[node],)
+        alike = tuple(row for known, row in found.classes if known == node_class)
+        if alike:
+            yield EstimateSource.NODE_CLASS, self._by_class, alike
+        if found.classes:
+            yield EstimateSource.WORKLOAD, self._by_class, found.rows
+
+    def _is_old_enough(self, table: RowTable, rows: tuple[int, ...], now_unix_seconds: float) -> bool:
+        """Tell whether there is enough history in the last seven days: what is older is no part of any prediction."""
+        if not rows:
+            return False
+        first = min(int(table.first[row]) for row in rows)
+        last = max(int(table.last[row]) for row in rows)
+        if now_unix_seconds - first < self._min_age_seconds or last <= now_unix_seconds - 7 * DAY_SECONDS:
+            return False
+        known = self._slots.hours[table.rings.peaks(rows).any(axis=0) & self._slots.week(now_unix_seconds)]
+        if known.size == 0:
+            return True  # reported and without a figure: the estimate says so
+        # A row counts in the hour of its middle, so its beginning may lie a little before that.
+        oldest = int(known.min()) * HOUR_SECONDS - ROLLUP_SECONDS
+        return now_unix_seconds - oldest >= self._min_age_seconds
+
+    def directive_of(self, workload: Workload, *, node: str, now_unix_seconds: float) -> tuple[ContainerDirective, ...]:
+        """Give the peaks that nodes other than this saw, by container in order of name; empty = nothing known.
+
+        Exact for the node asked about, within what a claim counts: of each hour the largest value is kept with its
+        node, and the largest of any other node.
+        """
+        number = self._numbers.find(node_number(node)) or -1
+        directives: list[ContainerDirective] = []
+        for container in self._containers_of(workload):
+            with self._lock:
+                rows = container.rows
+                if not rows:  # forgotten meanwhile
+                    continue
+                directive = container_directive(
+                    container.name,
+                    self._by_class,
+                    rows,
+                    node=number,
+                    slots=self._slots,
+                    options=self._cruise,
+                    most=self._most(workload, container),
+                    now_unix_seconds=now_unix_seconds,
+                )
+            if directive is not None:
+                directives.append(directive)
+        return tuple(directives)
+
+    def _containers_of(self, workload: Workload) -> tuple[Container, ...]:
+        with self._lock:
+            entry = self._entries.known.get(workload)
+            return () if entry is None else entry.containers
+
+    def newest_kill(self, workload: Workload) -> float | None:
+        """Give when the newest out-of-memory kill of eight days was, Unix seconds; None = there was none."""
+        newest: float | None = None
+        with self._lock:
+            entry = self._entries.known.get(workload)
+            for container in () if entry is None else entry.containers:
+                for row in container.rows:
+                    for kills in self._by_class.kills_of(row):
+                        newest = max(newest or 0.0, float(kills.newest_unix_seconds))
+        return newest
+
+    def workloads_on(self, node: str) -> tuple[Workload, ...]:
+        """Give the workloads of a node's newest report, in order; empty = the node has not reported since the start."""
+        with self._lock:
+            return self._nodes.workloads_on(node)
+
+    def merged(self, workload: Workload) -> MergedHistory | None:
+        """Give what is in memory of a workload; None = nothing."""
+        with self._lock:
+            entry = self._entries.known.get(workload)
+            if entry is None:
+                return None
+            first, last = self._entries.span(entry)
+            containers = entry.containers
+        return MergedHistory(
+            workload=entry.workload,
+            first_unix_seconds=first,
+            last_unix_seconds=last,
+            containers=tuple(self._merged(container) for container in containers),
+        )
+
+    def _merged(self, container: Container) -> ContainerHistory:
+        """Give one container, the lock held for one row at a time."""
+        with self._lock:
+            classes, nodes = container.classes, sorted((container.nodes or {}).items())
+            hours = hour_peaks(self._by_class, container.rows, self._slots)
+        by_class: list[RowHistory] = []
+        for node_class, row in classes:
+            with self._lock:
+                by_class.append(row_history(self._by_class, row, self._slots, node_class=node_class))
+        by_node: list[RowHistory] = []
+        for node, row in nodes:
+            with self._lock:
+                by_node.append(row_history(self._by_node, row, self._slots, node=node))
+        return ContainerHistory(container=container.name, classes=tuple(by_class), nodes=tuple(by_node), hours=hours)
+
+    def workloads(self) -> tuple[WorkloadSeen, ...]:
+        """List all workloads, in order."""
+        with self._lock:
+            names = sorted(self._entries.known)
+        seen: list[WorkloadSeen] = []
+        for workload in names:
+            with self._lock:
+                entry = self._entries.known.get(workload)
+                if entry is not None:
+                    first, last = self._entries.span(entry)
+                    containers = tuple(one.name for one in entry.containers)
+                    seen.append(
+                        WorkloadSeen(
+                            workload=entry.workload,
+                            containers=containers,
+                            first_unix_seconds=first,
+                            last_unix_seconds=last,
+                        )
+                    )
+        return tuple(seen)
+
+    def nodes(self) -> tuple[NodeSeen, ...]:
+        """List the nodes that reported since the start, or whose reports were in the log then; in order of name."""
+        with self._lock:
+            return self._nodes.listed()
+
+    def size(self) -> IndexSize:
+        """Count what there is."""
+        with self._lock:
+            return IndexSize(
+                workloads=len(self._entries.known),
+                containers=sum(len(entry.by_name) for entry in self._entries.known.values()),
+                rows=self._by_class.rings.rows,
+                node_rows=self._by_node.rings.rows,
+                nodes=len(self._nodes),
+                array_bytes=self._by_class.rings.nbytes + self._by_node.rings.nbytes,
+                rows_without_room=self._rows_without_room,
+                containers_left_out=self._containers_left_out,
+            )
+
+    # -- other policies ---------------------------------------------------------------------------------------------
+
+    def known(self) -> list[Workload]:
+        """List all workloads, in no order."""
+        with self._lock:
+            return list(self._entries.known)
+
+    def require(self, wanted: Mapping[Workload, PolicyName], *, now_unix_seconds: float) -> None:
+        """Have the answers of policies other than cruise prepared for these workloads, and for no others.
+
+        What somebody asked about is worked out all the same. A workload that is not known, or too young to be sized by
+        its history, is passed over: its first answer shall not be that of a few minutes.
+
+        Args:
+            wanted: All for which another policy holds, and which.
+            now_unix_seconds: The moment, by which their age is told.
+        """
+        for workload, policy in wanted.items():
+            with self._lock:
+                if policy is not PolicyName.CRUISE and not self._asked.is_required(policy, workload):
+                    entry = self._entries.known.get(workload)
+                    containers = () if entry is None else entry.containers
+                    if entry is not None and any(
+                        self._is_old_enough(self._by_class, one.rows, now_unix_seconds) for one in containers
+                    ):
+                        self._asked.require(policy, entry.workload)
+        for policy, workloads, _ in self._asked_tables():
+            for workload in workloads:
+                with self._lock:
+                    if workload not in self._entries.known:
+                        self._asked.forget(policy, workload)
+                    elif wanted.get(workload) is not policy:
+                        self._asked.release(policy, workload, now_unix_seconds)
+
+    def due(self, rebuild_seconds: float, now_unix_seconds: float) -> list[Key]:
+        """Give for which workloads which other policies are to be worked out, the most urgent first."""
+        return due(self._asked_tables(), now_unix_seconds, rebuild_seconds)
+
+    def order(self, workload: Workload, policy: PolicyName, now_unix_seconds: float) -> bool:
+        """Have a policy worked out for a workload, as its pods order it; False = the workload is not known."""
+        with self._lock:
+            entry = self._entries.known.get(workload)
+            if entry is not None:
+                self._asked.note(policy, entry.workload, now_unix_seconds)
+            return entry is not None
+
+    def preparation(self) -> Preparation:
+        """Count for how many workloads other policies are required, and how many of them were worked out."""
+        every = [kept for *_, table in self._asked_tables() for kept in table]
+        waiting = [kept for kept in every if kept.done_unix_seconds is None]
+        required = sum(kept.is_required for kept in every)
+        return Preparation(
+            required=required, done=required - sum(kept.is_required for kept in waiting), waiting=len(waiting)
+        )
+
+    def _asked_tables(self) -> Tables:
+        with self._lock:
+            return self._asked.tables()
+
+    def places(self, workload: Workload) -> tuple[SketchKey, ...]:
+        """Give under which keys the store has a workload's histories by class; empty = it is not known."""
+        return tuple(
+            SketchKey(workload, container.name, node_class)
+            for container in self._containers_of(workload)
+            for node_class, _ in container.classes
+        )
+
+    def answer(
+        self,
+        policy: PolicyName,
+        workload: Workload,
+        answers: Mapping[Place, Answer] | None,
+        *,
+        now_unix_seconds: float,
+        forgettings: int | None = None,
+    ) -> None:
+        """Take what a policy answered, by container, and of DaemonSets by class of nodes too; None = it failed.
+
+        What was worked out from sketches read when ``forgettings`` was another number is left: it is due again.
+        """
+        with self._lock:
+            if forgettings is not None and forgettings != self._forgettings:
+                return
+            self._asked.take(policy, workload, answers, now_unix_seconds)

@@ -1,0 +1,150 @@
+"""Percentiles of a workload over all its pods, from the hourly sketches in the store; read when somebody asks. Webhook.
+
+Histograms merge, so a percentile is that of all samples of all pods. The end of its bucket is told: at most 5 % too
+high, and at most 1m or 1 MB where that is more.
+The running minutes are not in it: reports lie in the log for a while before they are folded.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from math import ceil
+from typing import Final, Protocol
+
+from agent.core.history.hour_peaks import hour_of
+from agent.core.history.hour_sketch import HourSketch, Samples, cpu_percentile_millicores, memory_percentile_bytes
+from agent.core.history.sketch_key import SketchKey
+from agent.core.recommender.recommendation import Workload
+from agent.webhook.store.shapes import StoredSketch
+from agent.webhook.store.sketch_bytes import BadSketchError, decode
+
+log = logging.getLogger(__name__)
+
+HOURS: Final = 168
+"""Of the seven days that predictions look at."""
+_CPU_UNIT: Final = 1000
+"""Microcores in a millicore."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalStatistics:
+    """One signal: CPU in millicores, memory in bytes."""
+
+    samples: int
+    p50: int
+    p75: int
+    p95: int
+    p99: int
+    largest: int
+    mean: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerStatistics:
+    """One container of a workload, on all nodes; None = not known."""
+
+    hours: int
+    """UTC hours with samples, of the last ``HOURS``."""
+    cpu: SignalStatistics | None
+    cpu_adjusted: SignalStatistics | None
+    """With pressure; where it was not known as measured."""
+    memory: SignalStatistics | None
+    pods: int
+    """In the newest of these hours; beyond eight an estimate."""
+    pod_cpu_millicores: tuple[int, int] | None
+    """The least and the largest mean of one pod in that hour; of eight pods at most, drawn by hash."""
+    pod_memory_bytes: tuple[int, int] | None
+
+
+class SketchSource(Protocol):
+    """The store, as far as it is read here."""
+
+    def sketches_of(self, keys: Iterable[str], unix_hours: Iterable[int]) -> Iterator[StoredSketch]:
+        """Read the sketches of these keys at these hours."""
+        ...
+
+
+class Statistics:
+    """Works them out; any thread that may wait."""
+
+    def __init__(self, store: SketchSource, places: Callable[[Workload], tuple[SketchKey, ...]]) -> None:
+        """Take the parts.
+
+        Args:
+            store: Where the sketches are.
+            places: Gives under which keys a workload has them, by class of nodes.
+        """
+        self._store, self._places = store, places
+
+    def of(self, workload: Workload, now_unix_seconds: float) -> dict[str, ContainerStatistics]:
+        """Give them by container; one without a sketch is left out.
+
+        Raises:
+            StoreAway: The database is away.
+        """
+        container_of = {str(place): place.container for place in self._places(workload)}
+        last = hour_of(now_unix_seconds)
+        sums: dict[str, _Sum] = {}
+        for stored in self._store.sketches_of(list(container_of), range(last - HOURS + 1, last + 1)):
+            try:
+                sketch = decode(stored.payload, stored.unix_hour)
+            except BadSketchError as error:
+                log.warning("sketch unreadable", extra={"reason": str(error)})
+                continue
+            sums.setdefault(container_of[stored.key], _Sum()).add(stored.unix_hour, sketch)
+        return {container: one.statistics() for container, one in sums.items()}
+
+
+class _Sum:
+    """What is merged so far of one container."""
+
+    def __init__(self) -> None:
+        self._cpu, self._demand, self._memory = Samples(), Samples(), Samples()
+        self._hours: set[int] = set()
+        self._newest = HourSketch()
+
+    def add(self, unix_hour: int, sketch: HourSketch) -> None:
+        self._cpu.merge(sketch.cpu)
+        self._demand.merge(sketch.demand)
+        self._memory.merge(sketch.memory)
+        newest = max(self._hours, default=unix_hour)
+        self._hours.add(unix_hour)
+        if unix_hour > newest:
+            self._newest = sketch
+        elif unix_hour == newest:
+            self._newest.merge(sketch)
+
+    def statistics(self) -> ContainerStatistics:
+        pods = self._newest.pods
+        return ContainerStatistics(
+            hours=len(self._hours),
+            cpu=_signal(self._cpu, cpu_percentile_millicores, _CPU_UNIT),
+            cpu_adjusted=_signal(self._demand, cpu_percentile_millicores, _CPU_UNIT),
+            memory=_signal(self._memory, memory_percentile_bytes, 1),
+            pods=pods.count,
+            pod_cpu_millicores=_whole(pods.cpu_spread_millicores()),
+            pod_memory_bytes=_whole(pods.memory_spread_bytes()),
+        )
+
+
+def _signal(
+    samples: Samples, percentile: Callable[[Samples, float], float | None], unit: int
+) -> SignalStatistics | None:
+    if not samples.count:
+        return None
+    p50, p75, p95, p99 = (ceil(percentile(samples, ratio) or 0.0) for ratio in (0.5, 0.75, 0.95, 0.99))
+    return SignalStatistics(
+        samples=samples.count,
+        p50=p50,
+        p75=p75,
+        p95=p95,
+        p99=p99,
+        largest=-(-samples.largest // unit),
+        mean=round(samples.total / samples.count / unit),
+    )
+
+
+def _whole(spread: tuple[float, float] | None) -> tuple[int, int] | None:
+    return None if spread is None else (round(spread[0]), round(spread[1]))

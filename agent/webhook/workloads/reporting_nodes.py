@@ -1,0 +1,72 @@
+"""Which nodes reported, and whose pods each of them had in its newest report.
+
+Webhook; under the lock of the index that owns it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from sys import intern
+
+from agent.core.history.hour_sketch import Interval
+from agent.core.history.rollup import NodeClass, Report
+from agent.core.recommender.recommendation import Workload
+from agent.webhook.workloads.entries import Entry
+from agent.webhook.workloads.shapes import NodeSeen
+
+
+@dataclass(slots=True)
+class _Node:
+    node_class: NodeClass
+    first: int
+    newest: tuple[int, int]
+    """End and sequence of the newest report."""
+    entries: tuple[Entry, ...]
+
+
+class ReportingNodes:
+    """The nodes, by name; in which order their reports come does not matter."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, _Node] = {}
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def see(self, report: Report, interval: Interval, node_class: NodeClass, entries: tuple[Entry, ...]) -> None:
+        """Take note of a report with these workloads in it."""
+        newest = interval.end_unix_seconds, report.sequence
+        known = self._nodes.get(report.node)
+        if known is None:
+            self._nodes[intern(report.node)] = _Node(node_class, interval.start_unix_seconds, newest, entries)
+            return
+        known.first = min(known.first, interval.start_unix_seconds)
+        if newest > known.newest:
+            known.newest, known.node_class, known.entries = newest, node_class, entries
+
+    def forget(self, node: str) -> None:
+        """Forget a node until it reports again."""
+        self._nodes.pop(node, None)
+
+    def expire(self, oldest_unix_seconds: int) -> None:
+        """Forget the nodes whose newest report ended before that."""
+        for name in [name for name, node in self._nodes.items() if node.newest[0] < oldest_unix_seconds]:
+            del self._nodes[name]
+
+    def workloads_on(self, node: str) -> tuple[Workload, ...]:
+        """Give the workloads of a node's newest report, in order; empty = it is not known."""
+        seen = self._nodes.get(node)
+        return () if seen is None else tuple(sorted(entry.workload for entry in seen.entries))
+
+    def listed(self) -> tuple[NodeSeen, ...]:
+        """List them in order of name."""
+        return tuple(
+            NodeSeen(
+                name=name,
+                node_class=node.node_class,
+                first_unix_seconds=float(node.first),
+                last_unix_seconds=float(node.newest[0]),
+                workloads=len(node.entries),
+            )
+            for name, node in sorted(self._nodes.items())
+        )

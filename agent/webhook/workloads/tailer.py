@@ -1,0 +1,248 @@
+"""Follows the log of reports into the index in memory, on every replica: what any of them took, all know. Webhook.
+
+At the start the store's sketches come first, as of one moment and with their place in the log, then the log from there
+on; then the index is loaded. A replica that was away for so long that the leader has folded and dropped reports it had
+not read loads the sketches again: they hold all that it knew.
+
+While the store is away it goes on with what it has, and says how old that is.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Set
+from contextlib import AbstractContextManager
+from typing import Final, Protocol
+
+from agent.core.history.hour_peaks import hour_of
+from agent.core.history.hour_sketch import Interval
+from agent.webhook.store.forgetting_entry import Forgetting, decode_forgetting, is_forgetting, rows_left
+from agent.webhook.store.report_payload import BadPayloadError, decode_report, encode_report
+from agent.webhook.store.shapes import LogFolded, LoggedReport, StoreAway, StoredSketch
+from agent.webhook.store.snapshot import Beginnings, Snapshot
+from agent.webhook.workloads.index import WorkloadIndex
+
+__all__ = ["FollowedStore", "Tailer", "decode_report", "encode_report"]
+
+log = logging.getLogger(__name__)
+
+PIECE_REPORTS: Final = 100
+"""Read from the log at a time: a few MiB at most."""
+EXPIRE_SECONDS: Final = 3600.0
+DAY_HOURS: Final = 24
+
+
+class FollowedStore(Protocol):
+    """The store, as far as following needs it."""
+
+    def tail(self, after_id: int, limit: int) -> list[LoggedReport]:
+        """Give the next reports of the log."""
+        ...
+
+    def snapshot(self, since_unix_hour: int) -> AbstractContextManager[Snapshot]:
+        """Open the sketches with their place in the log."""
+        ...
+
+    def forgettings(self, after_id: int) -> list[Forgetting]:
+        """Return what was forgotten at somebody's order after a place in the log."""
+        ...
+
+
+class Tailer:
+    """See the module's docstring. One thread calls `advance`; any may ask the rest."""
+
+    def __init__(self, store: FollowedStore, index: WorkloadIndex, *, pause: Callable[[], None] | None = None) -> None:
+        """Make one.
+
+        Args:
+            store: The store.
+            index: Where it goes; nobody else teaches it.
+            pause: Called between pieces of work of a few milliseconds, to let others run.
+        """
+        self._store = store
+        self._index = index
+        self._pause = pause or _go_on
+        self._position: int | None = None
+        self._heeded_id: int | None = None
+        """Up to where the log's orders to forget were heeded; None = there is nothing in the index yet."""
+        self._advanced = threading.Condition()
+        self._read_unix_seconds: float | None = None
+        self._expired_unix_seconds: float | None = None
+        self.is_away = False
+        """The store did not answer when it was asked last."""
+        self.loads = 0
+        """How often all sketches were read."""
+        self.taken_reports = 0
+        """Since the start."""
+        self.bad_reports = 0
+        """Payloads that could not be read, since the start."""
+        self.forgettings = 0
+        """Orders to forget that were heeded, since the start."""
+        self.bad_sketches = 0
+
+    @property
+    def position(self) -> int | None:
+        """The newest report in the index; None = nothing was read yet."""
+        return self._position
+
+    def age_seconds(self, now_unix_seconds: float) -> float | None:
+        """Give how long ago the index was up to date; None = it has not been yet."""
+        return None if self._read_unix_seconds is None else max(now_unix_seconds - self._read_unix_seconds, 0.0)
+
+    def wait_for(self, entry_id: int, timeout_seconds: float) -> bool:
+        """Wait until the index has all up to an entry of the log; False = it has not come so far in time."""
+        with self._advanced:
+            return self._advanced.wait_for(lambda: (self._position or 0) >= entry_id, timeout_seconds)
+
+    def advance(self, now_unix_seconds: float) -> bool:
+        """Read the next piece of the log; the first time, and after a gap, all sketches before it.
+
+        Returns:
+            Whether there may be more at once. False: ask again in a second, or when a report was taken.
+        """
+        try:
+            if self._position is None:
+                self._load(now_unix_seconds)
+            more = self._follow(now_unix_seconds)
+        except LogFolded as error:
+            log.info("reading the store again", extra={"reason": str(error)})
+            self._position = None
+            return True
+        except StoreAway as error:
+            if not self.is_away:
+                log.warning("store away: going on from memory", extra={"reason": str(error)})
+            self.is_away = True
+            return False
+        if self.is_away:
+            log.info("store is back")
+        self.is_away = False
+        with self._advanced:
+            self._advanced.notify_all()
+        return more
+
+    def _load(self, now_unix_seconds: float) -> None:
+        since = hour_of(now_unix_seconds) - self._index.options.retention_days * DAY_HOURS
+        with self._store.snapshot(since) as snapshot:
+            if self._heeded_id is not None:  # what was forgotten is in no sketch, and so nothing would replace it
+                for forgetting in self._store.forgettings(self._heeded_id):
+                    if forgetting.id <= snapshot.folded_through:
+                        self._index.forget(forgetting)
+                        self.forgettings += 1
+            self.bad_sketches += self._index.load(snapshot, on_piece=self._pauses())
+            self._position = self._heeded_id = snapshot.folded_through
+        self.loads += 1
+
+    def _forget(self, logged: LoggedReport, now_unix_seconds: float) -> None:
+        """Forget what stands before an entry; what is left of these histories is read again.
+
+        Raises:
+            LogFolded: The sketches go beyond the entry already: all is to be read again.
+        """
+        try:
+            forgetting = decode_forgetting(logged.payload)
+        except BadPayloadError as error:
+            self.bad_reports += 1
+            log.warning("order to forget unreadable", extra={"report": logged.id, "reason": str(error)})
+            return
+        self._index.forget(forgetting)
+        if forgetting.keys:
+            self._restore(forgetting, frozenset(forgetting.keys), now_unix_seconds)
+        self.forgettings += 1
+        what = forgetting.node if forgetting.workload is None else forgetting.workload
+        log.info("forgotten", extra={"what": str(what), "asked_by": forgetting.asked_by})
+
+    def _restore(self, forgetting: Forgetting, keys: Set[str], now_unix_seconds: float) -> None:
+        """Read what is left of some histories: their sketches, and the log from there to the entry."""
+        last = hour_of(now_unix_seconds) + 1
+        hours = range(last - self._index.options.retention_days * DAY_HOURS - 1, last + 1)
+        with self._store.snapshot(hours[0]) as snapshot:
+            position = snapshot.folded_through
+            if position >= forgetting.id:
+                raise LogFolded(after_id=forgetting.id - 1, folded_through=position)
+            self.bad_sketches += self._index.load(_Chosen(snapshot, keys, hours), on_piece=self._pauses())
+        forgettings = self._store.forgettings(position)
+        while True:
+            for logged in self._store.tail(position, PIECE_REPORTS):
+                if logged.id >= forgetting.id:
+                    return
+                self._learn_again(logged, keys, forgettings, now_unix_seconds)
+                position = logged.id
+                self._pause()
+
+    def _learn_again(
+        self, logged: LoggedReport, keys: Set[str], forgettings: list[Forgetting], now_unix_seconds: float
+    ) -> None:
+        if is_forgetting(logged.payload):
+            return
+        try:
+            report = decode_report(logged.payload)
+        except BadPayloadError:
+            return  # counted when it came
+        received = logged.believed_unix_seconds(now_unix_seconds)
+        hour = Interval.of(
+            received_unix_seconds=received,
+            end_age_seconds=report.end_age_seconds,
+            interval_seconds=report.interval_seconds,
+        ).unix_hour
+        self._index.learn_again(report, rows_left(report, logged.id, hour, forgettings), received, keys=keys)
+
+    def _pauses(self) -> Iterator[None]:
+        while True:
+            self._pause()
+            yield
+
+    def _follow(self, now_unix_seconds: float) -> bool:
+        assert self._position is not None  # noqa: S101 - set by _load
+        reports = self._store.tail(self._position, PIECE_REPORTS)
+        for logged in reports:
+            if is_forgetting(logged.payload):
+                self._forget(logged, now_unix_seconds)
+            else:
+                self._take(logged, now_unix_seconds)
+            self._position = self._heeded_id = logged.id
+            self._pause()
+        if len(reports) == PIECE_REPORTS:
+            return True
+        self._read_unix_seconds = now_unix_seconds
+        self._index.loaded()
+        if self._expired_unix_seconds is None or now_unix_seconds - self._expired_unix_seconds >= EXPIRE_SECONDS:
+            self._expired_unix_seconds = now_unix_seconds
+            self._index.expire(now_unix_seconds)
+        return False
+
+    def _take(self, logged: LoggedReport, now_unix_seconds: float) -> None:
+        try:
+            report = decode_report(logged.payload)
+        except BadPayloadError as error:
+            self.bad_reports += 1
+            log.warning("report unreadable", extra={"report": logged.id, "reason": str(error)})
+        else:
+            self._index.take(report, logged.believed_unix_seconds(now_unix_seconds))
+            self.taken_reports += 1
+
+
+class _Chosen:
+    """The sketches of some keys, as far as a load needs them; few enough to be held in memory."""
+
+    def __init__(self, snapshot: Snapshot, keys: Set[str], hours: Iterable[int]) -> None:
+        self._snapshot = snapshot
+        self._by_hour: dict[int, list[StoredSketch]] = defaultdict(list)
+        for stored in snapshot.sketches_of(keys, hours):
+            self._by_hour[stored.unix_hour].append(stored)
+
+    def beginnings(self, length: int) -> Iterator[Beginnings]:
+        """Return the first bytes of all of them, the newest hour first."""
+        for hour in sorted(self._by_hour, reverse=True):
+            found = self._by_hour[hour]
+            joined = b"".join(one.payload[:length].ljust(length, b"\0") for one in found)
+            yield Beginnings(hour, [one.key for one in found], joined)
+
+    def sketches_of(self, keys: Iterable[str], unix_hours: Iterable[int]) -> Iterator[StoredSketch]:
+        """Read those of these keys at these hours whole."""
+        return self._snapshot.sketches_of(keys, unix_hours)
+
+
+def _go_on() -> None:
+    pass

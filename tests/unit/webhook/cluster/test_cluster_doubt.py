@@ -1,0 +1,103 @@
+"""Autoscalers that are not understood hold whom they may be for; tests/cluster/test_cluster_facts.py has a real server.
+
+A real one checks what it is given, so such objects come only of a newer release or of a CRD without a schema.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agent.core.cluster.facts import FrozenAxes
+from agent.core.recommender.recommendation import Workload
+from agent.kube.kept import Kept
+from agent.webhook.cluster.facts import ClusterFacts
+from tests.fake_api import FakeApi
+
+WEB = Workload(namespace="shop", kind="Deployment", name="web")
+SIBLING = Workload(namespace="shop", kind="StatefulSet", name="db")
+ELSEWHERE = Workload(namespace="bank", kind="Deployment", name="web")
+TARGET = {"kind": "Deployment", "name": "web"}
+ADVISES = {"updatePolicy": {"updateMode": "Off"}}
+
+
+def document(**spec: Any) -> dict[str, Any]:
+    return {"metadata": {"namespace": "shop", "name": "web", "uid": "u", "resourceVersion": "1"}, "spec": spec}
+
+
+def put(kept: Kept[Any], **spec: Any) -> None:
+    kept.put(kept.entry(document(**spec)), now_seconds=0.0)
+
+
+def listed(kept: Kept[Any], **spec: Any) -> None:
+    gathering = kept.gather()
+    gathering.take(document(**spec))
+    gathering.finish(now_seconds=0.0, is_newest=True)
+
+
+def facts() -> ClusterFacts:
+    return ClusterFacts(FakeApi(), namespace="plimsoll")
+
+
+def frozen(name: str) -> FrozenAxes:
+    return FrozenAxes(cpu_for=name, memory_for=name)
+
+
+def test_an_hpa_whose_metrics_are_not_understood_holds_its_workload_alone() -> None:
+    one = facts()
+    listed(one._hpas, scaleTargetRef=TARGET, metrics=[{"type": 7}])
+    assert one.frozen(WEB) == frozen("HorizontalPodAutoscaler shop/web (not understood)")
+    assert one.frozen(SIBLING) == one.frozen(ELSEWHERE) == FrozenAxes()
+    assert one.faults() == ("hpas shop/web: spec.metrics[0].type: 7 is not allowed (a text)",)
+
+
+def test_an_hpa_whose_target_is_not_understood_holds_its_namespace_until_it_is() -> None:
+    one = facts()
+    put(one._hpas, scaleTargetRef=TARGET)
+    assert one.frozen(WEB) == FrozenAxes(cpu_for="HorizontalPodAutoscaler shop/web")
+    put(one._hpas, scaleTargetRef=[])
+    held = frozen("HorizontalPodAutoscaler shop/web (not understood)")
+    assert one.frozen(WEB) == one.frozen(SIBLING) == held
+    assert one.frozen(ELSEWHERE) == FrozenAxes()
+    assert one.faults() == ("hpas shop/web: spec.scaleTargetRef: [] is not an object",)
+    put(one._hpas, scaleTargetRef=TARGET)
+    assert (one.frozen(SIBLING), one.faults()) == (FrozenAxes(), ())
+    put(one._hpas, scaleTargetRef=[])
+    one._hpas.remove(one._hpas.entry(document()))
+    assert (one.frozen(WEB), one.faults()) == (FrozenAxes(), ())
+
+
+def test_an_hpa_with_a_metric_of_a_newer_kind_holds_its_workload() -> None:
+    one = facts()
+    put(one._hpas, scaleTargetRef=TARGET, metrics=[{"type": "Newer", "newer": {"name": "cpu"}}])
+    assert one.frozen(WEB) == frozen("HorizontalPodAutoscaler shop/web (not understood)")
+    allowed = "Resource, ContainerResource, Pods, Object, External"
+    assert one.faults() == (f"hpas shop/web: spec.metrics[0].type: 'Newer' is not allowed ({allowed})",)
+
+
+def test_ranges_and_quotas_that_are_not_understood_are_told_for_their_namespace_alone() -> None:
+    one = facts()
+    put(one._limit_ranges, limits=[{"type": "Container", "max": {"cpu": "1"}}])
+    assert (one.bounds_fault("shop"), len(one.limit_ranges("shop"))) == (None, 1)
+    put(one._limit_ranges, limits=7)
+    assert one.bounds_fault("shop") == "LimitRange web is not understood: spec.limits: 7 is not allowed (a list)"
+    assert one.bounds_fault("bank") is None
+    put(one._limit_ranges, limits=[])
+    assert one.bounds_fault("shop") is None
+    put(one._quotas, hard={"cpu": []})
+    fault = one.bounds_fault("shop")
+    assert fault is not None
+    assert fault.startswith("ResourceQuota web is not understood: spec.hard.cpu")
+    assert one.faults() == (f"quotas shop/web: {fault}",)
+
+
+def test_a_vpa_that_is_not_understood_leaves_alone_whom_it_may_be_for() -> None:
+    one = facts()
+    put(one._vpas, targetRef=TARGET, **ADVISES)
+    assert one.left_alone_for(WEB) is None
+    put(one._vpas, **ADVISES)
+    name = "VerticalPodAutoscaler shop/web (not understood)"
+    assert one.left_alone_for(WEB) == one.left_alone_for(SIBLING) == name
+    assert one.left_alone_for(ELSEWHERE) is None
+    put(one._vpas, targetRef=TARGET, updatePolicy={"updateMode": []})
+    assert (one.left_alone_for(WEB), one.left_alone_for(SIBLING)) == (name, None)
+    assert one.faults() == ("vpas shop/web: spec.updatePolicy.updateMode: [] is not allowed (a text)",)
