@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.cli.simulating import simulate_policies
+from agent.cli.simulate.runs import simulate_policies
 from agent.core.numbers.units import GIB
 from agent.core.orders.policy_options import PolicyName
 from agent.core.recommender.simulation.figures import Outcome, ResourceTotal, Total, total

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import pytest
 
-from agent.cli.retire_restoring import COMMAND
+from agent.cli.client.retire import COMMAND
 from tests.chart.release import Release
 from tests.cluster import chart, objects
 from tests.cluster.api import ApiError, Json, kubeconfig, path_of

@@ -108,7 +108,7 @@ def swept_directory(tree: CgroupTree | None) -> Iterator[Path]:
     scratch = Path(tempfile.mkdtemp(prefix="plimsoll-cluster-"))
     nothing = scratch / "no-cgroups"
     janitor = subprocess.Popen(
-        [sys.executable, "-m", "agent.cli.demo", str(nothing if tree is None else tree.base), str(scratch)],
+        [sys.executable, "-m", "agent.cli.demo.tree", str(nothing if tree is None else tree.base), str(scratch)],
         stdin=subprocess.PIPE,
         start_new_session=True,
     )

@@ -7,14 +7,14 @@ import sys
 from pathlib import Path
 from typing import Final
 
-import agent.cli.demo_load
+import agent.cli.demo.load
 from tests.cluster import objects
 from tests.cluster.acting_node import ActingNode
 from tests.cluster.api import Api, ApiError, Json
 from tests.cluster.demo_workloads import LOAD, USUAL_LOAD
 from tests.kernel.cgroups import CgroupTree
 
-PROGRAM: Final = Path(agent.cli.demo_load.__file__)
+PROGRAM: Final = Path(agent.cli.demo.load.__file__)
 NICE: Final = "10"
 """Loads wait for each other, and stand back for whatever else the machine has to do."""
 

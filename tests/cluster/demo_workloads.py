@@ -12,7 +12,7 @@ from tests.cluster.objects import IMAGE
 
 NAMESPACE: Final = "default"
 LOAD: Final = "demo.example/load"
-"""Annotation of a pod: what its containers do, in the words of ``agent.cli.demo_load``."""
+"""Annotation of a pod: what its containers do, in the words of ``agent.cli.demo.load``."""
 USUAL_LOAD: Final = "steady 0.02"
 USUAL_REQUESTS: Final = {"cpu": "60m", "memory": "64Mi"}
 """Of containers that come without any, by a LimitRange: nobody can size a pod that requests nothing."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from agent.cli.demo import LOADS
+from agent.cli.demo.tree import LOADS
 from agent.node.sockets.control import ControlError, request
 from tests.kernel.agents import PATIENCE_SECONDS, start_plimsoll, wait_for
 from tests.kernel.cgroups import cgroup2_mount, why_not

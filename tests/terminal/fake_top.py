@@ -10,9 +10,9 @@ import sys
 import time
 from dataclasses import replace
 
-from agent.cli.screen import live_table
-from agent.cli.sources import SourceError
-from agent.cli.terminal import LiveOptions
+from agent.cli.top.screen import live_table
+from agent.cli.top.sources import SourceError
+from agent.cli.top.terminal import LiveOptions
 from agent.core.window.snapshot import Snapshot
 from tests.snapshots import busy_node, container, cpu_window
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from agent.cli.buffers_view import buffer_lines, list_lines
-from agent.cli.spans import ASCII, line_text
+from agent.cli.text.spans import ASCII, line_text
+from agent.cli.workloads.buffers_view import buffer_lines, list_lines
 from agent.core.buffers.buffer import Allocation, Chunk, Decider, Explanation, ShapeSource, Sizing
 from agent.webhook.queries.buffer_bodies import (
     BufferBody,

@@ -278,7 +278,7 @@ WEBHOOK_ONLY = ("starlette", "uvicorn", "httptools", "msgspec", "sqlalchemy", "a
 
 def test_the_agent_loads_nothing_of_the_webhook() -> None:
     code = (
-        "import sys, agent.cli.agent, agent.cli.starting, agent.node.daemon, agent.node.cluster.view, agent.kube.api\n"
+        "import sys, agent.cli.verbs.agent, agent.cli.options.startup, agent.node.daemon, agent.node.cluster.view, agent.kube.api\n"
         "import pkgutil, importlib, agent.node\n"
         "for one in pkgutil.iter_modules(agent.node.__path__): importlib.import_module(f'agent.node.{one.name}')\n"
         f"print(sorted(set({WEBHOOK_ONLY!r}) & set(sys.modules)),"

@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from agent.cli.spans import ASCII
-from agent.cli.workloads_view import workload_lines
+from agent.cli.text.spans import ASCII
+from agent.cli.workloads.view import workload_lines
 from agent.settings import Settings
 from agent.webhook.queries.workload_bodies import WorkloadBody
 from agent.webhook.store.shapes import NewReport, StoreAway, StoredSketch

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.cli.plan_words import RESERVED_WORDS
+from agent.cli.words.plan import RESERVED_WORDS
 from agent.core.admission.answer import Outcome
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import Pod

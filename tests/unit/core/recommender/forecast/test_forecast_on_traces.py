@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import pytest
 
-from agent.cli.trace_files import load_trace
+from agent.cli.simulate.trace_files import load_trace
 from agent.core.orders.policy_options import BoundsOptions, CruiseOptions, ForecastOptions
 from agent.core.recommender.cruise.policy import CruisePolicy
 from agent.core.recommender.forecast.policy import ForecastPolicy

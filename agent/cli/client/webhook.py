@@ -1,0 +1,266 @@
+"""One question to the webhook over HTTPS: with whose token, trusting whom; and what is said without an answer. Face.
+
+People reach it through ``kubectl port-forward``: an API server that proxies takes the token away.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import ipaddress
+import json
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+
+from agent.cli.options.settings_options import fail
+from agent.named_file import PAGE_MOST_BYTES, read_named
+
+if TYPE_CHECKING:
+    from agent.kube.api import Api
+
+DEFAULT_URL: Final = "https://127.0.0.1:8443"
+SERVICE_NAME: Final = "plimsoll-webhook.plimsoll.svc"
+AUDIENCE: Final = "plimsoll-webhook"
+CONFIGURATION: Final = "plimsoll"
+DEFAULT_ACCOUNT: Final = "plimsoll/plimsoll-webhook-reader"
+TIMEOUT_SECONDS: Final = 20.0
+FORGET_SECONDS: Final = 300.0
+"""A large database is looked through hour by hour."""
+_NOT_FOUND: Final = 404
+MOST_BYTES: Final = 64 << 20
+NO_EXTRA: Final = "the webhook's answers need msgspec; install it: pip install 'plimsoll[webhook]'"
+
+Body = TypeVar("Body")
+
+
+class NoAnswerError(Exception):
+    """No answer came; one line."""
+
+
+class NotKnownError(NoAnswerError):
+    """The webhook knows nothing of what was asked for."""
+
+
+def add_webhook_options(parser: argparse.ArgumentParser) -> None:
+    """Declare where the webhook is, and who asks."""
+    group = parser.add_argument_group(
+        "webhook", "reached by: kubectl -n plimsoll port-forward service/plimsoll-webhook 8443:443"
+    )
+    group.add_argument("--webhook", metavar="URL", default=DEFAULT_URL, help=f"where it is (default: {DEFAULT_URL})")
+    group.add_argument("--token-file", metavar="FILE", type=Path, help=f"a token for the audience {AUDIENCE}")
+    group.add_argument(
+        "--kubeconfig", metavar="FILE", type=Path, help="asks the API server for a token of --account, and for the CA"
+    )
+    group.add_argument("--account", metavar="NAMESPACE/NAME", default=DEFAULT_ACCOUNT, help="(default: %(default)s)")
+    group.add_argument(
+        "--ca-file", metavar="FILE", type=Path, help="whom to trust (default: by the kubeconfig, or the system)"
+    )
+    group.add_argument(
+        "--server-name", metavar="NAME", help=f"in its certificate (default on loopback: {SERVICE_NAME})"
+    )
+
+
+class WebhookClient:
+    """Asks one webhook."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        """Find out where and as whom.
+
+        Raises:
+            NoAnswerError: The API server gives no token.
+            SystemExit: An argument is wrong, the kubeconfig for instance; one line, code 2.
+        """
+        import urllib3
+
+        self._verb: Final = str(arguments.verb)
+        self._url, host = _address_of(str(arguments.webhook), arguments.verb)
+        api = None if arguments.kubeconfig is None else _api_of(arguments.kubeconfig, arguments.verb)
+        self._token = _token(arguments, api)
+        authority: str | None = None
+        if arguments.ca_file is not None:
+            authority = _text_of(arguments.ca_file, arguments.verb)
+        elif api is not None:
+            authority = _registered_authority(api)
+        name = arguments.server_name or (SERVICE_NAME if _is_loopback(host) else None)
+        context = urllib3.util.ssl_.create_urllib3_context()
+        try:
+            context.load_default_certs() if authority is None else context.load_verify_locations(cadata=authority)
+        except (ssl.SSLError, ValueError) as error:
+            if arguments.ca_file is not None:
+                fail(f"{arguments.verb}: --ca-file {arguments.ca_file}: no PEM certificate in it")
+            raise NoAnswerError(f"caBundle of {CONFIGURATION}: no PEM certificate in it; allowed: --ca-file") from error
+        self._pool = urllib3.PoolManager(ssl_context=context, server_hostname=name, assert_hostname=name)
+
+    def get(self, path: str, kind: type[Body], query: Mapping[str, str] | None = None) -> tuple[Body, bytes]:
+        """Ask; give the answer, and its bytes.
+
+        Raises:
+            NotKnownError: There is nothing of that name.
+            NoAnswerError: Nobody answers, or not in this release's words, or refuses.
+            SystemExit: What was asked for is wrong; one line, code 2.
+        """
+        return self._asked("GET", path, kind, query, TIMEOUT_SECONDS)
+
+    def delete(self, path: str, kind: type[Body], query: Mapping[str, str] | None = None) -> tuple[Body, bytes]:
+        """Have something forgotten; give the answer, and its bytes.
+
+        Raises:
+            NotKnownError, NoAnswerError, SystemExit: As ``get``.
+        """
+        return self._asked("DELETE", path, kind, query, FORGET_SECONDS)
+
+    def _asked(
+        self, method: str, path: str, kind: type[Body], query: Mapping[str, str] | None, timeout_seconds: float
+    ) -> tuple[Body, bytes]:
+        import msgspec
+        import urllib3
+
+        url = f"{self._url}{quote(path)}" + (f"?{urlencode(query)}" if query else "")
+        headers = {"Authorization": f"Bearer {self._token}"}
+        try:
+            answer = self._pool.request(
+                method, url, headers=headers, timeout=timeout_seconds, retries=False, preload_content=False
+            )
+            body = answer.read(MOST_BYTES)
+            answer.release_conn()
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise NoAnswerError(f"webhook at {self._url}: no answer: {_reason_of(error)}") from error
+        if answer.status != 200:
+            if answer.status == 400:  # what was asked for is wrong, and the webhook says what
+                fail(f"{self._verb}: {_fault_of(body)}")
+            kind_of_error = NotKnownError if answer.status == 404 else NoAnswerError
+            raise kind_of_error(f"webhook at {self._url}: {answer.status}: {_fault_of(body)}")
+        try:
+            return msgspec.json.decode(body, type=kind), body
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise NoAnswerError(
+                f"webhook at {self._url}: answers in other words than this release's: {error}"
+            ) from error
+
+
+def _address_of(url: str, verb: str) -> tuple[str, str]:
+    """Give the URL that paths are put to, and its host.
+
+    Raises:
+        SystemExit: It is none; one line, code 2.
+    """
+    given = url.rstrip("/")
+    scheme, _, place = given.partition("://")
+    try:
+        address = urlsplit(given)
+        host, _ = address.hostname, address.port  # to ask for the port is to have it checked
+    except ValueError:
+        host = None
+    # Paths are put to it, and it is shown in messages: no query, no password.
+    if not host or scheme.lower() != "https" or address.netloc != place or "@" in place or not place.isprintable():
+        shown = " ".join(f"{scheme}://...@{place.rpartition('@')[2]}".split() if "@" in place else url.split())
+        fail(f"{verb}: --webhook {shown}: is not allowed; allowed: https://HOST:PORT")
+    return given, host
+
+
+def _api_of(kubeconfig: Path, verb: str) -> Api:
+    from agent.kube.api import HttpApi
+    from agent.kube.credentials import from_kubeconfig
+    from agent.kube.errors import KubeError
+
+    try:
+        return HttpApi(from_kubeconfig(kubeconfig))
+    except KubeError as error:
+        fail(f"{verb}: --kubeconfig {error}")
+
+
+def _token(arguments: argparse.Namespace, api: Api | None) -> str:
+    if arguments.token_file is not None:
+        from agent.kube.credentials import read_token
+        from agent.kube.errors import CredentialsError
+
+        try:
+            return read_token(arguments.token_file)
+        except CredentialsError as error:
+            fail(f"{arguments.verb}: {error}")
+    if api is None:
+        fail(f"{arguments.verb}: no token; allowed: --token-file FILE, or --kubeconfig FILE and --account NAME")
+    namespace, slash, name = str(arguments.account).partition("/")
+    if not slash or not namespace or not name:
+        fail(f"{arguments.verb}: --account {arguments.account}: is not allowed; allowed: NAMESPACE/NAME")
+    from agent.kube.errors import ApiError, KubeError
+
+    path = f"/api/v1/namespaces/{quote(namespace, safe='')}/serviceaccounts/{quote(name, safe='')}/token"
+    request = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"audiences": [AUDIENCE], "expirationSeconds": 600},
+    }
+    try:
+        token = _part(_part(api.call("POST", path, body=request), "status"), "token")
+    except ApiError as error:
+        if error.status != _NOT_FOUND:
+            raise NoAnswerError(str(error)) from error
+        what, known = "read", "the reader of the chart"
+        if getattr(arguments, "forget", None) is not None:
+            what, known = "forget", "the chart's webhook.forgetter.enabled"
+        raise NoAnswerError(
+            f"there is no service account {namespace}/{name} to {what} as; allowed: --account NAMESPACE/NAME, or "
+            f"{known}"
+        ) from error
+    except KubeError as error:
+        raise NoAnswerError(str(error)) from error
+    if not isinstance(token, str) or not token:
+        raise NoAnswerError(f"{path}: the API server gave no token")
+    return token
+
+
+def _registered_authority(api: Api) -> str | None:
+    """Give the authority that API servers trust the webhook by, PEM; None = it is not to be had."""
+    from agent.kube.errors import KubeError
+
+    path = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{CONFIGURATION}"
+    try:
+        webhooks = _part(api.call("GET", path), "webhooks")
+    except KubeError:
+        return None
+    first = webhooks[0] if isinstance(webhooks, list) and webhooks else None
+    bundle = _part(_part(first, "clientConfig"), "caBundle")
+    try:
+        return base64.b64decode(bundle).decode("ascii") if isinstance(bundle, str) and bundle else None
+    except ValueError:
+        return None
+
+
+def _part(document: object, key: str) -> object:
+    return document.get(key) if isinstance(document, Mapping) else None
+
+
+def _text_of(path: Path, verb: str) -> str:
+    try:
+        return read_named(path, most_bytes=PAGE_MOST_BYTES).decode("ascii")
+    except (OSError, UnicodeDecodeError) as error:
+        fail(f"{verb}: --ca-file {path}: cannot be read: {getattr(error, 'strerror', None) or 'no PEM file'}")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _reason_of(error: Exception) -> str:
+    cause: BaseException = error
+    while (
+        inner := next((one for one in (*cause.args, cause.__cause__) if isinstance(one, BaseException)), None)
+    ) is not None:
+        cause = inner
+    return " ".join((getattr(cause, "strerror", None) or str(cause) or type(cause).__name__).split())[:300]
+
+
+def _fault_of(body: bytes) -> str:
+    try:
+        document: object = json.loads(body)
+    except ValueError:
+        document = None
+    said = _part(document, "error")
+    return " ".join(said.split())[:300] if isinstance(said, str) else "no reason given"

@@ -1,0 +1,132 @@
+"""Options that several verbs share, and how they become settings: the command line wins over environment and file."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NoReturn
+
+if TYPE_CHECKING:
+    from agent.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A flag that stands for one setting."""
+
+    flag: str
+    key: str
+    metavar: str
+    text: str
+
+
+CGROUP_OPTIONS: Final = (
+    Option("--cgroup-mount", "cgroup.mount", "DIR", "cgroup v2 mount to read (default: found)"),
+    Option("--cgroup-root", "cgroup.root", "PATH", "the kubelet's --cgroup-root below the mount (default: /)"),
+    Option("--scope", "cgroup.scope", "SCOPE", "auto, kubernetes or machine (default: auto)"),
+    Option("--state-dir", "state.directory", "DIR", "where the rings are kept; none = memory only"),
+    Option("--pods", "podsFile", "FILE", "a PodList as kubectl get pods -o json prints it: names, requests, limits"),
+)
+KUBERNETES_OPTIONS: Final = (
+    Option("--node", "nodeName", "NAME", "this node's name in Kubernetes (default: the host name)"),
+    Option("--kubeconfig", "kubernetes.kubeconfig", "FILE", "how to reach the API server outside a pod"),
+)
+SAMPLING_OPTIONS: Final = (
+    Option("--interval", "sampling.intervalSeconds", "SECONDS", "between two sweeps (default: 1)"),
+    Option("--sampler", "sampling.sampler", "NAME", "auto, native or reference (default: auto)"),
+)
+SERVING_OPTIONS: Final = (
+    Option("--address", "serving.address", "IP", "where /metrics is served (default: 127.0.0.1)"),
+    Option("--port", "serving.port", "PORT", "port of /metrics; 0 = any free one (default: 9473)"),
+    Option("--socket", "serving.socket", "PATH", "unix socket for the other verbs; none = no socket"),
+)
+
+
+def add_options(
+    parser: argparse.ArgumentParser, *groups: tuple[Option, ...], lister: str = "plimsoll settings"
+) -> None:
+    """Add flags for settings, ``--settings`` and ``--set``; all are kept under their setting's key.
+
+    Args:
+        parser: Of the verb.
+        groups: The flags.
+        lister: What lists the settings that the verb takes.
+    """
+    group = parser.add_argument_group("settings", f"{lister} lists all of them")
+    group.add_argument("--settings", metavar="FILE", type=Path, dest="settings_file", help="settings as YAML")
+    group.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        dest="assignments",
+        help="any setting by its key, for instance recommend.policy=vpa; may be repeated",
+    )
+    for option in (option for options in groups for option in options):
+        group.add_argument(option.flag, dest=f"setting {option.key}", metavar=option.metavar, help=option.text)
+
+
+def overrides_from(arguments: argparse.Namespace) -> dict[str, object]:
+    """Give the settings named on the command line: key -> text.
+
+    Raises:
+        SystemExit: ``--set`` without ``=``; said on one line, code 2.
+    """
+    overrides: dict[str, object] = {}
+    for assignment in arguments.assignments:
+        key, separator, value = str(assignment).partition("=")
+        if not separator:
+            fail(f"--set {assignment}: no '=' in it; allowed: KEY=VALUE, for instance recommend.policy=vpa")
+        overrides[key] = value
+    for name, value in vars(arguments).items():
+        if name.startswith("setting ") and value is not None:
+            overrides[name.removeprefix("setting ")] = value
+    return overrides
+
+
+def settings_from(arguments: argparse.Namespace, **more: object) -> Settings:
+    """Load the settings in force for this command.
+
+    Args:
+        arguments: Parsed by a parser that ``add_options`` extended.
+        more: Settings the verb insists on unless the command line says otherwise, ``section__key`` for section.key.
+
+    Raises:
+        SystemExit: With every fault on a line of its own on stderr; code 2.
+    """
+    from agent.settings import SettingsError, load_settings
+
+    insisted = {name.replace("__", "."): value for name, value in more.items()}
+    try:
+        return load_settings(
+            arguments.settings_file, environment=os.environ, overrides={**insisted, **overrides_from(arguments)}
+        )
+    except SettingsError as error:
+        from agent.cli.text.spans import harmless
+
+        for line in error.errors:
+            print(harmless(f"plimsoll: {line}"), file=sys.stderr)
+        raise SystemExit(2) from error
+
+
+def file_or_stdin(text: str) -> Path:
+    """Read the name of a file to read, for ``type=`` of an argument; ``-`` is standard input."""
+    return Path("/dev/stdin" if text == "-" else text)
+
+
+def fail(message: str) -> NoReturn:
+    """Say what is wrong on one line and leave with code 2.
+
+    Args:
+        message: With ``VERB: `` in front where it is about one.
+    """
+    from agent.cli.main import VERBS
+    from agent.cli.text.spans import harmless
+
+    verb, _, rest = message.partition(": ")
+    # Names of files and what stands in them may break lines and steer terminals.
+    print(harmless(f"plimsoll {verb}: {rest}" if verb in VERBS else f"plimsoll: {message}"), file=sys.stderr)
+    raise SystemExit(2)

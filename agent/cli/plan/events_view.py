@@ -1,0 +1,106 @@
+"""How the decision log looks in a terminal: a line for each decision, newest first. Face, pure."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+from agent.cli.text.figures import ABSENT, age_text
+from agent.cli.text.spans import Glyphs, Line, Span, Tone, clip_line, harmless
+from agent.cli.text.table import Cell, Column, render_table
+from agent.cli.words.plan import KEPT_WORDS, RESERVED_WORDS, changes_words
+from agent.core.resize.decision import Action, Decision, Decisions, Outcome
+
+NOTHING: Final = "nothing was decided so far"
+OUTCOME_TONES: Final = {
+    Outcome.ACCEPTED: Tone.PLAIN,
+    Outcome.APPLIED: Tone.GAIN,
+    Outcome.DEFERRED: Tone.NOTE,
+    Outcome.INFEASIBLE: Tone.NOTE,
+    Outcome.REJECTED: Tone.HOT,
+    Outcome.CONFLICT: Tone.DIM,
+    Outcome.ERROR: Tone.HOT,
+    Outcome.REVERTED: Tone.NOTE,
+    Outcome.WITHHELD: Tone.DIM,
+    Outcome.PROPOSED: Tone.NOTE,
+    Outcome.DONE: Tone.PLAIN,
+}
+_REASON_WORDS: Final = {
+    **{str(key): text for key, text in KEPT_WORDS.items()},
+    **{str(key): text for key, text in RESERVED_WORDS.items()},
+    "unknown_annotation": "unknown annotation",
+    "taint_cap": "enough nodes are tainted",
+    "webhook_away": "webhook away",
+}
+"""Words for the reasons that are members of an enum, and some others; the rest stand as they are."""
+_DAY_SECONDS: Final = 86_400.0
+
+
+def page_lines(found: Decisions, *, width: int, glyphs: Glyphs, nothing: str = NOTHING) -> list[Line]:
+    """Give the whole answer.
+
+    Args:
+        found: The decisions.
+        width: Cells of the terminal.
+        glyphs: Signs of this terminal.
+        nothing: What to say where there are none.
+    """
+    told = f"{len(found.items)} of {found.matching} decisions" if found.matching else "decisions"
+    source = "from the agent" if found.source == "agent" else "from its log"
+    lines: list[Line] = [
+        (
+            Span("plimsoll ", Tone.ACCENT),
+            Span(harmless(found.node), Tone.TITLE),
+            Span(f"  {told}, newest first  {source}", Tone.DIM),
+        ),
+        *((Span("note ", Tone.NOTE), Span(harmless(note))) for note in found.notes),
+        (),
+    ]
+    if not found.items:
+        return [*lines, (Span(nothing, Tone.NOTE),)]
+    has_repeats = any(one.repeats > 1 for one in found.items)
+    repeats = [Column(key="repeats", title="TIMES", priority=30)] if has_repeats else []
+    has_details = any(one.detail for one in found.items)
+    detail = Column(key="detail", title="DETAIL", min_width=16, good_width=60, priority=20, is_text=True)
+    details = [detail] if has_details else []
+    columns = [
+        Column(key="age", title="AGE", min_width=6),
+        Column(key="time", title="TIME", min_width=8, priority=55, is_text=True),
+        Column(key="pod", title="POD", min_width=12, good_width=36, is_text=True),
+        Column(key="what", title="WHAT", min_width=19, good_width=60, is_text=True),
+        Column(key="outcome", title="OUTCOME", min_width=10, is_text=True),
+        Column(key="took", title="TOOK", priority=15),
+        *repeats,
+        Column(key="reason", title="REASON", min_width=12, good_width=32, priority=10, is_text=True),
+        *details,
+    ]
+    cells = [_cells(one, found.taken_unix_seconds, glyphs, has_repeats, has_details) for one in found.items]
+    table = render_table(columns, cells, width=width, glyphs=glyphs, marks=False)
+    lines += [table.titles, *table.rows]
+    return [clip_line(line, width, ellipsis=glyphs.ellipsis) for line in lines]
+
+
+def _cells(one: Decision, now: float, glyphs: Glyphs, has_repeats: bool, has_details: bool) -> list[Cell]:
+    moment = datetime.fromtimestamp(one.unix_seconds, tz=UTC).astimezone()
+    age = max(0.0, now - one.unix_seconds)
+    pod = Cell("(node)", Tone.DIM) if one.pod is None else Cell(harmless(str(one.pod)))
+    return [
+        Cell(age_text(age)),
+        Cell(f"{moment:%H:%M:%S}" if age < _DAY_SECONDS else f"{moment:%m-%d %H:%M}", Tone.DIM),
+        pod,
+        Cell(what_text(one, glyphs)),
+        Cell(one.outcome, OUTCOME_TONES[one.outcome]),
+        Cell(ABSENT if one.seconds is None else age_text(one.seconds), Tone.DIM),
+        *([Cell(f"x{one.repeats}" if one.repeats > 1 else "", Tone.NOTE)] if has_repeats else []),
+        Cell("" if one.reason == one.outcome else harmless(_REASON_WORDS.get(one.reason, one.reason))),
+        *([Cell(harmless(one.detail), Tone.DIM)] if has_details else []),
+    ]
+
+
+def what_text(one: Decision, glyphs: Glyphs) -> str:
+    """Say what a decision was about: the action, a resize by what it changes."""
+    changes = changes_words(one.changes, glyphs.becomes)
+    action = one.action.replace("_", " ")
+    if not changes:
+        return action
+    return changes if one.action is Action.RESIZE else f"{action} {changes}"

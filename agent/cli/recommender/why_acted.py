@@ -1,0 +1,78 @@
+"""The part of ``plimsoll why`` about acting: orders, share in the node's plan, what was done to the pod. Face, pure."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from agent.cli.plan.events_view import OUTCOME_TONES, what_text
+from agent.cli.text.paragraphs import Page, hanging
+from agent.cli.text.spans import Line, Span, Tone, harmless
+from agent.cli.words.advice import SIDES, Side
+from agent.cli.words.plan import KEPT_WORDS, RESERVED_WORDS, share_of
+from agent.core.orders.order import OrderSource
+from agent.core.plan.plan import Share
+from agent.core.recommender.explanation import Acted, Explanation
+from agent.core.resize.decision import Decision
+from agent.core.resize.outcomes import newest_outcomes
+
+
+def acted_lines(item: Explanation, page: Page) -> list[Line]:
+    """Give the section; empty where whoever answers does not plan."""
+    acted = item.acted
+    if acted is None:
+        return []
+    lines: list[Line] = [(Span("PLAN", Tone.TITLE), Span(f"  {_orders_text(acted)}", Tone.DIM))]
+    if acted.reserved is not None:
+        lines.append((Span(f"  left as it is: {RESERVED_WORDS[acted.reserved]}", Tone.NOTE),))
+    if acted.is_evicted:
+        lines.append((Span("  the node does not fit: its eviction is proposed (plimsoll plan)", Tone.NOTE),))
+    for sentence in acted.told:
+        lines += hanging((Span("  by the webhook: ", Tone.DIM),), harmless(sentence), page, Tone.NOTE)
+    for fault in acted.orders.faults:
+        lines += hanging((Span("  "),), str(fault), page, Tone.HOT)
+    if acted.planned is not None and acted.reserved is None:
+        for side in SIDES:
+            share = share_of(side, acted.planned)
+            if share is not None:
+                lines += hanging((Span(f"  {side.title}: ", Tone.DIM),), _share_text(side, share, page), page)
+    if acted.decisions:
+        lines.append((Span("DONE LATELY", Tone.TITLE), Span("  newest first (plimsoll events)", Tone.DIM)))
+        for decision in newest_outcomes(acted.decisions):
+            lines += _decision_lines(decision, page)
+    return lines
+
+
+def _orders_text(acted: Acted) -> str:
+    orders = acted.orders
+    told = [f"mode {orders.mode} ({orders.mode_source})", f"ranking {orders.ranking}"]
+    if orders.policy_source is not OrderSource.CONFIGURATION:
+        told.append(f"policy {orders.policy} ({orders.policy_source})")
+    return ", ".join(told)
+
+
+def _share_text(side: Side, share: Share, page: Page) -> str:
+    text = side.text
+    if share.withheld is not None:
+        return f"no prediction: the request of {text(share.request)} counts as it stands"
+    short = f" + {text(share.urgent)} since it is short now" if share.urgent else ""
+    told = f"base {text(share.base)} + {text(share.headroom)} of the node's spike headroom{short} = {text(share.final)}"
+    if share.applied is not None and share.applied != share.request:
+        told += f"; request {text(share.request)} {page.glyphs.becomes} {text(share.applied)}"
+    elif share.kept is not None:
+        told += f"; request of {text(share.request)} kept: {KEPT_WORDS[share.kept]}"
+    else:
+        told += "; as requested"
+    if share.limit_applied is not None and share.limit_applied != share.limit:
+        told += f"; limit {text(share.limit)} {page.glyphs.becomes} {text(share.limit_applied)}"
+    elif share.limit_kept is not None:
+        told += f"; limit of {text(share.limit)} kept: {KEPT_WORDS[share.limit_kept]}"
+    return told
+
+
+def _decision_lines(decision: Decision, page: Page) -> list[Line]:
+    moment = datetime.fromtimestamp(decision.unix_seconds, UTC)
+    times = f" x{decision.repeats}" if decision.repeats > 1 else ""
+    detail = decision.detail or decision.reason
+    told = f"{what_text(decision, page.glyphs)}{times}" + (f": {harmless(detail)}" if detail else "")
+    head = (Span(f"  {moment:%H:%M:%S} ", Tone.DIM), Span(f"{decision.outcome} ", OUTCOME_TONES[decision.outcome]))
+    return list(hanging(head, told, page))

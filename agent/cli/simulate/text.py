@@ -1,0 +1,322 @@
+"""What a simulation found, as a table for people and as plain values for machines.
+
+Face. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from agent.cli.text.figures import ABSENT, age_text, bytes_text, percent_text
+from agent.cli.text.spans import Line, Span, Tone, display_width, harmless, pad
+
+if TYPE_CHECKING:
+    from agent.core.recommender.simulation.figures import Outcome, ResourceTotal, Total, UsageCourse
+    from agent.core.recommender.simulation.replay import Rules
+
+WORST: Final = 10
+"""Containers told by name in each list of worst cases."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulated:
+    """One trace and how every policy did on it; the trace itself is let go."""
+
+    path: str
+    notes: tuple[str, ...]
+    cpu_minutes: int
+    """Container-minutes with known CPU."""
+    memory_minutes: int
+    usage: UsageCourse
+    """Thinned as the outcomes' courses are."""
+    outcomes: tuple[Outcome, ...]
+    """At least one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One line of the table."""
+
+    title: str
+    text: Callable[[Total], str]
+    value: Callable[[Total], float | None]
+    """By which policies are compared; less is better."""
+    is_compared: bool = True
+
+    def best(self, totals: Sequence[Total]) -> frozenset[int]:
+        """Give the places of the best policies; none where all are equal or none is better than another."""
+        values = [self.value(total) for total in totals]
+        known = [value for value in values if value is not None]
+        if not self.is_compared or len(set(values)) < 2:
+            return frozenset()
+        return frozenset(index for index, value in enumerate(values) if value == min(known))
+
+
+def amount_text(amount: float | None) -> str:
+    """Give a number with at least three digits that count."""
+    if amount is None:
+        return ABSENT
+    if amount == 0:
+        return "0"
+    if amount >= 100:
+        return f"{amount:,.0f}"
+    digits = 1 if amount >= 10 else 2 if amount >= 1 else 3
+    return "<0.001" if amount < 0.0005 else f"{amount:.{digits}f}"
+
+
+def _resource_figures(unit: str, part: Callable[[Total], ResourceTotal]) -> tuple[Figure, ...]:
+    return (
+        Figure(
+            title=f"slack, {unit}",
+            text=lambda total: amount_text(part(total).unused_amount_hours),
+            value=lambda total: part(total).unused_amount_hours,
+        ),
+        Figure(
+            title="slack of requested",
+            text=lambda total: percent_text(part(total).slack_ratio),
+            value=lambda total: part(total).slack_ratio,
+        ),
+        Figure(
+            title="under-requested, minutes",
+            text=lambda total: f"{part(total).under_minutes:,}",
+            value=lambda total: part(total).under_minutes,
+        ),
+        Figure(
+            title="under-requested, of minutes",
+            text=lambda total: percent_text(part(total).under_ratio),
+            value=lambda total: part(total).under_ratio,
+        ),
+        Figure(
+            title=f"missing then, {unit}",
+            text=lambda total: amount_text(part(total).missing_amount_hours),
+            value=lambda total: part(total).missing_amount_hours,
+        ),
+        Figure(
+            title="resizes",
+            text=lambda total: f"{part(total).resizes:,}",
+            value=lambda total: part(total).resizes,
+        ),
+        Figure(
+            title="unsized, minutes",
+            text=lambda total: f"{part(total).unsized_minutes:,}",
+            value=lambda total: part(total).unsized_minutes,
+            is_compared=False,
+        ),
+    )
+
+
+def _minutes_text(minutes: float | None) -> str:
+    return ABSENT if minutes is None else f"{minutes:g} min"
+
+
+FIGURES: Final[dict[str, tuple[Figure, ...]]] = {
+    "CPU": _resource_figures("core-hours", lambda total: total.cpu),
+    "Memory": (
+        *_resource_figures("GiB-hours", lambda total: total.memory),
+        Figure(
+            title="over limit, would-be kills",
+            text=lambda total: f"{total.kills:,}",
+            value=lambda total: total.kills,
+        ),
+        Figure(
+            title="over limit, excursions",
+            text=lambda total: f"{total.over_limit_excursions:,}",
+            value=lambda total: total.over_limit_excursions,
+        ),
+        Figure(
+            title="over limit, minutes",
+            text=lambda total: f"{total.over_limit_minutes:,}",
+            value=lambda total: total.over_limit_minutes,
+        ),
+    ),
+    "Steps of CPU use": (
+        Figure(
+            title="met while sized",
+            text=lambda total: f"{total.steps.steps:,}",
+            value=lambda total: total.steps.steps,
+            is_compared=False,
+        ),
+        Figure(
+            title="never covered",
+            text=lambda total: f"{total.steps.steps - total.steps.covered:,}",
+            value=lambda total: total.steps.steps - total.steps.covered,
+        ),
+        Figure(
+            title="reaction, median",
+            text=lambda total: _minutes_text(total.steps.median_minutes),
+            value=lambda total: total.steps.median_minutes,
+        ),
+        Figure(
+            title="reaction, longest",
+            text=lambda total: _minutes_text(total.steps.max_minutes),
+            value=lambda total: total.steps.max_minutes,
+        ),
+    ),
+}
+
+
+def told_figures(totals: Sequence[Total]) -> dict[str, tuple[Figure, ...]]:
+    """Give the groups of figures that these traces tell anything of."""
+    has_cpu = any(total.cpu.known_minutes for total in totals)
+    has_memory = any(total.memory.known_minutes for total in totals)
+    return {title: group for title, group in FIGURES.items() if (has_memory if title == "Memory" else has_cpu)}
+
+
+def moment_text(unix_minute: int) -> str:
+    """Give a minute as people write it, in UTC."""
+    return datetime.fromtimestamp(unix_minute * 60, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def span_text(simulated: Simulated) -> str:
+    """Say what a trace spans: from, to, how long, how much."""
+    one = simulated.outcomes[0]
+    first, after = one.start_unix_minute, one.start_unix_minute + one.minutes
+    plural = "" if len(one.containers) == 1 else "s"
+    return (
+        f"{moment_text(first)} to {moment_text(after)} UTC ({age_text(one.span_seconds)}), "
+        f"{len(one.containers):,} container{plural}; "
+        f"minutes known: {simulated.cpu_minutes:,} of CPU, {simulated.memory_minutes:,} of memory"
+    )
+
+
+def rules_text(rules: Rules) -> str:
+    """Say in a sentence how the agent acted."""
+    cpu = "none" if rules.cpu_request_millicores is None else f"{rules.cpu_request_millicores}m"
+    memory = "none" if rules.memory_request_bytes is None else bytes_text(rules.memory_request_bytes)
+    return (
+        f"a decision every {rules.decision_interval_seconds:g} s, rises at once, "
+        f"falls {rules.cool_down_seconds:g} s after the last change at the soonest; "
+        f"requests at the start: CPU {cpu}, memory {memory}; "
+        f"memory limit where the policy names none: {rules.memory_limit_ratio:g} x request"
+    )
+
+
+def comparison_lines(totals: Sequence[Total]) -> list[Line]:
+    """Lay out the figures, a column for each policy; the best of each line is accented."""
+    groups = told_figures(totals)
+    width = max(display_width(figure.title) for group in groups.values() for figure in group) + 2
+    cells = {
+        (title, index): [figure.text(total) for total in totals]
+        for title, group in groups.items()
+        for index, figure in enumerate(group)
+    }
+    room = max(8, *(len(total.policy) for total in totals), *(len(cell) for row in cells.values() for cell in row)) + 2
+    lines: list[Line] = [
+        (Span(" " * width), *(Span(pad(one.policy, room, to_right=True), Tone.TITLE) for one in totals))
+    ]
+    for title, group in groups.items():
+        lines.append((Span(title, Tone.TITLE),))
+        for index, figure in enumerate(group):
+            best = figure.best(totals)
+            spans = [Span(pad(f"  {figure.title}", width, to_right=False), Tone.DIM)]
+            for place, cell in enumerate(cells[title, index]):
+                tone = Tone.ACCENT if place in best else Tone.PLAIN
+                spans.append(Span(pad(cell, room, to_right=True), tone))
+            lines.append(tuple(spans))
+    return lines
+
+
+# For machines
+
+
+def report_json(simulated: Sequence[Simulated], alls: Sequence[Total], rules: Rules) -> dict[str, object]:
+    """Give everything as plain values; every name carries its unit."""
+    from agent.core.recommender.simulation.figures import total
+
+    return {
+        "rules": {name: getattr(rules, name) for name in rules.__dataclass_fields__},
+        "traces": [
+            {
+                "trace": one.path,
+                "start_unix_seconds": one.outcomes[0].start_unix_minute * 60,
+                "span_seconds": one.outcomes[0].span_seconds,
+                "containers": len(one.outcomes[0].containers),
+                "known_cpu_minutes": one.cpu_minutes,
+                "known_memory_minutes": one.memory_minutes,
+                "notes": list(one.notes),
+                "policies": [
+                    {**total_json(total((outcome,))), "worst": worst_json(outcome)} for outcome in one.outcomes
+                ],
+            }
+            for one in simulated
+        ],
+        "all": [total_json(one) for one in alls],
+    }
+
+
+def total_json(total: Total) -> dict[str, object]:
+    """Give one policy's figures."""
+    return {
+        "policy": str(total.policy),
+        "containers": total.containers,
+        "span_seconds": total.span_seconds,
+        "cpu": _resource_json(total.cpu, "core_hours"),
+        "memory": {
+            **_resource_json(total.memory, "gib_hours"),
+            "over_limit_minutes": total.over_limit_minutes,
+            "over_limit_excursions": total.over_limit_excursions,
+            "would_be_oom_kills": total.kills,
+        },
+        "resizes": total.resizes,
+        "steps": {
+            "steps": total.steps.steps,
+            "covered": total.steps.covered,
+            "never_covered": total.steps.steps - total.steps.covered,
+            "reaction_median_seconds": _seconds(total.steps.median_minutes),
+            "reaction_max_seconds": _seconds(total.steps.max_minutes),
+        },
+    }
+
+
+def _seconds(minutes: float | None) -> float | None:
+    return None if minutes is None else 60.0 * minutes
+
+
+def _resource_json(one: ResourceTotal, unit: str) -> dict[str, object]:
+    return {
+        "known_minutes": one.known_minutes,
+        "unsized_minutes": one.unsized_minutes,
+        f"requested_{unit}": one.requested_amount_hours,
+        f"used_{unit}": one.used_amount_hours,
+        f"slack_{unit}": one.unused_amount_hours,
+        "slack_ratio": one.slack_ratio,
+        "under_requested_minutes": one.under_minutes,
+        "under_requested_ratio": one.under_ratio,
+        f"missing_{unit}": one.missing_amount_hours,
+        "resizes": one.resizes,
+    }
+
+
+def worst_json(outcome: Outcome) -> dict[str, object]:
+    """Name the containers with the most slack, the most missing, and the most memory over the limit."""
+    scores = {
+        "most_cpu_slack": outcome.cpu.unused_amount_hours,
+        "most_cpu_missing": outcome.cpu.missing_amount_hours,
+        "most_memory_slack": outcome.memory.unused_amount_hours,
+        "most_memory_missing": outcome.memory.missing_amount_hours,
+        "most_over_limit": outcome.memory_limit.over_minutes,
+    }
+    return {
+        name: [container_json(outcome, row) for row in np.argsort(-score, kind="stable")[:WORST] if score[row] > 0]
+        for name, score in scores.items()
+    }
+
+
+def container_json(outcome: Outcome, row: int) -> dict[str, object]:
+    """Give one container's figures."""
+    return {
+        "container": harmless(outcome.containers[row]),
+        "cpu": _resource_json(outcome.cpu.of(row), "core_hours"),
+        "memory": {
+            **_resource_json(outcome.memory.of(row), "gib_hours"),
+            "over_limit_minutes": int(outcome.memory_limit.over_minutes[row]),
+            "over_limit_excursions": int(outcome.memory_limit.excursions[row]),
+            "would_be_oom_kills": int(outcome.memory_limit.kills[row]),
+        },
+        "resizes": int(outcome.resizes[row]),
+    }

@@ -1,0 +1,213 @@
+"""``plimsoll admission``: what the webhook would change in a new pod, from files, without a cluster."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from agent.cli.options.row_options import add_look_options
+from agent.cli.options.settings_options import add_options, fail, file_or_stdin
+from agent.cli.verbs.webhook import SETTINGS_LISTER
+
+if TYPE_CHECKING:
+    from agent.cli.workloads.admission_files import AskedPod, KnownContainer
+    from agent.cli.workloads.admission_view import Admitted
+    from agent.core.admission.estimate import Estimate, NoEstimate
+    from agent.core.admission.options import AdmissionSettings
+    from agent.core.cluster.facts import NodeAmounts
+    from agent.core.cluster.node import Namespace
+    from agent.core.cluster.pod import Container, Pod
+    from agent.core.orders.policy_options import PolicyName
+
+NO_HISTORY: Final = (
+    "no --history: nothing is known of any workload; plimsoll workloads -o json of one of them, > FILE, gives it"
+)
+NO_NAMESPACES: Final = "no --namespaces: annotations of namespaces are not known"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
+    parser.add_argument(
+        "--pod",
+        metavar="FILE",
+        type=file_or_stdin,
+        required=True,
+        help="a pod, or a Deployment or another workload by its template, as YAML or JSON; - reads standard input",
+    )
+    parser.add_argument(
+        "--history",
+        "--workloads",
+        metavar="FILE",
+        type=file_or_stdin,
+        help="plimsoll workloads -o json of one workload; without it nothing is known and nothing is sized",
+    )
+    parser.add_argument("--namespaces", metavar="FILE", type=file_or_stdin, help="kubectl get namespaces -o json")
+    parser.add_argument(
+        "--nodes",
+        metavar="FILE",
+        type=file_or_stdin,
+        help="kubectl get nodes -o json: growth that the pod's node, else the largest, cannot allocate is left out",
+    )
+    parser.add_argument(
+        "--server-version",
+        metavar="VERSION",
+        help="of the API server and the kubelets, for instance v1.34.1: plimsoll.dev/pod-limits goes by it",
+    )
+    parser.add_argument("--what-if", action="store_true", help="as if every pod in mode recommend were enforced")
+    add_look_options(parser)
+    add_options(parser, lister=SETTINGS_LISTER)
+    parser.epilog = "Exit code: 0 shown, 1 a pod would be denied, 2 bad input."
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Admit the pods of a file."""
+    from agent.cli.workloads.admission_files import (
+        AdmissionFilesError,
+        load_asked_pods,
+        load_history,
+        load_namespaces,
+        load_nodes,
+    )
+    from agent.core.admission.answer import Outcome
+
+    _check_version(arguments.server_version)
+    _check_stdin(arguments)
+    settings = _settings(arguments)
+    try:
+        asked = load_asked_pods(arguments.pod)
+        known = () if arguments.history is None else load_history(arguments.history)
+        namespaces = {} if arguments.namespaces is None else load_namespaces(arguments.namespaces)
+        nodes = {} if arguments.nodes is None else load_nodes(arguments.nodes)
+    except AdmissionFilesError as error:
+        fail(f"admission: {error}")
+    pods = [_admitted(one, known, namespaces, nodes, settings, arguments) for one in asked]
+    notes = [
+        text
+        for text, is_missing in (
+            (NO_HISTORY, arguments.history is None),
+            (NO_NAMESPACES, arguments.namespaces is None),
+        )
+        if is_missing
+    ]
+    _print(pods, notes, arguments)
+    return 1 if any(one.admission.outcome is Outcome.DENIED for one in pods) else 0
+
+
+def _check_version(text: str | None) -> None:
+    from agent.core.cluster.versions import parse_version
+
+    if text is not None and parse_version(text) is None:
+        fail(f"admission: --server-version: {text!r} is not allowed; allowed: a version such as v1.34.1")
+
+
+def _settings(arguments: argparse.Namespace) -> AdmissionSettings:
+    """Give the webhook's settings: it is the one that would admit the pod."""
+    try:
+        from agent.cli.verbs.webhook import webhook_settings_from
+
+        return webhook_settings_from(arguments).sizing()
+    except ModuleNotFoundError as error:
+        fail(f"admission: {error.name} is not installed; allowed: pip install 'plimsoll[webhook]'")
+
+
+def _check_stdin(arguments: argparse.Namespace) -> None:
+    given = [
+        name for name in ("pod", "history", "namespaces", "nodes") if getattr(arguments, name) == file_or_stdin("-")
+    ]
+    if len(given) > 1:
+        fail(f"admission: {' and '.join(f'--{name} -' for name in given)}: standard input can be read only once")
+
+
+def _admitted(
+    asked: AskedPod,
+    known: Sequence[KnownContainer],
+    namespaces: dict[str, Namespace],
+    nodes: dict[str, NodeAmounts],
+    settings: AdmissionSettings,
+    arguments: argparse.Namespace,
+) -> Admitted:
+    from agent.cli.workloads.admission_view import Admitted
+    from agent.core.admission.answer import AdmissionFacts
+    from agent.core.admission.pod_admission import admit
+    from agent.core.cluster.facts import largest_of
+    from agent.core.cluster.node import Namespace
+    from agent.core.machine.pod_limits import cluster_knows_pod_level
+
+    pod = asked.pod
+    if arguments.what_if:
+        pod, settings = _as_enforced(pod, namespaces, settings)
+    version = arguments.server_version
+    admission = admit(
+        pod,
+        facts=AdmissionFacts(
+            namespace=namespaces.get(pod.namespace, Namespace(name=pod.namespace)),
+            room=nodes.get(asked.node or "") or largest_of(nodes.values()),
+            knows_pod_level_resources=cluster_knows_pod_level(version, version),
+        ),
+        estimates=_estimates(asked, known),
+        settings=settings,
+        now_unix_seconds=time.time(),
+    )
+    metadata = asked.document.get("metadata")
+    has_annotations = isinstance(metadata, dict) and isinstance(metadata.get("annotations"), dict)
+    return Admitted(namespace=pod.namespace, name=pod.name, admission=admission, has_annotations=has_annotations)
+
+
+def _as_enforced(
+    pod: Pod, namespaces: dict[str, Namespace], settings: AdmissionSettings
+) -> tuple[Pod, AdmissionSettings]:
+    """Give the pod and the settings with mode enforce wherever they say recommend."""
+    from agent.core.orders.annotations import MODE
+    from agent.core.orders.order import Mode
+
+    act = replace(settings.act, mode=Mode.ENFORCE) if settings.act.mode is Mode.RECOMMEND else settings.act
+    annotations = dict(pod.annotations)
+    namespace = namespaces.get(pod.namespace)
+    stated = annotations.get(MODE, None if namespace is None else namespace.annotations.get(MODE))
+    if stated is not None and stated.strip() == Mode.RECOMMEND:
+        annotations[MODE] = Mode.ENFORCE
+    return replace(pod, annotations=annotations), replace(settings, act=act)
+
+
+def _estimates(
+    asked: AskedPod, known: Sequence[KnownContainer]
+) -> Callable[[Container, PolicyName], Estimate | NoEstimate]:
+    """Look containers up in what the file knows; of a node's own history only the pod's node counts."""
+    from agent.core.admission.estimate import NoEstimate
+    from agent.core.cluster.workload import workload_of
+
+    workload = workload_of(asked.pod)
+    place = (workload.namespace, workload.kind, workload.name)
+    own = [one for one in known if (one.namespace, one.kind, one.name) == place]
+
+    def estimate_of(container: Container, policy: PolicyName) -> Estimate | NoEstimate:
+        if not own:
+            return NoEstimate.UNKNOWN_WORKLOAD
+        fitting = [
+            one
+            for one in own
+            if one.container == container.name and one.estimate.policy is policy and one.node in (None, asked.node)
+        ]
+        # That of its own node first.
+        chosen = min(fitting, key=lambda one: one.node is None, default=None)
+        return NoEstimate.UNKNOWN_CONTAINER if chosen is None else chosen.estimate
+
+    return estimate_of
+
+
+def _print(pods: Sequence[Admitted], notes: Sequence[str], arguments: argparse.Namespace) -> None:
+    from agent.cli.top.terminal import find_terminal, terminal_width, write_lines, write_text
+    from agent.cli.workloads.admission_view import json_text, page_lines
+
+    if arguments.output == "json":
+        write_text(json_text(pods, notes))
+        return
+    terminal = find_terminal(sys.stdout, os.environ, use_colour=not arguments.no_color)
+    lines = page_lines(pods, notes, width=arguments.width or terminal_width(), glyphs=terminal.glyphs)
+    write_lines(lines, has_colour=terminal.has_colour)

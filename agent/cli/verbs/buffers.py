@@ -1,0 +1,92 @@
+"""``plimsoll buffers``: the cluster's CapacityBuffers; of one, where each of its numbers comes from."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from agent.cli.client.webhook import NoAnswerError, WebhookClient, add_webhook_options
+from agent.cli.options.row_options import add_look_options
+from agent.cli.options.settings_options import fail
+
+if TYPE_CHECKING:
+    from agent.webhook.queries.buffer_bodies import BuffersBody
+
+_PAGE = 500
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    parser.add_argument("buffer", metavar="NAMESPACE/NAME", nargs="?", help="one buffer, and why it is as it is")
+    parser.add_argument("-n", "--namespace", metavar="NAME", help="of the list: this namespace only")
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="(default: table)")
+    add_look_options(parser)
+    add_webhook_options(parser)
+    parser.epilog = "Exit code: 0 shown, 1 no answer could be had, 2 bad input."
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Show the list, or one."""
+    path = "/v1/buffers"
+    if arguments.buffer is not None:
+        namespace, slash, name = str(arguments.buffer).partition("/")
+        if not slash and arguments.namespace is not None:  # as kubectl has it
+            namespace, name = arguments.namespace, arguments.buffer
+        elif arguments.namespace is not None:
+            fail("buffers: --namespace is for the list; allowed: without NAMESPACE/NAME, which names its own")
+        if not namespace or not name or "/" in name:
+            fail(f"buffers: {arguments.buffer}: is not allowed; allowed: NAMESPACE/NAME, for instance shop/room")
+        path = f"{path}/{namespace}/{name}"
+    try:
+        from agent.cli.verbs.workloads import require_extra
+
+        require_extra()
+        client = WebhookClient(arguments)
+        found = _asked(client, path, None if arguments.buffer is not None else arguments.namespace)
+    except NoAnswerError as error:
+        print(f"plimsoll buffers: {error}", file=sys.stderr)
+        return 1
+    _show(found, arguments)
+    return 0
+
+
+def _asked(client: WebhookClient, path: str, namespace: str | None) -> BuffersBody:
+    """Read all pages.
+
+    Raises:
+        NoAnswerError: There is no such buffer, or nobody answers.
+    """
+    from agent.webhook.queries.buffer_bodies import BuffersBody
+
+    query = {"limit": str(_PAGE), **({"namespace": namespace} if namespace else {})}
+    whole: BuffersBody | None = None
+    while True:
+        page, _ = client.get(path, BuffersBody, query if path == "/v1/buffers" else None)
+        if whole is None:
+            whole = page
+        else:
+            whole.buffers.extend(page.buffers)
+        if page.next is None:
+            whole.next = None
+            return whole
+        query["after"] = page.next
+
+
+def _show(found: BuffersBody, arguments: argparse.Namespace) -> None:
+    from agent.cli.top.terminal import find_terminal, terminal_width, write_lines, write_text
+    from agent.cli.workloads.buffers_view import buffer_lines, list_lines
+
+    if arguments.output == "json":
+        import msgspec
+
+        write_text(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
+        return
+    terminal = find_terminal(sys.stdout, os.environ, use_colour=not arguments.no_color)
+    width = arguments.width or terminal_width()
+    if arguments.buffer is None:
+        shown = list_lines(found, width=width, glyphs=terminal.glyphs, has_colour=terminal.has_colour)
+    else:
+        shown = buffer_lines(found, width=width, glyphs=terminal.glyphs)
+    write_lines(list(shown), has_colour=terminal.has_colour)

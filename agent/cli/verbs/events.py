@@ -1,0 +1,203 @@
+"""``plimsoll events``: what was decided and done on this node, newest first."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from agent.cli.client.agent import SOCKET_OPTIONS, NoAnswerError, ask, no_answer
+from agent.cli.options.row_options import add_look_options
+from agent.cli.options.settings_options import Option, add_options, overrides_from, settings_from
+
+if TYPE_CHECKING:
+    from agent.core.resize.decision import Decisions
+
+_DEFAULT_LIMIT: Final = 40
+_MOST: Final = 10_000
+_STATE_OPTIONS: Final = (
+    Option("--state-dir", "state.directory", "DIR", "read the log in this state directory of an agent"),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    from agent.core.resize.decision import Action, Outcome
+
+    parser.add_argument("-n", "--namespace", metavar="NAME", help="of pods of this namespace only; * allowed")
+    parser.add_argument(
+        "--limit",
+        metavar="N",
+        type=_limit,
+        default=_DEFAULT_LIMIT,
+        help=f"so many at most, 0 = all that are kept (default: {_DEFAULT_LIMIT})",
+    )
+    parser.add_argument("--pod", metavar="NAME", help="of this pod only, by name, namespace/name or uid; * allowed")
+    parser.add_argument("--action", metavar="NAMES", type=_words(Action), help=f"some of {', '.join(Action)}")
+    parser.add_argument("--outcome", metavar="NAMES", type=_words(Outcome), help=f"some of {', '.join(Outcome)}")
+    parser.add_argument(
+        "--all", action="store_true", help="every decision about a resize, not only the newest outcome of each"
+    )
+    parser.add_argument("--since", metavar="TIME", type=_since, help='no older than: 10m, 2h, "1d ago", an ISO time')
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=("table", "json"),
+        default="table",
+        help="json has every field of every decision (default: table)",
+    )
+    add_look_options(parser)
+    add_options(parser, SOCKET_OPTIONS, _STATE_OPTIONS)
+    parser.epilog = (
+        "Without an agent the log in its state directory is read. Exit code: 0 shown, 1 no answer, 2 bad input."
+    )
+
+
+def _limit(text: str) -> int:
+    limit = int(text) if text.isascii() and text.isdigit() and len(text) < 9 else -1
+    if not 0 <= limit <= _MOST:
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed: a whole number from 0 to {_MOST}")
+    return limit
+
+
+def _words(kind: type[StrEnum]) -> Callable[[str], tuple[str, ...]]:
+    allowed = tuple(member.value for member in kind)
+
+    def read(text: str) -> tuple[str, ...]:
+        words = tuple(word.strip() for word in text.split(","))
+        for word in words:
+            if word not in allowed:
+                raise argparse.ArgumentTypeError(f"{word!r} is not allowed; allowed: {', '.join(allowed)}")
+        return words
+
+    return read
+
+
+def _since(text: str) -> float:
+    from agent.cli.words.moments import TimeWordError, parse_age_seconds
+
+    try:
+        return parse_age_seconds(text, now_unix_seconds=time.time())
+    except TimeWordError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Show decisions."""
+    try:
+        found = _found(arguments)
+    except NoAnswerError as error:
+        return no_answer("events", error)
+    if arguments.output == "json":
+        from agent.node.files.documents import DECISIONS
+
+        print(json.dumps(DECISIONS.to_json(found), indent=2, allow_nan=False))
+    else:
+        _print_table(found, arguments)
+    return 0
+
+
+def _found(arguments: argparse.Namespace) -> Decisions:
+    from agent.node.files.documents import DECISIONS
+
+    given = overrides_from(arguments)
+    if "state.directory" in given:
+        return _from_file(arguments, settings_from(arguments).state.directory)
+    asked: dict[str, object] = {
+        "limit": arguments.limit or None,
+        "pod": arguments.pod,
+        "namespace": arguments.namespace,
+        "actions": arguments.action and list(arguments.action),
+        "outcomes": arguments.outcome and list(arguments.outcome),
+        "since_seconds": arguments.since,
+        "newest_outcomes": _is_told_short(arguments) or None,
+    }
+    try:
+        return ask(arguments, "events", {key: value for key, value in asked.items() if value is not None}, DECISIONS)
+    except NoAnswerError as error:
+        if not error.is_absent or "serving.socket" in given:
+            raise
+        found = _from_file(arguments, settings_from(arguments).state.directory)
+        print(f"plimsoll events: {error}; reading its log", file=sys.stderr)
+        return found
+
+
+def _is_told_short(arguments: argparse.Namespace) -> bool:
+    """Say whether a resize is told by its newest outcome alone."""
+    return not arguments.all and arguments.output == "table"
+
+
+def _from_file(arguments: argparse.Namespace, directory: Path | None) -> Decisions:
+    """Read the log of an agent that may be gone, and change nothing."""
+    from agent.core.resize.decision import Action, Decisions, Outcome
+    from agent.core.resize.outcomes import newest_outcomes
+    from agent.node.orders.journal import FILE_NAME, Choice, read_journal
+
+    if directory is None:
+        raise NoAnswerError("state.directory is none: there is no log to read; allowed: --state-dir DIR")
+    path, now = directory / FILE_NAME, time.time()
+    if not path.exists():
+        raise NoAnswerError(f"no agent to ask, and no log at {path}; allowed: --state-dir DIR of an agent")
+    choice = Choice(
+        pod=arguments.pod,
+        namespace=arguments.namespace,
+        actions=frozenset(Action(word) for word in arguments.action or ()),
+        outcomes=frozenset(Outcome(word) for word in arguments.outcome or ()),
+        since_unix_seconds=None if arguments.since is None else now - arguments.since,
+    )
+    try:
+        kept = read_journal(path)
+    except OSError as error:
+        raise NoAnswerError(f"{path}: cannot be read: {error.strerror or error}") from error
+    told = newest_outcomes(kept) if _is_told_short(arguments) else kept
+    found = tuple(decision for decision in told if choice.holds(decision))
+    return Decisions(
+        taken_unix_seconds=now,
+        node=str(path),
+        source="journal",
+        items=found[: arguments.limit or None],
+        matching=len(found),
+    )
+
+
+def _print_table(found: Decisions, arguments: argparse.Namespace) -> None:
+    from agent.cli.plan.events_view import page_lines
+    from agent.cli.top.terminal import find_terminal, terminal_width, write_lines
+
+    terminal = find_terminal(sys.stdout, os.environ, use_colour=not arguments.no_color)
+    width = arguments.width or terminal_width()
+    lines = page_lines(found, width=width, glyphs=terminal.glyphs, nothing=_nothing(arguments))
+    write_lines(lines, has_colour=terminal.has_colour)
+
+
+def _nothing(arguments: argparse.Namespace) -> str:
+    """Say that no decision matches, with what was asked for."""
+    from agent.cli.plan.events_view import NOTHING
+    from agent.cli.text.figures import age_text
+    from agent.cli.text.spans import harmless
+
+    about = []
+    if arguments.pod is not None:
+        about.append(f"about a pod called {arguments.pod}")
+    if arguments.namespace is not None:
+        about.append(f"{'' if about else 'about a pod '}in namespace {arguments.namespace}")
+    if arguments.action:
+        about.append(f"of action {' or '.join(arguments.action)}")
+    if arguments.outcome:
+        about.append(f"with outcome {' or '.join(arguments.outcome)}")
+    if arguments.since is not None:
+        about.append(f"of the last {age_text(arguments.since)}")
+    if not about:
+        return NOTHING
+    hints = []
+    if arguments.pod is not None and "*" not in arguments.pod:
+        hints.append(f"a part of a name needs *: --pod '{arguments.pod}*'")
+    if arguments.outcome and not arguments.all:
+        hints.append("--all has the outcomes before the newest, too")
+    return harmless(f"no decision {' '.join(about)}" + "".join(f"; {hint}" for hint in hints))

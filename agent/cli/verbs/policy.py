@@ -1,0 +1,43 @@
+"""``plimsoll policy``: what applies to a workload - mode, policy, bounds, HPA, VPA - and where each comes from."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from agent.cli.client.webhook import NoAnswerError, WebhookClient, add_webhook_options
+from agent.cli.options.row_options import add_look_options
+from agent.cli.verbs.workloads import add_workload_argument, one_workload, require_extra
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    add_workload_argument(parser)
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="(default: table)")
+    add_look_options(parser)
+    add_webhook_options(parser)
+    parser.epilog = "Exit code: 0 shown, 1 no answer could be had, 2 bad input."
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Show it."""
+    from agent.cli.top.terminal import find_terminal, terminal_width, write_lines, write_text
+
+    try:
+        require_extra()
+        found, _ = one_workload(WebhookClient(arguments), arguments)
+    except NoAnswerError as error:
+        print(f"plimsoll policy: {error}", file=sys.stderr)
+        return 1
+    if arguments.output == "json":
+        import msgspec
+
+        write_text(msgspec.json.format(msgspec.json.encode(found.applies)).decode() + "\n")
+        return 0
+    from agent.cli.workloads.view import policy_lines
+
+    terminal = find_terminal(sys.stdout, os.environ, use_colour=not arguments.no_color)
+    lines = policy_lines(found, width=arguments.width or terminal_width(), glyphs=terminal.glyphs)
+    write_lines(list(lines), has_colour=terminal.has_colour)
+    return 0

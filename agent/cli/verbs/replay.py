@@ -1,0 +1,99 @@
+"""``plimsoll replay``: what is in a recording, and any decision over it again, at any moment of it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from agent.cli.options.settings_options import fail
+from agent.cli.verbs import recommend, why
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agent.node.offline.recording_contents import Contents
+
+_QUESTIONS: Final = {
+    "recommend": (recommend.add_arguments, recommend.run, "what every container should have requested then"),
+    "why": (why.add_arguments, why.run, "everything behind one recommendation of then"),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    parser.add_argument("recording", metavar="FILE", type=Path, help="as plimsoll record writes it")
+    parser.add_argument(
+        "-o",
+        "--output",
+        dest="contents_output",
+        choices=("table", "json"),
+        help="how to tell what is in it (default: table); for recommend and why it stands behind their name",
+    )
+    _add_moment(parser, default=None)
+    questions = parser.add_subparsers(
+        dest="question", metavar="QUESTION", title="questions", description="without one: what is in the recording"
+    )
+    for name, (declare, answer, summary) in _QUESTIONS.items():
+        sub = questions.add_parser(name, help=summary, description=summary, allow_abbrev=False)
+        declare(sub)
+        _add_moment(sub, default=argparse.SUPPRESS)  # or it would take back what stands before the question
+        sub.set_defaults(answer=answer, refuse=getattr(sub, "refuse_unknown", parser.error))
+    parser.epilog = "Exit code: 0 shown, 2 bad input (no recording, or a damaged one, too)."
+
+
+def _add_moment(parser: argparse.ArgumentParser, *, default: str | None) -> None:
+    parser.add_argument(
+        "--at",
+        metavar="TIME",
+        default=default,
+        help="a moment of the recording: an ISO time, or 10m ago, counted from its newest reading (default: that one)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Tell what is in it, or answer."""
+    if arguments.question is None:
+        return _contents(arguments)
+    if arguments.contents_output is not None:
+        fail(f"replay: -o stands before {arguments.question}; allowed: behind it")
+    answer: Callable[[argparse.Namespace], int] = arguments.answer
+    return answer(arguments)  # by way of sizing.sizing_source, which sees the recording
+
+
+def _contents(arguments: argparse.Namespace) -> int:
+    from agent.cli.text.progress import progress
+    from agent.cli.text.spans import harmless
+    from agent.node.offline.recording import Recording
+    from agent.node.offline.recording_contents import CONTENTS, contents_of
+    from agent.node.offline.recording_format import RecordingError
+
+    if arguments.at is not None:
+        fail(f"replay: --at goes with a question; allowed: {', '.join(_QUESTIONS)}")
+    try:
+        with (
+            progress(sys.stderr, f"reading {harmless(arguments.recording.name)}") as bar,
+            Recording(arguments.recording) as recording,
+        ):
+            contents = contents_of(recording, bar.show)
+    except RecordingError as error:
+        fail(f"replay: {error}")
+    if arguments.contents_output == "json":
+        print(json.dumps(CONTENTS.to_json(contents), indent=2, allow_nan=False))
+    else:
+        _print_table(contents)
+    return 0
+
+
+def _print_table(contents: Contents) -> None:
+    from agent.cli.simulate.recording_view import contents_lines
+    from agent.cli.top.terminal import find_terminal, terminal_width, write_lines
+
+    terminal = find_terminal(sys.stdout, os.environ, use_colour=True)
+    write_lines(
+        contents_lines(contents, width=terminal_width(), glyphs=terminal.glyphs, has_colour=terminal.has_colour),
+        has_colour=terminal.has_colour,
+    )

@@ -1,0 +1,37 @@
+"""``plimsoll settings``: every setting with its default, range and reason; or those in force."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from agent.cli.options.settings_options import (
+    CGROUP_OPTIONS,
+    SAMPLING_OPTIONS,
+    SERVING_OPTIONS,
+    add_options,
+    settings_from,
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    parser.add_argument("--in-force", action="store_true", help="print the settings in force here, as JSON")
+    parser.add_argument("--webhook", action="store_true", help="those of plimsoll webhook instead of the agent's")
+    add_options(parser, CGROUP_OPTIONS, SAMPLING_OPTIONS, SERVING_OPTIONS)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """List what can be set, or what is."""
+    from agent.settings import settings_help
+
+    if arguments.webhook:
+        from agent.cli.verbs.webhook import webhook_settings_from
+        from agent.webhook.settings import WebhookSettings
+
+        of_webhook = webhook_settings_from(arguments)
+        print(json.dumps(of_webhook.to_dict(), indent=2) if arguments.in_force else settings_help(WebhookSettings))
+        return 0
+    settings = settings_from(arguments)
+    print(json.dumps(settings.to_dict(), indent=2) if arguments.in_force else settings_help())
+    return 0

@@ -1,0 +1,241 @@
+"""``plimsoll simulate``: replays traces through policies and tells which would have served best."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.cli.options.output_files import OutputError, check_output, put_output
+from agent.cli.options.policy_options import add_policy_options, policy_names
+from agent.cli.options.settings_options import add_options, fail, settings_from
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from agent.cli.simulate.text import Simulated
+    from agent.cli.text.spans import Line, Tone
+    from agent.core.recommender.simulation.figures import Total
+    from agent.core.recommender.simulation.replay import Rules
+    from agent.settings import Settings
+
+_MINUTE_SECONDS = 60
+_PIPE_WIDTH = 160
+"""Columns where there is no terminal to ask."""
+_ALL_POLICIES = "cruise,vpa,crane,forecast"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    parser.usage = "%(prog)s [OPTION ...] TRACE [TRACE ...]"  # all options are a page of their own
+    parser.add_argument(
+        "traces",
+        nargs="+",
+        metavar="TRACE",
+        type=Path,
+        help="CSV, JSON Lines (both also .gz) or Parquet with the columns time, container, cpu_millicores, "
+        "memory_bytes and, if known, psi (share of time waiting for CPU, 0..1); or a recording (plimsoll record)",
+    )
+    parser.add_argument(
+        "--policy",
+        metavar="NAMES",
+        type=policy_names,
+        default=_ALL_POLICIES,
+        help=f"policies to compare, with commas between (default: {_ALL_POLICIES})",
+    )
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
+    parser.add_argument("--html", metavar="FILE", type=Path, help="write a report with plots as one page, too")
+    rules = parser.add_argument_group("rules", "how the agent acts in the simulation")
+    rules.add_argument(
+        "--cpu-request", metavar="QUANTITY", type=_millicores, help="every CPU request at the start (default: none)"
+    )
+    rules.add_argument(
+        "--memory-request", metavar="QUANTITY", type=_bytes, help="every memory request at the start (default: none)"
+    )
+    rules.add_argument(
+        "--memory-limit-ratio",
+        metavar="RATIO",
+        type=_limit_ratio,
+        default=1.0,
+        help="memory limit as a multiple of the request, where the policy names no limit (default: 1, as the limit is "
+        "advised to be the request, since memory cannot be taken back)",
+    )
+    rules.add_argument(
+        "--decision-interval",
+        metavar="SECONDS",
+        type=_whole_minutes,
+        default=float(_MINUTE_SECONDS),
+        help="between two decisions, in whole minutes (default: 60)",
+    )
+    rules.add_argument(
+        "--cool-down",
+        metavar="SECONDS",
+        type=_seconds,
+        default=300.0,
+        help="a request falls no sooner after the container's last change; it rises at any time (default: 300)",
+    )
+    add_options(parser)
+    add_policy_options(parser)
+
+
+def _millicores(text: str) -> int:
+    return _amount(text, per_unit=1000, allowed="a quantity above 0 such as 250m or 1.5", most=10**9)
+
+
+def _bytes(text: str) -> int:
+    return _amount(text, per_unit=1, allowed="a quantity above 0 such as 256Mi", most=1 << 53)
+
+
+def _amount(text: str, *, per_unit: int, allowed: str, most: int) -> int:
+    from agent.core.numbers.quantity import QuantityError, parse_quantity
+    from agent.core.numbers.units import NANOS_PER_UNIT
+
+    try:
+        amount = -(-parse_quantity(text) * per_unit // NANOS_PER_UNIT)
+    except QuantityError:
+        amount = 0
+    if not 0 < amount <= most:
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed: {allowed}")
+    return amount
+
+
+def _limit_ratio(text: str) -> float:
+    return _number(text, least=1.0, most=100.0, allowed="a number from 1 to 100")
+
+
+def _seconds(text: str) -> float:
+    return _number(text, least=0.0, most=7 * 86_400.0, allowed="seconds from 0 to 604800")
+
+
+def _whole_minutes(text: str) -> float:
+    allowed = "whole minutes in seconds, from 60 to 86400"
+    seconds = _number(text, least=_MINUTE_SECONDS, most=86_400.0, allowed=allowed)
+    if seconds % _MINUTE_SECONDS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed: {allowed}")
+    return seconds
+
+
+def _number(text: str, *, least: float, most: float, allowed: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = float("nan")
+    if not least <= number <= most:
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed: {allowed}")
+    return number
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Replay all traces, then tell."""
+    from agent.cli.simulate.runs import SimulationError
+    from agent.cli.simulate.text import report_json
+    from agent.cli.simulate.trace_files import TraceFileError
+    from agent.core.recommender.simulation.figures import total
+
+    settings = settings_from(arguments)
+    rules = rules_from(arguments, settings)
+    if arguments.html is not None:
+        try:
+            check_output(arguments.html)
+        except OutputError as error:
+            fail(f"simulate: --html {error}")
+    try:
+        simulated = [_simulate(path, arguments, settings, rules) for path in arguments.traces]
+    except TraceFileError as error:
+        fail(f"simulate: {error}")
+    except SimulationError as error:
+        print(f"plimsoll simulate: {error}", file=sys.stderr)
+        return 3
+    alls = [total([one.outcomes[index] for one in simulated]) for index in range(len(simulated[0].outcomes))]
+    if arguments.output == "json":
+        print(json.dumps(report_json(simulated, alls, rules), indent=2, allow_nan=False))
+    else:
+        _print_table(simulated, alls, rules)
+    if arguments.html is not None:
+        from agent.cli.simulate.html import page
+
+        try:
+            put_output(arguments.html, page(simulated, alls, rules).encode("utf-8"))
+        except OutputError as error:  # the table is told all the same
+            print(f"plimsoll simulate: --html {error}", file=sys.stderr)
+            return 3
+    return 0
+
+
+def rules_from(arguments: argparse.Namespace, settings: Settings) -> Rules:
+    """Put together how the agent acts: from the command line and the settings."""
+    from agent.core.recommender.simulation.replay import Rules
+
+    windows = settings.windows
+    return Rules(
+        decision_interval_seconds=arguments.decision_interval,
+        cool_down_seconds=arguments.cool_down,
+        min_span_seconds=settings.recommend.min_span_seconds,
+        cpu_window_seconds=windows.cpu_window_seconds,
+        memory_window_seconds=windows.memory_window_seconds,
+        percentile=windows.percentile,
+        max_gap_ratio=windows.max_gap_ratio,
+        cpu_request_millicores=arguments.cpu_request,
+        memory_request_bytes=arguments.memory_request,
+        memory_limit_ratio=arguments.memory_limit_ratio,
+    )
+
+
+def _simulate(path: Path, arguments: argparse.Namespace, settings: Settings, rules: Rules) -> Simulated:
+    from agent.cli.simulate.runs import simulate_policies
+    from agent.cli.simulate.text import Simulated
+    from agent.cli.simulate.trace_files import load_trace
+    from agent.cli.text.progress import progress
+    from agent.cli.text.spans import harmless
+    from agent.core.recommender.simulation.figures import usage_course
+
+    name = harmless(path.name)
+    with progress(sys.stderr, f"reading {name}") as bar:
+        trace = load_trace(path, on_progress=bar.show)
+    with progress(sys.stderr, f"simulating {name}") as bar:
+        outcomes = simulate_policies(trace, arguments.policy, settings, rules, on_progress=bar.show)
+    return Simulated(
+        path=str(path),
+        notes=trace.notes,
+        cpu_minutes=int(trace.has_cpu.sum()),
+        memory_minutes=int(trace.has_memory.sum()),
+        usage=usage_course(trace, outcomes[0].course.stretch_minutes),
+        outcomes=tuple(outcomes),
+    )
+
+
+def _print_table(simulated: Sequence[Simulated], alls: Sequence[Total], rules: Rules) -> None:
+    from agent.cli.simulate.text import comparison_lines, rules_text, span_text
+    from agent.cli.text.spans import Span, Tone, harmless
+    from agent.cli.top.terminal import find_terminal, write_lines
+    from agent.core.recommender.simulation.figures import total
+
+    lines: list[Line] = []
+    for one in simulated:
+        lines.append((Span(harmless(one.path), Tone.TITLE),))
+        lines += wrapped(span_text(one))
+        for note in one.notes:
+            lines += wrapped(f"note: {note}", Tone.NOTE)
+        lines.append(())
+        lines += comparison_lines([total((outcome,)) for outcome in one.outcomes])
+        lines.append(())
+    if len(simulated) > 1:
+        lines.append((Span(f"all {len(simulated)} traces", Tone.TITLE),))
+        lines += comparison_lines(alls)
+        lines.append(())
+    lines += wrapped(f"rules: {rules_text(rules)}")
+    terminal = find_terminal(sys.stdout, os.environ, use_colour=True)
+    write_lines(lines, has_colour=terminal.has_colour)
+
+
+def wrapped(text: str, tone: Tone | None = None) -> list[Line]:
+    """Break a sentence into lines of the terminal's width."""
+    from agent.cli.text.spans import Span, Tone
+
+    width = shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns
+    return [(Span(line, tone or Tone.PLAIN),) for line in textwrap.wrap(text, width)]

@@ -1,0 +1,186 @@
+"""``plimsoll workloads``: what all nodes learnt of the cluster's workloads; of one, why, and its history by hour.
+
+``--forget`` undoes a poisoning.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.cli.client.webhook import NO_EXTRA, NoAnswerError, NotKnownError, WebhookClient, add_webhook_options
+from agent.cli.options.row_options import add_look_options
+from agent.cli.options.settings_options import fail
+from agent.cli.workloads.forget import add_forget_options, check_forgetting, forget
+
+if TYPE_CHECKING:
+    from agent.webhook.queries.workload_bodies import WorkloadBody, WorkloadLineBody
+
+_PAGE = 500
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    add_workload_argument(parser, nargs="?")
+    parser.add_argument("-n", "--namespace", metavar="NAME", help="of the list: this namespace only")
+    parser.add_argument("--policy", metavar="NAME", help="of one workload: what another policy would have")
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="(default: table)")
+    parser.add_argument("--png", metavar="FILE", type=Path, help="of one workload: draw its hours into a file")
+    add_look_options(parser)
+    add_forget_options(parser)
+    add_webhook_options(parser)
+    parser.epilog = "Exit code: 0 shown or forgotten, 1 no answer could be had or not forgotten, 2 bad input."
+
+
+def add_workload_argument(parser: argparse.ArgumentParser, *, nargs: str | None = None) -> None:
+    """Declare which workload is meant."""
+    parser.add_argument(
+        "workload",
+        metavar="WORKLOAD",
+        nargs=nargs,
+        help="NAMESPACE/KIND/NAME, or NAMESPACE/NAME where that is one workload alone",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Show the list, or one; or have something forgotten."""
+    check_forgetting(arguments)
+    if arguments.workload is None and (arguments.png is not None or arguments.policy is not None):
+        fail("workloads: --png and --policy are for one workload; allowed: with WORKLOAD")
+    if arguments.workload is not None and arguments.namespace is not None:
+        fail("workloads: --namespace is for the list; allowed: without WORKLOAD, which names its own")
+    try:
+        require_extra()
+        if arguments.png is not None:
+            from agent.cli.text.png_plots import check_picture
+
+            check_picture(arguments.png)
+        client = WebhookClient(arguments)
+        if arguments.forget is not None:
+            return forget(client, arguments, None if arguments.workload is None else _parts_of(client, arguments))
+        if arguments.workload is None:
+            return _list(client, arguments)
+        found, body = one_workload(client, arguments)
+        return _show(found, body, arguments)
+    except NoAnswerError as error:
+        print(f"plimsoll workloads: {error}", file=sys.stderr)
+        return 1
+    except _picture_error() as error:
+        fail(f"workloads: --png {error}")
+
+
+def require_extra() -> None:
+    """Find out whether the webhook's types can be had.
+
+    Raises:
+        NoAnswerError: They cannot.
+    """
+    import importlib.util
+
+    if importlib.util.find_spec("msgspec") is None:
+        raise NoAnswerError(NO_EXTRA)
+
+
+def one_workload(client: WebhookClient, arguments: argparse.Namespace) -> tuple[WorkloadBody, bytes]:
+    """Ask for the workload that was named.
+
+    Raises:
+        NoAnswerError: It is not known, or nobody answers.
+        SystemExit: The name is none; one line, code 2.
+    """
+    from agent.webhook.queries.workload_bodies import WorkloadBody
+
+    parts = _parts_of(client, arguments)
+    policy = getattr(arguments, "policy", None)
+    return client.get(f"/v1/workloads/{'/'.join(parts)}", WorkloadBody, {"policy": policy} if policy else None)
+
+
+def _parts_of(client: WebhookClient, arguments: argparse.Namespace) -> list[str]:
+    """Return namespace, kind and name of the workload that was named.
+
+    Raises:
+        NoAnswerError: It is not known, or nobody answers.
+        SystemExit: The name is none; one line, code 2.
+    """
+    parts = str(arguments.workload).split("/")
+    if len(parts) not in (2, 3) or not all(parts):
+        fail(
+            f"{arguments.verb}: {arguments.workload}: is not allowed; allowed: NAMESPACE/KIND/NAME or NAMESPACE/NAME, "
+            "for instance shop/Deployment/web"
+        )
+    if len(parts) == 2:
+        return _found_by_name(client, *parts)
+    return parts
+
+
+def _found_by_name(client: WebhookClient, namespace: str, name: str) -> list[str]:
+    kinds = [one.kind for one in _all(client, namespace)[0] if one.name == name]
+    if not kinds:
+        raise NotKnownError(f"nothing is known of a workload {namespace}/{name}")
+    if len(kinds) > 1:
+        raise NoAnswerError(f"{namespace}/{name}: {', '.join(kinds)} have this name; allowed: NAMESPACE/KIND/NAME")
+    return [namespace, kinds[0], name]
+
+
+def _all(client: WebhookClient, namespace: str | None) -> tuple[list[WorkloadLineBody], int]:
+    """Read all pages of the list."""
+    from agent.webhook.queries.workload_bodies import WorkloadsBody
+
+    lines: list[WorkloadLineBody] = []
+    query = {"limit": str(_PAGE), **({"namespace": namespace} if namespace else {})}
+    while True:
+        page, _ = client.get("/v1/workloads", WorkloadsBody, query)
+        lines += page.workloads
+        if page.next is None:
+            return lines, page.total
+        query["after"] = page.next
+
+
+def _list(client: WebhookClient, arguments: argparse.Namespace) -> int:
+    from agent.cli.top.terminal import find_terminal, terminal_width, write_lines, write_text
+    from agent.cli.workloads.view import list_lines
+
+    lines, total = _all(client, arguments.namespace)
+    if arguments.output == "json":
+        import msgspec
+
+        write_text(msgspec.json.format(msgspec.json.encode(lines)).decode() + "\n")
+        return 0
+    terminal = find_terminal(sys.stdout, os.environ, use_colour=not arguments.no_color)
+    shown = list_lines(
+        lines,
+        total=total,
+        width=arguments.width or terminal_width(),
+        glyphs=terminal.glyphs,
+        has_colour=terminal.has_colour,
+    )
+    write_lines(list(shown), has_colour=terminal.has_colour)
+    return 0
+
+
+def _show(found: WorkloadBody, body: bytes, arguments: argparse.Namespace) -> int:
+    from agent.cli.top.terminal import find_terminal, terminal_width, write_lines, write_text
+    from agent.cli.workloads.view import workload_lines
+
+    if arguments.png is not None:
+        from agent.cli.workloads.picture import draw_workload
+
+        draw_workload(found, arguments.png)
+    if arguments.output == "json":
+        import msgspec
+
+        write_text(msgspec.json.format(body).decode() + "\n")
+        return 0
+    terminal = find_terminal(sys.stdout, os.environ, use_colour=not arguments.no_color)
+    width = arguments.width or terminal_width()
+    write_lines(list(workload_lines(found, width=width, glyphs=terminal.glyphs)), has_colour=terminal.has_colour)
+    return 0
+
+
+def _picture_error() -> type[Exception]:
+    from agent.cli.text.png_plots import PictureError
+
+    return PictureError

@@ -1,0 +1,120 @@
+"""What a plan is called for people: why pods are left alone, why requests are kept, amounts, changes. Face, pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from agent.cli.text.spans import harmless
+from agent.cli.words.advice import CPU, MEMORY, WITHHELD_WORDS, Side
+from agent.core.plan.demand import Kept, Reserved
+from agent.core.plan.plan import Change, ContainerPlan, Phase, PlanStep, Setting, Share
+from agent.core.recommender.bounds import Resource
+from agent.core.resize.change_text import by_container
+
+RESERVED_WORDS: Final = {
+    Reserved.OFF: "mode off",
+    Reserved.RECOMMEND: "recommend only",
+    Reserved.EXCLUDED: "excluded namespace",
+    Reserved.NAMESPACE_UNKNOWN: "namespace not known",
+    Reserved.FAULTY_ANNOTATION: "annotation not understood",
+    Reserved.PINNED: "pinned",
+    Reserved.PLACEHOLDER: "keeps room for others",
+    Reserved.STATIC: "static pod",
+    Reserved.BARE: "no controller",
+    Reserved.JOB: "job, it ends",
+    Reserved.UNKNOWN_OWNER: "owner of another kind",
+    Reserved.GUARANTEED: "Guaranteed",
+    Reserved.BEST_EFFORT: "BestEffort, no request to resize",
+    Reserved.EXCLUSIVE_CPUS: "exclusive CPUs",
+    Reserved.DEVICES: "holds devices",
+    Reserved.WINDOWS: "Windows",
+    Reserved.TOO_YOUNG: "too young",
+    Reserved.NOT_RUNNING: "not running yet",
+    Reserved.TERMINATING: "terminating",
+    Reserved.NO_DATA: "nothing measured",
+    Reserved.HPA: "scaled by an HPA",
+    Reserved.VPA: "sized by a VPA",
+    Reserved.LEFT_OUT: "cannot be planned soundly",
+}
+KEPT_WORDS: Final = {
+    Kept.SMALL_CHANGE: "change too small",
+    Kept.COOL_DOWN: "cool-down after its last resize",
+    Kept.UPWARD_ONLY: "only upward for now",
+    Kept.GAPS: "no prediction",
+    Kept.QOS: "QoS class kept",
+    Kept.HPA: "scaled by an HPA",
+    Kept.NOT_STATED: "no request to resize",
+    Kept.NODE_FULL: "node is full",
+    Kept.RESTART_POLICY: "would restart it",
+    Kept.TOO_OLD: "API server or kubelet too old",
+    Kept.IN_USE: "too little over memory in use",
+    Kept.INFEASIBLE: "answered infeasible before",
+    Kept.IN_FLIGHT: "a resize is under way",
+    Kept.POD_LEVEL: "the pod's budget carries it",
+    Kept.NOT_APPLIED: "only looked at",
+    Kept.PAUSED: "paused",
+    Kept.BUDGET: "no resize left in this minute",
+    Kept.DEFERRED: "last resize deferred",
+    Kept.LIMIT_RANGE: "rejected before",
+}
+PHASE_WORDS: Final = {Phase.SHRINK: "shrink", Phase.GROW: "grow", Phase.LIMIT_DOWN: "limit down"}
+POD_BUDGET: Final = "(pod)"
+"""What a pod's own budget is called where containers have names."""
+SIDE_OF: Final = {Resource.CPU: CPU, Resource.MEMORY: MEMORY}
+
+
+def amount(resource: Resource, value: float | None) -> str:
+    """Give an amount of a resource as people write it; a negative one with its sign."""
+    text = SIDE_OF[resource].text
+    return f"-{text(-value)}" if value is not None and value < 0 else text(value)
+
+
+def change_words(change: Change, becomes: str) -> str:
+    """Give ``CPU 500m -> 250m`` or ``memory limit 512MiB -> 400MiB``."""
+    side = SIDE_OF[change.resource]
+    what = side.title if change.setting is Setting.REQUEST else f"{side.title} limit"
+    return f"{what} {side.text(change.before)} {becomes} {side.text(change.after)}"
+
+
+def changes_words(changes: tuple[Change, ...], becomes: str) -> str:
+    """Give all changes of a pod, container by container: ``app CPU 500m -> 250m, memory ...; proxy CPU ...``."""
+    return "; ".join(
+        f"{harmless(name) if name else POD_BUDGET} {', '.join(change_words(change, becomes) for change in its)}"
+        for name, its in by_container(changes).items()
+    )
+
+
+def step_words(step: PlanStep) -> str:
+    """Say what kind of step it is."""
+    return f"{PHASE_WORDS[step.phase]}, urgent" if step.is_urgent else PHASE_WORDS[step.phase]
+
+
+def share_of(side: Side, container: ContainerPlan) -> Share | None:
+    """Give what a plan says of one resource of a container."""
+    return container.cpu if side.resource is Resource.CPU else container.memory
+
+
+def kept_words(container: ContainerPlan) -> str:
+    """Say why a container's requests and limits are not what was planned; empty = they are."""
+    texts: dict[str, list[str]] = {}
+    for side in (CPU, MEMORY):
+        for what, reason in _reasons(share_of(side, container)):
+            texts.setdefault(reason, []).append(f"{side.title} {what}".rstrip())
+    if len(texts) == 1:
+        ((reason, subjects),) = texts.items()
+        if subjects == [CPU.title, MEMORY.title]:
+            return reason
+    return "; ".join(f"{' and '.join(subjects)}: {reason}" for reason, subjects in texts.items())
+
+
+def _reasons(share: Share | None) -> list[tuple[str, str]]:
+    if share is None:
+        return []
+    reasons = []
+    if share.withheld is not None:
+        reasons.append(("", f"no prediction ({WITHHELD_WORDS[share.withheld]})"))
+    elif share.kept is not None:
+        reasons.append(("", KEPT_WORDS[share.kept]))
+    if share.limit_kept is not None:
+        reasons.append(("limit", KEPT_WORDS[share.limit_kept]))
+    return reasons

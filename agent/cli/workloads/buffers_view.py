@@ -1,0 +1,224 @@
+"""CapacityBuffers as lines for a terminal: how many chunks of what, and what settled that. Face, pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from agent.cli.text.counts import counted
+from agent.cli.text.figures import ABSENT, age_text
+from agent.cli.text.paragraphs import Page, hanging
+from agent.cli.text.spans import Glyphs, Line, Span, Tone, clip_line, harmless
+from agent.cli.text.table import Cell, Column, render_table
+from agent.core.buffers.conditions import NOT_READY_PREFIX
+from agent.webhook.queries.buffer_bodies import (
+    BufferBody,
+    BufferConditionBody,
+    BufferControllerBody,
+    BuffersBody,
+    BufferWhyBody,
+)
+
+_COLUMNS: Final = (
+    Column(key="namespace", title="NAMESPACE", is_text=True, min_width=9),
+    Column(key="name", title="NAME", is_text=True, min_width=6, good_width=24),
+    Column(key="reference", title="OF", is_text=True, min_width=10, good_width=28, priority=40),
+    Column(key="chunk", title="CHUNK", is_text=True, min_width=12, priority=30),
+    Column(key="wanted", title="WANTED", min_width=6, priority=20),
+    Column(key="chunks", title="CHUNKS", min_width=6),
+    Column(key="decided", title="DECIDED BY", is_text=True, min_width=10, priority=10),
+    Column(key="ready", title="READY", is_text=True, min_width=5),
+)
+_READY: Final = "ReadyForProvisioning"
+_LABEL: Final = 12
+_MOST_FAULTS: Final = 10
+_STRATEGIES: Final = {
+    "buffer.x-k8s.io/active-capacity": "active capacity: an autoscaler that reads buffers provides the room",
+    "plimsoll.dev/placeholder-pods": "placeholder pods: Plimsoll keeps the room with pods of the lowest priority",
+}
+
+
+def list_lines(found: BuffersBody, *, width: int, glyphs: Glyphs, has_colour: bool) -> Iterator[Line]:
+    """Give the table of buffers."""
+    yield from _controller_lines(found.controller)
+    if not found.buffers:
+        yield (Span("there are no CapacityBuffers", Tone.NOTE),)
+        return
+    rows = [_row(one) for one in found.buffers]
+    table = render_table(_COLUMNS, rows, width=width, glyphs=glyphs, marks=not has_colour)
+    yield table.titles
+    yield from table.rows
+    yield from _fault_lines(found, Page(width=width, glyphs=glyphs))
+    yield (Span(f"buffers: {found.total}; plimsoll buffers NAMESPACE/NAME says why", Tone.DIM),)
+
+
+def _fault_lines(found: BuffersBody, page: Page) -> Iterator[Line]:
+    """Say of the first few that are not ready why."""
+    faulty = [(one, ready) for one in found.buffers if (ready := _condition(one, _READY)) and ready.status != "True"]
+    for one, ready in faulty[:_MOST_FAULTS]:
+        said = ready.message.removeprefix(NOT_READY_PREFIX)
+        yield from hanging((Span(harmless(f"{one.namespace}/{one.name}: "), Tone.DIM),), said, page, Tone.NOTE)
+    if len(faulty) > _MOST_FAULTS:
+        yield (Span(f"{len(faulty) - _MOST_FAULTS} more are not ready", Tone.NOTE),)
+
+
+def _row(one: BufferBody) -> tuple[Cell, ...]:
+    why, ready = one.why, _condition(one, _READY)
+    is_cut = why is not None and why.allowed is not None and why.wanted is not None and why.allowed < why.wanted
+    return (
+        Cell(harmless(one.namespace)),
+        Cell(harmless(one.name)),
+        Cell(harmless(one.reference) or ABSENT, Tone.DIM),
+        Cell(harmless(_amounts_text(why.chunk)) if why is not None else ABSENT, Tone.DIM),
+        Cell(_number(why.wanted if why is not None else None)),
+        Cell(_number(one.chunks), Tone.NOTE if is_cut else Tone.PLAIN),
+        Cell((why.decided_by if why is not None else None) or ABSENT, Tone.NOTE if is_cut else Tone.DIM),
+        Cell(
+            {"True": "yes", "False": "no"}.get(ready.status, ready.status) if ready is not None else ABSENT,
+            Tone.HOT if ready is not None and ready.status != "True" else Tone.PLAIN,
+        ),
+    )
+
+
+def buffer_lines(found: BuffersBody, *, width: int, glyphs: Glyphs) -> Iterator[Line]:
+    """Give everything about one buffer: what it asks for, what it was given, and what settled that."""
+    page = Page(width=width, glyphs=glyphs)
+    for one in found.buffers:
+        yield from _controller_lines(found.controller)
+        for line in _buffer_lines(one, found.controller, page):
+            yield clip_line(line, width, ellipsis=glyphs.ellipsis)
+
+
+def _buffer_lines(one: BufferBody, controller: BufferControllerBody, page: Page) -> Iterator[Line]:
+    yield (
+        Span(harmless(f"CapacityBuffer {one.namespace}/{one.name}"), Tone.TITLE),
+        Span(f"   made {age_text(one.age_seconds)} ago", Tone.DIM),
+    )
+    yield (_label("strategy"), Span(harmless(_STRATEGIES.get(one.strategy, one.strategy))))
+    if one.left_alone is not None:
+        yield from hanging((_label("left alone"),), one.left_alone, page, Tone.NOTE)
+    yield from hanging((_label("asks for"),), _asks(one), page)
+    why = one.why
+    if why is not None:
+        yield from _why_lines(one, why, page)
+    else:
+        known = "not looked at yet" if controller.leads and one.left_alone is None else "why is not known here"
+        yield (_label("chunks"), Span(f"{_number(one.chunks)}, as the status has it; {known}"))
+    if one.trouble is not None:
+        yield from hanging((_label("trouble"),), one.trouble, page, Tone.NOTE)
+    if one.template is not None:
+        yield (
+            _label("template"),
+            Span(harmless(one.template)),
+            Span(f"   generation {_number(one.template_generation)}", Tone.DIM),
+        )
+    for condition in one.conditions:
+        yield from _condition_lines(condition, page)
+
+
+def _why_lines(one: BufferBody, why: BufferWhyBody, page: Page) -> Iterator[Line]:
+    if why.shape_name:
+        is_told = why.shape_source is None or why.shape_name.startswith(why.shape_source)
+        source = "" if is_told else f" ({why.shape_source})"
+        yield (_label("shape"), Span(harmless(f"{why.shape_name}{source}")))
+    if why.sizing is not None:
+        yield (_label("size"), Span(harmless(f"recommended: {why.sizing}")))
+    if why.chunk:
+        yield (_label("one chunk"), Span(harmless(_amounts_text(why.chunk))))
+    for label, count, words in _steps(one, why):
+        is_decisive = label == why.decided_by
+        yield (
+            _label(label),
+            Span(f"{count:>6} "),
+            Span(harmless(words), Tone.PLAIN if is_decisive else Tone.DIM),
+            *((Span("   decides", Tone.ACCENT),) if is_decisive else ()),
+        )
+    if why.schedule is not None:
+        yield (_label("schedule"), Span(f"{0:>6} "), Span(harmless(why.schedule)), Span("   decides", Tone.ACCENT))
+    if why.fault is not None:
+        yield from hanging((_label("not ready"),), why.fault, page, Tone.HOT)
+    else:
+        total = _total(why.chunk, one.chunks)
+        yield (_label("chunks"), Span(f"{_number(one.chunks):>6} ", Tone.TITLE), Span(harmless(total), Tone.DIM))
+    if why.ready_pods is not None:
+        yield (_label("kept"), Span(f"{why.ready_pods:>6} "), Span("placeholder pods run", Tone.DIM))
+    yield (_label("looked at"), Span(f"{age_text(why.age_seconds)} ago", Tone.DIM))
+
+
+def _steps(one: BufferBody, why: BufferWhyBody) -> Iterator[tuple[str, str, str]]:
+    """Give what each part of the spec, and each quota, allows: who, how many, why."""
+    if why.by_replicas is not None:
+        yield "replicas", str(why.by_replicas), "a fixed number"
+    if why.by_percentage is not None:
+        yield "percentage", str(why.by_percentage), f"{one.percentage} % of {_number(why.scalable_replicas)} replicas"
+    elif one.percentage is not None and why.fault is None:
+        yield "percentage", ABSENT, f"{one.percentage} % of nothing: no count of replicas is known"
+    if why.by_limits is not None:
+        words = f"fit into the limits; {why.limiting_resource} is the tightest" if why.limiting_resource else "fit"
+        yield "limits", str(why.by_limits), words
+    for name, count in why.by_quota.items():
+        is_tight = name in why.limiting_quotas
+        label = "quotas" if is_tight and why.decided_by == "quotas" else "quota"
+        yield label, str(count), f"fit into quota {name}{'' if is_tight else ', enough'}"
+
+
+def _asks(one: BufferBody) -> str:
+    parts = [one.reference or "no reference"]
+    if one.replicas is not None:
+        parts.append(counted(one.replicas, "replica"))
+    if one.percentage is not None:
+        parts.append(f"{one.percentage} % of its replicas")
+    if one.limits is not None:
+        parts.append(f"within {_amounts_text(one.limits) if one.limits else 'no limits'}")
+    return ", ".join(parts)
+
+
+def _total(chunk: Mapping[str, str], chunks: int | None) -> str:
+    return f"of {_amounts_text(chunk)} each" if chunk and chunks else ""
+
+
+def _controller_lines(controller: BufferControllerBody) -> Iterator[Line]:
+    if controller.mode == "off":
+        yield (Span("the controller of CapacityBuffers is off here (buffers.mode); nothing is read", Tone.NOTE),)
+    elif not controller.leads:
+        yield (Span(harmless(_follower_words(controller)), Tone.NOTE),)
+    if controller.paused is not None:
+        yield (Span(harmless(f"the cluster is paused, nothing is written: {controller.paused}"), Tone.NOTE),)
+    if controller.contested_by is not None:
+        words = f"stepped back: {controller.contested_by} writes statuses (buffers.mode on takes over)"
+        yield (Span(harmless(words), Tone.NOTE),)
+    for trouble in controller.troubles:
+        yield (Span(harmless(f"not heard: {trouble}"), Tone.NOTE),)
+
+
+def _follower_words(controller: BufferControllerBody) -> str:
+    known = f"{controller.replica} does not lead: it has the statuses, and no reasons"
+    if controller.leader is None:
+        return f"{known}; nobody is known to lead, so nothing is looked after"
+    return (
+        f"{known}; ask {controller.leader}: kubectl -n {controller.namespace} port-forward pod/{controller.leader} 8443"
+    )
+
+
+def _condition_lines(one: BufferConditionBody, page: Page) -> Iterator[Line]:
+    is_bad = (one.type == _READY and one.status != "True") or (one.type == "LimitedByQuotas" and one.status == "True")
+    message = f": {one.message}" if one.message and one.message != "ready" else ""
+    since = f", for {age_text(one.age_seconds)}" if one.age_seconds is not None else ""
+    said = f"{one.type} {one.status}{since} ({one.reason}){message}"
+    yield from hanging((_label("condition"),), said, page, Tone.NOTE if is_bad else Tone.DIM)
+
+
+def _condition(one: BufferBody, kind: str) -> BufferConditionBody | None:
+    return next((condition for condition in one.conditions if condition.type == kind), None)
+
+
+def _amounts_text(amounts: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {amount}" for name, amount in amounts.items()) or ABSENT
+
+
+def _number(value: int | None) -> str:
+    return ABSENT if value is None else str(value)
+
+
+def _label(text: str) -> Span:
+    return Span(f"  {text:<{_LABEL}}", Tone.DIM)

@@ -1,0 +1,252 @@
+"""What the webhook says of workloads, as lines for a terminal. Face, pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from agent.cli.text.counts import counted
+from agent.cli.text.figures import age_text, bytes_text, millicores_text
+from agent.cli.text.spans import Glyphs, Line, Span, Tone, clip_line, harmless
+from agent.cli.text.table import Cell, Column, render_table
+from agent.cli.top.detail import sparkline
+from agent.webhook.queries.workload_bodies import (
+    AdviceBody,
+    ContainerBody,
+    HourBody,
+    SideBody,
+    SpreadBody,
+    StatisticsBody,
+    WorkloadBody,
+    WorkloadLineBody,
+)
+
+_COLUMNS: Final = (
+    Column(key="namespace", title="NAMESPACE", is_text=True, min_width=9),
+    Column(key="kind", title="KIND", is_text=True, min_width=4, priority=30),
+    Column(key="name", title="NAME", is_text=True, min_width=8, good_width=30),
+    Column(key="containers", title="CONTAINERS", is_text=True, min_width=10, priority=60),
+    Column(key="mode", title="MODE", is_text=True, min_width=7, priority=20),
+    Column(key="cpu", title="CPU", min_width=6),
+    Column(key="memory", title="MEMORY", min_width=7),
+    Column(key="history", title="HISTORY", min_width=7, priority=40),
+    Column(key="newest", title="NEWEST", min_width=6, priority=10),
+)
+_MISSING: Final = {
+    "not_loaded": "not worked out yet; ask again in a minute",
+    "too_young": "its history is too young",
+    "unknown_container": "nothing is known of this container",
+    "unknown_workload": "nothing is known of this workload",
+}
+STALE_SECONDS: Final = 900.0
+"""Three reports that did not come."""
+_LABEL: Final = 11
+
+
+def list_lines(
+    workloads: Sequence[WorkloadLineBody], *, total: int, width: int, glyphs: Glyphs, has_colour: bool
+) -> Iterator[Line]:
+    """Give the table of workloads: what a pod created now would request, how long and how lately it is known."""
+    if not workloads:
+        yield (Span("nothing was reported yet" if not total else f"none of {total} workloads fit", Tone.NOTE),)
+        return
+    rows = [
+        (
+            Cell(harmless(one.namespace)),
+            Cell(harmless(one.kind), Tone.DIM),
+            Cell(harmless(one.name)),
+            Cell(harmless(", ".join(one.containers)), Tone.DIM),
+            Cell(harmless(one.mode), Tone.GAIN if one.mode == "enforce" else Tone.DIM),
+            Cell(millicores_text(one.cpu_request_millicores)),
+            Cell(bytes_text(one.memory_request_bytes)),
+            Cell(age_text(one.history_seconds)),
+            Cell(age_text(one.newest_age_seconds), Tone.NOTE if one.newest_age_seconds > STALE_SECONDS else Tone.PLAIN),
+        )
+        for one in workloads
+    ]
+    table = render_table(_COLUMNS, rows, width=width, glyphs=glyphs, marks=not has_colour)
+    yield table.titles
+    yield from table.rows
+    shown = f"{len(workloads)} of {total}" if len(workloads) < total else f"{total}"
+    yield (Span(f"workloads: {shown}; CPU and memory as the policy would request them, before bounds", Tone.DIM),)
+
+
+def workload_lines(found: WorkloadBody, *, width: int, glyphs: Glyphs) -> Iterator[Line]:
+    """Give everything about one workload: advice and why, history by hour, where it is from."""
+    name = harmless(f"{found.kind} {found.namespace}/{found.name}")
+    known = f"known for {age_text(found.history_seconds)}, newest {age_text(found.newest_age_seconds)} ago"
+    yield (Span(name, Tone.TITLE), Span(f"   {known}", Tone.DIM))
+    applies = found.applies
+    yield (
+        Span("mode ", Tone.DIM),
+        Span(harmless(applies.mode.value or "-"), Tone.GAIN if applies.mode.value == "enforce" else Tone.PLAIN),
+        Span(f" ({harmless(applies.mode.source)}), policy ", Tone.DIM),
+        Span(harmless(applies.policy.value or "-")),
+        Span(f" ({harmless(applies.policy.source)})", Tone.DIM),
+    )
+    for note in notes(found):
+        yield (Span(harmless(note), Tone.NOTE),)
+    for container in found.containers:
+        yield ()
+        for line in _container_lines(container, width=width, glyphs=glyphs):
+            yield clip_line(line, width, ellipsis=glyphs.ellipsis)
+
+
+def notes(found: WorkloadBody) -> Iterator[str]:
+    """Give what holds the sizes of a workload, a sentence each."""
+    applies = found.applies
+    if applies.pause.value is not None:
+        yield f"the cluster is paused ({applies.pause.source}): {applies.pause.value}"
+    if applies.left_alone_for is not None:
+        yield f"left alone: {applies.left_alone_for} sets its requests"
+    for axis, holder in (("CPU", applies.cpu_frozen_for), ("memory", applies.memory_frozen_for)):
+        if holder is not None:
+            yield f"{axis} is not changed: {holder} scales on it"
+    if applies.stop_shrinking_seconds is not None:
+        yield f"only grows for another {age_text(applies.stop_shrinking_seconds)}: it was killed out of memory"
+    if applies.rules_fault is not None:
+        yield f"the cluster's rules are not understood, the last good ones hold: {applies.rules_fault}"
+    if found.statistics_fault is not None:
+        yield f"no percentiles: {found.statistics_fault}"
+
+
+def _container_lines(one: ContainerBody, *, width: int, glyphs: Glyphs) -> Iterator[Line]:
+    yield (Span(f"container {harmless(one.container)}", Tone.TITLE),)
+    yield from _advice_lines(one.advice)
+    room = max(width - _LABEL - 30, 8)
+    yield from _course(one.hours, "CPU", lambda hour: hour.cpu_millicores, millicores_text, room, glyphs)
+    yield from _course(one.hours, "memory", lambda hour: hour.memory_bytes, bytes_text, room, glyphs)
+    if one.statistics is not None:
+        yield from _statistics_lines(one.statistics)
+    for side in (*one.classes, *one.nodes):
+        yield from _side_lines(side)
+
+
+def _advice_lines(advice: AdviceBody) -> Iterator[Line]:
+    if advice.missing is not None:
+        reason = _MISSING.get(advice.missing, advice.missing)
+        yield (_label("request"), Span(f"none by {advice.policy}: {reason}", Tone.NOTE))
+        return
+    of_pods = "" if advice.pods is None else f", of {counted(advice.pods, 'pod')}"
+    yield (
+        _label("request"),
+        Span(f"CPU {millicores_text(advice.cpu_request_millicores)}, memory {bytes_text(advice.memory_request_bytes)}"),
+        Span(f"   by {advice.policy}{of_pods}", Tone.DIM),
+    )
+    base = f"{millicores_text(advice.cpu_base_millicores)} and {bytes_text(advice.memory_base_bytes)}"
+    seen = [
+        f"seven-day maximum {millicores_text(advice.cpu_max_millicores)} and {bytes_text(advice.memory_max_bytes)}",
+        f"P75 of the newest hour {base}",
+    ]
+    if advice.oom_memory_bytes is not None:
+        seen.append(f"killed at {bytes_text(advice.oom_memory_bytes)}")
+    yield (_label("why"), Span("; ".join(seen)))
+
+
+def _statistics_lines(found: StatisticsBody) -> Iterator[Line]:
+    """Give the percentiles of all pods' samples, and how far apart pods and nodes are."""
+    for label, signal, text in (
+        ("CPU", found.cpu, millicores_text),
+        ("CPU + waits", found.cpu_adjusted if found.cpu_adjusted != found.cpu else None, millicores_text),
+        ("memory", found.memory, bytes_text),
+    ):
+        if signal is None:
+            continue
+        amounts = signal.p50, signal.p75, signal.p95, signal.p99, signal.max
+        shown = zip(("P50", "P75", "P95", "P99", "max"), amounts, strict=True)
+        yield (
+            _label(label),
+            Span("  ".join(f"{name} {text(amount)}" for name, amount in shown)),
+            Span(f"   {counted(signal.samples, 'sample')} of all pods, {found.hours}h", Tone.DIM),
+        )
+    spreads = (
+        (f"means of {counted(found.pods, 'pod')}", found.pod_cpu_millicores, found.pod_memory_bytes),
+        ("P75 by nodes", found.node_cpu_millicores, found.node_memory_bytes),
+    )
+    parts = [
+        f"{what} {' and '.join(ranges)}"
+        for what, cpu, memory in spreads
+        if (ranges := [*_range(cpu, millicores_text), *_range(memory, bytes_text)])
+    ]
+    if parts:
+        yield (_label("spread"), Span("; ".join(parts), Tone.DIM))
+
+
+def _range(spread: SpreadBody | None, text: Callable[[float | None], str]) -> Iterator[str]:
+    if spread is not None:
+        yield f"{text(spread.least)} to {text(spread.largest)}"
+
+
+def _course(
+    hours: Sequence[HourBody],
+    label: str,
+    value: Callable[[HourBody], int | None],
+    text: Callable[[float | None], str],
+    room: int,
+    glyphs: Glyphs,
+) -> Iterator[Line]:
+    """Draw the newest hours as a sparkline, one cell an hour; hours without a figure are holes."""
+    if not hours:
+        return
+    by_hour = {one.unix_hour: value(one) for one in hours}
+    last = max(by_hour)
+    first = max(min(by_hour), last - room + 1)
+    course = [by_hour.get(hour) for hour in range(first, last + 1)]
+    known = [one for one in course if one is not None]
+    if not known:
+        return
+    yield (
+        _label(label),
+        Span(sparkline(course, glyphs.spark), Tone.ACCENT),
+        Span(f" {len(course)}h, {text(min(known))} to {text(max(known))}", Tone.DIM),
+    )
+
+
+def _side_lines(side: SideBody) -> Iterator[Line]:
+    place = f"node {side.node}" if side.node is not None else f"on {side.instance_type or 'nodes'} of {side.cpus} CPUs"
+    base = f"P75 {millicores_text(side.cpu_base_millicores)}, {bytes_text(side.memory_base_bytes)}"
+    yield (
+        _label(""),
+        Span(f"{harmless(place)}: {counted(side.pods, 'pod')}, {base}", Tone.DIM),
+        Span(f", newest {age_text(side.newest_age_seconds)} ago", Tone.DIM),
+    )
+    kills = sum(one.count for one in side.kills)
+    if kills:
+        newest = min(one.age_seconds for one in side.kills)
+        yield (_label(""), Span(f"{counted(kills, 'out-of-memory kill')}, the newest {age_text(newest)} ago", Tone.HOT))
+
+
+def _label(text: str) -> Span:
+    return Span(f"  {text:<{_LABEL}}", Tone.DIM)
+
+
+def policy_lines(found: WorkloadBody, *, width: int, glyphs: Glyphs) -> Iterator[Line]:
+    """Give what applies to a workload, a line each, with where it comes from."""
+    for line in _policy_lines(found):
+        yield clip_line(line, width, ellipsis=glyphs.ellipsis)
+
+
+def _policy_lines(found: WorkloadBody) -> Iterator[Line]:
+    yield (Span(harmless(f"{found.kind} {found.namespace}/{found.name}"), Tone.TITLE),)
+    applies = found.applies
+    rows: list[tuple[str, str, str]] = [
+        ("mode", applies.mode.value or "-", applies.mode.source),
+        ("policy", applies.policy.value or "-", applies.policy.source),
+        ("pause", applies.pause.value or "no", applies.pause.source),
+        *((one.name, one.value, one.source) for one in applies.bounds),
+        ("HPA", *_held("CPU", applies.cpu_frozen_for)),
+        ("", *_held("memory", applies.memory_frozen_for)),
+        ("VPA", "left alone" if applies.left_alone_for else "none", applies.left_alone_for or ""),
+        ("running", "not known" if applies.replicas is None else counted(applies.replicas, "pod"), ""),
+    ]
+    if applies.stop_shrinking_seconds is not None:
+        rows.append(("shrinking", f"not for {age_text(applies.stop_shrinking_seconds)}", "an out-of-memory kill"))
+    for label, value, source in rows:
+        yield (_label(label), Span(f"{harmless(value):<16} "), Span(harmless(source), Tone.DIM))
+    if applies.rules_fault is not None:
+        yield (_label("rules"), Span(harmless(applies.rules_fault), Tone.HOT))
+    yield (Span("  a pod's own annotations win over mode, policy and bounds", Tone.DIM),)
+
+
+def _held(axis: str, holder: str | None) -> tuple[str, str]:
+    return (f"{axis} frozen", holder) if holder is not None else (f"{axis} free", "")

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import argparse
+
+import pytest
+
+from agent.cli.audit.kubelet_options import add_kubelet_options, rules_from
+from agent.core.machine.audit_targets import AuditRules
+from agent.core.machine.cgroup_values import ReservationPolicy
+from agent.core.machine.qos_cgroups import NodeAmounts
+from agent.core.numbers.units import GIB
+
+
+def rules(*words: str, is_systemd: bool = False) -> AuditRules:
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    add_kubelet_options(parser)
+    return rules_from(parser.parse_args(words), is_systemd=is_systemd)
+
+
+def test_nothing_told_is_the_kubelets_defaults() -> None:
+    told = rules()
+
+    assert told.kubelet.enforce_cpu_limits
+    assert told.kubelet.period_usec == 100_000
+    assert told.kubelet.reservation is ReservationPolicy.NONE
+    assert told.kube_reserved == NodeAmounts(cpu_millicores=0, memory_bytes=0)
+    assert (told.capacity_millicores, told.reserved_memory_percent, told.throttling_factor) == (None, None, None)
+
+
+def test_systemd_rounds_within_one_percent_of_a_cpu() -> None:
+    assert (rules(is_systemd=True).tolerance_millicores, rules().tolerance_millicores) == (10, 0)
+
+
+def test_everything_told() -> None:
+    told = rules(
+        *("--capacity-cpu", "7500m", "--capacity-memory", "32Gi", "--kube-reserved", "cpu=500m, memory=1Gi"),
+        *("--system-reserved", "memory=2Gi,ephemeral-storage=1Gi", "--node-allocatable-memory", "16Gi"),
+        *("--qos-reserved", "memory=50%", "--no-cpu-cfs-quota", "--cpu-cfs-period", "5ms"),
+        *("--memory-reservation-policy", "TieredReservation", "--memory-throttling-factor", "0.9"),
+        *("--single-process-oom-kill", "--pod-pids-limit", "4096"),
+        *("--system-namespaces", "kube-system, gpu", "--system-partition-memory", "4Gi"),
+    )
+
+    assert (told.capacity_millicores, told.capacity_memory_bytes) == (7500, 32 * GIB)
+    assert told.kube_reserved == NodeAmounts(cpu_millicores=500, memory_bytes=GIB)
+    assert told.system_reserved == NodeAmounts(cpu_millicores=0, memory_bytes=2 * GIB)
+    assert (told.allocatable_memory_bytes, told.reserved_memory_percent) == (16 * GIB, 50)
+    assert not told.kubelet.enforce_cpu_limits
+    assert told.kubelet.period_usec == 5000
+    assert told.kubelet.reservation is ReservationPolicy.TIERED
+    assert told.kubelet.single_process_oom_kill
+    assert (told.throttling_factor, told.pod_pids_limit) == (0.9, 4096)
+    assert told.system_namespaces == {"kube-system", "gpu"}
+    assert told.system_memory_bytes == 4 * GIB
+
+
+@pytest.mark.parametrize(
+    ("flag", "text", "allowed"),
+    [
+        ("--capacity-cpu", "0", "above 0"),
+        ("--capacity-cpu", "eight", "not a quantity"),
+        ("--kube-reserved", "cpu", "NAME=AMOUNT"),
+        ("--kube-reserved", "gpu=1", "cpu, memory, ephemeral-storage, pid"),
+        ("--system-reserved", "cpu=-1", "0 or more"),
+        ("--system-reserved", "cpu=x", "not a quantity"),
+        ("--qos-reserved", "memory=101%", "0 to 100"),
+        ("--qos-reserved", "cpu=5%", "memory=N%"),
+        ("--qos-reserved", "", "memory=N%"),
+        ("--cpu-cfs-period", "100", "1ms to 1s"),
+        ("--cpu-cfs-period", "2s", "1ms to 1s"),
+        ("--memory-throttling-factor", "1.1", "above 0, at most 1"),
+        ("--memory-throttling-factor", "nan", "above 0, at most 1"),
+        ("--memory-throttling-factor", "much", "above 0, at most 1"),
+        ("--pod-pids-limit", "-1", "above 0"),
+        ("--pod-pids-limit", "²", "above 0"),
+        ("--memory-reservation-policy", "tiered", "TieredReservation"),
+    ],
+)
+def test_bad_value_names_flag_value_and_what_is_allowed(flag: str, text: str, allowed: str) -> None:
+    with pytest.raises(argparse.ArgumentError) as caught:
+        rules(f"{flag}={text}")
+
+    message = str(caught.value)
+    assert flag in message
+    assert allowed in message
+    assert "\n" not in message

@@ -1,0 +1,117 @@
+"""What ``why`` tells of orders, plan and deeds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from agent.cli.recommender.why_acted import acted_lines
+from agent.cli.text.paragraphs import Page
+from agent.cli.text.spans import ASCII, UNICODE, line_text
+from agent.core.orders.order import Fault, Mode, Orders, OrderSource, Ranking
+from agent.core.orders.policy_options import PolicyName
+from agent.core.plan.demand import Kept, Reserved
+from agent.core.recommender.explanation import Acted, Explanations
+from agent.core.recommender.recommendation import Withheld
+from agent.core.resize.decision import Outcome
+from agent.node.files.documents import EXPLANATIONS
+from tests.explanations import explanation
+from tests.plans import container, decision, share
+
+PAGE = Page(width=120, glyphs=UNICODE)
+ORDERS = Orders(
+    mode=Mode.ENFORCE,
+    mode_source=OrderSource.NAMESPACE,
+    policy=PolicyName.CRUISE,
+    policy_source=OrderSource.CONFIGURATION,
+    ranking=Ranking.MEDIUM,
+    ranking_source=OrderSource.RULE,
+)
+
+
+def acted(**fields: Any) -> Acted:
+    known: dict[str, Any] = {
+        "orders": ORDERS,
+        "reserved": None,
+        "planned": None,
+        "is_evicted": False,
+        "decisions": (),
+    }
+    return Acted(**{**known, **fields})
+
+
+def texts(found: Acted | None, page: Page = PAGE) -> list[str]:
+    return [line_text(line).rstrip() for line in acted_lines(replace(explanation(), acted=found), page)]
+
+
+def test_without_a_plan_there_is_no_section() -> None:
+    assert texts(None) == []
+
+
+def test_orders_and_why_a_pod_is_left_alone() -> None:
+    assert texts(acted(reserved=Reserved.TOO_YOUNG, planned=container())) == [
+        "PLAN  mode enforce (namespace annotation), ranking medium",
+        "  left as it is: too young",
+    ]
+    own = replace(ORDERS, policy=PolicyName.VPA, policy_source=OrderSource.POD)
+    assert texts(acted(orders=own))[0].endswith("ranking medium, policy vpa (pod annotation)")
+
+
+def test_what_the_webhook_told_stands_with_the_orders() -> None:
+    told = ("CPU requests kept: HorizontalPodAutoscaler shop/web scales by them",)
+    assert texts(acted(told=told))[1] == (
+        "  by the webhook: CPU requests kept: HorizontalPodAutoscaler shop/web scales by them"
+    )
+
+
+def test_the_share_is_told_with_what_comes_of_it() -> None:
+    planned = container(
+        cpu=share(100, 300, 500, 200, headroom=100, final=200, limit=1000, limit_applied=4000),
+        memory=share(64 << 20, 64 << 20, 64 << 20, 64 << 20, headroom=0, final=64 << 20),
+    )
+    lines = texts(acted(planned=planned, is_evicted=True))
+    assert lines[1] == "  the node does not fit: its eviction is proposed (plimsoll plan)"
+    assert lines[2] == (
+        "  CPU: base 100m + 100m of the node's spike headroom = 200m; request 500m → 200m; limit 1000m → 4000m"
+    )
+    assert lines[3].endswith("= 64.0MiB; as requested")
+
+
+def test_a_resize_is_told_once_with_the_reason_why_it_was_made() -> None:
+    log = (
+        decision(2, reason="applied"),
+        decision(1, 14.0, outcome=Outcome.ACCEPTED, reason="it is short now", seconds=None),
+    )
+    _, title, row = texts(acted(decisions=log))
+    assert title.startswith("DONE LATELY")
+    assert row.endswith("applied app CPU 500m → 200m: it is short now")
+
+
+def test_what_is_kept_has_its_reason() -> None:
+    kept = share(100, 100, 105, 105, kept=Kept.SMALL_CHANGE, limit=200, limit_applied=200, limit_kept=Kept.TOO_OLD)
+    unknown = share(100, 100, 100, 100, withheld=Withheld.GAPS)
+    _, *lines = texts(acted(planned=container(cpu=kept, memory=unknown)), Page(width=200, glyphs=UNICODE))
+    cpu, memory = lines
+    assert cpu.endswith("request of 105m kept: change too small; limit of 200m kept: API server or kubelet too old")
+    assert "no prediction: the request of" in memory
+
+
+def test_faults_and_deeds_are_told() -> None:
+    fault = Fault(key="plimsoll.dev/mode", value="on", allowed="off, recommend, enforce", source=OrderSource.POD)
+    lines = texts(
+        acted(
+            orders=replace(ORDERS, mode=Mode.OFF, faults=(fault,)),
+            reserved=Reserved.FAULTY_ANNOTATION,
+            decisions=(decision(1, outcome=Outcome.DEFERRED, detail="not enough cpu now", repeats=3),),
+        ),
+        Page(width=120, glyphs=ASCII),
+    )
+    assert lines[2] == "  pod annotation plimsoll.dev/mode: 'on' is not allowed (off, recommend, enforce)"
+    assert lines[3] == "DONE LATELY  newest first (plimsoll events)"
+    assert " deferred " in lines[4]
+    assert " x3: not enough cpu now" in lines[4]
+
+
+def test_what_was_acted_goes_through_the_socket_unchanged() -> None:
+    made = Explanations(items=(replace(explanation(), acted=acted(planned=container(), decisions=(decision(),))),))
+    assert EXPLANATIONS.from_json(EXPLANATIONS.to_json(made)) == made

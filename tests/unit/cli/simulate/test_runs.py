@@ -1,0 +1,68 @@
+"""Policies side by side in forks and one after another: the same outcomes, and no process left."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agent.cli.simulate.runs import SimulationError, simulate_policies
+from agent.core.orders.policy_options import PolicyName
+from agent.core.recommender import registry
+from agent.core.recommender.simulation.figures import Outcome, total
+from agent.core.recommender.simulation.replay import Rules
+from agent.settings import Settings
+from tests.traces import MIB, FixedPolicy, trace_of
+
+TRACE = trace_of(cpu=[[100 + minute % 7 for minute in range(90)]] * 2, memory=[[50 * MIB] * 90] * 2)
+THREE = (PolicyName.VPA, PolicyName.CRUISE, PolicyName.CRANE)
+
+
+def with_cpus(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(count)))
+
+
+def run(policies: Any = THREE) -> tuple[list[Outcome], list[float]]:
+    told: list[float] = []
+    return simulate_policies(TRACE, policies, Settings(), Rules(), on_progress=told.append), told
+
+
+@pytest.mark.parametrize("cpus", [1, 2, 8])
+def test_outcomes_come_in_the_order_asked_for(monkeypatch: pytest.MonkeyPatch, cpus: int) -> None:
+    with_cpus(monkeypatch, cpus)
+    outcomes, told = run()
+    assert [one.policy for one in outcomes] == ["vpa", "cruise", "crane"]
+    assert told[-1] == 1.0
+    assert told == sorted(told)
+    assert multiprocessing.active_children() == []
+
+
+def test_side_by_side_and_one_after_another_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_cpus(monkeypatch, 1)
+    alone, _ = run()
+    with_cpus(monkeypatch, 2)
+    beside, _ = run()
+    assert [total((one,)) for one in alone] == [total((one,)) for one in beside]
+    assert np.array_equal(alone[0].course.cpu_request_millicores, beside[0].course.cpu_request_millicores)
+
+
+class _Killed(FixedPolicy):
+    """Stands for a process that the kernel ends."""
+
+    def fold(self, minutes: Any) -> None:
+        os._exit(9)
+
+
+def test_process_that_ends_without_an_outcome_is_told_and_the_others_are_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with_cpus(monkeypatch, 2)
+    monkeypatch.setattr(
+        registry, "make", lambda name, _, rows, **__: (_Killed if name is PolicyName.CRUISE else FixedPolicy)(rows)
+    )
+    with pytest.raises(SimulationError, match="the process of policy cruise ended with code 9 and no outcome"):
+        run()
+    assert multiprocessing.active_children() == []

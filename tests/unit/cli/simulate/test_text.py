@@ -1,0 +1,64 @@
+"""Figures of a simulation in words, and which policy is best in each."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.cli.simulate.text import FIGURES, Figure, amount_text, comparison_lines
+from agent.cli.text.spans import Tone
+from agent.core.orders.policy_options import BoundsOptions
+from agent.core.recommender.simulation.figures import Total, total
+from agent.core.recommender.simulation.replay import Rules, simulate
+from tests.traces import FixedPolicy, trace_of
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [
+        (None, "-"),
+        (0.0, "0"),
+        (0.0004, "<0.001"),
+        (0.0123, "0.012"),
+        (1.234, "1.23"),
+        (12.34, "12.3"),
+        (123.4, "123"),
+        (12345.6, "12,346"),
+    ],
+)
+def test_amount_has_three_digits_that_count(amount: float | None, text: str) -> None:
+    assert amount_text(amount) == text
+
+
+def totals_of(*requests: int | None) -> list[Total]:
+    trace = trace_of(cpu=[[100] * 60])
+    rules = Rules(min_span_seconds=0)
+    return [total((simulate(trace, FixedPolicy(cpu=one), BoundsOptions(), rules),)) for one in requests]
+
+
+def figure(title: str) -> Figure:
+    return next(one for one in FIGURES["CPU"] if one.title == title)
+
+
+def test_best_has_the_smallest_value() -> None:
+    totals = totals_of(300, 100, 200)
+    assert figure("slack, core-hours").best(totals) == {1}
+
+
+def test_best_is_shared_and_is_nobody_when_all_are_equal() -> None:
+    assert figure("under-requested, minutes").best(totals_of(300, 50, 200)) == {0, 2}
+    assert figure("under-requested, minutes").best(totals_of(300, 200)) == frozenset()
+
+
+def test_best_passes_over_those_without_a_value_and_figures_that_are_no_merit() -> None:
+    totals = totals_of(None, 200)
+    assert figure("slack of requested").best(totals) == {1}
+    assert figure("unsized, minutes").best(totals) == frozenset()
+
+
+def test_lines_accent_the_best_and_leave_out_what_the_traces_do_not_tell() -> None:
+    lines = comparison_lines(totals_of(300, 100))
+    titles = [line[0].text for line in lines]
+    assert "CPU" in titles
+    assert "Memory" not in titles
+    slack = next(line for line in lines if line[0].text.startswith("  slack, core-hours"))
+    assert [span.tone for span in slack[1:]] == [Tone.PLAIN, Tone.ACCENT]

@@ -1,0 +1,45 @@
+"""What applies to a workload, as lines: how many pods of it run, in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agent.cli.text.spans import UNICODE, line_text
+from agent.cli.workloads.view import policy_lines
+from agent.webhook.queries.workload_bodies import AppliesBody, FromBody, WorkloadBody
+
+NOWHERE = FromBody(value=None, source="default")
+
+
+def rows(**fields: Any) -> dict[str, str]:
+    """Give label -> the rest of the line."""
+    known: dict[str, Any] = {
+        **dict.fromkeys(("mode", "policy", "pause"), NOWHERE),
+        **dict.fromkeys(("cpu_frozen_for", "memory_frozen_for", "left_alone_for", "stop_shrinking_seconds")),
+        **{"replicas": None, "bounds": [], "annotations": {}, "rules_fault": None},
+    }
+    found = WorkloadBody(
+        namespace="shop",
+        kind="Deployment",
+        name="web",
+        history_seconds=60.0,
+        newest_age_seconds=1.0,
+        applies=AppliesBody(**{**known, **fields}),
+        containers=[],
+    )
+    lines = [line_text(line).split(maxsplit=1) for line in policy_lines(found, width=100, glyphs=UNICODE)]
+    return {label: rest.strip() for label, rest in (line for line in lines if len(line) == 2)}
+
+
+@pytest.mark.parametrize(("replicas", "told"), [(None, "not known"), (0, "0 pods"), (1, "1 pod"), (2, "2 pods")])
+def test_policy_tells_how_many_pods_run(replicas: int | None, told: str) -> None:
+    found = rows(replicas=replicas)
+    assert found["running"] == told
+    assert "replicas" not in found  # that is what is wished for, and nobody asked for it here
+
+
+def test_policy_tells_for_how_long_nothing_shrinks() -> None:
+    assert "shrinking" not in rows()
+    assert rows(stop_shrinking_seconds=7200.0)["shrinking"].startswith("not for 2h00m ")
