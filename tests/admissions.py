@@ -20,7 +20,7 @@ from agent.core.history.rollup import NodeClass
 from agent.core.orders import annotations as names
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
 from agent.core.recommender.recommendation import Workload
-from agent.kube.convert import pod_from_json
+from agent.kube.pod_json import pod_from_json
 from tests.json_patch import apply_patch
 from tests.pods import mirror_metadata, pod_json
 

@@ -20,7 +20,7 @@ from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
 from agent.core.plan.plan import PodRef
 from agent.core.recommender.recommendation import Workload
-from agent.kube.convert import pod_from_json
+from agent.kube.pod_json import pod_from_json
 from tests.pods import container, pod_json
 
 NOW: Final = 1_800_000_000.0

@@ -20,7 +20,7 @@ from typing import Final
 
 from agent.kube.api import Api
 from agent.kube.errors import ApiError, KubeError
-from agent.kube.reading import ConvertError, Reader
+from agent.kube.json_reader import ConvertError, Reader
 
 log = logging.getLogger(__name__)
 

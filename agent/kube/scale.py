@@ -14,10 +14,10 @@ from urllib.parse import quote
 
 from agent.core.buffers.buffer import LivePod, ScalableObject, ScaleFacts
 from agent.kube.api import Api
-from agent.kube.convert_buffers import live_pod_from_json, scalable_from_json, scale_from_json
+from agent.kube.buffer_json import live_pod_from_json, scalable_from_json, scale_from_json
 from agent.kube.errors import ApiError, Unreachable
-from agent.kube.lists import ListError, read_list
-from agent.kube.reading import ConvertError, Reader
+from agent.kube.json_reader import ConvertError, Reader
+from agent.kube.list_stream import ListError, read_list
 
 CALL_SECONDS: Final = 10.0
 KNOWN_SECONDS: Final = 600.0

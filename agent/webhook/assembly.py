@@ -25,7 +25,7 @@ from agent.kube.api import HttpApi
 from agent.kube.credentials import Credentials, from_kubeconfig, in_cluster
 from agent.kube.errors import CredentialsError
 from agent.kube.lease import LeaderLease
-from agent.kube.watch import pace_within
+from agent.kube.reflector import pace_within
 from agent.metrics.buffer_series import of_buffers
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.version import installed_version

@@ -32,7 +32,7 @@ bare = resident_kib("Rss")
 import json, logging, threading
 base = resident_kib("Rss")
 from pathlib import Path
-from agent.kube.access import missing_permissions
+from agent.kube.own_rights import missing_permissions
 from agent.kube.api import HttpApi
 from agent.kube.credentials import Credentials
 from agent.node.cluster.view import ClusterView

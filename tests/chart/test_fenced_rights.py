@@ -13,7 +13,7 @@ import pytest
 from agent.core.plan.plan import PodRef
 from agent.kube.api import HttpApi
 from agent.kube.credentials import Credentials
-from agent.kube.evict import EvictionKind, evict
+from agent.kube.eviction import EvictionKind, evict
 from tests.chart.release import Release
 from tests.cluster import objects
 from tests.cluster.api import JSON_PATCH, MERGE, Api, ApiError, Json

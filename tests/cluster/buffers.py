@@ -11,7 +11,7 @@ import yaml
 
 from agent.kube.api import HttpApi
 from agent.kube.credentials import from_kubeconfig
-from agent.kube.watch import WatchPace
+from agent.kube.reflector import WatchPace
 from agent.webhook.buffers.controller import BufferController
 from agent.webhook.buffers.options import BufferMode, BufferOptions
 from agent.webhook.buffers.seams import Sizer

@@ -11,8 +11,8 @@ from agent.core.recommender.bounds import Resource
 from agent.core.recommender.recommendation import Workload
 from agent.core.resize.answer import Answer
 from agent.kube.api import HttpApi
-from agent.kube.convert import pod_from_json
 from agent.kube.credentials import Credentials
+from agent.kube.pod_json import pod_from_json
 from agent.kube.resize import resize
 from tests.cluster import fence, objects
 from tests.cluster.api import Json

@@ -14,7 +14,7 @@ from agent.core.numbers.units import NANOS_PER_UNIT
 from agent.core.recommender.recommendation import Workload
 from agent.core.window.overload import OVERLOAD_TAINT_KEY
 from agent.kube.api import HttpApi
-from agent.kube.watch import WatchPace
+from agent.kube.reflector import WatchPace
 from agent.webhook.cluster import facts as cluster_module
 from agent.webhook.cluster.facts import NOT_READ, ClusterFacts
 from tests.cluster.api import MERGE, Json

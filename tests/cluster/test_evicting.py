@@ -8,7 +8,7 @@ import pytest
 
 from agent.core.plan.plan import PodRef
 from agent.kube.api import HttpApi
-from agent.kube.evict import EvictionKind, evict
+from agent.kube.eviction import EvictionKind, evict
 from tests.cluster import fence, objects
 from tests.cluster.api import Json
 from tests.cluster.control_plane import ControlPlane

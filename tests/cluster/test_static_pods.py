@@ -19,7 +19,7 @@ from agent.core.orders.plan_options import PodLimitsOptions
 from agent.core.window.snapshot import QosClass, UnitIdentity, UnitKind
 from agent.kube.api import HttpApi
 from agent.kube.credentials import Credentials
-from agent.kube.watch import WatchPace
+from agent.kube.reflector import WatchPace
 from agent.node.cluster.view import ClusterView
 from agent.node.keepers.cgroup_limits import CgroupLimits
 from agent.node.keepers.pod_limits import PodLimitsWriter

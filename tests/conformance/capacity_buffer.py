@@ -32,7 +32,7 @@ from agent.core.buffers.reconciliation import is_ours, reconcile, reported_strat
 from agent.core.buffers.resolution import is_known_kind, scalable_shape, template_shape
 from agent.core.buffers.scopes import matches_scopes
 from agent.core.buffers.template import chunk_of, managed_template_name
-from agent.kube.convert_buffers import (
+from agent.kube.buffer_json import (
     buffer_from_json,
     buffer_quota_from_json,
     live_pod_from_json,
@@ -42,7 +42,7 @@ from agent.kube.convert_buffers import (
     scale_from_json,
     scope_terms_from_json,
 )
-from agent.kube.reading import Reader
+from agent.kube.json_reader import Reader
 from tests.conformance.capacity_buffer_schema import STORED_VERSION, spec_faults
 from tests.label_selectors import matches_selector
 

@@ -13,7 +13,7 @@ from agent.core.machine import cpu_knobs as cpu_values
 from agent.core.numbers.units import to_millis, to_units
 from agent.core.window import pressure
 from agent.core.window.snapshot import Partition, QosClass
-from agent.kube.convert import pod_from_json
+from agent.kube.pod_json import pod_from_json
 from agent.sensing import layout, parsing
 
 TOLERANCES = {"psi_waiting_rate": 1e-9, "adjusted_demand": 1e-9}

@@ -28,7 +28,7 @@ from agent.core.history.rollup_json import kept_text, sent_text
 from agent.core.recommender.recommendation import Workload
 from agent.kube.api import HttpApi
 from agent.kube.credentials import Credentials
-from agent.kube.watch import pace_within
+from agent.kube.reflector import pace_within
 from agent.node.cluster.rights import Rights
 from agent.node.cluster.view import ClusterView
 from agent.node.reports.client import WebhookAnswer, WebhookAway, WebhookClient

@@ -19,8 +19,8 @@ from agent.core.cluster.pod import ENDED_PHASES
 from agent.kube.api import Api
 from agent.kube.credentials import Credentials
 from agent.kube.errors import ApiError, KubeError, Unreachable
-from agent.kube.execute import execute
-from agent.kube.reading import Reader
+from agent.kube.json_reader import Reader
+from agent.kube.pod_exec import execute
 
 AGENTS: Final = "plimsoll.dev/part=agent"
 CONTAINER: Final = "agent"

@@ -158,7 +158,7 @@ class StateSizing:
     """The state files, with whichever policy the settings name."""
 
     def __init__(self, settings: Settings, verb: str) -> None:
-        from agent.kube.podsfile import PodsFileError
+        from agent.kube.pods_file import PodsFileError
         from agent.node.offline.state_directory import RestingNode, StateError
 
         try:

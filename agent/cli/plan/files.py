@@ -60,7 +60,7 @@ def offline_plan(files: PlanFiles, settings: Settings, *, as_enforced: bool, now
     from agent.core.plan.demands import DemandSettings, demands
     from agent.core.plan.planner import build
     from agent.core.resize.constraint import constraint_of
-    from agent.kube.podsfile import PodsFileError, load_pods
+    from agent.kube.pods_file import PodsFileError, load_pods
 
     node = _node(files.node)
     try:
@@ -119,7 +119,7 @@ def _of_node(pods: tuple[Pod, ...], node: Node, files: PlanFiles) -> tuple[tuple
 
 
 def _node(path: Path) -> Node:
-    from agent.kube.convert import ConvertError, node_from_json
+    from agent.kube.pod_json import ConvertError, node_from_json
 
     document = _json(path)
     items = document.get("items") if isinstance(document, dict) else None
@@ -136,7 +136,7 @@ def _node(path: Path) -> Node:
 
 
 def _namespaces(path: Path) -> dict[str, Namespace]:
-    from agent.kube.convert import ConvertError, namespaces_from_json
+    from agent.kube.pod_json import ConvertError, namespaces_from_json
 
     try:
         return {one.name: one for one in namespaces_from_json(_json(path))}

@@ -139,7 +139,7 @@ def _own_sampling(settings: Settings) -> Iterator[Measured]:
 
 def _record(measured: Measured, arguments: argparse.Namespace, settings: Settings) -> int:
     from agent.cli.options.unit_filter import parse_filter
-    from agent.kube.podsfile import PodsFileError
+    from agent.kube.pods_file import PodsFileError
     from agent.node.history.file import HistoryError
     from agent.node.offline.recorder import NothingToRecord, Recorder
     from agent.node.offline.recording_format import RecordingError

@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     from agent.kube.api import HttpApi
     from agent.kube.credentials import from_kubeconfig, in_cluster
     from agent.kube.errors import CredentialsError, KubeError
-    from agent.kube.reading import ConvertError
+    from agent.kube.json_reader import ConvertError
 
     try:
         credentials = from_kubeconfig(arguments.kubeconfig) if arguments.kubeconfig is not None else in_cluster()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from agent.core.numbers.document_text import DocumentTextError, decoded, json_value, yaml_values
-from agent.kube.reading import ConvertError, Reader, shown
+from agent.kube.json_reader import ConvertError, Reader, shown
 from agent.named_file import DOCUMENT_MOST_BYTES, called, read_named
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def load_asked_pods(path: Path) -> tuple[AskedPod, ...]:
     Raises:
         AdmissionFilesError: It cannot be read, or something in it is neither pod nor workload.
     """
-    from agent.kube.convert import pod_from_json
+    from agent.kube.pod_json import pod_from_json
     from agent.kube.target_node import node_named
 
     asked = []
@@ -76,7 +76,7 @@ def load_namespaces(path: Path) -> dict[str, Namespace]:
     Raises:
         AdmissionFilesError: It cannot be read, or is something else.
     """
-    from agent.kube.convert import namespaces_from_json
+    from agent.kube.pod_json import namespaces_from_json
 
     try:
         documents = _documents(path)
@@ -93,7 +93,7 @@ def load_nodes(path: Path) -> dict[str, NodeAmounts]:
     Raises:
         AdmissionFilesError: It cannot be read, is something else, or no node says what it can allocate.
     """
-    from agent.kube.convert_cluster import node_facts_from_json
+    from agent.kube.cluster_json import node_facts_from_json
 
     found: dict[str, NodeAmounts] = {}
     try:

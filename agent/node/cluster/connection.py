@@ -44,7 +44,7 @@ def connect(settings: Settings, node: str) -> tuple[HttpApi, ClusterView] | None
     if credentials is None:
         return None
     from agent.kube.api import HttpApi  # six megabytes that an agent without an API server does without
-    from agent.kube.watch import pace_within
+    from agent.kube.reflector import pace_within
     from agent.node.cluster.view import ClusterView
 
     api = HttpApi(credentials, timeout_seconds=settings.kubernetes.request_timeout_seconds)

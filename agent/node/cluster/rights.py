@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from agent.kube.access import NEEDED, Missing, Purpose, missing_permissions, node_claim
 from agent.kube.api import Api
 from agent.kube.errors import KubeError
+from agent.kube.own_rights import NEEDED, Missing, Purpose, missing_permissions, node_claim
 
 log = logging.getLogger(__name__)
 

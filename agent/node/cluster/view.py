@@ -19,10 +19,10 @@ from agent.core.cluster.pod import Pod
 from agent.core.cluster.pod_index import Belonging, PodIndex, belonging, join
 from agent.core.window.snapshot import UnitIdentity, UnitResources
 from agent.kube.api import Api
-from agent.kube.convert import namespace_from_json, node_from_json, pod_from_json
 from agent.kube.errors import KubeError
+from agent.kube.pod_json import namespace_from_json, node_from_json, pod_from_json
+from agent.kube.reflector import Reflector, WatchCounts, WatchPace, WatchSource
 from agent.kube.server import server_version
-from agent.kube.watch import Reflector, WatchCounts, WatchPace, WatchSource
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from agent.core.cluster.node import NodeState
 from agent.core.resize.decision import DecisionLog
-from agent.kube.access import Purpose
 from agent.kube.api import Api
+from agent.kube.own_rights import Purpose
 from agent.metrics.acting_series import ActingSeries
 from agent.node.cluster.rights import Rights
 from agent.node.cluster.view import ClusterView

@@ -19,9 +19,9 @@ from agent.core.plan.demand import Reserved, Urgent
 from agent.core.resize.decision import Action, Outcome
 from agent.core.window.freshness import measuring_fault
 from agent.core.window.snapshot import UnitIdentity, UnitKind
-from agent.kube.access import Purpose
 from agent.kube.api import HttpApi
 from agent.kube.events import EventWriter
+from agent.kube.own_rights import Purpose
 from agent.metrics.agent_series import Metrics
 from agent.node.cluster.pause import ClusterPause
 from agent.node.cluster.rights import Rights

@@ -20,9 +20,9 @@ from agent.core.resize.decision import Action, Decision, Outcome
 from agent.core.resize.ledger import Ledger
 from agent.core.resize.record import FlightState, News
 from agent.kube.api import Api
-from agent.kube.convert import pod_from_json
 from agent.kube.errors import KubeError, Unreachable
-from agent.kube.reading import ConvertError
+from agent.kube.json_reader import ConvertError
+from agent.kube.pod_json import pod_from_json
 from agent.kube.resize import resize
 from agent.metrics.acting_series import ActingSeries
 from agent.node.orders.holds import Holds

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agent.core.cluster.pod_index import Belonging, PodIndex, belonging, join
 from agent.core.window.snapshot import UnitIdentity, UnitResources
-from agent.kube.podsfile import PodsFileError, load_pods
+from agent.kube.pods_file import PodsFileError, load_pods
 
 log = logging.getLogger(__name__)
 

@@ -18,9 +18,9 @@ from typing import Final
 from agent.core.buffers.buffer import PLACEHOLDER_PODS, Buffer
 from agent.kube.api import Api
 from agent.kube.errors import KubeError
-from agent.kube.reading import ConvertError
+from agent.kube.json_reader import ConvertError
+from agent.kube.reflector import WatchPace
 from agent.kube.scale import ScalableKinds
-from agent.kube.watch import WatchPace
 from agent.metrics.loop_series import LoopSeries
 from agent.webhook.buffers.counted_api import CountedApi
 from agent.webhook.buffers.dry_run import DryRun

@@ -24,9 +24,9 @@ from agent.core.buffers.buffer import (
     Unresolved,
 )
 from agent.core.buffers.reconciliation import is_ours, reconcile
-from agent.kube.convert_buffers import pod_of_template
+from agent.kube.buffer_json import pod_of_template
 from agent.kube.errors import ApiError, KubeError
-from agent.kube.reading import ConvertError
+from agent.kube.json_reader import ConvertError
 from agent.webhook.buffers.dry_run import NotTriedError
 from agent.webhook.buffers.managed_templates import ManagedTemplates
 from agent.webhook.buffers.resolver import Resolved, Resolver, words_of

@@ -27,10 +27,10 @@ from agent.core.cluster.pod import Pod, has_ended
 from agent.core.orders.annotations import PREFIX
 from agent.core.orders.placeholder_mark import PLACEHOLDER
 from agent.kube.api import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Api
-from agent.kube.convert import pod_from_json
-from agent.kube.convert_buffers import pod_of_template
+from agent.kube.buffer_json import pod_of_template
 from agent.kube.errors import ApiError, KubeError, Unreachable
-from agent.kube.watch import Reflector, WatchPace, WatchSource
+from agent.kube.pod_json import pod_from_json
+from agent.kube.reflector import Reflector, WatchPace, WatchSource
 from agent.webhook.buffers.placeholder_removal import pods_path, remove_placeholder
 from agent.webhook.buffers.seams import Kept
 from agent.webhook.buffers.tables import ByNamespace

@@ -17,9 +17,9 @@ from urllib.parse import quote
 from agent.core.buffers.buffer import Buffer, Content, LivePod, ScalableRef, Shape, Unresolved
 from agent.core.buffers.resolution import is_known_kind, needs_dry_run, scalable_shape, template_shape, unknown_kind
 from agent.kube.api import Api
-from agent.kube.convert_buffers import pod_template_from_json
+from agent.kube.buffer_json import pod_template_from_json
 from agent.kube.errors import ApiError, KubeError
-from agent.kube.reading import ConvertError
+from agent.kube.json_reader import ConvertError
 from agent.kube.scale import (
     KindPlace,
     PodMark,

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from agent.core.buffers.buffer import BufferQuota
-from agent.kube.convert_buffers import buffer_quota_from_json
-from agent.kube.kept import Entry, Kept
-from agent.kube.reading import Reader
+from agent.kube.buffer_json import buffer_quota_from_json
+from agent.kube.json_reader import Reader
+from agent.kube.watched_objects import Entry, Kept
 from agent.webhook.cluster.index import Indexed
 
 T = TypeVar("T")

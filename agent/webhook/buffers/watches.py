@@ -16,9 +16,9 @@ from typing import Final, Protocol, TypeVar
 from agent.core.buffers.buffer import GROUP
 from agent.kube.api import Api
 from agent.kube.errors import ApiError
-from agent.kube.kept import Kept, compare_versions
+from agent.kube.reflector import Reflector, WatchPace, WatchSource
 from agent.kube.scale import KindPlace
-from agent.kube.watch import Reflector, WatchPace, WatchSource
+from agent.kube.watched_objects import Kept, compare_versions
 from agent.webhook.buffers.reading import SeenBuffer, seen_buffer
 from agent.webhook.buffers.tables import Bell, ByNamespace, seen_quota, template_seen
 from agent.webhook.cluster.optional_watch import OptionalWatch

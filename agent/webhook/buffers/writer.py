@@ -27,9 +27,9 @@ from agent.core.buffers.buffer import (
     TemplateOrder,
 )
 from agent.kube.api import JSON_PATCH, MERGE_PATCH, Api
-from agent.kube.convert_buffers import buffer_status_to_json, managed_template_from_json
+from agent.kube.buffer_json import buffer_status_to_json, managed_template_from_json
 from agent.kube.errors import ApiError, KubeError
-from agent.kube.reading import ConvertError
+from agent.kube.json_reader import ConvertError
 from agent.webhook.buffers.reading import FIELD_MANAGER, PEOPLE
 
 log = logging.getLogger(__name__)

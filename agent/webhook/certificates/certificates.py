@@ -18,7 +18,7 @@ from typing import Final
 
 from agent.kube.api import Api
 from agent.kube.errors import KubeError
-from agent.kube.watch import WatchPace
+from agent.kube.reflector import WatchPace
 from agent.metrics.loop_series import LoopSeries
 from agent.webhook.certificates.material import Material, MaterialError, read_material
 from agent.webhook.certificates.options import CertificateOptions, CertificateSource

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from agent.kube.api import MERGE_PATCH, Api
 from agent.kube.errors import ApiError, KubeError
-from agent.kube.reading import ConvertError, Reader
+from agent.kube.json_reader import ConvertError, Reader
 
 log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from typing import Final
 
 from agent.kube.api import JSON_PATCH, Api
 from agent.kube.errors import ApiError
-from agent.kube.reading import Reader
-from agent.kube.watch import WatchPace
+from agent.kube.json_reader import Reader
+from agent.kube.reflector import WatchPace
 from agent.webhook.cluster.one_object import OneObject
 
 PATH: Final = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"

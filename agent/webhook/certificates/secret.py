@@ -10,8 +10,8 @@ from typing import Final
 
 from agent.kube.api import MERGE_PATCH, Api
 from agent.kube.errors import ApiError
-from agent.kube.reading import ConvertError, Reader
-from agent.kube.watch import WatchPace
+from agent.kube.json_reader import ConvertError, Reader
+from agent.kube.reflector import WatchPace
 from agent.webhook.certificates.material import Material, read_material
 from agent.webhook.cluster.one_object import OneObject
 

@@ -29,8 +29,7 @@ from agent.core.machine.pod_limits import POD_LEVEL
 from agent.core.orders.rules_text import read_rules
 from agent.core.recommender.recommendation import Workload
 from agent.kube.api import Api
-from agent.kube.convert import namespace_from_json
-from agent.kube.convert_cluster import (
+from agent.kube.cluster_json import (
     VerticalAutoscaler,
     autoscaler_from_json,
     config_from_json,
@@ -39,9 +38,10 @@ from agent.kube.convert_cluster import (
     vertical_autoscaler_from_json,
 )
 from agent.kube.errors import KubeError
-from agent.kube.kept import Kept
+from agent.kube.pod_json import namespace_from_json
+from agent.kube.reflector import Reflector, WatchCounts, WatchPace, WatchSource
 from agent.kube.server import server_version
-from agent.kube.watch import Reflector, WatchCounts, WatchPace, WatchSource
+from agent.kube.watched_objects import Kept
 from agent.webhook.cluster.index import ByTarget, Doubted, Indexed
 from agent.webhook.cluster.nodes import (
     all_take_pod_resources,

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Generic, Never, Protocol, TypeVar
 
 from agent.core.recommender.recommendation import Workload
-from agent.kube.kept import Entry, Kept
+from agent.kube.watched_objects import Entry, Kept
 
 
 class Faulty(Protocol):

@@ -9,8 +9,8 @@ from typing import Final
 from agent.core.cluster.facts import NodeAmounts, largest_of, smallest_of
 from agent.core.cluster.versions import parse_version
 from agent.core.machine.pod_limits import POD_LEVEL
-from agent.kube.convert_cluster import NodeFacts, node_facts_from_json
-from agent.kube.reading import Reader
+from agent.kube.cluster_json import NodeFacts, node_facts_from_json
+from agent.kube.json_reader import Reader
 
 _WINDOWS: Final = "windows"
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 from agent.kube.api import Api
-from agent.kube.watch import Reflector, WatchPace, WatchSource
+from agent.kube.reflector import Reflector, WatchPace, WatchSource
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from agent.kube.api import Api
 from agent.kube.errors import ApiError, KubeError
-from agent.kube.kept import Kept
-from agent.kube.watch import Reflector, WatchCounts
+from agent.kube.reflector import Reflector, WatchCounts
+from agent.kube.watched_objects import Kept
 
 log = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from typing import Final
 
 from agent.core.cluster.facts import PodPlace, WrittenContainer
 from agent.core.recommender.recommendation import Workload
-from agent.kube.convert_cluster import pod_place_from_json
-from agent.kube.kept import Entry, Gathering, Kept
+from agent.kube.cluster_json import pod_place_from_json
+from agent.kube.watched_objects import Entry, Gathering, Kept
 from agent.webhook.cluster.interned import Interned
 
 GONE_SECONDS: Final = 3600.0

@@ -19,7 +19,7 @@ from agent.core.eviction.budget import EvictionState, Replicas, Spent, back_off_
 from agent.core.eviction.options import ArbiterOptions
 from agent.core.eviction.proposal import Reason, Ruling
 from agent.kube.api import Api
-from agent.kube.evict import EvictionAnswer, EvictionKind, evict
+from agent.kube.eviction import EvictionAnswer, EvictionKind, evict
 from agent.webhook.eviction.reads import read_pod
 from agent.webhook.store.evictions import BackOff, EvictionRecord, EvictionStore, EvictionWish
 from agent.webhook.store.shapes import StoreAway

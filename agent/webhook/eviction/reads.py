@@ -12,9 +12,9 @@ from agent.core.eviction.proposal import Reason, Ruling
 from agent.core.plan.plan import PodRef
 from agent.core.recommender.recommendation import Workload
 from agent.kube.api import Api
-from agent.kube.convert import pod_from_json
 from agent.kube.errors import ApiError, KubeError
-from agent.kube.reading import ConvertError
+from agent.kube.json_reader import ConvertError
+from agent.kube.pod_json import pod_from_json
 
 READ_SECONDS: Final = 3.0
 _NOT_FOUND: Final = 404

@@ -21,9 +21,9 @@ from typing import Final, Generic, Protocol, TypeVar
 from agent.core.cluster.facts import PodPlace
 from agent.core.history.rollup import RollupRow
 from agent.core.numbers.token_bucket import WINDOW_SECONDS, TokenBucket
-from agent.kube.access import NODE_NAME_CLAIM
 from agent.kube.api import Api
 from agent.kube.errors import KubeError
+from agent.kube.own_rights import NODE_NAME_CLAIM
 from agent.settings.webhook import AccessSettings
 from agent.webhook.http.tokens import NotAToken, Token
 

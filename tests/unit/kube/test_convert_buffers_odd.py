@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.buffers.template import chunk_of, is_same_content, managed_content
-from agent.kube.convert_buffers import (
+from agent.kube.buffer_json import (
     buffer_from_json,
     buffer_quota_from_json,
     live_pod_from_json,

@@ -175,7 +175,7 @@ def test_kubeconfig_with_an_odd_server_is_told(tmp_path: Path) -> None:
 
 
 def test_the_way_in_a_pod_does_not_load_the_official_client() -> None:
-    code = "import sys, agent.node.cluster.view, agent.kube.access; print('kubernetes' in sys.modules)"
+    code = "import sys, agent.node.cluster.view, agent.kube.own_rights; print('kubernetes' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

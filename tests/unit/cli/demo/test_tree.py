@@ -25,7 +25,7 @@ from agent.cli.demo.tree import (
 from agent.core.cluster.pod_index import PodIndex
 from agent.core.cluster.qos import pod_qos_class
 from agent.core.window.snapshot import QosClass
-from agent.kube.podsfile import load_pods
+from agent.kube.pods_file import load_pods
 
 
 def ids() -> dict[tuple[str, str], tuple[str, str]]:

@@ -10,7 +10,7 @@ import pytest
 from agent.kube import credentials
 from agent.kube.credentials import Credentials
 from agent.kube.errors import CredentialsError
-from agent.kube.watch import pace_within
+from agent.kube.reflector import pace_within
 from agent.node.cluster import connection as connecting
 from agent.node.cluster.connection import connect, credentials_of
 from agent.settings import ApiChoice, KubernetesSettings, Settings

@@ -12,7 +12,7 @@ import pytest
 
 from agent.core.window.snapshot import UnitIdentity, UnitKind
 from agent.kube.errors import Unreachable
-from agent.kube.watch import WatchPace
+from agent.kube.reflector import WatchPace
 from agent.node.cluster.view import ClusterView
 from tests.pods import container, pod_json
 

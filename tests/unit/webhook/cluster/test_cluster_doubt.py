@@ -9,7 +9,7 @@ from typing import Any
 
 from agent.core.cluster.facts import FrozenAxes
 from agent.core.recommender.recommendation import Workload
-from agent.kube.kept import Kept
+from agent.kube.watched_objects import Kept
 from agent.webhook.cluster.facts import ClusterFacts
 from tests.fake_api import FakeApi
 

@@ -13,9 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from agent.core.cluster.facts import PodPlace, WrittenContainer
 from agent.core.recommender.recommendation import Workload
-from agent.kube.convert_cluster import pod_place_from_json
-from agent.kube.kept import Entry
-from agent.kube.reading import Reader
+from agent.kube.cluster_json import pod_place_from_json
+from agent.kube.json_reader import Reader
+from agent.kube.watched_objects import Entry
 from agent.webhook.cluster import pods as cluster_pods
 from agent.webhook.cluster.index import Indexed
 from agent.webhook.cluster.interned import Interned

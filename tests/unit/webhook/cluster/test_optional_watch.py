@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 
 from agent.core.recommender.recommendation import Workload
 from agent.kube.api import JSON, Stream
-from agent.kube.convert_cluster import VerticalAutoscaler, vertical_autoscaler_from_json
+from agent.kube.cluster_json import VerticalAutoscaler, vertical_autoscaler_from_json
 from agent.kube.errors import ApiError, Unreachable
-from agent.kube.watch import Reflector, WatchPace, WatchSource
+from agent.kube.reflector import Reflector, WatchPace, WatchSource
 from agent.webhook.cluster.index import Indexed
 from agent.webhook.cluster.optional_watch import OptionalWatch
 from tests.cluster.processes import wait_for

@@ -16,8 +16,8 @@ from typing import Final, Generic, TypeVar
 
 from agent.kube.api import JSON, Api, Stream
 from agent.kube.errors import GATEWAY_TIMEOUT, GONE, ApiError, KubeError, Unreachable, error_of_status
-from agent.kube.kept import Gathering, Kept, compare_versions
-from agent.kube.lists import ListError, ListHead, read_list
+from agent.kube.list_stream import ListError, ListHead, read_list
+from agent.kube.watched_objects import Gathering, Kept, compare_versions
 
 log = logging.getLogger(__name__)
 

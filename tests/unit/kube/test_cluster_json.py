@@ -9,7 +9,7 @@ import pytest
 from agent.core.cluster.facts import FrozenAxes, PodPlace
 from agent.core.history.rollup import NodeClass
 from agent.core.recommender.recommendation import Workload
-from agent.kube.convert_cluster import (
+from agent.kube.cluster_json import (
     autoscaler_from_json,
     config_from_json,
     limit_range_from_json,
@@ -18,7 +18,7 @@ from agent.kube.convert_cluster import (
     quota_from_json,
     vertical_autoscaler_from_json,
 )
-from agent.kube.reading import ConvertError
+from agent.kube.json_reader import ConvertError
 
 
 def named(**parts: Any) -> dict[str, Any]:

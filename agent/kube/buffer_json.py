@@ -31,8 +31,8 @@ from agent.core.buffers.buffer import (
 )
 from agent.core.buffers.resolution import KNOWN_KINDS
 from agent.core.cluster.pod import Pod
-from agent.kube.convert import pod_from_json
-from agent.kube.reading import ConvertError, Reader
+from agent.kube.json_reader import ConvertError, Reader
+from agent.kube.pod_json import pod_from_json
 
 _CORE_GROUP_WORD: Final = "core"
 """How some write the core group, whose name is empty; no group can have this name."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from agent.kube.podsfile import PodsFileError, load_pods
+from agent.kube.pods_file import PodsFileError, load_pods
 from tests.pods import container, pod_json
 
 WEB = pod_json(container("app", {"cpu": "250m"}))
@@ -84,5 +84,5 @@ def test_load_pods_of_a_missing_or_unreadable_file_says_so(tmp_path: Path) -> No
 
 
 def test_podsfile_loads_yaml_only_when_a_yaml_file_is_read() -> None:
-    script = "import sys, agent.kube.podsfile; sys.exit('yaml' in sys.modules)"
+    script = "import sys, agent.kube.pods_file; sys.exit('yaml' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

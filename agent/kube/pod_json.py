@@ -24,7 +24,7 @@ from agent.core.cluster.pod import (
     Termination,
 )
 from agent.core.window.snapshot import QosClass
-from agent.kube.reading import ConvertError, Reader
+from agent.kube.json_reader import ConvertError, Reader
 
 __all__ = (
     "ConvertError",

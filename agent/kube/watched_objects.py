@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
-from agent.kube.reading import ConvertError
+from agent.kube.json_reader import ConvertError
 
 T = TypeVar("T")
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from agent.kube.errors import ApiError, Cause, KubeError, Unreachable
-from agent.kube.reading import Reader
-from agent.kube.watch import Reflector, WatchPace, WatchSource, pace_within
+from agent.kube.json_reader import Reader
+from agent.kube.reflector import Reflector, WatchPace, WatchSource, pace_within
 
 PATH = "/api/v1/things"
 

@@ -19,7 +19,7 @@ from agent.core.cluster.pod import (
     Termination,
 )
 from agent.core.window.snapshot import QosClass
-from agent.kube.convert import (
+from agent.kube.pod_json import (
     ConvertError,
     namespace_from_json,
     namespaces_from_json,

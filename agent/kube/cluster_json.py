@@ -28,7 +28,7 @@ from agent.core.orders.annotations import POLICY
 from agent.core.recommender.recommendation import Workload
 from agent.core.resize.originals import OriginalError, annotated_original
 from agent.core.window.overload import OVERLOAD_TAINT_KEY
-from agent.kube.reading import ConvertError, Reader
+from agent.kube.json_reader import ConvertError, Reader
 
 _MILLIS_PER_UNIT: Final = 1000
 NOT_UNDERSTOOD: Final = "not understood"

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from agent.kube.kept import HELD_SECONDS, UNKNOWN, Kept, compare_versions
-from agent.kube.reading import Reader
+from agent.kube.json_reader import Reader
+from agent.kube.watched_objects import HELD_SECONDS, UNKNOWN, Kept, compare_versions
 
 
 def read(document: object) -> str:

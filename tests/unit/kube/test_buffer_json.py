@@ -18,7 +18,7 @@ from agent.core.buffers.buffer import (
     SizeSpec,
 )
 from agent.core.cluster.effective_resources import pod_requests
-from agent.kube.convert_buffers import (
+from agent.kube.buffer_json import (
     buffer_from_json,
     buffer_quota_from_json,
     buffer_status_to_json,
@@ -30,7 +30,7 @@ from agent.kube.convert_buffers import (
     scale_from_json,
     scope_terms_from_json,
 )
-from agent.kube.reading import ConvertError
+from agent.kube.json_reader import ConvertError
 from tests.capacity_buffers import content, cores, gibibytes
 
 METADATA = {

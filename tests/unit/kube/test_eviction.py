@@ -6,7 +6,7 @@ import pytest
 
 from agent.core.plan.plan import PodRef
 from agent.kube.errors import ApiError, Cause, CredentialsError, KubeError, Unreachable
-from agent.kube.evict import CONTENTION_RETRY_SECONDS, EvictionKind, answer_of, evict
+from agent.kube.eviction import CONTENTION_RETRY_SECONDS, EvictionKind, answer_of, evict
 from tests.fake_api import FakeApi, raising
 
 REF = PodRef(namespace="shop", name="web", uid="u")
