@@ -27,7 +27,7 @@ from agent.core.window.ring_rows import CAUSES, FILES
 from agent.core.window.snapshot import Gap
 from agent.core.window.sweep_pace import Skipped
 from agent.metrics.acting_series import ActingSeries
-from agent.metrics.containers import ContainerPage, ContainerSeries, Totals
+from agent.metrics.container_series import ContainerPage, ContainerSeries, Totals
 from agent.metrics.exposition import Page, wants_openmetrics, write_page
 from agent.metrics.fed_series import About, GrowingTotals, MeasuredGauges
 from agent.metrics.loop_series import LoopSeries

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from agent.metrics.agent_series import Metrics
-from agent.metrics.containers import ContainerSeries
+from agent.metrics.container_series import ContainerSeries
 
 
 def made_up_rows(containers: int) -> tuple[ContainerSeries, ...]:

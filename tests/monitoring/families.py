@@ -14,7 +14,7 @@ from agent.core.plan.directives import Directed
 from agent.metrics.acting_series import Trigger
 from agent.metrics.agent_series import Metrics, PodSource, PressureKind, PressureResource
 from agent.metrics.buffer_series import of_buffers
-from agent.metrics.containers import FAMILIES, ContainerSeries
+from agent.metrics.container_series import FAMILIES, ContainerSeries
 from agent.metrics.directive_series import DirectiveSeries
 from agent.metrics.proposing_series import ProposingSeries, TaintAnswerSeries
 from agent.metrics.report_series import ReportSeries

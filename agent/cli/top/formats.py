@@ -21,7 +21,7 @@ from agent.core.window.snapshot import (
     UnitResources,
     UnitStatus,
 )
-from agent.metrics.containers import SERIES_PER_CONTAINER, ContainerPage, to_container_series
+from agent.metrics.container_series import SERIES_PER_CONTAINER, ContainerPage, to_container_series
 from agent.node.files.documents import SNAPSHOT
 
 

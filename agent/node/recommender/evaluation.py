@@ -20,7 +20,7 @@ from agent.core.recommender.recommendation import Recommendation, Recommendation
 from agent.core.window.ring_rows import Has, Status
 from agent.core.window.snapshot import Gap, UnitAdvice, UnitIdentity, UnitKind, UnitStatus
 from agent.metrics.agent_series import Feature, Metrics, PodSource, PressureKind, PressureResource
-from agent.metrics.containers import Labels, Totals, to_container_series
+from agent.metrics.container_series import Labels, Totals, to_container_series
 from agent.metrics.exposition import Page
 from agent.node.history.learner import Learner, is_sized
 from agent.node.recommender.decider import Decider, in_short

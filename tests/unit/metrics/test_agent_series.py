@@ -21,7 +21,7 @@ from agent.metrics.agent_series import (
     PressureKind,
     PressureResource,
 )
-from agent.metrics.containers import ContainerSeries
+from agent.metrics.container_series import ContainerSeries
 from tests.unit.metrics.test_acting_series import UNITLESS as ACTING_UNITLESS
 
 DEFAULT_SERIES = 121 + 127

@@ -15,7 +15,7 @@ from agent.core.window.snapshot import (
     UnitResources,
     UnitStatus,
 )
-from agent.metrics.containers import SERIES_PER_CONTAINER, ContainerPage, ContainerSeries, to_container_series
+from agent.metrics.container_series import SERIES_PER_CONTAINER, ContainerPage, ContainerSeries, to_container_series
 
 LABELS = ("shop", "web-1", "server")
 
