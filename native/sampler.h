@@ -5,7 +5,7 @@
  * No Python.h, no stdio, no threads, no global state, no allocation after pl_open.
  * The text between the two cffi marks is what cffi reads: nothing is declared twice.
  *
- * The rings live in memory that the caller gives (a mapped file): agent/sensing/rings.py owns the
+ * The rings live in memory that the caller gives (a mapped file): agent/sensing/ring_file.py owns the
  * file, its header and its slots; the sampler writes samples and memory rows into slots it was
  * told to fill, and publishes each by storing the ring's head last (release order). A process
  * killed between the two loses that one row and nothing else.

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from agent.core.window.ring_rows import SAMPLE, Status
-from agent.sensing.contract import CgroupGone, LaneReading, SamplerError, SamplerStats, SweepResult
-from agent.sensing.rings import RingFile
+from agent.sensing.ring_file import RingFile
+from agent.sensing.sampler_contract import CgroupGone, LaneReading, SamplerError, SamplerStats, SweepResult
 
 NS = 1_000_000_000
 

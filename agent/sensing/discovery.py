@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from agent.core.window.snapshot import UnitIdentity, UnitKind
-from agent.sensing.inotify import IN_IGNORED, IN_ISDIR, IN_MODIFY, IN_Q_OVERFLOW, Inotify, Watcher
-from agent.sensing.layout import (
+from agent.sensing.cgroup_path import (
     Driver,
     PathKind,
     cgroup_root_candidates,
@@ -26,6 +25,7 @@ from agent.sensing.layout import (
     is_monitor,
     parse_cgroup_path,
 )
+from agent.sensing.inotify import IN_IGNORED, IN_ISDIR, IN_MODIFY, IN_Q_OVERFLOW, Inotify, Watcher
 from agent.sensing.path_watches import PathWatches
 
 SCAN_DEPTH: Final = 10

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
 from agent.core.window.ring_rows import CAUSES, FILES, Status
-from agent.sensing.contract import (
+from agent.sensing.reference_sampler import ReferenceSampler
+from agent.sensing.ring_file import RingFile
+from agent.sensing.sampler_contract import (
     CgroupGone,
     FilesExhausted,
     LaneReading,
@@ -24,8 +26,6 @@ from agent.sensing.contract import (
     SamplerStats,
     SweepResult,
 )
-from agent.sensing.reference import ReferenceSampler
-from agent.sensing.rings import RingFile
 
 if TYPE_CHECKING:
     from agent.sensing._sampler import Handle

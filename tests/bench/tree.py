@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent.core.window.snapshot import Partition, QosClass
-from agent.sensing.layout import Driver, Runtime, container_cgroup_path
+from agent.sensing.cgroup_path import Driver, Runtime, container_cgroup_path
 from tests.kernel.cgroups import CgroupTree
 
 CONTAINERS_PER_POD = 2

@@ -23,7 +23,7 @@ from agent.kube.reflector import WatchPace
 from agent.node.cluster.view import ClusterView
 from agent.node.keepers.cgroup_limits import CgroupLimits
 from agent.node.keepers.pod_limits import PodLimitsWriter
-from agent.sensing.layout import Driver
+from agent.sensing.cgroup_path import Driver
 from tests.cluster import fence, objects
 from tests.cluster.api import Api, ApiError, Json
 from tests.cluster.control_plane import ControlPlane

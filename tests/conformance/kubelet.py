@@ -14,7 +14,8 @@ from agent.core.numbers.units import to_millis, to_units
 from agent.core.window import pressure
 from agent.core.window.snapshot import Partition, QosClass
 from agent.kube.pod_json import pod_from_json
-from agent.sensing import layout, parsing
+from agent.sensing import cgroup_path as layout
+from agent.sensing import parsing
 
 TOLERANCES = {"psi_waiting_rate": 1e-9, "adjusted_demand": 1e-9}
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from agent.core.window.cpu import WindowPolicy, cpu_window
 from agent.core.window.snapshot import CpuWindow
-from agent.sensing.contract import Sampler
-from agent.sensing.rings import RingFile, RingGeometry, read_boot_id
+from agent.sensing.ring_file import RingFile, RingGeometry, read_boot_id
 from agent.sensing.sampler import open_sampler
+from agent.sensing.sampler_contract import Sampler
 from tests.guest.full_tree import FullTree
 
 SamplerName = Literal["native", "reference"]

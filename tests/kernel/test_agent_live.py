@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.sensing.rings import RingFile
+from agent.sensing.ring_file import RingFile
 from tests.cgroup_files import POD_UID, container_id, container_path
 from tests.kernel.agents import AgentProcess, wait_for
 from tests.kernel.cgroups import CgroupTree

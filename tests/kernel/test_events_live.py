@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.sensing.events import MemoryEvents, WatchResult
-from agent.sensing.triggers import PsiTrigger, TriggerRefused, TriggerState
+from agent.sensing.memory_events import MemoryEvents, WatchResult
+from agent.sensing.psi_trigger import PsiTrigger, TriggerRefused, TriggerState
 from tests.kernel.cgroups import CgroupTree
 
 pytestmark = pytest.mark.kernel

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from agent.node.assembly import Watch
-from agent.sensing.contract import SweepResult
+from agent.sensing.sampler_contract import SweepResult
 from agent.settings import load_settings
 from tests.kernel.agents import wait_for
 from tests.kernel.cgroups import CgroupTree

@@ -18,12 +18,12 @@ from agent.core.window.sweep_pace import ContentionPolicy, Skipped
 from agent.node.sampling.loop import SamplingLoop, SamplingPolicy
 from agent.node.sampling.pods_file import NoPods
 from agent.node.sampling.unit_table import UnitTable
-from agent.sensing.contract import SweepResult
 from agent.sensing.discovery import Changes, Discovery
-from agent.sensing.events import OomKill
+from agent.sensing.memory_events import OomKill
 from agent.sensing.parsing import parse_pressure
-from agent.sensing.rings import RingFile, RingGeometry
+from agent.sensing.ring_file import RingFile, RingGeometry
 from agent.sensing.sampler import open_sampler
+from agent.sensing.sampler_contract import SweepResult
 from tests.cgroup_files import container_path
 from tests.kernel.agents import wait_for
 from tests.kernel.cgroups import CgroupTree

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from agent.core.window.ring_rows import MINUTE_ROW, Status
-from agent.sensing.rings import RingFile, RingGeometry
+from agent.sensing.ring_file import RingFile, RingGeometry
 from agent.sensing.sampler import open_sampler
 from tests.kernel.cgroups import CgroupTree
 

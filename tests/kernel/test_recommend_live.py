@@ -17,7 +17,7 @@ import pytest
 from agent.core.history.key import history_key
 from agent.node.history.file import HistoryFile
 from agent.node.sampling.pods_file import PodsFile
-from agent.sensing.layout import identify
+from agent.sensing.cgroup_path import identify
 from tests.cgroup_files import POD_UID, container_id, container_path
 from tests.kernel.agents import PATIENCE_SECONDS, REPOSITORY, AgentProcess, wait_for
 from tests.kernel.cgroups import CgroupTree

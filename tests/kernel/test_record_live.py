@@ -19,7 +19,7 @@ import pytest
 from agent.node.offline.recording import Recording
 from agent.node.offline.recording_format import RowKind
 from agent.node.sockets.control import request
-from agent.sensing.rings import RingFile
+from agent.sensing.ring_file import RingFile
 from tests.cgroup_files import container_path
 from tests.kernel.agents import PATIENCE_SECONDS, REPOSITORY, AgentProcess, start_plimsoll, wait_for
 from tests.kernel.cgroups import CgroupTree

@@ -20,7 +20,7 @@ from agent.sensing.parsing import (
     parse_pressure,
     parse_u64,
 )
-from agent.sensing.reference import to_status
+from agent.sensing.reference_sampler import to_status
 
 U64_MAX = 2**64 - 1
 

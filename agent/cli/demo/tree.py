@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import IO, Final, Self
 
 from agent.core.window.snapshot import Partition, QosClass
-from agent.sensing.layout import Driver, Runtime, container_cgroup_path, pod_cgroup_path
+from agent.sensing.cgroup_path import Driver, Runtime, container_cgroup_path, pod_cgroup_path
 
 MIB: Final = 1024 * 1024
 _LOAD_PROGRAM: Final = Path(__file__).with_name("demo_load.py")

@@ -12,10 +12,10 @@ from agent.kube.pods_file import PodsFileError
 from agent.node.history.file import HistoryError
 from agent.node.sockets.control import ControlError
 from agent.node.sockets.http import ServingError
-from agent.sensing.contract import SamplerError
 from agent.sensing.discovery import DiscoveryError
 from agent.sensing.machine import MachineError
-from agent.sensing.statefile import RingError
+from agent.sensing.sampler_contract import SamplerError
+from agent.sensing.state_file import RingError
 
 Part = TypeVar("Part")
 

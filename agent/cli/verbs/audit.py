@@ -47,8 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
     from agent.cli.top.terminal import find_terminal
     from agent.core.machine.audit import audit
     from agent.kube.pods_file import PodsFileError, load_pods
-    from agent.sensing.layout import Driver
-    from agent.sensing.live_values import LiveTreeError, read_kubelet_tree
+    from agent.sensing.cgroup_path import Driver
+    from agent.sensing.kubelet_tree import LiveTreeError, read_kubelet_tree
     from agent.sensing.machine import MachineError, find_cgroup_mount, node_name
 
     settings = settings_from(arguments)

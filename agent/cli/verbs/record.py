@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _measured(arguments: argparse.Namespace, settings: Settings) -> Iterator[Measured]:
     """Open the state of the agent, or sample here where there is none."""
     from agent.node.offline.measured import StateDirectory
-    from agent.sensing.rings import RingError
+    from agent.sensing.ring_file import RingError
 
     directory = settings.state.directory
     why_not = "the state is kept in memory only (state.directory none)"
@@ -146,7 +146,7 @@ def _record(measured: Measured, arguments: argparse.Namespace, settings: Setting
     from agent.node.offline.recording_writer import RecordingWriter
     from agent.node.sampling.pods_file import NoPods, PodsFile
     from agent.sensing.machine import Machine, node_name
-    from agent.sensing.rings import RingError
+    from agent.sensing.ring_file import RingError
 
     try:
         pods = PodsFile(settings.pods_file) if settings.pods_file else NoPods()

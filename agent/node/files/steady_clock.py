@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agent.sensing.statefile import read_boot_id
+from agent.sensing.state_file import read_boot_id
 
 
 def boot_seconds() -> float:

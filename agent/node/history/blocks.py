@@ -26,7 +26,7 @@ from agent.node.history.format import (
     unpack_key_rows,
     unpack_records,
 )
-from agent.sensing.statefile import FILE_HEADER_BYTES
+from agent.sensing.state_file import FILE_HEADER_BYTES
 
 CHUNK_MINUTES: Final = 64
 """Read at once: 25 KB of each block, 3 MiB in all while 1,000 rows are decoded."""

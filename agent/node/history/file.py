@@ -33,7 +33,7 @@ from agent.named_file import open_named
 from agent.node.history.blocks import BlockFile, Chunk, any_along, begin_file
 from agent.node.history.format import why_unfit
 from agent.node.history.policy_state import Array, RowNames, SavedState, read_state, write_state
-from agent.sensing.statefile import FILE_HEADER_BYTES, OWNER_OFFSET, StateInUse, Unfit, hold_file, owner_record
+from agent.sensing.state_file import FILE_HEADER_BYTES, OWNER_OFFSET, StateInUse, Unfit, hold_file, owner_record
 
 log = logging.getLogger(__name__)
 

@@ -35,7 +35,7 @@ from agent.core.plan.plan import PodRef
 from agent.core.resize.decision import Action, DecisionLog, Outcome
 from agent.core.window.snapshot import UnitIdentity
 from agent.node.keepers.cgroup_limits import CgroupLimits, CgroupWriteError, LimitOwner, WrittenLimit
-from agent.sensing.layout import PathKind, parse_cgroup_path
+from agent.sensing.cgroup_path import PathKind, parse_cgroup_path
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from agent.core.orders.plan_options import PodLimitsOptions
 from agent.core.resize.decision import Action, DecisionLog, Outcome
 from agent.core.window.snapshot import QosClass
 from agent.node.keepers.cgroup_limits import CgroupLimits, CgroupWriteError, LimitOwner
-from agent.sensing.layout import PathKind, parse_cgroup_path
+from agent.sensing.cgroup_path import PathKind, parse_cgroup_path
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from agent.core.history.minute_axis import MINUTE_SECONDS, offset_of
 from agent.node.assembly import HISTORY_FILE_NAME, RING_FILE_NAME, Watch
 from agent.node.history.file import HistoryError, HistoryFile
 from agent.node.recommender.loop import MINUTE_DELAY_NS
-from agent.sensing.rings import RingFile, read_boot_id
+from agent.sensing.ring_file import RingFile, read_boot_id
 
 NS: Final = 1_000_000_000
 MINUTE_NS: Final = MINUTE_SECONDS * NS

@@ -24,7 +24,7 @@ from agent.core.window.snapshot import UnitAdvice, UnitIdentity, UnitStatus
 from agent.node.history.clock import MINUTE_SECONDS
 from agent.node.history.file import RowMinutes
 from agent.node.history.learner import Learner, is_sized
-from agent.sensing.ringview import Rows as RingRows
+from agent.sensing.ring_view import Rows as RingRows
 from agent.settings import Settings
 
 HOUR_MINUTES: Final = 60

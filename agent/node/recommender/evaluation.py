@@ -29,10 +29,10 @@ from agent.node.sampling.loop import SamplingLoop
 from agent.node.sampling.observer import Observer
 from agent.node.sampling.row_source import Rows
 from agent.node.sampling.unit_table import UnitTable
-from agent.sensing.contract import Sampler
 from agent.sensing.discovery import Discovery, Scope
 from agent.sensing.machine import Machine
-from agent.sensing.rings import RingFile
+from agent.sensing.ring_file import RingFile
+from agent.sensing.sampler_contract import Sampler
 from agent.settings import Settings
 
 log = logging.getLogger(__name__)

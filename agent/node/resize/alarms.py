@@ -17,7 +17,7 @@ from agent.core.orders.plan_options import ActOptions
 from agent.core.plan.demand import Urgent
 from agent.core.recommender.policy import Floats
 from agent.core.window.urgency import LEAST_ELAPSED_NS, Rows, memory_waiting, starvation, working_sets
-from agent.sensing.rings import RingFile
+from agent.sensing.ring_file import RingFile
 
 ContainerKey = tuple[str, str]
 """Pod uid and container name."""

@@ -49,7 +49,7 @@ from agent.node.sampling.heartbeat import Heartbeat
 from agent.node.sampling.unit_table import UnitTable
 from agent.sensing.discovery import Discovery
 from agent.sensing.machine import Machine
-from agent.sensing.rings import RingFile
+from agent.sensing.ring_file import RingFile
 from agent.settings import Settings
 
 if TYPE_CHECKING:

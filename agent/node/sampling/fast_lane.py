@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from agent.core.window.sweep_pace import ContentionPolicy, LaneWatch, next_on_grid, watch_lanes
-from agent.sensing.contract import Sampler, SamplerError
+from agent.sensing.sampler_contract import Sampler, SamplerError
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from agent.sensing.contract import SweepResult
+from agent.sensing.sampler_contract import SweepResult
 
 LATENESS_REMEMBERED: Final = 600
 """Sweeps whose lateness is kept for the p99: ten minutes at 1 Hz."""

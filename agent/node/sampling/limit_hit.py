@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agent.node.sampling.unit_table import WatchedUnit
 from agent.node.sampling.watched_cgroups import read_memory_max_bytes
-from agent.sensing.events import OomKill
+from agent.sensing.memory_events import OomKill
 
 
 def limit_hit(kill: OomKill, unit: WatchedUnit, units: Iterable[WatchedUnit], mount: Path) -> int | None:

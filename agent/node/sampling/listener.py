@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from agent.core.window.sweep_pace import Skipped
 from agent.metrics.agent_series import Metrics
-from agent.sensing.contract import SweepResult
 from agent.sensing.discovery import Changes
-from agent.sensing.events import OomKill
+from agent.sensing.memory_events import OomKill
+from agent.sensing.sampler_contract import SweepResult
 
 log = logging.getLogger(__name__)
 

@@ -22,10 +22,10 @@ from agent.node.sampling.fast_lane import FastLane
 from agent.node.sampling.heartbeat import Heartbeat
 from agent.node.sampling.unit_table import UnitTable
 from agent.node.sampling.watched_cgroups import PodNames, WatchedCgroups
-from agent.sensing.contract import Sampler, SweepResult
 from agent.sensing.discovery import Changes, Discovery
-from agent.sensing.events import MemoryEvents, OomKill
-from agent.sensing.rings import RingFile
+from agent.sensing.memory_events import MemoryEvents, OomKill
+from agent.sensing.ring_file import RingFile
+from agent.sensing.sampler_contract import Sampler, SweepResult
 
 log = logging.getLogger(__name__)
 

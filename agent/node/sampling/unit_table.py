@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.core.window.snapshot import UnitIdentity, UnitKind, UnitResources
-from agent.sensing.layout import identify
+from agent.sensing.cgroup_path import identify
 
 
 def identity_at(path: str) -> UnitIdentity:

@@ -14,10 +14,10 @@ from typing import Protocol
 from agent.core.machine.cpu_knobs import parse_cpu_max
 from agent.core.window.snapshot import UnitIdentity, UnitResources
 from agent.node.sampling.unit_table import UnitTable, WatchedUnit
-from agent.sensing.contract import CgroupGone, Sampler, SamplerError
 from agent.sensing.discovery import Changes, Discovery, Found
-from agent.sensing.events import MemoryEvents
-from agent.sensing.rings import RingError, RingFile, RingsFull
+from agent.sensing.memory_events import MemoryEvents
+from agent.sensing.ring_file import RingError, RingFile, RingsFull
+from agent.sensing.sampler_contract import CgroupGone, Sampler, SamplerError
 
 
 class PodNames(Protocol):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent.sensing.events import MemoryEvents, WatchResult
+from agent.sensing.memory_events import MemoryEvents, WatchResult
 from tests.guest.full_tree import FullTree
 from tests.guest.waiting import DEADLINE_SECONDS
 

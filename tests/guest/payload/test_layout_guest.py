@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from agent.core.window.snapshot import QosClass, UnitKind
+from agent.sensing.cgroup_path import Driver, Runtime, container_cgroup_path, kubepods_root_path, pod_cgroup_path
 from agent.sensing.discovery import Discovery, Scope
-from agent.sensing.layout import Driver, Runtime, container_cgroup_path, kubepods_root_path, pod_cgroup_path
 from tests.guest.kubelet_tree import MOUNT, make, remove
 from tests.guest.waiting import wait_for
 

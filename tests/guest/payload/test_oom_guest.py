@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from agent.core.window.snapshot import QosClass
-from agent.sensing.events import MemoryEvents, OomKill, WatchResult
-from agent.sensing.layout import Driver, Runtime, container_cgroup_path, kubepods_root_path, pod_cgroup_path
+from agent.sensing.cgroup_path import Driver, Runtime, container_cgroup_path, kubepods_root_path, pod_cgroup_path
+from agent.sensing.memory_events import MemoryEvents, OomKill, WatchResult
 from tests.guest.kubelet_tree import MOUNT, make, remove
 from tests.guest.waiting import DEADLINE_SECONDS, wait_for
 

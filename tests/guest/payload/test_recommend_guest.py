@@ -13,7 +13,7 @@ from agent.core.recommender.recommendation import Recommendation, Recommendation
 from agent.core.window.snapshot import QosClass
 from agent.node.files.documents import EXPLANATIONS, RECOMMENDATIONS
 from agent.node.sockets.control import request
-from agent.sensing.layout import Driver, Runtime, container_cgroup_path, kubepods_root_path
+from agent.sensing.cgroup_path import Driver, Runtime, container_cgroup_path, kubepods_root_path
 from tests.guest.kubelet_tree import MOUNT, make, remove
 from tests.guest.plimsoll import running_agent
 from tests.guest.waiting import wait_for

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from agent.core.window.snapshot import QosClass, UnitKind
+from agent.sensing.cgroup_path import Driver
 from agent.sensing.discovery import SCAN_DEPTH, Discovery, DiscoveryError, Scope
 from agent.sensing.inotify import (
     IN_CREATE,
@@ -24,7 +25,6 @@ from agent.sensing.inotify import (
     WatchEvent,
     parse_events,
 )
-from agent.sensing.layout import Driver
 
 A, B, C = "a" * 64, "b" * 64, "c" * 64
 UID_A, UID_B = "0b1d8f52-3f0c-4a64-8d0b-6a1a5d1f6c01", "17c7e9e4-9f43-4c0b-a1cb-0f6f1c0a7e02"

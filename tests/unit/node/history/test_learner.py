@@ -16,7 +16,7 @@ from agent.core.window.snapshot import UnitIdentity, UnitKind
 from agent.node.history.clock import HistoryClock, newest_minute
 from agent.node.history.file import HistoryFile
 from agent.node.history.learner import FEW_PLACES, Learner, Row, to_minutes, widened
-from agent.sensing.rings import RingFile, RingGeometry
+from agent.sensing.ring_file import RingFile, RingGeometry
 from agent.settings import Settings
 from tests.policy_rows import make_minutes, make_present
 

@@ -20,7 +20,7 @@ from agent.core.resize.decision import Action, Outcome
 from agent.core.window.snapshot import QosClass, UnitIdentity, UnitKind
 from agent.node.keepers.cgroup_limits import CgroupLimits, LimitOwner
 from agent.node.keepers.pod_limits import NOT_ITS_OWN, TURN_SECONDS, PodLimitsWriter, pod_paths_of
-from agent.sensing.layout import Driver
+from agent.sensing.cgroup_path import Driver
 from tests.kubelet_files import KubeletFiles
 from tests.pods import container, make_pod, mirror_metadata
 

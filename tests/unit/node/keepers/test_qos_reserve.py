@@ -15,7 +15,7 @@ from agent.core.resize.decision import Action, Outcome
 from agent.core.window.snapshot import Partition, QosClass
 from agent.node.keepers.cgroup_limits import CgroupLimits
 from agent.node.keepers.qos_reserve import TURN_SECONDS, QosReserver
-from agent.sensing.layout import Driver, kubepods_root_path
+from agent.sensing.cgroup_path import Driver, kubepods_root_path
 from tests.kubelet_files import KubeletFiles
 from tests.pods import container, make_pod
 

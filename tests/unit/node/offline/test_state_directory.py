@@ -13,7 +13,7 @@ from agent.core.recommender.recommendation import Workload
 from agent.core.recommender.unit_names import NoSuchUnit
 from agent.node.history.file import HistoryFile
 from agent.node.offline.state_directory import RestingNode, StateError
-from agent.sensing.rings import RingFile, RingGeometry, read_boot_id
+from agent.sensing.ring_file import RingFile, RingGeometry, read_boot_id
 from agent.settings import RecommendSettings, Settings, StateSettings
 from tests.pods import container, pod_json
 from tests.unit.node.history.test_learner import MIB, learner, row
@@ -59,7 +59,7 @@ def write_state(directory: Path, *, boot_id: str, newest_seconds: float, pods: P
         rings.append_minute(slot, minute(first // 60 + 9, 100.0, peak=300.0))
     with HistoryFile.open(directory / "history", max_rows=64) as history:
         from agent.node.sampling.pods_file import NoPods, PodsFile
-        from agent.sensing.layout import identify
+        from agent.sensing.cgroup_path import identify
 
         source = PodsFile(pods) if pods is not None else NoPods()
         identity = identify("/" + PATH)

@@ -13,7 +13,7 @@ from agent.core.window.cpu import WindowPolicy
 from agent.core.window.snapshot import UnitIdentity, UnitKind, UnitResources
 from agent.node.reports.roller import MAX_KILLS_OF_ROW, OLDEST_KILL_SECONDS, Roller
 from agent.node.sampling.unit_table import UnitTable, WatchedUnit
-from agent.sensing.rings import RingFile, RingGeometry, RingView
+from agent.sensing.ring_file import RingFile, RingGeometry, RingView
 from tests.pods import CONFIG_HASH, container, make_pod, mirror_metadata
 from tests.window_rows import NS, Rows, memory, steady
 

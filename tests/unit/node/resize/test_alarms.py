@@ -12,7 +12,7 @@ from agent.core.orders.plan_options import ActOptions
 from agent.core.plan.demand import Urgent
 from agent.core.window.ring_rows import MEMORY_ROW, SAMPLE, Has
 from agent.node.resize.alarms import Alarms, ContainerKey, Watched
-from agent.sensing.rings import RingFile, RingGeometry
+from agent.sensing.ring_file import RingFile, RingGeometry
 
 NS = 1_000_000_000
 MIB = 1 << 20

@@ -9,7 +9,7 @@ import pytest
 
 from agent.node.sampling.limit_hit import limit_hit
 from agent.node.sampling.unit_table import WatchedUnit
-from agent.sensing.events import OomKill
+from agent.sensing.memory_events import OomKill
 from tests.unit.node.sampling.test_unit_table import watched as unit_at
 
 MIB = 1 << 20

@@ -6,7 +6,7 @@ import pytest
 
 from agent.metrics.agent_series import Metrics
 from agent.node.sampling.listener import Listener, Tally
-from agent.sensing.events import OomKill
+from agent.sensing.memory_events import OomKill
 
 
 @pytest.fixture

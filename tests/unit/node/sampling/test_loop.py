@@ -15,11 +15,11 @@ from agent.core.window.sweep_pace import Skipped
 from agent.node.sampling.heartbeat import Heartbeat
 from agent.node.sampling.loop import SamplingLoop, SamplingPolicy
 from agent.node.sampling.unit_table import UnitTable
-from agent.sensing.contract import FilesExhausted, SamplerError, SweepResult
 from agent.sensing.discovery import Changes, Discovery
-from agent.sensing.events import OomKill
 from agent.sensing.inotify import Inotify
-from agent.sensing.rings import RingFile, RingGeometry
+from agent.sensing.memory_events import OomKill
+from agent.sensing.ring_file import RingFile, RingGeometry
+from agent.sensing.sampler_contract import FilesExhausted, SamplerError, SweepResult
 from tests.cgroup_files import POD_UID, CgroupFiles, container_path
 from tests.fakes import NS, FakeClock, FakeSampler
 

@@ -14,9 +14,9 @@ from agent.core.window.snapshot import Missing, UnitIdentity, UnitKind, UnitReso
 from agent.node.sampling.heartbeat import Heartbeat
 from agent.node.sampling.observer import MINUTE_NS, RINGS_BACKFILL_MINUTES, Observer
 from agent.node.sampling.unit_table import UnitTable, WatchedUnit
-from agent.sensing.contract import SweepResult
 from agent.sensing.machine import Machine
-from agent.sensing.rings import RingFile, RingGeometry, RingView
+from agent.sensing.ring_file import RingFile, RingGeometry, RingView
+from agent.sensing.sampler_contract import SweepResult
 from tests.window_rows import NS, memory, minute, sample, steady
 
 MIB = 1024 * 1024

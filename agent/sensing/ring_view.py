@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.core.window.ring_rows import SLOT_HEADER
-from agent.sensing.statefile import RingGeometry
+from agent.sensing.state_file import RingGeometry
 
 Rows = NDArray[np.void]
 

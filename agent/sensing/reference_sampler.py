@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.core.window.ring_rows import CAUSES, FILES, MEMORY_ROW, SAMPLE, Has, Status
-from agent.sensing.contract import CgroupGone, FilesExhausted, LaneReading, SamplerError, SamplerStats, SweepResult
 from agent.sensing.parsing import (
     CpuStat,
     parse_cpu_stat,
@@ -27,7 +26,15 @@ from agent.sensing.parsing import (
     parse_number,
     parse_pressure,
 )
-from agent.sensing.rings import RingFile
+from agent.sensing.ring_file import RingFile
+from agent.sensing.sampler_contract import (
+    CgroupGone,
+    FilesExhausted,
+    LaneReading,
+    SamplerError,
+    SamplerStats,
+    SweepResult,
+)
 
 Parsed = TypeVar("Parsed")
 

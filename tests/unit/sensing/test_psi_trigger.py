@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.sensing.triggers import PsiTrigger, TriggerRefused
+from agent.sensing.psi_trigger import PsiTrigger, TriggerRefused
 
 
 def test_psi_trigger_on_a_file_that_is_not_there_says_why(tmp_path: Path) -> None:

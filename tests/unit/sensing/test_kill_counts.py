@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.sensing.kills import KillLedger
+from agent.sensing.kill_counts import KillLedger
 
 
 def ledger(pod: int | None = 0, **containers: int) -> KillLedger:

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from agent.core.window.ring_rows import MEMORY_ROW, MINUTE_ROW, SAMPLE, SLOT_HEADER, Status
-from agent.sensing.rings import RingError, RingFile, RingGeometry, RingsFull, RingView, StateInUse, read_boot_id
-from agent.sensing.ringview import Ring, field_offset
+from agent.sensing.ring_file import RingError, RingFile, RingGeometry, RingsFull, RingView, StateInUse, read_boot_id
+from agent.sensing.ring_view import Ring, field_offset
 
 BOOT = "0f6d2a1e-1111-4222-8333-444455556666"
 OTHER_BOOT = "aaaaaaaa-1111-4222-8333-444455556666"
@@ -423,7 +423,7 @@ def test_second_opener_in_this_process_is_refused(tmp_path: Path) -> None:
 def test_second_agent_is_refused_with_pid_and_command_of_the_first(tmp_path: Path) -> None:
     path = tmp_path / "rings"
     program = (
-        "import sys; from pathlib import Path; from agent.sensing.rings import *\n"
+        "import sys; from pathlib import Path; from agent.sensing.ring_file import *\n"
         f"rings = RingFile.open(Path({str(path)!r}), RingGeometry(max_slots=4), boot_id={BOOT!r})\n"
         "print('open', flush=True); sys.stdin.read(); rings.close()\n"
     )

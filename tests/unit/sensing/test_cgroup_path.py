@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.window.snapshot import Partition, QosClass, UnitKind
-from agent.sensing.layout import (
+from agent.sensing.cgroup_path import (
     OTHER,
     CgroupPath,
     Driver,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.sensing.events import MemoryEvents, OomKill, WatchResult
+from agent.sensing.memory_events import MemoryEvents, OomKill, WatchResult
 
 POD = "/kubepods/burstable/pod0b1d8f52-3f0c-4a64-8d0b-6a1a5d1f6c01"
 A, B = f"{POD}/{'a' * 64}", f"{POD}/{'b' * 64}"

@@ -33,8 +33,8 @@ from agent.core.machine.cgroup_files import (
     hugetlb_page_size_bytes,
 )
 from agent.core.machine.cpu_knobs import CpuMaxError, parse_cpu_max
+from agent.sensing.cgroup_path import CgroupPath, Driver, PathKind, cgroup_root_candidates, driver_of, parse_cgroup_path
 from agent.sensing.discovery import SCAN_DEPTH
-from agent.sensing.layout import CgroupPath, Driver, PathKind, cgroup_root_candidates, driver_of, parse_cgroup_path
 from agent.sensing.parsing import parse_u64
 
 FILES: Final = (

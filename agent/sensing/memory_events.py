@@ -16,8 +16,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from agent.sensing.kills import KillLedger
-from agent.sensing.layout import PathKind, parse_cgroup_path
+from agent.sensing.cgroup_path import PathKind, parse_cgroup_path
+from agent.sensing.kill_counts import KillLedger
 from agent.sensing.parsing import parse_memory_event_counts
 
 _READ_BYTES: Final = 4096

@@ -27,9 +27,9 @@ import numpy as np
 
 from agent.core.window.ring_rows import MEMORY_ROW, MINUTE_ROW, SAMPLE, SLOT_HEADER, Status
 from agent.named_file import open_named
-from agent.sensing.ringview import Ring, RingView, Rows
-from agent.sensing.slots import MEMORY_HEAD, MINUTE_HEAD, PEAK_SEEN, PENDING, RAW_HEAD, SlotTable
-from agent.sensing.statefile import (
+from agent.sensing.ring_view import Ring, RingView, Rows
+from agent.sensing.slot_table import MEMORY_HEAD, MINUTE_HEAD, PEAK_SEEN, PENDING, RAW_HEAD, SlotTable
+from agent.sensing.state_file import (
     FILE_HEADER_BYTES,
     OWNER_OFFSET,
     RingError,

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from agent.core.machine.cgroup_files import Amount, Level, Reading, Unlimited, Unread
 from agent.core.machine.cpu_knobs import CpuMax
 from agent.core.window.snapshot import Partition, QosClass
-from agent.sensing.layout import Driver
-from agent.sensing.live_values import (
+from agent.sensing.cgroup_path import Driver
+from agent.sensing.kubelet_tree import (
     FILES,
     LiveTreeError,
     parse_amount,

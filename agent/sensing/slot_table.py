@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from agent.core.window.ring_rows import SLOT_HEADER
-from agent.sensing.ringview import GENERATION_OFFSET, field_offset
-from agent.sensing.statefile import RingError, RingGeometry, RingsFull
+from agent.sensing.ring_view import GENERATION_OFFSET, field_offset
+from agent.sensing.state_file import RingError, RingGeometry, RingsFull
 
 RAW_HEAD: Final = field_offset("raw_head")
 MEMORY_HEAD: Final = field_offset("memory_head")
