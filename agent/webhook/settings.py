@@ -17,7 +17,7 @@ from agent.core.orders.policy_options import BoundsOptions, CraneOptions, Cruise
 from agent.settings import SettingsError
 from agent.settings.sections import LoggingSettings, RecommendSettings, camel
 from agent.settings.sources import load_into
-from agent.settings.webhook import AccessSettings, ClusterSettings, DatabaseSettings, ListeningSettings
+from agent.settings.webhook_sections import AccessSettings, ClusterSettings, DatabaseSettings, ListeningSettings
 from agent.webhook.buffers.options import BufferOptions
 from agent.webhook.certificates.options import CertificateOptions, CertificateSource
 from agent.webhook.workloads.folder import FoldOptions

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.metrics.exposition import Page
-from agent.settings.webhook import ListeningSettings
+from agent.settings.webhook_sections import ListeningSettings
 from agent.webhook.http.routes import Answer, Call, Services, WebhookApp
 from agent.webhook.http.tls_server import HttpsServer
 from tests.cluster.certificates import Authority, KeyPair

@@ -21,7 +21,7 @@ from agent.core.orders.policy_options import BoundsOptions, PolicyName
 from agent.core.recommender.recommendation import Workload
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.settings import Settings
-from agent.settings.webhook import AccessSettings, ListeningSettings
+from agent.settings.webhook_sections import AccessSettings, ListeningSettings
 from agent.webhook.admission.glance import Unread
 from agent.webhook.admission.review import Reviewer
 from agent.webhook.buffers.controller import BufferController

@@ -11,7 +11,7 @@ from agent.core.cluster.facts import PodPlace
 from agent.core.recommender.recommendation import Workload
 from agent.kube.errors import ApiError, Unreachable
 from agent.kube.own_rights import NODE_NAME_CLAIM
-from agent.settings.webhook import AccessSettings
+from agent.settings.webhook_sections import AccessSettings
 from agent.webhook.http.access import (
     ACCESS_REVIEWS_PATH,
     POD_NAME_CLAIM,

@@ -10,7 +10,7 @@ import pytest
 
 from agent.core.buffers.buffer import Buffer, SizeSpec
 from agent.metrics.webhook_series import WebhookMetrics
-from agent.settings.webhook import AccessSettings
+from agent.settings.webhook_sections import AccessSettings
 from agent.webhook.buffers.controller import BufferController
 from agent.webhook.buffers.namespace_pass import NamespaceView
 from agent.webhook.buffers.options import BufferOptions

@@ -15,7 +15,7 @@ from sqlalchemy import delete, select
 
 from agent.core.cluster.facts import NodeAmounts, WrittenContainer
 from agent.core.history.rollup import RollupRow
-from agent.settings.webhook import AccessSettings
+from agent.settings.webhook_sections import AccessSettings
 from agent.webhook.store.report_payload import decode_report
 from agent.webhook.store.store import open_store
 from agent.webhook.store.tables import node_pods

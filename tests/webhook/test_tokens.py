@@ -13,7 +13,7 @@ import pytest
 from agent.kube.api import JWKS_PATH
 from agent.kube.errors import ApiError
 from agent.kube.own_rights import NODE_NAME_CLAIM
-from agent.settings.webhook import AccessSettings
+from agent.settings.webhook_sections import AccessSettings
 from agent.webhook.http.access import TOKEN_REVIEWS_PATH, Access, Denied
 from agent.webhook.http.tokens import REFRESH_SECONDS, NotAToken, look
 from agent.webhook.http.tokens import SigningKeys as Keys

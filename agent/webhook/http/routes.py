@@ -25,7 +25,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agent.metrics.exposition import Page
-from agent.settings.webhook import ListeningSettings
+from agent.settings.webhook_sections import ListeningSettings
 from agent.webhook.admission.glance import BYTE_SECONDS, Unread, glance, unchanged
 from agent.webhook.http.address_shares import MOST_OWED_SECONDS, REQUEST_SECONDS, Shares
 from agent.webhook.http.bodies import Bodies, TooLarge, TooSlow

@@ -16,7 +16,7 @@ from typing import Final
 from uvicorn import Config, Server
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from agent.settings.webhook import ListeningSettings
+from agent.settings.webhook_sections import ListeningSettings
 from agent.webhook.http.bodies import MAX_HEAD_BYTES
 from agent.webhook.http.connections import Accepted, Connections, Listener
 from agent.webhook.http.routes import WebhookApp

@@ -27,7 +27,7 @@ from agent.core.history.rollup import SCHEMA_VERSION, NodeClass, Report, RollupR
 from agent.core.history.rollup_merge import merged_row, weighed_row
 from agent.core.plan.plan import PodRef
 from agent.metrics.webhook_series import WebhookMetrics
-from agent.settings.webhook import AccessSettings
+from agent.settings.webhook_sections import AccessSettings
 from agent.webhook.http.access import Access, Caller, Denied
 from agent.webhook.http.routes import Answer, Call, fault
 from agent.webhook.reports.bodies import (
