@@ -97,7 +97,7 @@ def test_directory_that_is_a_file_system_of_its_own_is_given(step: Step) -> None
 def test_every_file_that_the_agent_writes_is_known(step: Step) -> None:
     """As root it is called by its name alone: from before an agent that was root, or another user."""
     constant = re.compile(r'^(?:\w+_)?FILE_NAME: Final = "([^"]+)"$', re.M)
-    names = {name for file in (REPOSITORY / "agent/node").glob("*.py") for name in constant.findall(file.read_text())}
+    names = {name for file in (REPOSITORY / "agent/node").rglob("*.py") for name in constant.findall(file.read_text())}
     assert {"rings", "history", "decisions", "ledger", "holds"} <= names
     endings = ("", ".new", ".damaged", ".previous-boot", ".set-aside-20260101T000000Z-1", ".1", ".cruise.new")
     step.put(*(name + ending for name in names for ending in endings))

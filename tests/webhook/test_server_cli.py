@@ -278,9 +278,9 @@ WEBHOOK_ONLY = ("starlette", "uvicorn", "httptools", "msgspec", "sqlalchemy", "a
 
 def test_the_agent_loads_nothing_of_the_webhook() -> None:
     code = (
-        "import sys, agent.cli.verbs.agent, agent.cli.options.startup, agent.node.daemon, agent.node.cluster.view, agent.kube.api\n"
+        "import sys, agent.cli.verbs.agent, agent.cli.options.startup, agent.kube.api\n"
         "import pkgutil, importlib, agent.node\n"
-        "for one in pkgutil.iter_modules(agent.node.__path__): importlib.import_module(f'agent.node.{one.name}')\n"
+        "for one in pkgutil.walk_packages(agent.node.__path__, 'agent.node.'): importlib.import_module(one.name)\n"
         f"print(sorted(set({WEBHOOK_ONLY!r}) & set(sys.modules)),"
         " sorted(name for name in sys.modules if name.startswith('agent.webhook.')))"
     )

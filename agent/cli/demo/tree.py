@@ -25,7 +25,7 @@ from agent.core.window.snapshot import Partition, QosClass
 from agent.sensing.cgroup_path import Driver, Runtime, container_cgroup_path, pod_cgroup_path
 
 MIB: Final = 1024 * 1024
-_LOAD_PROGRAM: Final = Path(__file__).with_name("demo_load.py")
+_LOAD_PROGRAM: Final = Path(__file__).with_name("load.py")
 REMOVAL_SECONDS: Final = 10.0
 """How long the janitor tries; processes killed by the kernel leave their cgroup within milliseconds."""
 

@@ -39,6 +39,6 @@ def test_no_text_begins_a_formula_or_breaks_its_line(rows: list[list[str]]) -> N
 
 
 def test_csv_is_written_in_one_place() -> None:
-    agent = Path(__file__).parents[3] / "agent"
+    agent = Path(__file__).parents[4] / "agent"
     writers = [file.name for file in agent.rglob("*.py") if re.search(r"csv\.(writer|DictWriter)", file.read_text())]
     assert writers == ["csv_text.py"]

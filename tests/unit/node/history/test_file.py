@@ -499,7 +499,7 @@ while True:
 
 
 def child(code: str) -> subprocess.Popen[str]:
-    root = Path(__file__).parents[3]
+    root = Path(__file__).parents[4]
     return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=root)
 
 

@@ -23,7 +23,7 @@ from agent.node.sockets.control import ControlError
 from tests.plans import change
 from tests.pods import container, make_pod
 
-FENCE = Path(__file__).parents[3] / "charts/plimsoll/templates/fence/resizes.yaml"
+FENCE = Path(__file__).parents[4] / "charts/plimsoll/templates/fence/resizes.yaml"
 NOW = 1_700_000_000.0
 
 
