@@ -16,10 +16,10 @@ from agent.core.admission.pod_admission import admit
 from agent.core.cluster.facts import ClusterRules, FrozenAxes, LimitRangeItem, NodeAmounts, Quota
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import Pod
+from agent.core.cluster.workload import Workload
 from agent.core.history.rollup import NodeClass
 from agent.core.orders import annotations as names
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
-from agent.core.recommender.recommendation import Workload
 from agent.kube.pod_json import pod_from_json
 from tests.json_patch import apply_patch
 from tests.pods import mirror_metadata, pod_json

@@ -12,14 +12,13 @@ from agent.core.admission.options import AdmissionSettings
 from agent.core.admission.pod_admission import admit
 from agent.core.cluster.facts import ClusterRules, FrozenAxes, PodPlace
 from agent.core.cluster.node import Namespace
-from agent.core.cluster.pod import Container, Pod
+from agent.core.cluster.pod import Container, Pod, PodRef
+from agent.core.cluster.workload import Workload
 from agent.core.eviction.arbiter import Rules
 from agent.core.eviction.options import ArbiterOptions
 from agent.core.eviction.proposal import Proposal, Want
 from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
-from agent.core.plan.plan import PodRef
-from agent.core.recommender.recommendation import Workload
 from agent.kube.pod_json import pod_from_json
 from tests.pods import container, pod_json
 

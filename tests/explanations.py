@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from agent.core.history.hour_peaks import HourPeak
+from agent.core.history.minutes import OutOfMemory
 from agent.core.orders.policy_options import BoundsOptions
-from agent.core.recommender.explanation import Explanation, HourPeak, Trail
-from agent.core.recommender.policy import OutOfMemory
+from agent.core.recommender.explanation import Explanation, Trail
 from agent.core.recommender.recommender import explain
 from agent.core.recommender.subject import Conditions, Subject
 from tests.snapshots import cpu_window, memory_window

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from agent.core.window.snapshot import Partition, QosClass
+from agent.core.cluster.pod import Partition, QosClass
 from agent.sensing.cgroup_path import Driver, Runtime, container_cgroup_path, kubepods_root_path, pod_cgroup_path
 
 KERNEL_DEFAULTS: Final = {

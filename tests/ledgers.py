@@ -7,13 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent.core.cluster.node import Node, NodeState
-from agent.core.cluster.pod import ContainerKind, Pod
+from agent.core.cluster.pod import ContainerKind, Pod, PodRef
+from agent.core.cluster.resource import Resource
+from agent.core.cluster.workload import Workload
 from agent.core.numbers.units import NANOS_PER_UNIT
 from agent.core.orders.plan_options import ActOptions
 from agent.core.plan.demand import Constraint, Kept
-from agent.core.plan.plan import Change, Phase, PlanStep, PodRef, Setting
-from agent.core.recommender.bounds import Resource
-from agent.core.recommender.recommendation import Workload
+from agent.core.plan.plan import Phase, PlanStep
+from agent.core.plan.pod_change import Change, Setting
 from agent.core.resize.answer import Answer, AnswerKind
 from agent.core.resize.decision import Action
 from agent.core.resize.ledger import Ledger

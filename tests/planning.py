@@ -12,17 +12,18 @@ from hypothesis import strategies as st
 from agent.core.cluster.node import Node, NodeState
 from agent.core.cluster.pod import CPU, MEMORY, Container, ContainerKind, ContainerStatus, Pod, Requirements
 from agent.core.cluster.qos import computed_qos_class
+from agent.core.cluster.versions import Gates
+from agent.core.cluster.workload import Workload
 from agent.core.numbers.units import MIB, NANOS_PER_MILLI, NANOS_PER_UNIT
 from agent.core.orders.order import Mode, Orders, OrderSource, Ranking
 from agent.core.orders.plan_options import DaemonSetGrowth, FitRule, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
-from agent.core.plan.demand import Constraint, ContainerDemand, Demand, Gates, Kept, PodDemand, Reserved
+from agent.core.plan.demand import Constraint, ContainerDemand, Demand, Kept, PodDemand, Reserved
 from agent.core.plan.node_room import counted, holds_room
 from agent.core.plan.plan import Plan, PlanStep
 from agent.core.plan.planner import build
 from agent.core.plan.pod_change import actuated, changed_pod
 from agent.core.plan.pod_facts import PlanMemo
-from agent.core.recommender.recommendation import Workload
 
 OPEN: Final = Gates(resize=True, memory_limit_down=True, pod_level_resize=True, init_containers=True)
 EXACT: Final = BoundsOptions(

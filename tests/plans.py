@@ -4,25 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from agent.core.cluster.pod import ContainerKind
+from agent.core.cluster.pod import ContainerKind, PodRef
+from agent.core.cluster.resource import Resource
+from agent.core.cluster.workload import Workload
 from agent.core.orders.order import Mode, Ranking
 from agent.core.plan.demand import Kept, Reserved
-from agent.core.plan.plan import (
-    Change,
-    ContainerPlan,
-    Eviction,
-    Invariant,
-    Phase,
-    Plan,
-    PlanStep,
-    PodPlan,
-    PodRef,
-    ResourcePlan,
-    Setting,
-    Share,
-)
-from agent.core.recommender.bounds import Resource
-from agent.core.recommender.recommendation import Withheld, Workload
+from agent.core.plan.plan import ContainerPlan, Eviction, Invariant, Phase, Plan, PlanStep, PodPlan, ResourcePlan, Share
+from agent.core.plan.pod_change import Change, Setting
+from agent.core.recommender.recommendation import Withheld
 from agent.core.resize.decision import Action, Decision, Decisions, Outcome
 from tests.snapshots import TAKEN_UNIX_SECONDS
 

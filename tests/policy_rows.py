@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from agent.core.recommender.policy import Bools, Floats, Minutes, Present, Rows
+from agent.core.history.minutes import Minutes
+from agent.core.numbers.arrays import Bools, Floats, Rows
+from agent.core.recommender.policy import Present
 
 Figures = Sequence[float | None]
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from agent.core.cluster.pod import ContainerKind
+from agent.core.cluster.pod import ContainerKind, QosClass
+from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
+from agent.core.cluster.workload import Workload
 from agent.core.recommender.recommendation import (
     Advice,
     Basis,
@@ -13,10 +15,8 @@ from agent.core.recommender.recommendation import (
     Recommendations,
     Severity,
     Withheld,
-    Workload,
 )
 from agent.core.recommender.severity import cpu_severity, memory_severity
-from agent.core.window.snapshot import QosClass, UnitIdentity, UnitKind, UnitResources
 from tests.snapshots import TAKEN_UNIX_SECONDS
 
 MI: Final = 1 << 20

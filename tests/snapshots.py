@@ -5,18 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from agent.core.cluster.pod import QosClass
+from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.window.snapshot import (
     CpuWindow,
     MemoryWindow,
     Missing,
     NodeStatus,
-    QosClass,
     SamplerStatus,
     Snapshot,
     UnitAdvice,
-    UnitIdentity,
-    UnitKind,
-    UnitResources,
     UnitStatus,
 )
 

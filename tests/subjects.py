@@ -8,22 +8,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from agent.core.recommender.policy import (
-    Floats,
-    LimitRule,
-    Minutes,
-    OutOfMemory,
-    Present,
-    Proposals,
-    Rows,
-    Stated,
-    Steps,
-)
-from agent.core.recommender.recommendation import Workload
+from agent.core.cluster.pod import QosClass
+from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
+from agent.core.cluster.workload import Workload
+from agent.core.history.minutes import Minutes, OutOfMemory
+from agent.core.numbers.arrays import Floats, Rows
+from agent.core.recommender.policy import LimitRule, Present, Proposals, Stated, Steps
 from agent.core.recommender.subject import Subject
 from agent.core.window.cpu import absent_cpu_window
 from agent.core.window.memory import absent_memory_window
-from agent.core.window.snapshot import CpuWindow, MemoryWindow, Missing, QosClass, UnitIdentity, UnitKind, UnitResources
+from agent.core.window.snapshot import CpuWindow, MemoryWindow, Missing
 
 MI: Final = 1 << 20
 

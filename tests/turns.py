@@ -15,13 +15,13 @@ from typing import Any, Final
 from prometheus_client import CollectorRegistry
 
 from agent.core.cluster.node import Node, NodeState
+from agent.core.cluster.pod import PodRef
 from agent.core.numbers.token_bucket import TokenBucket, filling_bucket
 from agent.core.numbers.units import NANOS_PER_UNIT
 from agent.core.orders.order import Mode
 from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.plan.demand import Urgent
 from agent.core.plan.demands import NOTHING_MEASURED, Measured
-from agent.core.plan.plan import PodRef
 from agent.core.recommender.recommendation import Recommendation, Withheld
 from agent.core.resize.decision import Decision
 from agent.kube.errors import ApiError

@@ -21,11 +21,10 @@ from agent.core.cluster.hpa import (
     frozen_axes,
 )
 from agent.core.cluster.pod import CPU, MEMORY, RUNNING, OwnerReference, Pod
-from agent.core.cluster.workload import workload_of
+from agent.core.cluster.workload import Workload, workload_of
 from agent.core.history.rollup import INSTANCE_TYPE_LABEL, NodeClass
 from agent.core.numbers.units import NANOS_PER_UNIT
 from agent.core.orders.annotations import POLICY
-from agent.core.recommender.recommendation import Workload
 from agent.core.resize.originals import OriginalError, annotated_original
 from agent.core.window.overload import OVERLOAD_TAINT_KEY
 from agent.kube.json_reader import ConvertError, Reader

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 from urllib.parse import quote
 
-from agent.core.plan.plan import PodRef
+from agent.core.cluster.pod import PodRef
 from agent.core.resize.answer import one_line
 from agent.kube.api import Api
 from agent.kube.errors import ApiError, KubeError, Unreachable

@@ -19,11 +19,11 @@ from agent.core.cluster.pod import (
     OwnerReference,
     Pod,
     PodCondition,
+    QosClass,
     Reported,
     Requirements,
     Termination,
 )
-from agent.core.window.snapshot import QosClass
 from agent.kube.json_reader import ConvertError, Reader
 
 __all__ = (

@@ -16,10 +16,11 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from agent.core.cluster.resource import Resource
 from agent.core.orders.order import Mode
 from agent.core.plan.demand import Kept, Reserved
-from agent.core.plan.plan import Change, ContainerPlan, Plan, ResourcePlan
-from agent.core.recommender.bounds import Resource
+from agent.core.plan.plan import ContainerPlan, Plan, ResourcePlan
+from agent.core.plan.pod_change import Change
 from agent.core.resize.decision import Outcome
 
 RESIZE_BUCKETS_SECONDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)

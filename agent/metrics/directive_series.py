@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from agent.core.cluster.resource import Resource
 from agent.core.plan.directives import Directed
-from agent.core.recommender.bounds import Resource
 
 
 class DirectiveSeries(Collector):

@@ -17,8 +17,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Self
 
-from agent.core.recommender.policy import OutOfMemory
-from agent.core.window.snapshot import UnitIdentity
+from agent.core.cluster.unit import UnitIdentity
+from agent.core.history.minutes import OutOfMemory
 from agent.metrics.acting_series import Trigger
 from agent.metrics.agent_series import Metrics, PodSource
 from agent.metrics.directive_series import DirectiveSeries

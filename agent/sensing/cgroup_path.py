@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from agent.core.window.snapshot import Partition, QosClass, UnitIdentity, UnitKind
+from agent.core.cluster.pod import Partition, QosClass
+from agent.core.cluster.unit import UnitIdentity, UnitKind
 
 
 class PathKind(StrEnum):

@@ -15,7 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, TypeVar
 
-from agent.core.window.snapshot import UnitIdentity, UnitKind
+from agent.core.cluster.unit import UnitIdentity, UnitKind
 from agent.sensing.cgroup_path import (
     Driver,
     PathKind,

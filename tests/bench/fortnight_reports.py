@@ -12,10 +12,10 @@ import gzip
 import json
 from typing import Final
 
+from agent.core.cluster.workload import Workload
 from agent.core.history.rollup import ROLLUP_SECONDS, NodeClass, Report, RollupRow
 from agent.core.history.rollup_figures import rollup_figures
 from agent.core.history.rollup_json import kept_text
-from agent.core.recommender.recommendation import Workload
 from agent.core.window.cpu import WindowPolicy
 from tests.bench.reporting import NS, START_NS, rings_of
 from tests.bench.webhook import name_of

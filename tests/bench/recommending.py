@@ -6,9 +6,9 @@ import time
 
 import numpy as np
 
+from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
+from agent.core.history.minutes import Minutes
 from agent.core.orders.policy_options import PolicyName
-from agent.core.recommender.policy import Minutes
-from agent.core.window.snapshot import UnitIdentity, UnitKind, UnitResources
 from agent.node.history.clock import HistoryClock
 from agent.node.history.file import HistoryFile
 from agent.node.history.learner import Learner, widened

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.core.window.snapshot import Partition, QosClass
+from agent.core.cluster.pod import Partition, QosClass
 from agent.sensing.cgroup_path import Driver, Runtime, container_cgroup_path
 from tests.kernel.cgroups import CgroupTree
 

@@ -31,10 +31,10 @@ from typing import Any, Final
 import numpy as np
 import psutil
 
+from agent.core.cluster.workload import Workload
 from agent.core.history.rollup import CPU_BUCKETS, MEMORY_BUCKETS, Distribution, NodeClass, Report, RollupRow
 from agent.core.history.rollup_json import report_text
 from agent.core.numbers.bucket_scheme import BucketScheme
-from agent.core.recommender.recommendation import Workload
 from tests.cluster.binaries import KUBERNETES
 from tests.cluster.control_plane import ControlPlane, control_plane
 from tests.cluster.identities import create_namespace, create_service_account

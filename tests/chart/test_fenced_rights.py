@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from agent.core.plan.plan import PodRef
+from agent.core.cluster.pod import PodRef
 from agent.kube.api import HttpApi
 from agent.kube.credentials import Credentials
 from agent.kube.eviction import EvictionKind, evict

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from agent.core.cluster.pod import ContainerKind, Pod
-from agent.core.plan.plan import Change, Phase, PlanStep, PodRef, Setting
-from agent.core.recommender.bounds import Resource
-from agent.core.recommender.recommendation import Workload
+from agent.core.cluster.pod import ContainerKind, Pod, PodRef
+from agent.core.cluster.resource import Resource
+from agent.core.cluster.workload import Workload
+from agent.core.plan.plan import Phase, PlanStep
+from agent.core.plan.pod_change import Change, Setting
 from agent.core.resize.answer import Answer
 from agent.kube.api import HttpApi
 from agent.kube.credentials import Credentials

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from agent.core.cluster.facts import ClusterRule, FrozenAxes, PodPlace
+from agent.core.cluster.workload import Workload
 from agent.core.history.rollup import NodeClass
 from agent.core.numbers.units import NANOS_PER_UNIT
-from agent.core.recommender.recommendation import Workload
 from agent.core.window.overload import OVERLOAD_TAINT_KEY
 from agent.kube.api import HttpApi
 from agent.kube.reflector import WatchPace

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent.core.plan.plan import PodRef
+from agent.core.cluster.pod import PodRef
 from agent.core.resize.event_rate import NOTE_BYTES, EventReason, PodEvent
 from agent.kube.events import CONTROLLER, EventWriter
 from tests.cluster import fence

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent.core.plan.plan import PodRef
+from agent.core.cluster.pod import PodRef
 from agent.kube.api import HttpApi
 from agent.kube.eviction import EvictionKind, evict
 from tests.cluster import fence, objects

@@ -18,10 +18,10 @@ from typing import Final
 import pytest
 
 from agent.core.admission.options import AdmissionSettings
+from agent.core.cluster.pod import PodRef
 from agent.core.eviction.options import ArbiterOptions, EvictionMode
 from agent.core.eviction.proposal import Proposal, Reason, Want
 from agent.core.orders.placeholder_mark import PLACEHOLDER
-from agent.core.plan.plan import PodRef
 from agent.kube.api import STRATEGIC_MERGE_PATCH, HttpApi
 from agent.kube.credentials import Credentials
 from agent.kube.errors import ApiError

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from agent.core.cluster.pod import ContainerKind, Pod
-from agent.core.plan.plan import Change, Setting
-from agent.core.recommender.bounds import Resource
+from agent.core.cluster.resource import Resource
+from agent.core.plan.pod_change import Change, Setting
 from agent.core.resize.answer import Answer, AnswerKind
 from agent.kube.api import HttpApi
 from tests.cluster import fence, objects

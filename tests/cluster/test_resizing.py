@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from agent.core.cluster.pod import ContainerKind, Pod
-from agent.core.plan.plan import Setting
+from agent.core.plan.pod_change import Setting
 from agent.core.resize.answer import AnswerKind
 from agent.core.resize.status import ResizeState, resize_status
 from agent.kube.resize import FIELD_MANAGER, resize

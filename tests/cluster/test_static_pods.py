@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from agent.core.cluster.pod import Pod
+from agent.core.cluster.pod import Pod, QosClass
+from agent.core.cluster.unit import UnitIdentity, UnitKind
 from agent.core.orders.annotations import POD_LIMITS
 from agent.core.orders.plan_options import PodLimitsOptions
-from agent.core.window.snapshot import QosClass, UnitIdentity, UnitKind
 from agent.kube.api import HttpApi
 from agent.kube.credentials import Credentials
 from agent.kube.reflector import WatchPace

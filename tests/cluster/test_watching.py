@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from agent.core.cluster.node import Namespace, Taint
-from agent.core.cluster.pod import Container, ContainerKind, ContainerState, Pod, Requirements, is_pod_running
-from agent.core.window.snapshot import QosClass, UnitIdentity, UnitKind
+from agent.core.cluster.pod import Container, ContainerKind, ContainerState, Pod, QosClass, Requirements, is_pod_running
+from agent.core.cluster.unit import UnitIdentity, UnitKind
 from agent.kube.api import STRATEGIC_MERGE_PATCH, HttpApi
 from agent.kube.credentials import Credentials, from_kubeconfig
 from agent.kube.errors import ApiError, KubeError, Unreachable

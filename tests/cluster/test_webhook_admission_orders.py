@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.recommender.recommendation import Workload
+from agent.core.cluster.workload import Workload
 from agent.webhook.store.store import open_store
 from agent.webhook.workloads.folder import Folder, FoldOptions
 from tests.cluster.admission_room import (

@@ -13,14 +13,15 @@ import pytest
 
 from agent.core.admission.estimate import Estimate, NoEstimate
 from agent.core.admission.options import AdmissionSettings
+from agent.core.cluster.pod import PodRef
+from agent.core.cluster.resource import Resource
+from agent.core.cluster.workload import Workload
 from agent.core.eviction.budget import EvictionState
 from agent.core.eviction.options import ArbiterOptions, EvictionMode
 from agent.core.eviction.proposal import Proposal, Reason, Verdict, Want
 from agent.core.eviction.proposals import ProposeOptions
 from agent.core.orders.order import Ranking
-from agent.core.plan.plan import Eviction, PodRef
-from agent.core.recommender.bounds import Resource
-from agent.core.recommender.recommendation import Workload
+from agent.core.plan.plan import Eviction
 from agent.kube.errors import ApiError
 from agent.node.reports.client import WebhookClient
 from agent.node.reports.proposer import Proposer

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from agent.core.history.minutes import OutOfMemory
+from agent.core.numbers.arrays import Floats
 from agent.core.numbers.histogram import Histograms, LinearScheme
 from agent.core.orders.policy_options import CraneOptions
 from agent.core.recommender.crane import estimate as crane_estimate
@@ -22,7 +24,6 @@ from agent.core.recommender.crane.specification import (
     Specifications,
     parse_specifications,
 )
-from agent.core.recommender.policy import Floats, OutOfMemory
 from tests.policy_rows import make_minutes, make_present
 
 LATER = frozenset(

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from agent.core.cluster.workload import workload_of
+from agent.core.history.minutes import OutOfMemory
+from agent.core.numbers.arrays import Floats
 from agent.core.numbers.percentile import inside, percentile
 from agent.core.orders.policy_options import CruiseOptions
 from agent.core.recommender.cruise.oom_memory import OomMemory
 from agent.core.recommender.cruise.peak import merge_series, predict_peak
-from agent.core.recommender.policy import Floats, OutOfMemory
 from agent.core.window.policy import WindowPolicy
 from agent.core.window.pressure import adjusted_demand
 from agent.core.window.ring_rows import Has

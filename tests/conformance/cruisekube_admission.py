@@ -22,13 +22,13 @@ from agent.core.cluster.hpa import (
     moved_target,
 )
 from agent.core.cluster.node import Namespace
+from agent.core.cluster.resource import Resource
 from agent.core.orders import annotations as names
 from agent.core.orders.disruption_window import window_of
 from agent.core.orders.order import Mode
 from agent.core.orders.plan_options import ActOptions, DaemonSetGrowth, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
-from agent.core.plan.plan import Setting
-from agent.core.recommender.bounds import Resource
+from agent.core.plan.pod_change import Setting
 from tests.pods import container, make_pod
 
 _MB = 1_000_000

@@ -7,12 +7,11 @@ from typing import Any
 
 from agent.core.cluster import effective_resources as effective
 from agent.core.cluster import qos
-from agent.core.cluster.pod import CPU, MEMORY, Container, Pod
+from agent.core.cluster.pod import CPU, MEMORY, Container, Partition, Pod, QosClass
 from agent.core.machine import cgroup_values, qos_cgroups
 from agent.core.machine import cpu_knobs as cpu_values
 from agent.core.numbers.units import to_millis, to_units
 from agent.core.window import pressure
-from agent.core.window.snapshot import Partition, QosClass
 from agent.kube.pod_json import pod_from_json
 from agent.sensing import cgroup_path as layout
 from agent.sensing import parsing

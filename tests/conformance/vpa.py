@@ -12,9 +12,11 @@ import numpy as np
 
 from agent.core.cluster.pod import Container, ContainerKind, ContainerState, Pod
 from agent.core.cluster.pod_index import PodIndex, belonging
+from agent.core.cluster.unit import UnitIdentity, UnitKind
+from agent.core.numbers.arrays import Floats, Rows
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources, VpaOptions
 from agent.core.recommender import bounds
-from agent.core.recommender.policy import Floats, LimitRule, Proposals, Rows, Stated
+from agent.core.recommender.policy import LimitRule, Proposals, Stated
 from agent.core.recommender.vpa import (
     amounts as vpa_amounts,
 )
@@ -34,7 +36,6 @@ from agent.core.recommender.vpa.oom_observation import ContainerMoment, request_
 from agent.core.recommender.vpa.policy import VpaPolicy
 from agent.core.recommender.vpa.samples import CpuSamples, MemoryPeaks
 from agent.core.recommender.vpa.state import VpaState
-from agent.core.window.snapshot import UnitIdentity, UnitKind
 from tests.conformance import vpa_histogram
 
 LATER = frozenset(

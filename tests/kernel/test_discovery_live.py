@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.window.snapshot import UnitKind
+from agent.core.cluster.unit import UnitKind
 from agent.sensing.discovery import Changes, Discovery, Scope
 from tests.kernel.cgroups import CgroupTree
 

@@ -22,10 +22,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+from agent.core.cluster.workload import Workload
 from agent.core.history.rollup import CPU_BUCKETS, MEMORY_BUCKETS, NodeClass, Report, RollupRow
 from agent.core.history.rollup_figures import distribution
 from agent.core.history.rollup_json import kept_text, sent_text
-from agent.core.recommender.recommendation import Workload
 from agent.kube.api import HttpApi
 from agent.kube.credentials import Credentials
 from agent.kube.reflector import pace_within

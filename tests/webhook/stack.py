@@ -14,11 +14,11 @@ from agent.core.admission.answer import Outcome
 from agent.core.admission.options import AdmissionSettings
 from agent.core.cluster.facts import ClusterRules, FrozenAxes, NodeAmounts, PodPlace, WrittenContainer
 from agent.core.cluster.node import Namespace
+from agent.core.cluster.workload import Workload
 from agent.core.eviction.options import ArbiterOptions
 from agent.core.history.rollup import NodeClass
 from agent.core.orders.plan_options import ActOptions
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
-from agent.core.recommender.recommendation import Workload
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.settings import Settings
 from agent.settings.webhook_sections import AccessSettings, ListeningSettings

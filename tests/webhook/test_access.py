@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from agent.core.cluster.facts import PodPlace
-from agent.core.recommender.recommendation import Workload
+from agent.core.cluster.workload import Workload
 from agent.kube.errors import ApiError, Unreachable
 from agent.kube.own_rights import NODE_NAME_CLAIM
 from agent.settings.webhook_sections import AccessSettings

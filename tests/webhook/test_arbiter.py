@@ -18,12 +18,11 @@ from agent.core.admission.answer import Admission
 from agent.core.admission.estimate import NoEstimate
 from agent.core.admission.options import AdmissionSettings
 from agent.core.cluster.facts import ClusterRule, ClusterRules, FrozenAxes
-from agent.core.cluster.pod import Pod
+from agent.core.cluster.pod import Pod, PodRef
+from agent.core.cluster.workload import Workload
 from agent.core.eviction.budget import EvictionState
 from agent.core.eviction.options import ArbiterOptions, EvictionMode
 from agent.core.eviction.proposal import MAX_PROPOSALS, Amounts, EvictionReply, Proposal, Reason, Verdict, Want
-from agent.core.plan.plan import PodRef
-from agent.core.recommender.recommendation import Workload
 from agent.kube.errors import ApiError, Cause, Unreachable
 from agent.webhook.eviction import arbiter as arbiter_module
 from agent.webhook.eviction.arbiter import Arbiter

@@ -10,11 +10,11 @@ from dataclasses import replace
 
 import pytest
 
+from agent.core.cluster.pod import PodRef
+from agent.core.cluster.workload import Workload
 from agent.core.eviction.budget import EvictionState, Replicas, Spent, budget_ruling
 from agent.core.eviction.options import ArbiterOptions
 from agent.core.eviction.proposal import Reason, Ruling, Want
-from agent.core.plan.plan import PodRef
-from agent.core.recommender.recommendation import Workload
 from agent.webhook.store.clock import database_now
 from agent.webhook.store.evictions import KEPT_SECONDS, BackOff, EvictionStore, EvictionWish
 from agent.webhook.store.store import Store, open_store

@@ -10,8 +10,8 @@ from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
 from agent.core.admission.options import AdmissionSettings
 from agent.core.admission.patch import Operation
 from agent.core.buffers.buffer import ScalableRef
+from agent.core.cluster.workload import Workload
 from agent.core.orders.policy_options import PolicyName
-from agent.core.recommender.recommendation import Workload
 from agent.webhook.admission.review import Reviewer
 from agent.webhook.buffers.chunk_size import AdmissionSizer, patched
 from tests.webhook.stack import Facts

@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import text
 
 from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
+from agent.core.cluster.workload import Workload
 from agent.core.history.rollup import Report
 from agent.core.orders.policy_options import PolicyName
-from agent.core.recommender.recommendation import Workload
 from agent.webhook.store.forgetting_entry import Forgetting
 from agent.webhook.store.shapes import Forgotten, NodeDay, Wish
 from agent.webhook.store.store import Store, StoredSketch, open_store

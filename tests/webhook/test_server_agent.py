@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from agent.core.cluster.pod import PodRef
 from agent.core.eviction.proposal import Amounts, Proposal, Verdict, Want
 from agent.core.eviction.proposal_json import EVICTIONS_PATH, answers_of, proposals_text
 from agent.core.history.directive_json import directives_from_json, etag_from
 from agent.core.history.rollup import NodeClass
 from agent.core.history.rollup_json import report_text
-from agent.core.plan.plan import PodRef
 from agent.metrics.report_series import PostResult
 from agent.node.reports.client import WebhookClient
 from agent.node.reports.report_answers import judged

@@ -12,7 +12,7 @@ import pytest
 
 from agent.core.cluster.facts import ClusterRule, ClusterRules, FrozenAxes
 from agent.core.cluster.node import Namespace
-from agent.core.recommender.recommendation import Workload
+from agent.core.cluster.workload import Workload
 from agent.settings.webhook_sections import AccessSettings
 from agent.webhook.http.routes import Answer, Call
 from agent.webhook.store.report_payload import decode_report

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
+from agent.core.cluster.workload import Workload
 from agent.core.history.rollup import NodeClass, Report
 from agent.core.orders.policy_options import CraneOptions, CruiseOptions, ForecastOptions, PolicyName, VpaOptions
-from agent.core.recommender.recommendation import Workload
 from agent.webhook.workloads.asked import Asked, Place
 from agent.webhook.workloads.estimates import Answer
 from agent.webhook.workloads.index import IndexOptions, WorkloadIndex

@@ -9,9 +9,9 @@ import pytest
 
 from agent.core.admission.estimate import Estimate
 from agent.core.cluster.facts import NodeAmounts, WrittenContainer
+from agent.core.cluster.workload import Workload
 from agent.core.history.rollup import Report
 from agent.core.orders.policy_options import PolicyName
-from agent.core.recommender.recommendation import Workload
 from agent.webhook.store.shapes import NewReport
 from agent.webhook.store.store import Store
 from agent.webhook.workloads.folder import Folder, FoldOptions

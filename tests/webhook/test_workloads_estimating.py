@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
+from agent.core.cluster.workload import Workload
 from agent.core.history.hour_sketch import HourSketch, Interval
+from agent.core.history.minutes import Minutes
 from agent.core.history.rollup import NodeClass
 from agent.core.history.sketch_minutes import unfold
 from agent.core.orders.policy_options import PolicyName
-from agent.core.recommender.policy import Minutes, Present
-from agent.core.recommender.recommendation import Workload
+from agent.core.recommender.policy import Present
 from agent.core.recommender.registry import make
 from agent.webhook.store.store import Store, StoreAway, StoredSketch
 from agent.webhook.workloads.folder import Folder

@@ -11,9 +11,9 @@ import pytest
 from agent.core.admission.estimate import Estimate, NoEstimate
 from agent.core.cluster.facts import ClusterRule, ClusterRules
 from agent.core.cluster.node import Namespace
+from agent.core.cluster.workload import Workload
 from agent.core.orders import annotations as names
 from agent.core.orders.policy_options import PolicyName
-from agent.core.recommender.recommendation import Workload
 from agent.webhook.store.store import Store, open_store
 from agent.webhook.workloads.folder import Folder
 from agent.webhook.workloads.index import IndexOptions, WorkloadIndex

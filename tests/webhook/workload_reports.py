@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from agent.core.cluster.workload import Workload
 from agent.core.history.rollup import (
     CPU_BUCKETS,
     MEMORY_BUCKETS,
@@ -16,7 +17,6 @@ from agent.core.history.rollup import (
     RollupRow,
 )
 from agent.core.numbers.bucket_scheme import ExponentialScheme
-from agent.core.recommender.recommendation import Workload
 
 MIB = 1 << 20
 HOUR = 3600

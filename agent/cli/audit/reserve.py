@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from agent.cli.audit.text import JsonValue, target_text
 from agent.cli.text.figures import ABSENT, bytes_text
 from agent.cli.text.spans import Line, Span, Tone
-from agent.core.cluster.pod import Pod
+from agent.core.cluster.pod import Partition, Pod, QosClass
 from agent.core.machine.cgroup_files import MEMORY_MAX, Amount, Level, LiveTree
 from agent.core.machine.qos_reserve import LIMITED_CLASSES, QosReservation, qos_reservation
-from agent.core.window.snapshot import Partition, QosClass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

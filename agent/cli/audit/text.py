@@ -11,11 +11,11 @@ from typing import Final
 from agent.cli.text.counts import counted
 from agent.cli.text.figures import ABSENT, bytes_text, millicores_text
 from agent.cli.text.spans import Line, Span, Tone, clip, harmless, pad
+from agent.core.cluster.pod import Partition
 from agent.core.machine.audit_report import CGROUP, AuditReport, Finding, Sandbox, Subject, formulas
 from agent.core.machine.cgroup_files import CPU_MAX, CPU_WEIGHT, HUGETLB_PREFIX, MEMORY_OOM_GROUP, PIDS_MAX, Level
 from agent.core.machine.comparison import State, Target, Weights
 from agent.core.machine.cpu_knobs import CpuMax
-from agent.core.window.snapshot import Partition
 
 JsonValue = str | int | float | bool | None | list["JsonValue"] | dict[str, "JsonValue"]
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Final, Self
 
-from agent.core.window.snapshot import Partition, QosClass
+from agent.core.cluster.pod import Partition, QosClass
 from agent.sensing.cgroup_path import Driver, Runtime, container_cgroup_path, pod_cgroup_path
 
 MIB: Final = 1024 * 1024

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 
-from agent.core.window.snapshot import UnitIdentity
+from agent.core.cluster.unit import UnitIdentity
 
 
 class FilterError(ValueError):

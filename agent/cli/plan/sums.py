@@ -10,9 +10,9 @@ from agent.cli.text.paragraphs import Page, hanging
 from agent.cli.text.spans import Line, Span, Tone, line_text, pad
 from agent.cli.text.table import Cell, Column, render_table
 from agent.cli.words.plan import SIDE_OF, amount, share_of
+from agent.core.cluster.resource import Resource
 from agent.core.plan.demand import Reserved
 from agent.core.plan.plan import Plan, ResourcePlan
-from agent.core.recommender.bounds import Resource
 from agent.core.recommender.recommendation import Withheld
 
 NOT_YET: Final = (Reserved.NO_DATA, Reserved.TOO_YOUNG, Reserved.NOT_RUNNING)

@@ -14,10 +14,10 @@ from typing import Final
 from agent.cli.text.csv_text import csv_table
 from agent.cli.text.spans import harmless
 from agent.cli.words.advice import SIDES, Side, withheld_by, withheld_reason
+from agent.core.cluster.unit import UnitIdentity, UnitResources
 from agent.core.recommender.recommendation import Advice, Basis, Recommendation, Recommendations
 from agent.core.recommender.unit_names import called
 from agent.core.resize.kubectl_patch import LeftOut, ResizePatch, left_out, resize_patches
-from agent.core.window.snapshot import UnitIdentity, UnitResources
 from agent.node.files.documents import RECOMMENDATIONS
 
 

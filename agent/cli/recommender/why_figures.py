@@ -12,7 +12,8 @@ from typing import Final
 from agent.cli.text.figures import ABSENT, age_text, bytes_text, millicores_text, percent_text
 from agent.cli.text.paragraphs import Page, fact, figure, flow, label
 from agent.cli.text.spans import Line, Span, Tone, clip, pad
-from agent.core.recommender.explanation import Explanation, HourPeak
+from agent.core.history.hour_peaks import HourPeak
+from agent.core.recommender.explanation import Explanation
 from agent.core.window.snapshot import CpuWindow, MemoryWindow, Missing
 
 _HOUR_SECONDS: Final = 3600

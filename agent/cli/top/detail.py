@@ -12,7 +12,8 @@ from agent.cli.text.figures import age_text, bytes_text, millicores_text, percen
 from agent.cli.text.spans import Glyphs, Line, Span, Tone, clip_line, display_width, harmless, pad
 from agent.cli.top.advice import advice_lines
 from agent.cli.top.view import DEFAULT_THRESHOLDS, Alarm, Thresholds, alarms
-from agent.core.window.snapshot import CpuWindow, MemoryWindow, Missing, UnitIdentity, UnitStatus
+from agent.core.cluster.unit import UnitIdentity
+from agent.core.window.snapshot import CpuWindow, MemoryWindow, Missing, UnitStatus
 
 _LABEL_WIDTH = 19
 _PANEL_WIDTH = 38

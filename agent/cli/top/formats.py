@@ -12,15 +12,8 @@ from dataclasses import dataclass, fields, replace
 
 from agent.cli.text.csv_text import csv_table
 from agent.cli.text.spans import harmless
-from agent.core.window.snapshot import (
-    CpuWindow,
-    MemoryWindow,
-    Snapshot,
-    UnitAdvice,
-    UnitIdentity,
-    UnitResources,
-    UnitStatus,
-)
+from agent.core.cluster.unit import UnitIdentity, UnitResources
+from agent.core.window.snapshot import CpuWindow, MemoryWindow, Snapshot, UnitAdvice, UnitStatus
 from agent.metrics.container_series import SERIES_PER_CONTAINER, ContainerPage, to_container_series
 from agent.node.files.documents import SNAPSHOT
 

@@ -20,9 +20,10 @@ from enum import StrEnum
 from agent.cli.options.unit_filter import parse_filter
 from agent.cli.text.spans import harmless
 from agent.cli.top.advice import withheld_now
+from agent.core.cluster.unit import UnitIdentity, UnitKind
 from agent.core.recommender.recommendation import Severity, Withheld
 from agent.core.recommender.severity import cpu_severity, memory_severity
-from agent.core.window.snapshot import Snapshot, UnitIdentity, UnitKind, UnitStatus
+from agent.core.window.snapshot import Snapshot, UnitStatus
 
 
 class Zoom(StrEnum):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from agent.cli.text.figures import ABSENT, age_text, bytes_text
 from agent.cli.text.spans import Glyphs, Tone
-from agent.core.recommender.bounds import Resource
+from agent.core.cluster.resource import Resource
 from agent.core.recommender.recommendation import Advice, Bound, Severity, Withheld
 
 if TYPE_CHECKING:

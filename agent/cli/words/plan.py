@@ -6,9 +6,10 @@ from typing import Final
 
 from agent.cli.text.spans import harmless
 from agent.cli.words.advice import CPU, MEMORY, WITHHELD_WORDS, Side
+from agent.core.cluster.resource import Resource
 from agent.core.plan.demand import Kept, Reserved
-from agent.core.plan.plan import Change, ContainerPlan, Phase, PlanStep, Setting, Share
-from agent.core.recommender.bounds import Resource
+from agent.core.plan.plan import ContainerPlan, Phase, PlanStep, Share
+from agent.core.plan.pod_change import Change, Setting
 from agent.core.resize.change_text import by_container
 
 RESERVED_WORDS: Final = {

@@ -11,11 +11,11 @@ from agent.core.admission.estimate import Estimate, NoEstimate
 from agent.core.cluster.facts import FrozenAxes, LimitRangeItem, NodeAmounts, Quota
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import ContainerKind, Requirements
+from agent.core.cluster.resource import Resource
+from agent.core.cluster.workload import Workload
 from agent.core.numbers.amount_text import amount_text
 from agent.core.orders.order import Orders
-from agent.core.plan.plan import Setting
-from agent.core.recommender.bounds import Resource
-from agent.core.recommender.recommendation import Workload
+from agent.core.plan.pod_change import Setting
 
 
 class Outcome(StrEnum):

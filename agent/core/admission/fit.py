@@ -15,12 +15,11 @@ from agent.core.admission.limit_ranges import UNIT_NANOS, quota_fault, range_fau
 from agent.core.admission.sizes import Side
 from agent.core.cluster.effective_resources import container_requests, pod_requests
 from agent.core.cluster.facts import NodeAmounts
-from agent.core.cluster.pod import Container, ContainerKind, Pod, Requirements
+from agent.core.cluster.pod import Container, ContainerKind, Pod, QosClass, Requirements
 from agent.core.cluster.pod_defaults import KNOWN_POD_LEVEL, Defaulting, classes_at_creation
 from agent.core.cluster.qos import computed_qos_class
-from agent.core.plan.plan import Setting
-from agent.core.recommender.bounds import Resource
-from agent.core.window.snapshot import QosClass
+from agent.core.cluster.resource import Resource
+from agent.core.plan.pod_change import Setting
 
 _POD_RESOURCES = "spec.resources"
 _FILLED_IN: Final = "spec.resources as the API server fills it in"

@@ -14,9 +14,9 @@ from typing import Final
 from agent.core.cluster.effective_resources import pod_limits, pod_requests
 from agent.core.cluster.facts import LimitRangeItem, Quota
 from agent.core.cluster.pod import CPU, MEMORY, Container, Pod, Requirements
+from agent.core.cluster.resource import Resource
 from agent.core.numbers.units import NANOS_PER_MILLI, NANOS_PER_UNIT
-from agent.core.plan.plan import Setting
-from agent.core.recommender.bounds import Resource
+from agent.core.plan.pod_change import Setting
 from agent.core.resize.originals import OriginalAmounts, OriginalError, annotated_original
 
 UNIT_NANOS: Final = {Resource.CPU: NANOS_PER_MILLI, Resource.MEMORY: NANOS_PER_UNIT}

@@ -12,7 +12,7 @@ from typing import Final, NotRequired, TypedDict
 from agent.core.admission.answer import Admission, Move
 from agent.core.cluster.pod import ContainerKind, Requirements
 from agent.core.numbers.quantity import format_quantity
-from agent.core.plan.plan import Setting
+from agent.core.plan.pod_change import Setting
 from agent.core.resize.patch import quantity_text
 
 Value = str | dict[str, str] | dict[str, dict[str, str]]

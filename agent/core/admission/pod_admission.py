@@ -40,22 +40,20 @@ from agent.core.admission.pod_budget import (
 from agent.core.admission.sizes import SizingRules, sides_of, size_container
 from agent.core.admission.words import annotations_of, gave_budget, reserved_words, sized_words
 from agent.core.cluster.hpa import is_whole_workload_left
-from agent.core.cluster.pod import RUNNING, Container, ContainerKind, Pod, Requirements
+from agent.core.cluster.pod import RUNNING, Container, ContainerKind, Pod, QosClass, Requirements
 from agent.core.cluster.pod_defaults import classes_at_creation
 from agent.core.cluster.qos import computed_qos_class
-from agent.core.cluster.workload import workload_of
+from agent.core.cluster.resource import Resource
+from agent.core.cluster.workload import DAEMON_SET_KIND, Workload, workload_of
 from agent.core.machine.pod_limits import Held, PodLimitsOrder
 from agent.core.orders.annotations import POD_LIMITS
 from agent.core.orders.order import Orders
 from agent.core.orders.plan_options import DaemonSetGrowth
 from agent.core.orders.policy_options import ControlledResources, ControlledValues, PolicyName
-from agent.core.orders.resolution import DAEMON_SET_KIND, orders_of
+from agent.core.orders.resolution import orders_of
 from agent.core.plan.container_sizing import cpu_edges, memory_edges
 from agent.core.plan.reserved import reserved_reason
-from agent.core.recommender.bounds import Resource
 from agent.core.recommender.policy import LimitRule
-from agent.core.recommender.recommendation import Workload
-from agent.core.window.snapshot import QosClass
 
 Estimates = Callable[[Container, PolicyName], Estimate | NoEstimate]
 

@@ -10,11 +10,11 @@ from agent.core.admission.fit import Draft, class_fault, defaultings_of, node_fa
 from agent.core.admission.limit_ranges import UNIT_NANOS, quota_fault, range_fault
 from agent.core.cluster.effective_resources import container_requests
 from agent.core.cluster.pod import Pod, Requirements
+from agent.core.cluster.resource import Resource
 from agent.core.machine.pod_limits import Held, PodLimitsOrder, parse_pod_limits, pod_limits_order
 from agent.core.orders.annotations import POD_LIMITS
 from agent.core.orders.order import Orders
-from agent.core.plan.plan import Setting
-from agent.core.recommender.bounds import Resource
+from agent.core.plan.pod_change import Setting
 
 SET: Final = "set as spec.resources"
 NOT_SET: Final = "not set as spec.resources"

@@ -15,9 +15,9 @@ from agent.core.admission.estimate import Estimate, EstimateSource
 from agent.core.admission.limit_ranges import ANYTHING, Allowed
 from agent.core.admission.options import AdmissionOptions
 from agent.core.cluster.pod import Container
+from agent.core.cluster.resource import Resource
 from agent.core.plan.container_sizing import MOST, Edges, bounded, limit_within, pair
-from agent.core.plan.plan import Setting
-from agent.core.recommender.bounds import Resource
+from agent.core.plan.pod_change import Setting
 from agent.core.recommender.policy import LimitRule
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from agent.core.recommender.recommendation import Workload
+from agent.core.cluster.workload import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

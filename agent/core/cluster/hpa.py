@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.core.cluster.facts import FrozenAxes
-from agent.core.recommender.bounds import Resource
+from agent.core.cluster.resource import Resource
 
 RESOURCE_METRIC: Final = "Resource"
 CONTAINER_RESOURCE_METRIC: Final = "ContainerResource"

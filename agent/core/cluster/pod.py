@@ -13,7 +13,35 @@ from enum import StrEnum
 from typing import Final
 
 from agent.core.numbers.units import to_millis, to_units
-from agent.core.window.snapshot import QosClass
+
+
+class QosClass(StrEnum):
+    """The quality-of-service class of a pod, spelt as the API spells it."""
+
+    GUARANTEED = "Guaranteed"
+    BURSTABLE = "Burstable"
+    BEST_EFFORT = "BestEffort"
+
+
+class Partition(StrEnum):
+    """The part of ``kubepods`` a pod sits in, on nodes with a system partition (KEP-5894)."""
+
+    DEFAULT = "default"
+    SYSTEM = "system"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class PodRef:
+    """Which pod. The uid tells a pod from its successor of the same name."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        """Give ``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
 
 CPU = "cpu"
 MEMORY = "memory"

@@ -15,9 +15,8 @@ from enum import StrEnum
 from typing import Final
 
 from agent.core.cluster.effective_resources import container_limits, container_requests
-from agent.core.cluster.pod import CPU, HUGEPAGES_PREFIX, MEMORY, Pod, Requirements, is_pod_level_resource
+from agent.core.cluster.pod import CPU, HUGEPAGES_PREFIX, MEMORY, Pod, QosClass, Requirements, is_pod_level_resource
 from agent.core.cluster.qos import class_of, computed_qos_class
-from agent.core.window.snapshot import QosClass
 
 
 class Defaulting(StrEnum):

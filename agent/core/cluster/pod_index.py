@@ -9,9 +9,8 @@ from typing import Final
 
 from agent.core.cluster.pod import ContainerKind, Pod
 from agent.core.cluster.qos import pod_qos_class
-from agent.core.cluster.workload import workload_of
-from agent.core.recommender.recommendation import Workload
-from agent.core.window.snapshot import UnitIdentity, UnitKind, UnitResources
+from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
+from agent.core.cluster.workload import Workload, workload_of
 
 WHOLE_CORES_ANNOTATION: Final = "vpa-post-processor.kubernetes.io/{container}_integerCPU"
 """The Vertical Pod Autoscaler's own: ``true`` asks for whole CPU cores."""

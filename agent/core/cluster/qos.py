@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from agent.core.cluster.effective_resources import CountingRule, container_requests
-from agent.core.cluster.pod import CPU, MEMORY, Container, ContainerKind, Pod, Requirements
+from agent.core.cluster.pod import CPU, MEMORY, Container, ContainerKind, Pod, QosClass, Requirements
 from agent.core.numbers.units import divide_truncating, to_units
-from agent.core.window.snapshot import QosClass
 
 GUARANTEED_OOM_SCORE_ADJ = -997
 BEST_EFFORT_OOM_SCORE_ADJ = 1000

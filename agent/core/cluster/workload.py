@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Final
 
 from agent.core.cluster.pod import NODE_KIND, Pod
-from agent.core.recommender.recommendation import Workload
+
+DAEMON_SET_KIND: Final = "DaemonSet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Workload:
+    """The top owner of a pod: what keeps its name over rollouts."""
+
+    namespace: str
+    kind: str
+    name: str
+
 
 POD_KIND: Final = "Pod"
 REPLICA_SET_KIND: Final = "ReplicaSet"

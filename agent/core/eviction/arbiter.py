@@ -14,9 +14,10 @@ from typing import Final
 from agent.core.cluster.effective_resources import CountingRule, pod_requests
 from agent.core.cluster.facts import FrozenAxes, PodPlace
 from agent.core.cluster.node import Namespace
-from agent.core.cluster.pod import CPU, MEMORY, SYSTEM_CRITICAL_PRIORITY, Pod
+from agent.core.cluster.pod import CPU, MEMORY, SYSTEM_CRITICAL_PRIORITY, Pod, QosClass
 from agent.core.cluster.qos import pod_qos_class
-from agent.core.cluster.workload import workload_of
+from agent.core.cluster.resource import Resource
+from agent.core.cluster.workload import DAEMON_SET_KIND, Workload, workload_of
 from agent.core.eviction.options import ArbiterOptions
 from agent.core.eviction.proposal import Proposal, Reason, Ruling
 from agent.core.numbers.amount_text import amount_text
@@ -24,12 +25,9 @@ from agent.core.numbers.units import to_millis, to_units
 from agent.core.orders.order import Orders, Ranking
 from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources
-from agent.core.orders.resolution import DAEMON_SET_KIND, is_excluded, listed
+from agent.core.orders.resolution import is_excluded, listed
 from agent.core.plan.demand import Reserved
 from agent.core.plan.reserved import reserved_reason
-from agent.core.recommender.bounds import Resource
-from agent.core.recommender.recommendation import Workload
-from agent.core.window.snapshot import QosClass
 
 HOLDING_ANNOTATIONS: Final[Mapping[str, str]] = {
     "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from agent.core.plan.plan import PodRef
-from agent.core.recommender.bounds import Resource
+from agent.core.cluster.pod import PodRef
+from agent.core.cluster.resource import Resource
 
 MAX_PROPOSALS: Final = 100
 """In one call; a node has 110 pods, and a plan that wants more of them gone is of no use."""

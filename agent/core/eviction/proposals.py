@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 from agent.core.cluster.pod import ContainerKind
+from agent.core.cluster.resource import Resource
 from agent.core.eviction.proposal import MAX_PROPOSALS, Amounts, Proposal, Verdict, Want
 from agent.core.numbers.allowed_range import Between
 from agent.core.plan.plan import ContainerPlan, Eviction, Plan, PodPlan, Share
-from agent.core.recommender.bounds import Resource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

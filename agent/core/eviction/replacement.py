@@ -14,10 +14,10 @@ from typing import Final
 from agent.core.admission.answer import Admission, ContainerAdmission, Left, Outcome
 from agent.core.admission.estimate import Estimate
 from agent.core.cluster.pod import CPU, MEMORY, Container, ContainerKind, Pod
+from agent.core.cluster.resource import Resource
 from agent.core.eviction.proposal import Reason, Ruling
 from agent.core.numbers.units import NANOS_PER_MILLI, NANOS_PER_UNIT
-from agent.core.plan.plan import Setting
-from agent.core.recommender.bounds import Resource
+from agent.core.plan.pod_change import Setting
 
 _SIZED: Final = (Outcome.PATCHED, Outcome.NOOP)
 

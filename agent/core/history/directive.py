@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from agent.core.recommender.recommendation import Workload
+from agent.core.cluster.workload import Workload
 
 DIRECTIVES_VERSION: Final = 1
 HOURS: Final = 24

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NoReturn, TypeVar
 
+from agent.core.cluster.workload import Workload
 from agent.core.history.directive import HOURS, ContainerDirective, Directives, WorkloadDirective
-from agent.core.recommender.recommendation import Workload
 
 MOST_WORKLOADS: Final = 5000
 """Of one node, which has some hundred pods; of more only those that are restrained are kept."""

@@ -15,8 +15,18 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.core.recommender.explanation import HourPeak
-from agent.core.recommender.policy import Bools, Floats, Ints, Minutes, Rows
+from agent.core.history.minutes import Minutes
+from agent.core.numbers.arrays import Bools, Floats, Ints, Rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HourPeak:
+    """The largest demand of one UTC hour; None = not measured in it."""
+
+    hour_unix_seconds: int
+    cpu_millicores: float | None
+    working_set_bytes: float | None
+
 
 HOUR_SECONDS: Final = 3600
 MINUTES_PER_HOUR: Final = 60

@@ -16,8 +16,8 @@ from hashlib import sha256
 from typing import Final
 from urllib.parse import quote, unquote
 
-from agent.core.recommender.recommendation import Workload
-from agent.core.window.snapshot import UnitIdentity
+from agent.core.cluster.unit import UnitIdentity
+from agent.core.cluster.workload import Workload
 
 MAX_KEY_BYTES: Final = 512
 """The longest names the API allows (63 + 63 + 253 + 63 characters) fit; only deep cgroup paths do not."""

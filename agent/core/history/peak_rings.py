@@ -16,8 +16,8 @@ from agent.core.history.hour_peaks import WEEK_HOURS, hour_of, is_same_hour
 from agent.core.history.minute_codec import Codes
 from agent.core.history.node_peaks import Leaders
 from agent.core.history.rollup import ROLLUP_SECONDS
+from agent.core.numbers.arrays import Bools, Ints, Rows
 from agent.core.orders.policy_options import CruiseOptions
-from agent.core.recommender.policy import Bools, Ints, Rows
 
 RING_HOURS: Final = 192
 CHUNK_ROWS: Final = 1024

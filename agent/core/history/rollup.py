@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from agent.core.cluster.workload import Workload
 from agent.core.numbers.bucket_scheme import ExponentialScheme
-from agent.core.recommender.recommendation import Workload
 
 SCHEMA_VERSION: Final = 1
 """Of a report; a receiver refuses what is newer."""

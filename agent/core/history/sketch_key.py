@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from agent.core.cluster.workload import DAEMON_SET_KIND, Workload
 from agent.core.history.rollup import NodeClass
-from agent.core.orders.resolution import DAEMON_SET_KIND
-from agent.core.recommender.recommendation import Workload
 
 _CLASS: Final = "c"
 _NODE: Final = "n"

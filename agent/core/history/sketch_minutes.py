@@ -17,9 +17,10 @@ import numpy as np
 
 from agent.core.history.hour_peaks import HOUR_SECONDS, MINUTES_PER_HOUR
 from agent.core.history.hour_sketch import CPU_UNIT, HourSketch, Samples
+from agent.core.history.minutes import Minutes
 from agent.core.history.rollup import CPU_BUCKETS, MEMORY_BUCKETS
+from agent.core.numbers.arrays import Bools, Floats, Ints
 from agent.core.numbers.bucket_scheme import ExponentialScheme
-from agent.core.recommender.policy import Bools, Floats, Ints, Minutes
 
 _SCATTER: Final = 37
 """Shares no factor with 60: each quantile gets a minute of its own, its neighbours are far away."""

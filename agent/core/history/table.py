@@ -13,7 +13,8 @@ from typing import Final
 import numpy as np
 
 from agent.core.history.key import HistoryKey
-from agent.core.recommender.policy import Bools, Ints, OutOfMemory, Rows
+from agent.core.history.minutes import OutOfMemory
+from agent.core.numbers.arrays import Bools, Ints, Rows
 
 BLOCK_ROWS: Final = 64
 RING_MINUTES: Final = 10_240

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import StrEnum
 
-from agent.core.cluster.pod import Container, ContainerState, ContainerStatus, Pod, has_ended
+from agent.core.cluster.pod import Container, ContainerState, ContainerStatus, Partition, Pod, QosClass, has_ended
 from agent.core.cluster.pod_index import cgroup_owners
 from agent.core.cluster.qos import computed_qos_class, pod_qos_class
 from agent.core.machine.allocated_pod import allocated_pod
@@ -39,7 +39,6 @@ from agent.core.machine.audit_targets import (
 from agent.core.machine.cgroup_files import Level, LiveCgroup, LiveTree
 from agent.core.machine.comparison import State, Wanted, compare
 from agent.core.machine.pod_limits import pod_limits_order
-from agent.core.window.snapshot import Partition, QosClass
 
 ASKED_FOR = "as the spec asks; the pods file reports the resize as not settled"
 BY_ANNOTATION = "as the pod's annotation plimsoll.dev/pod-limits asks; set by the agent"

@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 
+from agent.core.cluster.pod import Partition, QosClass
 from agent.core.machine.cgroup_files import MEMORY_LOW, MEMORY_MIN, Level, LiveCgroup
 from agent.core.machine.comparison import Formula, Outcome, State, Target, Wanted
-from agent.core.window.snapshot import Partition, QosClass
 
 QOS_CLASS = "qosClass"
 """Not a file: the recorded class against the computed one."""

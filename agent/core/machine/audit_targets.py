@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from agent.core.cluster.effective_resources import pod_limits, pod_requests
-from agent.core.cluster.pod import CPU, MEMORY, Container, Pod
+from agent.core.cluster.pod import CPU, MEMORY, Container, Partition, Pod, QosClass
 from agent.core.cluster.qos import pod_qos_class
 from agent.core.machine.cgroup_files import (
     CPU_MAX,
@@ -31,7 +31,6 @@ from agent.core.machine.comparison import Accepted, Wanted, Weights
 from agent.core.machine.cpu_knobs import DEFAULT_PERIOD_USEC, MIN_SHARES, CpuMax
 from agent.core.machine.qos_cgroups import NodeAmounts, QosLevels, QosRules, kubepods_root, qos_levels
 from agent.core.numbers.units import to_units
-from agent.core.window.snapshot import Partition, QosClass
 
 UNBOUNDED_HUGETLB_BYTES = 1 << 62
 """What the kubelet writes on QoS levels for "no limit" of huge pages."""

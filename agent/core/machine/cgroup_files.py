@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from agent.core.cluster.pod import Partition, QosClass
 from agent.core.machine.cpu_knobs import CpuMax
 from agent.core.numbers.units import GIB, KIB, MIB
-from agent.core.window.snapshot import Partition, QosClass
 
 CPU_WEIGHT = "cpu.weight"
 CPU_MAX = "cpu.max"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from agent.core.cluster.effective_resources import CountingRule, pod_limits, pod_requests
-from agent.core.cluster.pod import CPU, HUGEPAGES_PREFIX, MEMORY, Container, Pod
+from agent.core.cluster.pod import CPU, HUGEPAGES_PREFIX, MEMORY, Container, Pod, QosClass
 from agent.core.cluster.qos import pod_qos_class
 from agent.core.machine.cpu_knobs import (
     DEFAULT_PERIOD_USEC,
@@ -23,7 +23,6 @@ from agent.core.machine.cpu_knobs import (
 )
 from agent.core.numbers.quantity import QuantityError, parse_quantity
 from agent.core.numbers.units import to_millis, to_units
-from agent.core.window.snapshot import QosClass
 
 
 class ReservationPolicy(StrEnum):

@@ -11,12 +11,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from agent.core.cluster.effective_resources import CountingRule, pod_requests
-from agent.core.cluster.pod import CPU, MEMORY, Pod
+from agent.core.cluster.pod import CPU, MEMORY, Partition, Pod, QosClass
 from agent.core.cluster.qos import pod_qos_class
 from agent.core.machine.cgroup_values import ReservationPolicy
 from agent.core.machine.cpu_knobs import MIN_SHARES, millicores_to_shares
 from agent.core.numbers.units import divide_truncating, to_millis, to_units
-from agent.core.window.snapshot import Partition, QosClass
 
 _PERCENT = re.compile(r"[+-]?[0-9]+\Z")
 

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from agent.core.cluster.pod import Pod, has_ended
+from agent.core.cluster.pod import Pod, QosClass, has_ended
 from agent.core.machine.qos_cgroups import QosRules, qos_levels, qos_reserve_retry
 from agent.core.numbers.units import MIB
-from agent.core.window.snapshot import QosClass
 
 ROOM_BYTES: Final = 64 * MIB
 """Above what a level uses: a limit that is met the moment it is written would kill for the next page."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
 from agent.core.cluster.facts import ClusterRule, ClusterRules
+from agent.core.cluster.workload import Workload
 from agent.core.orders import annotations as names
-from agent.core.recommender.recommendation import Workload
 
 
 def rule_of(rules: ClusterRules, workload: Workload) -> Mapping[str, str]:

@@ -10,8 +10,9 @@ from enum import StrEnum
 from typing import Final
 
 from agent.core.cluster.pod import ContainerKind, Pod
+from agent.core.cluster.workload import Workload
 from agent.core.orders.order import Orders
-from agent.core.recommender.recommendation import Withheld, Workload
+from agent.core.recommender.recommendation import Withheld
 
 
 class Reserved(StrEnum):
@@ -204,20 +205,3 @@ class Constraint:
 
 FREE: Final = Constraint()
 """Nothing stands in the way."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gates:
-    """Which steps the API server and this node's kubelet can do. False = withheld, said once."""
-
-    resize: bool
-    """In-place resize at all: both 1.33 or newer."""
-    memory_limit_down: bool
-    """A memory limit may fall without a restart: both 1.34 or newer. Older: only where the container restarts."""
-    pod_level_resize: bool
-    """``spec.resources`` may be resized: both 1.36 or newer, and the node declares the feature."""
-    init_containers: bool
-    """Init containers that end may be resized: both 1.37 or newer."""
-    reasons: tuple[str, ...] = ()
-    """One sentence for each gate that is closed: what is too old, and what it would need. Where nothing can be resized
-    at all, only that."""

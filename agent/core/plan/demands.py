@@ -9,7 +9,8 @@ from typing import Final
 
 from agent.core.cluster.node import Node, NodeState
 from agent.core.cluster.pod import Container, ContainerKind, Pod
-from agent.core.cluster.workload import workload_of
+from agent.core.cluster.resource import LARGEST, Resource
+from agent.core.cluster.workload import Workload, workload_of
 from agent.core.orders.order import Mode, Orders
 from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
@@ -17,16 +18,7 @@ from agent.core.orders.resolution import orders_of
 from agent.core.plan.demand import ContainerDemand, Demand, PodDemand, Reserved, Urgent
 from agent.core.plan.directives import NOTHING_TOLD, Directed
 from agent.core.plan.reserved import reserved_reason
-from agent.core.recommender.bounds import LARGEST, Resource
-from agent.core.recommender.recommendation import (
-    OWN_BASE,
-    OWN_LIMIT,
-    OWN_PEAK,
-    Advice,
-    Recommendation,
-    Withheld,
-    Workload,
-)
+from agent.core.recommender.recommendation import OWN_BASE, OWN_LIMIT, OWN_PEAK, Advice, Recommendation, Withheld
 
 Key = tuple[str, str]
 """Uid of the pod, or its configuration's hash if it is static, and name of the container."""

@@ -15,12 +15,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from agent.core.cluster.resource import Resource
+from agent.core.cluster.workload import Workload
 from agent.core.history.directive import ContainerDirective, Directives, WorkloadDirective
 from agent.core.orders import annotations as names
 from agent.core.orders.order import Mode
 from agent.core.plan.demand import Reserved
-from agent.core.recommender.bounds import Resource
-from agent.core.recommender.recommendation import Workload
 
 STALE_SECONDS: Final = 86_400.0
 """Unsaid for longer, directives are old: it is told, and nothing is enforced any more on their word alone."""

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agent.core.cluster.pod import ContainerKind
+from agent.core.cluster.resource import Resource
+from agent.core.cluster.versions import Gates
+from agent.core.cluster.workload import DAEMON_SET_KIND
 from agent.core.orders.plan_options import PlanOptions
-from agent.core.orders.resolution import DAEMON_SET_KIND
 from agent.core.plan.container_sizing import Edges
-from agent.core.plan.demand import Constraint, Demand, Gates, Kept, PodDemand
+from agent.core.plan.demand import Constraint, Demand, Kept, PodDemand
 from agent.core.plan.pod_facts import PodFacts
-from agent.core.recommender.bounds import Resource
 from agent.core.recommender.recommendation import Withheld
 
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from agent.core.cluster.resource import Resource
 from agent.core.orders.order import Ranking
 from agent.core.orders.plan_options import FitRule, PlanOptions
 from agent.core.plan.entry import Entry, Side
 from agent.core.plan.spike_sharing import eviction_order, finals, handed_out, needed
-from agent.core.recommender.bounds import Resource
 
 _LEVELS: Final = 1 << 20
 """In how many steps the level rises to which DaemonSets are filled up."""

@@ -15,12 +15,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from agent.core.cluster.node import NodeState
+from agent.core.cluster.pod import PodRef
+from agent.core.cluster.resource import Resource
+from agent.core.cluster.workload import DAEMON_SET_KIND
 from agent.core.orders.order import Mode, Ranking
-from agent.core.orders.resolution import DAEMON_SET_KIND
 from agent.core.plan.node_room import holds_room
-from agent.core.plan.plan import Change, ContainerPlan, Invariant, Plan, PodPlan, PodRef, ResourcePlan, Setting, Share
+from agent.core.plan.plan import ContainerPlan, Invariant, Plan, PodPlan, ResourcePlan, Share
+from agent.core.plan.pod_change import Change, Setting
 from agent.core.plan.stepped import Broken, Stepped
-from agent.core.recommender.bounds import Resource
 
 SPIKE: Final = "spike >= 0"
 WITHIN: Final = "base <= final <= peak"

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from agent.core.cluster.resource import Resource
 from agent.core.orders.plan_options import DaemonSetGrowth
 from agent.core.plan.container_sizing import Lowering, below_limit, is_little, is_small, limit_wish, why_not_lowered
 from agent.core.plan.demand import Constraint, Kept
 from agent.core.plan.entry import Entry, Rules, Side, Unit
 from agent.core.plan.fit import Fit
-from agent.core.recommender.bounds import Resource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

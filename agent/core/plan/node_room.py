@@ -25,8 +25,8 @@ from agent.core.cluster.pod import (
     has_ended,
 )
 from agent.core.numbers.units import NANOS_PER_MILLI, NANOS_PER_UNIT
-from agent.core.plan.plan import PlanStep, Setting
-from agent.core.plan.pod_change import changed_pod
+from agent.core.plan.plan import PlanStep
+from agent.core.plan.pod_change import Setting, changed_pod
 
 _RUNNING_RESIZES: Final = CountingRule(use_status=True)
 _NOTHING: Final[Mapping[str, int]] = {}

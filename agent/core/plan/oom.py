@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from agent.core.cluster.resource import Resource
 from agent.core.numbers.amount_text import amount_text
 from agent.core.plan.demand import Kept
 from agent.core.plan.entry import Entry, Unit
 from agent.core.plan.fit import Fit, is_candidate, returns_larger
 from agent.core.plan.plan import Eviction
-from agent.core.recommender.bounds import Resource
 
 _STANDING: Final = frozenset(
     {

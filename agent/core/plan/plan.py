@@ -9,24 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from agent.core.cluster.pod import ContainerKind
+from agent.core.cluster.pod import ContainerKind, PodRef
+from agent.core.cluster.resource import Resource
+from agent.core.cluster.workload import Workload
 from agent.core.orders.order import Mode, Ranking
 from agent.core.plan.demand import Kept, Reserved
-from agent.core.recommender.bounds import Resource
-from agent.core.recommender.recommendation import Withheld, Workload
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class PodRef:
-    """Which pod. The uid tells a pod from its successor of the same name."""
-
-    namespace: str
-    name: str
-    uid: str
-
-    def __str__(self) -> str:
-        """Give ``namespace/name``."""
-        return f"{self.namespace}/{self.name}"
+from agent.core.plan.pod_change import Change
+from agent.core.recommender.recommendation import Withheld
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,27 +122,6 @@ class Phase(StrEnum):
     """Requests and limits rise."""
     LIMIT_DOWN = "limit_down"
     """Memory limits fall, by themselves: a refusal must not hold up the rest of a pod."""
-
-
-class Setting(StrEnum):
-    """What of a resource is changed."""
-
-    REQUEST = "request"
-    LIMIT = "limit"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """One number of a pod."""
-
-    container: str
-    """Its name; empty = the pod's own budget."""
-    kind: ContainerKind | None
-    """None for the pod's own budget."""
-    resource: Resource
-    setting: Setting
-    before: int
-    after: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,13 +15,15 @@ from typing import Final
 
 from agent.core.cluster.node import NodeState
 from agent.core.cluster.pod import ContainerKind
+from agent.core.cluster.resource import Resource
+from agent.core.cluster.versions import Gates
 from agent.core.cluster.workload import workload_of
 from agent.core.numbers.amount_text import amount_text
 from agent.core.orders.order import Mode, Ranking
 from agent.core.orders.plan_options import PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources
 from agent.core.plan.container_sizing import cpu_edges, memory_edges
-from agent.core.plan.demand import FREE, Constraint, Gates, PodDemand, Reserved
+from agent.core.plan.demand import FREE, Constraint, PodDemand, Reserved
 from agent.core.plan.entry import Entry, Rules, Unit
 from agent.core.plan.fit import Fit, evict, share
 from agent.core.plan.invariants import Examined, examine
@@ -32,7 +34,6 @@ from agent.core.plan.pod_facts import PlanMemo, PodFacts
 from agent.core.plan.quick_values import slot_setters
 from agent.core.plan.steps import steps_of
 from agent.core.plan.unit_levels import entry_of
-from agent.core.recommender.bounds import Resource
 
 _MEMORY_PRESSURE: Final = "MemoryPressure"
 _TRUE: Final = "True"

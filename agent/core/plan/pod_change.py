@@ -3,12 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from enum import StrEnum
 
-from agent.core.cluster.pod import CPU, MEMORY, Container, Pod, Requirements
+from agent.core.cluster.pod import CPU, MEMORY, Container, ContainerKind, Pod, Requirements
+from agent.core.cluster.resource import Resource
 from agent.core.numbers.units import NANOS_PER_MILLI, NANOS_PER_UNIT
-from agent.core.plan.plan import Change, Setting
-from agent.core.recommender.bounds import Resource
+
+
+class Setting(StrEnum):
+    """What of a resource is changed."""
+
+    REQUEST = "request"
+    LIMIT = "limit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One number of a pod."""
+
+    container: str
+    """Its name; empty = the pod's own budget."""
+    kind: ContainerKind | None
+    """None for the pod's own budget."""
+    resource: Resource
+    setting: Setting
+    before: int
+    after: int
 
 
 def stated(pod: Pod, change: Change) -> int | None:

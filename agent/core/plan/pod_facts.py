@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from agent.core.cluster.pod import CPU, MEMORY, ContainerKind, Pod
+from agent.core.cluster.pod import CPU, MEMORY, ContainerKind, Pod, PodRef, QosClass
 from agent.core.cluster.qos import computed_qos_class
 from agent.core.numbers.units import NANOS_PER_MILLI, NANOS_PER_UNIT
 from agent.core.plan.node_room import counted, granted_pod, holds_room
-from agent.core.plan.plan import PodRef
-from agent.core.window.snapshot import QosClass
 
 
 class Stated(NamedTuple):

@@ -13,11 +13,11 @@ from typing import Final
 
 from agent.core.cluster.pod import CPU, MEMORY, Pod, Requirements
 from agent.core.cluster.qos import computed_qos_class
+from agent.core.cluster.resource import Resource
 from agent.core.numbers.units import NANOS_PER_MILLI, NANOS_PER_UNIT
 from agent.core.plan.node_room import counted
-from agent.core.plan.plan import Change, PlanStep, Setting
-from agent.core.plan.pod_change import actuated, changed_pod
-from agent.core.recommender.bounds import Resource
+from agent.core.plan.plan import PlanStep
+from agent.core.plan.pod_change import Change, Setting, actuated, changed_pod
 
 _NANOS: Final = (NANOS_PER_MILLI, NANOS_PER_MILLI, NANOS_PER_UNIT, NANOS_PER_UNIT)
 """Of one unit of each of the four numbers of a container."""

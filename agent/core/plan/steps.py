@@ -17,11 +17,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from agent.core.cluster.resource import Resource
 from agent.core.plan.entry import Entry, Side, Unit
 from agent.core.plan.moves import Room
-from agent.core.plan.plan import Change, Phase, PlanStep, Setting
+from agent.core.plan.plan import Phase, PlanStep
+from agent.core.plan.pod_change import Change, Setting
 from agent.core.plan.quick_values import slot_setters
-from agent.core.recommender.bounds import Resource
 
 _set_container, _set_kind, _set_resource, _set_setting, _set_before, _set_after = slot_setters(Change)
 _SHRINK_REASON: Final = "it requests more than it needs"

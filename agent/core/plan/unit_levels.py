@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from agent.core.cluster.pod import CPU, MEMORY, ContainerKind, Requirements
+from agent.core.cluster.resource import Resource
 from agent.core.numbers.units import NANOS_PER_MILLI, NANOS_PER_UNIT
 from agent.core.orders.plan_options import DaemonSetGrowth
 from agent.core.orders.policy_options import PolicyName
@@ -13,7 +14,6 @@ from agent.core.plan.container_sizing import Edges, below_limit, bounded, pair
 from agent.core.plan.demand import Constraint, ContainerDemand, Demand, Kept, PodDemand
 from agent.core.plan.entry import Entry, Rules, Side, Unit
 from agent.core.plan.pod_facts import PodFacts, StatedSide
-from agent.core.recommender.bounds import Resource
 from agent.core.recommender.recommendation import Withheld
 
 _SETS_NO_CPU_LIMIT: Final = frozenset({PolicyName.CRUISE, PolicyName.FORECAST})

@@ -14,18 +14,17 @@ request to a BestEffort pod, and adding a limit counts as lowering one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 import numpy as np
 
+from agent.core.cluster.resource import LARGEST, Resource
+from agent.core.numbers.arrays import Bools, Floats, Ints
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources
-from agent.core.recommender.policy import Bools, Floats, Ints, LimitRule, Proposals, Stated, Steps
+from agent.core.recommender.policy import LimitRule, Proposals, Stated, Steps
 from agent.core.recommender.recommendation import Bound
 from agent.core.recommender.vpa.rounding import proportional_limits
 
-LARGEST: Final = float(1 << 53)
-"""Whole numbers are exact in a float up to here: 9 PB of memory, 9e12 cores. Larger answers are cut to it."""
 _FLOAT_NOISE: Final = 1e-9
 """What a fraction may exceed a whole number by and still be it: 0.25 cores x 1000 is 250 millicores, not 251."""
 
@@ -41,18 +40,6 @@ _WORDS: Final = {
     Bound.SMALL_CHANGE: "kept: the change is too small to be worth making",
     Bound.LIMIT_RAISED: "raised to the request",
 }
-
-
-class Resource(StrEnum):
-    """What is bounded, as ``Step.resource`` spells it."""
-
-    CPU = "cpu"
-    MEMORY = "memory"
-
-    @property
-    def unit(self) -> str:
-        """Give the unit as ``Step.unit`` spells it."""
-        return "millicores" if self is Resource.CPU else "bytes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from agent.core.history.hour_peaks import HourPeak
+from agent.core.history.minutes import OutOfMemory
 from agent.core.orders.order import Orders
 from agent.core.plan.demand import Reserved
 from agent.core.plan.plan import ContainerPlan
-from agent.core.recommender.policy import OutOfMemory, Step
+from agent.core.recommender.policy import Step
 from agent.core.recommender.recommendation import Recommendation
 from agent.core.resize.decision import Decision
 from agent.core.window.snapshot import CpuWindow, MemoryWindow
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HourPeak:
-    """The largest demand of one UTC hour; None = not measured in it."""
-
-    hour_unix_seconds: int
-    cpu_millicores: float | None
-    working_set_bytes: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

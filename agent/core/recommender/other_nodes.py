@@ -15,7 +15,8 @@ import numpy as np
 
 from agent.core.history.directive import HOURS, ContainerDirective
 from agent.core.history.hour_peaks import HOUR_SECONDS, Peaks
-from agent.core.recommender.policy import Bools, Elsewhere, Floats, Present, Proposals, Steps
+from agent.core.numbers.arrays import Bools, Floats
+from agent.core.recommender.policy import Elsewhere, Present, Proposals, Steps
 
 OWN_MINUTES: Final = 9072
 """Minutes known of seven days from which on the node goes by itself: nine tenths, as a restart or a rollout leaves a

@@ -13,9 +13,10 @@ from typing import Final
 
 import numpy as np
 
+from agent.core.cluster.resource import LARGEST, Resource
 from agent.core.numbers.amount_text import amount_text
 from agent.core.orders.policy_options import BoundsOptions
-from agent.core.recommender.bounds import LARGEST, Bounded, Resource, apply
+from agent.core.recommender.bounds import Bounded, apply
 from agent.core.recommender.policy import Proposals, Stated
 from agent.core.recommender.recommendation import Advice, Bound, Recommendation, Withheld
 from agent.core.recommender.subject import Conditions, Subject

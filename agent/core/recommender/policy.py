@@ -11,29 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-Rows = NDArray[np.intp]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Minutes:
-    """One minute of all rows of a policy's state: what a policy learns from. Shape ``(n,)`` each."""
-
-    unix_minute: int
-    """UTC seconds // 60 of the minute's start. The minute covers (60 m, 60 m + 60]; a sample of it counts at 60 m."""
-    cpu_usage_millicores: Floats
-    """Mean over the minute, as measured."""
-    cpu_peak_millicores: Floats
-    """Largest rate that ended in the minute, PSI-adjusted where PSI is there; at least the mean."""
-    has_cpu: Bools
-    working_set_bytes: Floats
-    """Peak of the working set in the minute; whole bytes."""
-    has_memory: Bools
+from agent.core.history.minutes import Minutes, OutOfMemory
+from agent.core.numbers.arrays import Bools, Floats, Ints, Rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,21 +73,6 @@ class Stated:
     has_memory_current: Bools
     is_guaranteed: Bools
     """The pod's QoS class is Guaranteed: requests and limits move together or not at all."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutOfMemory:
-    """One out-of-memory kill of one row's container."""
-
-    unix_seconds: float
-    usage_bytes: int | None = None
-    """Memory in use at the kill; None = not known."""
-    limit_bytes: int | None = None
-    """The limit in force; None = none, or not known."""
-    request_bytes: int | None = None
-    """The memory request in force; None = none, or not known."""
-    is_told_by_status: bool = False
-    """No agent looked: the pod's status told of it later, and what was in use is its limit."""
 
 
 class LimitRule(StrEnum):

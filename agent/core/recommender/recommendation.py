@@ -11,7 +11,8 @@ from enum import StrEnum
 from typing import Final
 
 from agent.core.cluster.pod import ContainerKind
-from agent.core.window.snapshot import UnitIdentity, UnitResources
+from agent.core.cluster.unit import UnitIdentity, UnitResources
+from agent.core.cluster.workload import Workload
 
 
 class Withheld(StrEnum):
@@ -71,15 +72,6 @@ class Severity(StrEnum):
     """There is no request at all."""
     UNKNOWN = "unknown"
     """Withheld."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Workload:
-    """The top owner of a pod: what keeps its name over rollouts."""
-
-    namespace: str
-    kind: str
-    name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

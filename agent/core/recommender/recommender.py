@@ -11,12 +11,14 @@ from typing import Final
 
 import numpy as np
 
+from agent.core.cluster.resource import Resource
 from agent.core.numbers.amount_text import amount_text
+from agent.core.numbers.arrays import Bools, Floats, Ints
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources
-from agent.core.recommender.bounds import Bounded, Resource, apply, bounds_of
+from agent.core.recommender.bounds import Bounded, apply, bounds_of
 from agent.core.recommender.other_nodes import raised_by_kills
 from agent.core.recommender.outlook import Outlook
-from agent.core.recommender.policy import Bools, Floats, Ints, Policy, Proposals, Step, Steps
+from agent.core.recommender.policy import Policy, Proposals, Step, Steps
 from agent.core.recommender.recommendation import (
     OWN_BASE,
     OWN_LIMIT,

@@ -11,13 +11,14 @@ from typing import Final
 
 import numpy as np
 
-from agent.core.cluster.pod import ContainerKind
+from agent.core.cluster.pod import ContainerKind, QosClass
+from agent.core.cluster.unit import UnitIdentity, UnitResources
+from agent.core.cluster.workload import DAEMON_SET_KIND, Workload
 from agent.core.history.directive import ContainerDirective
-from agent.core.orders.resolution import DAEMON_SET_KIND
+from agent.core.numbers.arrays import Bools, Floats, Rows
 from agent.core.recommender.other_nodes import OWN_MINUTES, elsewhere_of
-from agent.core.recommender.policy import Bools, Floats, Present, Rows, Stated
-from agent.core.recommender.recommendation import Workload
-from agent.core.window.snapshot import CpuWindow, MemoryWindow, Missing, QosClass, UnitIdentity, UnitResources
+from agent.core.recommender.policy import Present, Stated
+from agent.core.window.snapshot import CpuWindow, MemoryWindow, Missing
 
 _CPU_BASE: Final = "usage_p75_millicores"
 """The figure whose absence tells why CPU is unknown: the adjusted one may lack nothing but PSI."""

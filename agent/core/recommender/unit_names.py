@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from agent.core.recommender.recommendation import Workload
-from agent.core.window.snapshot import UnitIdentity
+from agent.core.cluster.unit import UnitIdentity
+from agent.core.cluster.workload import Workload
 
 ALIKE = 0.6
 """From where on one name may be meant for another; 0 = nothing in common, 1 = equal."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
 
-from agent.core.recommender.bounds import Resource
+from agent.core.cluster.resource import Resource
 
 
 class AnswerKind(StrEnum):

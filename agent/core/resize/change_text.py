@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from agent.core.numbers.amount_text import amount_text
-from agent.core.plan.plan import Change, Setting
+from agent.core.plan.pod_change import Change, Setting
 
 POD_BUDGET = "the pod"
 """What a pod's own budget is called where containers have names."""

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from agent.core.plan.plan import Change, PodRef
+from agent.core.cluster.pod import PodRef
+from agent.core.plan.pod_change import Change
 
 
 class Action(StrEnum):

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from agent.core.cluster.pod import PodRef
 from agent.core.numbers.token_bucket import TokenBucket
-from agent.core.plan.plan import PodRef
 
 SERIES_SECONDS: Final = 600.0
 """The same within this time after its last occurrence is counted; after it, it is news again."""

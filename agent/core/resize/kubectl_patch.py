@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Final
 
 from agent.core.cluster.pod import ContainerKind, is_config_hash
-from agent.core.recommender.bounds import Resource
+from agent.core.cluster.resource import Resource
 from agent.core.recommender.recommendation import Advice, Recommendation
 from agent.core.resize.patch import Amounts, ContainerPatch, Resources, quantity_text
 

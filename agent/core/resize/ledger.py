@@ -13,13 +13,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from agent.core.cluster.node import Node, NodeState
-from agent.core.cluster.pod import Pod
-from agent.core.cluster.workload import workload_of
+from agent.core.cluster.pod import Pod, PodRef
+from agent.core.cluster.workload import Workload, workload_of
 from agent.core.orders.plan_options import ActOptions
 from agent.core.plan.demand import Constraint, Kept
-from agent.core.plan.plan import PlanStep, PodRef
+from agent.core.plan.plan import PlanStep
 from agent.core.plan.pod_change import changed_pod, spec_text
-from agent.core.recommender.recommendation import Workload
 from agent.core.resize.answer import Answer, AnswerKind
 from agent.core.resize.constraint import constraint_of, kept_back
 from agent.core.resize.decision import Action

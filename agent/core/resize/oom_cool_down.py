@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from agent.core.plan.plan import PlanStep, Setting
-from agent.core.recommender.bounds import Resource
-from agent.core.recommender.recommendation import Workload
+from agent.core.cluster.resource import Resource
+from agent.core.cluster.workload import Workload
+from agent.core.plan.plan import PlanStep
+from agent.core.plan.pod_change import Setting
 
 COOL_DOWN_SECONDS: Final = 300.0
 """CruiseKube's; at exactly this much later the next action is allowed."""

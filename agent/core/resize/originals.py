@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from agent.core.cluster.pod import CPU, MEMORY, ContainerKind, Pod, Requirements
+from agent.core.cluster.pod import CPU, MEMORY, ContainerKind, Pod, PodRef, QosClass, Requirements
+from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import workload_of
 from agent.core.numbers.quantity import QuantityError, parse_quantity
 from agent.core.orders.annotations import ORIGINAL_RESOURCES
-from agent.core.plan.plan import Change, Phase, PlanStep, PodRef, Setting
-from agent.core.recommender.bounds import Resource
+from agent.core.plan.plan import Phase, PlanStep
+from agent.core.plan.pod_change import Change, Setting
 from agent.core.resize.answer import AnswerKind, is_passing
-from agent.core.window.snapshot import QosClass
 
 ALLOWED: Final = '{"containers": {"NAME": {"requests": {"cpu": "100m"}, "limits": {}}}, "pod": {...}}'
 REASON: Final = "original requests put back"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from agent.core.plan.plan import Change
+from agent.core.plan.pod_change import Change
 from agent.core.resize.decision import Action, Decision, Outcome
 
 _RESIZES: Final = (Action.RESIZE, Action.REVERT, Action.RESTORE)

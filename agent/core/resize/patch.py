@@ -13,8 +13,9 @@ from functools import partial
 from typing import TypedDict
 
 from agent.core.cluster.pod import ContainerKind, Pod
-from agent.core.plan.plan import Change, PlanStep, Setting
-from agent.core.recommender.bounds import Resource
+from agent.core.cluster.resource import Resource
+from agent.core.plan.plan import PlanStep
+from agent.core.plan.pod_change import Change, Setting
 
 
 class Amounts(TypedDict, total=False):

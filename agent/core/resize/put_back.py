@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from agent.core.cluster.pod import Pod
-from agent.core.plan.plan import Change, Phase, PlanStep, Setting
-from agent.core.plan.pod_change import stated
-from agent.core.recommender.bounds import Resource
+from agent.core.cluster.resource import Resource
+from agent.core.plan.plan import Phase, PlanStep
+from agent.core.plan.pod_change import Change, Setting, stated
 from agent.core.resize.record import Flight, PodRecord, PutBack, Shrunk
 
 

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from agent.core.cluster.pod import PodRef
+from agent.core.cluster.workload import Workload
 from agent.core.plan.demand import Kept
-from agent.core.plan.plan import Change, Phase, PlanStep, PodRef
-from agent.core.recommender.recommendation import Workload
+from agent.core.plan.plan import Phase, PlanStep
+from agent.core.plan.pod_change import Change
 from agent.core.resize.decision import Action, Outcome
 
 

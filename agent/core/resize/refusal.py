@@ -8,10 +8,10 @@ from typing import Final
 from agent.core.cluster.effective_resources import SPEC_ONLY, CountingRule, pod_requests
 from agent.core.cluster.node import Node
 from agent.core.cluster.pod import CPU, MEMORY, Pod
+from agent.core.cluster.resource import Resource
 from agent.core.numbers.units import to_millis, to_units
 from agent.core.plan.demand import Kept
 from agent.core.plan.plan import Phase
-from agent.core.recommender.bounds import Resource
 from agent.core.resize.answer import Answer, AnswerKind
 from agent.core.resize.decision import Action
 from agent.core.resize.put_back import memory_falls

@@ -30,9 +30,9 @@ from agent.core.cluster.pod import (
     Reported,
     Requirements,
 )
+from agent.core.cluster.resource import Resource
 from agent.core.numbers.amount_text import amount_text
 from agent.core.numbers.units import to_millis, to_units
-from agent.core.recommender.bounds import Resource
 
 RESIZE_IN_PROGRESS: Final = "PodResizeInProgress"
 ERROR: Final = "Error"

@@ -13,14 +13,15 @@ from typing import Final
 
 from agent.core.cluster.pod import CPU, MEMORY, Container, ContainerKind, Pod
 from agent.core.cluster.qos import computed_qos_class, pod_qos_class
+from agent.core.cluster.resource import Resource
+from agent.core.cluster.versions import Gates
+from agent.core.cluster.workload import DAEMON_SET_KIND
 from agent.core.numbers.units import to_units
 from agent.core.orders.order import Orders, Ranking
 from agent.core.orders.plan_options import DaemonSetGrowth, PlanOptions
-from agent.core.orders.resolution import DAEMON_SET_KIND
-from agent.core.plan.demand import Gates, Kept, Reserved
-from agent.core.plan.plan import Change, PlanStep, Setting
-from agent.core.plan.pod_change import changed_pod, stated
-from agent.core.recommender.bounds import Resource
+from agent.core.plan.demand import Kept, Reserved
+from agent.core.plan.plan import PlanStep
+from agent.core.plan.pod_change import Change, Setting, changed_pod, stated
 
 
 class WriteAction(StrEnum):

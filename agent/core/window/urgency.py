@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.core.recommender.policy import Bools, Floats
+from agent.core.numbers.arrays import Bools, Floats
 from agent.core.window.ring_rows import Has, Status
 from agent.core.window.steps import MILLICORES_PER_USEC_PER_NS
 

@@ -17,7 +17,7 @@ from typing import Final
 from agent.core.cluster.node import Namespace, Node, NodeState
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.pod_index import Belonging, PodIndex, belonging, join
-from agent.core.window.snapshot import UnitIdentity, UnitResources
+from agent.core.cluster.unit import UnitIdentity, UnitResources
 from agent.kube.api import Api
 from agent.kube.errors import KubeError
 from agent.kube.pod_json import namespace_from_json, node_from_json, pod_from_json

@@ -11,7 +11,7 @@ import numpy as np
 
 from agent.core.history.minute_codec import Codes
 from agent.core.history.table import BLOCK_ROWS, RING_MINUTES, KeyRow
-from agent.core.recommender.policy import Bools, Ints
+from agent.core.numbers.arrays import Bools, Ints
 from agent.node.history.format import (
     BLOCK_BYTES,
     KEY_ROW_BYTES,

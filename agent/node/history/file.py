@@ -26,9 +26,9 @@ import numpy as np
 from agent.core.history.key import HistoryKey
 from agent.core.history.minute_axis import DAY_MINUTES
 from agent.core.history.minute_codec import Codes
-from agent.core.history.minutes import from_codes, to_codes
+from agent.core.history.minutes import Minutes, OutOfMemory, from_codes, to_codes
 from agent.core.history.table import BLOCK_ROWS, RING_MINUTES, HistoryTable, KeyRow, Known
-from agent.core.recommender.policy import Bools, Floats, Ints, Minutes, OutOfMemory, Rows
+from agent.core.numbers.arrays import Bools, Floats, Ints, Rows
 from agent.named_file import open_named
 from agent.node.history.blocks import BlockFile, Chunk, any_along, begin_file
 from agent.node.history.format import why_unfit

@@ -18,13 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.core.cluster.pod_index import Belonging
+from agent.core.cluster.unit import UnitIdentity, UnitKind
 from agent.core.history.key import HistoryKey, history_key
-from agent.core.history.minutes import KIB, as_kept, merge_rows
+from agent.core.history.minutes import KIB, Minutes, OutOfMemory, as_kept, merge_rows
+from agent.core.numbers.arrays import Floats, Ints
 from agent.core.orders.policy_options import PolicyName
-from agent.core.recommender.policy import Floats, Ints, Minutes, OutOfMemory, Policy
+from agent.core.recommender.policy import Policy
 from agent.core.recommender.registry import PolicyOptions, make
 from agent.core.window.ring_rows import MINUTE_ROW, Has
-from agent.core.window.snapshot import UnitIdentity, UnitKind
 from agent.node.history.clock import MINUTE_SECONDS, HistoryClock
 from agent.node.history.file import HistoryError, HistoryFile, HistoryFull
 

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.core.recommender.policy import Rows
+from agent.core.numbers.arrays import Rows
 from agent.named_file import read_named
 from agent.node.files.atomic_write import replace_file
 

@@ -11,13 +11,12 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from agent.core.cluster.pod import Pod
+from agent.core.cluster.pod import Pod, PodRef
+from agent.core.cluster.unit import UnitIdentity, UnitKind
+from agent.core.history.minutes import OutOfMemory
 from agent.core.numbers.amount_text import BYTES, amount_text
-from agent.core.plan.plan import PodRef
-from agent.core.recommender.policy import OutOfMemory
 from agent.core.recommender.vpa.oom_observation import Heed, ToldKill, heed, told_kills
 from agent.core.resize.decision import Action, DecisionLog, Outcome
-from agent.core.window.snapshot import UnitIdentity, UnitKind
 from agent.node.history.clock import MINUTE_SECONDS
 from agent.node.history.learner import Learner
 

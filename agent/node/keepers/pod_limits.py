@@ -13,9 +13,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from agent.core.cluster.node import NodeState
-from agent.core.cluster.pod import Pod
+from agent.core.cluster.pod import Pod, PodRef
 from agent.core.cluster.pod_index import cgroup_owners
 from agent.core.cluster.qos import pod_qos_class
+from agent.core.cluster.unit import UnitIdentity
 from agent.core.machine.cgroup_files import Amount
 from agent.core.machine.cgroup_values import KubeletRules
 from agent.core.machine.pod_limits import (
@@ -31,9 +32,7 @@ from agent.core.machine.pod_limits import (
 from agent.core.orders.annotations import POD_LIMITS
 from agent.core.orders.order import Orders
 from agent.core.orders.plan_options import PodLimitsOptions
-from agent.core.plan.plan import PodRef
 from agent.core.resize.decision import Action, DecisionLog, Outcome
-from agent.core.window.snapshot import UnitIdentity
 from agent.node.keepers.cgroup_limits import CgroupLimits, CgroupWriteError, LimitOwner, WrittenLimit
 from agent.sensing.cgroup_path import PathKind, parse_cgroup_path
 

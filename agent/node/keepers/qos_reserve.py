@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Final
 
 from agent.core.cluster.node import NodeState
+from agent.core.cluster.pod import QosClass
 from agent.core.machine.cgroup_files import MEMORY_MAX, Unlimited
 from agent.core.machine.qos_reserve import LIMITED_CLASSES, QosReservation, next_limits, qos_reservation
 from agent.core.orders.plan_options import PodLimitsOptions
 from agent.core.resize.decision import Action, DecisionLog, Outcome
-from agent.core.window.snapshot import QosClass
 from agent.node.keepers.cgroup_limits import CgroupLimits, CgroupWriteError, LimitOwner
 from agent.sensing.cgroup_path import PathKind, parse_cgroup_path
 

@@ -12,9 +12,9 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 
 from agent.core.history.minute_codec import Codes
+from agent.core.numbers.arrays import Ints
 from agent.core.numbers.column_codec import WORD_BYTES, Words
 from agent.core.numbers.document_text import DocumentTextError, decoded, json_value
-from agent.core.recommender.policy import Ints
 from agent.kube.errors import one_line
 from agent.named_file import open_named
 from agent.node.files.documents import DocumentFormatError

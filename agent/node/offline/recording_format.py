@@ -23,12 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.core.cluster.pod_index import Belonging
+from agent.core.cluster.unit import UnitIdentity, UnitResources
 from agent.core.history.minute_codec import Codes
+from agent.core.history.minutes import OutOfMemory
+from agent.core.numbers.arrays import Ints
 from agent.core.numbers.column_codec import WORD_BYTES, Planes, Words, from_planes, to_planes
-from agent.core.recommender.policy import Ints, OutOfMemory
 from agent.core.window.policy import WindowPolicy
 from agent.core.window.ring_rows import MEMORY_ROW, MINUTE_ROW, SAMPLE
-from agent.core.window.snapshot import UnitIdentity, UnitResources
 from agent.node.files.documents import Document
 
 Rows = NDArray[np.void]

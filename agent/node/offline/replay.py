@@ -12,13 +12,12 @@ from typing import Final
 import numpy as np
 
 from agent.core.cluster.pod_index import Belonging
+from agent.core.cluster.unit import UnitIdentity
 from agent.core.history.key import parse_history_key
 from agent.core.history.minute_codec import Codes
-from agent.core.history.minutes import from_codes
+from agent.core.history.minutes import Minutes, from_codes
 from agent.core.recommender.explanation import Explanations
-from agent.core.recommender.policy import Minutes
 from agent.core.recommender.recommendation import Recommendations
-from agent.core.window.snapshot import UnitIdentity
 from agent.node.history.clock import MINUTE_SECONDS, HistoryClock
 from agent.node.history.file import HistoryError, HistoryFile
 from agent.node.offline.recorded_rows import RecordedRows

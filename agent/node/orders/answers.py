@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from agent.core.plan.plan import Change, PodRef
+from agent.core.cluster.pod import PodRef
+from agent.core.plan.pod_change import Change
 from agent.core.resize.decision import Outcome
 from agent.node.files.documents import Document
 from agent.node.orders.holds import Pause, Pin

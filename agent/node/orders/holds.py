@@ -16,9 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from agent.core.cluster.pod import Pod
+from agent.core.cluster.pod import Pod, PodRef
 from agent.core.numbers.document_text import decoded, json_value
-from agent.core.plan.plan import PodRef
 from agent.core.resize.originals import Original, original_of
 from agent.named_file import DOCUMENT_MOST_BYTES, read_named
 from agent.node.files.atomic_write import replace_file

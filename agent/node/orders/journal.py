@@ -19,7 +19,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
-from agent.core.plan.plan import Change, PodRef
+from agent.core.cluster.pod import PodRef
+from agent.core.plan.pod_change import Change
 from agent.core.resize.decision import Action, Decision, Outcome
 from agent.named_file import DOCUMENT_MOST_BYTES, read_named
 from agent.node.files.documents import DECISION, DocumentFormatError

@@ -10,17 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from agent.core.cluster.pod import Pod, has_ended
-from agent.core.cluster.workload import workload_of
+from agent.core.cluster.pod import Pod, PodRef, has_ended
+from agent.core.cluster.unit import UnitIdentity, UnitKind
+from agent.core.cluster.workload import Workload, workload_of
 from agent.core.orders.annotations import ORIGINAL_RESOURCES
 from agent.core.plan.demand import Kept
-from agent.core.plan.plan import PlanStep, PodRef
-from agent.core.recommender.recommendation import Workload
+from agent.core.plan.plan import PlanStep
 from agent.core.recommender.unit_names import NoSuchUnit, chosen_by
 from agent.core.resize.decision import Action, Decision, Decisions, Outcome
 from agent.core.resize.originals import MOST_STEPS, OriginalError, ref_of, restore_steps
 from agent.core.resize.outcomes import newest_outcomes
-from agent.core.window.snapshot import UnitIdentity, UnitKind
 from agent.node.files.documents import DECISIONS
 from agent.node.orders.answers import (
     HOLDING,

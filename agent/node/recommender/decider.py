@@ -11,16 +11,18 @@ from typing import Final
 
 import numpy as np
 
+from agent.core.cluster.unit import UnitIdentity
+from agent.core.history.hour_peaks import HourPeak
+from agent.core.history.minutes import OutOfMemory
 from agent.core.orders.order import Orders
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
 from agent.core.plan.directives import NOTHING_TOLD, Directed
-from agent.core.recommender.explanation import Explanation, Explanations, HourPeak, Trail
-from agent.core.recommender.policy import OutOfMemory
+from agent.core.recommender.explanation import Explanation, Explanations, Trail
 from agent.core.recommender.recommendation import Recommendation, Recommendations
 from agent.core.recommender.recommender import Reasoned, explain, recommend
 from agent.core.recommender.subject import Conditions, Subject
 from agent.core.window.ring_rows import Has
-from agent.core.window.snapshot import UnitAdvice, UnitIdentity, UnitStatus
+from agent.core.window.snapshot import UnitAdvice, UnitStatus
 from agent.node.history.clock import MINUTE_SECONDS
 from agent.node.history.file import RowMinutes
 from agent.node.history.learner import Learner, is_sized

@@ -15,10 +15,11 @@ from typing import Final
 
 import numpy as np
 
+from agent.core.cluster.unit import UnitIdentity, UnitKind
 from agent.core.plan.demands import Measured
 from agent.core.recommender.recommendation import Recommendation, Recommendations, Withheld
 from agent.core.window.ring_rows import Has, Status
-from agent.core.window.snapshot import Gap, UnitAdvice, UnitIdentity, UnitKind, UnitStatus
+from agent.core.window.snapshot import Gap, UnitAdvice, UnitStatus
 from agent.metrics.agent_series import Feature, Metrics, PodSource, PressureKind, PressureResource
 from agent.metrics.container_series import Labels, Totals, to_container_series
 from agent.metrics.exposition import Page

@@ -13,20 +13,19 @@ from typing import Final
 from agent.core.cluster.node import NodeState
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.pod_index import cgroup_owners
-from agent.core.cluster.versions import gates_of
-from agent.core.cluster.workload import workload_of
+from agent.core.cluster.unit import UnitIdentity
+from agent.core.cluster.versions import Gates, gates_of
+from agent.core.cluster.workload import Workload, workload_of
 from agent.core.orders.order import Orders
 from agent.core.orders.policy_options import PolicyName
 from agent.core.orders.resolution import orders_of
-from agent.core.plan.demand import Constraint, Gates, PodDemand, Urgent
+from agent.core.plan.demand import Constraint, PodDemand, Urgent
 from agent.core.plan.demands import NOTHING_MEASURED, DemandSettings, Key, Measured, demands
 from agent.core.plan.directives import Directed
 from agent.core.plan.plan import Plan
 from agent.core.plan.planner import build
 from agent.core.plan.pod_facts import PlanMemo
-from agent.core.recommender.recommendation import Workload
 from agent.core.resize.ledger import Ledger
-from agent.core.window.snapshot import UnitIdentity
 from agent.node.orders.holds import Holds
 from agent.node.recommender.evaluation import Evaluated
 from agent.settings import Settings

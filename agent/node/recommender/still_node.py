@@ -11,11 +11,11 @@ from typing import Final
 
 import numpy as np
 
+from agent.core.cluster.unit import UnitIdentity
 from agent.core.plan.directives import NOTHING_TOLD, Directed
 from agent.core.recommender.explanation import Explanations
 from agent.core.recommender.recommendation import Recommendations
 from agent.core.recommender.unit_names import chosen_by
-from agent.core.window.snapshot import UnitIdentity
 from agent.node.history.clock import HistoryClock
 from agent.node.history.file import HistoryFile
 from agent.node.history.learner import Learner, PodFacts

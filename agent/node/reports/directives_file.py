@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from agent.core.cluster.workload import Workload
 from agent.core.history.directive import DIRECTIVES_VERSION, Directives, WorkloadDirective
 from agent.core.history.directive_json import (
     DirectiveTextError,
@@ -25,7 +26,6 @@ from agent.core.history.directive_json import (
 )
 from agent.core.numbers.document_text import decoded, json_value
 from agent.core.plan.directives import NOTHING_TOLD, Directed, by_workload
-from agent.core.recommender.recommendation import Workload
 from agent.named_file import DOCUMENT_MOST_BYTES, read_named
 from agent.node.files.atomic_write import replace_file
 

@@ -14,10 +14,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
+from agent.core.cluster.pod import PodRef
 from agent.core.eviction.proposal import Proposal, Verdict
 from agent.core.eviction.proposal_json import EVICTIONS_PATH, Answered, answers_of, proposals_text
 from agent.core.eviction.proposals import ProposeOptions, Standing, proposals_of
-from agent.core.plan.plan import Plan, PodRef
+from agent.core.plan.plan import Plan
 from agent.core.resize.decision import Action, DecisionLog, Outcome
 from agent.core.resize.event_rate import EventReason
 from agent.kube.errors import CredentialsError, one_line

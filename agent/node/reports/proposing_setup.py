@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry
 
-from agent.core.plan.plan import PodRef
+from agent.core.cluster.pod import PodRef
 from agent.core.resize.decision import DecisionLog
 from agent.core.resize.event_rate import EventReason
 from agent.metrics.agent_series import Metrics

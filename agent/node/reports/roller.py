@@ -12,13 +12,12 @@ from typing import Final
 
 from agent.core.cluster.pod import ContainerKind, Pod
 from agent.core.cluster.pod_index import PodIndex
-from agent.core.cluster.workload import workload_of
+from agent.core.cluster.unit import UnitIdentity, UnitKind
+from agent.core.cluster.workload import Workload, workload_of
 from agent.core.history.rollup import OutOfMemoryKill, RollupRow
 from agent.core.history.rollup_figures import RollupFigures, rollup_figures
 from agent.core.history.rollup_schedule import NS
-from agent.core.recommender.recommendation import Workload
 from agent.core.window.policy import WindowPolicy
-from agent.core.window.snapshot import UnitIdentity, UnitKind
 from agent.node.sampling.row_source import Rows, RowSource
 from agent.node.sampling.unit_table import UnitTable, WatchedUnit
 

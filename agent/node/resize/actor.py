@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from agent.core.cluster.node import NodeState
-from agent.core.cluster.pod import Pod
+from agent.core.cluster.pod import Pod, PodRef
 from agent.core.numbers.token_bucket import TokenBucket
 from agent.core.plan.demand import Kept, Urgent
 from agent.core.plan.demands import Key
-from agent.core.plan.plan import PlanStep, PodRef
+from agent.core.plan.plan import PlanStep
 from agent.core.plan.urgent_needs import UrgentMemory
 from agent.core.resize.decision import Action, Outcome
 from agent.core.resize.event_rate import EventReason

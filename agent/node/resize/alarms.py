@@ -13,9 +13,9 @@ from typing import Final
 
 import numpy as np
 
+from agent.core.numbers.arrays import Floats
 from agent.core.orders.plan_options import ActOptions
 from agent.core.plan.demand import Urgent
-from agent.core.recommender.policy import Floats
 from agent.core.window.urgency import LEAST_ELAPSED_NS, Rows, memory_waiting, starvation, working_sets
 from agent.sensing.ring_file import RingFile
 

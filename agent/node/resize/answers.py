@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from agent.core.cluster.pod import Pod
+from agent.core.cluster.unit import UnitIdentity
 from agent.core.cluster.versions import gates_of
 from agent.core.machine.cluster_checkup import ClusterFacts, MissingRight
 from agent.core.machine.report_checkup import ReportStanding
@@ -20,7 +21,6 @@ from agent.core.recommender.explanation import Acted
 from agent.core.resize.decision import Action, Decision
 from agent.core.resize.ledger import Ledger
 from agent.core.resize.write_gate import may_resize
-from agent.core.window.snapshot import UnitIdentity
 from agent.metrics.acting_series import Trigger
 from agent.node.cluster.rights import Rights
 from agent.node.cluster.view import ClusterView

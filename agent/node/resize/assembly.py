@@ -13,12 +13,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from agent.core.cluster.unit import UnitIdentity, UnitKind
 from agent.core.numbers.token_bucket import filling_bucket
 from agent.core.orders.policy_options import ControlledResources
 from agent.core.plan.demand import Reserved, Urgent
 from agent.core.resize.decision import Action, Outcome
 from agent.core.window.freshness import measuring_fault
-from agent.core.window.snapshot import UnitIdentity, UnitKind
 from agent.kube.api import HttpApi
 from agent.kube.events import EventWriter
 from agent.kube.own_rights import Purpose

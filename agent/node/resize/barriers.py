@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.core.cluster.node import NodeState
-from agent.core.plan.demand import Gates
+from agent.core.cluster.versions import Gates
 from agent.core.resize.decision import Action
 from agent.node.cluster.rights import Rights
 from agent.node.orders.holds import Holds

@@ -10,12 +10,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from agent.core.cluster.pod import PodRef
 from agent.core.eviction.proposal import Want
 from agent.core.orders.annotations import unknown_keys
 from agent.core.orders.order import Mode
 from agent.core.orders.plan_options import ActOptions
 from agent.core.orders.resolution import is_excluded
-from agent.core.plan.plan import Eviction, Plan, PodRef
+from agent.core.plan.plan import Eviction, Plan
 from agent.core.resize.change_text import changes_text
 from agent.core.resize.decision import Action, Outcome
 from agent.core.resize.event_rate import EventReason, PodEvent

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Final
 from urllib.parse import quote
 
-from agent.core.cluster.pod import Pod
+from agent.core.cluster.pod import Pod, PodRef
 from agent.core.plan.demand import Kept
-from agent.core.plan.plan import PlanStep, PodRef
+from agent.core.plan.plan import PlanStep
 from agent.core.resize.answer import Answer, AnswerKind
 from agent.core.resize.decision import Action, Decision, Outcome
 from agent.core.resize.ledger import Ledger

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from agent.core.cluster.pod_index import Belonging, PodIndex, belonging, join
-from agent.core.window.snapshot import UnitIdentity, UnitResources
+from agent.core.cluster.unit import UnitIdentity, UnitResources
 from agent.kube.pods_file import PodsFileError, load_pods
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-from agent.core.window.snapshot import UnitIdentity, UnitKind, UnitResources
+from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.sensing.cgroup_path import identify
 
 

@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
+from agent.core.cluster.unit import UnitIdentity, UnitResources
 from agent.core.machine.cpu_knobs import parse_cpu_max
-from agent.core.window.snapshot import UnitIdentity, UnitResources
 from agent.node.sampling.unit_table import UnitTable, WatchedUnit
 from agent.sensing.discovery import Changes, Discovery, Found
 from agent.sensing.memory_events import MemoryEvents

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from agent.core.recommender.recommendation import Workload
+from agent.core.cluster.workload import Workload
 
 UNSEEN_SECONDS: Final = 5.0
 """For so long growth is added to what a quota shows as used; some of it is counted twice then, and less growth made."""

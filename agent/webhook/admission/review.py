@@ -24,11 +24,10 @@ from agent.core.admission.pod_admission import admit
 from agent.core.cluster.facts import ClusterRules, FrozenAxes, LimitRangeItem, NodeAmounts, Quota
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import Container, Pod
-from agent.core.cluster.workload import workload_of
+from agent.core.cluster.workload import Workload, workload_of
 from agent.core.history.rollup import NodeClass
 from agent.core.orders.cluster_rules import rule_of
 from agent.core.orders.policy_options import PolicyName
-from agent.core.recommender.recommendation import Workload
 from agent.kube.pod_json import ConvertError, pod_from_json
 from agent.kube.target_node import node_named
 from agent.webhook.admission.glance import answer, bounded_uid, glance, uid_of

@@ -24,10 +24,10 @@ from agent.core.cluster.facts import (
 )
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.versions import parse_version
+from agent.core.cluster.workload import Workload
 from agent.core.history.rollup import NodeClass
 from agent.core.machine.pod_limits import POD_LEVEL
 from agent.core.orders.rules_text import read_rules
-from agent.core.recommender.recommendation import Workload
 from agent.kube.api import Api
 from agent.kube.cluster_json import (
     VerticalAutoscaler,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Generic, Never, Protocol, TypeVar
 
-from agent.core.recommender.recommendation import Workload
+from agent.core.cluster.workload import Workload
 from agent.kube.watched_objects import Entry, Kept
 
 

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Final
 
 from agent.core.cluster.facts import PodPlace, WrittenContainer
-from agent.core.recommender.recommendation import Workload
+from agent.core.cluster.workload import Workload
 from agent.kube.cluster_json import pod_place_from_json
 from agent.kube.watched_objects import Entry, Gathering, Kept
 from agent.webhook.cluster.interned import Interned

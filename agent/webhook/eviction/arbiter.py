@@ -19,7 +19,7 @@ from agent.core.admission.options import AdmissionSettings
 from agent.core.cluster.facts import ClusterRules, FrozenAxes, PodPlace
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import Pod
-from agent.core.cluster.workload import workload_of
+from agent.core.cluster.workload import Workload, workload_of
 from agent.core.eviction.arbiter import Owner, Rules, first_look, gain_ruling, second_look
 from agent.core.eviction.budget import missing_ruling
 from agent.core.eviction.options import ArbiterOptions, EvictionMode
@@ -30,7 +30,6 @@ from agent.core.numbers.token_bucket import TokenBucket
 from agent.core.orders.cluster_rules import rule_of
 from agent.core.orders.order import Orders
 from agent.core.orders.resolution import orders_of
-from agent.core.recommender.recommendation import Workload
 from agent.kube.api import Api
 from agent.webhook.eviction.evictions import Evictions
 from agent.webhook.eviction.reads import read_pod, read_replicas

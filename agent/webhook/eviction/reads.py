@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote
 
-from agent.core.cluster.pod import Pod
+from agent.core.cluster.pod import Pod, PodRef
+from agent.core.cluster.workload import Workload
 from agent.core.eviction.budget import Replicas
 from agent.core.eviction.proposal import Reason, Ruling
-from agent.core.plan.plan import PodRef
-from agent.core.recommender.recommendation import Workload
 from agent.kube.api import Api
 from agent.kube.errors import ApiError, KubeError
 from agent.kube.json_reader import ConvertError

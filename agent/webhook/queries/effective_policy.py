@@ -11,6 +11,7 @@ from typing import Protocol
 
 from agent.core.cluster.facts import ClusterRules
 from agent.core.cluster.node import Namespace
+from agent.core.cluster.workload import Workload
 from agent.core.orders import annotations as names
 from agent.core.orders.annotations import ValueNotAllowed
 from agent.core.orders.cluster_rules import rule_of
@@ -18,7 +19,6 @@ from agent.core.orders.order import Mode
 from agent.core.orders.plan_options import ActOptions
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
 from agent.core.orders.resolution import is_excluded, labelled
-from agent.core.recommender.recommendation import Workload
 from agent.webhook.queries.workload_bodies import BoundBody, FromBody
 
 

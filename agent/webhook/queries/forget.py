@@ -16,9 +16,9 @@ from typing import Final, Protocol
 
 import msgspec
 
+from agent.core.cluster.workload import Workload
 from agent.core.history.hour_peaks import HOUR_SECONDS, hour_of
 from agent.core.history.sketch_key import parse_key
-from agent.core.recommender.recommendation import Workload
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.webhook.http.access import Access
 from agent.webhook.http.reader_request import Asking, BadQuestionError

@@ -15,10 +15,10 @@ import msgspec
 
 from agent.core.admission.estimate import Estimate, NoEstimate
 from agent.core.cluster.facts import ClusterRules
+from agent.core.cluster.workload import Workload
 from agent.core.history.directive import WorkloadDirective
+from agent.core.history.hour_peaks import HourPeak
 from agent.core.orders.policy_options import PolicyName
-from agent.core.recommender.explanation import HourPeak
-from agent.core.recommender.recommendation import Workload
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.webhook.admission.review import History
 from agent.webhook.http.access import Access

@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from agent.core.cluster.workload import Workload
 from agent.core.history.rollup import (
     CPU_BUCKETS,
     MEMORY_BUCKETS,
@@ -26,7 +27,6 @@ from agent.core.history.rollup import (
     RollupRow,
 )
 from agent.core.numbers.bucket_scheme import ExponentialScheme
-from agent.core.recommender.recommendation import Workload
 from agent.webhook.reports.bodies import (
     MAX_BYTES,
     DistributionBody,

@@ -17,11 +17,11 @@ import msgspec
 
 from agent.core.cluster.facts import ClusterRules, FrozenAxes, PodPlace
 from agent.core.cluster.hpa import is_whole_workload_left
+from agent.core.cluster.workload import Workload
 from agent.core.history.directive import ContainerDirective, Directives, WorkloadDirective
 from agent.core.history.directive_json import LONGEST_TEXT, MOST_CONTAINERS, MOST_WORKLOADS
 from agent.core.orders import annotations as names
 from agent.core.orders.cluster_rules import rule_of
-from agent.core.recommender.recommendation import Workload
 
 SIGNIFICANT_DIGITS: Final = 3
 STOP_STEP_SECONDS: Final = 600.0

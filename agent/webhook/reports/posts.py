@@ -17,6 +17,7 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 
 from agent.core.cluster.facts import NodeAmounts
+from agent.core.cluster.pod import PodRef
 from agent.core.eviction.proposal import Amounts, EvictionReply, Proposal
 from agent.core.eviction.taint_cap import TaintRuling
 from agent.core.history.directive import Directives
@@ -25,7 +26,6 @@ from agent.core.history.hour_sketch import Interval
 from agent.core.history.node_peaks import node_number
 from agent.core.history.rollup import SCHEMA_VERSION, NodeClass, Report, RollupRow
 from agent.core.history.rollup_merge import merged_row, weighed_row
-from agent.core.plan.plan import PodRef
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.settings.webhook_sections import AccessSettings
 from agent.webhook.http.access import Access, Caller, Denied

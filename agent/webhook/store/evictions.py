@@ -25,10 +25,10 @@ from sqlalchemy import (
     update,
 )
 
+from agent.core.cluster.pod import PodRef
+from agent.core.cluster.workload import Workload
 from agent.core.eviction.budget import HOUR_SECONDS, MINUTE_SECONDS, EvictionState, Spent
 from agent.core.eviction.proposal import Ruling, Want
-from agent.core.plan.plan import PodRef
-from agent.core.recommender.recommendation import Workload
 from agent.webhook.store.tables import eviction_back_offs, evictions
 
 KEPT_SECONDS: Final = 7 * 86_400.0

@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
+from agent.core.cluster.workload import Workload
 from agent.core.history.rollup import Report, RollupRow
-from agent.core.recommender.recommendation import Workload
 from agent.webhook.store.report_payload import BadPayloadError
 
 MOST_BYTES: Final = 64 << 20

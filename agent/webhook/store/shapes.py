@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from agent.core.recommender.recommendation import Workload
+from agent.core.cluster.workload import Workload
 
 SEQUENCE_MAX: Final = 2**63 - 1
 """Sequence numbers are kept in 64 signed bits."""

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final
 
+from agent.core.cluster.workload import Workload
 from agent.core.history.rollup import NodeClass
 from agent.core.orders.policy_options import PolicyName
-from agent.core.recommender.recommendation import Workload
 from agent.webhook.workloads.estimates import Answer
 
 ASKED_SECONDS: Final = 7 * 86_400.0

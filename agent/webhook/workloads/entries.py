@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from sys import intern
 from typing import Final
 
+from agent.core.cluster.workload import Workload
 from agent.core.history.directive_json import MOST_CONTAINERS
 from agent.core.history.peak_rings import NodeNumbers, Slots
 from agent.core.history.rollup import NodeClass
 from agent.core.history.sketch_key import SketchKey
-from agent.core.recommender.recommendation import Workload
 from agent.webhook.workloads.rows import RowTable
 from agent.webhook.workloads.shapes import IndexOptions
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from agent.core.admission.estimate import Estimate, EstimateSource
 from agent.core.history.directive import HOURS, ContainerDirective
-from agent.core.history.hour_peaks import HOUR_SECONDS
+from agent.core.history.hour_peaks import HOUR_SECONDS, HourPeak
 from agent.core.history.hour_sketch import percentile_bucket
 from agent.core.history.minute_codec import Codes, decode
 from agent.core.history.minutes import CPU_STEPS, KIB
@@ -19,9 +19,8 @@ from agent.core.history.node_claims import Most
 from agent.core.history.node_peaks import amount_of
 from agent.core.history.peak_rings import CPU, MEMORY, PEAKS, RING_HOURS, Slots
 from agent.core.history.rollup import CPU_BUCKETS, MEMORY_BUCKETS, NodeClass
+from agent.core.numbers.arrays import Bools
 from agent.core.orders.policy_options import CruiseOptions, PolicyName
-from agent.core.recommender.explanation import HourPeak
-from agent.core.recommender.policy import Bools
 from agent.webhook.workloads.rows import RowTable
 from agent.webhook.workloads.shapes import OomHour, RowHistory
 

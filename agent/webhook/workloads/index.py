@@ -23,6 +23,7 @@ from typing import Final, Protocol
 
 from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
 from agent.core.cluster.facts import NodeAmounts, WrittenContainer
+from agent.core.cluster.workload import DAEMON_SET_KIND, Workload
 from agent.core.history.directive import ContainerDirective
 from agent.core.history.hour_peaks import HOUR_SECONDS
 from agent.core.history.hour_sketch import Interval
@@ -33,8 +34,7 @@ from agent.core.history.rollup import ROLLUP_SECONDS, NodeClass, Report, RollupR
 from agent.core.history.sketch_key import SketchKey, keys_of, parse_key
 from agent.core.orders.plan_options import PlanOptions
 from agent.core.orders.policy_options import PolicyName
-from agent.core.orders.resolution import DAEMON_SET_KIND, listed
-from agent.core.recommender.recommendation import Workload
+from agent.core.orders.resolution import listed
 from agent.core.recommender.registry import PolicyOptions
 from agent.webhook.store.forgetting_entry import Forgetting
 from agent.webhook.workloads.asked import Asked, Key, Place, Preparation, Tables, due

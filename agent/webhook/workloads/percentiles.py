@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final, Protocol
 
+from agent.core.cluster.workload import Workload
 from agent.core.history.hour_peaks import hour_of
 from agent.core.history.hour_sketch import HourSketch, Samples, cpu_percentile_millicores, memory_percentile_bytes
 from agent.core.history.sketch_key import SketchKey
-from agent.core.recommender.recommendation import Workload
 from agent.webhook.store.shapes import StoredSketch
 from agent.webhook.store.sketch_bytes import BadSketchError, decode
 

@@ -18,11 +18,11 @@ from typing import Final, Protocol
 
 from agent.core.cluster.facts import ClusterRules
 from agent.core.cluster.node import Namespace
+from agent.core.cluster.workload import Workload
 from agent.core.orders import annotations as names
 from agent.core.orders.annotations import ValueNotAllowed
 from agent.core.orders.cluster_rules import rule_of
 from agent.core.orders.policy_options import PolicyName
-from agent.core.recommender.recommendation import Workload
 from agent.webhook.workloads.asked import Preparation
 from agent.webhook.workloads.index import WorkloadIndex
 from agent.webhook.workloads.rebuilder import Rebuilder

@@ -26,17 +26,18 @@ from typing import Annotated, Final, Protocol
 
 import numpy as np
 
+from agent.core.cluster.workload import DAEMON_SET_KIND, Workload
 from agent.core.history.hour_peaks import HOUR_SECONDS, MINUTES_PER_HOUR, hour_of
 from agent.core.history.hour_sketch import HourSketch, cpu_percentile_millicores, memory_percentile_bytes
+from agent.core.history.minutes import OutOfMemory
 from agent.core.history.node_claims import Most, claim_of
 from agent.core.history.node_peaks import Leaders
 from agent.core.history.rollup import NodeClass
 from agent.core.history.sketch_key import SketchKey
 from agent.core.history.sketch_minutes import unfold
 from agent.core.numbers.allowed_range import Between
-from agent.core.orders.resolution import DAEMON_SET_KIND
-from agent.core.recommender.policy import Floats, OutOfMemory, Policy, Present
-from agent.core.recommender.recommendation import Workload
+from agent.core.numbers.arrays import Floats
+from agent.core.recommender.policy import Policy, Present
 from agent.core.recommender.registry import PolicyOptions, make
 from agent.webhook.store.shapes import StoreAway, StoredSketch
 from agent.webhook.store.sketch_bytes import BadSketchError, decode, is_readable, leaders_of

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from sys import intern
 
+from agent.core.cluster.workload import Workload
 from agent.core.history.hour_sketch import Interval
 from agent.core.history.rollup import NodeClass, Report
-from agent.core.recommender.recommendation import Workload
 from agent.webhook.workloads.entries import Entry
 from agent.webhook.workloads.shapes import NodeSeen
 

@@ -31,7 +31,7 @@ from agent.core.history.peak_rings import (
 )
 from agent.core.history.pod_count import Pods, PodSums, pack_numbers, packed_count, pod_number, unpack_numbers
 from agent.core.history.rollup import RollupRow
-from agent.core.recommender.policy import Ints, Rows
+from agent.core.numbers.arrays import Ints, Rows
 from agent.webhook.store.sketch_bytes import HAS_KILLS, Heads, decode_buckets, encode_buckets
 
 NEVER: Final = np.iinfo(np.int64).min

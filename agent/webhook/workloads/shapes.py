@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+from agent.core.cluster.workload import Workload
+from agent.core.history.hour_peaks import HourPeak
 from agent.core.history.rollup import NodeClass
 from agent.core.numbers.allowed_range import Between
-from agent.core.recommender.explanation import HourPeak
-from agent.core.recommender.recommendation import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

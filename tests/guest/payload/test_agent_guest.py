@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.window.snapshot import QosClass
+from agent.core.cluster.pod import QosClass
 from agent.sensing.cgroup_path import Driver, Runtime, container_cgroup_path, kubepods_root_path
 from tests.guest.kubelet_tree import MOUNT, make, remove
 from tests.guest.plimsoll import doctor_verdicts, running_agent

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.window.snapshot import QosClass
+from agent.core.cluster.pod import QosClass
 from agent.sensing.cgroup_path import Driver, Runtime, container_cgroup_path, kubepods_root_path, pod_cgroup_path
 from tests.guest.kubelet_tree import MOUNT, make, remove
 from tests.guest.waiting import DEADLINE_SECONDS

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent.core.window.snapshot import QosClass, UnitKind
+from agent.core.cluster.pod import QosClass
+from agent.core.cluster.unit import UnitKind
 from agent.sensing.cgroup_path import Driver, Runtime, container_cgroup_path, kubepods_root_path, pod_cgroup_path
 from agent.sensing.discovery import Discovery, Scope
 from tests.guest.kubelet_tree import MOUNT, make, remove

@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from agent.core.cluster.node import Node, NodeState
-from agent.core.cluster.pod import MEMORY, Pod
+from agent.core.cluster.pod import MEMORY, Pod, QosClass
 from agent.core.machine.qos_reserve import ROOM_BYTES
 from agent.core.numbers.units import GIB, MIB, NANOS_PER_UNIT
 from agent.core.orders.annotations import POD_LIMITS
 from agent.core.orders.plan_options import PodLimitsOptions
-from agent.core.window.snapshot import QosClass
 from agent.node.keepers.cgroup_limits import CgroupLimits
 from agent.node.keepers.pod_limits import TURN_SECONDS, PodLimitsWriter
 from agent.node.keepers.qos_reserve import QosReserver

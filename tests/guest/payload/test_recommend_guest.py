@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from agent.core.cluster.pod import QosClass
 from agent.core.recommender.explanation import Explanations
 from agent.core.recommender.recommendation import Recommendation, Recommendations
-from agent.core.window.snapshot import QosClass
 from agent.node.files.documents import EXPLANATIONS, RECOMMENDATIONS
 from agent.node.sockets.control import request
 from agent.sensing.cgroup_path import Driver, Runtime, container_cgroup_path, kubepods_root_path

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from agent.core.cluster.facts import FrozenAxes, PodPlace
+from agent.core.cluster.workload import Workload
 from agent.core.history.rollup import NodeClass
-from agent.core.recommender.recommendation import Workload
 from agent.kube.cluster_json import (
     autoscaler_from_json,
     config_from_json,

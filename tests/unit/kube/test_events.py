@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.core.plan.plan import PodRef
+from agent.core.cluster.pod import PodRef
 from agent.core.resize.event_rate import EventReason, PodEvent
 from agent.kube.errors import ApiError, KubeError, Unreachable
 from agent.kube.events import EventWriter

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.core.plan.plan import PodRef
+from agent.core.cluster.pod import PodRef
 from agent.kube.errors import ApiError, Cause, CredentialsError, KubeError, Unreachable
 from agent.kube.eviction import CONTENTION_RETRY_SECONDS, EvictionKind, answer_of, evict
 from tests.fake_api import FakeApi, raising

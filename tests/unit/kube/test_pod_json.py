@@ -14,11 +14,11 @@ from agent.core.cluster.pod import (
     ContainerStatus,
     OwnerReference,
     PodCondition,
+    QosClass,
     Reported,
     Requirements,
     Termination,
 )
-from agent.core.window.snapshot import QosClass
 from agent.kube.pod_json import (
     ConvertError,
     namespace_from_json,

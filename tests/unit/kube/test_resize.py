@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from agent.core.cluster.pod import ContainerKind
-from agent.core.plan.plan import Change, Phase, PlanStep, PodRef, Setting
-from agent.core.recommender.bounds import Resource
-from agent.core.recommender.recommendation import Workload
+from agent.core.cluster.pod import ContainerKind, PodRef
+from agent.core.cluster.resource import Resource
+from agent.core.cluster.workload import Workload
+from agent.core.plan.plan import Phase, PlanStep
+from agent.core.plan.pod_change import Change, Setting
 from agent.core.resize.answer import AnswerKind
 from agent.kube.api import STRATEGIC_MERGE_PATCH
 from agent.kube.errors import ApiError, CredentialsError, KubeError, Unreachable

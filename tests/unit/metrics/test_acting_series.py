@@ -9,10 +9,11 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+from agent.core.cluster.resource import Resource
 from agent.core.orders.order import Mode
 from agent.core.plan.demand import Kept, Reserved
-from agent.core.plan.plan import Invariant, Setting
-from agent.core.recommender.bounds import Resource
+from agent.core.plan.plan import Invariant
+from agent.core.plan.pod_change import Setting
 from agent.core.resize.decision import Outcome
 from agent.metrics.acting_series import RESIZE_RESULTS, ActingSeries, Direction, Trigger, kept_counts
 from agent.metrics.agent_series import Metrics

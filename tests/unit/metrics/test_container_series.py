@@ -6,15 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.core.window.snapshot import (
-    CpuWindow,
-    MemoryWindow,
-    Missing,
-    UnitIdentity,
-    UnitKind,
-    UnitResources,
-    UnitStatus,
-)
+from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
+from agent.core.window.snapshot import CpuWindow, MemoryWindow, Missing, UnitStatus
 from agent.metrics.container_series import SERIES_PER_CONTAINER, ContainerPage, ContainerSeries, to_container_series
 
 LABELS = ("shop", "web-1", "server")

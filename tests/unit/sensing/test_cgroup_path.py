@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.window.snapshot import Partition, QosClass, UnitKind
+from agent.core.cluster.pod import Partition, QosClass
+from agent.core.cluster.unit import UnitKind
 from agent.sensing.cgroup_path import (
     OTHER,
     CgroupPath,

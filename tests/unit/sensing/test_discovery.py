@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.window.snapshot import QosClass, UnitKind
+from agent.core.cluster.pod import QosClass
+from agent.core.cluster.unit import UnitKind
 from agent.sensing.cgroup_path import Driver
 from agent.sensing.discovery import SCAN_DEPTH, Discovery, DiscoveryError, Scope
 from agent.sensing.inotify import (

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.core.cluster.pod import Partition, QosClass
 from agent.core.machine.cgroup_files import Amount, Level, Reading, Unlimited, Unread
 from agent.core.machine.cpu_knobs import CpuMax
-from agent.core.window.snapshot import Partition, QosClass
 from agent.sensing.cgroup_path import Driver
 from agent.sensing.kubelet_tree import (
     FILES,

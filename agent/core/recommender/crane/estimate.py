@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from agent.core.recommender.policy import Floats
+from agent.core.numbers.arrays import Floats
 
 LEAST_WEIGHT: Final = 1e-5
 """What a sample weighs at least: cores or bytes."""

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from agent.core.recommender.policy import Bools, Floats, Ints, Rows
+from agent.core.numbers.arrays import Bools, Floats, Ints, Rows
 from agent.core.recommender.vpa.amounts import scale
 
 MIN_BUMP_BYTES: Final = 100 * (1 << 20)

@@ -16,23 +16,15 @@ from typing import Final
 
 import numpy as np
 
+from agent.core.history.minutes import Minutes, OutOfMemory
+from agent.core.numbers.arrays import Bools, Floats, Rows
 from agent.core.numbers.histogram import LinearScheme
 from agent.core.orders.policy_options import CraneOptions
 from agent.core.recommender.crane.estimate import Estimation, to_bytes, to_millicores
 from agent.core.recommender.crane.kills import Kills, protect
 from agent.core.recommender.crane.samples import CPU_QUANTUM, MEMORY_QUANTUM, SlidingHistograms
 from agent.core.recommender.crane.specification import DEFAULT_SPECIFICATIONS, Specifications, parse_specifications
-from agent.core.recommender.policy import (
-    Bools,
-    Floats,
-    LimitRule,
-    Minutes,
-    OutOfMemory,
-    Present,
-    Proposals,
-    Rows,
-    Steps,
-)
+from agent.core.recommender.policy import LimitRule, Present, Proposals, Steps
 
 _MINUTE_SECONDS: Final = 60
 _DAY_MINUTES: Final = 1440

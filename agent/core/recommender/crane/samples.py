@@ -19,9 +19,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from agent.core.numbers.arrays import Bools, Floats, Ints, Rows
 from agent.core.numbers.histogram import Histograms, LinearScheme
 from agent.core.recommender.crane.estimate import EPSILON, weigh
-from agent.core.recommender.policy import Bools, Floats, Ints, Rows
 
 MINUTES_PER_HOUR: Final = 60
 LEAST_QUANTUM_WEIGHT: Final = 1.0

@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from agent.core.recommender.policy import Bools, Floats
+from agent.core.numbers.arrays import Bools, Floats
 
 GIB: Final = 1 << 30
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from agent.core.history.hour_peaks import HourPeak
 from agent.core.numbers.amount_text import amount_text
 from agent.core.orders.policy_options import CruiseOptions
 from agent.core.recommender.cruise.oom_memory import OomFigure
 from agent.core.recommender.cruise.peak import Prediction
-from agent.core.recommender.explanation import HourPeak
 from agent.core.recommender.other_nodes import say_kill_elsewhere, say_peak_elsewhere, say_week_elsewhere
 from agent.core.recommender.policy import Elsewhere, Proposals, Steps
 

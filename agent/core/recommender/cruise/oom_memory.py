@@ -7,7 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from agent.core.recommender.policy import Bools, Floats, OutOfMemory, Rows
+from agent.core.history.minutes import OutOfMemory
+from agent.core.numbers.arrays import Bools, Floats, Rows
 
 KEPT: Final = 8
 """Kills kept per row. Only those count that no later kill equals or exceeds, so each is smaller than the one before."""

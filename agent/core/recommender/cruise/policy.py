@@ -18,12 +18,14 @@ from typing import Final
 import numpy as np
 
 from agent.core.history.hour_peaks import Demand, HourPeaks, PeakRing
+from agent.core.history.minutes import Minutes, OutOfMemory
+from agent.core.numbers.arrays import Bools, Rows
 from agent.core.orders.policy_options import CruiseOptions, PolicyName
 from agent.core.recommender.cruise.explanation import Account, explain
 from agent.core.recommender.cruise.oom_memory import OomMemory
 from agent.core.recommender.cruise.peak import Prediction
 from agent.core.recommender.other_nodes import same_hour_elsewhere
-from agent.core.recommender.policy import Bools, LimitRule, Minutes, OutOfMemory, Present, Proposals, Rows, Steps
+from agent.core.recommender.policy import LimitRule, Present, Proposals, Steps
 
 MINUTE_SECONDS: Final = 60
 

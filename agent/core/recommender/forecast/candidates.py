@@ -18,9 +18,9 @@ from typing import Final
 import numpy as np
 
 from agent.core.history.hour_peaks import WEEK_HOURS
+from agent.core.numbers.arrays import Bools, Floats, Ints, Rows
 from agent.core.orders.policy_options import BoundsOptions, ForecastOptions
 from agent.core.recommender.forecast.season import MINUTES_PER_HOUR, Season, Singles
-from agent.core.recommender.policy import Bools, Floats, Ints, Rows
 
 LOOK_MINUTES: Final = (15, 60)
 """A rise is covered at once, and kept so long. 60 is the rule of peaks; 15 lets go after three of the five-minute means

@@ -12,8 +12,8 @@ from typing import Final
 
 import numpy as np
 
+from agent.core.numbers.arrays import Bools, Floats, Rows
 from agent.core.orders.policy_options import BoundsOptions, ForecastOptions
-from agent.core.recommender.policy import Bools, Floats, Rows
 
 STEP: Final = 0.01
 MOST: Final = 0.1

@@ -19,6 +19,8 @@ from typing import Final
 import numpy as np
 
 from agent.core.history.hour_peaks import Demand, hour_of
+from agent.core.history.minutes import Minutes, OutOfMemory
+from agent.core.numbers.arrays import Bools, Rows
 from agent.core.orders.policy_options import DAY_SECONDS, ForecastOptions, PolicyName
 from agent.core.recommender.cruise.oom_memory import OomMemory
 from agent.core.recommender.forecast.candidates import LOOK_MINUTES, Candidates, candidate_needs
@@ -26,7 +28,7 @@ from agent.core.recommender.forecast.explanation import Account, explain
 from agent.core.recommender.forecast.memory import MemoryMargins
 from agent.core.recommender.forecast.season import MINUTES_PER_HOUR, Hours, LastMinutes, Season, Singles
 from agent.core.recommender.other_nodes import NEIGHBOUR_HOURS, same_hour_elsewhere
-from agent.core.recommender.policy import Bools, LimitRule, Minutes, OutOfMemory, Present, Proposals, Rows, Steps
+from agent.core.recommender.policy import LimitRule, Present, Proposals, Steps
 
 UPWARD_ONLY_MINUTES: Final = 60
 """Measured for less, a container has shown too little for its request to be lowered."""

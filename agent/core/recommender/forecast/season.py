@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.core.history.hour_peaks import WEEK_HOURS, Demand, PeakRing, Peaks
-from agent.core.recommender.policy import Bools, Floats, Rows
+from agent.core.numbers.arrays import Bools, Floats, Rows
 
 DAYS: Final = 7
 DAY_HOURS: Final = 24

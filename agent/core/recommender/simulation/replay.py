@@ -21,9 +21,10 @@ from typing import Final
 
 import numpy as np
 
+from agent.core.history.minutes import Minutes, OutOfMemory
 from agent.core.orders.policy_options import BoundsOptions
 from agent.core.recommender import bounds
-from agent.core.recommender.policy import Minutes, OutOfMemory, Policy, Present, Proposals, Stated
+from agent.core.recommender.policy import Policy, Present, Proposals, Stated
 from agent.core.recommender.simulation.figures import (
     CORE_HOUR,
     GIB_HOUR,

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from agent.core.recommender.policy import Ints
+from agent.core.numbers.arrays import Ints
 
 MAX_AMOUNT: Final = 100_000_000_000_000
 """The largest amount; a bound that nothing is known about ends here. 1e14, exact as a float."""

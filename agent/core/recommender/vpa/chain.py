@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from agent.core.numbers.amount_text import amount_text
-from agent.core.recommender.policy import Bools, Floats, Ints, Steps
+from agent.core.numbers.arrays import Bools, Floats, Ints
+from agent.core.recommender.policy import Steps
 from agent.core.recommender.vpa.amounts import scale
 from agent.core.recommender.vpa.estimators import (
     LOWER_BOUND_WIDENING,

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from agent.core.recommender.policy import Floats, Ints
+from agent.core.numbers.arrays import Floats, Ints
 from agent.core.recommender.vpa.amounts import cpu_from_cores, memory_from_bytes, scale
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from agent.core.numbers.arrays import Bools, Ints
 from agent.core.numbers.units import INT64_MAX
-from agent.core.recommender.policy import Bools, Ints
 
 MILLICORES_PER_CORE = 1000
 

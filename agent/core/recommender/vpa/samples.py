@@ -12,7 +12,7 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from agent.core.recommender.policy import Bools, Floats, Ints, Rows
+from agent.core.numbers.arrays import Bools, Floats, Ints, Rows
 from agent.core.recommender.vpa.amounts import memory_from_bytes, scale
 
 CPU_SAMPLE_WEIGHT: Final = 0.1

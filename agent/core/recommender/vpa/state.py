@@ -14,9 +14,9 @@ from typing import Final, Self
 
 import numpy as np
 
+from agent.core.numbers.arrays import Bools, Floats, Ints, Rows
 from agent.core.numbers.histogram import ExponentialScheme, Histograms
 from agent.core.orders.policy_options import VpaOptions
-from agent.core.recommender.policy import Bools, Floats, Ints, Rows
 from agent.core.recommender.vpa.estimators import confidence
 from agent.core.recommender.vpa.samples import CpuSamples, MemoryPeaks, put_all
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from agent.cli.main import main
+from agent.core.cluster.pod import QosClass
 from agent.core.numbers.units import GIB
-from agent.core.window.snapshot import QosClass
 from tests.kubelet_files import KubeletFiles
 from tests.pods import container, pod_json
 

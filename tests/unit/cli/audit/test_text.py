@@ -8,11 +8,11 @@ import pytest
 
 from agent.cli.audit.text import Heading, audit_json, audit_lines, target_text
 from agent.cli.text.spans import Tone, display_width, line_text
+from agent.core.cluster.pod import Partition, QosClass
 from agent.core.machine.audit_report import AuditReport, Finding, Subject
 from agent.core.machine.cgroup_files import Level, LiveCgroup, Unlimited
 from agent.core.machine.comparison import State, Target, Weights
 from agent.core.machine.cpu_knobs import CpuMax
-from agent.core.window.snapshot import Partition, QosClass
 
 HEADING = Heading(node=None, pods=1, pods_file="pods.json", mount="/m", kubepods_path=None, driver=None, notes=("n",))
 LONG = "/kubepods.slice/" + "x" * 200 + "/end"

@@ -22,9 +22,9 @@ from agent.cli.demo.tree import (
     set_limits,
     wait_and_remove,
 )
+from agent.core.cluster.pod import QosClass
 from agent.core.cluster.pod_index import PodIndex
 from agent.core.cluster.qos import pod_qos_class
-from agent.core.window.snapshot import QosClass
 from agent.kube.pods_file import load_pods
 
 

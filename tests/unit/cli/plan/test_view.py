@@ -10,10 +10,10 @@ from agent.cli.plan.sums import verdict_of
 from agent.cli.plan.view import PlanLook, page_lines, rows_of
 from agent.cli.text.spans import ASCII, UNICODE, Line, Tone, display_width, harmless, line_text
 from agent.cli.words.plan import KEPT_WORDS, RESERVED_WORDS, kept_words
+from agent.core.cluster.resource import Resource
 from agent.core.orders.order import Mode
 from agent.core.plan.demand import Kept, Reserved
 from agent.core.plan.plan import Invariant, Plan, PodPlan
-from agent.core.recommender.bounds import Resource
 from agent.core.recommender.recommendation import Withheld
 from tests.plans import MI, container, left_alone, mixed_plan, plan, pod, share, step, sums
 from tests.snapshots import TAKEN_UNIX_SECONDS

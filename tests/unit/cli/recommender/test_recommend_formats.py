@@ -16,8 +16,8 @@ from agent.cli.recommender.recommend_formats import (
     patch_text,
     yaml_text,
 )
+from agent.core.cluster.unit import UnitResources
 from agent.core.recommender.recommendation import Bound, Recommendations
-from agent.core.window.snapshot import UnitResources
 from agent.node.files.documents import RECOMMENDATIONS
 from tests.recommendations import KEEP, MI, mixed_node, node, recommendation, service, young
 

@@ -10,10 +10,14 @@ from hypothesis import strategies as st
 from agent.cli.recommender.why_view import page_lines
 from agent.cli.text.paragraphs import Page
 from agent.cli.text.spans import ASCII, UNICODE, Tone, display_width, line_text
-from agent.core.recommender.explanation import Explanation, HourPeak
-from agent.core.recommender.policy import LimitRule, OutOfMemory
-from agent.core.recommender.recommendation import Withheld, Workload
-from agent.core.window.snapshot import Gap, Missing, UnitIdentity, UnitKind, UnitResources
+from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
+from agent.core.cluster.workload import Workload
+from agent.core.history.hour_peaks import HourPeak
+from agent.core.history.minutes import OutOfMemory
+from agent.core.recommender.explanation import Explanation
+from agent.core.recommender.policy import LimitRule
+from agent.core.recommender.recommendation import Withheld
+from agent.core.window.snapshot import Gap, Missing
 from tests.explanations import HOUR, NOW, explanation
 from tests.snapshots import cpu_window, memory_window
 from tests.subjects import MI, TimesPolicy, identity, subject

@@ -6,8 +6,8 @@ import pytest
 
 from agent.cli.text.chart import Level, Plot, chart_lines, columned, plots_of
 from agent.cli.text.spans import ASCII, UNICODE, Glyphs, Tone, display_width, line_text
+from agent.core.cluster.unit import UnitResources
 from agent.core.numbers.amount_text import amount_text
-from agent.core.window.snapshot import UnitResources
 from tests.explanations import explanation, trail
 from tests.subjects import MI, subject
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from agent.cli.text.png_plots import NothingToDraw, PictureError, check_picture, draw_picture
+from agent.core.cluster.unit import UnitResources
 from agent.core.recommender.explanation import Explanations
-from agent.core.window.snapshot import UnitResources
 from tests.explanations import explanation, trail
 from tests.subjects import subject
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from agent.cli.top.formats import CSV_HEADER, csv_text, json_text, openmetrics_text
-from agent.core.window.snapshot import Gap, Snapshot, UnitResources
+from agent.core.cluster.unit import UnitResources
+from agent.core.window.snapshot import Gap, Snapshot
 from agent.node.files.documents import SNAPSHOT
 from tests.snapshots import MIB, advised, busy_node, container, cpu_window, memory_window, service, snapshot
 

@@ -32,8 +32,9 @@ from agent.cli.top.view import (
     unit_name,
     unit_row,
 )
+from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.recommender.recommendation import Withheld
-from agent.core.window.snapshot import Missing, UnitIdentity, UnitKind, UnitResources
+from agent.core.window.snapshot import Missing
 from tests.snapshots import MIB, advised, busy_node, container, cpu_window, memory_window, service, snapshot
 
 LIMITED = UnitResources(cpu_request_millicores=200, memory_request_bytes=MIB, memory_limit_bytes=100 * MIB)

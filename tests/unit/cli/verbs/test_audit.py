@@ -10,7 +10,7 @@ import pytest
 
 from agent.cli.main import main
 from agent.cli.verbs.audit import NodeError, pods_of_node
-from agent.core.window.snapshot import QosClass
+from agent.core.cluster.pod import QosClass
 from agent.sensing.cgroup_path import Driver
 from tests.kubelet_files import KubeletFiles
 from tests.pods import container, make_pod, pod_json

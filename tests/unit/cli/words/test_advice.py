@@ -23,8 +23,8 @@ from agent.cli.words.advice import (
     withheld_text,
     worst,
 )
+from agent.core.cluster.unit import UnitResources
 from agent.core.recommender.recommendation import Bound, Severity, Withheld
-from agent.core.window.snapshot import UnitResources
 from tests.recommendations import KEEP, MI, node, recommendation, service, young
 
 LIMITED = UnitResources(cpu_request_millicores=500, memory_request_bytes=256 * MI, memory_limit_bytes=512 * MI)

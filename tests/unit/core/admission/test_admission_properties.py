@@ -13,16 +13,15 @@ from agent.core.admission.limit_ranges import quota_fault, range_fault
 from agent.core.admission.options import AdmissionOptions, AdmissionSettings
 from agent.core.cluster.effective_resources import pod_requests
 from agent.core.cluster.facts import FrozenAxes, LimitRangeItem, NodeAmounts, Quota
-from agent.core.cluster.pod import Pod
+from agent.core.cluster.pod import Pod, QosClass
 from agent.core.cluster.pod_defaults import KNOWN_POD_LEVEL, classes_at_creation
 from agent.core.cluster.qos import computed_qos_class
+from agent.core.cluster.resource import Resource
 from agent.core.numbers.units import NANOS_PER_MILLI, NANOS_PER_UNIT
 from agent.core.orders import annotations as names
 from agent.core.orders.plan_options import DaemonSetGrowth, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
-from agent.core.plan.plan import Setting
-from agent.core.recommender.bounds import Resource
-from agent.core.window.snapshot import QosClass
+from agent.core.plan.pod_change import Setting
 from tests.admissions import MB, SHOP, admitted, estimate, new_pod, patched, pod_of
 from tests.pods import container
 

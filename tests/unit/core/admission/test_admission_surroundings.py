@@ -16,10 +16,10 @@ from agent.core.admission.options import AdmissionOptions, AdmissionSettings
 from agent.core.cluster.facts import LimitRangeItem, Quota
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.qos import computed_qos_class
+from agent.core.cluster.resource import Resource
 from agent.core.numbers.quantity import parse_quantity
 from agent.core.orders import annotations as names
 from agent.core.orders.policy_options import PolicyName
-from agent.core.recommender.bounds import Resource
 from tests.admissions import EXACT, MB, SHOP, admitted, after, estimate, mirror, new_pod, patched, pod_of, resources
 from tests.pods import container, sidecar
 

@@ -6,8 +6,8 @@ import pytest
 
 from agent.core.admission.answer import Admission
 from agent.core.admission.patch import patch_operations
+from agent.core.cluster.workload import Workload
 from agent.core.orders import annotations as names
-from agent.core.recommender.recommendation import Workload
 from tests.admissions import MB, admitted, estimate, new_pod, patched
 from tests.json_patch import PatchError, apply_patch
 from tests.pods import container, sidecar

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent.core.cluster.facts import NodeAmounts, PodPlace, WrittenContainer, largest_of, smallest_of
-from agent.core.recommender.recommendation import Workload
+from agent.core.cluster.workload import Workload
 
 
 def test_the_largest_and_the_smallest_of_each_resource() -> None:

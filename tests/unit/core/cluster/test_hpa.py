@@ -13,7 +13,7 @@ from agent.core.cluster.hpa import (
     is_whole_workload_left,
     moved_target,
 )
-from agent.core.recommender.bounds import Resource
+from agent.core.cluster.resource import Resource
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 
 from agent.core.admission.answer import AdmissionFacts, Left, Outcome
 from agent.core.admission.options import AdmissionOptions
+from agent.core.cluster.pod import QosClass
 from agent.core.cluster.pod_defaults import (
     KNOWN_POD_LEVEL,
     Defaulting,
@@ -13,7 +14,6 @@ from agent.core.cluster.pod_defaults import (
     classes_at_creation,
     defaulted,
 )
-from agent.core.window.snapshot import QosClass
 from tests.admissions import EXACT, SHOP, admitted, estimate, new_pod, patched, pod_of
 from tests.pods import container, sidecar
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from agent.core.cluster.pod import ContainerKind, Pod
+from agent.core.cluster.pod import ContainerKind, Pod, QosClass
 from agent.core.cluster.pod_index import Belonging, PodIndex, belonging, cgroup_owners, join, resources_of
+from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
+from agent.core.cluster.workload import Workload
 from agent.core.numbers.units import MIB
-from agent.core.recommender.recommendation import Workload
-from agent.core.window.snapshot import QosClass, UnitIdentity, UnitKind, UnitResources
 from tests.pods import container, make_pod, mirror_metadata, sidecar
 
 APP, DEBUG, STATIC, PAUSE = "a" * 64, "d" * 64, "5" * 64, "0" * 64

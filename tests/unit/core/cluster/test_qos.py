@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.core.cluster.pod import QosClass
 from agent.core.cluster.qos import computed_qos_class, oom_score_adj, pod_qos_class
-from agent.core.window.snapshot import QosClass
 from tests.pods import container, make_pod, sidecar
 
 SMALL = {"cpu": "100m", "memory": "100Mi"}

@@ -5,8 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.cluster.node import Node
-from agent.core.cluster.versions import POD_LEVEL_RESIZE_FEATURE, Version, gates_of, parse_version, resize_supported
-from agent.core.plan.demand import Gates
+from agent.core.cluster.versions import (
+    POD_LEVEL_RESIZE_FEATURE,
+    Gates,
+    Version,
+    gates_of,
+    parse_version,
+    resize_supported,
+)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.cluster.workload import workload_of
-from agent.core.recommender.recommendation import Workload
+from agent.core.cluster.workload import Workload, workload_of
 from tests.pods import container, make_pod, mirror_metadata
 
 HASH = "7c5ddbdf54"

@@ -9,13 +9,13 @@ import pytest
 
 from agent.core.cluster.facts import FrozenAxes
 from agent.core.cluster.node import Namespace
+from agent.core.cluster.resource import Resource
 from agent.core.eviction.arbiter import Owner, first_look, gain_ruling, second_look
 from agent.core.eviction.options import ArbiterOptions
 from agent.core.eviction.proposal import Amounts, Reason, Ruling, Verdict, Want
 from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources, PolicyName
 from agent.core.orders.resolution import orders_of
-from agent.core.recommender.bounds import Resource
 from tests.evictions import MIB, NODE, NOW, OLD, OWNER, WEB, make_pod, place, proposal, rules
 from tests.pods import container
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from agent.core.cluster.pod import ContainerKind
+from agent.core.cluster.pod import ContainerKind, PodRef
+from agent.core.cluster.resource import Resource
 from agent.core.eviction.proposal import MAX_PROPOSALS, Amounts, Proposal, Verdict, Want
 from agent.core.eviction.proposal_json import Answered, answers_of, proposals_text
 from agent.core.eviction.proposals import ProposeOptions, Standing, proposals_of
 from agent.core.orders.order import Ranking
-from agent.core.plan.plan import Eviction, Invariant, Plan, PodRef
-from agent.core.recommender.bounds import Resource
+from agent.core.plan.plan import Eviction, Invariant, Plan
 from tests import plans
 from tests.evictions import proposal
 

@@ -11,11 +11,11 @@ from agent.core.admission.estimate import NoEstimate
 from agent.core.cluster.effective_resources import pod_requests
 from agent.core.cluster.facts import FrozenAxes, LimitRangeItem
 from agent.core.cluster.pod import Pod
+from agent.core.cluster.resource import Resource
 from agent.core.eviction.arbiter import gain_ruling
 from agent.core.eviction.proposal import Reason, Ruling
 from agent.core.eviction.replacement import replacement_of, to_be_created
 from agent.core.numbers.units import NANOS_PER_MILLI, NANOS_PER_UNIT
-from agent.core.recommender.bounds import Resource
 from tests.evictions import MIB, WEB, Admissions, estimate, make_pod, proposal
 from tests.pods import container, sidecar
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.core.cluster.workload import Workload
 from agent.core.history.directive import ContainerDirective, Directives, WorkloadDirective
 from agent.core.history.directive_json import (
     LARGEST_AMOUNT,
@@ -19,7 +20,6 @@ from agent.core.history.directive_json import (
     directives_from_json,
     directives_to_json,
 )
-from agent.core.recommender.recommendation import Workload
 
 NAMED = {"namespace": "shop", "kind": "Deployment", "name": "web"}
 

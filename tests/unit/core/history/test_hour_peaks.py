@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.history.hour_peaks import Demand, HourPeaks, PeakRing, hour_of, is_same_hour
-from agent.core.recommender.explanation import HourPeak
+from agent.core.history.hour_peaks import Demand, HourPeak, HourPeaks, PeakRing, hour_of, is_same_hour
 from tests.policy_rows import Figures, all_rows, make_minutes
 
 KIB = 1024

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.core.cluster.unit import UnitIdentity, UnitKind
+from agent.core.cluster.workload import Workload
 from agent.core.history.key import MAX_KEY_BYTES, HistoryKey, KeyKind, history_key, parse_history_key
-from agent.core.recommender.recommendation import Workload
-from agent.core.window.snapshot import UnitIdentity, UnitKind
 
 WEB = Workload(namespace="shop", kind="Deployment", name="web")
 

@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.history.minutes import as_kept, merge_rows
-from agent.core.recommender.policy import Minutes
+from agent.core.history.minutes import Minutes, as_kept, merge_rows
 
 
 def test_cgroups_of_one_row_give_the_largest_of_each_figure() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from agent.core.cluster.workload import Workload
 from agent.core.history.rollup import Distribution, NodeClass, OutOfMemoryKill, Report, RollupRow
 from agent.core.history.rollup_json import kept_text, report_text, sent_text
-from agent.core.recommender.recommendation import Workload
 
 ROW = RollupRow(
     workload=Workload(namespace="shop", kind="Deployment", name="web"),

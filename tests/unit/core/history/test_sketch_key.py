@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.core.cluster.workload import Workload
 from agent.core.history.rollup import NodeClass
 from agent.core.history.sketch_key import SketchKey, keys_of, parse_key, range_of
-from agent.core.recommender.recommendation import Workload
 
 WEB = Workload(namespace="shop", kind="Deployment", name="web")
 DNS = Workload(namespace="kube-system", kind="DaemonSet", name="dns")

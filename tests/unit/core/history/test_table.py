@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from agent.core.history.key import HistoryKey, KeyKind
+from agent.core.history.minutes import OutOfMemory
 from agent.core.history.table import BLOCK_ROWS, KILL_SECONDS_KEPT, KILLS_KEPT, RING_MINUTES, HistoryTable, KeyRow
-from agent.core.recommender.policy import Bools, OutOfMemory
+from agent.core.numbers.arrays import Bools
 
 MIB = 1 << 20
 

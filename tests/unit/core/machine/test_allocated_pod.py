@@ -1,8 +1,8 @@
 from __future__ import annotations
 
+from agent.core.cluster.pod import QosClass
 from agent.core.machine.allocated_pod import allocated_pod
 from agent.core.numbers.units import MIB
-from agent.core.window.snapshot import QosClass
 from tests.pods import container, make_pod, sidecar
 
 WANTED = {"cpu": "200m", "memory": "200Mi"}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.cluster.pod import Pod
+from agent.core.cluster.pod import Partition, Pod, QosClass
 from agent.core.cluster.qos import pod_qos_class
 from agent.core.machine.audit import ASKED_FOR, INCOMPLETE, audit
 from agent.core.machine.audit_report import CGROUP, PARENT, QOS_CLASS, AuditReport, Finding, Writer, formulas
@@ -28,7 +28,6 @@ from agent.core.machine.comparison import Formula, State, Target, Wanted, Weight
 from agent.core.machine.cpu_knobs import CpuMax
 from agent.core.machine.qos_cgroups import NodeAmounts
 from agent.core.numbers.units import GIB, MIB
-from agent.core.window.snapshot import Partition, QosClass
 from tests.pods import container, make_pod, mirror_metadata, sidecar
 
 MAX = Unlimited.MAX

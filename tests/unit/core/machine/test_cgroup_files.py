@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from agent.core.cluster.pod import Partition, QosClass
 from agent.core.machine.cgroup_files import Level, LiveCgroup, LiveTree, Unread, hugetlb_file, hugetlb_page_size_bytes
 from agent.core.numbers.units import GIB, KIB, MIB
-from agent.core.window.snapshot import Partition, QosClass
 
 
 @pytest.mark.parametrize(

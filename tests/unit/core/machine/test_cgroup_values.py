@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.cluster.pod import Pod
+from agent.core.cluster.pod import Pod, QosClass
 from agent.core.machine.cgroup_values import (
     ContainerCgroup,
     KubeletRules,
@@ -19,7 +19,6 @@ from agent.core.machine.cgroup_values import (
     pod_cgroup,
 )
 from agent.core.numbers.units import MIB
-from agent.core.window.snapshot import QosClass
 from tests.pods import container, make_pod
 
 RULES = KubeletRules()

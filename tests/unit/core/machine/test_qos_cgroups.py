@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.cluster.pod import Pod
+from agent.core.cluster.pod import Partition, Pod
 from agent.core.machine.cgroup_values import ReservationPolicy
 from agent.core.machine.qos_cgroups import (
     NodeAmounts,
@@ -18,7 +18,6 @@ from agent.core.machine.qos_cgroups import (
     qos_reserve_retry,
 )
 from agent.core.numbers.units import GIB, MIB
-from agent.core.window.snapshot import Partition
 from tests.pods import container, make_pod
 
 NONE = NodeAmounts(cpu_millicores=0, memory_bytes=0)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from agent.core.cluster.pod import Pod
+from agent.core.cluster.pod import Pod, QosClass
 from agent.core.machine.qos_reserve import ROOM_BYTES, next_limits, qos_reservation
 from agent.core.numbers.units import GIB, MIB
-from agent.core.window.snapshot import QosClass
 from tests.pods import container, make_pod
 
 BURSTABLE, BEST_EFFORT = QosClass.BURSTABLE, QosClass.BEST_EFFORT

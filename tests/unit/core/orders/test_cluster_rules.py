@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 from agent.core.cluster.facts import ClusterRule, ClusterRules
+from agent.core.cluster.workload import Workload
 from agent.core.orders import annotations as names
 from agent.core.orders.cluster_rules import rule_of
-from agent.core.recommender.recommendation import Workload
 
 WEB = Workload(namespace="shop", kind="Deployment", name="web-7")
 

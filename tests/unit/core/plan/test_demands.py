@@ -10,14 +10,15 @@ from hypothesis import strategies as st
 
 from agent.core.cluster.node import Namespace, Node, NodeState
 from agent.core.cluster.pod import ContainerKind, Pod
+from agent.core.cluster.resource import LARGEST
+from agent.core.cluster.workload import Workload
 from agent.core.orders.order import Mode, OrderSource, Ranking
 from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
 from agent.core.plan.demand import ContainerDemand, Demand, PodDemand, Reserved, Urgent
 from agent.core.plan.demands import DemandSettings, Measured, demands
 from agent.core.plan.directives import Directed
-from agent.core.recommender.bounds import LARGEST
-from agent.core.recommender.recommendation import Recommendation, Withheld, Workload
+from agent.core.recommender.recommendation import Recommendation, Withheld
 from tests.directives import directed, directive
 from tests.pods import CONFIG_HASH, container, make_pod, mirror_metadata, sidecar
 from tests.recommendations import MI, recommendation

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from agent.core.cluster.resource import Resource
+from agent.core.cluster.workload import Workload
 from agent.core.orders import annotations as names
 from agent.core.plan.demand import Reserved
 from agent.core.plan.directives import NOTHING_TOLD, PEAKS_BELIEVED_SECONDS, STALE_SECONDS
-from agent.core.recommender.bounds import Resource
-from agent.core.recommender.recommendation import Workload
 from tests.directives import WEB, directed, directive, peaks
 
 OTHER = Workload(namespace="shop", kind="Deployment", name="api")

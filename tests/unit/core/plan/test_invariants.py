@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from agent.core.cluster.node import NodeState
+from agent.core.cluster.resource import Resource
+from agent.core.cluster.workload import Workload
 from agent.core.numbers.units import MIB
 from agent.core.orders.order import Mode, Ranking
 from agent.core.plan import invariants as plan_check
 from agent.core.plan.invariants import check
-from agent.core.plan.plan import Change, Phase, Plan, PlanStep, PodPlan, ResourcePlan, Setting, Share
-from agent.core.recommender.bounds import Resource
-from agent.core.recommender.recommendation import Workload
+from agent.core.plan.plan import Phase, Plan, PlanStep, PodPlan, ResourcePlan, Share
+from agent.core.plan.pod_change import Change, Setting
 from tests.planning import Situation, container, needs, node, pod_demand, requirements, wanted
 
 APP = container(cpu=100, memory=64 * MIB, memory_limit=128 * MIB)

@@ -17,14 +17,16 @@ from agent.core.cluster.pod import (
     ContainerStatus,
     Pod,
     PodCondition,
+    PodRef,
     Reported,
     Requirements,
 )
+from agent.core.cluster.resource import Resource
+from agent.core.cluster.workload import Workload
 from agent.core.numbers.units import MIB, to_millis, to_units
 from agent.core.plan.node_room import counted, fits_now, holds_room, part_that_fits
-from agent.core.plan.plan import Change, Phase, PlanStep, PodRef, Setting
-from agent.core.recommender.bounds import Resource
-from agent.core.recommender.recommendation import Workload
+from agent.core.plan.plan import Phase, PlanStep
+from agent.core.plan.pod_change import Change, Setting
 from tests.planning import amounts, container, situations
 
 

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
+from agent.core.cluster.versions import Gates
 from agent.core.eviction.proposal import Want
 from agent.core.eviction.proposals import proposals_of
 from agent.core.numbers.units import MIB
 from agent.core.orders.order import Ranking
 from agent.core.orders.plan_options import PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources
-from agent.core.plan.demand import Constraint, Gates, Kept
+from agent.core.plan.demand import Constraint, Kept
 from agent.core.plan.plan import Plan
 from tests.planning import container, needs, node, pod_demand, requirements, wanted
 

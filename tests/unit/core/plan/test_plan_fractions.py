@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from agent.core.cluster.pod import CPU, MEMORY, Container, ContainerKind, Pod, Requirements
 from agent.core.cluster.qos import computed_qos_class
+from agent.core.cluster.resource import Resource
 from agent.core.numbers.units import MIB, NANOS_PER_MILLI, NANOS_PER_UNIT
 from agent.core.plan.demand import Demand, Reserved
 from agent.core.plan.invariants import QOS, examine
 from agent.core.plan.node_room import counted, holds_room
-from agent.core.plan.plan import Change, Phase, PlanStep, Setting
-from agent.core.recommender.bounds import Resource
+from agent.core.plan.plan import Phase, PlanStep
+from agent.core.plan.pod_change import Change, Setting
 from tests.planning import Situation, container, needs, node, pod_demand, situation_of, wanted
 
 _MANY = settings(max_examples=150, deadline=None)

@@ -8,18 +8,19 @@ from typing import Any
 import pytest
 
 from agent.core.cluster.node import NodeState
-from agent.core.cluster.pod import ContainerKind, ContainerStatus, Requirements
+from agent.core.cluster.pod import ContainerKind, ContainerStatus, QosClass, Requirements
+from agent.core.cluster.resource import Resource
+from agent.core.cluster.versions import Gates
 from agent.core.numbers.units import MIB
 from agent.core.orders.order import Mode, Ranking
 from agent.core.orders.plan_options import DaemonSetGrowth, FitRule, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources, PolicyName
 from agent.core.plan import planner as planner
-from agent.core.plan.demand import Constraint, Gates, Kept, Reserved
+from agent.core.plan.demand import Constraint, Kept, Reserved
 from agent.core.plan.invariants import Examined
-from agent.core.plan.plan import Invariant, Phase, Plan, PlanStep, PodPlan, Setting, Share
-from agent.core.recommender.bounds import Resource
+from agent.core.plan.plan import Invariant, Phase, Plan, PlanStep, PodPlan, Share
+from agent.core.plan.pod_change import Setting
 from agent.core.recommender.recommendation import Withheld
-from agent.core.window.snapshot import QosClass
 from tests.planning import (
     EXACT,
     OPEN,

@@ -3,10 +3,9 @@ from __future__ import annotations
 import pytest
 
 from agent.core.cluster.pod import ContainerKind
+from agent.core.cluster.resource import Resource
 from agent.core.plan.node_room import counted
-from agent.core.plan.plan import Change, Setting
-from agent.core.plan.pod_change import actuated, changed_pod, spec_text, stated
-from agent.core.recommender.bounds import Resource
+from agent.core.plan.pod_change import Change, Setting, actuated, changed_pod, spec_text, stated
 from tests.pods import container, make_pod, sidecar
 
 MI = 1 << 20

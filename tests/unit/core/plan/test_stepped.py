@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
-from agent.core.cluster.pod import ContainerKind, Pod
+from agent.core.cluster.pod import ContainerKind, Pod, PodRef
+from agent.core.cluster.resource import Resource
+from agent.core.cluster.workload import Workload
 from agent.core.numbers.units import MIB
-from agent.core.plan.plan import Change, Phase, PlanStep, PodRef, Setting
+from agent.core.plan.plan import Phase, PlanStep
+from agent.core.plan.pod_change import Change, Setting
 from agent.core.plan.stepped import Broken, Stepped
-from agent.core.recommender.bounds import Resource
-from agent.core.recommender.recommendation import Workload
 from tests.planning import amounts, container, requirements
 
 HELD = (100, 64 * MIB)

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent.core.cluster.resource import LARGEST
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources
-from agent.core.recommender.bounds import LARGEST, Bounded, apply, bounds_of
+from agent.core.recommender.bounds import Bounded, apply, bounds_of
 from agent.core.recommender.policy import LimitRule, Proposals, Stated, Steps
 from agent.core.recommender.recommendation import Bound
 from tests.subjects import MI, proposals, stated

@@ -6,12 +6,13 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
+from agent.core.history.minutes import OutOfMemory
 from agent.core.orders.policy_options import CraneOptions, CruiseOptions, ForecastOptions
 from agent.core.recommender.crane.policy import CranePolicy
 from agent.core.recommender.cruise.policy import CruisePolicy
 from agent.core.recommender.forecast.policy import ForecastPolicy
 from agent.core.recommender.other_nodes import elsewhere_of, raised_by_kills, same_hour_elsewhere
-from agent.core.recommender.policy import OutOfMemory, Present, Proposals, Steps
+from agent.core.recommender.policy import Present, Proposals, Steps
 from tests.directives import peaks
 from tests.policy_rows import all_rows, make_minutes, make_present
 

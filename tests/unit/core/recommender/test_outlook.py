@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 
+from agent.core.cluster.pod import QosClass
+from agent.core.cluster.unit import UnitResources
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources
 from agent.core.recommender.policy import LimitRule
 from agent.core.recommender.recommender import explain
 from agent.core.recommender.subject import Conditions, Subject
-from agent.core.window.snapshot import Missing, QosClass, UnitResources
+from agent.core.window.snapshot import Missing
 from tests.subjects import MI, TimesPolicy, bools, cpu_window, floats, identity, memory_window, subject
 
 

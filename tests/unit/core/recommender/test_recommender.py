@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 
 from agent.core.cluster.pod import ContainerKind
+from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources, CruiseOptions
 from agent.core.recommender.cruise.policy import CruisePolicy
 from agent.core.recommender.policy import LimitRule
 from agent.core.recommender.recommendation import Bound, Recommendation, Severity, Withheld
 from agent.core.recommender.recommender import explain, recommend
 from agent.core.recommender.subject import Conditions, Subject
-from agent.core.window.snapshot import Missing, UnitIdentity, UnitKind, UnitResources
+from agent.core.window.snapshot import Missing
 from tests.directives import peaks
 from tests.subjects import (
     MI,

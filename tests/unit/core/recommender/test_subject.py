@@ -2,10 +2,12 @@ from __future__ import annotations
 
 from dataclasses import fields
 
+from agent.core.cluster.pod import QosClass
+from agent.core.cluster.unit import UnitResources
+from agent.core.cluster.workload import Workload
 from agent.core.recommender.other_nodes import OWN_MINUTES
-from agent.core.recommender.recommendation import Workload
 from agent.core.recommender.subject import present_of, rows_of, stated_of
-from agent.core.window.snapshot import Missing, QosClass, UnitResources
+from agent.core.window.snapshot import Missing
 from tests.directives import peaks
 from tests.subjects import cpu_window, identity, memory_window, subject
 

@@ -3,12 +3,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.core.cluster.unit import UnitResources
 from agent.core.orders.policy_options import BoundsOptions
 from agent.core.recommender.recommendation import Recommendation, Withheld
 from agent.core.recommender.recommender import recommend
 from agent.core.recommender.subject import Conditions, Subject
 from agent.core.recommender.totals import ResourceTotal, totals
-from agent.core.window.snapshot import UnitResources
 from tests.subjects import MI, TimesPolicy, cpu_window, identity, memory_window, subject
 
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from agent.core.recommender.recommendation import Workload
+from agent.core.cluster.unit import UnitIdentity, UnitKind
+from agent.core.cluster.workload import Workload
 from agent.core.recommender.unit_names import NoSuchUnit, called, chosen_by
-from agent.core.window.snapshot import UnitIdentity, UnitKind
 
 
 def pod(namespace: str, name: str, container: str, uid: str | None = None) -> UnitIdentity:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.recommender.bounds import Resource
+from agent.core.cluster.resource import Resource
 from agent.core.resize.answer import LONGEST_MESSAGE, Answer, AnswerKind, classify
 
 

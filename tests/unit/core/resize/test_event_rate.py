@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.plan.plan import PodRef
+from agent.core.cluster.pod import PodRef
 from agent.core.resize.event_rate import (
     COUNT_UP_SECONDS,
     NOTE_BYTES,

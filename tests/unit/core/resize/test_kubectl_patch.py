@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from agent.core.cluster.pod import ContainerKind
-from agent.core.recommender.bounds import Resource
+from agent.core.cluster.resource import Resource
+from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.recommender.recommendation import Advice, Basis, Recommendation, Severity, Withheld
 from agent.core.resize.kubectl_patch import LeftOut, left_out, resize_patches
-from agent.core.window.snapshot import UnitIdentity, UnitKind, UnitResources
 from tests.subjects import MI, identity
 
 

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from agent.core.plan.demand import Kept
-from agent.core.plan.plan import Phase, Setting
+from agent.core.plan.plan import Phase
+from agent.core.plan.pod_change import Setting
 from agent.core.resize.answer import AnswerKind
 from agent.core.resize.decision import Action
 from tests.ledgers import MI, WEB, Amounts, Desk, FakePod, step

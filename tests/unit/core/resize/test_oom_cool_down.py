@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from agent.core.cluster.pod import ContainerKind
+from agent.core.cluster.pod import ContainerKind, PodRef
+from agent.core.cluster.resource import Resource
+from agent.core.cluster.workload import Workload
 from agent.core.numbers.units import MIB
-from agent.core.plan.plan import Change, Phase, PlanStep, PodRef, Setting
-from agent.core.recommender.bounds import Resource
-from agent.core.recommender.recommendation import Workload
+from agent.core.plan.plan import Phase, PlanStep
+from agent.core.plan.pod_change import Change, Setting
 from agent.core.resize.oom_cool_down import OomCoolDown, raised_memory_limits
 from tests.planning import container, needs, node, pod_demand, wanted
 

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.cluster.pod import ContainerKind, Pod
+from agent.core.cluster.resource import Resource
 from agent.core.orders.annotations import ORIGINAL_RESOURCES
-from agent.core.plan.plan import Phase, Setting
-from agent.core.recommender.bounds import Resource
+from agent.core.plan.plan import Phase
+from agent.core.plan.pod_change import Setting
 from agent.core.resize.answer import AnswerKind, is_passing
 from agent.core.resize.originals import (
     OriginalAmounts,

@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.cluster.pod import ContainerKind
+from agent.core.cluster.pod import ContainerKind, PodRef
+from agent.core.cluster.resource import Resource
+from agent.core.cluster.workload import Workload
 from agent.core.numbers.quantity import parse_quantity
-from agent.core.plan.plan import Change, Phase, PlanStep, PodRef, Setting
-from agent.core.recommender.bounds import Resource
-from agent.core.recommender.recommendation import Workload
+from agent.core.plan.plan import Phase, PlanStep
+from agent.core.plan.pod_change import Change, Setting
 from agent.core.resize.patch import patch_of, quantity_text
 from tests.pods import container, make_pod, sidecar
 

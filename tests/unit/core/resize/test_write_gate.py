@@ -5,14 +5,16 @@ from typing import Any
 
 import pytest
 
-from agent.core.cluster.pod import ContainerKind
+from agent.core.cluster.pod import ContainerKind, PodRef
+from agent.core.cluster.resource import Resource
+from agent.core.cluster.versions import Gates
+from agent.core.cluster.workload import Workload
 from agent.core.orders.order import Mode, Orders, OrderSource, Ranking
 from agent.core.orders.plan_options import DaemonSetGrowth, PlanOptions
 from agent.core.orders.policy_options import PolicyName
-from agent.core.plan.demand import Gates, Kept, Reserved
-from agent.core.plan.plan import Change, Phase, PlanStep, PodRef, Setting
-from agent.core.recommender.bounds import Resource
-from agent.core.recommender.recommendation import Workload
+from agent.core.plan.demand import Kept, Reserved
+from agent.core.plan.plan import Phase, PlanStep
+from agent.core.plan.pod_change import Change, Setting
 from agent.core.resize.write_gate import Refusal, Spared, WriteAction, may_resize, may_write
 from tests.pods import container, make_pod
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.window.snapshot import UnitIdentity, UnitKind
+from agent.core.cluster.unit import UnitIdentity, UnitKind
 from agent.kube.errors import Unreachable
 from agent.kube.reflector import WatchPace
 from agent.node.cluster.view import ClusterView

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.core.cluster.unit import UnitIdentity, UnitResources
+from agent.core.cluster.workload import Workload
 from agent.core.recommender.recommendation import (
     Advice,
     Basis,
@@ -17,9 +19,8 @@ from agent.core.recommender.recommendation import (
     Recommendations,
     Severity,
     Withheld,
-    Workload,
 )
-from agent.core.window.snapshot import Gap, Missing, Snapshot, UnitIdentity, UnitResources, UnitStatus
+from agent.core.window.snapshot import Gap, Missing, Snapshot, UnitStatus
 from agent.node.files.documents import RECOMMENDATIONS, SNAPSHOT, DocumentFormatError
 from tests.snapshots import busy_node, container, cpu_window, memory_window, service, snapshot
 

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from agent.core.history.key import HistoryKey, KeyKind
 from agent.core.history.minute_codec import decode, encode
+from agent.core.history.minutes import Minutes, OutOfMemory
 from agent.core.history.table import BLOCK_ROWS, RING_MINUTES
-from agent.core.recommender.policy import Minutes, OutOfMemory
 from agent.node.history.file import HistoryError, HistoryFile, HistoryFull, HistoryInUse
 from agent.node.history.format import BLOCK_BYTES, key_row_offset, record_offset
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from agent.core.cluster.pod_index import Belonging
+from agent.core.cluster.unit import UnitIdentity, UnitKind
+from agent.core.cluster.workload import Workload
+from agent.core.history.minutes import OutOfMemory
 from agent.core.orders.policy_options import PolicyName
-from agent.core.recommender.policy import OutOfMemory
-from agent.core.recommender.recommendation import Workload
 from agent.core.window.ring_rows import MINUTE_ROW, Has
-from agent.core.window.snapshot import UnitIdentity, UnitKind
 from agent.node.history.clock import HistoryClock, newest_minute
 from agent.node.history.file import HistoryFile
 from agent.node.history.learner import FEW_PLACES, Learner, Row, to_minutes, widened

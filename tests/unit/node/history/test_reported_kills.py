@@ -10,11 +10,11 @@ import pytest
 
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.pod_index import Belonging, PodIndex, belonging
+from agent.core.cluster.unit import UnitIdentity, UnitKind
+from agent.core.history.minutes import OutOfMemory
 from agent.core.numbers.units import MIB
 from agent.core.orders.policy_options import PolicyName
-from agent.core.recommender.policy import OutOfMemory
 from agent.core.resize.decision import Action, Outcome
-from agent.core.window.snapshot import UnitIdentity, UnitKind
 from agent.node.history.clock import HistoryClock
 from agent.node.history.file import HistoryFile
 from agent.node.history.learner import Learner

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from agent.core.cluster.node import Node, NodeState
-from agent.core.cluster.pod import Pod
+from agent.core.cluster.pod import Pod, QosClass
+from agent.core.cluster.unit import UnitIdentity, UnitKind
 from agent.core.machine.pod_limits import Held
 from agent.core.orders.annotations import POD_LIMITS
 from agent.core.orders.order import Mode, Orders
@@ -17,7 +18,6 @@ from agent.core.orders.plan_options import ActOptions, PlanOptions, PodLimitsOpt
 from agent.core.orders.policy_options import PolicyName
 from agent.core.orders.resolution import orders_of
 from agent.core.resize.decision import Action, Outcome
-from agent.core.window.snapshot import QosClass, UnitIdentity, UnitKind
 from agent.node.keepers.cgroup_limits import CgroupLimits, LimitOwner
 from agent.node.keepers.pod_limits import NOT_ITS_OWN, TURN_SECONDS, PodLimitsWriter, pod_paths_of
 from agent.sensing.cgroup_path import Driver

@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from agent.core.cluster.node import Node, NodeState
-from agent.core.cluster.pod import MEMORY
+from agent.core.cluster.pod import MEMORY, Partition, QosClass
 from agent.core.machine.qos_reserve import ROOM_BYTES
 from agent.core.numbers.units import GIB, MIB, NANOS_PER_UNIT
 from agent.core.orders.plan_options import PodLimitsOptions
 from agent.core.resize.decision import Action, Outcome
-from agent.core.window.snapshot import Partition, QosClass
 from agent.node.keepers.cgroup_limits import CgroupLimits
 from agent.node.keepers.qos_reserve import TURN_SECONDS, QosReserver
 from agent.sensing.cgroup_path import Driver, kubepods_root_path

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agent.core.recommender.policy import OutOfMemory
-from agent.core.window.snapshot import UnitIdentity, UnitKind
+from agent.core.cluster.unit import UnitIdentity, UnitKind
+from agent.core.history.minutes import OutOfMemory
 from agent.node.history.file import HistoryFile
 from agent.node.offline.measured import StateDirectory
 from agent.node.offline.recorder import WAITING_BYTES, NothingToRecord, Recorder

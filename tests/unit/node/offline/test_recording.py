@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from agent.core.cluster.pod_index import Belonging
-from agent.core.recommender.policy import OutOfMemory
-from agent.core.recommender.recommendation import Workload
-from agent.core.window.snapshot import UnitIdentity, UnitKind, UnitResources
+from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
+from agent.core.cluster.workload import Workload
+from agent.core.history.minutes import OutOfMemory
 from agent.node.offline.recording import MAX_COLUMN_ROWS, Recording
 from agent.node.offline.recording_format import (
     DTYPES,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from agent.core.cluster.workload import Workload
 from agent.core.orders.policy_options import PolicyName
-from agent.core.recommender.recommendation import Workload
 from agent.core.recommender.unit_names import NoSuchUnit
 from agent.node.history.file import HistoryFile
 from agent.node.offline.state_directory import RestingNode, StateError

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.plan.plan import Change, Phase, Setting
-from agent.core.recommender.bounds import Resource
+from agent.core.cluster.resource import Resource
+from agent.core.plan.plan import Phase
+from agent.core.plan.pod_change import Change, Setting
 from agent.core.resize.decision import Action, Outcome
 from agent.core.resize.originals import MOST_STEPS, ref_of
 from agent.kube.errors import ApiError, Cause

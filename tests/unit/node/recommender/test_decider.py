@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from agent.core.cluster.unit import UnitKind, UnitResources
 from agent.core.orders.order import Mode, Orders, OrderSource, Ranking
 from agent.core.orders.policy_options import PolicyName
 from agent.core.recommender.recommendation import Withheld
-from agent.core.window.snapshot import UnitKind, UnitResources, UnitStatus
+from agent.core.window.snapshot import UnitStatus
 from agent.node.history.file import HistoryFile, RowMinutes
 from agent.node.history.learner import Learner
 from agent.node.recommender.decider import Decider, in_short, to_hours, to_trail

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from agent.core.cluster.unit import UnitResources
 from agent.core.recommender.recommendation import Withheld
-from agent.core.window.snapshot import UnitResources
 from agent.node.recommender.evaluation import advised
 from tests.recommendations import MI, recommendation
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from agent.core.cluster.node import Namespace
+from agent.core.cluster.pod import QosClass
+from agent.core.cluster.unit import UnitIdentity, UnitKind
 from agent.core.orders.order import Mode, OrderSource
 from agent.core.orders.plan_options import ActOptions
 from agent.core.orders.policy_options import PolicyName
 from agent.core.plan.demand import Reserved, Urgent
 from agent.core.plan.demands import NOTHING_MEASURED
-from agent.core.window.snapshot import QosClass, UnitIdentity, UnitKind
 from agent.node.recommender.planner import Holding, Planner
 from tests.pods import mirror_metadata
 from tests.turns import NOW, Turns, uid_of

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from agent.core.cluster.resource import Resource
 from agent.core.eviction.proposal import Verdict
 from agent.core.eviction.proposals import ProposeOptions
 from agent.core.orders.order import Ranking
 from agent.core.plan.plan import Eviction, Plan
-from agent.core.recommender.bounds import Resource
 from agent.core.resize.decision import Action, Outcome
 from agent.core.resize.event_rate import EventReason
 from agent.kube.errors import CredentialsError

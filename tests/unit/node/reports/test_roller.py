@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from agent.core.cluster.pod import Pod
+from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.history.rollup import OutOfMemoryKill, RollupRow
 from agent.core.window.cpu import WindowPolicy
-from agent.core.window.snapshot import UnitIdentity, UnitKind, UnitResources
 from agent.node.reports.roller import MAX_KILLS_OF_ROW, OLDEST_KILL_SECONDS, Roller
 from agent.node.sampling.unit_table import UnitTable, WatchedUnit
 from agent.sensing.ring_file import RingFile, RingGeometry, RingView

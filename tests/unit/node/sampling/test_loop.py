@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.window.snapshot import UnitIdentity, UnitResources
+from agent.core.cluster.unit import UnitIdentity, UnitResources
 from agent.core.window.sweep_pace import Skipped
 from agent.node.sampling.heartbeat import Heartbeat
 from agent.node.sampling.loop import SamplingLoop, SamplingPolicy

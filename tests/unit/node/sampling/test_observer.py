@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.window.cpu import WindowPolicy
 from agent.core.window.ring_rows import Status
-from agent.core.window.snapshot import Missing, UnitIdentity, UnitKind, UnitResources
+from agent.core.window.snapshot import Missing
 from agent.node.sampling.heartbeat import Heartbeat
 from agent.node.sampling.observer import MINUTE_NS, RINGS_BACKFILL_MINUTES, Observer
 from agent.node.sampling.unit_table import UnitTable, WatchedUnit

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.window.snapshot import UnitIdentity, UnitKind, UnitResources
+from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.kube.pods_file import PodsFileError
 from agent.node.sampling.pods_file import NoPods, PodsFile
 from tests.pods import container, pod_json

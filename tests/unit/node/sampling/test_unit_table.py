@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from agent.core.window.snapshot import UnitIdentity, UnitKind, UnitResources
+from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.node.sampling.unit_table import GONE_NS, GONE_UNITS, UnitTable, WatchedUnit
 
 

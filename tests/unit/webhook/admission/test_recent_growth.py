@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.recommender.recommendation import Workload
+from agent.core.cluster.workload import Workload
 from agent.webhook.admission import recent_growth
 from agent.webhook.admission.recent_growth import UNSEEN_SECONDS, RecentGrowth
 from tests.fakes import FakeClock

@@ -13,10 +13,10 @@ from agent.core.admission.estimate import NoEstimate
 from agent.core.cluster.facts import ClusterRule, ClusterRules, FrozenAxes
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.qos import computed_qos_class
+from agent.core.cluster.workload import Workload
 from agent.core.history.rollup import NodeClass
 from agent.core.orders import annotations as names
 from agent.core.orders.policy_options import PolicyName
-from agent.core.recommender.recommendation import Workload
 from agent.webhook.admission.review import Reviewer
 from agent.webhook.http.bodies import MAX_REVIEW_BYTES
 from tests.admissions import EXACT, NOW_UNIX_SECONDS, Cluster, Told, estimate, new_pod, pod_of, response_of, review_of

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from agent.core.cluster.facts import Quota
-from agent.core.recommender.recommendation import Workload
+from agent.core.cluster.workload import Workload
 from agent.webhook.admission.recent_growth import UNSEEN_SECONDS
 from agent.webhook.admission.review import Reviewer
 from tests.admissions import EXACT, MB, NOW_UNIX_SECONDS, Cluster, Told, estimate, new_pod, response_of, review_of

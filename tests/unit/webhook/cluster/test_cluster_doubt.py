@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from agent.core.cluster.facts import FrozenAxes
-from agent.core.recommender.recommendation import Workload
+from agent.core.cluster.workload import Workload
 from agent.kube.watched_objects import Kept
 from agent.webhook.cluster.facts import ClusterFacts
 from tests.fake_api import FakeApi

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from agent.core.cluster.facts import PodPlace, WrittenContainer
-from agent.core.recommender.recommendation import Workload
+from agent.core.cluster.workload import Workload
 from agent.kube.cluster_json import pod_place_from_json
 from agent.kube.json_reader import Reader
 from agent.kube.watched_objects import Entry

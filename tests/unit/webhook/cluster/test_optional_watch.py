@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 
-from agent.core.recommender.recommendation import Workload
+from agent.core.cluster.workload import Workload
 from agent.kube.api import JSON, Stream
 from agent.kube.cluster_json import VerticalAutoscaler, vertical_autoscaler_from_json
 from agent.kube.errors import ApiError, Unreachable

@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 import pytest
 
 from agent.core.cluster.facts import ClusterRule, ClusterRules, FrozenAxes, PodPlace
+from agent.core.cluster.workload import Workload
 from agent.core.history.directive import ContainerDirective, WorkloadDirective
 from agent.core.history.directive_json import LONGEST_TEXT, directives_from_json, directives_to_json
 from agent.core.orders.policy_options import CruiseOptions
-from agent.core.recommender.recommendation import Workload
 from agent.webhook.reports.directives import MOST_BYTES, STOP_STEP_SECONDS, Director, NotKnownYet, rounded_up
 from tests.directives import WEB, peaks
 

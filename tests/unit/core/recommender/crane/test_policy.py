@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent.core.history.minutes import OutOfMemory
 from agent.core.orders.policy_options import CraneOptions
 from agent.core.recommender.crane.policy import CranePolicy
 from agent.core.recommender.crane.specification import SpecificationError
-from agent.core.recommender.policy import LimitRule, OutOfMemory, Policy, Proposals, Step, Steps
+from agent.core.recommender.policy import LimitRule, Policy, Proposals, Step, Steps
 from tests.policy_rows import Figures, all_rows, make_minutes, make_present
 
 MIB = 1 << 20

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent.core.numbers.arrays import Floats
 from agent.core.numbers.histogram import Histograms, LinearScheme
 from agent.core.recommender.crane.estimate import EPSILON, weigh
 from agent.core.recommender.crane.samples import CPU_QUANTUM, MEMORY_QUANTUM, Quantum, SlidingHistograms
-from agent.core.recommender.policy import Floats
 
 CPU = LinearScheme(100.0, 0.1)
 MIB = 1 << 20

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.core.history.minutes import OutOfMemory
 from agent.core.recommender.cruise.oom_memory import KEPT, OomFigure, OomMemory, oom_figure_bytes
-from agent.core.recommender.policy import OutOfMemory
 from tests.policy_rows import all_rows
 
 DAY = 86_400.0

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent.core.numbers.arrays import Floats
 from agent.core.orders.policy_options import CruiseOptions
 from agent.core.recommender.cruise.peak import PredictedPeak, merge_series, predict_peak
-from agent.core.recommender.policy import Floats
 
 HOUR = 3600.0
 DAY = 24 * HOUR

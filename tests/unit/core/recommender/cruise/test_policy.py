@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent.core.history.minutes import OutOfMemory
 from agent.core.orders.policy_options import CruiseOptions
 from agent.core.recommender.cruise.peak import predict_peak
 from agent.core.recommender.cruise.policy import CruisePolicy
-from agent.core.recommender.policy import LimitRule, OutOfMemory, Policy, Proposals, Step, Steps
+from agent.core.recommender.policy import LimitRule, Policy, Proposals, Step, Steps
 from tests.policy_rows import Figures, all_rows, make_minutes, make_present
 
 MB = 1_000_000

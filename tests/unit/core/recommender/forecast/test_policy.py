@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from agent.core.history.minutes import OutOfMemory
 from agent.core.orders.policy_options import ForecastOptions
 from agent.core.recommender.forecast.policy import ForecastPolicy
-from agent.core.recommender.policy import LimitRule, OutOfMemory, Policy, Proposals, Step, Steps
+from agent.core.recommender.policy import LimitRule, Policy, Proposals, Step, Steps
 from tests.generated_traces import START_UNIX_MINUTE
 from tests.policy_rows import Figures, all_rows, make_minutes, make_present
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent.core.history.minutes import OutOfMemory
 from agent.core.orders.policy_options import DAY_SECONDS, ControlledValues, VpaOptions
-from agent.core.recommender.policy import LimitRule, OutOfMemory, Policy, Present, Proposals, Steps
+from agent.core.recommender.policy import LimitRule, Policy, Present, Proposals, Steps
 from agent.core.recommender.vpa.policy import VpaPolicy
 from tests.policy_rows import Figures, all_rows, make_minutes, make_present
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.recommender.policy import Floats, Rows
+from agent.core.numbers.arrays import Floats, Rows
 from agent.core.recommender.vpa.samples import CpuSamples, MemoryPeaks, whole_millicores
 
 HOUR_SECONDS = 3600.0
