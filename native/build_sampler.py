@@ -46,7 +46,7 @@ def make_builder() -> FFI:
         include_dirs=["native"],
         # No -Werror here: a warning of a compiler we have not met must not keep anyone from installing.
         extra_compile_args=["-O2", "-std=c11", "-Wall", "-Wextra", *shlex.split(os.environ.get("PLIMSOLL_CFLAGS", ""))],
-        # Without a compiler the install goes on, and agent/sensing/reference_sampler.py samples, slower; setup.py says so.
+        # Without a compiler the install goes on, and agent/sensing/reference_sampler.py samples, slower: see setup.py.
         optional=True,
     )
     return ffi

@@ -8,8 +8,9 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, NoReturn, Protocol
+
+from agent.cli.verb_table import VERBS
 
 # numpy's BLAS starts a thread per CPU and reserves memory for each; Plimsoll multiplies no matrices. Set before any
 # verb imports numpy.
@@ -20,60 +21,6 @@ class _VerbModule(Protocol):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 
     def run(self, arguments: argparse.Namespace) -> int: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Verb:
-    """One verb: where it lives and its line in the help."""
-
-    module: str
-    summary: str
-
-
-VERBS: Final[dict[str, Verb]] = {
-    "run": Verb("agent.cli.verbs.run", "watch this machine and show a live table; serve metrics"),
-    "agent": Verb(
-        "agent.cli.verbs.agent", "the DaemonSet's process: watch, serve metrics and the socket, draw nothing"
-    ),
-    "top": Verb("agent.cli.verbs.top", "live table of pods and containers: usage, pressure, throttling, memory"),
-    "recommend": Verb(
-        "agent.cli.verbs.recommend", "what every container should request, and why; or why it may not be said"
-    ),
-    "plan": Verb(
-        "agent.cli.verbs.plan", "the plan of this node: what fits, who gets what, evictions, steps, invariants"
-    ),
-    "events": Verb("agent.cli.verbs.events", "what was decided and done on this node, newest first"),
-    "pause": Verb("agent.cli.verbs.pause", "stop every write on this node, at once; measuring goes on"),
-    "resume": Verb("agent.cli.verbs.resume", "end the pause"),
-    "pin": Verb("agent.cli.verbs.pin", "leave one pod alone; without a name, what is pinned and paused"),
-    "unpin": Verb("agent.cli.verbs.unpin", "let a pinned pod be sized again"),
-    "restore": Verb("agent.cli.verbs.restore", "give pods the requests back that they had before they were resized"),
-    "doctor": Verb("agent.cli.verbs.doctor", "is this machine fit for it: what works, what does not, how to mend it"),
-    "why": Verb(
-        "agent.cli.verbs.why", "everything behind one recommendation: data, steps, bounds, what would change it"
-    ),
-    "audit": Verb("agent.cli.verbs.audit", "compare the kubelet's cgroup values with what they should be"),
-    "simulate": Verb("agent.cli.verbs.simulate", "replay traces through policies: slack, shortfall, resizes, reaction"),
-    "record": Verb("agent.cli.verbs.record", "write what a node measures into a compact file"),
-    "replay": Verb("agent.cli.verbs.replay", "what is in a recording; any decision over it again, at any moment of it"),
-    "webhook": Verb(
-        "agent.cli.verbs.webhook", "the central process: reports in, sizes of new pods out, evictions judged"
-    ),
-    "workloads": Verb(
-        "agent.cli.verbs.workloads", "what all nodes learnt of the cluster's workloads; of one, why and by hour"
-    ),
-    "buffers": Verb(
-        "agent.cli.verbs.buffers", "the cluster's CapacityBuffers: chunks asked for and given, and what decided"
-    ),
-    "policy": Verb(
-        "agent.cli.verbs.policy", "what applies to a workload - mode, policy, bounds, HPA, VPA - and where it is from"
-    ),
-    "admission": Verb(
-        "agent.cli.verbs.admission", "what would be changed in a new pod, and why; from files, without a cluster"
-    ),
-    "retire": Verb("agent.cli.verbs.retire", "end all agents of a cluster in order, originals put back if asked for"),
-    "settings": Verb("agent.cli.verbs.settings", "every setting with its default, unit and reason"),
-}
 
 
 _CHOICE: Final = re.compile(r"(?P<where>[^:]+): invalid choice: (?P<given>.*) \(choose from (?P<allowed>.*)\)", re.S)

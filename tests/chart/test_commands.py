@@ -12,7 +12,8 @@ from typing import Final
 
 import pytest
 
-from agent.cli.main import VERBS, build_parser
+from agent.cli.main import build_parser
+from agent.cli.verb_table import VERBS
 from agent.node.log_format import JsonFormatter
 from tests.cluster.binaries import require
 from tests.cluster.chart import CHART

@@ -123,8 +123,8 @@ def fail(message: str) -> NoReturn:
     Args:
         message: With ``VERB: `` in front where it is about one.
     """
-    from agent.cli.main import VERBS
     from agent.cli.text.spans import harmless
+    from agent.cli.verb_table import VERBS
 
     verb, _, rest = message.partition(": ")
     # Names of files and what stands in them may break lines and steer terminals.

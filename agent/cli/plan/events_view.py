@@ -8,23 +8,11 @@ from typing import Final
 from agent.cli.text.figures import ABSENT, age_text
 from agent.cli.text.spans import Glyphs, Line, Span, Tone, clip_line, harmless
 from agent.cli.text.table import Cell, Column, render_table
-from agent.cli.words.plan import KEPT_WORDS, RESERVED_WORDS, changes_words
-from agent.core.resize.decision import Action, Decision, Decisions, Outcome
+from agent.cli.words.decisions import OUTCOME_TONES, what_text
+from agent.cli.words.plan import KEPT_WORDS, RESERVED_WORDS
+from agent.core.resize.decision import Decision, Decisions
 
 NOTHING: Final = "nothing was decided so far"
-OUTCOME_TONES: Final = {
-    Outcome.ACCEPTED: Tone.PLAIN,
-    Outcome.APPLIED: Tone.GAIN,
-    Outcome.DEFERRED: Tone.NOTE,
-    Outcome.INFEASIBLE: Tone.NOTE,
-    Outcome.REJECTED: Tone.HOT,
-    Outcome.CONFLICT: Tone.DIM,
-    Outcome.ERROR: Tone.HOT,
-    Outcome.REVERTED: Tone.NOTE,
-    Outcome.WITHHELD: Tone.DIM,
-    Outcome.PROPOSED: Tone.NOTE,
-    Outcome.DONE: Tone.PLAIN,
-}
 _REASON_WORDS: Final = {
     **{str(key): text for key, text in KEPT_WORDS.items()},
     **{str(key): text for key, text in RESERVED_WORDS.items()},
@@ -95,12 +83,3 @@ def _cells(one: Decision, now: float, glyphs: Glyphs, has_repeats: bool, has_det
         Cell("" if one.reason == one.outcome else harmless(_REASON_WORDS.get(one.reason, one.reason))),
         *([Cell(harmless(one.detail), Tone.DIM)] if has_details else []),
     ]
-
-
-def what_text(one: Decision, glyphs: Glyphs) -> str:
-    """Say what a decision was about: the action, a resize by what it changes."""
-    changes = changes_words(one.changes, glyphs.becomes)
-    action = one.action.replace("_", " ")
-    if not changes:
-        return action
-    return changes if one.action is Action.RESIZE else f"{action} {changes}"

@@ -10,7 +10,6 @@ from agent.cli.recommender.recommend_view import NOTHING, by_namespace, origin_t
 from agent.cli.text.counts import counted
 from agent.cli.text.figures import ABSENT, age_text
 from agent.cli.text.spans import UNICODE, harmless
-from agent.cli.top.view import unit_name
 from agent.cli.words.advice import (
     CPU,
     MEMORY,
@@ -23,6 +22,7 @@ from agent.cli.words.advice import (
     severity_sign,
     worst,
 )
+from agent.cli.words.units import unit_name
 from agent.core.recommender.recommendation import Recommendation, Recommendations, Severity
 from agent.core.recommender.totals import ResourceTotal, Total, totals
 

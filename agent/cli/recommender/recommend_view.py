@@ -13,7 +13,6 @@ from agent.cli.text.counts import counted
 from agent.cli.text.figures import ABSENT, age_text
 from agent.cli.text.spans import Glyphs, Line, Span, Tone, clip_line, display_width, harmless
 from agent.cli.text.table import Cell, Column, render_table
-from agent.cli.top.view import unit_name
 from agent.cli.words.advice import (
     CPU,
     MEMORY,
@@ -29,6 +28,7 @@ from agent.cli.words.advice import (
     severity_sign,
     worst,
 )
+from agent.cli.words.units import unit_name
 from agent.core.recommender.recommendation import Recommendation, Recommendations, Severity, Withheld
 from agent.core.recommender.totals import ResourceTotal, Total, totals
 

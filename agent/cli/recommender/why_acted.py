@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from agent.cli.plan.events_view import OUTCOME_TONES, what_text
 from agent.cli.text.paragraphs import Page, hanging
 from agent.cli.text.spans import Line, Span, Tone, harmless
 from agent.cli.words.advice import SIDES, Side
+from agent.cli.words.decisions import OUTCOME_TONES, what_text
 from agent.cli.words.plan import KEPT_WORDS, RESERVED_WORDS, share_of
 from agent.core.orders.order import OrderSource
 from agent.core.plan.plan import Share

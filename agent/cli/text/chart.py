@@ -19,6 +19,21 @@ from agent.core.numbers.units import MIB
 if TYPE_CHECKING:
     from agent.core.recommender.explanation import Explanation
 
+
+def sparkline(values: Sequence[float | None], levels: str) -> str:
+    """Draw one sign per value from 0 to the largest; a value that is not there is a space.
+
+    Args:
+        values: Oldest first, >= 0.
+        levels: Signs from lowest to highest.
+    """
+    largest = max((value for value in values if value is not None), default=0.0)
+    if largest <= 0:
+        return "".join(" " if value is None else levels[0] for value in values)
+    top = len(levels) - 1
+    return "".join(" " if value is None else levels[min(top, int(value / largest * top + 0.5))] for value in values)
+
+
 Course = tuple[float | None, ...]
 """A value per minute; None = not measured."""
 

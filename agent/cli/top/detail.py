@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from agent.cli.text.chart import sparkline
 from agent.cli.text.figures import age_text, bytes_text, millicores_text, percent_text
 from agent.cli.text.spans import Glyphs, Line, Span, Tone, clip_line, display_width, harmless, pad
 from agent.cli.top.advice import advice_lines
@@ -216,17 +217,3 @@ def _trail_panel(values: Sequence[float | None], span_seconds: float, glyphs: Gl
         ),
         (Span(sparkline(newest, glyphs.spark), Tone.ACCENT),),
     ]
-
-
-def sparkline(values: Sequence[float | None], levels: str) -> str:
-    """Draw one sign per value from 0 to the largest; a value that is not there is a space.
-
-    Args:
-        values: Oldest first, >= 0.
-        levels: Signs from lowest to highest.
-    """
-    largest = max((value for value in values if value is not None), default=0.0)
-    if largest <= 0:
-        return "".join(" " if value is None else levels[0] for value in values)
-    top = len(levels) - 1
-    return "".join(" " if value is None else levels[min(top, int(value / largest * top + 0.5))] for value in values)

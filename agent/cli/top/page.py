@@ -13,7 +13,8 @@ from agent.cli.text.spans import Glyphs, Line, Span, Tone, clip, clip_line, disp
 from agent.cli.top.advice import young_notes
 from agent.cli.top.look import Look
 from agent.cli.top.table import table_of
-from agent.cli.top.view import Row, ViewState, Zoom, pod_key, unit_name
+from agent.cli.top.view import Row, ViewState, Zoom
+from agent.cli.words.units import pod_key, unit_name
 from agent.core.window.snapshot import Missing, Snapshot, UnitStatus
 
 _BAR_WIDTH = 12

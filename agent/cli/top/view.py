@@ -20,7 +20,8 @@ from enum import StrEnum
 from agent.cli.options.unit_filter import parse_filter
 from agent.cli.text.spans import harmless
 from agent.cli.top.advice import withheld_now
-from agent.core.cluster.unit import UnitIdentity, UnitKind
+from agent.cli.words.units import pod_key, unit_name
+from agent.core.cluster.unit import UnitKind
 from agent.core.recommender.recommendation import Severity, Withheld
 from agent.core.recommender.severity import cpu_severity, memory_severity
 from agent.core.window.snapshot import Snapshot, UnitStatus
@@ -163,21 +164,6 @@ class ViewState:
 
 
 # Rows
-
-
-def pod_key(identity: UnitIdentity) -> str | None:
-    """Give what tells one pod from another; None = the unit belongs to no pod."""
-    if identity.pod_uid is not None:
-        return f"pod:{identity.pod_uid}"
-    return None if identity.pod is None else f"pod:{identity.namespace}/{identity.pod}"
-
-
-def unit_name(identity: UnitIdentity) -> str:
-    """Give the name of one cgroup for people: container, else the short container id, else its path."""
-    if pod_key(identity) is None:
-        return harmless(identity.cgroup_path.strip("/") or "/")
-    name = identity.container or (identity.container_id or "")[:12] or identity.cgroup_path.rpartition("/")[2]
-    return harmless(name)
 
 
 def select_units(snapshot: Snapshot, filter_text: str) -> tuple[UnitStatus, ...]:

@@ -11,9 +11,10 @@ from agent.core.admission.limit_ranges import UNIT_NANOS, quota_fault, range_fau
 from agent.core.cluster.effective_resources import container_requests
 from agent.core.cluster.pod import Pod, Requirements
 from agent.core.cluster.resource import Resource
-from agent.core.machine.pod_limits import Held, PodLimitsOrder, parse_pod_limits, pod_limits_order
+from agent.core.machine.pod_limits import Held, PodLimitsOrder, pod_limits_order
 from agent.core.orders.annotations import POD_LIMITS
 from agent.core.orders.order import Orders
+from agent.core.orders.pod_limits import parse_pod_limits
 from agent.core.plan.pod_change import Setting
 
 SET: Final = "set as spec.resources"

@@ -13,11 +13,11 @@ from typing import Final, TypeVar
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.workload import DAEMON_SET_KIND, workload_of
-from agent.core.machine.pod_limits import POD_LIMITS_ALLOWED, PodLimitsError, parse_pod_limits
 from agent.core.orders import annotations as names
 from agent.core.orders.annotations import ValueNotAllowed
 from agent.core.orders.order import Fault, Mode, Orders, OrderSource, Ranking
 from agent.core.orders.plan_options import ActOptions, PlanOptions
+from agent.core.orders.pod_limits import POD_LIMITS_ALLOWED, PodLimitsError, parse_pod_limits
 from agent.core.orders.policy_options import PolicyName
 
 _STATEFUL_SET_KIND: Final = "StatefulSet"

@@ -15,6 +15,7 @@ from agent.node.cluster.rights import Rights
 from agent.node.cluster.view import ClusterView
 from agent.node.keepers.cgroup_limits import FILE_NAME as CGROUP_LIMITS_FILE
 from agent.node.keepers.cgroup_limits import CgroupLimits
+from agent.node.keepers.keeper import Keeper
 from agent.node.keepers.overload_taint import OverloadKeeper, PodsPressure, machine_load_per_cpu
 from agent.node.keepers.pod_limits import PodLimitsWriter, pod_paths_of
 from agent.node.keepers.qos_reserve import QosReserver
@@ -22,7 +23,6 @@ from agent.node.keepers.taint_permission import Permission
 from agent.node.orders.holds import Holds
 from agent.node.recommender.evaluation import Teller
 from agent.node.recommender.planner import Planner
-from agent.node.resize.actor import Keeper
 from agent.node.sampling.unit_table import UnitTable
 from agent.sensing.discovery import Discovery
 from agent.sensing.machine import Machine

@@ -28,6 +28,7 @@ from agent.core.resize.record import News
 from agent.metrics.acting_series import ActingSeries, Trigger, kept_counts
 from agent.metrics.loop_series import LoopTurns
 from agent.node.cluster.rights import Rights
+from agent.node.keepers.keeper import Keeper
 from agent.node.orders.holds import Holds
 from agent.node.orders.journal import Journal
 from agent.node.orders.restores import Restoring
@@ -67,18 +68,6 @@ class Cluster(Protocol):
 
     def state(self) -> NodeState:
         """Give what is known."""
-        ...
-
-
-class Keeper(Protocol):
-    """Something that is looked after beside the pods' requests: the overload taint, pod limits, reserved memory."""
-
-    def tick(self, state: NodeState, now_seconds: float) -> None:
-        """Do what is due; never raises for the API's or the kernel's sake."""
-        ...
-
-    def close(self) -> None:
-        """Undo what must not outlive the agent; never raises."""
         ...
 
 

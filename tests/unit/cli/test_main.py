@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.cli.main import VERBS, main
+from agent.cli.main import main
+from agent.cli.verb_table import VERBS
 
 REPOSITORY = Path(__file__).parents[3]
 

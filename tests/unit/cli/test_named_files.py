@@ -19,7 +19,8 @@ from typing import Any, Final
 
 import pytest
 
-from agent.cli.main import VERBS, build_parser, main
+from agent.cli.main import build_parser, main
+from agent.cli.verb_table import VERBS
 from agent.node.files.documents import RECOMMENDATIONS
 from agent.node.offline.recording_format import MANIFEST
 from tests.pods import container, pod_json

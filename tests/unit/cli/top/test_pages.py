@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.cli.text.chart import sparkline
 from agent.cli.text.spans import ASCII, UNICODE, Line, Tone, display_width, line_text
-from agent.cli.top.detail import CPU_ENTRIES, MEMORY_ENTRIES, detail_lines, sparkline
+from agent.cli.top.detail import CPU_ENTRIES, MEMORY_ENTRIES, detail_lines
 from agent.cli.top.live_page import ScreenPage, Trail, screen_page
 from agent.cli.top.look import Look
 from agent.cli.top.page import absence_line, page_lines

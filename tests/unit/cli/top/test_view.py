@@ -29,9 +29,9 @@ from agent.cli.top.view import (
     pod_row,
     select_units,
     sort_rows,
-    unit_name,
     unit_row,
 )
+from agent.cli.words.units import unit_name
 from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.recommender.recommendation import Withheld
 from agent.core.window.snapshot import Missing

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.cli.main import main
-from agent.cli.plan.events_view import OUTCOME_TONES, page_lines
+from agent.cli.plan.events_view import page_lines
 from agent.cli.text.spans import ASCII, UNICODE, display_width, harmless, line_text
+from agent.cli.words.decisions import OUTCOME_TONES
 from agent.core.plan.demand import Kept
 from agent.core.resize.decision import Action, Decisions, Outcome
 from agent.node.files.documents import DECISIONS

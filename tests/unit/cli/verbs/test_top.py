@@ -15,8 +15,9 @@ from agent.cli.text.spans import ASCII, UNICODE
 from agent.cli.top.screen import live_table
 from agent.cli.top.sources import CallSource, SourceError
 from agent.cli.top.terminal import LiveOptions, find_terminal, print_page, write_text
-from agent.cli.top.view import SortKey, ViewState, unit_name
+from agent.cli.top.view import SortKey, ViewState
 from agent.cli.verbs import top
+from agent.cli.words.units import unit_name
 from agent.core.window.snapshot import Snapshot
 from tests.snapshots import busy_node, container, cpu_window, service, snapshot
 

@@ -17,20 +17,18 @@ from agent.core.machine.cpu_knobs import CpuMax
 from agent.core.machine.pod_limits import (
     TAKEN_BACK,
     Held,
-    PodLimits,
-    PodLimitsError,
     PodLimitsOrder,
     amount_line,
     cluster_knows_pod_level,
     is_in_force,
     kubelet_amounts,
     memory_room_text,
-    parse_pod_limits,
     pod_limits_order,
 )
 from agent.core.numbers.units import GIB, INT64_MAX, MIB
 from agent.core.orders.annotations import POD_LIMITS
 from agent.core.orders.order import Fault, Mode, Orders, OrderSource, Ranking
+from agent.core.orders.pod_limits import PodLimits, PodLimitsError, parse_pod_limits
 from agent.core.orders.policy_options import PolicyName
 from tests.pods import container, make_pod, sidecar
 
