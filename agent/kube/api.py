@@ -380,3 +380,20 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return one_line(error.strerror)[:_SHOWN_REASON]
     return one_line(str(error))[:_SHOWN_REASON] or type(error).__name__
+
+
+VERSION_PATH: Final = "/version"
+
+
+def server_version(api: Api) -> str | None:
+    """Ask for the server's version.
+
+    Returns:
+        gitVersion, such as ``v1.37.1`` or with a vendor's suffix; None = it does not say.
+
+    Raises:
+        KubeError: It refused, or did not answer.
+    """
+    document = api.call("GET", VERSION_PATH)
+    version = document.get("gitVersion") if isinstance(document, Mapping) else None
+    return version if isinstance(version, str) and version else None

@@ -58,7 +58,7 @@ from agent.webhook.reports.directives import Director
 from agent.webhook.reports.posts import Parts as PostParts
 from agent.webhook.reports.posts import Posts
 from agent.webhook.settings import WebhookSettings
-from agent.webhook.store.clock import database_now
+from agent.webhook.store.engine import database_now
 from agent.webhook.store.evictions import EvictionStore
 from agent.webhook.store.late_store import LateStore
 from agent.webhook.store.shapes import SchemaTooNew, StoreAway, StoreError, StoreUnusable

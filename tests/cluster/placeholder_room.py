@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from agent.core.buffers.placeholder_options import PlaceholderOptions
-from agent.core.orders.placeholder_mark import PLACEHOLDER
+from agent.core.orders.annotations import PLACEHOLDER
 from agent.kube.api import HttpApi
 from agent.webhook.buffers.calendar import Schedules
 from agent.webhook.buffers.placeholders import READY_REPLICAS, Placeholders

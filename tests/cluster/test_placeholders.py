@@ -21,7 +21,7 @@ from agent.core.admission.options import AdmissionSettings
 from agent.core.cluster.pod import PodRef
 from agent.core.eviction.options import ArbiterOptions, EvictionMode
 from agent.core.eviction.proposal import Proposal, Reason, Want
-from agent.core.orders.placeholder_mark import PLACEHOLDER
+from agent.core.orders.annotations import PLACEHOLDER
 from agent.kube.api import STRATEGIC_MERGE_PATCH, HttpApi
 from agent.kube.credentials import Credentials
 from agent.kube.errors import ApiError

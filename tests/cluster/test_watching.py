@@ -14,12 +14,11 @@ import pytest
 from agent.core.cluster.node import Namespace, Taint
 from agent.core.cluster.pod import Container, ContainerKind, ContainerState, Pod, QosClass, Requirements, is_pod_running
 from agent.core.cluster.unit import UnitIdentity, UnitKind
-from agent.kube.api import STRATEGIC_MERGE_PATCH, HttpApi
+from agent.kube.api import STRATEGIC_MERGE_PATCH, HttpApi, server_version
 from agent.kube.credentials import Credentials, from_kubeconfig
 from agent.kube.errors import ApiError, KubeError, Unreachable
 from agent.kube.own_rights import identity, missing_permissions, node_claim
 from agent.kube.reflector import WatchPace
-from agent.kube.server import server_version
 from agent.node.cluster.view import ClusterView
 from tests.cluster.api import JSON_PATCH, MERGE, STRATEGIC, Json
 from tests.cluster.audit import AuditLog

@@ -27,10 +27,9 @@ from agent.core.buffers.buffer import (
 )
 from agent.core.buffers.chunks import size
 from agent.core.buffers.provisioning import provision
-from agent.core.buffers.quotas import Claim, allocate
+from agent.core.buffers.quotas import Claim, allocate, matches_scopes
 from agent.core.buffers.reconciliation import is_ours, reconcile, reported_strategy
 from agent.core.buffers.resolution import is_known_kind, scalable_shape, template_shape
-from agent.core.buffers.scopes import matches_scopes
 from agent.core.buffers.template import chunk_of, managed_template_name
 from agent.kube.buffer_json import (
     buffer_from_json,

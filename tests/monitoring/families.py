@@ -16,8 +16,7 @@ from agent.metrics.agent_series import Metrics, PodSource, PressureKind, Pressur
 from agent.metrics.buffer_series import of_buffers
 from agent.metrics.container_series import FAMILIES, ContainerSeries
 from agent.metrics.directive_series import DirectiveSeries
-from agent.metrics.proposing_series import ProposingSeries, TaintAnswerSeries
-from agent.metrics.report_series import ReportSeries
+from agent.metrics.report_series import ProposingSeries, ReportSeries, TaintAnswerSeries
 from agent.metrics.webhook_series import Reading, WebhookMetrics
 from agent.webhook import own_series as telling
 from tests.plans import plan

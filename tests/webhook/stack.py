@@ -40,7 +40,7 @@ from agent.webhook.queries.workloads import Questions
 from agent.webhook.reports.directives import Director
 from agent.webhook.reports.posts import Parts as PostParts
 from agent.webhook.reports.posts import Posts
-from agent.webhook.store.clock import database_now
+from agent.webhook.store.engine import database_now
 from agent.webhook.store.evictions import EvictionStore
 from agent.webhook.store.store import Store, open_store
 from agent.webhook.store.taints import TaintStore

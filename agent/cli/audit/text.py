@@ -8,8 +8,7 @@ from itertools import groupby
 from textwrap import wrap
 from typing import Final
 
-from agent.cli.text.counts import counted
-from agent.cli.text.figures import ABSENT, bytes_text, millicores_text
+from agent.cli.text.figures import ABSENT, bytes_text, counted, millicores_text
 from agent.cli.text.spans import Line, Span, Tone, clip, harmless, pad
 from agent.core.cluster.pod import Partition
 from agent.core.machine.audit_report import CGROUP, AuditReport, Finding, Sandbox, Subject, formulas

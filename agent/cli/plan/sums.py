@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from agent.cli.text.counts import counted
+from agent.cli.text.figures import counted
 from agent.cli.text.paragraphs import Page, hanging
 from agent.cli.text.spans import Line, Span, Tone, line_text, pad
 from agent.cli.text.table import Cell, Column, render_table

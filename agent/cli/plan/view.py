@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 
 from agent.cli.plan.sums import NOT_YET, sum_lines
-from agent.cli.text.counts import counted
-from agent.cli.text.figures import ABSENT, age_text
+from agent.cli.text.figures import ABSENT, age_text, counted
 from agent.cli.text.paragraphs import Page, fact, hanging
 from agent.cli.text.spans import Glyphs, Line, Span, Tone, clip_line, harmless, pad
 from agent.cli.text.table import Cell, Column, render_table

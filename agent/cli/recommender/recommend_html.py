@@ -7,8 +7,7 @@ from html import escape
 from typing import Final
 
 from agent.cli.recommender.recommend_view import NOTHING, by_namespace, origin_text, withheld_counts
-from agent.cli.text.counts import counted
-from agent.cli.text.figures import ABSENT, age_text
+from agent.cli.text.figures import ABSENT, age_text, counted
 from agent.cli.text.spans import UNICODE, harmless
 from agent.cli.words.advice import (
     CPU,

@@ -9,8 +9,7 @@ from enum import StrEnum
 from itertools import groupby
 from typing import Final
 
-from agent.cli.text.counts import counted
-from agent.cli.text.figures import ABSENT, age_text
+from agent.cli.text.figures import ABSENT, age_text, counted
 from agent.cli.text.spans import Glyphs, Line, Span, Tone, clip_line, display_width, harmless
 from agent.cli.text.table import Cell, Column, render_table
 from agent.cli.words.advice import (

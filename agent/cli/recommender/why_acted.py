@@ -12,8 +12,7 @@ from agent.cli.words.plan import KEPT_WORDS, RESERVED_WORDS, share_of
 from agent.core.orders.order import OrderSource
 from agent.core.plan.plan import Share
 from agent.core.recommender.explanation import Acted, Explanation
-from agent.core.resize.decision import Decision
-from agent.core.resize.outcomes import newest_outcomes
+from agent.core.resize.decision import Decision, newest_outcomes
 
 
 def acted_lines(item: Explanation, page: Page) -> list[Line]:

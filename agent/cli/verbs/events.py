@@ -135,8 +135,7 @@ def _is_told_short(arguments: argparse.Namespace) -> bool:
 
 def _from_file(arguments: argparse.Namespace, directory: Path | None) -> Decisions:
     """Read the log of an agent that may be gone, and change nothing."""
-    from agent.core.resize.decision import Action, Decisions, Outcome
-    from agent.core.resize.outcomes import newest_outcomes
+    from agent.core.resize.decision import Action, Decisions, Outcome, newest_outcomes
     from agent.node.orders.journal import FILE_NAME, Choice, read_journal
 
     if directory is None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from agent.cli.client.agent import SOCKET_OPTIONS, NoAnswerError, RefusedError, ask, ask_or_refuse, no_answer
 from agent.cli.client.orders import one_or_all, warn
 from agent.cli.options.settings_options import add_options
-from agent.cli.text.counts import counted
+from agent.cli.text.figures import counted
 from agent.cli.text.spans import harmless
 from agent.cli.words.plan import changes_words
 from agent.core.resize.decision import Action, Outcome

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from agent.cli.text.counts import counted
-from agent.cli.text.figures import ABSENT, age_text
+from agent.cli.text.figures import ABSENT, age_text, counted
 from agent.cli.text.paragraphs import Page, hanging
 from agent.cli.text.spans import Glyphs, Line, Span, Tone, clip_line, harmless
 from agent.cli.text.table import Cell, Column, render_table

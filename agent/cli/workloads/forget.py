@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from agent.cli.client.webhook import DEFAULT_ACCOUNT, WebhookClient
 from agent.cli.options.settings_options import fail
-from agent.cli.text.counts import counted
+from agent.cli.text.figures import counted
 
 if TYPE_CHECKING:
     from agent.webhook.queries.workload_bodies import ForgottenBody

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from agent.cli.text.chart import sparkline
-from agent.cli.text.counts import counted
-from agent.cli.text.figures import age_text, bytes_text, millicores_text
+from agent.cli.text.figures import age_text, bytes_text, counted, millicores_text
 from agent.cli.text.spans import Glyphs, Line, Span, Tone, clip_line, harmless
 from agent.cli.text.table import Cell, Column, render_table
 from agent.webhook.queries.workload_bodies import (

@@ -18,8 +18,7 @@ from agent.core.cluster.effective_resources import pod_requests
 from agent.core.cluster.pod import CPU, MEMORY, ContainerKind, Pod, Requirements, is_pod_level_resource
 from agent.core.numbers.quantity import format_quantity
 from agent.core.numbers.units import NANOS_PER_MILLI, NANOS_PER_UNIT
-from agent.core.orders.annotations import PLACEHOLDER_SHAPE, PREFIX
-from agent.core.orders.placeholder_mark import PLACEHOLDER
+from agent.core.orders.annotations import PLACEHOLDER, PLACEHOLDER_SHAPE, PREFIX
 
 BUFFER_UID: Final = f"{PREFIX}buffer-uid"
 """Label: which buffer's."""

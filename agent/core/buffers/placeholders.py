@@ -9,7 +9,7 @@ they have it. Where it is not known how many chunks there should be, pods stay a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -17,10 +17,10 @@ from agent.core.buffers.buffer import BUFFER_KIND, Buffer
 from agent.core.buffers.placeholder_options import PlaceholderOptions
 from agent.core.buffers.placeholder_pod import BUFFER_UID, PlaceholderShape
 from agent.core.buffers.placeholder_state import Memory, after_setback
+from agent.core.cluster.effective_resources import CountingRule, pod_requests
 from agent.core.cluster.pod import RESIZE_PENDING, RUNNING, Pod, Requirements, has_ended
 from agent.core.cluster.qos import pod_qos_class
-from agent.core.orders.annotations import PLACEHOLDER_SHAPE
-from agent.core.orders.placeholder_mark import is_placeholder
+from agent.core.orders.annotations import PLACEHOLDER_SHAPE, is_placeholder
 from agent.core.resize.status import RESIZE_IN_PROGRESS
 
 UNSEEN_SECONDS: Final = 30.0
@@ -371,3 +371,36 @@ def _is_granted(pod: Pod) -> bool:
         ):
             return False
     return True
+
+
+_COUNTED: Final = CountingRule(use_status=True)
+MOST_AT_ONCE: Final = 10
+"""A proposal comes again in a minute if that was not enough."""
+
+
+def who_gives_way(pods: Iterable[Pod], *, node: str, resource: str, lacking_nanos: int) -> tuple[Pod, ...]:
+    """Choose placeholders of a node that hold what is lacking, as few and as small as will do.
+
+    Args:
+        pods: Placeholders, of any node.
+        node: Which.
+        resource: As pods call it: ``cpu``, ``memory``.
+        lacking_nanos: How much is wanted; where it is 0 or less how much is not known, and one goes.
+
+    Returns:
+        The smallest that is enough, else the largest and so on; empty = none of that node holds any.
+    """
+    held = [(pod_requests(pod, _COUNTED).get(resource, 0), pod.name, pod) for pod in pods if _may_go(pod, node)]
+    left = sorted((one for one in held if one[0] > 0), key=lambda one: one[:2])
+    chosen: list[Pod] = []
+    lacking = max(lacking_nanos, 1)
+    while left and lacking > 0 and len(chosen) < MOST_AT_ONCE:
+        index = next((place for place, one in enumerate(left) if one[0] >= lacking), len(left) - 1)
+        amount, _, pod = left.pop(index)
+        chosen.append(pod)
+        lacking -= amount
+    return tuple(chosen)
+
+
+def _may_go(pod: Pod, node: str) -> bool:
+    return pod.node_name == node and buffer_uid_of(pod) is not None and is_living(pod)

@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 
 from agent.core.history.rollup import CPU_BUCKETS, MEMORY_BUCKETS, Distribution
 from agent.core.numbers.bucket_scheme import BucketScheme
-from agent.core.window.interval import interval_of
 from agent.core.window.policy import WindowPolicy
 from agent.core.window.rates import SlidingRates, sliding_rates
 from agent.core.window.ring_rows import MEMORY_ROW, Has, Status
-from agent.core.window.steps import NS, CpuSteps, column, cpu_steps, selection
+from agent.core.window.steps import NS, CpuSteps, column, cpu_steps, interval_of, selection
 
 _EMPTY: Final = np.zeros(0, dtype=MEMORY_ROW)
 _OK: Final = int(Status.OK)

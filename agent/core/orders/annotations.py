@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final, TypeVar
 
+from agent.core.cluster.pod import Pod
 from agent.core.numbers.quantity import QuantityError, parse_quantity
 from agent.core.numbers.units import INT64_MAX, MIB, NANOS_PER_MILLI, NANOS_PER_UNIT, to_millis, to_units
 from agent.core.orders.order import Mode, Ranking
@@ -147,3 +148,12 @@ def _nanos(value: str, least: int, allowed: str, most: int = _MOST_MEMORY_NANOS)
     if not least <= nanos <= most:
         raise ValueNotAllowed(allowed)
     return nanos
+
+
+PLACEHOLDER: Final = f"{PREFIX}placeholder"
+"""Label of placeholder pods."""
+
+
+def is_placeholder(pod: Pod) -> bool:
+    """Say whether a pod keeps room for others, or says so of itself, whatever the label's value."""
+    return PLACEHOLDER in pod.labels

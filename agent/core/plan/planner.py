@@ -25,10 +25,9 @@ from agent.core.orders.policy_options import BoundsOptions, ControlledResources
 from agent.core.plan.container_sizing import cpu_edges, memory_edges
 from agent.core.plan.demand import FREE, Constraint, PodDemand, Reserved
 from agent.core.plan.entry import Entry, Rules, Unit
-from agent.core.plan.fit import Fit, evict, share
+from agent.core.plan.fit import Fit, evict, oom_evictions, share
 from agent.core.plan.invariants import Examined, examine
 from agent.core.plan.moves import Room, move
-from agent.core.plan.oom import oom_evictions
 from agent.core.plan.plan import ContainerPlan, Eviction, Plan, PodPlan, ResourcePlan, Share
 from agent.core.plan.pod_facts import PlanMemo, PodFacts
 from agent.core.plan.quick_values import slot_setters

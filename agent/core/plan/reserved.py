@@ -12,8 +12,8 @@ from agent.core.cluster.pod import CPU, RUNNING, Pod, QosClass
 from agent.core.cluster.qos import pod_qos_class
 from agent.core.cluster.workload import POD_KIND, Workload
 from agent.core.numbers.units import NANOS_PER_UNIT
+from agent.core.orders.annotations import is_placeholder
 from agent.core.orders.order import Mode, Orders
-from agent.core.orders.placeholder_mark import is_placeholder
 from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.resolution import is_excluded, listed
 from agent.core.plan.demand import Reserved

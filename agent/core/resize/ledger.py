@@ -23,7 +23,6 @@ from agent.core.resize.answer import Answer, AnswerKind
 from agent.core.resize.constraint import constraint_of, kept_back
 from agent.core.resize.decision import Action
 from agent.core.resize.flight import Look, follow
-from agent.core.resize.ledger_times import as_of
 from agent.core.resize.oom_cool_down import OomCoolDown, raised_memory_limits
 from agent.core.resize.put_back import memory_falls, revert, step_of
 from agent.core.resize.record import (
@@ -36,6 +35,7 @@ from agent.core.resize.record import (
     OomAction,
     PodRecord,
     Shrunk,
+    as_of,
 )
 from agent.core.resize.refusal import after_answer, requests_in_all
 

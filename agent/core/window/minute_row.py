@@ -14,13 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.core.window.cpu import absent_cpu_window
-from agent.core.window.interval import interval_of
 from agent.core.window.memory import absent_memory_window
 from agent.core.window.policy import WindowPolicy
 from agent.core.window.rates import burst_millicores, sliding_rates
 from agent.core.window.ring_rows import MEMORY_ROW, MINUTE_ROW, Has, Status
 from agent.core.window.snapshot import CpuWindow, MemoryWindow, Missing
-from agent.core.window.steps import MILLICORES_PER_USEC_PER_NS, NS, CpuSteps, column, cpu_steps, selection
+from agent.core.window.steps import MILLICORES_PER_USEC_PER_NS, NS, CpuSteps, column, cpu_steps, interval_of, selection
 
 MINUTE_NS: Final = 60 * NS
 KIB: Final = 1024

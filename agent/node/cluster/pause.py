@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from agent.core.orders.pause_text import LONGEST_PAUSE, pause_reason_of
+from agent.core.orders.cluster_rules import LONGEST_PAUSE, pause_reason_of
 
 _MOST_BYTES = 8 * LONGEST_PAUSE
 

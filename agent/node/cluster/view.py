@@ -18,11 +18,10 @@ from agent.core.cluster.node import Namespace, Node, NodeState
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.pod_index import Belonging, PodIndex, belonging, join
 from agent.core.cluster.unit import UnitIdentity, UnitResources
-from agent.kube.api import Api
+from agent.kube.api import Api, server_version
 from agent.kube.errors import KubeError
 from agent.kube.pod_json import namespace_from_json, node_from_json, pod_from_json
 from agent.kube.reflector import Reflector, WatchCounts, WatchPace, WatchSource
-from agent.kube.server import server_version
 
 log = logging.getLogger(__name__)
 

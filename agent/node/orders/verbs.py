@@ -17,9 +17,8 @@ from agent.core.orders.annotations import ORIGINAL_RESOURCES
 from agent.core.plan.demand import Kept
 from agent.core.plan.plan import PlanStep
 from agent.core.recommender.unit_names import NoSuchUnit, chosen_by
-from agent.core.resize.decision import Action, Decision, Decisions, Outcome
+from agent.core.resize.decision import Action, Decision, Decisions, Outcome, newest_outcomes
 from agent.core.resize.originals import MOST_STEPS, OriginalError, ref_of, restore_steps
-from agent.core.resize.outcomes import newest_outcomes
 from agent.node.files.documents import DECISIONS
 from agent.node.orders.answers import (
     HOLDING,

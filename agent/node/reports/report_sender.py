@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from agent.core.history.rollup_json import sent_text
 from agent.core.history.rollup_schedule import NS, drain_seconds, retry_seconds
-from agent.core.machine.report_checkup import ReportStanding
+from agent.core.machine.cluster_checkup import ReportStanding
 from agent.kube.errors import CredentialsError, one_line
 from agent.metrics.report_series import PostResult, ReportSeries
 from agent.node.reports.client import WebhookAnswer, WebhookAway

@@ -13,8 +13,7 @@ from typing import Final
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.unit import UnitIdentity
 from agent.core.cluster.versions import gates_of
-from agent.core.machine.cluster_checkup import ClusterFacts, MissingRight
-from agent.core.machine.report_checkup import ReportStanding
+from agent.core.machine.cluster_checkup import ClusterFacts, MissingRight, ReportStanding
 from agent.core.plan.directives import STALE_SECONDS
 from agent.core.plan.plan import Plan, PlanStep
 from agent.core.recommender.explanation import Acted

@@ -198,7 +198,7 @@ class Acting:
         self._proposer = None
         self._taint_asker = None
         if reporter is not None and settings.report.url is not None:
-            from agent.node.reports.proposing_setup import proposer_of, taint_asker_of
+            from agent.node.reports.assembly import proposer_of, taint_asker_of
 
             if settings.overload.taint:
                 self._taint_asker = taint_asker_of(

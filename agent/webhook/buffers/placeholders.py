@@ -24,16 +24,37 @@ from agent.core.buffers.placeholder_state import Memory, after_creation, after_r
 from agent.core.buffers.placeholders import PlaceholderPlan, Wish, buffer_uid_of, plan_placeholders
 from agent.core.cluster.effective_resources import CountingRule, pod_requests
 from agent.core.cluster.pod import Pod, has_ended
-from agent.core.orders.annotations import PREFIX
-from agent.core.orders.placeholder_mark import PLACEHOLDER
+from agent.core.orders.annotations import PLACEHOLDER, PREFIX
 from agent.kube.api import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Api
 from agent.kube.buffer_json import pod_of_template
 from agent.kube.errors import ApiError, KubeError, Unreachable
 from agent.kube.pod_json import pod_from_json
 from agent.kube.reflector import Reflector, WatchPace, WatchSource
-from agent.webhook.buffers.placeholder_removal import pods_path, remove_placeholder
 from agent.webhook.buffers.seams import Kept
 from agent.webhook.buffers.tables import ByNamespace
+
+_GONE: Final = frozenset({404, 409})
+
+
+def pods_path(namespace: str, name: str | None = None) -> str:
+    """Give the path of a namespace's pods, or of one of them."""
+    path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
+    return path if name is None else f"{path}/{quote(name, safe='')}"
+
+
+def remove_placeholder(api: Api, *, namespace: str, name: str, uid: str, timeout_seconds: float | None = None) -> None:
+    """Delete a pod; one that is gone, or whose name is another's by now, is as good.
+
+    Raises:
+        KubeError: The server refused, or did not answer.
+    """
+    options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+    try:
+        api.call("DELETE", pods_path(namespace, name), body=options, timeout_seconds=timeout_seconds)
+    except ApiError as error:
+        if error.status not in _GONE:
+            raise
+
 
 log = logging.getLogger(__name__)
 

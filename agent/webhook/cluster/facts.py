@@ -27,8 +27,8 @@ from agent.core.cluster.versions import parse_version
 from agent.core.cluster.workload import Workload
 from agent.core.history.rollup import NodeClass
 from agent.core.machine.pod_limits import POD_LEVEL
-from agent.core.orders.rules_text import read_rules
-from agent.kube.api import Api
+from agent.core.orders.cluster_rules import read_rules
+from agent.kube.api import Api, server_version
 from agent.kube.cluster_json import (
     VerticalAutoscaler,
     autoscaler_from_json,
@@ -40,7 +40,6 @@ from agent.kube.cluster_json import (
 from agent.kube.errors import KubeError
 from agent.kube.pod_json import namespace_from_json
 from agent.kube.reflector import Reflector, WatchCounts, WatchPace, WatchSource
-from agent.kube.server import server_version
 from agent.kube.watched_objects import Kept
 from agent.webhook.cluster.index import ByTarget, Doubted, Indexed
 from agent.webhook.cluster.nodes import (

@@ -9,15 +9,65 @@ from __future__ import annotations
 import struct
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from itertools import islice
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from agent.core.cluster.facts import PodPlace, WrittenContainer
 from agent.core.cluster.workload import Workload
 from agent.kube.cluster_json import pod_place_from_json
 from agent.kube.watched_objects import Entry, Gathering, Kept
-from agent.webhook.cluster.interned import Interned
+
+V = TypeVar("V", bound=Hashable)
+
+
+class Interned(Generic[V]):
+    """Values by number and back; a number is free again when everybody who took it has given it back."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[V, int] = {}
+        self._values: list[V | None] = []
+        self._users: list[int] = []
+        self._free: list[int] = []
+
+    def take(self, value: V) -> int:
+        """Give the number of a value, one user more."""
+        number = self._numbers.get(value)
+        if number is None:
+            if self._free:
+                number = self._free.pop()
+                self._values[number], self._users[number] = value, 0
+            else:
+                number = len(self._values)
+                self._values.append(value)
+                self._users.append(0)
+            self._numbers[value] = number
+        self._users[number] += 1
+        return number
+
+    def give_back(self, number: int) -> None:
+        """Say that one user is gone."""
+        self._users[number] -= 1
+        if not self._users[number]:
+            del self._numbers[self.value(number)]
+            self._values[number] = None
+            self._free.append(number)
+
+    def number(self, value: V) -> int | None:
+        """Find the number of a value; None = nobody uses it."""
+        return self._numbers.get(value)
+
+    def value(self, number: int) -> V:
+        """Give the value of a number that is in use."""
+        value = self._values[number]
+        if value is None:
+            msg = f"number {number} is not in use"
+            raise KeyError(msg)
+        return value
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
 
 GONE_SECONDS: Final = 3600.0
 """How long a pod is remembered that is gone: its node's last reports of it come minutes later, and up to an hour later

@@ -12,14 +12,14 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from agent.core.buffers.placeholder_yielding import who_gives_way
+from agent.core.buffers.placeholders import who_gives_way
 from agent.core.cluster.pod import CPU, MEMORY, Pod
 from agent.core.cluster.resource import Resource
 from agent.core.eviction.proposal import Proposal, Reason, Ruling
 from agent.core.numbers.units import NANOS_PER_MILLI, NANOS_PER_UNIT
 from agent.kube.api import Api
 from agent.kube.errors import ApiError, KubeError
-from agent.webhook.buffers.placeholder_removal import remove_placeholder
+from agent.webhook.buffers.placeholders import remove_placeholder
 
 log = logging.getLogger(__name__)
 

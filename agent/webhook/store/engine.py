@@ -26,6 +26,20 @@ from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 from agent.webhook.store.place import PostgresqlPlace, SqlitePlace, to_place
 from agent.webhook.store.shapes import StoreAway, StoreUnusable
 
+_NOW = text("SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS double precision)")
+
+
+def database_now(connection: Connection) -> float:
+    """Give Unix seconds by the database's clock; SQLite's is this machine's, as its only replica's is.
+
+    The moment of the question, not of the transaction's begin: who waited for a lock must not act by an old time.
+    """
+    if connection.dialect.name != "postgresql":
+        return time.time()
+    now: float = connection.execute(_NOW).scalar_one()
+    return now
+
+
 log = logging.getLogger(__name__)
 
 SQLITE_LOG_BYTES: Final = 64 * 2**20

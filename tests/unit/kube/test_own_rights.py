@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from agent.kube.api import Stream
+from agent.kube.api import Stream, server_version
 from agent.kube.errors import ApiError
 from agent.kube.own_rights import NEEDED, Identity, Permission, Purpose, identity, missing_permissions, node_claim
-from agent.kube.server import server_version
 
 
 class FakeApi:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, generate_latest
 
 from agent.core.eviction.proposal import Verdict
-from agent.metrics.proposing_series import ProposingSeries
+from agent.metrics.report_series import ProposingSeries
 
 
 def test_every_verdict_stands_at_zero_and_counts() -> None:

@@ -15,9 +15,8 @@ from agent.core.cluster.workload import workload_of
 from agent.core.eviction.arbiter import second_look
 from agent.core.eviction.proposal import Reason
 from agent.core.orders import annotations as names
-from agent.core.orders.annotations import unknown_keys
+from agent.core.orders.annotations import PLACEHOLDER, is_placeholder, unknown_keys
 from agent.core.orders.order import Mode
-from agent.core.orders.placeholder_mark import PLACEHOLDER, is_placeholder
 from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.policy_options import PolicyName
 from agent.core.orders.resolution import orders_of

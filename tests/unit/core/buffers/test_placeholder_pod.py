@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from agent.core.buffers.placeholder_pod import BUFFER_UID, placeholder_of
 from agent.core.cluster.effective_resources import pod_requests
 from agent.core.cluster.qos import computed_qos_class
-from agent.core.orders.placeholder_mark import PLACEHOLDER, is_placeholder
+from agent.core.orders.annotations import PLACEHOLDER, is_placeholder
 from agent.kube.buffer_json import pod_of_template
 from tests.placeholders import BUFFER, OPTIONS, Json, container, content, placeholder_pod, read, shape_of
 

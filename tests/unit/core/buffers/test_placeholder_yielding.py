@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.buffers.placeholder_yielding import MOST_AT_ONCE, who_gives_way
+from agent.core.buffers.placeholders import MOST_AT_ONCE, who_gives_way
 from agent.core.cluster.pod import CPU, MEMORY, Pod
 from agent.core.numbers.units import NANOS_PER_MILLI
 from tests.placeholders import container, content, placeholder_pod, read, shape_of

@@ -21,7 +21,7 @@ from agent.core.buffers.placeholders import (
     stem_of,
 )
 from agent.core.cluster.pod import Pod, Requirements
-from agent.core.orders.placeholder_mark import PLACEHOLDER
+from agent.core.orders.annotations import PLACEHOLDER
 from tests.placeholders import BUFFER, OPTIONS, container, content, placeholder_pod, read, shape_of
 
 NOW = 1_800_000_000.0

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from agent.core.buffers.buffer import Chunk, ScopeFault, ScopeTerm
-from agent.core.buffers.scopes import matches_scopes
+from agent.core.buffers.quotas import matches_scopes
 from tests.capacity_buffers import cores
 
 BARE = Chunk(requests={})

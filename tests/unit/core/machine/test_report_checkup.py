@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from agent.core.machine.checkup import Verdict
-from agent.core.machine.cluster_checkup import judge_cluster
-from agent.core.machine.report_checkup import ReportStanding, judge_reporting
+from agent.core.machine.cluster_checkup import ReportStanding, judge_cluster, judge_reporting
 from tests.unit.core.machine.test_cluster_checkup import facts
 
 

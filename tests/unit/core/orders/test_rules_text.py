@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 
 from agent.core.cluster.facts import ClusterRule, ClusterRules
 from agent.core.cluster.workload import Workload
-from agent.core.orders.cluster_rules import rule_of
-from agent.core.orders.pause_text import UNSTATED_PAUSE
-from agent.core.orders.rules_text import LONGEST_RULES, MOST_RULES, read_rules
+from agent.core.orders.cluster_rules import LONGEST_RULES, MOST_RULES, UNSTATED_PAUSE, read_rules, rule_of
 
 GOOD = ClusterRules(rules=(ClusterRule(namespace="shop", mode="off"),))
 

@@ -8,9 +8,9 @@ from agent.core.cluster.pod import ContainerKind, Pod, PodRef
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
 from agent.core.numbers.units import MIB
+from agent.core.plan.invariants import Broken, Stepped
 from agent.core.plan.plan import Phase, PlanStep
 from agent.core.plan.pod_change import Change, Setting
-from agent.core.plan.stepped import Broken, Stepped
 from tests.planning import amounts, container, requirements
 
 HELD = (100, 64 * MIB)

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent.core.resize.decision import Action, Decision, Outcome
-from agent.core.resize.outcomes import newest_outcomes
+from agent.core.resize.decision import Action, Decision, Outcome, newest_outcomes
 from tests.plans import change, decision, ref
 
 WHY = "it is short now"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.orders.pause_text import LONGEST_PAUSE, UNSTATED_PAUSE
+from agent.core.orders.cluster_rules import LONGEST_PAUSE, UNSTATED_PAUSE
 from agent.node.cluster.pause import ClusterPause
 
 

@@ -18,8 +18,7 @@ from agent.kube.json_reader import Reader
 from agent.kube.watched_objects import Entry
 from agent.webhook.cluster import pods as cluster_pods
 from agent.webhook.cluster.index import Indexed
-from agent.webhook.cluster.interned import Interned
-from agent.webhook.cluster.pods import GONE_SECONDS, PodTable
+from agent.webhook.cluster.pods import GONE_SECONDS, Interned, PodTable
 
 UIDS = [str(uuid.UUID(int=number)) for number in (0, 1, 2**127, 2**128 - 1)] + [
     "not-a-uuid",
