@@ -8,9 +8,10 @@ from typing import Any
 from agent.core.history.hour_peaks import HourPeak
 from agent.core.history.minutes import OutOfMemory
 from agent.core.orders.policy_options import BoundsOptions
-from agent.core.recommender.explanation import Explanation, Trail
+from agent.core.recommender.explanation import Trail
 from agent.core.recommender.recommender import explain
 from agent.core.recommender.subject import Conditions, Subject
+from agent.core.resize.why import Why
 from tests.snapshots import cpu_window, memory_window
 from tests.subjects import MI, TimesPolicy, subject
 
@@ -30,7 +31,7 @@ def trail(minutes: int = 60, **courses: Any) -> Trail:
     return Trail(**{**known, **courses})
 
 
-def explanation(one: Subject | None = None, *, policy: TimesPolicy | None = None, **changes: Any) -> Explanation:
+def explanation(one: Subject | None = None, *, policy: TimesPolicy | None = None, **changes: Any) -> Why:
     """Give one of a container of shop/web that needs twice of what it uses, measured for an hour."""
     about = one if one is not None else subject(cpu=cpu_window(), memory=memory_window())
     reasoned = explain(
@@ -40,7 +41,7 @@ def explanation(one: Subject | None = None, *, policy: TimesPolicy | None = None
         conditions=Conditions(min_span_seconds=600.0, max_age_seconds=60.0),
         options=BoundsOptions(),
     )
-    made = Explanation(
+    made = Why(
         taken_unix_seconds=float(NOW),
         source="agent",
         recommendation=reasoned.recommendation,

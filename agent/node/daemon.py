@@ -11,13 +11,13 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, Self
 
 from agent.core.recommender.unit_names import NoSuchUnit, chosen_by
+from agent.core.resize.why import whys_of
 from agent.node.assembly import Watch
-from agent.node.files.documents import EXPLANATIONS, RECOMMENDATIONS, SNAPSHOT
+from agent.node.files.documents import RECOMMENDATIONS, SNAPSHOT, WHYS
 from agent.node.history.learner import is_sized
 from agent.node.sockets.control import ControlEndpoint, ControlError, Unable, Verb, open_control_listener
 from agent.node.sockets.http import Heartbeat, HttpEndpoint, HttpSources, open_listener
@@ -205,6 +205,5 @@ class Agent:
         )
         if watch.acting is not None:
             answers = watch.acting.answers
-            items = tuple(replace(item, acted=answers.acted(item.recommendation.identity)) for item in told.items)
-            told = replace(told, items=items)
-        return EXPLANATIONS.to_json(told)
+            return WHYS.to_json(whys_of(told, answers.acted))
+        return WHYS.to_json(whys_of(told))

@@ -13,21 +13,17 @@ import numpy as np
 from agent.core.cluster.pod import Container, ContainerKind, ContainerState, Pod
 from agent.core.cluster.pod_index import PodIndex, belonging
 from agent.core.cluster.unit import UnitIdentity, UnitKind
+from agent.core.numbers import integer_amounts as vpa_amounts
 from agent.core.numbers.arrays import Floats, Rows
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources, VpaOptions
 from agent.core.recommender import bounds
+from agent.core.recommender import rounding as vpa_bounds
 from agent.core.recommender.policy import LimitRule, Proposals, Stated
-from agent.core.recommender.vpa import (
-    amounts as vpa_amounts,
-)
 from agent.core.recommender.vpa import (
     estimators as vpa_estimators,
 )
 from agent.core.recommender.vpa import (
     limit_range as vpa_limit_range,
-)
-from agent.core.recommender.vpa import (
-    rounding as vpa_bounds,
 )
 from agent.core.recommender.vpa.chain import Estimates, Narration
 from agent.core.recommender.vpa.estimators import Widening

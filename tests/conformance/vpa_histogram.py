@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from agent.core.numbers.histogram import BucketScheme, ExponentialScheme, Histograms, LinearScheme
+from agent.core.numbers.integer_amounts import cpu_from_cores, memory_from_bytes
 from agent.core.recommender.vpa import checkpoint as checkpoints
-from agent.core.recommender.vpa.amounts import cpu_from_cores, memory_from_bytes
 from agent.core.recommender.vpa.checkpoint import Checkpoint, CheckpointError, StateCheckpoint
 from agent.core.recommender.vpa.estimators import with_margin
 from agent.core.recommender.vpa.samples import CPU_SAMPLE_WEIGHT, PEAK_WEIGHT

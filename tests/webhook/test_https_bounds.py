@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from agent.node.reports.client import WebhookClient
-from agent.webhook.admission.glance import Unread
-from agent.webhook.http.bodies import MAX_DISCARDED_BYTES, MAX_HEAD_BYTES, MAX_REVIEW_BYTES, MAX_REVIEWS_BYTES
+from agent.webhook.admission.glance import MAX_REVIEW_BYTES, Unread
+from agent.webhook.http.bodies import MAX_DISCARDED_BYTES, MAX_HEAD_BYTES, MAX_REVIEWS_BYTES
 from agent.webhook.http.routes import MAX_BODIES, Answer, fault
 from agent.webhook.http.tls_server import OTHER_FILES
 from tests.webhook.https import Running, running, services

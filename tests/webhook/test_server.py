@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from agent.metrics.exposition import Page
-from agent.webhook.admission.glance import unchanged
-from agent.webhook.http.bodies import MAX_REVIEW_BYTES
+from agent.webhook.admission.glance import MAX_REVIEW_BYTES, unchanged
 from agent.webhook.http.routes import Answer, Call
 from tests.cluster.processes import wait_for
 from tests.webhook.https import Running, reply_of, running, services

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 from agent.cli.options.settings_options import Option, fail, settings_from
 
 if TYPE_CHECKING:
-    from agent.core.recommender.explanation import Explanations
     from agent.core.recommender.recommendation import Recommendations
+    from agent.core.resize.why import Whys
     from agent.settings import Settings
 
 TRIED_SECTIONS: Final = ("recommend", "bounds", "cruise", "vpa", "crane", "forecast", "windows")
@@ -49,7 +49,7 @@ class SizingSource(Protocol):
         """
         ...
 
-    def explanations(self, name: str, trail_seconds: float) -> Explanations:
+    def explanations(self, name: str, trail_seconds: float) -> Whys:
         """Tell everything behind the recommendation of what goes by a name.
 
         Raises:
@@ -74,13 +74,13 @@ class AgentSizing:
         except DocumentFormatError as error:
             raise SizingError(f"agent at {self._socket_path}: {error}") from error
 
-    def explanations(self, name: str, trail_seconds: float) -> Explanations:
+    def explanations(self, name: str, trail_seconds: float) -> Whys:
         """Ask the agent."""
-        from agent.node.files.documents import EXPLANATIONS, DocumentFormatError
+        from agent.node.files.documents import WHYS, DocumentFormatError
         from agent.node.sockets.control import Refused
 
         try:
-            return EXPLANATIONS.from_json(self._ask("why", {"name": name, "trail_seconds": trail_seconds}))
+            return WHYS.from_json(self._ask("why", {"name": name, "trail_seconds": trail_seconds}))
         except SizingError as error:
             if isinstance(error.__cause__, Refused):
                 raise UnknownName(error.__cause__.reason) from error
@@ -140,12 +140,13 @@ class RecordingSizing:
         """Compute them."""
         return self._node.recommendations()
 
-    def explanations(self, name: str, trail_seconds: float) -> Explanations:
+    def explanations(self, name: str, trail_seconds: float) -> Whys:
         """Compute them."""
         from agent.core.recommender.unit_names import NoSuchUnit
+        from agent.core.resize.why import whys_of
 
         try:
-            return self._node.explanations(name, trail_seconds)
+            return whys_of(self._node.explanations(name, trail_seconds))
         except NoSuchUnit as error:
             raise UnknownName(str(error)) from error
 
@@ -180,12 +181,13 @@ class StateSizing:
             )
         return found
 
-    def explanations(self, name: str, trail_seconds: float) -> Explanations:
+    def explanations(self, name: str, trail_seconds: float) -> Whys:
         """Compute them."""
         from agent.core.recommender.unit_names import NoSuchUnit
+        from agent.core.resize.why import whys_of
 
         try:
-            return self._node.explanations(name, trail_seconds)
+            return whys_of(self._node.explanations(name, trail_seconds))
         except NoSuchUnit as error:
             raise UnknownName(str(error)) from error
 

@@ -11,11 +11,11 @@ from agent.cli.words.decisions import OUTCOME_TONES, what_text
 from agent.cli.words.plan import KEPT_WORDS, RESERVED_WORDS, share_of
 from agent.core.orders.order import OrderSource
 from agent.core.plan.plan import Share
-from agent.core.recommender.explanation import Acted, Explanation
 from agent.core.resize.decision import Decision, newest_outcomes
+from agent.core.resize.why import Acted, Why
 
 
-def acted_lines(item: Explanation, page: Page) -> list[Line]:
+def acted_lines(item: Why, page: Page) -> list[Line]:
     """Give the section; empty where whoever answers does not plan."""
     acted = item.acted
     if acted is None:

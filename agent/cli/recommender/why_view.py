@@ -17,10 +17,10 @@ from agent.cli.text.paragraphs import Page, flow, hanging
 from agent.cli.text.spans import Glyphs, Line, Span, Tone, clip, clip_line, display_width, harmless, pad
 from agent.cli.words.advice import CPU, MEMORY, SEVERITY_TEXTS, SEVERITY_TONES, SIDES, Side, change_text
 from agent.core.numbers.amount_text import amount_text
-from agent.core.recommender.explanation import Explanation
 from agent.core.recommender.policy import Step
 from agent.core.recommender.recommendation import Advice, Withheld
 from agent.core.recommender.unit_names import called
+from agent.core.resize.why import Why
 
 _WITHHELD_WORDS: Final = {
     Withheld.NO_DATA: "no data",
@@ -36,7 +36,7 @@ _WHAT_WIDTH: Final = 46
 _VALUE_WIDTH: Final = 12
 
 
-def page_lines(item: Explanation, page: Page, *, with_chart: bool) -> list[Line]:
+def page_lines(item: Why, page: Page, *, with_chart: bool) -> list[Line]:
     """Give the page of one container.
 
     Args:
@@ -62,7 +62,7 @@ def page_lines(item: Explanation, page: Page, *, with_chart: bool) -> list[Line]
     return [clip_line(line, page.width, ellipsis=page.glyphs.ellipsis) for line in lines]
 
 
-def _head(item: Explanation, page: Page) -> Iterator[Line]:
+def _head(item: Why, page: Page) -> Iterator[Line]:
     """Say who it is, and which policy answered when."""
     answer = item.recommendation
     identity = answer.identity
@@ -87,7 +87,7 @@ def _head(item: Explanation, page: Page) -> Iterator[Line]:
 # The answer
 
 
-def _advice_lines(item: Explanation, page: Page) -> Iterator[Line]:
+def _advice_lines(item: Why, page: Page) -> Iterator[Line]:
     """Give requests and limits as they are and as they should be; where one is withheld, why and what it waits for."""
     answer = item.recommendation
     titles = ("", "REQUEST", "RECOMMENDED", "CHANGE", "LIMIT", "RECOMMENDED")
@@ -123,7 +123,7 @@ def _advice_lines(item: Explanation, page: Page) -> Iterator[Line]:
                 yield from hanging((Span(f"{_NAMES[side]}: ", Tone.NOTE),), sentence, page, Tone.NOTE)
 
 
-def _new_limit(side: Side, item: Explanation) -> str:
+def _new_limit(side: Side, item: Why) -> str:
     advice = side.advice(item.recommendation)
     if advice.limit is not None:
         return side.text(advice.limit)
@@ -136,7 +136,7 @@ def _verdict(advice: Advice) -> str:
     return SEVERITY_TEXTS[advice.severity]
 
 
-def _sentences(item: Explanation, side: Side) -> list[str]:
+def _sentences(item: Why, side: Side) -> list[str]:
     """Give what would change the answer of one resource."""
     start = f"{_NAMES[side]}: "
     return [sentence.removeprefix(start) for sentence in item.changes if sentence.startswith(start)]
@@ -145,7 +145,7 @@ def _sentences(item: Explanation, side: Side) -> list[str]:
 # How it came about
 
 
-def _step_lines(item: Explanation, side: Side, page: Page) -> list[Line]:
+def _step_lines(item: Why, side: Side, page: Page) -> list[Line]:
     """Give the steps of one resource in their order; those of bounds with what they changed from what to what."""
     steps = [step for step in item.steps if step.resource == side.resource]
     if not steps:
@@ -188,7 +188,7 @@ def _value(value: float | None, unit: str) -> str:
     return age_text(value) if unit == "seconds" and value >= 0 else amount_text(value, unit)
 
 
-def _change_lines(item: Explanation, page: Page) -> list[Line]:
+def _change_lines(item: Why, page: Page) -> list[Line]:
     """Say what would change the answer; what a withheld one waits for stands with it already."""
     lines: list[Line] = []
     for side in SIDES:
@@ -198,11 +198,11 @@ def _change_lines(item: Explanation, page: Page) -> list[Line]:
     return [(Span("WHAT WOULD CHANGE IT", Tone.TITLE),), *lines] if lines else []
 
 
-def _note_lines(item: Explanation, page: Page) -> list[Line]:
+def _note_lines(item: Why, page: Page) -> list[Line]:
     return [line for note in item.notes for line in hanging((Span("note ", Tone.NOTE),), note, page)]
 
 
-def _chart(item: Explanation, page: Page) -> list[Line]:
+def _chart(item: Why, page: Page) -> list[Line]:
     """Draw usage over time."""
     lines: list[Line] = []
     for plot in plots_of(item):

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.cli.options.output_files import OutputError, check_output, put_output
 from agent.cli.text.chart import Course, Level, Plot, columned, plots_of, span_text, times_of, values_of
+from agent.cli.text.output_files import OutputError, check_output, put_output
 from agent.cli.text.spans import Tone, harmless
 from agent.core.recommender.unit_names import called
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from agent.core.recommender.explanation import Explanation, Explanations
+    from agent.core.recommender.explanation import Explanation
+    from agent.core.resize.why import Whys
 
 NO_MATPLOTLIB: Final = "pictures need matplotlib; install it: pip install 'plimsoll[pictures]'"
 _WIDE_INCHES: Final = 11.0
@@ -62,7 +63,7 @@ def check_picture(path: Path) -> None:
         raise PictureError(str(error)) from error
 
 
-def draw_picture(found: Explanations, path: Path) -> None:
+def draw_picture(found: Whys, path: Path) -> None:
     """Draw all containers, one below the other, and put the file in its place when it is whole.
 
     Raises:

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from agent.cli.client.sizing import SizingError, settings_of_agent
-from agent.cli.options.output_files import OutputError, check_output
 from agent.cli.options.row_options import add_filter_options, filter_text
 from agent.cli.options.settings_options import CGROUP_OPTIONS, SAMPLING_OPTIONS, add_options, fail, settings_from
 from agent.cli.options.shutdown import Ending, Stop
+from agent.cli.text.output_files import OutputError, check_output
 from agent.cli.words.moments import ALLOWED_SPANS, TimeWordError, parse_span_seconds
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.cli.options.output_files import OutputError, check_output, put_output
 from agent.cli.options.policy_options import add_policy_options, policy_names
 from agent.cli.options.settings_options import add_options, fail, settings_from
+from agent.cli.text.output_files import OutputError, check_output, put_output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

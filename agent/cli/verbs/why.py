@@ -17,7 +17,7 @@ from agent.cli.options.settings_options import add_options, fail
 
 if TYPE_CHECKING:
     from agent.core.orders.policy_options import PolicyName
-    from agent.core.recommender.explanation import Explanations
+    from agent.core.resize.why import Whys
 
 _PIPE_WIDTH: Final = 120
 """Columns where there is no terminal to ask: sentences are read."""
@@ -110,15 +110,15 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"plimsoll why: {error}", file=sys.stderr)
         return 1
     if is_json:
-        from agent.node.files.documents import EXPLANATIONS
+        from agent.node.files.documents import WHYS
 
-        print(json.dumps(EXPLANATIONS.to_json(found), indent=2, allow_nan=False))
+        print(json.dumps(WHYS.to_json(found), indent=2, allow_nan=False))
     else:
         _print_pages(found, arguments)
     return 0 if arguments.png is None else _draw(found, arguments.png)
 
 
-def _draw(found: Explanations, path: Path) -> int:
+def _draw(found: Whys, path: Path) -> int:
     from agent.cli.text.png_plots import NothingToDraw, PictureError, draw_picture
 
     try:
@@ -129,7 +129,7 @@ def _draw(found: Explanations, path: Path) -> int:
     return 0
 
 
-def _found(arguments: argparse.Namespace) -> Explanations:
+def _found(arguments: argparse.Namespace) -> Whys:
     """Ask whoever answers.
 
     Raises:
@@ -143,7 +143,7 @@ def _found(arguments: argparse.Namespace) -> Explanations:
         return source.explanations(arguments.name, seconds or 0.0)
 
 
-def _print_pages(found: Explanations, arguments: argparse.Namespace) -> None:
+def _print_pages(found: Whys, arguments: argparse.Namespace) -> None:
     from agent.cli.recommender.why_view import page_lines
     from agent.cli.text.paragraphs import Page
     from agent.cli.text.spans import Line

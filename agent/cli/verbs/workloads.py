@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent.cli.client.forget import add_forget_options, check_forgetting, forget
 from agent.cli.client.webhook import NO_EXTRA, NoAnswerError, NotKnownError, WebhookClient, add_webhook_options
 from agent.cli.options.row_options import add_look_options
 from agent.cli.options.settings_options import fail
-from agent.cli.workloads.forget import add_forget_options, check_forgetting, forget
 
 if TYPE_CHECKING:
     from agent.webhook.queries.workload_bodies import WorkloadBody, WorkloadLineBody

@@ -6,8 +6,8 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from agent.cli.options.output_files import OutputError, put_output
 from agent.cli.text.figures import bytes_text, millicores_text
+from agent.cli.text.output_files import OutputError, put_output
 from agent.cli.text.png_plots import NothingToDraw, PictureError
 from agent.cli.text.spans import harmless
 from agent.webhook.queries.workload_bodies import ContainerBody, HourBody, WorkloadBody

@@ -23,7 +23,7 @@ from agent.core.numbers.arrays import Bools, Floats, Ints
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources
 from agent.core.recommender.policy import LimitRule, Proposals, Stated, Steps
 from agent.core.recommender.recommendation import Bound
-from agent.core.recommender.vpa.rounding import proportional_limits
+from agent.core.recommender.rounding import proportional_limits
 
 _FLOAT_NOISE: Final = 1e-9
 """What a fraction may exceed a whole number by and still be it: 0.25 cores x 1000 is 250 millicores, not 251."""

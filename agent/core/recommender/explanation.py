@@ -1,4 +1,4 @@
-"""Everything behind one recommendation: the answer of ``plimsoll why``. Core, pure; values only."""
+"""Everything behind one recommendation. Core, pure; values only."""
 
 from __future__ import annotations
 
@@ -6,12 +6,8 @@ from dataclasses import dataclass
 
 from agent.core.history.hour_peaks import HourPeak
 from agent.core.history.minutes import OutOfMemory
-from agent.core.orders.order import Orders
-from agent.core.plan.demand import Reserved
-from agent.core.plan.plan import ContainerPlan
 from agent.core.recommender.policy import Step
 from agent.core.recommender.recommendation import Recommendation
-from agent.core.resize.decision import Decision
 from agent.core.window.snapshot import CpuWindow, MemoryWindow
 
 
@@ -29,23 +25,6 @@ class Trail:
     """PSI some, throttling taken out; known for the last day only."""
     working_set_bytes: tuple[float | None, ...]
     """Peak of the minute."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Acted:
-    """What the node's plan makes of a container, and what was done to its pod lately."""
-
-    orders: Orders
-    reserved: Reserved | None
-    """Why its requests stay as they are; None = the pod may be optimised."""
-    planned: ContainerPlan | None
-    """None = the plan says nothing of this container."""
-    is_evicted: bool
-    """The plan proposes to evict its pod."""
-    decisions: tuple[Decision, ...]
-    """About its pod, newest first; only the newest few."""
-    told: tuple[str, ...] = ()
-    """What the webhook told of its workload that changes what is done, one sentence each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +47,6 @@ class Explanation:
     kills: tuple[OutOfMemory, ...]
     trail: Trail | None
     """None = not asked for."""
-    acted: Acted | None = None
-    """None = whoever answers has no API server, or no plan yet."""
     notes: tuple[str, ...] = ()
 
 

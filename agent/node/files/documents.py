@@ -16,9 +16,9 @@ from typing import Final, Generic, NoReturn, TypeVar, Union, get_args, get_origi
 
 from agent.core.machine.cluster_checkup import ClusterFacts
 from agent.core.plan.plan import Plan
-from agent.core.recommender.explanation import Explanations
 from agent.core.recommender.recommendation import Recommendations
 from agent.core.resize.decision import Decision, Decisions
+from agent.core.resize.why import Whys
 from agent.core.window.snapshot import Snapshot
 
 _Decoder = Callable[[object, str], object]
@@ -79,7 +79,7 @@ SNAPSHOT: Final = Document(Snapshot, "snapshot", 1)
 """What the socket answers to ``snapshot`` and ``top -o json`` prints."""
 RECOMMENDATIONS: Final = Document(Recommendations, "recommendations", 1)
 """What the socket answers to ``recommend`` and ``recommend -o json`` prints."""
-EXPLANATIONS: Final = Document(Explanations, "explanations", 1)
+WHYS: Final = Document(Whys, "explanations", 1)
 """What the socket answers to ``why`` and ``why -o json`` prints."""
 PLAN: Final = Document(Plan, "plan", 1)
 """What the socket answers to ``plan`` and ``plan -o json`` prints."""

@@ -16,9 +16,9 @@ from agent.core.cluster.versions import gates_of
 from agent.core.machine.cluster_checkup import ClusterFacts, MissingRight, ReportStanding
 from agent.core.plan.directives import STALE_SECONDS
 from agent.core.plan.plan import Plan, PlanStep
-from agent.core.recommender.explanation import Acted
 from agent.core.resize.decision import Action, Decision
 from agent.core.resize.ledger import Ledger
+from agent.core.resize.why import Acted
 from agent.core.resize.write_gate import may_resize
 from agent.metrics.acting_series import Trigger
 from agent.node.cluster.rights import Rights

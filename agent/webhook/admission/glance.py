@@ -15,7 +15,9 @@ from typing import Final
 import msgspec
 
 from agent.core.orders.annotations import PREFIX
-from agent.webhook.http.bodies import MAX_REVIEW_BYTES
+
+MAX_REVIEW_BYTES: Final = 3 << 20
+"""An API server takes objects of 3 MiB at most, and etcd half of that."""
 
 API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"

@@ -13,8 +13,8 @@ from typing import Final
 
 from starlette.requests import ClientDisconnect
 
-MAX_REVIEW_BYTES: Final = 3 << 20
-"""An API server takes objects of 3 MiB at most, and etcd half of that."""
+from agent.webhook.admission.glance import MAX_REVIEW_BYTES
+
 MAX_HEAD_BYTES: Final = 64 * 1024
 """Of a request before its body; and of a review that is too large, enough to find whom to answer."""
 MAX_REVIEWS_BYTES: Final = 32 << 20

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from agent.core.cluster.pod import QosClass
-from agent.core.recommender.explanation import Explanations
 from agent.core.recommender.recommendation import Recommendation, Recommendations
-from agent.node.files.documents import EXPLANATIONS, RECOMMENDATIONS
+from agent.core.resize.why import Whys
+from agent.node.files.documents import RECOMMENDATIONS, WHYS
 from agent.node.sockets.control import request
 from agent.sensing.cgroup_path import Driver, Runtime, container_cgroup_path, kubepods_root_path
 from tests.guest.kubelet_tree import MOUNT, make, remove
@@ -60,8 +60,8 @@ def recommended(socket: Path) -> Recommendation | None:
     return items.get(CONTAINER)
 
 
-def explained(socket: Path) -> Explanations:
-    return EXPLANATIONS.from_json(request(socket, "why", {"name": f"{POD_UID}/{'6a' * 32}"}, timeout_seconds=60))
+def explained(socket: Path) -> Whys:
+    return WHYS.from_json(request(socket, "why", {"name": f"{POD_UID}/{'6a' * 32}"}, timeout_seconds=60))
 
 
 def test_memory_is_recommended_and_a_kill_raises_it_at_once(container: str, tmp_path: Path) -> None:

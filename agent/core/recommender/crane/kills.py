@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from agent.core.numbers.arrays import Bools, Floats, Ints, Rows
-from agent.core.recommender.vpa.amounts import scale
+from agent.core.numbers.integer_amounts import scale
 
 MIN_BUMP_BYTES: Final = 100 * (1 << 20)
 """After a kill, at least so much more than was requested."""

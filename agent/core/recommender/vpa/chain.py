@@ -13,8 +13,9 @@ import numpy as np
 
 from agent.core.numbers.amount_text import amount_text
 from agent.core.numbers.arrays import Bools, Floats, Ints
+from agent.core.numbers.integer_amounts import scale
 from agent.core.recommender.policy import Steps
-from agent.core.recommender.vpa.amounts import scale
+from agent.core.recommender.rounding import cap, round_up, whole_cores
 from agent.core.recommender.vpa.estimators import (
     LOWER_BOUND_WIDENING,
     UPPER_BOUND_WIDENING,
@@ -22,7 +23,6 @@ from agent.core.recommender.vpa.estimators import (
     widening_factors,
     with_margin,
 )
-from agent.core.recommender.vpa.rounding import cap, round_up, whole_cores
 
 
 class Narration:

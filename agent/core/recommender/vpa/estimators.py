@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from agent.core.numbers.arrays import Floats, Ints
-from agent.core.recommender.vpa.amounts import cpu_from_cores, memory_from_bytes, scale
+from agent.core.numbers.integer_amounts import cpu_from_cores, memory_from_bytes, scale
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from agent.core.numbers.units import INT64_MAX
-from agent.core.recommender.vpa.rounding import cap, proportional_limits
+from agent.core.recommender.rounding import cap, proportional_limits
 
 
 class Rounding(Enum):

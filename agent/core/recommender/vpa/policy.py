@@ -16,9 +16,9 @@ from numpy.typing import ArrayLike
 
 from agent.core.history.minutes import Minutes, OutOfMemory
 from agent.core.numbers.arrays import Bools, Floats, Ints, Rows
+from agent.core.numbers.integer_amounts import cpu_from_cores, memory_from_bytes
 from agent.core.orders.policy_options import ControlledValues, PolicyName, VpaOptions
 from agent.core.recommender.policy import LimitRule, Present, Proposals, Steps
-from agent.core.recommender.vpa.amounts import cpu_from_cores, memory_from_bytes
 from agent.core.recommender.vpa.chain import Chain, Estimates, Narration
 from agent.core.recommender.vpa.estimators import cpu_minimums, memory_minimums
 from agent.core.recommender.vpa.samples import whole_millicores

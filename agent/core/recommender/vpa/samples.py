@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from agent.core.numbers.arrays import Bools, Floats, Ints, Rows
-from agent.core.recommender.vpa.amounts import memory_from_bytes, scale
+from agent.core.numbers.integer_amounts import memory_from_bytes, scale
 
 CPU_SAMPLE_WEIGHT: Final = 0.1
 """Every CPU sample weighs the same."""

@@ -11,10 +11,10 @@ from agent.cli.text.spans import ASCII, UNICODE, line_text
 from agent.core.orders.order import Fault, Mode, Orders, OrderSource, Ranking
 from agent.core.orders.policy_options import PolicyName
 from agent.core.plan.demand import Kept, Reserved
-from agent.core.recommender.explanation import Acted, Explanations
 from agent.core.recommender.recommendation import Withheld
 from agent.core.resize.decision import Outcome
-from agent.node.files.documents import EXPLANATIONS
+from agent.core.resize.why import Acted, Whys
+from agent.node.files.documents import WHYS
 from tests.explanations import explanation
 from tests.plans import container, decision, share
 
@@ -113,5 +113,5 @@ def test_faults_and_deeds_are_told() -> None:
 
 
 def test_what_was_acted_goes_through_the_socket_unchanged() -> None:
-    made = Explanations(items=(replace(explanation(), acted=acted(planned=container(), decisions=(decision(),))),))
-    assert EXPLANATIONS.from_json(EXPLANATIONS.to_json(made)) == made
+    made = Whys(items=(replace(explanation(), acted=acted(planned=container(), decisions=(decision(),))),))
+    assert WHYS.from_json(WHYS.to_json(made)) == made

@@ -14,9 +14,9 @@ from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.cluster.workload import Workload
 from agent.core.history.hour_peaks import HourPeak
 from agent.core.history.minutes import OutOfMemory
-from agent.core.recommender.explanation import Explanation
 from agent.core.recommender.policy import LimitRule
 from agent.core.recommender.recommendation import Withheld
+from agent.core.resize.why import Why
 from agent.core.window.snapshot import Gap, Missing
 from tests.explanations import HOUR, NOW, explanation
 from tests.snapshots import cpu_window, memory_window
@@ -25,7 +25,7 @@ from tests.subjects import MI, TimesPolicy, identity, subject
 WIDE = Page(width=120, glyphs=UNICODE)
 
 
-def texts(item: Explanation, page: Page = WIDE, *, with_chart: bool = False) -> list[str]:
+def texts(item: Why, page: Page = WIDE, *, with_chart: bool = False) -> list[str]:
     return [line_text(line) for line in page_lines(item, page, with_chart=with_chart)]
 
 

@@ -8,12 +8,12 @@ import pytest
 
 from agent.cli.text.png_plots import NothingToDraw, PictureError, check_picture, draw_picture
 from agent.core.cluster.unit import UnitResources
-from agent.core.recommender.explanation import Explanations
+from agent.core.resize.why import Whys
 from tests.explanations import explanation, trail
 from tests.subjects import subject
 
 LIMITED = explanation(subject(resources=UnitResources(cpu_request_millicores=100, cpu_limit_millicores=9000)))
-BOTH = Explanations(items=(explanation(), LIMITED))
+BOTH = Whys(items=(explanation(), LIMITED))
 
 
 def size_of(png: bytes) -> tuple[int, int]:
@@ -26,7 +26,7 @@ def size_of(png: bytes) -> tuple[int, int]:
 def test_a_picture_has_a_strip_of_charts_per_container(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     draw_picture(BOTH, tmp_path / "both.png")
-    draw_picture(Explanations(items=(explanation(),)), tmp_path / "one.png")
+    draw_picture(Whys(items=(explanation(),)), tmp_path / "one.png")
     wide, tall = size_of((tmp_path / "one.png").read_bytes())
     # 11 inches, and 3 + 1.3 + 3 high, at 110 dots each
     assert (wide, tall) == (1210, 803)
@@ -39,7 +39,7 @@ def test_a_picture_of_a_week_with_gaps_is_drawn_without_warnings(tmp_path: Path)
     minutes = 7 * 1440
     holed = tuple(None if 3000 < minute < 4000 else 50.0 for minute in range(minutes))
     item = explanation(trail=trail(minutes, cpu_usage_millicores=holed, cpu_peak_millicores=holed))
-    draw_picture(Explanations(items=(item,)), tmp_path / "week.png")
+    draw_picture(Whys(items=(item,)), tmp_path / "week.png")
     assert (tmp_path / "week.png").stat().st_size > 10_000
 
 
@@ -76,7 +76,7 @@ def test_a_picture_that_cannot_take_its_place_leaves_nothing_beside_it(tmp_path:
 
 def test_nothing_measured_is_no_picture(tmp_path: Path) -> None:
     with pytest.raises(NothingToDraw, match=r"no minute measured in this time, nothing to draw"):
-        draw_picture(Explanations(items=(explanation(trail=None),)), tmp_path / "a.png")
+        draw_picture(Whys(items=(explanation(trail=None),)), tmp_path / "a.png")
     assert os.listdir(tmp_path) == []
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from agent.cli.main import main
 from agent.cli.simulate.trace_files import TraceFileError, load_trace
-from agent.node.files.documents import EXPLANATIONS, RECOMMENDATIONS
+from agent.node.files.documents import RECOMMENDATIONS, WHYS
 from agent.node.offline.recording import Recording
 from agent.node.offline.recording_contents import CONTENTS
 from agent.sensing.ring_file import RingFile, RingGeometry, read_boot_id
@@ -96,7 +96,7 @@ def test_another_policy_and_its_options_are_tried(file: Path, capsys: pytest.Cap
 
 def test_why_explains_one_unit(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "web" in answer(capsys, str(file), "why", "web/app", "--set", "recommend.minSpanSeconds=60")
-    told = EXPLANATIONS.from_json(json.loads(answer(capsys, str(file), "why", "web", "-o", "json")))
+    told = WHYS.from_json(json.loads(answer(capsys, str(file), "why", "web", "-o", "json")))
     assert told.items[0].recommendation.identity.container == "app"
     assert "nothing is called nobody" in refused(capsys, str(file), "why", "nobody")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent.cli.main import main
-from agent.node.files.documents import EXPLANATIONS
+from agent.node.files.documents import WHYS
 from agent.node.sockets.control import ControlEndpoint, ControlError, Verb, open_control_listener
 from agent.node.sockets.loop import ListeningLoop
 from agent.sensing.ring_file import read_boot_id
@@ -82,10 +82,10 @@ def test_plot_is_drawn_within_the_width(state: tuple[str, ...], capsys: pytest.C
 def test_json_is_the_document_and_has_the_minutes_when_they_are_asked_for(
     state: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (item,) = EXPLANATIONS.from_json(json.loads(told(capsys, NAME, *state, "-o", "json"))).items
+    (item,) = WHYS.from_json(json.loads(told(capsys, NAME, *state, "-o", "json"))).items
     assert item.recommendation.cpu_millicores.request == 300
     assert item.trail is None
-    (item,) = EXPLANATIONS.from_json(json.loads(told(capsys, NAME, *state, "-o", "json", "--since", "20m"))).items
+    (item,) = WHYS.from_json(json.loads(told(capsys, NAME, *state, "-o", "json", "--since", "20m"))).items
     assert item.trail is not None
     assert len(item.trail.cpu_usage_millicores) == 20
 

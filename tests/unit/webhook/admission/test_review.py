@@ -17,8 +17,8 @@ from agent.core.cluster.workload import Workload
 from agent.core.history.rollup import NodeClass
 from agent.core.orders import annotations as names
 from agent.core.orders.policy_options import PolicyName
+from agent.webhook.admission.glance import MAX_REVIEW_BYTES
 from agent.webhook.admission.review import Reviewer
-from agent.webhook.http.bodies import MAX_REVIEW_BYTES
 from tests.admissions import EXACT, NOW_UNIX_SECONDS, Cluster, Told, estimate, new_pod, pod_of, response_of, review_of
 from tests.json_patch import apply_patch
 from tests.pods import container

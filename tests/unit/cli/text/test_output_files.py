@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.cli.options.output_files import OutputError, check_output, put_output
+from agent.cli.text.output_files import OutputError, check_output, put_output
 
 
 def test_a_free_name_and_a_file_are_fine(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.recommender.vpa.amounts import MAX_AMOUNT, cpu_from_cores, from_float, memory_from_bytes, scale
+from agent.core.numbers.integer_amounts import MAX_AMOUNT, cpu_from_cores, from_float, memory_from_bytes, scale
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.numbers.units import INT64_MAX
-from agent.core.recommender.vpa.rounding import cap, memory_text, proportional_limits, round_up, whole_cores
+from agent.core.recommender.rounding import cap, memory_text, proportional_limits, round_up, whole_cores
 
 AMOUNTS = st.integers(1, INT64_MAX)
 
