@@ -14,7 +14,7 @@ from agent.core.cluster.facts import ClusterRules, FrozenAxes, PodPlace
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import Container, Pod, PodRef
 from agent.core.cluster.workload import Workload
-from agent.core.eviction.arbiter import Rules
+from agent.core.eviction.arbiter import ArbiterRules
 from agent.core.eviction.options import ArbiterOptions
 from agent.core.eviction.proposal import Proposal, Want
 from agent.core.orders.plan_options import ActOptions, PlanOptions
@@ -85,10 +85,10 @@ def proposal(want: Want = Want.CPU, ref: PodRef = REF, **fields: Any) -> Proposa
     return Proposal(ref=ref, want=want, **fields)
 
 
-def rules(arbiter: ArbiterOptions | None = None, **parts: Any) -> Rules:
+def rules(arbiter: ArbiterOptions | None = None, **parts: Any) -> ArbiterRules:
     """What was configured; the defaults unless told."""
     known: dict[str, Any] = {"act": ActOptions(), "plan": PlanOptions(), "bounds": BoundsOptions()}
-    return Rules(arbiter=arbiter or ArbiterOptions(), **{**known, **parts})
+    return ArbiterRules(arbiter=arbiter or ArbiterOptions(), **{**known, **parts})
 
 
 def estimate(cpu_millicores: int | None = 400, memory_bytes: int | None = 512 * MIB, **fields: Any) -> Estimate:

@@ -15,7 +15,7 @@ from agent.core.orders.plan_options import ActOptions
 from agent.core.plan.demand import Constraint, Kept
 from agent.core.plan.plan import Phase, PlanStep
 from agent.core.plan.pod_change import Change, Setting
-from agent.core.resize.answer import Answer, AnswerKind
+from agent.core.resize.answer import AnswerKind, ResizeAnswer
 from agent.core.resize.decision import Action
 from agent.core.resize.ledger import Ledger
 from agent.core.resize.record import NOTHING_KEPT, LedgerState, News
@@ -177,7 +177,7 @@ class Desk:
         if answer is AnswerKind.ACCEPTED:
             self.fake.take(amounts_after(self.fake.spec, wish))
         if answer is not None:
-            self.ledger.answered(self.fake.uid, Answer(kind=answer, **fields), self.now)
+            self.ledger.answered(self.fake.uid, ResizeAnswer(kind=answer, **fields), self.now)
 
     def resize(self, phase: Phase = Phase.GROW, **after: Any) -> None:
         """A resize from the patch to its end."""

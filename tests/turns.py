@@ -41,7 +41,7 @@ from agent.node.reports.directives_file import Directions
 from agent.node.resize.actor import Actor, reserve_of
 from agent.node.resize.ledger_file import FILE_NAME as LEDGER_FILE
 from agent.node.resize.ledger_file import LedgerFile
-from agent.node.resize.writer import Writer
+from agent.node.resize.writer import StepWriter
 from agent.settings import Settings
 from tests import recommendations
 from tests.fake_api import Call, FakeApi
@@ -307,7 +307,7 @@ class Turns:
             wall_now=lambda: self.wall,
             directed=self.directions.now,
         )
-        self.writer = Writer(
+        self.writer = StepWriter(
             api=self.server,
             ledger=self.ledger,
             journal=self.journal,

@@ -61,7 +61,7 @@ NEEDED: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Missing:
+class MissingPermission:
     """A permission that this agent does not have."""
 
     permission: Permission
@@ -74,7 +74,7 @@ class Missing:
         return f"not allowed: {self.permission}: {self.permission.purpose}{said}"
 
 
-def missing_permissions(api: Api, needed: Iterable[Permission] = NEEDED) -> tuple[Missing, ...]:
+def missing_permissions(api: Api, needed: Iterable[Permission] = NEEDED) -> tuple[MissingPermission, ...]:
     """Ask for each permission by a SelfSubjectAccessReview, which every account may do.
 
     Returns:
@@ -84,7 +84,9 @@ def missing_permissions(api: Api, needed: Iterable[Permission] = NEEDED) -> tupl
         KubeError: The server refused the question, or did not answer.
     """
     found = ((permission, _review(api, permission)) for permission in needed)
-    return tuple(Missing(permission=permission, reason=reason) for permission, reason in found if reason is not None)
+    return tuple(
+        MissingPermission(permission=permission, reason=reason) for permission, reason in found if reason is not None
+    )
 
 
 def _review(api: Api, permission: Permission) -> str | None:

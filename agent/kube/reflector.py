@@ -17,7 +17,7 @@ from typing import Final, Generic, TypeVar
 from agent.kube.api import JSON, Api, Stream
 from agent.kube.errors import GATEWAY_TIMEOUT, GONE, ApiError, KubeError, Unreachable, error_of_status
 from agent.kube.list_stream import ListError, ListHead, read_list
-from agent.kube.watched_objects import Gathering, Kept, compare_versions
+from agent.kube.watched_objects import Gathering, ReflectedObjects, compare_versions
 
 log = logging.getLogger(__name__)
 
@@ -128,7 +128,7 @@ class Reflector(Generic[T]):
         on_news: Callable[[], None],
         on_connect: Callable[[], None] | None = None,
         pace: WatchPace | None = None,
-        kept: Kept[T] | None = None,
+        kept: ReflectedObjects[T] | None = None,
     ) -> None:
         """Prepare; nothing is asked yet.
 
@@ -142,7 +142,7 @@ class Reflector(Generic[T]):
             pace: How often and how patiently.
             kept: Where the objects are kept; None = as values of ``source.read``, by name.
         """
-        self.kept: Final = kept if kept is not None else Kept(source.read, source.is_same)
+        self.kept: Final = kept if kept is not None else ReflectedObjects(source.read, source.is_same)
         self.counts: Final = WatchCounts()
         self._api = api
         self._source = source

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from agent.core.cluster.pod import Pod
 from agent.core.plan.plan import PlanStep
-from agent.core.resize.answer import Answer, AnswerKind, classify
+from agent.core.resize.answer import AnswerKind, ResizeAnswer, classify
 from agent.core.resize.patch import patch_of
 from agent.kube.api import STRATEGIC_MERGE_PATCH, Api
 from agent.kube.errors import ApiError, KubeError, Unreachable
@@ -24,7 +24,7 @@ def resize(
     *,
     pod: Pod | None = None,
     timeout_seconds: float | None = None,
-) -> tuple[Answer, object | None]:
+) -> tuple[ResizeAnswer, object | None]:
     """Send one step of a plan as a patch of ``pods/resize``.
 
     Args:
@@ -59,14 +59,14 @@ def resize(
         return classify(error), None
     except Unreachable as error:
         kind = AnswerKind.UNKNOWN if error.may_have_been_done else AnswerKind.UNAVAILABLE
-        return Answer(kind=kind, message=str(error)), None
+        return ResizeAnswer(kind=kind, message=str(error)), None
     except KubeError as error:  # credentials that cannot be read: nothing was sent
-        return Answer(kind=AnswerKind.UNAVAILABLE, message=str(error)), None
+        return ResizeAnswer(kind=AnswerKind.UNAVAILABLE, message=str(error)), None
     metadata = document.get("metadata") if isinstance(document, Mapping) else None
     if not isinstance(metadata, Mapping) or metadata.get("uid") != step.ref.uid:
         message = f"PATCH {path}: the answer is not the pod of uid {step.ref.uid}"
-        return Answer(kind=AnswerKind.UNKNOWN, message=message), None
+        return ResizeAnswer(kind=AnswerKind.UNKNOWN, message=message), None
     is_unchanged = (resource_version is not None and metadata.get("resourceVersion") == resource_version) or (
         pod is not None and pod.generation is not None and metadata.get("generation") == pod.generation
     )
-    return Answer(kind=AnswerKind.NO_CHANGE if is_unchanged else AnswerKind.ACCEPTED), document
+    return ResizeAnswer(kind=AnswerKind.NO_CHANGE if is_unchanged else AnswerKind.ACCEPTED), document

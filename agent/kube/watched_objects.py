@@ -21,7 +21,7 @@ UNKNOWN: Final = "(an object without a name)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry(Generic[T]):
+class WatchedEntry(Generic[T]):
     """One object."""
 
     key: str
@@ -45,11 +45,11 @@ class Gathering(Protocol):
         ...
 
     def finish(self, *, now_seconds: float, is_newest: bool) -> bool:
-        """Put what was taken in the place of all before; as ``Kept.replace_all``."""
+        """Put what was taken in the place of all before; as ``ReflectedObjects.replace_all``."""
         ...
 
 
-class Kept(Generic[T]):
+class ReflectedObjects(Generic[T]):
     """What a reflector knows."""
 
     def __init__(self, read: Callable[[object], T], is_same: Callable[[T, T], bool]) -> None:
@@ -62,9 +62,9 @@ class Kept(Generic[T]):
         self.read: Final = read
         self.is_same: Final = is_same
         self._lock = threading.Lock()
-        self._entries: dict[str, Entry[T]] = {}
+        self._entries: dict[str, WatchedEntry[T]] = {}
 
-    def entry(self, document: object) -> Entry[T]:
+    def entry(self, document: object) -> WatchedEntry[T]:
         """Read one object; one that is not understood gives an entry that says why."""
         metadata = document.get("metadata") if isinstance(document, Mapping) else None
         metadata = metadata if isinstance(metadata, Mapping) else {}
@@ -78,7 +78,7 @@ class Kept(Generic[T]):
             value = self.read(document)
         except ConvertError as error:
             fault = str(error)
-        return Entry(
+        return WatchedEntry(
             key=key,
             uid=uid if isinstance(uid, str) else None,
             version=version if isinstance(version, str) else None,
@@ -91,7 +91,7 @@ class Kept(Generic[T]):
         """Begin to take a list."""
         return _Gathered(self)
 
-    def replace_all(self, entries: Iterable[Entry[T]], *, now_seconds: float, is_newest: bool) -> bool:
+    def replace_all(self, entries: Iterable[WatchedEntry[T]], *, now_seconds: float, is_newest: bool) -> bool:
         """Take a whole list.
 
         Args:
@@ -103,7 +103,7 @@ class Kept(Generic[T]):
             Whether anything changed for those who use it.
         """
         with self._lock:
-            before, after = self._entries, dict[str, Entry[T]]()
+            before, after = self._entries, dict[str, WatchedEntry[T]]()
             for entry in entries:
                 old = before.get(entry.key)
                 keeps = not is_newest and old is not None and _is_defended(old, entry, now_seconds)
@@ -113,7 +113,7 @@ class Kept(Generic[T]):
                 not self._is_as_before(before[key], entry) for key, entry in after.items()
             )
 
-    def put(self, entry: Entry[T], *, now_seconds: float) -> bool:
+    def put(self, entry: WatchedEntry[T], *, now_seconds: float) -> bool:
         """Take one object of a watch; True = something changed for those who use it."""
         with self._lock:
             old = self._entries.get(entry.key)
@@ -122,7 +122,7 @@ class Kept(Generic[T]):
             self._entries[entry.key] = entry
             return old is None or not self._is_as_before(old, entry)
 
-    def put_answer(self, entry: Entry[T], *, now_seconds: float) -> bool:
+    def put_answer(self, entry: WatchedEntry[T], *, now_seconds: float) -> bool:
         """Take the object that a patch was answered with, unless it is not newer than what is known.
 
         An object that the watch has not shown, or has shown to be gone or another of the same name, is left to it.
@@ -134,7 +134,7 @@ class Kept(Generic[T]):
             old = self._entries.get(entry.key)
             if old is None or entry.value is None or old.uid != entry.uid or not _is_newer(entry, old):
                 return False
-            self._entries[entry.key] = Entry(
+            self._entries[entry.key] = WatchedEntry(
                 key=entry.key,
                 uid=entry.uid,
                 version=entry.version,
@@ -144,7 +144,7 @@ class Kept(Generic[T]):
             )
             return not self._is_as_before(old, entry)
 
-    def remove(self, entry: Entry[T]) -> bool:
+    def remove(self, entry: WatchedEntry[T]) -> bool:
         """Take an object away, unless its successor is here already; True = it was there."""
         with self._lock:
             old = self._entries.get(entry.key)
@@ -169,7 +169,7 @@ class Kept(Generic[T]):
         with self._lock:
             return len(self._entries)
 
-    def _is_as_before(self, old: Entry[T], new: Entry[T]) -> bool:
+    def _is_as_before(self, old: WatchedEntry[T], new: WatchedEntry[T]) -> bool:
         if old is new:
             return True
         if old.value is None or new.value is None:
@@ -178,9 +178,9 @@ class Kept(Generic[T]):
 
 
 class _Gathered(Generic[T]):
-    def __init__(self, kept: Kept[T]) -> None:
+    def __init__(self, kept: ReflectedObjects[T]) -> None:
         self._kept = kept
-        self._entries: list[Entry[T]] = []
+        self._entries: list[WatchedEntry[T]] = []
 
     def take(self, document: object) -> None:
         self._entries.append(self._kept.entry(document))
@@ -189,12 +189,12 @@ class _Gathered(Generic[T]):
         return self._kept.replace_all(self._entries, now_seconds=now_seconds, is_newest=is_newest)
 
 
-def _is_defended(old: Entry[T], new: Entry[T], now_seconds: float) -> bool:
+def _is_defended(old: WatchedEntry[T], new: WatchedEntry[T], now_seconds: float) -> bool:
     held = old.held_until_seconds is not None and now_seconds < old.held_until_seconds
     return held and old.uid == new.uid and _is_newer(old, new)
 
 
-def _is_newer(one: Entry[T], other: Entry[T]) -> bool:
+def _is_newer(one: WatchedEntry[T], other: WatchedEntry[T]) -> bool:
     """Compare two writings of one object: by resourceVersion where both are numbers, else by generation."""
     order = compare_versions(one.version, other.version)
     if order is not None:

@@ -28,7 +28,7 @@ from agent.core.window.snapshot import Gap
 from agent.core.window.sweep_pace import Skipped
 from agent.metrics.acting_series import ActingSeries
 from agent.metrics.container_series import ContainerPage, ContainerSeries, Totals
-from agent.metrics.exposition import Page, wants_openmetrics, write_page
+from agent.metrics.exposition import MetricsPage, wants_openmetrics, write_page
 from agent.metrics.fed_series import About, GrowingTotals, MeasuredGauges
 from agent.metrics.loop_series import LoopSeries
 
@@ -381,7 +381,7 @@ class Metrics:
         """Count a scrape that got 503."""
         self._scrapes_rejected.inc()
 
-    def page(self, accept: str = "", accept_encoding: str = "") -> Page:
+    def page(self, accept: str = "", accept_encoding: str = "") -> MetricsPage:
         """Build the page.
 
         Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
-from agent.metrics.webhook_series import Reading
+from agent.metrics.webhook_series import FamilyReading
 
 LOOK_RESULTS: Final = ("done", "requeued", "failed", "error")
 Values = Iterable[tuple[tuple[str, ...], float]]
@@ -63,7 +63,7 @@ class BufferFigures(Protocol):
         ...
 
 
-def of_buffers(figures: BufferFigures) -> tuple[Reading, ...]:
+def of_buffers(figures: BufferFigures) -> tuple[FamilyReading, ...]:
     """Give the families."""
     of_one = ("namespace", "buffer")
     return (
@@ -132,9 +132,9 @@ def of_buffers(figures: BufferFigures) -> tuple[Reading, ...]:
 _ASKED: Final = ("verb", "resource")
 
 
-def _gauge(name: str, text: str, read: Callable[[], Values], *labels: str) -> Reading:
-    return Reading(name=name, text=text, labels=labels, is_counter=False, read=read)
+def _gauge(name: str, text: str, read: Callable[[], Values], *labels: str) -> FamilyReading:
+    return FamilyReading(name=name, text=text, labels=labels, is_counter=False, read=read)
 
 
-def _counter(name: str, text: str, read: Callable[[], Values], *labels: str) -> Reading:
-    return Reading(name=name, text=text, labels=labels, is_counter=True, read=read)
+def _counter(name: str, text: str, read: Callable[[], Values], *labels: str) -> FamilyReading:
+    return FamilyReading(name=name, text=text, labels=labels, is_counter=True, read=read)

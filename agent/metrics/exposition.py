@@ -19,7 +19,7 @@ _END: Final = b"# EOF\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class MetricsPage:
     """One answer to a scrape."""
 
     content_type: str
@@ -28,7 +28,7 @@ class Page:
     body: bytes
 
 
-def write_page(registry: CollectorRegistry, *, openmetrics: bool, accept_encoding: str, more: str = "") -> Page:
+def write_page(registry: CollectorRegistry, *, openmetrics: bool, accept_encoding: str, more: str = "") -> MetricsPage:
     """Write all series of a registry.
 
     Args:
@@ -45,8 +45,10 @@ def write_page(registry: CollectorRegistry, *, openmetrics: bool, accept_encodin
     content_type = CONTENT_TYPE_OPENMETRICS if openmetrics else CONTENT_TYPE_PLAIN_0_0_4
     if len(body) >= NO_COMPRESSION_BELOW_BYTES and accepts_gzip(accept_encoding):
         packer = zlib.compressobj(1, zlib.DEFLATED, 31)  # 31 = a gzip header around the largest window
-        return Page(content_type=content_type, content_encoding="gzip", body=packer.compress(body) + packer.flush())
-    return Page(content_type=content_type, content_encoding=None, body=body)
+        return MetricsPage(
+            content_type=content_type, content_encoding="gzip", body=packer.compress(body) + packer.flush()
+        )
+    return MetricsPage(content_type=content_type, content_encoding=None, body=body)
 
 
 def _weights(header: str) -> dict[str, float]:

@@ -21,7 +21,7 @@ from prometheus_client import (
 )
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from agent.metrics.exposition import Page, wants_openmetrics, write_page
+from agent.metrics.exposition import MetricsPage, wants_openmetrics, write_page
 from agent.metrics.loop_series import LoopSeries
 
 ADMISSION_BUCKETS_SECONDS: Final = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)
@@ -50,7 +50,7 @@ ROW_RESULTS: Final = ("taken", "out_of_bounds", "foreign")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class FamilyReading:
     """One family that is read when the page is asked for."""
 
     name: str
@@ -66,9 +66,9 @@ class _Readings:
     """The families that others keep."""
 
     def __init__(self) -> None:
-        self._families: list[Reading] = []
+        self._families: list[FamilyReading] = []
 
-    def add(self, families: Iterable[Reading]) -> None:
+    def add(self, families: Iterable[FamilyReading]) -> None:
         self._families.extend(families)
 
     def collect(self) -> Iterable[Metric]:
@@ -200,11 +200,11 @@ class WebhookMetrics:
         """Count a scrape that got 503."""
         self._scrapes_rejected.inc()
 
-    def read(self, *families: Reading) -> None:
+    def read(self, *families: FamilyReading) -> None:
         """Add families that are read for each page; before the first page."""
         self._readings.add(families)
 
-    def page(self, accept: str = "", accept_encoding: str = "") -> Page:
+    def page(self, accept: str = "", accept_encoding: str = "") -> MetricsPage:
         """Build the page; see ``Metrics.page`` of the agent."""
         return write_page(self._registry, openmetrics=wants_openmetrics(accept), accept_encoding=accept_encoding)
 

@@ -39,7 +39,7 @@ from agent.node.sampling.observer import Observer
 from agent.node.sampling.pods_file import NoPods, PodsFile
 from agent.node.sampling.unit_table import UnitTable
 from agent.node.sampling.window_settings import ring_geometry, window_policy
-from agent.sensing.discovery import Discovery, Scope
+from agent.sensing.discovery import Discovery, UnitScope
 from agent.sensing.machine import Machine, find_cgroup_mount, node_name
 from agent.sensing.memory_events import OomKill
 from agent.sensing.ring_file import RingError, RingFile
@@ -134,7 +134,7 @@ class Watch:
         self.discovery = Discovery(
             self.mount,
             cgroup_root=settings.cgroup.root,
-            scope=Scope(settings.cgroup.scope),
+            scope=UnitScope(settings.cgroup.scope),
             max_units=sampling.max_containers,
         )
         self._stack.callback(self.discovery.close)

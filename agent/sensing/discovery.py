@@ -41,7 +41,7 @@ class DiscoveryError(Exception):
     """The tree to be watched is not there: a wrong setting; one line that names it."""
 
 
-class Scope(StrEnum):
+class UnitScope(StrEnum):
     """Which cgroups are units."""
 
     AUTO = "auto"
@@ -110,7 +110,7 @@ class Discovery:
         mount: Path,
         *,
         cgroup_root: str = "/",
-        scope: Scope = Scope.AUTO,
+        scope: UnitScope = UnitScope.AUTO,
         max_units: int = 1000,
         open_watcher: Callable[[], Watcher] = Inotify,
     ) -> None:
@@ -131,7 +131,7 @@ class Discovery:
         self._base = self._find_base(cgroup_root)
         self._scope = scope
         self._max_units = max_units
-        self.scope_in_force = Scope.MACHINE if scope is Scope.AUTO else scope
+        self.scope_in_force = UnitScope.MACHINE if scope is UnitScope.AUTO else scope
         """Never AUTO."""
         self.overflows = 0
         self.relists: dict[str, int] = {}
@@ -230,8 +230,12 @@ class Discovery:
         self.relists[trigger] = self.relists.get(trigger, 0) + 1
         scope_changed = False
         # No way back: an empty answer in passing must not exchange all units and lose their history.
-        if self._scope is Scope.AUTO and self.scope_in_force is Scope.MACHINE and self._has_kubernetes(self._base):
-            self.scope_in_force = Scope.KUBERNETES
+        if (
+            self._scope is UnitScope.AUTO
+            and self.scope_in_force is UnitScope.MACHINE
+            and self._has_kubernetes(self._base)
+        ):
+            self.scope_in_force = UnitScope.KUBERNETES
             scope_changed = True
         self._tree = self._walk(self._base)
         self._watches.keep(self._tree.watched)
@@ -253,7 +257,7 @@ class Discovery:
 
     def _walk(self, top: str) -> _Tree:
         tree = _Tree()
-        if self.scope_in_force is Scope.KUBERNETES:
+        if self.scope_in_force is UnitScope.KUBERNETES:
             self._walk_kubernetes(top, tree)
         else:
             self._walk_machine(top, tree)
@@ -358,7 +362,7 @@ class Discovery:
     def _choose(self, trigger: str | None, *, scope_changed: bool = False) -> Changes:
         """Keep what is still there, fill up to the cap in tree order, and give the difference."""
         units = self._tree.units
-        if not units and self.scope_in_force is Scope.MACHINE:
+        if not units and self.scope_in_force is UnitScope.MACHINE:
             self._add_unit(self._base, UnitIdentity(cgroup_path=self._base, kind=UnitKind.OTHER), alone := _Tree())
             units = alone.units
         before = self._chosen

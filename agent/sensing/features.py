@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from agent.core.machine.checkup import MachineFacts
-from agent.sensing.discovery import Discovery, Scope
+from agent.sensing.discovery import Discovery, UnitScope
 from agent.sensing.machine import PROC, find_cgroup_mount, read_controllers, read_mounts
 
 _TIME_ERROR: Final = 5
@@ -85,7 +85,7 @@ def read_facts(
     cgroup_root: str,
     wanted_units: int,
     state_directory: Path | None,
-    scope: Scope = Scope.AUTO,
+    scope: UnitScope = UnitScope.AUTO,
     proc: Path = PROC,
 ) -> MachineFacts:
     """Read everything; a machine without cgroup v2 gives facts that say so.

@@ -24,12 +24,12 @@ from agent.core.machine.cgroup_files import (
     MEMORY_OOM_GROUP,
     PIDS_MAX,
     Amount,
-    Level,
+    CgroupLevel,
+    FileReading,
     LiveCgroup,
     LiveTree,
-    Reading,
     Unlimited,
-    Unread,
+    UnreadFile,
     hugetlb_page_size_bytes,
 )
 from agent.core.machine.cpu_knobs import CpuMaxError, parse_cpu_max
@@ -50,11 +50,11 @@ FILES: Final = (
 """Read in every cgroup; the hugetlb limits besides, as far as they are there."""
 
 _LEVELS: Final = {
-    PathKind.KUBEPODS: Level.KUBEPODS,
-    PathKind.PARTITION: Level.PARTITION,
-    PathKind.QOS: Level.TIER,
-    PathKind.POD: Level.POD,
-    PathKind.CONTAINER: Level.CONTAINER,
+    PathKind.KUBEPODS: CgroupLevel.KUBEPODS,
+    PathKind.PARTITION: CgroupLevel.PARTITION,
+    PathKind.QOS: CgroupLevel.TIER,
+    PathKind.POD: CgroupLevel.POD,
+    PathKind.CONTAINER: CgroupLevel.CONTAINER,
 }
 _MOST_BYTES: Final = 4096
 """More than any of the files can hold."""
@@ -109,7 +109,7 @@ def parse_amount(file: str, text: str) -> Amount | None:
     return parse_u64(word.encode(errors="replace"))
 
 
-def read_cgroup_file(directory: Path, file: str, controllers: frozenset[str] | None) -> Reading:
+def read_cgroup_file(directory: Path, file: str, controllers: frozenset[str] | None) -> FileReading:
     """Read one file of a cgroup.
 
     Args:
@@ -122,14 +122,14 @@ def read_cgroup_file(directory: Path, file: str, controllers: frozenset[str] | N
             content = opened.read(_MOST_BYTES)
     except FileNotFoundError:
         is_off = controllers is not None and file.partition(".")[0] not in controllers
-        return Reading(unread=Unread.NO_CONTROLLER if is_off else Unread.NO_FILE)
+        return FileReading(unread=UnreadFile.NO_CONTROLLER if is_off else UnreadFile.NO_FILE)
     except OSError as error:
-        return Reading(unread=Unread.GONE if error.errno in _GONE else Unread.UNREADABLE)
+        return FileReading(unread=UnreadFile.GONE if error.errno in _GONE else UnreadFile.UNREADABLE)
     amount = parse_amount(file, content.decode("ascii", errors="replace"))
-    return Reading(unread=Unread.NOT_UNDERSTOOD) if amount is None else Reading(amount=amount)
+    return FileReading(unread=UnreadFile.NOT_UNDERSTOOD) if amount is None else FileReading(amount=amount)
 
 
-def read_values(directory: Path) -> dict[str, Reading]:
+def read_values(directory: Path) -> dict[str, FileReading]:
     """Read all that an audit compares of one cgroup: reading by file name."""
     try:
         controllers = frozenset((directory / "cgroup.controllers").read_text(encoding="ascii").split())
@@ -142,7 +142,7 @@ def read_values(directory: Path) -> dict[str, Reading]:
             if name.startswith(HUGETLB_PREFIX) and hugetlb_page_size_bytes(name) is not None
         ]
     except OSError:
-        return {file: Reading(unread=Unread.GONE) for file in FILES}
+        return {file: FileReading(unread=UnreadFile.GONE) for file in FILES}
     return {file: read_cgroup_file(directory, file, controllers) for file in (*FILES, *hugetlb)}
 
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from agent.core.admission.answer import Outcome
+from agent.core.admission.answer import AdmissionOutcome
 from agent.core.cluster.facts import PodPlace
 from agent.core.cluster.versions import resize_supported
 from agent.core.eviction.taint_cap import most_tainted
@@ -50,12 +50,12 @@ from agent.webhook.http.tokens import SigningKeys
 from agent.webhook.openapi import document
 from agent.webhook.queries.buffers import BufferQuestions
 from agent.webhook.queries.effective_policy import Defaults
+from agent.webhook.queries.forget import ForgetParts as ForgettingParts
 from agent.webhook.queries.forget import Forgetter
-from agent.webhook.queries.forget import Parts as ForgettingParts
-from agent.webhook.queries.workloads import Parts as ReadingParts
+from agent.webhook.queries.workloads import QueryParts as ReadingParts
 from agent.webhook.queries.workloads import Questions
 from agent.webhook.reports.directives import Director
-from agent.webhook.reports.posts import Parts as PostParts
+from agent.webhook.reports.posts import PostParts as PostParts
 from agent.webhook.reports.posts import Posts
 from agent.webhook.settings import WebhookSettings
 from agent.webhook.store.engine import database_now
@@ -118,7 +118,7 @@ class Webhook:
             self.metrics = WebhookMetrics(
                 version=installed_version(),
                 commit=os.environ.get("PLIMSOLL_COMMIT", "unknown"),
-                admission_results=[str(one) for one in Outcome],
+                admission_results=[str(one) for one in AdmissionOutcome],
                 unread_reasons=[str(one) for one in Unread],
             )
             self.facts = ClusterFacts(

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from agent.core.eviction.proposal import Reason, Verdict
 from agent.core.eviction.taint_cap import TaintReason
 from agent.kube.lease import LeaderLease
-from agent.metrics.webhook_series import Reading
+from agent.metrics.webhook_series import FamilyReading
 from agent.webhook.certificates.certificates import Certificates
 from agent.webhook.cluster.facts import ClusterFacts
 from agent.webhook.eviction.arbiter import Arbiter
@@ -58,7 +58,7 @@ class StoreSize:
 
 def of_history(
     index: WorkloadIndex, tailer: Tailer, folder: Folder, sizes: StoreSize, is_open: Callable[[], bool]
-) -> tuple[Reading, ...]:
+) -> tuple[FamilyReading, ...]:
     """Give the families of what nodes learnt and where it is kept."""
 
     def kept() -> Values:
@@ -111,7 +111,7 @@ def of_history(
     )
 
 
-def of_directives(director: Director) -> tuple[Reading, ...]:
+def of_directives(director: Director) -> tuple[FamilyReading, ...]:
     """Return the family of what nodes are not told."""
     return (
         _counter(
@@ -122,7 +122,7 @@ def of_directives(director: Director) -> tuple[Reading, ...]:
     )
 
 
-def of_cluster(facts: ClusterFacts, lease: LeaderLease) -> tuple[Reading, ...]:
+def of_cluster(facts: ClusterFacts, lease: LeaderLease) -> tuple[FamilyReading, ...]:
     """Give the families of what the API server tells, and of who leads."""
     return (
         _gauge("plimsoll_leader", "1 = this replica does what only one may do.", lambda: _one(lease.is_leader)),
@@ -160,7 +160,7 @@ def of_cluster(facts: ClusterFacts, lease: LeaderLease) -> tuple[Reading, ...]:
     )
 
 
-def of_certificate(certificates: Certificates) -> tuple[Reading, ...]:
+def of_certificate(certificates: Certificates) -> tuple[FamilyReading, ...]:
     """Give the families of the serving certificate."""
     return (
         _gauge(
@@ -184,7 +184,7 @@ def of_certificate(certificates: Certificates) -> tuple[Reading, ...]:
     )
 
 
-def of_evictions(arbiter: Arbiter) -> tuple[Reading, ...]:
+def of_evictions(arbiter: Arbiter) -> tuple[FamilyReading, ...]:
     """Give the family of proposals by verdict and reason; every pair that can be stands at 0 from the start."""
     pairs: list[tuple[Verdict, Reason]] = [(reason.verdict, reason) for reason in Reason]
 
@@ -197,7 +197,7 @@ def of_evictions(arbiter: Arbiter) -> tuple[Reading, ...]:
     )
 
 
-def of_taints(cap: TaintCap, most: Callable[[], int]) -> tuple[Reading, ...]:
+def of_taints(cap: TaintCap, most: Callable[[], int]) -> tuple[FamilyReading, ...]:
     """Give the families of nodes that asked for the overload taint."""
 
     def read() -> Values:
@@ -210,7 +210,7 @@ def of_taints(cap: TaintCap, most: Callable[[], int]) -> tuple[Reading, ...]:
     )
 
 
-def of_connections(connections: Connections) -> tuple[Reading, ...]:
+def of_connections(connections: Connections) -> tuple[FamilyReading, ...]:
     """Return the families of who is connected."""
     return (
         _gauge("plimsoll_webhook_connections", "Connections open now.", lambda: _one(len(connections))),
@@ -232,9 +232,9 @@ def _known(value: float | None) -> Values:
     return [] if value is None else _one(value)
 
 
-def _gauge(name: str, text: str, read: Callable[[], Values], *labels: str) -> Reading:
-    return Reading(name=name, text=text, labels=labels, is_counter=False, read=read)
+def _gauge(name: str, text: str, read: Callable[[], Values], *labels: str) -> FamilyReading:
+    return FamilyReading(name=name, text=text, labels=labels, is_counter=False, read=read)
 
 
-def _counter(name: str, text: str, read: Callable[[], Values], *labels: str) -> Reading:
-    return Reading(name=name, text=text, labels=labels, is_counter=True, read=read)
+def _counter(name: str, text: str, read: Callable[[], Values], *labels: str) -> FamilyReading:
+    return FamilyReading(name=name, text=text, labels=labels, is_counter=True, read=read)

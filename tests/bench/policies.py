@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from agent.cli.simulate.runs import simulate_policies
 from agent.core.numbers.units import GIB
 from agent.core.orders.policy_options import PolicyName
-from agent.core.recommender.simulation.figures import Outcome, ResourceTotal, Total, total
-from agent.core.recommender.simulation.replay import Rules
+from agent.core.recommender.simulation.figures import PolicyTotal, SimulatedOutcome, SimulatedResourceTotal, total
+from agent.core.recommender.simulation.replay import ReplayRules
 from agent.core.recommender.simulation.trace import TraceSet
 from agent.core.recommender.simulation.trace_builder import TraceBuilder, TraceRows
 from agent.settings.sections import Settings
@@ -34,7 +34,7 @@ MACHINE_CORES: Final = 4
 MEMORY_LIMIT_GIB: Final = 8
 WEEK_SECONDS: Final = 604_800
 _OF_ONE_PERCENT: Final = MACHINE_CORES * 1000 / 100
-_RULES: Final = Rules()
+_RULES: Final = ReplayRules()
 
 
 class TracesError(Exception):
@@ -142,7 +142,7 @@ def _built(
         raise TracesError(f"{path}: {error}") from error
 
 
-def outcomes(trace: TraceSet) -> list[Outcome]:
+def outcomes(trace: TraceSet) -> list[SimulatedOutcome]:
     """Run every policy over a trace, with all defaults, in the order of ``PolicyName``."""
     return simulate_policies(trace, list(PolicyName), Settings(), _RULES, on_progress=lambda _: None)
 
@@ -155,7 +155,7 @@ def _line(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _cells(one: ResourceTotal) -> tuple[str, ...]:
+def _cells(one: SimulatedResourceTotal) -> tuple[str, ...]:
     return (
         _share(one.slack_ratio),
         f"{one.unused_amount_hours:.1f}",
@@ -165,14 +165,14 @@ def _cells(one: ResourceTotal) -> tuple[str, ...]:
     )
 
 
-def _reaction(one: Total) -> str:
+def _reaction(one: PolicyTotal) -> str:
     steps = one.steps
     if steps.median_minutes is None:
         return "-"
     return f"{steps.covered} of {steps.steps}, {steps.median_minutes:g} (at most {steps.max_minutes}) min"
 
 
-def cpu_lines(trace: TraceSet, runs: Sequence[Outcome]) -> Iterator[str]:
+def cpu_lines(trace: TraceSet, runs: Sequence[SimulatedOutcome]) -> Iterator[str]:
     """Give the blocks of CPU: all series, then each."""
     days = trace.has_cpu.sum() / 1440
     yield f"CPU, {len(trace.containers)} series, {days:.0f} days in all; 100 % taken as {MACHINE_CORES} cores:"
@@ -203,7 +203,7 @@ def cpu_lines(trace: TraceSet, runs: Sequence[Outcome]) -> Iterator[str]:
         yield _line(name, f"{trace.has_cpu[:, row].sum() / 1440:.0f}", *figures)
 
 
-def memory_lines(trace: TraceSet, runs: Sequence[Outcome]) -> Iterator[str]:
+def memory_lines(trace: TraceSet, runs: Sequence[SimulatedOutcome]) -> Iterator[str]:
     """Give the block of memory."""
     hours = trace.span_seconds / 3600
     yield f"Memory, {len(trace.containers)} containers, {hours:.0f} h; 100 % taken as {MEMORY_LIMIT_GIB} GiB:"

@@ -10,7 +10,7 @@ from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
 from agent.core.plan.plan import Phase, PlanStep
 from agent.core.plan.pod_change import Change, Setting
-from agent.core.resize.answer import Answer
+from agent.core.resize.answer import ResizeAnswer
 from agent.kube.api import HttpApi
 from agent.kube.credentials import Credentials
 from agent.kube.pod_json import pod_from_json
@@ -94,7 +94,9 @@ class Scene:
         """Read the pod anew."""
         return pod_from_json(self.plane.admin.get(self.path(pod)))
 
-    def send(self, pod: Pod, *changes: Change, api: HttpApi | None = None, **options: Any) -> tuple[Answer, Pod | None]:
+    def send(
+        self, pod: Pod, *changes: Change, api: HttpApi | None = None, **options: Any
+    ) -> tuple[ResizeAnswer, Pod | None]:
         """Resize as the agent does, on the pod as it was read; the answer, and the pod that came with it."""
         answer, document = resize(api or self.agent, step_of(pod, *changes), pod.resource_version, pod=pod, **options)
         return answer, None if document is None else pod_from_json(document)

@@ -15,7 +15,7 @@ from agent.kube.api import HttpApi
 from agent.kube.credentials import from_kubeconfig
 from agent.kube.lease import LeaderLease
 from agent.webhook.buffers.controller import BufferController
-from agent.webhook.buffers.seams import Sized
+from agent.webhook.buffers.seams import SizedChunk
 from tests.cluster import chart
 from tests.cluster.api import Json, is_awaited, kubeconfig
 from tests.cluster.buffers import (
@@ -129,10 +129,10 @@ def test_a_recommended_size_is_admissions_and_a_new_one_waits_for_the_next_full_
     room.admin.create(f"/apis/apps/v1/namespaces/{namespace}/deployments", {"metadata": {"name": "web"}, "spec": spec})
     wanted, asked = {"cpu": "300m"}, []
 
-    def sizer(given: Any, where: str, workload: ScalableRef | None, /) -> Sized:
+    def sizer(given: Any, where: str, workload: ScalableRef | None, /) -> SizedChunk:
         asked.append((where, workload))
         container = {**given["spec"]["containers"][0], "resources": {"requests": dict(wanted)}}
-        return Sized(content={**given, "spec": {**given["spec"], "containers": [container]}}, words="by history")
+        return SizedChunk(content={**given, "spec": {**given["spec"], "containers": [container]}}, words="by history")
 
     with controller(served, sizer=sizer) as one:
         room.create(

@@ -16,7 +16,7 @@ from agent.kube.reflector import WatchPace
 from agent.webhook.certificates.certificates import Certificates
 from agent.webhook.certificates.material import Material
 from agent.webhook.certificates.options import CertificateOptions, CertificateSource
-from agent.webhook.certificates.rotation import DAY_SECONDS, Step, after_step
+from agent.webhook.certificates.rotation import DAY_SECONDS, RotationStep, after_step
 from tests.cluster import chart
 from tests.cluster.api import MERGE, Json
 from tests.cluster.control_plane import ControlPlane
@@ -131,7 +131,7 @@ def settled(site: Site, *replicas: Certificates) -> None:
 
 def made(site: Site, *, days: float = 90.0, host: str | None = None) -> Material:
     return after_step(
-        Step.MAKE_ALL,
+        RotationStep.MAKE_ALL,
         None,
         names=(host or site.host,),
         now_unix_seconds=time.time(),

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.admission.answer import AdmissionFacts, Outcome
+from agent.core.admission.answer import AdmissionFacts, AdmissionOutcome
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod_defaults import Defaulting, class_at_creation, defaulted
 from agent.core.cluster.versions import Version, parse_version
@@ -85,7 +85,7 @@ def test_a_pod_that_is_sized_is_taken_and_keeps_the_class_that_the_server_gives(
         document = random_pod(rng)
         known = {name: random_estimate(rng) for name in ("0", "1", "2", "init0", "init1")}
         admission = admitted(document, known, facts=FACTS)
-        if admission.outcome is not Outcome.PATCHED:
+        if admission.outcome is not AdmissionOutcome.PATCHED:
             continue
         before = stored(cluster, namespace, document)
         if before is None:

@@ -18,7 +18,7 @@ import pytest
 from agent.core.cluster.pod import ContainerKind, Pod
 from agent.core.cluster.resource import Resource
 from agent.core.plan.pod_change import Change, Setting
-from agent.core.resize.answer import Answer, AnswerKind
+from agent.core.resize.answer import AnswerKind, ResizeAnswer
 from agent.kube.api import HttpApi
 from tests.cluster import fence, objects
 from tests.cluster.api import Json
@@ -50,7 +50,7 @@ def scene(cluster: ControlPlane, namespace: str, node_name: str) -> Iterator[Sce
     made.agent.close()
 
 
-def refused(scene: Scene, pod: Pod, *changes: Change, api: HttpApi | None = None) -> Answer:
+def refused(scene: Scene, pod: Pod, *changes: Change, api: HttpApi | None = None) -> ResizeAnswer:
     """Send a resize that must change nothing, and give its answer."""
     before = scene.read(pod)
     answer, after = scene.send(before, *changes, api=api)
@@ -276,7 +276,7 @@ def test_server_that_sheds_load_throttles_and_says_for_how_long(scene: Scene) ->
         "rules": [{"subjects": [subject], "resourceRules": [everything]}],
     }
     pods = [scene.make(), scene.make()]
-    answers: list[Answer] = []
+    answers: list[ResizeAnswer] = []
 
     def is_throttled() -> bool:
         with ThreadPoolExecutor(len(pods)) as threads:
@@ -301,9 +301,9 @@ def test_server_that_sheds_load_throttles_and_says_for_how_long(scene: Scene) ->
 # Helpers
 
 
-def _until(scene: Scene, kind: AnswerKind, *changes: Change, **resources: Any) -> Answer:
+def _until(scene: Scene, kind: AnswerKind, *changes: Change, **resources: Any) -> ResizeAnswer:
     """Ask, for a new pod each time, until what the server has just been told is in force there."""
-    answers: list[Answer] = []
+    answers: list[ResizeAnswer] = []
 
     def is_so() -> bool:
         answer, _ = scene.send(scene.make(objects.container(**(resources or BURSTABLE))), *changes)

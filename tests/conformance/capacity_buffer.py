@@ -27,7 +27,7 @@ from agent.core.buffers.buffer import (
 )
 from agent.core.buffers.chunks import size
 from agent.core.buffers.provisioning import provision
-from agent.core.buffers.quotas import Claim, allocate, matches_scopes
+from agent.core.buffers.quotas import QuotaClaim, allocate, matches_scopes
 from agent.core.buffers.reconciliation import is_ours, reconcile, reported_strategy
 from agent.core.buffers.resolution import is_known_kind, scalable_shape, template_shape
 from agent.core.buffers.template import chunk_of, managed_template_name
@@ -163,7 +163,7 @@ def _quota(quota: dict[str, Any]) -> Any:
 
 
 def _allocate_quotas(case: dict[str, Any]) -> dict[str, Any]:
-    claims = [Claim(wanted=one["replicas"], chunk=_chunk(one["template"])) for one in case["buffers"]]
+    claims = [QuotaClaim(wanted=one["replicas"], chunk=_chunk(one["template"])) for one in case["buffers"]]
     shapes = {
         one["name"]: template_shape("case", one["template"]) if one["replicas"] is not None else Unresolved(reason="")
         for one in case["buffers"]

@@ -16,7 +16,7 @@ from agent.core.numbers.arrays import Floats
 from agent.core.numbers.histogram import Histograms, LinearScheme
 from agent.core.orders.policy_options import CraneOptions
 from agent.core.recommender.crane import estimate as crane_estimate
-from agent.core.recommender.crane.kills import Kills, protect
+from agent.core.recommender.crane.kills import CraneKills, protect
 from agent.core.recommender.crane.policy import CranePolicy
 from agent.core.recommender.crane.specification import (
     DEFAULT_SPECIFICATIONS,
@@ -125,7 +125,7 @@ def _oom_protection(case: dict[str, Any]) -> dict[str, Any]:
     asked = rows.of(case["namespace"], case["workload"], case["container"])
     records = [record for record in case.get("records") or () if record["memory_bytes"] is not None]
     places = rows.of_records(case, records)
-    kills = Kills(history_seconds=options.oom_history_seconds, bump_ratio=options.oom_bump_ratio, rows=rows.count)
+    kills = CraneKills(history_seconds=options.oom_history_seconds, bump_ratio=options.oom_bump_ratio, rows=rows.count)
     for place, record in zip(places, records, strict=True):
         kills.record(
             place, unix_seconds=_NOW_UNIX_SECONDS - record["age_s"], requested_bytes=int(record["memory_bytes"])

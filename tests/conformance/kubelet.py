@@ -186,8 +186,10 @@ def _parse_qos_reserved(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def _kubepods_root_values(case: dict[str, Any]) -> dict[str, Any]:
-    def amounts(name: str) -> qos_cgroups.NodeAmounts:
-        return qos_cgroups.NodeAmounts(cpu_millicores=case[name]["cpu_milli"], memory_bytes=case[name]["memory_bytes"])
+    def amounts(name: str) -> qos_cgroups.ReservedAmounts:
+        return qos_cgroups.ReservedAmounts(
+            cpu_millicores=case[name]["cpu_milli"], memory_bytes=case[name]["memory_bytes"]
+        )
 
     root = qos_cgroups.kubepods_root(
         amounts("capacity"), amounts("kube_reserved"), amounts("system_reserved"), enforce_pods=case["enforce_pods"]

@@ -27,7 +27,7 @@ from agent.core.recommender.vpa import (
 )
 from agent.core.recommender.vpa.chain import Estimates, Narration
 from agent.core.recommender.vpa.estimators import Widening
-from agent.core.recommender.vpa.limit_range import Range, Rounding, Sized
+from agent.core.recommender.vpa.limit_range import FittedAmounts, Range, Rounding
 from agent.core.recommender.vpa.oom_observation import ContainerMoment, request_at_oom
 from agent.core.recommender.vpa.policy import VpaPolicy
 from agent.core.recommender.vpa.samples import CpuSamples, MemoryPeaks
@@ -328,7 +328,9 @@ def _cap_container_range(case: dict[str, Any]) -> dict[str, Any]:
     bounds_of, requests, limits = (case.get(key) or {} for key in ("limit_range", "requests", "limits"))
 
     def capped(resource: str, amount: int) -> int:
-        container = Sized(request=requests.get(resource, 0), limit=limits.get(resource, 0), recommendation=amount)
+        container = FittedAmounts(
+            request=requests.get(resource, 0), limit=limits.get(resource, 0), recommendation=amount
+        )
         allowed = Range(
             **{
                 field: (bounds_of.get(key) or {}).get(resource, 0)
@@ -344,7 +346,7 @@ def _cap_container_range(case: dict[str, Any]) -> dict[str, Any]:
 def _cap_pod_range(case: dict[str, Any]) -> dict[str, Any]:
     given, recommendations = case["limit_range"] or {}, case["recommendations"]
     containers = [
-        Sized(
+        FittedAmounts(
             request=one.get("request") or 0,
             limit=one.get("limit") or 0,
             recommendation=recommendations.get(one["name"]),

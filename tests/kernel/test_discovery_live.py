@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent.core.cluster.unit import UnitKind
-from agent.sensing.discovery import Changes, Discovery, Scope
+from agent.sensing.discovery import Changes, Discovery, UnitScope
 from tests.kernel.cgroups import CgroupTree
 
 pytestmark = pytest.mark.kernel
@@ -24,7 +24,7 @@ WAIT_MS = 10_000
 class Watched:
     """A discovery of one tree of test cgroups, which is all it may see of the machine."""
 
-    def __init__(self, tree: CgroupTree, scope: Scope) -> None:
+    def __init__(self, tree: CgroupTree, scope: UnitScope) -> None:
         self.prefix = f"/{tree.name}/"
         self.discovery = Discovery(tree.mount, cgroup_root=f"/{tree.name}", scope=scope)
 
@@ -54,7 +54,7 @@ class Watched:
 def kubernetes(tree: CgroupTree) -> Iterator[Watched]:
     tree.make("kubepods/burstable")
     tree.make("kubepods/besteffort")
-    watched = Watched(tree, Scope.AUTO)
+    watched = Watched(tree, UnitScope.AUTO)
     watched.discovery.relist("start")
     yield watched
     watched.discovery.close()
@@ -132,7 +132,7 @@ def test_watches_and_descriptors_do_not_pile_up(tree: CgroupTree, kubernetes: Wa
 
 def test_a_cgroup_becomes_a_unit_when_a_process_moves_in(tree: CgroupTree) -> None:
     tree.make("job")
-    watched = Watched(tree, Scope.MACHINE)
+    watched = Watched(tree, UnitScope.MACHINE)
     try:
         watched.discovery.relist("start")
         assert watched.units() == [f"/{tree.name}"]  # the start itself: there is nothing else
@@ -152,7 +152,7 @@ def test_the_whole_machine_can_be_listed() -> None:
     mount = Path("/sys/fs/cgroup/unified")
     if not mount.is_dir():
         mount = Path("/sys/fs/cgroup")
-    discovery = Discovery(mount, scope=Scope.MACHINE)
+    discovery = Discovery(mount, scope=UnitScope.MACHINE)
     try:
         discovery.relist("start")
         assert discovery.units()

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from agent.core.admission.answer import Outcome
+from agent.core.admission.answer import AdmissionOutcome
 from agent.core.history.directive import Directives
 from agent.core.plan.directives import Directed
 from agent.metrics.acting_series import Trigger
@@ -17,7 +17,7 @@ from agent.metrics.buffer_series import of_buffers
 from agent.metrics.container_series import FAMILIES, ContainerSeries
 from agent.metrics.directive_series import DirectiveSeries
 from agent.metrics.report_series import ProposingSeries, ReportSeries, TaintAnswerSeries
-from agent.metrics.webhook_series import Reading, WebhookMetrics
+from agent.metrics.webhook_series import FamilyReading, WebhookMetrics
 from agent.webhook import own_series as telling
 from tests.plans import plan
 
@@ -57,11 +57,11 @@ def agent_families() -> dict[str, set[str]]:
 
 def webhook_families() -> dict[str, set[str]]:
     """Give the webhook's samples by name, each with its own labels."""
-    metrics = WebhookMetrics(version="0", commit="", admission_results=[str(one) for one in Outcome])
+    metrics = WebhookMetrics(version="0", commit="", admission_results=[str(one) for one in AdmissionOutcome])
     metrics.loops.begin("follow")
     found = _samples(metrics.page().body.decode())
     nobody = cast(Any, _Nobody())  # a reading has its name and labels before anything is read
-    readings: Iterable[Reading] = (
+    readings: Iterable[FamilyReading] = (
         *telling.of_history(nobody, nobody, nobody, nobody, nobody),
         *telling.of_directives(nobody),
         *telling.of_cluster(nobody, nobody),

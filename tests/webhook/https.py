@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agent.metrics.exposition import Page
+from agent.metrics.exposition import MetricsPage
 from agent.settings.webhook_sections import ListeningSettings
-from agent.webhook.http.routes import Answer, Call, Services, WebhookApp
+from agent.webhook.http.routes import Call, HttpAnswer, Services, WebhookApp
 from agent.webhook.http.tls_server import HttpsServer
 from tests.cluster.certificates import Authority, KeyPair
 
@@ -69,7 +69,7 @@ def reply_of(connection: http.client.HTTPSConnection) -> Reply:
         return Reply(response.status, headers, response.read())
 
 
-def echo(call: Call) -> Answer:
+def echo(call: Call) -> HttpAnswer:
     """Tell what a service is handed."""
     said = {
         "path": call.path,
@@ -80,7 +80,7 @@ def echo(call: Call) -> Answer:
         "query": dict(call.query),
         "names": dict(call.names),
     }
-    return Answer(body=json.dumps(said).encode())
+    return HttpAnswer(body=json.dumps(said).encode())
 
 
 def services(**changes: Any) -> Services:
@@ -100,7 +100,9 @@ def services(**changes: Any) -> Services:
         "buffers": echo,
         "buffer": echo,
         "rejected": lambda _: None,
-        "page": lambda accept, encoding: Page(content_type="text/plain", content_encoding=None, body=b"series 1\n"),
+        "page": lambda accept, encoding: MetricsPage(
+            content_type="text/plain", content_encoding=None, body=b"series 1\n"
+        ),
         "scrape_rejected": lambda: None,
         "ready": lambda: (True, "ready"),
         "openapi": b'{"openapi":"3.1.0"}',

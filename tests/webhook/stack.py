@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agent.core.admission.answer import Outcome
+from agent.core.admission.answer import AdmissionOutcome
 from agent.core.admission.options import AdmissionSettings
 from agent.core.cluster.facts import ClusterRules, FrozenAxes, NodeAmounts, PodPlace, WrittenContainer
 from agent.core.cluster.node import Namespace
@@ -33,12 +33,12 @@ from agent.webhook.http.routes import Call, Services, WebhookApp
 from agent.webhook.openapi import document
 from agent.webhook.queries.buffers import BufferQuestions
 from agent.webhook.queries.effective_policy import Defaults
+from agent.webhook.queries.forget import ForgetParts as ForgettingParts
 from agent.webhook.queries.forget import Forgetter
-from agent.webhook.queries.forget import Parts as ForgettingParts
-from agent.webhook.queries.workloads import Parts as ReadingParts
+from agent.webhook.queries.workloads import QueryParts as ReadingParts
 from agent.webhook.queries.workloads import Questions
 from agent.webhook.reports.directives import Director
-from agent.webhook.reports.posts import Parts as PostParts
+from agent.webhook.reports.posts import PostParts as PostParts
 from agent.webhook.reports.posts import Posts
 from agent.webhook.store.engine import database_now
 from agent.webhook.store.evictions import EvictionStore
@@ -220,7 +220,7 @@ def stack(
     metrics = WebhookMetrics(
         version="0",
         commit="0",
-        admission_results=[str(one) for one in Outcome],
+        admission_results=[str(one) for one in AdmissionOutcome],
         unread_reasons=[str(one) for one in Unread],
     )
     index = WorkloadIndex(IndexOptions(), Settings(), min_age_seconds=0.0, cluster=facts)

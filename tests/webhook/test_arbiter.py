@@ -22,7 +22,7 @@ from agent.core.cluster.pod import Pod, PodRef
 from agent.core.cluster.workload import Workload
 from agent.core.eviction.budget import EvictionState
 from agent.core.eviction.options import ArbiterOptions, EvictionMode
-from agent.core.eviction.proposal import MAX_PROPOSALS, Amounts, EvictionReply, Proposal, Reason, Verdict, Want
+from agent.core.eviction.proposal import MAX_PROPOSALS, EvictionReply, PodAmounts, Proposal, Reason, Verdict, Want
 from agent.kube.errors import ApiError, Cause, Unreachable
 from agent.webhook.eviction import arbiter as arbiter_module
 from agent.webhook.eviction.arbiter import Arbiter
@@ -203,7 +203,7 @@ def test_recommending_says_too_when_the_share_of_replicas_forbids_it(scene: Scen
 
 def test_pod_that_may_go_is_evicted_by_uid_and_kept_in_mind(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     arbiter = scene.arbiter()
-    asked = replace(scene.pod(), needed=Amounts(cpu_millicores=400))
+    asked = replace(scene.pod(), needed=PodAmounts(cpu_millicores=400))
     with caplog.at_level(logging.INFO, "agent.webhook.eviction.evictions"):
         [reply] = arbiter.decide(NODE, [asked])
     assert reply == EvictionReply(pod_uid="uid-web", ruling=reply.ruling)

@@ -15,7 +15,7 @@ from agent.webhook.buffers.controller import BufferController
 from agent.webhook.buffers.namespace_pass import NamespaceView
 from agent.webhook.buffers.options import BufferOptions
 from agent.webhook.http.access import Access
-from agent.webhook.http.routes import Answer, Call
+from agent.webhook.http.routes import Call, HttpAnswer
 from agent.webhook.queries.buffer_bodies import BufferBody, BuffersBody
 from agent.webhook.queries.buffers import BufferQuestions
 from tests.capacity_buffers import cores, facts_of, make_buffer, make_quota, settled
@@ -109,7 +109,14 @@ class Replica:
         (found,) = decoded(answer).buffers
         return found
 
-    def answer(self, path: str, *, names: dict[str, str] | None = None, token: str = "good", **query: Any) -> Answer:  # noqa: S107
+    def answer(
+        self,
+        path: str,
+        *,
+        names: dict[str, str] | None = None,
+        token: str = "good",
+        **query: Any,  # noqa: S107
+    ) -> HttpAnswer:
         call = Call(path=path, authorization=f"Bearer {token}", query=query, names=names or {})
         return self.questions.buffer(call) if names else self.questions.buffers(call)
 
@@ -117,12 +124,12 @@ class Replica:
         return f'plimsoll_questions_received_total{{result="{result}"}} 1.0' in self.metrics.page().body.decode()
 
 
-def decoded(answer: Answer) -> BuffersBody:
+def decoded(answer: HttpAnswer) -> BuffersBody:
     assert answer.status == 200, answer.body
     return msgspec.json.decode(answer.body, type=BuffersBody)
 
 
-def said(answer: Answer) -> tuple[int, str]:
+def said(answer: HttpAnswer) -> tuple[int, str]:
     return answer.status, msgspec.json.decode(answer.body)["error"]
 
 

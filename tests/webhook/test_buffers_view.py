@@ -8,7 +8,7 @@ import pytest
 
 from agent.cli.text.spans import ASCII, line_text
 from agent.cli.workloads.buffers_view import buffer_lines, list_lines
-from agent.core.buffers.buffer import Allocation, Chunk, Decider, Explanation, ShapeSource, Sizing
+from agent.core.buffers.buffer import Allocation, BufferSizing, Chunk, ChunkExplanation, ChunkRule, ShapeSource
 from agent.webhook.queries.buffer_bodies import (
     BufferBody,
     BufferConditionBody,
@@ -36,7 +36,7 @@ def controller(**more: Any) -> BufferControllerBody:
     return BufferControllerBody(**{**facts, **more})
 
 
-def why(explanation: Explanation, **more: Any) -> BufferWhyBody:
+def why(explanation: ChunkExplanation, **more: Any) -> BufferWhyBody:
     facts: dict[str, Any] = {"sizing": None, "ready_pods": None, "age_seconds": 3.0}
     return why_body(explanation, **{**facts, **more})
 
@@ -70,15 +70,15 @@ def buffer(why: BufferWhyBody | None, **more: Any) -> BufferBody:
     return BufferBody(why=why, **{**facts, **more})
 
 
-CUT = Explanation(
-    decided_by=Decider.QUOTAS,
+CUT = ChunkExplanation(
+    decided_by=ChunkRule.QUOTAS,
     shape_source=ShapeSource.LIVE_POD,
     shape_name="pod web-0",
     chunk=Chunk(requests={"cpu": NANOS, "memory": 512 * 2**20 * NANOS}),
     scalable_replicas=6,
-    sizing=Sizing(
+    sizing=BufferSizing(
         replicas=3,
-        decided_by=Decider.PERCENTAGE,
+        decided_by=ChunkRule.PERCENTAGE,
         by_replicas=1,
         by_percentage=3,
         by_limits=4,
@@ -113,14 +113,14 @@ def test_each_number_says_where_it_is_from_and_one_decides() -> None:
 
 
 def test_a_buffer_that_is_not_ready_says_why_and_no_number() -> None:
-    text = "\n".join(shown(body(buffer(why(Explanation(fault="PodTemplate small does not exist")), chunks=None))))
+    text = "\n".join(shown(body(buffer(why(ChunkExplanation(fault="PodTemplate small does not exist")), chunks=None))))
     assert "not ready" in text
     assert "PodTemplate small does not exist" in text
     assert "decides" not in text
 
 
 def test_a_schedule_decides() -> None:
-    asleep = Explanation(decided_by=Decider.SCHEDULE, schedule="inactive until Monday", sizing=CUT.sizing)
+    asleep = ChunkExplanation(decided_by=ChunkRule.SCHEDULE, schedule="inactive until Monday", sizing=CUT.sizing)
     text = "\n".join(shown(body(buffer(why(asleep), chunks=0))))
     assert "inactive until Monday   decides" in text
 
@@ -173,7 +173,7 @@ def faulty(number: int, fault: str) -> BufferBody:
         message=f"Buffer not ready for provisioning: {fault}",
         age_seconds=60.0,
     )
-    return buffer(why(Explanation(fault=fault)), name=f"b{number:02}", chunks=None, conditions=[condition])
+    return buffer(why(ChunkExplanation(fault=fault)), name=f"b{number:02}", chunks=None, conditions=[condition])
 
 
 def test_the_list_says_of_the_first_that_are_not_ready_why() -> None:

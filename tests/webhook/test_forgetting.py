@@ -14,7 +14,7 @@ from agent.core.cluster.workload import Workload
 from agent.core.history.rollup import Report
 from agent.core.orders.policy_options import PolicyName
 from agent.webhook.store.forgetting_entry import Forgetting
-from agent.webhook.store.shapes import Forgotten, NodeDay, Wish
+from agent.webhook.store.shapes import ForgetWish, Forgotten, NodeDay
 from agent.webhook.store.store import Store, StoredSketch, open_store
 from agent.webhook.workloads.folder import Folder
 from agent.webhook.workloads.index import WorkloadIndex
@@ -53,7 +53,7 @@ def fold(store: Store, now: float = NOW) -> int:
 
 
 def forget(store: Store, **wish: Any) -> Forgotten:
-    return store.forget(Wish(asked_by="tests", **wish), now_unix_seconds=NOW)
+    return store.forget(ForgetWish(asked_by="tests", **wish), now_unix_seconds=NOW)
 
 
 def memory_of(index: WorkloadIndex, workload: Workload = WEB, now: float = NOW) -> int | NoEstimate | None:
@@ -286,13 +286,13 @@ def test_what_would_go_is_told_and_stays(store: Store) -> None:
     fold(store)
     taken(store, [lie()])
     before = sketches_of(store)
-    looked = store.would_forget(Wish(asked_by="tests", node="node-b"))
+    looked = store.would_forget(ForgetWish(asked_by="tests", node="node-b"))
     assert (looked.id, looked.rows, looked.reports, looked.is_known) == (None, 2, 1, True)
     assert {hour - NOON // HOUR for hours in looked.hours.values() for hour in hours} == {0, 1, 4}
     assert sketches_of(store) == before
-    assert not store.would_forget(Wish(asked_by="tests", node="node-x")).is_known
-    assert not store.would_forget(Wish(asked_by="tests", workload=API)).is_known
-    assert store.would_forget(Wish(asked_by="tests", node="node-b", since_unix_hour=NOON // HOUR + 9)).hours == {}
+    assert not store.would_forget(ForgetWish(asked_by="tests", node="node-x")).is_known
+    assert not store.would_forget(ForgetWish(asked_by="tests", workload=API)).is_known
+    assert store.would_forget(ForgetWish(asked_by="tests", node="node-b", since_unix_hour=NOON // HOUR + 9)).hours == {}
 
 
 def test_marks_and_remembered_pods_of_a_forgotten_node_stay(store: Store) -> None:

@@ -12,7 +12,7 @@ from agent.core.admission.options import AdmissionSettings
 from agent.core.cluster.facts import ClusterRules
 from agent.core.cluster.pod import Pod
 from agent.core.eviction.options import ArbiterOptions, EvictionMode
-from agent.core.eviction.proposal import Amounts, Proposal, Reason, Ruling, Verdict, Want
+from agent.core.eviction.proposal import PodAmounts, Proposal, Reason, Ruling, Verdict, Want
 from agent.kube.errors import ApiError, Unreachable
 from agent.webhook.eviction.arbiter import Arbiter
 from agent.webhook.eviction.preemption import SPACING_SECONDS, GivingWay
@@ -87,15 +87,15 @@ def test_just_after_the_last_one_went_no_real_pod_goes_either() -> None:
 @pytest.mark.parametrize(
     ("want", "needed", "expected"),
     [
-        (Want.CPU, Amounts(cpu_millicores=2700), ["room-3", "room-2", "room-0"]),
-        (Want.CPU, Amounts(memory_bytes=1), ["room-0"]),
-        (Want.MEMORY, Amounts(memory_bytes=(100 + 65) << 20), ["room-3", "room-0"]),
-        (Want.OUT_OF_MEMORY, Amounts(memory_bytes=(100 + 64) << 20), ["room-0"]),
+        (Want.CPU, PodAmounts(cpu_millicores=2700), ["room-3", "room-2", "room-0"]),
+        (Want.CPU, PodAmounts(memory_bytes=1), ["room-0"]),
+        (Want.MEMORY, PodAmounts(memory_bytes=(100 + 65) << 20), ["room-3", "room-0"]),
+        (Want.OUT_OF_MEMORY, PodAmounts(memory_bytes=(100 + 64) << 20), ["room-0"]),
     ],
 )
-def test_as_many_go_as_hold_what_is_said_to_be_lacking(want: Want, needed: Amounts, expected: list[str]) -> None:
+def test_as_many_go_as_hold_what_is_said_to_be_lacking(want: Want, needed: PodAmounts, expected: list[str]) -> None:
     scene = Scene(*(placeholder(f"room-{number}") for number in range(4)))
-    requested = Amounts(cpu_millicores=200, memory_bytes=100 << 20)
+    requested = PodAmounts(cpu_millicores=200, memory_bytes=100 << 20)
     ruling = scene.asked(proposal(want, requested=requested, needed=needed))
     assert ruling is not None
     assert [name for name, _ in scene.gone()] == expected

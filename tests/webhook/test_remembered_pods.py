@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import msgspec
 
-from agent.core.history.hour_sketch import Interval
+from agent.core.history.hour_sketch import ReportInterval
 from agent.webhook.store.remembered_pods import REMEMBERED_SECONDS, RememberedPods
 from tests.webhook.workload_reports import WEB, row
 
@@ -90,8 +90,8 @@ def test_containers_are_remembered_by_name() -> None:
     assert [found.has_container(name) for name in ("app", "proxy", "other")] == [True, True, False]
 
 
-def interval(end_unix_seconds: float) -> Interval:
-    return Interval.of(received_unix_seconds=end_unix_seconds, end_age_seconds=0.0, interval_seconds=300.0)
+def interval(end_unix_seconds: float) -> ReportInterval:
+    return ReportInterval.of(received_unix_seconds=end_unix_seconds, end_age_seconds=0.0, interval_seconds=300.0)
 
 
 def test_a_clock_that_was_ahead_is_not_believed() -> None:

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from agent.metrics.exposition import Page
+from agent.metrics.exposition import MetricsPage
 from agent.webhook.admission.glance import MAX_REVIEW_BYTES, unchanged
-from agent.webhook.http.routes import Answer, Call
+from agent.webhook.http.routes import Call, HttpAnswer
 from tests.cluster.processes import wait_for
 from tests.webhook.https import Running, reply_of, running, services
 
@@ -217,10 +217,10 @@ class Held:
         self.entered = threading.Semaphore(0)
         self.go = threading.Event()
 
-    def __call__(self, call: Call) -> Answer:
+    def __call__(self, call: Call) -> HttpAnswer:
         self.entered.release()
         assert self.go.wait(30)
-        return Answer(body=b"{}")
+        return HttpAnswer(body=b"{}")
 
 
 def asked_in_threads(one: Running, count: int, path: str) -> tuple[list[threading.Thread], list[Any]]:
@@ -259,10 +259,10 @@ def test_scrapes_beyond_two_are_refused(tmp_path: Path) -> None:
     entered, go = threading.Semaphore(0), threading.Event()
     rejected: list[int] = []
 
-    def page(_: str, __: str) -> Page:
+    def page(_: str, __: str) -> MetricsPage:
         entered.release()
         assert go.wait(30)
-        return Page(content_type="text/plain", content_encoding="gzip", body=b"zipped")
+        return MetricsPage(content_type="text/plain", content_encoding="gzip", body=b"zipped")
 
     with running(services(page=page, scrape_rejected=lambda: rejected.append(1)), tmp_path) as one:
         replies: list[Any] = []

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent.core.cluster.pod import PodRef
-from agent.core.eviction.proposal import Amounts, Proposal, Verdict, Want
+from agent.core.eviction.proposal import PodAmounts, Proposal, Verdict, Want
 from agent.core.eviction.proposal_json import EVICTIONS_PATH, answers_of, proposals_text
 from agent.core.history.directive_json import directives_from_json, etag_from
 from agent.core.history.rollup import NodeClass
@@ -85,8 +85,8 @@ def test_proposals_are_judged_and_the_verdicts_understood(spoken: tuple[Stack, W
             want=Want.MEMORY,
             order=number,
             ranking="low",
-            requested=Amounts(cpu_millicores=5),
-            needed=Amounts(memory_bytes=7),
+            requested=PodAmounts(cpu_millicores=5),
+            needed=PodAmounts(memory_bytes=7),
         )
         for number in (9, 99)
     ]

@@ -14,7 +14,7 @@ from agent.core.cluster.facts import ClusterRule, ClusterRules, FrozenAxes
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.workload import Workload
 from agent.settings.webhook_sections import AccessSettings
-from agent.webhook.http.routes import Answer, Call
+from agent.webhook.http.routes import Call, HttpAnswer
 from agent.webhook.store.report_payload import decode_report
 from agent.webhook.store.shapes import Appended, NewReport, StoreAway
 from agent.webhook.store.store import open_store
@@ -32,7 +32,7 @@ def whole(tmp_path: Path) -> Iterator[Stack]:
         yield one
 
 
-def said(answer: Answer) -> Any:
+def said(answer: HttpAnswer) -> Any:
     return json.loads(answer.body)
 
 
@@ -269,7 +269,7 @@ def test_a_fault_inside_is_told_to_the_log_alone(
 # Proposals
 
 
-def proposed(one: Stack, body: Any) -> Answer:
+def proposed(one: Stack, body: Any) -> HttpAnswer:
     call = Call(path="/v1/evictions", body=json.dumps(body).encode(), authorization=f"Bearer {GOOD}")
     return one.posts.evictions(call)
 

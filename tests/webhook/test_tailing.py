@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from agent.core.admission.estimate import Estimate
-from agent.core.history.hour_sketch import HourSketch, Interval
+from agent.core.history.hour_sketch import HourSketch, ReportInterval
 from agent.core.history.rollup import Report
 from agent.core.orders.policy_options import PolicyName
 from agent.webhook.store.forgetting_entry import Forgetting
 from agent.webhook.store.report_payload import encode_report
 from agent.webhook.store.shapes import NodeDay
 from agent.webhook.store.sketch_bytes import decode, encode
-from agent.webhook.store.store import LoggedReport, NewReport, Snapshot, Store, StoreAway, StoredSketch
+from agent.webhook.store.store import LoggedReport, NewReport, StoreSnapshot, Store, StoreAway, StoredSketch
 from agent.webhook.workloads.folder import Folder, FoldOptions
 from agent.webhook.workloads.index import IndexOptions, WorkloadIndex
 from agent.webhook.workloads.tailer import Tailer
@@ -313,7 +313,7 @@ def test_a_sketch_that_cannot_be_read_is_counted_and_begun_anew(store: Store, cu
 
 def one_sketch(hour: int, **made: Any) -> bytes:
     sketch = HourSketch()
-    interval = Interval(start_unix_seconds=hour * HOUR, end_unix_seconds=hour * HOUR + 300, unix_hour=hour)
+    interval = ReportInterval(start_unix_seconds=hour * HOUR, end_unix_seconds=hour * HOUR + 300, unix_hour=hour)
     sketch.add(row(**made), interval, 1)
     return encode(sketch, hour)
 
@@ -405,7 +405,7 @@ class Away:
             raise StoreAway("database away")
         return self.store.tail(after_id, limit)
 
-    def snapshot(self, since_unix_hour: int) -> AbstractContextManager[Snapshot]:
+    def snapshot(self, since_unix_hour: int) -> AbstractContextManager[StoreSnapshot]:
         if self.is_away:
             raise StoreAway("database away")
         return self.store.snapshot(since_unix_hour)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from agent.core.cluster.workload import Workload
 from agent.core.history.rollup import CPU_BUCKETS, OutOfMemoryKill, Report
 from agent.core.history.rollup_json import report_text
-from agent.webhook.reports.decoder import DecodedReport, NotAReport, TooLarge, decode_report, unpacked
+from agent.webhook.reports.decoder import DecodedReport, NotAReport, ReportTooLarge, decode_report, unpacked
 from tests.webhook.report_bodies import distribution, report_body, row_body
 from tests.webhook.workload_reports import report, row
 
@@ -140,7 +140,7 @@ def test_a_small_body_of_millions_of_rows_is_refused_whole_and_takes_little(row:
     text = head + row + (b"," + row) * ((4 << 20) // (len(row) + 1)) + b"]}"
     tracemalloc.start()
     try:
-        with pytest.raises(TooLarge, match=r"\Amore than 200 rows; allowed: at most 100\Z"):
+        with pytest.raises(ReportTooLarge, match=r"\Amore than 200 rows; allowed: at most 100\Z"):
             decoded(text)
         _, peak = tracemalloc.get_traced_memory()
     finally:
@@ -244,13 +244,13 @@ def test_a_bomb_is_refused_without_being_unpacked() -> None:
     bomb = gzip.compress(b"\0" * (64 << 20))
     tracemalloc.start()
     try:
-        with pytest.raises(TooLarge, match="more than 1000000 bytes when unpacked"):
+        with pytest.raises(ReportTooLarge, match="more than 1000000 bytes when unpacked"):
             unpacked(bomb, "gzip", most_bytes=1_000_000)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert peak < 8_000_000
-    with pytest.raises(TooLarge, match="2 bytes; allowed: at most 1"):
+    with pytest.raises(ReportTooLarge, match="2 bytes; allowed: at most 1"):
         unpacked(b"xx", None, most_bytes=1)
 
 
@@ -268,7 +268,7 @@ def test_what_is_no_gzip_is_refused(body: bytes) -> None:
 def test_a_million_kills_are_refused_without_a_look_at_each() -> None:
     text = json.dumps(report_body(row_body(0, oomKills=[0]))).encode()
     text = text.replace(b'"oomKills": [0]', b'"oomKills": [' + b",".join([b"[0,1]"] * 10**6) + b"]")
-    with pytest.raises(TooLarge, match="longer than 65536 characters"):
+    with pytest.raises(ReportTooLarge, match="longer than 65536 characters"):
         decode_report(text, most_rows=2000)
     few = text.replace(b",[0,1]" * 700_000, b"")
     assert [one.row for one in decode_report(few, most_rows=2000).refused] == [0]

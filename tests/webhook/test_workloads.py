@@ -12,13 +12,13 @@ from agent.core.cluster.workload import Workload
 from agent.core.history.rollup import NodeClass, Report
 from agent.core.orders.policy_options import CraneOptions, CruiseOptions, ForecastOptions, PolicyName, VpaOptions
 from agent.webhook.workloads.asked import Asked, Place
-from agent.webhook.workloads.estimates import Answer
+from agent.webhook.workloads.estimates import PolicyAnswer
 from agent.webhook.workloads.index import IndexOptions, WorkloadIndex
 from tests.webhook.workload_reports import DNS, HOUR, LARGE, MIB, NOON, SMALL, WEB, report, row
 
 DAY = 24 * HOUR
 EVENING = NOON + 4 * HOUR
-Told = dict[Place, Answer]
+Told = dict[Place, PolicyAnswer]
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ def test_another_policy_is_not_answered_before_it_was_worked_out_and_asking_has_
     index = index_of((NOON, report(row(), row(container="proxy"))))
     assert estimate(index, policy=PolicyName.VPA) is NoEstimate.NOT_LOADED
     assert due(index) == [(PolicyName.VPA, WEB)]
-    told: Told = {("app", None): Answer(cpu_request_millicores=77, memory_request_bytes=None)}
+    told: Told = {("app", None): PolicyAnswer(cpu_request_millicores=77, memory_request_bytes=None)}
     index.answer(PolicyName.VPA, WEB, told, now_unix_seconds=EVENING)
     answer = known(index, policy=PolicyName.VPA)
     assert (answer.policy, answer.cpu_request_millicores, answer.memory_request_bytes) == (PolicyName.VPA, 77, None)
@@ -229,7 +229,7 @@ def test_what_somebody_waits_for_comes_first_and_then_what_was_done_longest_ago(
     workloads = [Workload(namespace="shop", kind="Deployment", name=name) for name in ("old", "older", "new", "waited")]
     index = index_of((NOON, report(*map(row, workloads))))
     index.require(dict.fromkeys(workloads, PolicyName.VPA), now_unix_seconds=EVENING)
-    told: Told = {("app", None): Answer(cpu_request_millicores=77, memory_request_bytes=None)}
+    told: Told = {("app", None): PolicyAnswer(cpu_request_millicores=77, memory_request_bytes=None)}
     index.answer(PolicyName.VPA, workloads[0], told, now_unix_seconds=EVENING - 3700)
     index.answer(PolicyName.VPA, workloads[1], told, now_unix_seconds=EVENING - 3800)
     estimate(index, workloads[3], policy=PolicyName.VPA)
@@ -250,7 +250,9 @@ def test_answers_of_twenty_thousand_containers_take_little_memory() -> None:
         for number, workload in enumerate(workloads):
             asked.require(PolicyName.VPA, workload)
             told: Told = {
-                (name, None): Answer(cpu_request_millicores=1000 + number, memory_request_bytes=300 * MIB + number)
+                (name, None): PolicyAnswer(
+                    cpu_request_millicores=1000 + number, memory_request_bytes=300 * MIB + number
+                )
                 for name in ("app", "proxy")
             }
             asked.take(PolicyName.VPA, workload, told, EVENING)

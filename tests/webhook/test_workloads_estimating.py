@@ -9,7 +9,7 @@ import pytest
 
 from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
 from agent.core.cluster.workload import Workload
-from agent.core.history.hour_sketch import HourSketch, Interval
+from agent.core.history.hour_sketch import HourSketch, ReportInterval
 from agent.core.history.minutes import Minutes
 from agent.core.history.rollup import NodeClass
 from agent.core.history.sketch_minutes import unfold
@@ -243,7 +243,7 @@ def test_answers_from_sketches_are_near_those_from_minutes(name: PolicyName) -> 
         sketches = {index: HourSketch() for index in range(count)}
         for start in range(first, first + 60, 5):
             seconds = (START_UNIX_MINUTE + start) * 60
-            interval = Interval(start_unix_seconds=seconds, end_unix_seconds=seconds + 300, unix_hour=hour)
+            interval = ReportInterval(start_unix_seconds=seconds, end_unix_seconds=seconds + 300, unix_hour=hour)
             five = slice(start, start + 5)
             for index, sketch in sketches.items():
                 seen = row(cpu=cpu[five, index], adjusted=adjusted[five, index], memory=memory[five, index])  # type: ignore[arg-type]

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings
 
-from agent.core.history.hour_sketch import HourSketch, Interval
+from agent.core.history.hour_sketch import HourSketch, ReportInterval
 from agent.core.history.node_peaks import node_number
 from agent.core.history.rollup import RollupRow
 from agent.webhook.store.sketch_bytes import (
@@ -21,12 +21,12 @@ from agent.webhook.store.sketch_bytes import (
 from tests.unit.core.history.test_hour_sketch import HOUR, seen, sketch_of
 from tests.webhook.workload_reports import MIB, NOON, row
 
-NOW = Interval(start_unix_seconds=NOON + 60, end_unix_seconds=NOON + 360, unix_hour=HOUR)
+NOW = ReportInterval(start_unix_seconds=NOON + 60, end_unix_seconds=NOON + 360, unix_hour=HOUR)
 
 
 @settings(max_examples=60)
 @given(seen)
-def test_bytes_give_the_sketch_back(rows: list[tuple[RollupRow, Interval, int]]) -> None:
+def test_bytes_give_the_sketch_back(rows: list[tuple[RollupRow, ReportInterval, int]]) -> None:
     sketch = sketch_of(rows)
     if sketch.rows:
         payload = encode(sketch, HOUR)

@@ -12,7 +12,7 @@ from agent.core.cluster.pod import CPU, MEMORY
 from agent.core.machine.audit_targets import AuditRules
 from agent.core.machine.cgroup_values import KubeletRules, ReservationPolicy
 from agent.core.machine.comparison import SYSTEMD_TOLERANCE_MILLICORES
-from agent.core.machine.qos_cgroups import NodeAmounts, QosReservedError, parse_qos_reserved
+from agent.core.machine.qos_cgroups import QosReservedError, ReservedAmounts, parse_qos_reserved
 from agent.core.numbers.quantity import QuantityError, parse_quantity
 from agent.core.numbers.units import to_millis, to_units
 
@@ -123,7 +123,7 @@ def _bytes(text: str) -> int:
     return to_units(_positive(text))
 
 
-def _reserved(text: str) -> NodeAmounts:
+def _reserved(text: str) -> ReservedAmounts:
     nanos = {CPU: 0, MEMORY: 0}
     for pair in filter(None, text.split(",")):
         name, separator, amount = (part.strip() for part in pair.partition("="))
@@ -134,7 +134,7 @@ def _reserved(text: str) -> NodeAmounts:
         if nanos[name] < 0:
             msg = f"{pair!r} is not allowed (0 or more)"
             raise ValueError(msg)
-    return NodeAmounts(cpu_millicores=to_millis(nanos[CPU]), memory_bytes=to_units(nanos[MEMORY]))
+    return ReservedAmounts(cpu_millicores=to_millis(nanos[CPU]), memory_bytes=to_units(nanos[MEMORY]))
 
 
 def _qos_reserved(text: str) -> int:

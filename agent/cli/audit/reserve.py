@@ -12,7 +12,7 @@ from agent.cli.audit.text import JsonValue, target_text
 from agent.cli.text.figures import ABSENT, bytes_text
 from agent.cli.text.spans import Line, Span, Tone
 from agent.core.cluster.pod import Partition, Pod, QosClass
-from agent.core.machine.cgroup_files import MEMORY_MAX, Amount, Level, LiveTree
+from agent.core.machine.cgroup_files import MEMORY_MAX, Amount, CgroupLevel, LiveTree
 from agent.core.machine.qos_reserve import LIMITED_CLASSES, QosReservation, qos_reservation
 
 
@@ -37,10 +37,10 @@ def reserve_view(pods: Sequence[Pod], tree: LiveTree, *, percent: int, told_memo
         percent: As set: podLimits.qosReservedMemoryPercent.
         told_memory_bytes: --node-allocatable-memory; None = not told.
     """
-    root = tree.at(Level.KUBEPODS, Partition.DEFAULT)
+    root = tree.at(CgroupLevel.KUBEPODS, Partition.DEFAULT)
     limit = None if root is None else root.reading(MEMORY_MAX).amount
     allocatable_bytes = told_memory_bytes or (limit if isinstance(limit, int) else None)
-    tiers = {qos: tree.at(Level.TIER, Partition.DEFAULT, qos) for qos in LIMITED_CLASSES}
+    tiers = {qos: tree.at(CgroupLevel.TIER, Partition.DEFAULT, qos) for qos in LIMITED_CLASSES}
     return ReserveView(
         percent=percent,
         allocatable_memory_bytes=allocatable_bytes,

@@ -11,8 +11,8 @@ from typing import Final
 from agent.cli.text.figures import ABSENT, bytes_text, counted, millicores_text
 from agent.cli.text.spans import Line, Span, Tone, clip, harmless, pad
 from agent.core.cluster.pod import Partition
-from agent.core.machine.audit_report import CGROUP, AuditReport, Finding, Sandbox, Subject, formulas
-from agent.core.machine.cgroup_files import CPU_MAX, CPU_WEIGHT, HUGETLB_PREFIX, MEMORY_OOM_GROUP, PIDS_MAX, Level
+from agent.core.machine.audit_report import CGROUP, AuditReport, Finding, FindingSubject, Sandbox, formulas
+from agent.core.machine.cgroup_files import CPU_MAX, CPU_WEIGHT, HUGETLB_PREFIX, MEMORY_OOM_GROUP, PIDS_MAX, CgroupLevel
 from agent.core.machine.comparison import State, Target, Weights
 from agent.core.machine.cpu_knobs import CpuMax
 
@@ -82,10 +82,10 @@ def _group_key(finding: Finding) -> tuple[object, ...]:
     return (subject.pod_uid,) if subject.pod_uid is not None else (subject.level, subject.partition, subject.qos)
 
 
-def _subject_key(finding: Finding) -> Subject:
+def _subject_key(finding: Finding) -> FindingSubject:
     """Give the subject without its path: a pod's class stands beside its cgroup's values."""
     subject = finding.subject
-    return Subject(
+    return FindingSubject(
         level=subject.level,
         partition=subject.partition,
         qos=subject.qos,
@@ -97,12 +97,14 @@ def _subject_key(finding: Finding) -> Subject:
     )
 
 
-def _subject_lines(subject: Subject, findings: list[Finding], width: int | None, *, show_all: bool) -> list[Line]:
+def _subject_lines(
+    subject: FindingSubject, findings: list[Finding], width: int | None, *, show_all: bool
+) -> list[Line]:
     path = next((finding.subject.path for finding in findings if finding.subject.path is not None), None)
     name, aside = _title(subject, path)
     room = max(20, width - len(name) - 4) if width is not None else None
     shown = harmless(aside) if room is None else clip(harmless(aside), room, keep_end=True)
-    is_container = subject.level is Level.CONTAINER
+    is_container = subject.level is CgroupLevel.CONTAINER
     lines: list[Line] = [] if is_container else [()]
     tone = Tone.PLAIN if is_container else Tone.TITLE
     lines.append((Span("  " if is_container else ""), Span(name, tone), Span(f"  {shown}", Tone.DIM)))
@@ -121,17 +123,17 @@ def _subject_lines(subject: Subject, findings: list[Finding], width: int | None,
     return lines
 
 
-def _title(subject: Subject, path: str | None) -> tuple[str, str]:
+def _title(subject: FindingSubject, path: str | None) -> tuple[str, str]:
     where = path or "no cgroup"
-    if subject.level is Level.CONTAINER:
+    if subject.level is CgroupLevel.CONTAINER:
         return f"container {harmless(subject.container or ABSENT)}", _short_id(subject.container_id)
-    if subject.level is Level.POD:
+    if subject.level is CgroupLevel.POD:
         qos = f" ({subject.qos})" if subject.qos is not None else ""
         return f"{harmless(subject.namespace or '')}/{harmless(subject.pod or '')}{qos}", where
     system = "system/" if subject.partition is Partition.SYSTEM else ""
-    if subject.level is Level.TIER and subject.qos is not None:
+    if subject.level is CgroupLevel.TIER and subject.qos is not None:
         return f"tier {system}{subject.qos.lower()}", where
-    return (f"partition {subject.partition}" if subject.level is Level.PARTITION else "kubepods"), where
+    return (f"partition {subject.partition}" if subject.level is CgroupLevel.PARTITION else "kubepods"), where
 
 
 def _short_id(container_id: str | None) -> str:
@@ -262,7 +264,7 @@ def audit_json(report: AuditReport, heading: Heading) -> dict[str, JsonValue]:
     }
 
 
-def _subject_json(subject: Subject) -> dict[str, JsonValue]:
+def _subject_json(subject: FindingSubject) -> dict[str, JsonValue]:
     return {
         "level": subject.level,
         "partition": subject.partition,

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from agent.cli.client.webhook import DEFAULT_ACCOUNT, WebhookClient
+from agent.cli.client.webhook import DEFAULT_ACCOUNT, WebhookReader
 from agent.cli.options.settings_options import fail
 from agent.cli.text.figures import counted
 
@@ -80,7 +80,7 @@ def check_forgetting(arguments: argparse.Namespace) -> None:
         arguments.account = FORGETTER
 
 
-def forget(client: WebhookClient, arguments: argparse.Namespace, parts: list[str] | None) -> int:
+def forget(client: WebhookReader, arguments: argparse.Namespace, parts: list[str] | None) -> int:
     """Have it forgotten, after a question; give the exit code.
 
     Args:

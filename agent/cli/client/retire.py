@@ -40,7 +40,7 @@ _SOME_FAILED: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Agent:
+class AgentPod:
     """An agent's pod that is bound to a node."""
 
     name: str
@@ -67,12 +67,12 @@ class _How(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Came:
-    agent: Agent
+    agent: AgentPod
     how: _How
     why: str = ""
 
 
-class Restoring:
+class ClusterRestore:
     """One restore of a whole cluster."""
 
     def __init__(self, api: Api, credentials: Credentials, namespace: str, deadline: float) -> None:
@@ -87,7 +87,7 @@ class Restoring:
         self._api, self._credentials, self._namespace, self._deadline = api, credentials, namespace, deadline
         self._came: dict[str, _Came] = {}
         """By uid, the newest."""
-        self.unreached: tuple[Agent, ...] = ()
+        self.unreached: tuple[AgentPod, ...] = ()
         """Those that could not be asked and are still there, when all is done."""
         self.has_failed = False
         """Some agent could not restore some pod, or what it did is not known, when all is done."""
@@ -117,26 +117,26 @@ class Restoring:
                 agents = self._there()
         self._tell(agents)
 
-    def _there(self) -> Sequence[Agent]:
+    def _there(self) -> Sequence[AgentPod]:
         return [one for one in agents_of(self._api, self._namespace) if not one.has_ended]
 
-    def _is_open(self, agent: Agent) -> bool:
+    def _is_open(self, agent: AgentPod) -> bool:
         """Say whether an agent that is there is to be asked, again if need be."""
         came = self._came.get(agent.uid)
         if came is None or came.how in (_How.AGAIN, _How.UNREACHED):
             return True
         return came.how is _How.FAILED and agent.is_ending  # as it would not restore while it was ending
 
-    def _is_beginning(self, agents: Sequence[Agent]) -> bool:
+    def _is_beginning(self, agents: Sequence[AgentPod]) -> bool:
         """Say whether an agent that is there was asked, and does not know its pods yet."""
         return any(one.uid in self._came and self._came[one.uid].how is _How.AGAIN for one in agents)
 
-    def _is_awaited(self, agents: Sequence[Agent]) -> bool:
+    def _is_awaited(self, agents: Sequence[AgentPod]) -> bool:
         """Say whether an agent ended before it was through, and none has come in its place yet."""
         nodes = {one.node for one in agents}
         return any(came.how is not _How.DONE and came.agent.node not in nodes for came in self._came.values())
 
-    def _restored(self, agent: Agent, *, is_old: bool) -> _Came:
+    def _restored(self, agent: AgentPod, *, is_old: bool) -> _Came:
         """Have one agent restore.
 
         Args:
@@ -166,7 +166,7 @@ class Restoring:
         # A number above tells of an agent that does not know its pods yet, or ended under the command's feet.
         return _Came(agent, _How.FAILED if done.code == _SOME_FAILED and is_old else _How.AGAIN, why)
 
-    def _tell(self, agents: Sequence[Agent]) -> None:
+    def _tell(self, agents: Sequence[AgentPod]) -> None:
         """Say what is left, and why."""
         there = {one.uid for one in agents}
         ended = [came.agent for uid, came in self._came.items() if came.how is not _How.DONE and uid not in there]
@@ -196,7 +196,7 @@ def _is_out_of_reach(error: KubeError) -> bool:
     return isinstance(error, Unreachable)
 
 
-def agents_of(api: Api, namespace: str) -> Sequence[Agent]:
+def agents_of(api: Api, namespace: str) -> Sequence[AgentPod]:
     """Give the agents' pods that have a node.
 
     Raises:
@@ -210,7 +210,7 @@ def agents_of(api: Api, namespace: str) -> Sequence[Agent]:
         if node:
             metadata, status = pod.child("metadata"), pod.child("status")
             found.append(
-                Agent(
+                AgentPod(
                     name=metadata.required_text("name"),
                     uid=metadata.required_text("uid"),
                     node=node,

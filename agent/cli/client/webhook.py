@@ -36,11 +36,11 @@ NO_EXTRA: Final = "the webhook's answers need msgspec; install it: pip install '
 Body = TypeVar("Body")
 
 
-class NoAnswerError(Exception):
+class NoWebhookAnswerError(Exception):
     """No answer came; one line."""
 
 
-class NotKnownError(NoAnswerError):
+class NotKnownError(NoWebhookAnswerError):
     """The webhook knows nothing of what was asked for."""
 
 
@@ -63,7 +63,7 @@ def add_webhook_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-class WebhookClient:
+class WebhookReader:
     """Asks one webhook."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
@@ -91,7 +91,9 @@ class WebhookClient:
         except (ssl.SSLError, ValueError) as error:
             if arguments.ca_file is not None:
                 fail(f"{arguments.verb}: --ca-file {arguments.ca_file}: no PEM certificate in it")
-            raise NoAnswerError(f"caBundle of {CONFIGURATION}: no PEM certificate in it; allowed: --ca-file") from error
+            raise NoWebhookAnswerError(
+                f"caBundle of {CONFIGURATION}: no PEM certificate in it; allowed: --ca-file"
+            ) from error
         self._pool = urllib3.PoolManager(ssl_context=context, server_hostname=name, assert_hostname=name)
 
     def get(self, path: str, kind: type[Body], query: Mapping[str, str] | None = None) -> tuple[Body, bytes]:
@@ -127,16 +129,16 @@ class WebhookClient:
             body = answer.read(MOST_BYTES)
             answer.release_conn()
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise NoAnswerError(f"webhook at {self._url}: no answer: {_reason_of(error)}") from error
+            raise NoWebhookAnswerError(f"webhook at {self._url}: no answer: {_reason_of(error)}") from error
         if answer.status != 200:
             if answer.status == 400:  # what was asked for is wrong, and the webhook says what
                 fail(f"{self._verb}: {_fault_of(body)}")
-            kind_of_error = NotKnownError if answer.status == 404 else NoAnswerError
+            kind_of_error = NotKnownError if answer.status == 404 else NoWebhookAnswerError
             raise kind_of_error(f"webhook at {self._url}: {answer.status}: {_fault_of(body)}")
         try:
             return msgspec.json.decode(body, type=kind), body
         except (msgspec.DecodeError, RecursionError) as error:
-            raise NoAnswerError(
+            raise NoWebhookAnswerError(
                 f"webhook at {self._url}: answers in other words than this release's: {error}"
             ) from error
 
@@ -198,18 +200,18 @@ def _token(arguments: argparse.Namespace, api: Api | None) -> str:
         token = _part(_part(api.call("POST", path, body=request), "status"), "token")
     except ApiError as error:
         if error.status != _NOT_FOUND:
-            raise NoAnswerError(str(error)) from error
+            raise NoWebhookAnswerError(str(error)) from error
         what, known = "read", "the reader of the chart"
         if getattr(arguments, "forget", None) is not None:
             what, known = "forget", "the chart's webhook.forgetter.enabled"
-        raise NoAnswerError(
+        raise NoWebhookAnswerError(
             f"there is no service account {namespace}/{name} to {what} as; allowed: --account NAMESPACE/NAME, or "
             f"{known}"
         ) from error
     except KubeError as error:
-        raise NoAnswerError(str(error)) from error
+        raise NoWebhookAnswerError(str(error)) from error
     if not isinstance(token, str) or not token:
-        raise NoAnswerError(f"{path}: the API server gave no token")
+        raise NoWebhookAnswerError(f"{path}: the API server gave no token")
     return token
 
 

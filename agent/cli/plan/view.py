@@ -13,7 +13,7 @@ from agent.cli.text.figures import ABSENT, age_text, counted
 from agent.cli.text.paragraphs import Page, fact, hanging
 from agent.cli.text.spans import Glyphs, Line, Span, Tone, clip_line, harmless, pad
 from agent.cli.text.table import Cell, Column, render_table
-from agent.cli.words.advice import CPU, MEMORY, Side
+from agent.cli.words.advice import CPU, MEMORY, AdviceSide
 from agent.cli.words.plan import (
     POD_BUDGET,
     RESERVED_WORDS,
@@ -43,7 +43,7 @@ class PlanLook:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class PlanRow:
     """One container, or one pod's own budget, that is planned."""
 
     pod: PodPlan
@@ -55,10 +55,10 @@ class Row:
         return harmless(self.container.name) if self.container.name else POD_BUDGET
 
 
-def rows_of(plan: Plan) -> list[Row]:
+def rows_of(plan: Plan) -> list[PlanRow]:
     """Give what is planned: containers of pods that may be optimised, a pod's own budget before them."""
     return [
-        Row(pod=pod, container=container)
+        PlanRow(pod=pod, container=container)
         for pod in plan.pods
         if pod.reserved is None
         for container in (*(() if pod.budget is None else (pod.budget,)), *pod.containers)
@@ -142,11 +142,11 @@ def _summary(plan: Plan, look: PlanLook, page: Page) -> Iterator[Line]:
 @dataclass(frozen=True, slots=True)
 class _Entry:
     column: Column
-    cell: Callable[[Row], Cell]
+    cell: Callable[[PlanRow], Cell]
     is_shown: bool = True
 
 
-def _container_lines(rows: Sequence[Row], width: int, glyphs: Glyphs) -> list[Line]:
+def _container_lines(rows: Sequence[PlanRow], width: int, glyphs: Glyphs) -> list[Line]:
     entries = [entry for entry in _entries(rows, glyphs) if entry.is_shown]
     table = render_table(
         [entry.column for entry in entries],
@@ -164,7 +164,7 @@ def _container_lines(rows: Sequence[Row], width: int, glyphs: Glyphs) -> list[Li
     return lines
 
 
-def _entries(rows: Sequence[Row], glyphs: Glyphs) -> list[_Entry]:
+def _entries(rows: Sequence[PlanRow], glyphs: Glyphs) -> list[_Entry]:
     return [
         _Entry(
             Column(key="name", title="NAME", min_width=12, good_width=28, is_text=True),
@@ -188,13 +188,13 @@ def _entries(rows: Sequence[Row], glyphs: Glyphs) -> list[_Entry]:
     ]
 
 
-def _why_cell(row: Row) -> Cell:
+def _why_cell(row: PlanRow) -> Cell:
     if row.pod.is_evicted:
         return Cell("proposed for eviction", Tone.NOTE)
     return Cell(kept_words(row.container), Tone.DIM)
 
 
-def _side_entries(side: Side, group: str, width: int, rows: Sequence[Row], glyphs: Glyphs) -> list[_Entry]:
+def _side_entries(side: AdviceSide, group: str, width: int, rows: Sequence[PlanRow], glyphs: Glyphs) -> list[_Entry]:
     def entry(
         key: str,
         title: str,
@@ -203,7 +203,7 @@ def _side_entries(side: Side, group: str, width: int, rows: Sequence[Row], glyph
         tone: Callable[[Share], Tone],
         shown: bool = True,
     ) -> _Entry:
-        def cell(row: Row) -> Cell:
+        def cell(row: PlanRow) -> Cell:
             share = share_of(side, row.container)
             return Cell(ABSENT, Tone.DIM) if share is None else Cell(text(share), tone(share))
 

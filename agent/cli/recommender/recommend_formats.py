@@ -13,7 +13,7 @@ from typing import Final
 
 from agent.cli.text.csv_text import csv_table
 from agent.cli.text.spans import harmless
-from agent.cli.words.advice import SIDES, Side, withheld_by, withheld_reason
+from agent.cli.words.advice import SIDES, AdviceSide, withheld_by, withheld_reason
 from agent.core.cluster.unit import UnitIdentity, UnitResources
 from agent.core.recommender.recommendation import Advice, Basis, Recommendation, Recommendations
 from agent.core.recommender.unit_names import called
@@ -93,7 +93,7 @@ def _cells(node: Recommendations, item: Recommendation) -> list[object]:
     return row
 
 
-def _side_cells(side: Side, item: Recommendation, node: Recommendations) -> list[object]:
+def _side_cells(side: AdviceSide, item: Recommendation, node: Recommendations) -> list[object]:
     advice, now = side.advice(item), side.request(item) or 0
     missing = None if advice.request is None else advice.request - now
     return [
@@ -151,7 +151,7 @@ def _changes(patch: ResizePatch, items: list[Recommendation]) -> Iterator[str]:
             yield f"{harmless(item.identity.container)} {', '.join(told)}"
 
 
-def _change(side: Side, item: Recommendation, advice: Advice) -> Iterator[str]:
+def _change(side: AdviceSide, item: Recommendation, advice: Advice) -> Iterator[str]:
     for what, now, should in (
         ("", side.request(item), advice.request),
         (" limit", side.limit(item), advice.limit),

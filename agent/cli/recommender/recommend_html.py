@@ -14,7 +14,7 @@ from agent.cli.words.advice import (
     MEMORY,
     SEVERITY_TEXTS,
     WITHHELD_WORDS,
-    Side,
+    AdviceSide,
     change_text,
     limit_text,
     reason,
@@ -114,7 +114,7 @@ def _total_text(total: Total) -> str:
     return "; ".join([*told, f"withheld: {withheld_counts(total)}"])
 
 
-def _sides(total: Total) -> tuple[tuple[Side, ResourceTotal], ...]:
+def _sides(total: Total) -> tuple[tuple[AdviceSide, ResourceTotal], ...]:
     return (CPU, total.cpu_millicores), (MEMORY, total.memory_bytes)
 
 
@@ -188,7 +188,7 @@ def _age_texts(item: Recommendation) -> Iterator[str]:
         yield f"{basis.oom_kills} out-of-memory kill{'s' if basis.oom_kills != 1 else ''}"
 
 
-def _cells(side: Side, node: Recommendations, item: Recommendation) -> str:
+def _cells(side: AdviceSide, node: Recommendations, item: Recommendation) -> str:
     advice, now = side.advice(item), side.request(item)
     should = side.text(advice.request) if advice.withheld is None else WITHHELD_WORDS[advice.withheld]
     change = change_text(now, advice.request, side.text)

@@ -20,7 +20,7 @@ from agent.cli.words.advice import (
     SIDES,
     URGENCY,
     WITHHELD_WORDS,
-    Side,
+    AdviceSide,
     change_text,
     limit_text,
     reasons,
@@ -85,13 +85,13 @@ def _by_danger(item: Recommendation) -> tuple[int, float]:
     return URGENCY[worst(item)], -max(_share(side, item) for side in SIDES)
 
 
-def _share(side: Side, item: Recommendation) -> float:
+def _share(side: AdviceSide, item: Recommendation) -> float:
     """Give the change as a share of the request; 0 = none, or not known."""
     now, should = side.request(item), side.advice(item).request
     return abs(should - now) / now if should is not None and now else 0.0
 
 
-def _by_change(side: Side) -> Callable[[Recommendation], tuple[float, ...]]:
+def _by_change(side: AdviceSide) -> Callable[[Recommendation], tuple[float, ...]]:
     def key(item: Recommendation) -> tuple[float, ...]:
         should = side.advice(item).request
         return (0, -abs(should - (side.request(item) or 0))) if should is not None else (1, 0)
@@ -230,7 +230,7 @@ def _figure(
 
 
 def _side_entries(
-    side: Side, group: str, width: int, items: Sequence[Recommendation], glyphs: Glyphs, *, has_colour: bool
+    side: AdviceSide, group: str, width: int, items: Sequence[Recommendation], glyphs: Glyphs, *, has_colour: bool
 ) -> list[_Entry]:
     def column(key: str, title: str, priority: int) -> Column:
         return Column(
@@ -343,7 +343,7 @@ def _total_columns(group: str, width: int) -> list[Column]:
     ]
 
 
-def _total_cells(side: Side, total: ResourceTotal, containers: int) -> list[Cell]:
+def _total_cells(side: AdviceSide, total: ResourceTotal, containers: int) -> list[Cell]:
     if sum(total.withheld.values()) == containers:
         nothing = Cell(ABSENT, Tone.DIM)
         return [Cell(side.text(total.current)), nothing, nothing, nothing]

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from agent.cli.text.paragraphs import Page, hanging
 from agent.cli.text.spans import Line, Span, Tone, harmless
-from agent.cli.words.advice import SIDES, Side
+from agent.cli.words.advice import SIDES, AdviceSide
 from agent.cli.words.decisions import OUTCOME_TONES, what_text
 from agent.cli.words.plan import KEPT_WORDS, RESERVED_WORDS, share_of
 from agent.core.orders.order import OrderSource
@@ -49,7 +49,7 @@ def _orders_text(acted: Acted) -> str:
     return ", ".join(told)
 
 
-def _share_text(side: Side, share: Share, page: Page) -> str:
+def _share_text(side: AdviceSide, share: Share, page: Page) -> str:
     text = side.text
     if share.withheld is not None:
         return f"no prediction: the request of {text(share.request)} counts as it stands"

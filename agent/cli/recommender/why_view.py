@@ -15,7 +15,7 @@ from agent.cli.text.chart import chart_lines, plots_of
 from agent.cli.text.figures import ABSENT, age_text
 from agent.cli.text.paragraphs import Page, flow, hanging
 from agent.cli.text.spans import Glyphs, Line, Span, Tone, clip, clip_line, display_width, harmless, pad
-from agent.cli.words.advice import CPU, MEMORY, SEVERITY_TEXTS, SEVERITY_TONES, SIDES, Side, change_text
+from agent.cli.words.advice import CPU, MEMORY, SEVERITY_TEXTS, SEVERITY_TONES, SIDES, AdviceSide, change_text
 from agent.core.numbers.amount_text import amount_text
 from agent.core.recommender.policy import Step
 from agent.core.recommender.recommendation import Advice, Withheld
@@ -123,7 +123,7 @@ def _advice_lines(item: Why, page: Page) -> Iterator[Line]:
                 yield from hanging((Span(f"{_NAMES[side]}: ", Tone.NOTE),), sentence, page, Tone.NOTE)
 
 
-def _new_limit(side: Side, item: Why) -> str:
+def _new_limit(side: AdviceSide, item: Why) -> str:
     advice = side.advice(item.recommendation)
     if advice.limit is not None:
         return side.text(advice.limit)
@@ -136,7 +136,7 @@ def _verdict(advice: Advice) -> str:
     return SEVERITY_TEXTS[advice.severity]
 
 
-def _sentences(item: Why, side: Side) -> list[str]:
+def _sentences(item: Why, side: AdviceSide) -> list[str]:
     """Give what would change the answer of one resource."""
     start = f"{_NAMES[side]}: "
     return [sentence.removeprefix(start) for sentence in item.changes if sentence.startswith(start)]
@@ -145,7 +145,7 @@ def _sentences(item: Why, side: Side) -> list[str]:
 # How it came about
 
 
-def _step_lines(item: Why, side: Side, page: Page) -> list[Line]:
+def _step_lines(item: Why, side: AdviceSide, page: Page) -> list[Line]:
     """Give the steps of one resource in their order; those of bounds with what they changed from what to what."""
     steps = [step for step in item.steps if step.resource == side.resource]
     if not steps:

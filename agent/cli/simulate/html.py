@@ -13,11 +13,17 @@ import numpy as np
 from agent.cli.simulate.text import Simulated, amount_text, rules_text, span_text, told_figures
 from agent.cli.text.figures import bytes_text, millicores_text, percent_text
 from agent.cli.text.spans import harmless
-from agent.cli.text.svg_chart import Bar, Curve, area_path, bars, chart, time_axis, value_axis
-from agent.core.recommender.simulation.figures import Outcome, ResourceFigures, ResourceTotal, Total, total
+from agent.cli.text.svg_chart import ChartBar, Curve, area_path, bars, chart, time_axis, value_axis
+from agent.core.recommender.simulation.figures import (
+    PolicyTotal,
+    ResourceFigures,
+    SimulatedOutcome,
+    SimulatedResourceTotal,
+    total,
+)
 
 if TYPE_CHECKING:
-    from agent.core.recommender.simulation.replay import Rules
+    from agent.core.recommender.simulation.replay import ReplayRules
     from agent.core.recommender.simulation.trace import Bools, Floats32
 
 _STYLE: Final = """
@@ -46,7 +52,7 @@ path.line{fill:none;stroke-width:1.6;stroke-linejoin:round}path.limit{stroke-das
 )
 
 
-def page(simulated: Sequence[Simulated], alls: Sequence[Total], rules: Rules) -> str:
+def page(simulated: Sequence[Simulated], alls: Sequence[PolicyTotal], rules: ReplayRules) -> str:
     """Write the page.
 
     Args:
@@ -75,7 +81,7 @@ def page(simulated: Sequence[Simulated], alls: Sequence[Total], rules: Rules) ->
     )
 
 
-def _comparison(totals: Sequence[Total]) -> list[str]:
+def _comparison(totals: Sequence[PolicyTotal]) -> list[str]:
     lines = ["<table><tr><th></th>" + "".join(f"<th>{escape(one.policy)}</th>" for one in totals) + "</tr>"]
     for title, group in told_figures(totals).items():
         lines.append(f'<tr class="group"><td colspan="{len(totals) + 1}">{escape(title)}</td></tr>')
@@ -96,15 +102,15 @@ def _comparison(totals: Sequence[Total]) -> list[str]:
     return lines
 
 
-_RESOURCES: Final[tuple[tuple[str, str, Callable[[Total], ResourceTotal]], ...]] = (
+_RESOURCES: Final[tuple[tuple[str, str, Callable[[PolicyTotal], SimulatedResourceTotal]], ...]] = (
     ("CPU", "core-hours", lambda total: total.cpu),
     ("Memory", "GiB-hours", lambda total: total.memory),
 )
 
 
-def _bar(one: Total, unit: str, part: Callable[[Total], ResourceTotal]) -> Bar:
+def _bar(one: PolicyTotal, unit: str, part: Callable[[PolicyTotal], SimulatedResourceTotal]) -> ChartBar:
     resource = part(one)
-    return Bar(
+    return ChartBar(
         label=one.policy,
         parts=(
             (resource.used_amount_hours - resource.missing_amount_hours, "usage"),
@@ -127,9 +133,9 @@ class _Resource:
     unit: str
     value_text: Callable[[float], str]
     is_binary: bool
-    figures: Callable[[Outcome], ResourceFigures]
-    request: Callable[[Outcome], Floats32]
-    limit: Callable[[Outcome], Floats32 | None]
+    figures: Callable[[SimulatedOutcome], ResourceFigures]
+    request: Callable[[SimulatedOutcome], Floats32]
+    limit: Callable[[SimulatedOutcome], Floats32 | None]
     usage: Floats32
     has_usage: Bools
 
@@ -166,7 +172,7 @@ def _containers(one: Simulated, mark: str) -> list[str]:
     return lines
 
 
-def _chosen(outcomes: Sequence[Outcome], resource: _Resource) -> dict[int, str]:
+def _chosen(outcomes: Sequence[SimulatedOutcome], resource: _Resource) -> dict[int, str]:
     """Choose containers to look at: the worst over all policies, and a typical one."""
     unused = np.sum([resource.figures(one).unused_amount_hours for one in outcomes], axis=0)
     missing = np.sum([resource.figures(one).missing_amount_hours for one in outcomes], axis=0)
@@ -182,7 +188,7 @@ def _chosen(outcomes: Sequence[Outcome], resource: _Resource) -> dict[int, str]:
     return chosen
 
 
-def _charts(outcomes: Sequence[Outcome], resource: _Resource, row: int, mark: str) -> list[str]:
+def _charts(outcomes: Sequence[SimulatedOutcome], resource: _Resource, row: int, mark: str) -> list[str]:
     first = outcomes[0]
     stretch = float(first.course.stretch_minutes)
     usage, has_usage = resource.usage[:, row], resource.has_usage[:, row]
@@ -208,7 +214,7 @@ def _charts(outcomes: Sequence[Outcome], resource: _Resource, row: int, mark: st
     return lines
 
 
-def _caption(outcome: Outcome, resource: _Resource, row: int) -> str:
+def _caption(outcome: SimulatedOutcome, resource: _Resource, row: int) -> str:
     one = resource.figures(outcome).of(row)
     return (
         f"<b>{escape(outcome.policy)}</b>: slack {amount_text(one.unused_amount_hours)} {resource.unit} "

@@ -17,17 +17,17 @@ from multiprocessing.context import ForkProcess
 from typing import TYPE_CHECKING, Final
 
 from agent.core.recommender.simulation.level_steps import DemandSteps, demand_steps
-from agent.core.recommender.simulation.replay import Rules, simulate
+from agent.core.recommender.simulation.replay import ReplayRules, simulate
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
     from agent.core.orders.policy_options import PolicyName
-    from agent.core.recommender.simulation.figures import Outcome
+    from agent.core.recommender.simulation.figures import SimulatedOutcome
     from agent.core.recommender.simulation.trace import TraceSet
     from agent.settings import Settings
 
-    _Message = int | Outcome
+    _Message = int | SimulatedOutcome
     """Minutes done, or what came of them at last."""
 
 _LOOK_SECONDS: Final = 0.2
@@ -41,10 +41,10 @@ def simulate_policies(
     trace: TraceSet,
     policies: Sequence[PolicyName],
     settings: Settings,
-    rules: Rules,
+    rules: ReplayRules,
     *,
     on_progress: Callable[[float], None],
-) -> list[Outcome]:
+) -> list[SimulatedOutcome]:
     """Replay a trace through policies.
 
     Args:
@@ -68,14 +68,16 @@ def simulate_policies(
 class _Work:
     """One policy over the trace."""
 
-    def __init__(self, trace: TraceSet, name: PolicyName, settings: Settings, rules: Rules, steps: DemandSteps) -> None:
+    def __init__(
+        self, trace: TraceSet, name: PolicyName, settings: Settings, rules: ReplayRules, steps: DemandSteps
+    ) -> None:
         self.name = name
         self._trace = trace
         self._settings = settings
         self._rules = rules
         self._steps = steps
 
-    def do(self, on_progress: Callable[[int], None]) -> Outcome:
+    def do(self, on_progress: Callable[[int], None]) -> SimulatedOutcome:
         from agent.core.recommender.registry import make
 
         policy = make(self.name, self._settings, len(self._trace.containers), requests_only=True)
@@ -84,8 +86,10 @@ class _Work:
         )
 
 
-def _one_after_another(works: Sequence[_Work], minutes: int, on_progress: Callable[[float], None]) -> list[Outcome]:
-    outcomes: list[Outcome] = []
+def _one_after_another(
+    works: Sequence[_Work], minutes: int, on_progress: Callable[[float], None]
+) -> list[SimulatedOutcome]:
+    outcomes: list[SimulatedOutcome] = []
     for work in works:
 
         def tell(done: int) -> None:
@@ -97,11 +101,11 @@ def _one_after_another(works: Sequence[_Work], minutes: int, on_progress: Callab
 
 def _side_by_side(
     works: Sequence[_Work], workers: int, minutes: int, on_progress: Callable[[float], None]
-) -> list[Outcome]:
+) -> list[SimulatedOutcome]:
     waiting = list(enumerate(works))[::-1]
     running: dict[Connection[_Message, _Message], tuple[int, ForkProcess]] = {}
     done = [0] * len(works)
-    outcomes: dict[int, Outcome] = {}
+    outcomes: dict[int, SimulatedOutcome] = {}
     try:
         while waiting or running:
             while waiting and len(running) < workers:

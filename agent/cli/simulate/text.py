@@ -16,8 +16,13 @@ from agent.cli.text.figures import ABSENT, age_text, bytes_text, percent_text
 from agent.cli.text.spans import Line, Span, Tone, display_width, harmless, pad
 
 if TYPE_CHECKING:
-    from agent.core.recommender.simulation.figures import Outcome, ResourceTotal, Total, UsageCourse
-    from agent.core.recommender.simulation.replay import Rules
+    from agent.core.recommender.simulation.figures import (
+        PolicyTotal,
+        SimulatedOutcome,
+        SimulatedResourceTotal,
+        UsageCourse,
+    )
+    from agent.core.recommender.simulation.replay import ReplayRules
 
 WORST: Final = 10
 """Containers told by name in each list of worst cases."""
@@ -34,21 +39,21 @@ class Simulated:
     memory_minutes: int
     usage: UsageCourse
     """Thinned as the outcomes' courses are."""
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[SimulatedOutcome, ...]
     """At least one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
+class TableLine:
     """One line of the table."""
 
     title: str
-    text: Callable[[Total], str]
-    value: Callable[[Total], float | None]
+    text: Callable[[PolicyTotal], str]
+    value: Callable[[PolicyTotal], float | None]
     """By which policies are compared; less is better."""
     is_compared: bool = True
 
-    def best(self, totals: Sequence[Total]) -> frozenset[int]:
+    def best(self, totals: Sequence[PolicyTotal]) -> frozenset[int]:
         """Give the places of the best policies; none where all are equal or none is better than another."""
         values = [self.value(total) for total in totals]
         known = [value for value in values if value is not None]
@@ -69,39 +74,39 @@ def amount_text(amount: float | None) -> str:
     return "<0.001" if amount < 0.0005 else f"{amount:.{digits}f}"
 
 
-def _resource_figures(unit: str, part: Callable[[Total], ResourceTotal]) -> tuple[Figure, ...]:
+def _resource_figures(unit: str, part: Callable[[PolicyTotal], SimulatedResourceTotal]) -> tuple[TableLine, ...]:
     return (
-        Figure(
+        TableLine(
             title=f"slack, {unit}",
             text=lambda total: amount_text(part(total).unused_amount_hours),
             value=lambda total: part(total).unused_amount_hours,
         ),
-        Figure(
+        TableLine(
             title="slack of requested",
             text=lambda total: percent_text(part(total).slack_ratio),
             value=lambda total: part(total).slack_ratio,
         ),
-        Figure(
+        TableLine(
             title="under-requested, minutes",
             text=lambda total: f"{part(total).under_minutes:,}",
             value=lambda total: part(total).under_minutes,
         ),
-        Figure(
+        TableLine(
             title="under-requested, of minutes",
             text=lambda total: percent_text(part(total).under_ratio),
             value=lambda total: part(total).under_ratio,
         ),
-        Figure(
+        TableLine(
             title=f"missing then, {unit}",
             text=lambda total: amount_text(part(total).missing_amount_hours),
             value=lambda total: part(total).missing_amount_hours,
         ),
-        Figure(
+        TableLine(
             title="resizes",
             text=lambda total: f"{part(total).resizes:,}",
             value=lambda total: part(total).resizes,
         ),
-        Figure(
+        TableLine(
             title="unsized, minutes",
             text=lambda total: f"{part(total).unsized_minutes:,}",
             value=lambda total: part(total).unsized_minutes,
@@ -114,44 +119,44 @@ def _minutes_text(minutes: float | None) -> str:
     return ABSENT if minutes is None else f"{minutes:g} min"
 
 
-FIGURES: Final[dict[str, tuple[Figure, ...]]] = {
+FIGURES: Final[dict[str, tuple[TableLine, ...]]] = {
     "CPU": _resource_figures("core-hours", lambda total: total.cpu),
     "Memory": (
         *_resource_figures("GiB-hours", lambda total: total.memory),
-        Figure(
+        TableLine(
             title="over limit, would-be kills",
             text=lambda total: f"{total.kills:,}",
             value=lambda total: total.kills,
         ),
-        Figure(
+        TableLine(
             title="over limit, excursions",
             text=lambda total: f"{total.over_limit_excursions:,}",
             value=lambda total: total.over_limit_excursions,
         ),
-        Figure(
+        TableLine(
             title="over limit, minutes",
             text=lambda total: f"{total.over_limit_minutes:,}",
             value=lambda total: total.over_limit_minutes,
         ),
     ),
     "Steps of CPU use": (
-        Figure(
+        TableLine(
             title="met while sized",
             text=lambda total: f"{total.steps.steps:,}",
             value=lambda total: total.steps.steps,
             is_compared=False,
         ),
-        Figure(
+        TableLine(
             title="never covered",
             text=lambda total: f"{total.steps.steps - total.steps.covered:,}",
             value=lambda total: total.steps.steps - total.steps.covered,
         ),
-        Figure(
+        TableLine(
             title="reaction, median",
             text=lambda total: _minutes_text(total.steps.median_minutes),
             value=lambda total: total.steps.median_minutes,
         ),
-        Figure(
+        TableLine(
             title="reaction, longest",
             text=lambda total: _minutes_text(total.steps.max_minutes),
             value=lambda total: total.steps.max_minutes,
@@ -160,7 +165,7 @@ FIGURES: Final[dict[str, tuple[Figure, ...]]] = {
 }
 
 
-def told_figures(totals: Sequence[Total]) -> dict[str, tuple[Figure, ...]]:
+def told_figures(totals: Sequence[PolicyTotal]) -> dict[str, tuple[TableLine, ...]]:
     """Give the groups of figures that these traces tell anything of."""
     has_cpu = any(total.cpu.known_minutes for total in totals)
     has_memory = any(total.memory.known_minutes for total in totals)
@@ -184,7 +189,7 @@ def span_text(simulated: Simulated) -> str:
     )
 
 
-def rules_text(rules: Rules) -> str:
+def rules_text(rules: ReplayRules) -> str:
     """Say in a sentence how the agent acted."""
     cpu = "none" if rules.cpu_request_millicores is None else f"{rules.cpu_request_millicores}m"
     memory = "none" if rules.memory_request_bytes is None else bytes_text(rules.memory_request_bytes)
@@ -196,7 +201,7 @@ def rules_text(rules: Rules) -> str:
     )
 
 
-def comparison_lines(totals: Sequence[Total]) -> list[Line]:
+def comparison_lines(totals: Sequence[PolicyTotal]) -> list[Line]:
     """Lay out the figures, a column for each policy; the best of each line is accented."""
     groups = told_figures(totals)
     width = max(display_width(figure.title) for group in groups.values() for figure in group) + 2
@@ -224,7 +229,7 @@ def comparison_lines(totals: Sequence[Total]) -> list[Line]:
 # For machines
 
 
-def report_json(simulated: Sequence[Simulated], alls: Sequence[Total], rules: Rules) -> dict[str, object]:
+def report_json(simulated: Sequence[Simulated], alls: Sequence[PolicyTotal], rules: ReplayRules) -> dict[str, object]:
     """Give everything as plain values; every name carries its unit."""
     from agent.core.recommender.simulation.figures import total
 
@@ -249,7 +254,7 @@ def report_json(simulated: Sequence[Simulated], alls: Sequence[Total], rules: Ru
     }
 
 
-def total_json(total: Total) -> dict[str, object]:
+def total_json(total: PolicyTotal) -> dict[str, object]:
     """Give one policy's figures."""
     return {
         "policy": str(total.policy),
@@ -277,7 +282,7 @@ def _seconds(minutes: float | None) -> float | None:
     return None if minutes is None else 60.0 * minutes
 
 
-def _resource_json(one: ResourceTotal, unit: str) -> dict[str, object]:
+def _resource_json(one: SimulatedResourceTotal, unit: str) -> dict[str, object]:
     return {
         "known_minutes": one.known_minutes,
         "unsized_minutes": one.unsized_minutes,
@@ -292,7 +297,7 @@ def _resource_json(one: ResourceTotal, unit: str) -> dict[str, object]:
     }
 
 
-def worst_json(outcome: Outcome) -> dict[str, object]:
+def worst_json(outcome: SimulatedOutcome) -> dict[str, object]:
     """Name the containers with the most slack, the most missing, and the most memory over the limit."""
     scores = {
         "most_cpu_slack": outcome.cpu.unused_amount_hours,
@@ -307,7 +312,7 @@ def worst_json(outcome: Outcome) -> dict[str, object]:
     }
 
 
-def container_json(outcome: Outcome, row: int) -> dict[str, object]:
+def container_json(outcome: SimulatedOutcome, row: int) -> dict[str, object]:
     """Give one container's figures."""
     return {
         "container": harmless(outcome.containers[row]),

@@ -46,7 +46,7 @@ _DAY_MINUTES: Final = 1440
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
+class ChartLevel:
     """A line straight through: a request or limit."""
 
     name: str
@@ -71,7 +71,7 @@ class Plot:
     tops: Course | None = None
     """Largest values above the area; None = there are none."""
     tops_name: str = ""
-    levels: tuple[Level, ...] = ()
+    levels: tuple[ChartLevel, ...] = ()
     is_low: bool = False
     """A strip beside a taller picture."""
     is_binary: bool = False
@@ -159,12 +159,12 @@ def plots_of(item: Explanation) -> tuple[Plot, ...]:
 
 def _with_levels(plot: Plot, request: int | None, recommended: int | None, limit: int | None) -> Plot:
     named = (("request", request, Tone.NOTE), ("recommended", recommended, Tone.GAIN))
-    levels = tuple(Level(name=name, value=value, tone=tone) for name, value, tone in named if value is not None)
+    levels = tuple(ChartLevel(name=name, value=value, tone=tone) for name, value, tone in named if value is not None)
     plot = replace(plot, levels=levels)
     if limit is None:
         return plot
     is_near = limit <= plot.largest * _MOST_OF_LIMIT
-    return replace(plot, levels=(*levels, Level(name="limit", value=limit, tone=Tone.HOT, is_shown=is_near)))
+    return replace(plot, levels=(*levels, ChartLevel(name="limit", value=limit, tone=Tone.HOT, is_shown=is_near)))
 
 
 # Axes

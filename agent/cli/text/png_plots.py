@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.cli.text.chart import Course, Level, Plot, columned, plots_of, span_text, times_of, values_of
+from agent.cli.text.chart import ChartLevel, Course, Plot, columned, plots_of, span_text, times_of, values_of
 from agent.cli.text.output_files import OutputError, check_output, put_output
 from agent.cli.text.spans import Tone, harmless
 from agent.core.recommender.unit_names import called
@@ -130,7 +130,7 @@ def _draw(axes: Axes, plot: Plot) -> None:
     axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=5, fontsize=8, frameon=False)
 
 
-def _level_text(level: Level, plot: Plot) -> str:
+def _level_text(level: ChartLevel, plot: Plot) -> str:
     far = "" if level.is_shown else " (above the picture)"
     return f"{level.name} {plot.text(level.value)}{far}"
 

@@ -138,7 +138,7 @@ def chart(title: str, area: str, curves: Sequence[Curve], stretch: float, x: Axi
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
+class ChartBar:
     """One bar of parts side by side."""
 
     label: str
@@ -148,7 +148,7 @@ class Bar:
     """To the right of it."""
 
 
-def bars(title: str, rows: Sequence[Bar]) -> str:
+def bars(title: str, rows: Sequence[ChartBar]) -> str:
     """Draw bars below each other, all to one scale."""
     left, room, high, text_room = 70, 330, 24, 320
     longest = max([sum(length for length, _ in row.parts) for row in rows] + [1e-9])

@@ -13,7 +13,7 @@ from agent.cli.options.unit_filter import FilterError
 from agent.cli.text.spans import Line, Span, Tone, clip_line, display_width, harmless
 from agent.cli.top.advice import young_notes
 from agent.cli.top.detail import detail_lines
-from agent.cli.top.look import Look
+from agent.cli.top.look import TerminalLook
 from agent.cli.top.navigation import scrolled, selected_index
 from agent.cli.top.page import (
     absence_line,
@@ -27,7 +27,7 @@ from agent.cli.top.page import (
     title_line,
 )
 from agent.cli.top.table import table_of
-from agent.cli.top.view import Row, ViewState, Zoom, build_rows
+from agent.cli.top.view import TopRow, ViewState, Zoom, build_rows
 from agent.core.window.snapshot import Snapshot
 
 _BODY_LINES = 6
@@ -37,7 +37,7 @@ _ROOMY_LINES = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trail:
+class CpuTrail:
     """CPU of the unit looked at, as this viewer has seen it."""
 
     millicores: Sequence[float | None] = ()
@@ -50,24 +50,24 @@ class ScreenPage:
 
     lines: tuple[Line, ...]
     selected_line: int | None
-    rows: tuple[Row, ...]
+    rows: tuple[TopRow, ...]
     state: ViewState
     body_height: int
     """Rows that a page-down skips."""
 
 
-NO_TRAIL = Trail()
+NO_TRAIL = CpuTrail()
 
 
 def screen_page(
     snapshot: Snapshot,
     state: ViewState,
-    look: Look,
+    look: TerminalLook,
     *,
     height: int,
     age_seconds: float,
     status: Line = (),
-    trail: Trail = NO_TRAIL,
+    trail: CpuTrail = NO_TRAIL,
     show_help: bool = False,
 ) -> ScreenPage:
     """Lay the page out: at most ``height`` lines, none wider than ``look.width``.
@@ -116,7 +116,7 @@ def screen_page(
     )
 
 
-def _rows(snapshot: Snapshot, state: ViewState, look: Look) -> tuple[list[Row], Line]:
+def _rows(snapshot: Snapshot, state: ViewState, look: TerminalLook) -> tuple[list[TopRow], Line]:
     try:
         return build_rows(snapshot, state, look.thresholds), ()
     except FilterError as error:  # while it is being typed a filter is often not one yet
@@ -127,7 +127,7 @@ def _rows(snapshot: Snapshot, state: ViewState, look: Look) -> tuple[list[Row], 
 def _surroundings(
     snapshot: Snapshot,
     state: ViewState,
-    look: Look,
+    look: TerminalLook,
     age_seconds: float,
     status: Line,
     height: int,
@@ -170,7 +170,7 @@ def _surroundings(
 
 
 def _scrolling_body(
-    snapshot: Snapshot, state: ViewState, look: Look, room: int, trail: Trail, show_help: bool
+    snapshot: Snapshot, state: ViewState, look: TerminalLook, room: int, trail: CpuTrail, show_help: bool
 ) -> tuple[list[Line], ViewState]:
     unit = find_unit(snapshot, state.unit_path)
     if show_help:
@@ -191,7 +191,7 @@ def _scrolling_body(
     return lines[first : first + room], replace(state, first_visible=first)
 
 
-def key_line(state: ViewState, look: Look) -> Line:
+def key_line(state: ViewState, look: TerminalLook) -> Line:
     """Give the keys that matter here, and the filter in force."""
     arrows = "left/right" if look.glyphs.rule == "-" else "←→"
     keys = [("q", "quit"), ("h", "help"), ("p", "go on" if state.is_paused else "pause"), (arrows, "time")]
@@ -210,7 +210,7 @@ def key_line(state: ViewState, look: Look) -> Line:
 _HELP_INDENT = 19
 
 
-def help_lines(snapshot: Snapshot, look: Look) -> list[Line]:
+def help_lines(snapshot: Snapshot, look: TerminalLook) -> list[Line]:
     """Give keys, columns, signs, and all notes, wrapped to the terminal's width."""
     glyphs, room = look.glyphs, max(20, look.width - _HELP_INDENT)
     arrows = ("left right", "up down") if glyphs.rule == "-" else ("← →", "↑ ↓")

@@ -9,7 +9,7 @@ from agent.cli.top.view import DEFAULT_THRESHOLDS, Thresholds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class TerminalLook:
     """What a terminal can show."""
 
     width: int

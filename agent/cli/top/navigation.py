@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from agent.cli.top.view import Row, SortKey, ViewState, Zoom
+from agent.cli.top.view import SortKey, TopRow, ViewState, Zoom
 
 
 def sorted_by(state: ViewState, sort: SortKey) -> ViewState:
@@ -22,7 +22,7 @@ def next_sort(state: ViewState) -> ViewState:
     return replace(state, sort=cycle[(cycle.index(state.sort) + 1) % len(cycle)], is_reversed=False)
 
 
-def moved(state: ViewState, rows: Sequence[Row], by: int) -> ViewState:
+def moved(state: ViewState, rows: Sequence[TopRow], by: int) -> ViewState:
     """Move the selection by so many rows, kept inside the table."""
     if not rows:
         return replace(state, selected=None)
@@ -30,19 +30,19 @@ def moved(state: ViewState, rows: Sequence[Row], by: int) -> ViewState:
     return replace(state, selected=rows[index].key)
 
 
-def selected_index(state: ViewState, rows: Sequence[Row]) -> int:
+def selected_index(state: ViewState, rows: Sequence[TopRow]) -> int:
     """Give where the selected row is now; the first if it is gone or none was chosen."""
     return next((index for index, row in enumerate(rows) if row.key == state.selected), 0)
 
 
-def scrolled(state: ViewState, rows: Sequence[Row], visible: int) -> ViewState:
+def scrolled(state: ViewState, rows: Sequence[TopRow], visible: int) -> ViewState:
     """Give the state whose first visible row keeps the selection in sight."""
     index = selected_index(state, rows)
     first = min(state.first_visible, index, max(0, len(rows) - visible))
     return replace(state, first_visible=max(0, first, index - visible + 1))
 
 
-def zoomed_in(state: ViewState, rows: Sequence[Row]) -> ViewState:
+def zoomed_in(state: ViewState, rows: Sequence[TopRow]) -> ViewState:
     """Look into the selected row: node -> pod -> container."""
     if state.zoom is Zoom.UNIT or not rows:
         return state

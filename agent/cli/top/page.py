@@ -1,6 +1,6 @@
 """The page of ``top`` as lines: header, table, footer; the same for the live screen and for ``--once``.
 
-Face. Pure: everything that depends on the terminal comes in ``Look``.
+Face. Pure: everything that depends on the terminal comes in ``TerminalLook``.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from agent.cli.text.figures import age_text, bytes_text, millicores_text, milliseconds_text, percent_text
 from agent.cli.text.spans import Glyphs, Line, Span, Tone, clip, clip_line, display_width, harmless
 from agent.cli.top.advice import young_notes
-from agent.cli.top.look import Look
+from agent.cli.top.look import TerminalLook
 from agent.cli.top.table import table_of
-from agent.cli.top.view import Row, ViewState, Zoom
+from agent.cli.top.view import TopRow, ViewState, Zoom
 from agent.cli.words.units import pod_key, unit_name
 from agent.core.window.snapshot import Missing, Snapshot, UnitStatus
 
@@ -49,7 +49,7 @@ def find_unit(snapshot: Snapshot, path: str | None) -> UnitStatus | None:
     return next((unit for unit in snapshot.units if unit.identity.cgroup_path == path), None)
 
 
-def title_line(snapshot: Snapshot, state: ViewState, look: Look, *, age_seconds: float) -> Line:
+def title_line(snapshot: Snapshot, state: ViewState, look: TerminalLook, *, age_seconds: float) -> Line:
     """Give the first line: where, which moment and how long ago that is by now, from which source."""
     moment = datetime.fromtimestamp(snapshot.taken_unix_seconds, tz=UTC).astimezone()
     clock = f"{moment:%H:%M:%S}" if age_seconds < 43200 else f"{moment:%Y-%m-%d %H:%M:%S}"
@@ -72,7 +72,7 @@ def title_line(snapshot: Snapshot, state: ViewState, look: Look, *, age_seconds:
     return (*left, Span(" " * max(1, gap)), *right)
 
 
-def cpu_line(snapshot: Snapshot, look: Look) -> Line:
+def cpu_line(snapshot: Snapshot, look: TerminalLook) -> Line:
     """Give the node's CPU: use, share of all CPUs, waiting, load."""
     node = snapshot.node
     used = node.cpu_usage_millicores
@@ -92,7 +92,7 @@ def cpu_line(snapshot: Snapshot, look: Look) -> Line:
     )
 
 
-def memory_line(snapshot: Snapshot, look: Look) -> Line:
+def memory_line(snapshot: Snapshot, look: TerminalLook) -> Line:
     """Give the node's memory: what is not available, share of all, waiting."""
     node = snapshot.node
     used = node.memory_total_bytes - node.memory_available_bytes
@@ -118,7 +118,7 @@ def _bar(ratio: float | None, glyphs: Glyphs) -> Line:
     return (Span(glyphs.filled * filled, Tone.ACCENT), Span(glyphs.empty * (_BAR_WIDTH - filled), Tone.DIM))
 
 
-def sampler_line(snapshot: Snapshot, look: Look) -> Line:
+def sampler_line(snapshot: Snapshot, look: TerminalLook) -> Line:
     """Give how well the sampling goes, and how old the newest sample is."""
     sampler = snapshot.sampler
     newest = min(
@@ -178,7 +178,7 @@ def absence_line(snapshot: Snapshot) -> Line:
 # Footer
 
 
-def threshold_line(look: Look) -> Line:
+def threshold_line(look: TerminalLook) -> Line:
     """Give from where on figures are red."""
     limits, sign = look.thresholds, look.glyphs.at_least
     name = Span("red ", Tone.HOT) if look.has_colour else Span("! ", Tone.HOT)
@@ -208,7 +208,9 @@ def empty_text(snapshot: Snapshot, state: ViewState) -> str:
     return "no cgroup is watched yet"
 
 
-def page_lines(snapshot: Snapshot, rows: Sequence[Row], state: ViewState, look: Look, *, limit: int = 0) -> list[Line]:
+def page_lines(
+    snapshot: Snapshot, rows: Sequence[TopRow], state: ViewState, look: TerminalLook, *, limit: int = 0
+) -> list[Line]:
     """Give the whole page for ``--once``.
 
     Args:

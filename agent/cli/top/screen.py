@@ -20,8 +20,8 @@ from typing import Final
 
 from agent.cli.options.unit_filter import FilterError, parse_filter
 from agent.cli.text.spans import Line, Span, Tone, harmless
-from agent.cli.top.live_page import NO_TRAIL, ScreenPage, Trail, screen_page
-from agent.cli.top.look import Look
+from agent.cli.top.live_page import NO_TRAIL, CpuTrail, ScreenPage, screen_page
+from agent.cli.top.look import TerminalLook
 from agent.cli.top.navigation import moved, next_sort, paused, sorted_by, stepped, zoomed_in, zoomed_out
 from agent.cli.top.sources import SnapshotSource, SourceError
 from agent.cli.top.terminal import (
@@ -149,12 +149,12 @@ class _Seen:
             kept[path] = trail
         self.figures = kept
 
-    def trail(self, path: str | None) -> Trail:
+    def trail(self, path: str | None) -> CpuTrail:
         figures = self.figures.get(path or "")
         if not figures:
             return NO_TRAIL
         moments = list(self.moments)[-len(figures) :]
-        return Trail(millicores=tuple(figures), span_seconds=moments[-1] - moments[0])
+        return CpuTrail(millicores=tuple(figures), span_seconds=moments[-1] - moments[0])
 
 
 class _Screen:
@@ -252,7 +252,7 @@ class _Screen:
         self._page = screen_page(
             with_banner(self._snapshot, self._options.banner),
             self._state,
-            Look(width=self._options.width or width, glyphs=self._glyphs, has_colour=self._has_colour),
+            TerminalLook(width=self._options.width or width, glyphs=self._glyphs, has_colour=self._has_colour),
             height=height,
             age_seconds=age_seconds,
             status=status,

@@ -8,14 +8,19 @@ from dataclasses import dataclass
 from agent.cli.text.figures import age_text, bytes_text, millicores_text, percent_text
 from agent.cli.text.spans import Glyphs, Tone
 from agent.cli.text.table import Cell, Column, TextTable, render_table
-from agent.cli.top.look import Look
-from agent.cli.top.view import Alarm, Bound, Figure, Row, SortKey, ViewState
+from agent.cli.top.look import TerminalLook
+from agent.cli.top.view import Alarm, Exactness, Figure, SortKey, TopRow, ViewState
 from agent.cli.words.advice import WITHHELD_WORDS, cpu_text
 from agent.core.recommender.recommendation import Withheld
 
 
 def _figure_text(figure: Figure, text: Callable[[float | None], str], glyphs: Glyphs) -> str:
-    signs = {Bound.EXACT: "", Bound.ESTIMATE: "~", Bound.AT_MOST: glyphs.at_most, Bound.AT_LEAST: glyphs.at_least}
+    signs = {
+        Exactness.EXACT: "",
+        Exactness.ESTIMATE: "~",
+        Exactness.AT_MOST: glyphs.at_most,
+        Exactness.AT_LEAST: glyphs.at_least,
+    }
     return f"{signs[figure.bound]}{text(figure.value)}"
 
 
@@ -26,13 +31,13 @@ def _count_text(value: float | None) -> str:
 @dataclass(frozen=True, slots=True)
 class _FigureColumn:
     column: Column
-    figure: Callable[[Row], Figure]
+    figure: Callable[[TopRow], Figure]
     text: Callable[[float | None], str]
     alarm: Alarm | None = None
     sort: SortKey | None = None
     is_optional: bool = False
     """Left out when no row has it."""
-    withheld: Callable[[Row], Withheld | None] | None = None
+    withheld: Callable[[TopRow], Withheld | None] | None = None
     """Why there is no figure: its word stands in the cell."""
     advised_priority: int | None = None
     """In place of the column's own where something is recommended: it is what that is held against."""
@@ -94,7 +99,9 @@ _FIGURES: tuple[_FigureColumn, ...] = (
 )
 
 
-def table_of(rows: Sequence[Row], state: ViewState, look: Look, *, visible: range | None = None) -> TextTable:
+def table_of(
+    rows: Sequence[TopRow], state: ViewState, look: TerminalLook, *, visible: range | None = None
+) -> TextTable:
     """Lay out the table for this width.
 
     Args:
@@ -104,7 +111,7 @@ def table_of(rows: Sequence[Row], state: ViewState, look: Look, *, visible: rang
         visible: The rows to draw; None = all.
     """
     arrow = look.glyphs.up if state.is_reversed else look.glyphs.down
-    texts: list[tuple[Column, Callable[[Row], Cell]]] = [
+    texts: list[tuple[Column, Callable[[TopRow], Cell]]] = [
         (
             Column(
                 key="name",
@@ -150,7 +157,7 @@ def table_of(rows: Sequence[Row], state: ViewState, look: Look, *, visible: rang
     )
 
 
-def _name_cell(row: Row) -> Cell:
+def _name_cell(row: TopRow) -> Cell:
     indent = "  " * row.depth
     suffix = f" ({row.containers})" if row.kind == "pod" and row.containers > 1 else ""
     tone = Tone.HOT if Alarm.OOM in row.alarms else Tone.PLAIN
@@ -158,7 +165,7 @@ def _name_cell(row: Row) -> Cell:
     return Cell(f"{indent}{row.name}{suffix}", tone, keep_end="/" in row.name)
 
 
-def _has(entry: _FigureColumn, row: Row) -> bool:
+def _has(entry: _FigureColumn, row: TopRow) -> bool:
     return entry.figure(row).value is not None or (entry.withheld is not None and entry.withheld(row) is not None)
 
 
@@ -166,7 +173,7 @@ def _priority(entry: _FigureColumn, *, is_advised: bool) -> int:
     return entry.advised_priority if is_advised and entry.advised_priority is not None else entry.column.priority
 
 
-def _figure_cell(entry: _FigureColumn, row: Row, glyphs: Glyphs) -> Cell:
+def _figure_cell(entry: _FigureColumn, row: TopRow, glyphs: Glyphs) -> Cell:
     figure = entry.figure(row)
     if figure.value is None:
         withheld = entry.withheld(row) if entry.withheld is not None else None

@@ -20,7 +20,7 @@ from typing import Final, TextIO
 
 from agent.cli.options.shutdown import Stop
 from agent.cli.text.spans import ASCII, UNICODE, Glyphs, Line, ansi_text, line_text
-from agent.cli.top.look import Look
+from agent.cli.top.look import TerminalLook
 from agent.cli.top.page import page_lines
 from agent.cli.top.sources import SnapshotSource, SourceError
 from agent.cli.top.view import ViewState, build_rows
@@ -124,7 +124,7 @@ def print_page(snapshot: Snapshot, state: ViewState, options: LiveOptions, termi
         FilterError: The filter in ``state`` cannot be understood.
     """
     width = options.width or terminal_width()
-    look = Look(width=width, glyphs=terminal.glyphs, has_colour=terminal.has_colour)
+    look = TerminalLook(width=width, glyphs=terminal.glyphs, has_colour=terminal.has_colour)
     shown = with_banner(snapshot, options.banner)
     write_lines(
         page_lines(shown, build_rows(shown, state), state, look, limit=options.limit), has_colour=look.has_colour

@@ -48,7 +48,7 @@ class SortKey(StrEnum):
     AGE = "age"
 
 
-class Bound(StrEnum):
+class Exactness(StrEnum):
     """How a figure stands to the true one."""
 
     EXACT = "exact"
@@ -62,7 +62,7 @@ class Figure:
     """A number with how exact it is; None = not there, never 0."""
 
     value: float | None
-    bound: Bound = Bound.EXACT
+    bound: Exactness = Exactness.EXACT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ class Alarm(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class TopRow:
     """One line of the table: a pod, or one cgroup."""
 
     key: str
@@ -176,10 +176,10 @@ def select_units(snapshot: Snapshot, filter_text: str) -> tuple[UnitStatus, ...]
     return tuple(unit for unit in snapshot.units if holds(unit.identity))
 
 
-def unit_row(unit: UnitStatus, thresholds: Thresholds = DEFAULT_THRESHOLDS, *, depth: int = 0) -> Row:
+def unit_row(unit: UnitStatus, thresholds: Thresholds = DEFAULT_THRESHOLDS, *, depth: int = 0) -> TopRow:
     """Give the row of one cgroup."""
     cpu, memory, advice = unit.cpu, unit.memory, unit.advice
-    return Row(
+    return TopRow(
         key=f"unit:{unit.identity.cgroup_path}",
         name=unit_name(unit.identity),
         namespace=None if unit.identity.namespace is None else harmless(unit.identity.namespace),
@@ -237,35 +237,35 @@ def _reaches(value: float | None, threshold: float) -> bool:
     return value is not None and value >= threshold
 
 
-def pod_row(units: Sequence[UnitStatus], thresholds: Thresholds = DEFAULT_THRESHOLDS) -> Row:
+def pod_row(units: Sequence[UnitStatus], thresholds: Thresholds = DEFAULT_THRESHOLDS) -> TopRow:
     """Give the row of a pod from all its containers, at least one; the module docstring says how figures add up."""
     identity = units[0].identity
     parts = [unit_row(unit, thresholds) for unit in units]
     # the pause container has no requests and no limits, and nobody asks for them
     stated = [part for part in parts if part.kind != UnitKind.SANDBOX.value] or parts
     limits = [part.memory_limit.value for part in stated]
-    return Row(
+    return TopRow(
         key=pod_key(identity) or f"unit:{identity.cgroup_path}",
         name=harmless(identity.pod or identity.pod_uid or identity.cgroup_path),
         namespace=parts[0].namespace,
         kind="pod",
         qos=parts[0].qos,
         containers=len(stated),
-        cpu_now=_sum((part.cpu_now for part in parts), Bound.EXACT),
-        cpu_p75=_sum((part.cpu_p75 for part in parts), Bound.ESTIMATE),
-        cpu_peak=_sum((part.cpu_peak for part in parts), Bound.AT_MOST),
+        cpu_now=_sum((part.cpu_now for part in parts), Exactness.EXACT),
+        cpu_p75=_sum((part.cpu_p75 for part in parts), Exactness.ESTIMATE),
+        cpu_peak=_sum((part.cpu_peak for part in parts), Exactness.AT_MOST),
         cpu_request=_total(part.cpu_request for part in stated),
         waiting=_largest(part.waiting for part in parts),
         waiting_mean=_largest(part.waiting_mean for part in parts),
         throttled=_largest(part.throttled for part in parts),
         throttled_mean=_largest(part.throttled_mean for part in parts),
-        working_set=_sum((part.working_set for part in parts), Bound.EXACT),
-        memory_peak=_sum((part.memory_peak for part in parts), Bound.AT_MOST),
+        working_set=_sum((part.working_set for part in parts), Exactness.EXACT),
+        memory_peak=_sum((part.memory_peak for part in parts), Exactness.AT_MOST),
         memory_limit=Figure(None) if None in limits else _total(part.memory_limit for part in stated),
         memory_request=_total(part.memory_request for part in stated),
-        cpu_should=_sum((part.cpu_should for part in stated), Bound.EXACT),
+        cpu_should=_sum((part.cpu_should for part in stated), Exactness.EXACT),
         cpu_withheld=_common(part.cpu_withheld for part in stated),
-        memory_should=_sum((part.memory_should for part in stated), Bound.EXACT),
+        memory_should=_sum((part.memory_should for part in stated), Exactness.EXACT),
         memory_withheld=_common(part.memory_withheld for part in stated),
         oom_kills=_total(part.oom_kills for part in parts),
         age=_largest(part.age for part in parts),
@@ -292,18 +292,18 @@ def _largest(figures: Iterable[Figure]) -> Figure:
     return Figure(max(_values(figures), default=None))
 
 
-def _sum(figures: Iterable[Figure], bound: Bound) -> Figure:
+def _sum(figures: Iterable[Figure], bound: Exactness) -> Figure:
     parts = list(figures)
     values = _values(parts)
     if not values:
         return Figure(None)
     if len(values) < len(parts):
         # a part is missing: the sum of the rest is too small, and nothing more can be said of P75 and peak
-        return Figure(sum(values), Bound.AT_LEAST if bound is Bound.EXACT else Bound.ESTIMATE)
-    return Figure(sum(values), bound if len(parts) > 1 else Bound.EXACT)
+        return Figure(sum(values), Exactness.AT_LEAST if bound is Exactness.EXACT else Exactness.ESTIMATE)
+    return Figure(sum(values), bound if len(parts) > 1 else Exactness.EXACT)
 
 
-_SORT_FIGURES: dict[SortKey, Callable[[Row], Figure]] = {
+_SORT_FIGURES: dict[SortKey, Callable[[TopRow], Figure]] = {
     SortKey.CPU: lambda row: row.cpu_now,
     SortKey.P75: lambda row: row.cpu_p75,
     SortKey.PEAK: lambda row: row.cpu_peak,
@@ -314,7 +314,7 @@ _SORT_FIGURES: dict[SortKey, Callable[[Row], Figure]] = {
 }
 
 
-def sort_rows(rows: Iterable[Row], sort: SortKey, *, is_reversed: bool) -> list[Row]:
+def sort_rows(rows: Iterable[TopRow], sort: SortKey, *, is_reversed: bool) -> list[TopRow]:
     """Order rows; those without the figure come last either way, and equal ones go by name."""
     by_name = sorted(rows, key=lambda row: (row.namespace or "", row.name, row.key))
     if sort is SortKey.NAME:
@@ -325,7 +325,7 @@ def sort_rows(rows: Iterable[Row], sort: SortKey, *, is_reversed: bool) -> list[
     return [row for _, row in known] + [row for row in by_name if figure(row).value is None]
 
 
-def build_rows(snapshot: Snapshot, state: ViewState, thresholds: Thresholds = DEFAULT_THRESHOLDS) -> list[Row]:
+def build_rows(snapshot: Snapshot, state: ViewState, thresholds: Thresholds = DEFAULT_THRESHOLDS) -> list[TopRow]:
     """Give the rows to show, in order.
 
     In the node view a pod is shown when the filter holds for any of its containers, and its figures are always those
@@ -349,12 +349,12 @@ def build_rows(snapshot: Snapshot, state: ViewState, thresholds: Thresholds = DE
     ordered = sort_rows(rows, state.sort, is_reversed=state.is_reversed)
     if not state.is_expanded:
         return ordered
-    beneath: dict[str, list[Row]] = {}
+    beneath: dict[str, list[TopRow]] = {}
     for unit in chosen:
         key = pod_key(unit.identity)
         if key is not None:
             beneath.setdefault(key, []).append(unit_row(unit, thresholds, depth=1))
-    shown: list[Row] = []
+    shown: list[TopRow] = []
     for row in ordered:
         containers = beneath.get(row.key, [])
         if len(containers) == 1 and len(members[row.key]) == 1:

@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
         load_namespaces,
         load_nodes,
     )
-    from agent.core.admission.answer import Outcome
+    from agent.core.admission.answer import AdmissionOutcome
 
     _check_version(arguments.server_version)
     _check_stdin(arguments)
@@ -96,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
         if is_missing
     ]
     _print(pods, notes, arguments)
-    return 1 if any(one.admission.outcome is Outcome.DENIED for one in pods) else 0
+    return 1 if any(one.admission.outcome is AdmissionOutcome.DENIED for one in pods) else 0
 
 
 def _check_version(text: str | None) -> None:

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from agent.cli.client.webhook import NoAnswerError, WebhookClient, add_webhook_options
+from agent.cli.client.webhook import NoWebhookAnswerError, WebhookReader, add_webhook_options
 from agent.cli.options.row_options import add_look_options
 from agent.cli.options.settings_options import fail
 
@@ -43,16 +43,16 @@ def run(arguments: argparse.Namespace) -> int:
         from agent.cli.verbs.workloads import require_extra
 
         require_extra()
-        client = WebhookClient(arguments)
+        client = WebhookReader(arguments)
         found = _asked(client, path, None if arguments.buffer is not None else arguments.namespace)
-    except NoAnswerError as error:
+    except NoWebhookAnswerError as error:
         print(f"plimsoll buffers: {error}", file=sys.stderr)
         return 1
     _show(found, arguments)
     return 0
 
 
-def _asked(client: WebhookClient, path: str, namespace: str | None) -> BuffersBody:
+def _asked(client: WebhookReader, path: str, namespace: str | None) -> BuffersBody:
     """Read all pages.
 
     Raises:

@@ -13,9 +13,9 @@ from typing import Final
 
 from agent.cli.client.agent import SOCKET_OPTIONS
 from agent.cli.options.settings_options import CGROUP_OPTIONS, add_options, fail, settings_from
-from agent.core.machine.checkup import Check, Verdict, judge, worst
+from agent.core.machine.checkup import Check, FeatureState, judge, worst
 
-EXIT_CODES: Final = {Verdict.OK: 0, Verdict.DEGRADED: 1, Verdict.BROKEN: 3}
+EXIT_CODES: Final = {FeatureState.OK: 0, FeatureState.DEGRADED: 1, FeatureState.BROKEN: 3}
 """2 stays for bad input, as for every verb."""
 _ASK_SECONDS: Final = 2.0
 
@@ -38,7 +38,7 @@ def format_checks(checks: tuple[Check, ...]) -> str:
             lines.append(f"{indent}so:   {check.consequence}")
         if check.mend:
             lines.append(f"{indent}mend: {check.mend}")
-    counts = {verdict: sum(check.verdict is verdict for check in checks) for verdict in Verdict}
+    counts = {verdict: sum(check.verdict is verdict for check in checks) for verdict in FeatureState}
     lines.append("")
     lines.append(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
     return "\n".join(lines)
@@ -46,7 +46,7 @@ def format_checks(checks: tuple[Check, ...]) -> str:
 
 def run(arguments: argparse.Namespace) -> int:
     """Check this machine."""
-    from agent.sensing.discovery import DiscoveryError, Scope
+    from agent.sensing.discovery import DiscoveryError, UnitScope
     from agent.sensing.features import read_facts
     from agent.sensing.machine import MachineError
 
@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
             cgroup_root=settings.cgroup.root,
             wanted_units=settings.sampling.max_containers,
             state_directory=settings.state.directory,
-            scope=Scope(settings.cgroup.scope),
+            scope=UnitScope(settings.cgroup.scope),
         )
     except (MachineError, DiscoveryError) as error:
         fail(str(error))
@@ -87,7 +87,7 @@ def _cluster_checks(socket_path: Path | None) -> tuple[Check, ...]:
         return (
             Check(
                 name="agent",
-                verdict=Verdict.DEGRADED,
+                verdict=FeatureState.DEGRADED,
                 found=f"{socket_path}: {error}",
                 consequence="how it stands in its cluster is not known",
                 mend="let the agent and this command be of one release",

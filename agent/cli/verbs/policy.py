@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 
-from agent.cli.client.webhook import NoAnswerError, WebhookClient, add_webhook_options
+from agent.cli.client.webhook import NoWebhookAnswerError, WebhookReader, add_webhook_options
 from agent.cli.options.row_options import add_look_options
 from agent.cli.verbs.workloads import add_workload_argument, one_workload, require_extra
 
@@ -26,8 +26,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     try:
         require_extra()
-        found, _ = one_workload(WebhookClient(arguments), arguments)
-    except NoAnswerError as error:
+        found, _ = one_workload(WebhookReader(arguments), arguments)
+    except NoWebhookAnswerError as error:
         print(f"plimsoll policy: {error}", file=sys.stderr)
         return 1
     if arguments.output == "json":

@@ -20,7 +20,7 @@ from agent.cli.text.output_files import OutputError, check_output
 from agent.cli.words.moments import ALLOWED_SPANS, TimeWordError, parse_span_seconds
 
 if TYPE_CHECKING:
-    from agent.node.offline.measured import Measured, StateDirectory
+    from agent.node.offline.measured import MeasuredNode, StateDirectory
     from agent.node.offline.recorder import Recorder
     from agent.settings import Settings
 
@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 @contextlib.contextmanager
-def _measured(arguments: argparse.Namespace, settings: Settings) -> Iterator[Measured]:
+def _measured(arguments: argparse.Namespace, settings: Settings) -> Iterator[MeasuredNode]:
     """Open the state of the agent, or sample here where there is none."""
     from agent.node.offline.measured import StateDirectory
     from agent.sensing.ring_file import RingError
@@ -127,7 +127,7 @@ def _tell_age(state: StateDirectory) -> None:
 
 
 @contextlib.contextmanager
-def _own_sampling(settings: Settings) -> Iterator[Measured]:
+def _own_sampling(settings: Settings) -> Iterator[MeasuredNode]:
     from agent.cli.options.startup import started
     from agent.node.assembly import Watch
     from agent.node.offline.measured import OwnSampling
@@ -137,7 +137,7 @@ def _own_sampling(settings: Settings) -> Iterator[Measured]:
         yield OwnSampling(watch)
 
 
-def _record(measured: Measured, arguments: argparse.Namespace, settings: Settings) -> int:
+def _record(measured: MeasuredNode, arguments: argparse.Namespace, settings: Settings) -> int:
     from agent.cli.options.unit_filter import parse_filter
     from agent.kube.pods_file import PodsFileError
     from agent.node.history.file import HistoryError

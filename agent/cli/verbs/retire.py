@@ -14,7 +14,7 @@ from agent.cli.options.settings_options import fail
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from agent.cli.client.retire import Agent
+    from agent.cli.client.retire import AgentPod
     from agent.kube.api import Api
     from agent.kube.credentials import Credentials
 
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     except CredentialsError as error:
         fail(f"retire: {error}")
     deadline = time.monotonic() + arguments.timeout
-    skipped: Sequence[Agent] = ()
+    skipped: Sequence[AgentPod] = ()
     try:
         if arguments.restore:
             until = deadline - min(END_SECONDS, END_RATIO * arguments.timeout)
@@ -83,11 +83,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _left_by_restore(
     api: Api, credentials: Credentials, arguments: argparse.Namespace, deadline: float
-) -> Sequence[Agent] | None:
+) -> Sequence[AgentPod] | None:
     """Have every agent restore; give those that it goes on without, None = it must not go on."""
-    from agent.cli.client.retire import Restoring
+    from agent.cli.client.retire import ClusterRestore
 
-    restoring = Restoring(api, credentials, arguments.namespace, deadline)
+    restoring = ClusterRestore(api, credentials, arguments.namespace, deadline)
     restoring.run()
     unreached = restoring.unreached
     if unreached:
@@ -100,7 +100,7 @@ def _left_by_restore(
     return None if restoring.has_failed or (unreached and not arguments.skip_unreachable) else unreached
 
 
-def _ended(api: Api, namespace: str, deadline: float, skipped: Collection[Agent], *, is_skipping: bool) -> int:
+def _ended(api: Api, namespace: str, deadline: float, skipped: Collection[AgentPod], *, is_skipping: bool) -> int:
     from agent.cli.client.retire import agents_of
     from agent.kube.errors import ApiError
 
@@ -122,7 +122,7 @@ def _ended(api: Api, namespace: str, deadline: float, skipped: Collection[Agent]
     return 0
 
 
-def _nodes(agents: Collection[Agent]) -> str:
+def _nodes(agents: Collection[AgentPod]) -> str:
     """Name nodes; those that are many are counted."""
     named = ", ".join(sorted(one.node for one in agents)[:MOST_NAMED])
     return f"{named} and {len(agents) - MOST_NAMED} more" if len(agents) > MOST_NAMED else named

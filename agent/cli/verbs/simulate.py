@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from agent.cli.simulate.text import Simulated
     from agent.cli.text.spans import Line, Tone
-    from agent.core.recommender.simulation.figures import Total
-    from agent.core.recommender.simulation.replay import Rules
+    from agent.core.recommender.simulation.figures import PolicyTotal
+    from agent.core.recommender.simulation.replay import ReplayRules
     from agent.settings import Settings
 
 _MINUTE_SECONDS = 60
@@ -167,12 +167,12 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def rules_from(arguments: argparse.Namespace, settings: Settings) -> Rules:
+def rules_from(arguments: argparse.Namespace, settings: Settings) -> ReplayRules:
     """Put together how the agent acts: from the command line and the settings."""
-    from agent.core.recommender.simulation.replay import Rules
+    from agent.core.recommender.simulation.replay import ReplayRules
 
     windows = settings.windows
-    return Rules(
+    return ReplayRules(
         decision_interval_seconds=arguments.decision_interval,
         cool_down_seconds=arguments.cool_down,
         min_span_seconds=settings.recommend.min_span_seconds,
@@ -186,7 +186,7 @@ def rules_from(arguments: argparse.Namespace, settings: Settings) -> Rules:
     )
 
 
-def _simulate(path: Path, arguments: argparse.Namespace, settings: Settings, rules: Rules) -> Simulated:
+def _simulate(path: Path, arguments: argparse.Namespace, settings: Settings, rules: ReplayRules) -> Simulated:
     from agent.cli.simulate.runs import simulate_policies
     from agent.cli.simulate.text import Simulated
     from agent.cli.simulate.trace_files import load_trace
@@ -209,7 +209,7 @@ def _simulate(path: Path, arguments: argparse.Namespace, settings: Settings, rul
     )
 
 
-def _print_table(simulated: Sequence[Simulated], alls: Sequence[Total], rules: Rules) -> None:
+def _print_table(simulated: Sequence[Simulated], alls: Sequence[PolicyTotal], rules: ReplayRules) -> None:
     from agent.cli.simulate.text import comparison_lines, rules_text, span_text
     from agent.cli.text.spans import Span, Tone, harmless
     from agent.cli.top.terminal import find_terminal, write_lines

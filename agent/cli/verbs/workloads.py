@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.cli.client.forget import add_forget_options, check_forgetting, forget
-from agent.cli.client.webhook import NO_EXTRA, NoAnswerError, NotKnownError, WebhookClient, add_webhook_options
+from agent.cli.client.webhook import NO_EXTRA, NotKnownError, NoWebhookAnswerError, WebhookReader, add_webhook_options
 from agent.cli.options.row_options import add_look_options
 from agent.cli.options.settings_options import fail
 
@@ -58,14 +58,14 @@ def run(arguments: argparse.Namespace) -> int:
             from agent.cli.text.png_plots import check_picture
 
             check_picture(arguments.png)
-        client = WebhookClient(arguments)
+        client = WebhookReader(arguments)
         if arguments.forget is not None:
             return forget(client, arguments, None if arguments.workload is None else _parts_of(client, arguments))
         if arguments.workload is None:
             return _list(client, arguments)
         found, body = one_workload(client, arguments)
         return _show(found, body, arguments)
-    except NoAnswerError as error:
+    except NoWebhookAnswerError as error:
         print(f"plimsoll workloads: {error}", file=sys.stderr)
         return 1
     except _picture_error() as error:
@@ -81,10 +81,10 @@ def require_extra() -> None:
     import importlib.util
 
     if importlib.util.find_spec("msgspec") is None:
-        raise NoAnswerError(NO_EXTRA)
+        raise NoWebhookAnswerError(NO_EXTRA)
 
 
-def one_workload(client: WebhookClient, arguments: argparse.Namespace) -> tuple[WorkloadBody, bytes]:
+def one_workload(client: WebhookReader, arguments: argparse.Namespace) -> tuple[WorkloadBody, bytes]:
     """Ask for the workload that was named.
 
     Raises:
@@ -98,7 +98,7 @@ def one_workload(client: WebhookClient, arguments: argparse.Namespace) -> tuple[
     return client.get(f"/v1/workloads/{'/'.join(parts)}", WorkloadBody, {"policy": policy} if policy else None)
 
 
-def _parts_of(client: WebhookClient, arguments: argparse.Namespace) -> list[str]:
+def _parts_of(client: WebhookReader, arguments: argparse.Namespace) -> list[str]:
     """Return namespace, kind and name of the workload that was named.
 
     Raises:
@@ -116,16 +116,18 @@ def _parts_of(client: WebhookClient, arguments: argparse.Namespace) -> list[str]
     return parts
 
 
-def _found_by_name(client: WebhookClient, namespace: str, name: str) -> list[str]:
+def _found_by_name(client: WebhookReader, namespace: str, name: str) -> list[str]:
     kinds = [one.kind for one in _all(client, namespace)[0] if one.name == name]
     if not kinds:
         raise NotKnownError(f"nothing is known of a workload {namespace}/{name}")
     if len(kinds) > 1:
-        raise NoAnswerError(f"{namespace}/{name}: {', '.join(kinds)} have this name; allowed: NAMESPACE/KIND/NAME")
+        raise NoWebhookAnswerError(
+            f"{namespace}/{name}: {', '.join(kinds)} have this name; allowed: NAMESPACE/KIND/NAME"
+        )
     return [namespace, kinds[0], name]
 
 
-def _all(client: WebhookClient, namespace: str | None) -> tuple[list[WorkloadLineBody], int]:
+def _all(client: WebhookReader, namespace: str | None) -> tuple[list[WorkloadLineBody], int]:
     """Read all pages of the list."""
     from agent.webhook.queries.workload_bodies import WorkloadsBody
 
@@ -139,7 +141,7 @@ def _all(client: WebhookClient, namespace: str | None) -> tuple[list[WorkloadLin
         query["after"] = page.next
 
 
-def _list(client: WebhookClient, arguments: argparse.Namespace) -> int:
+def _list(client: WebhookReader, arguments: argparse.Namespace) -> int:
     from agent.cli.top.terminal import find_terminal, terminal_width, write_lines, write_text
     from agent.cli.workloads.view import list_lines
 

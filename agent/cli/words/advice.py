@@ -89,7 +89,7 @@ def cpu_text(millicores: float | None) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class AdviceSide:
     """One resource of a recommendation, and how it is told."""
 
     resource: Resource
@@ -102,7 +102,7 @@ class Side:
     measured_seconds: Callable[[Recommendation], float]
 
 
-CPU: Final = Side(
+CPU: Final = AdviceSide(
     resource=Resource.CPU,
     title="CPU",
     text=cpu_text,
@@ -111,7 +111,7 @@ CPU: Final = Side(
     limit=lambda item: item.resources.cpu_limit_millicores,
     measured_seconds=lambda item: item.basis.cpu_measured_seconds,
 )
-MEMORY: Final = Side(
+MEMORY: Final = AdviceSide(
     resource=Resource.MEMORY,
     title="memory",
     text=bytes_text,
@@ -133,7 +133,7 @@ def change_text(now: int | None, should: int | None, text: Callable[[float | Non
     return f"add {text(missing)}" if missing >= 0 else f"free {text(-missing)}"
 
 
-def limit_text(side: Side, item: Recommendation, glyphs: Glyphs) -> str:
+def limit_text(side: AdviceSide, item: Recommendation, glyphs: Glyphs) -> str:
     """Give the limit, and what it needs to become where it changes."""
     now, should = side.limit(item), side.advice(item).limit
     if should is None or should == now:
@@ -186,7 +186,7 @@ def withheld_by(reason: Withheld, node: Recommendations) -> str:
     return _WAITING[reason]
 
 
-def withheld_reason(side: Side, item: Recommendation, node: Recommendations) -> str | None:
+def withheld_reason(side: AdviceSide, item: Recommendation, node: Recommendations) -> str | None:
     """Say why one resource of a container is withheld; None = it is not."""
     reason = side.advice(item).withheld
     if reason is None:
@@ -214,7 +214,7 @@ _SELF_EVIDENT: Final = (Withheld.NO_SIGNAL, Withheld.NOT_CONTROLLED)
 """Holds for as long as nobody changes the machine or the settings; the word in the cell says enough."""
 
 
-def reason(side: Side, item: Recommendation, node: Recommendations) -> str:
+def reason(side: AdviceSide, item: Recommendation, node: Recommendations) -> str:
     """Say the same of one resource."""
     withheld = withheld_reason(side, item, node)
     if withheld is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from agent.cli.text.spans import harmless
-from agent.cli.words.advice import CPU, MEMORY, WITHHELD_WORDS, Side
+from agent.cli.words.advice import CPU, MEMORY, WITHHELD_WORDS, AdviceSide
 from agent.core.cluster.resource import Resource
 from agent.core.plan.demand import Kept, Reserved
 from agent.core.plan.plan import ContainerPlan, Phase, PlanStep, Share
@@ -90,7 +90,7 @@ def step_words(step: PlanStep) -> str:
     return f"{PHASE_WORDS[step.phase]}, urgent" if step.is_urgent else PHASE_WORDS[step.phase]
 
 
-def share_of(side: Side, container: ContainerPlan) -> Share | None:
+def share_of(side: AdviceSide, container: ContainerPlan) -> Share | None:
     """Give what a plan says of one resource of a container."""
     return container.cpu if side.resource is Resource.CPU else container.memory
 

@@ -9,23 +9,23 @@ from typing import Final
 
 from agent.cli.text.paragraphs import Page, fact, hanging
 from agent.cli.text.spans import Glyphs, Line, Span, Tone, clip_line, harmless
-from agent.core.admission.answer import Admission, ContainerAdmission, Move, Note, Outcome
+from agent.core.admission.answer import Admission, AdmissionOutcome, ContainerAdmission, Move, Note
 from agent.core.admission.estimate import Estimate
 from agent.core.admission.patch import patch_operations
 from agent.core.admission.words import estimate_words
 
 OUTCOME_WORDS: Final = {
-    Outcome.PATCHED: "patched",
-    Outcome.NOOP: "unchanged",
-    Outcome.NO_HISTORY: "unchanged, no history",
-    Outcome.EXCLUDED: "left alone",
-    Outcome.ERROR: "unchanged, for a fault",
-    Outcome.DENIED: "denied",
+    AdmissionOutcome.PATCHED: "patched",
+    AdmissionOutcome.NOOP: "unchanged",
+    AdmissionOutcome.NO_HISTORY: "unchanged, no history",
+    AdmissionOutcome.EXCLUDED: "left alone",
+    AdmissionOutcome.ERROR: "unchanged, for a fault",
+    AdmissionOutcome.DENIED: "denied",
 }
 _TONES: Final = {
-    Outcome.PATCHED: Tone.ACCENT,
-    Outcome.DENIED: Tone.HOT,
-    Outcome.ERROR: Tone.HOT,
+    AdmissionOutcome.PATCHED: Tone.ACCENT,
+    AdmissionOutcome.DENIED: Tone.HOT,
+    AdmissionOutcome.ERROR: Tone.HOT,
 }
 
 

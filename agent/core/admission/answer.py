@@ -18,7 +18,7 @@ from agent.core.orders.order import Orders
 from agent.core.plan.pod_change import Setting
 
 
-class Outcome(StrEnum):
+class AdmissionOutcome(StrEnum):
     """How an admission came out. Also a metric label."""
 
     PATCHED = "patched"
@@ -166,7 +166,7 @@ class ContainerAdmission:
 class Admission:
     """The answer for one pod."""
 
-    outcome: Outcome
+    outcome: AdmissionOutcome
     why: str
     """One sentence."""
     workload: Workload

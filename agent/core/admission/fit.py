@@ -12,7 +12,7 @@ from typing import Final
 from agent.core.admission.answer import AdmissionFacts, ContainerAdmission, Left, Move
 from agent.core.admission.estimate import Estimate, NoEstimate
 from agent.core.admission.limit_ranges import UNIT_NANOS, quota_fault, range_fault
-from agent.core.admission.sizes import Side
+from agent.core.admission.sizes import ContainerSide
 from agent.core.cluster.effective_resources import container_requests, pod_requests
 from agent.core.cluster.facts import NodeAmounts
 from agent.core.cluster.pod import Container, ContainerKind, Pod, QosClass, Requirements
@@ -32,7 +32,7 @@ class Draft:
     container: Container
     index: int
     """In its list of the spec."""
-    sides: Mapping[Resource, Side]
+    sides: Mapping[Resource, ContainerSide]
     estimate: Estimate | NoEstimate | None = None
 
     @property
@@ -228,7 +228,7 @@ def fit_class(pod: Pod, drafts: Sequence[Draft], facts: AdmissionFacts) -> None:
     if fault is None:
         return
 
-    def is_enough(take_back: Callable[[Side, str], None]) -> bool:
+    def is_enough(take_back: Callable[[ContainerSide, str], None]) -> bool:
         tried = [replace(draft, sides={name: side.copied() for name, side in draft.sides.items()}) for draft in drafts]
         _take_back(tried, take_back, fault)
         return class_fault(pod, with_drafts(pod, tried), defaultings) is None
@@ -236,22 +236,22 @@ def fit_class(pod: Pod, drafts: Sequence[Draft], facts: AdmissionFacts) -> None:
     _take_back(drafts, next(filter(is_enough, _CLASS_TRIES), _everything), fault)
 
 
-def _take_back(drafts: Sequence[Draft], take_back: Callable[[Side, str], None], fault: ClassFault) -> None:
+def _take_back(drafts: Sequence[Draft], take_back: Callable[[ContainerSide, str], None], fault: ClassFault) -> None:
     for draft in drafts:
         for side in draft.sides.values():
             take_back(side, fault.by)
 
 
-def _limits_that_grow(side: Side, by: str) -> None:
+def _limits_that_grow(side: ContainerSide, by: str) -> None:
     side.revert_growth(Setting.LIMIT, Left.QOS, by)
 
 
-def _cpu(side: Side, by: str) -> None:
+def _cpu(side: ContainerSide, by: str) -> None:
     if side.resource is Resource.CPU:
         side.revert(Left.QOS, by)
 
 
-def _everything(side: Side, by: str) -> None:
+def _everything(side: ContainerSide, by: str) -> None:
     side.revert(Left.QOS, by)
 
 

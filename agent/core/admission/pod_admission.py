@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from agent.core.admission.answer import Admission, AdmissionFacts, Left, Outcome
+from agent.core.admission.answer import Admission, AdmissionFacts, AdmissionOutcome, Left
 from agent.core.admission.estimate import Estimate, NoEstimate
 from agent.core.admission.fit import (
     Draft,
@@ -45,7 +45,7 @@ from agent.core.cluster.pod_defaults import classes_at_creation
 from agent.core.cluster.qos import computed_qos_class
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import DAEMON_SET_KIND, Workload, workload_of
-from agent.core.machine.pod_limits import Held, PodLimitsOrder
+from agent.core.machine.pod_limits import PodLimitHeld, PodLimitsOrder
 from agent.core.orders.annotations import POD_LIMITS
 from agent.core.orders.order import Orders
 from agent.core.orders.plan_options import DaemonSetGrowth
@@ -83,13 +83,13 @@ def admit(
     if given is not None:
         pod = replace(pod, resources=None)
     workload, orders = workload_of(pod), _orders(pod, facts, settings)
-    blank = Admission(outcome=Outcome.EXCLUDED, why="", workload=workload, orders=orders)
+    blank = Admission(outcome=AdmissionOutcome.EXCLUDED, why="", workload=workload, orders=orders)
     if facts.pause_reason is not None:
         return replace(blank, why=f"the cluster is paused: {facts.pause_reason}")
     order = order_of(pod, facts, orders) if settings.admission.pod_limits else None
-    if order is not None and order.held is Held.BELOW_REQUESTS:
+    if order is not None and order.held is PodLimitHeld.BELOW_REQUESTS:
         denial = f"{POD_LIMITS}: {order.text}"
-        return replace(blank, outcome=Outcome.DENIED, why=denial, pod_limits=order.text, denial=denial)
+        return replace(blank, outcome=AdmissionOutcome.DENIED, why=denial, pod_limits=order.text, denial=denial)
     left = _left_alone(pod, facts, orders, workload, settings, now_unix_seconds)
     rules = _rules(pod, facts, orders, workload, settings)
     known = estimates if left is None else None
@@ -112,20 +112,20 @@ def admit(
     if left is not None:
         return replace(answer, why=left)
     if not any(isinstance(draft.estimate, Estimate) for draft in drafts):
-        return replace(answer, outcome=Outcome.NO_HISTORY, why=sized_words(answer))
-    return replace(answer, outcome=Outcome.NOOP, why="nothing to change; " + sized_words(answer))
+        return replace(answer, outcome=AdmissionOutcome.NO_HISTORY, why=sized_words(answer))
+    return replace(answer, outcome=AdmissionOutcome.NOOP, why="nothing to change; " + sized_words(answer))
 
 
 def _patched(pod: Pod, answer: Admission, now_unix_seconds: float) -> Admission:
     annotations = annotations_of(pod, answer, now_unix_seconds=now_unix_seconds)
-    return replace(answer, outcome=Outcome.PATCHED, why=sized_words(answer), annotations=annotations)
+    return replace(answer, outcome=AdmissionOutcome.PATCHED, why=sized_words(answer), annotations=annotations)
 
 
 def _unchanged(answer: Admission, fault: str) -> Admission:
     """Take everything back: what came out must not be."""
     return replace(
         answer,
-        outcome=Outcome.ERROR,
+        outcome=AdmissionOutcome.ERROR,
         why=f"left as it came: {fault}",
         containers=tuple(replace(one, moves=()) for one in answer.containers),
         pod_resources=None,

@@ -11,7 +11,7 @@ from agent.core.admission.limit_ranges import UNIT_NANOS, quota_fault, range_fau
 from agent.core.cluster.effective_resources import container_requests
 from agent.core.cluster.pod import Pod, Requirements
 from agent.core.cluster.resource import Resource
-from agent.core.machine.pod_limits import Held, PodLimitsOrder, pod_limits_order
+from agent.core.machine.pod_limits import PodLimitHeld, PodLimitsOrder, pod_limits_order
 from agent.core.orders.annotations import POD_LIMITS
 from agent.core.orders.order import Orders
 from agent.core.orders.pod_limits import parse_pod_limits
@@ -39,7 +39,7 @@ def order_of(pod: Pod, facts: AdmissionFacts, orders: Orders) -> PodLimitsOrder 
 
 def wanted_budget(pod: Pod, order: PodLimitsOrder | None) -> dict[Resource, int]:
     """Give the limits to set; empty = none."""
-    if order is None or order.held is not Held.CLUSTER_KNOWS_THEM:
+    if order is None or order.held is not PodLimitHeld.CLUSTER_KNOWS_THEM:
         return {}
     limits = parse_pod_limits(pod.annotations[POD_LIMITS])
     asked = {Resource.CPU: limits.cpu_limit_millicores, Resource.MEMORY: limits.memory_limit_bytes}
@@ -92,4 +92,4 @@ def order_words(order: PodLimitsOrder | None) -> str:
     """Say what becomes of an annotation that is not turned into resources; empty = there is none."""
     if order is None:
         return ""
-    return _BY_AGENT if order.held in (None, Held.STARTING) else order.text
+    return _BY_AGENT if order.held in (None, PodLimitHeld.STARTING) else order.text

@@ -22,7 +22,7 @@ from agent.core.recommender.policy import LimitRule
 
 
 @dataclass(slots=True, kw_only=True)
-class Side:
+class ContainerSide:
     """One resource of one container while it is worked on."""
 
     resource: Resource
@@ -42,7 +42,7 @@ class Side:
         """Say whether anything differs."""
         return self.request != self.request_before or self.limit != self.limit_before
 
-    def copied(self) -> Side:
+    def copied(self) -> ContainerSide:
         """Return one that can be worked on without this one."""
         twin = copy(self)
         twin.notes = list(self.notes)
@@ -104,16 +104,16 @@ class SizingRules:
     """Limit of the pod as a whole, which no container's limit may pass and which takes the place of a first one."""
 
 
-def sides_of(container: Container) -> dict[Resource, Side]:
+def sides_of(container: Container) -> dict[Resource, ContainerSide]:
     """Give both resources of a container as it came."""
     stated = container.resources
     return {
-        Resource.CPU: Side(
+        Resource.CPU: ContainerSide(
             resource=Resource.CPU,
             request_before=stated.cpu_request_millicores or None,
             limit_before=stated.cpu_limit_millicores or None,
         ),
-        Resource.MEMORY: Side(
+        Resource.MEMORY: ContainerSide(
             resource=Resource.MEMORY,
             request_before=stated.memory_request_bytes or None,
             limit_before=stated.memory_limit_bytes or None,
@@ -121,7 +121,7 @@ def sides_of(container: Container) -> dict[Resource, Side]:
     }
 
 
-def size_container(sides: Mapping[Resource, Side], estimate: Estimate, rules: SizingRules) -> None:
+def size_container(sides: Mapping[Resource, ContainerSide], estimate: Estimate, rules: SizingRules) -> None:
     """Size both resources of a container, each by itself."""
     is_strict = rules.is_daemon and not (rules.grows_daemons and estimate.source is not EstimateSource.WORKLOAD)
     for resource, wanted in ((Resource.CPU, _cpu_wish(estimate)), (Resource.MEMORY, _memory_wish(estimate))):
@@ -149,7 +149,7 @@ def _memory_wish(estimate: Estimate) -> int | None:
     return max(*known, estimate.memory_base_bytes or 0) if known else None
 
 
-def _size(side: Side, wanted: int, estimate: Estimate, rules: SizingRules, *, is_strict: bool) -> None:
+def _size(side: ContainerSide, wanted: int, estimate: Estimate, rules: SizingRules, *, is_strict: bool) -> None:
     amount = bounded(wanted, rules.edges[side.resource])
     if rules.is_guaranteed:
         _size_pair(side, amount, estimate, rules, is_strict=is_strict)
@@ -168,7 +168,7 @@ def _size(side: Side, wanted: int, estimate: Estimate, rules: SizingRules, *, is
         _set_memory_limit(side, amount, estimate, rules, is_strict=is_strict)
 
 
-def _size_pair(side: Side, amount: int, estimate: Estimate, rules: SizingRules, *, is_strict: bool) -> None:
+def _size_pair(side: ContainerSide, amount: int, estimate: Estimate, rules: SizingRules, *, is_strict: bool) -> None:
     """Give one amount that is request and limit: it holds the peak, and what the limit should be, by itself."""
     if is_strict:
         side.note(Setting.REQUEST, Left.DAEMON_SET)
@@ -181,7 +181,7 @@ def _size_pair(side: Side, amount: int, estimate: Estimate, rules: SizingRules, 
     side.request = side.limit = _request(side, bounded(pair(amount, wish), edges), rules)
 
 
-def _request(side: Side, amount: int, rules: SizingRules) -> int:
+def _request(side: ContainerSide, amount: int, rules: SizingRules) -> int:
     """Give the request: what the LimitRanges allow of the amount; as it is where memory differs by little."""
     allowed, before = rules.allowed.get(side.resource, ANYTHING), side.request_before or 0
     request = allowed.within(amount)
@@ -200,7 +200,7 @@ def _is_small(amount: int, before: int, rules: SizingRules) -> bool:
     return abs(amount - before) <= rules.options.memory_threshold_bytes
 
 
-def _memory_kept(side: Side, estimate: Estimate) -> int:
+def _memory_kept(side: ContainerSide, estimate: Estimate) -> int:
     """Give how far a memory limit may fall: to what was in use at most, as no kernel asks for a percentile."""
     if side.resource is Resource.CPU or side.limit_before is None:
         return 0
@@ -208,7 +208,7 @@ def _memory_kept(side: Side, estimate: Estimate) -> int:
     return min(max(one or 0 for one in used), side.limit_before)
 
 
-def _move_limit(side: Side, estimate: Estimate, rules: SizingRules) -> None:
+def _move_limit(side: ContainerSide, estimate: Estimate, rules: SizingRules) -> None:
     """Keep the limit, or its ratio to the request: policies that mean limits by what they recommend."""
     if side.limit is None or side.request is None or side.request_before is None:
         return
@@ -220,7 +220,7 @@ def _move_limit(side: Side, estimate: Estimate, rules: SizingRules) -> None:
     _stay_below_limit(side, rules)
 
 
-def _stay_below_limit(side: Side, rules: SizingRules) -> None:
+def _stay_below_limit(side: ContainerSide, rules: SizingRules) -> None:
     """Let the request go with a limit that stays."""
     limit = side.limit
     if limit is None or side.request is None:
@@ -234,7 +234,7 @@ def _stay_below_limit(side: Side, rules: SizingRules) -> None:
         side.request = least
 
 
-def _take_limit_off(side: Side, rules: SizingRules) -> None:
+def _take_limit_off(side: ContainerSide, rules: SizingRules) -> None:
     """Take a CPU limit off; where it must stay, raise it to the request."""
     if side.limit is None:
         return
@@ -251,7 +251,9 @@ def _take_limit_off(side: Side, rules: SizingRules) -> None:
     _stay_below_limit(side, rules)
 
 
-def _set_memory_limit(side: Side, amount: int, estimate: Estimate, rules: SizingRules, *, is_strict: bool) -> None:
+def _set_memory_limit(
+    side: ContainerSide, amount: int, estimate: Estimate, rules: SizingRules, *, is_strict: bool
+) -> None:
     """Give the limit of twice what was ever needed; a first one where the request stands and nothing else limits."""
     options, before = rules.options, side.limit_before
     if before is None and (is_strict or not options.memory_limits_added or Resource.MEMORY in rules.budget):
@@ -286,7 +288,7 @@ def _largest_seen(estimate: Estimate, rules: SizingRules) -> int | None:
     return int(max(seen) * rules.options.memory_limit_ratio) if seen else None
 
 
-def _put_limit(side: Side, wish: int, rules: SizingRules) -> None:
+def _put_limit(side: ContainerSide, wish: int, rules: SizingRules) -> None:
     """Set a limit as far as ranges and the pod's own limit allow; the request never passes it."""
     allowed = rules.allowed.get(side.resource, ANYTHING)
     limit = max(wish, allowed.least)

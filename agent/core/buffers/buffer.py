@@ -252,7 +252,7 @@ class Chunk:
     """Some pod affinity or anti-affinity term, required or preferred, names namespaces or selects them."""
 
 
-class Decider(StrEnum):
+class ChunkRule(StrEnum):
     """What settled the number of chunks."""
 
     REPLICAS = "replicas"
@@ -263,12 +263,12 @@ class Decider(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sizing:
+class BufferSizing:
     """How many chunks a buffer wants, and why."""
 
     replicas: int
     """What quotas have not cut yet."""
-    decided_by: Decider
+    decided_by: ChunkRule
     by_replicas: int | None = None
     """None = the spec says nothing of it; as for the others."""
     by_percentage: int | None = None
@@ -297,16 +297,16 @@ class Allocation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
+class ChunkExplanation:
     """Where a buffer's number of chunks comes from."""
 
-    decided_by: Decider | None = None
+    decided_by: ChunkRule | None = None
     """None = there is no number."""
     shape_source: ShapeSource | None = None
     shape_name: str = ""
     chunk: Chunk | None = None
     scalable_replicas: int | None = None
-    sizing: Sizing | None = None
+    sizing: BufferSizing | None = None
     allocation: Allocation | None = None
     """None = quotas were not asked: no number, or a chunk that requests nothing."""
     schedule: str | None = None
@@ -316,13 +316,13 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class BufferOutcome:
     """What one pass came to for one buffer."""
 
     buffer: Buffer
     status: BufferStatus
     """As it should be; foreign conditions are kept as they were."""
-    explanation: Explanation
+    explanation: ChunkExplanation
     requeue: bool = False
     """Resolving or writing failed: it is to be tried again, ever more slowly."""
 
@@ -365,7 +365,7 @@ class Pass:
 
     orders: tuple[TemplateOrder, ...]
     """Templates to write first; then the pass is made again over what the API returned. Empty = outcomes are final."""
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[BufferOutcome, ...]
     """In the order of quotas; while there are orders, nothing: numbers would go by templates that do not stand yet."""
     passed_over: tuple[Buffer, ...] = ()
     """Buffers of a strategy that is not ours: their status is left alone."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from agent.core.buffers.buffer import INT32_MAX, Decider, NotSized, SizeSpec, Sizing
+from agent.core.buffers.buffer import INT32_MAX, BufferSizing, ChunkRule, NotSized, SizeSpec
 from agent.core.numbers.quantity import format_quantity
 from agent.core.numbers.units import NANOS_PER_MILLI
 
@@ -22,7 +22,7 @@ NO_COMMON_RESOURCE: Final = "resources in configured limits not found in the pod
 _PERCENT: Final = 100
 
 
-def size(spec: SizeSpec, requests: Mapping[str, int], scalable_replicas: int | None) -> Sizing | NotSized:
+def size(spec: SizeSpec, requests: Mapping[str, int], scalable_replicas: int | None) -> BufferSizing | NotSized:
     """Say how many chunks a buffer wants before quotas.
 
     Args:
@@ -35,9 +35,9 @@ def size(spec: SizeSpec, requests: Mapping[str, int], scalable_replicas: int | N
     by_percentage = None
     if spec.percentage is not None and scalable_replicas is not None:
         by_percentage = share(spec.percentage, scalable_replicas)
-    wish, decided_by = by_replicas, Decider.REPLICAS
+    wish, decided_by = by_replicas, ChunkRule.REPLICAS
     if by_percentage is not None and (wish is None or by_percentage > wish):
-        wish, decided_by = by_percentage, Decider.PERCENTAGE
+        wish, decided_by = by_percentage, ChunkRule.PERCENTAGE
     by_limits, limiting_resource = None, None
     if spec.limits is not None:
         cap = room_in_limits(spec.limits, requests)
@@ -45,10 +45,10 @@ def size(spec: SizeSpec, requests: Mapping[str, int], scalable_replicas: int | N
             return cap
         by_limits, limiting_resource = cap
         if wish is None or by_limits < wish:
-            wish, decided_by = by_limits, Decider.LIMITS
+            wish, decided_by = by_limits, ChunkRule.LIMITS
     if wish is None:
         return NotSized(reason=NOTHING_DEFINED)
-    return Sizing(
+    return BufferSizing(
         replicas=wish,
         decided_by=decided_by,
         by_replicas=by_replicas,

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from agent.core.buffers.buffer import FALSE, PROVISIONING, TRUE, Buffer, Condition
-from agent.core.buffers.placeholders import Standing
+from agent.core.buffers.placeholders import RoomStanding
 
 _LONGEST_QUOTE: Final = 300
 
@@ -38,7 +38,7 @@ class Provisioned(StrEnum):
 
 
 def provisioning_of(
-    buffer: Buffer, standing: Standing, *, now_unix_seconds: float, pause_reason: str | None = None
+    buffer: Buffer, standing: RoomStanding, *, now_unix_seconds: float, pause_reason: str | None = None
 ) -> Condition:
     """Say how a buffer's room is kept.
 
@@ -65,7 +65,7 @@ def provisioning_of(
     )
 
 
-def _said(standing: Standing) -> tuple[Provisioned, str]:
+def _said(standing: RoomStanding) -> tuple[Provisioned, str]:
     wanted, asked = standing.wanted, standing.asked
     if wanted is None:
         return Provisioned.NOT_READY, f"the buffer is not ready for provisioning{_staying(standing)}"
@@ -94,7 +94,7 @@ def _said(standing: Standing) -> tuple[Provisioned, str]:
     return Provisioned.KEPT, kept
 
 
-def _staying(standing: Standing) -> str:
+def _staying(standing: RoomStanding) -> str:
     there = standing.ready + standing.changing + standing.starting + standing.waiting
     return f"; the {there} placeholder pods that there are stay" if there else ""
 

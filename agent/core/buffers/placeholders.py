@@ -35,7 +35,7 @@ _POD_SCHEDULED: Final = "PodScheduled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class PlaceholderWish:
     """What should be there of one buffer."""
 
     buffer: Buffer
@@ -56,7 +56,7 @@ class Resizing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class RoomStanding:
     """How a buffer's room is kept at the moment."""
 
     wanted: int | None
@@ -96,7 +96,7 @@ class PlaceholderPlan:
     """If all of it is done."""
     again_seconds: float | None
     """When to look again though nothing changes; None = not before."""
-    standing: Standing
+    standing: RoomStanding
 
 
 def buffer_uid_of(pod: Pod) -> str | None:
@@ -113,7 +113,7 @@ def stem_of(buffer: Buffer) -> str:
 
 
 def plan_placeholders(
-    wish: Wish,
+    wish: PlaceholderWish,
     pods: Sequence[Pod],
     memory: Memory,
     *,
@@ -165,7 +165,7 @@ class _Turn:
     """One pass being put together."""
 
     def __init__(
-        self, *, wish: Wish, options: PlaceholderOptions, memory: Memory, now: float, can_resize: bool
+        self, *, wish: PlaceholderWish, options: PlaceholderOptions, memory: Memory, now: float, can_resize: bool
     ) -> None:
         self.memory = memory
         self._wish, self._options, self._now, self._can_resize = wish, options, now, can_resize
@@ -243,7 +243,7 @@ class _Turn:
         self._again.append(UNSEEN_SECONDS)
         self.memory = replace(self.memory, made={**self.memory.made, **dict.fromkeys(self._creations, self._now)})
 
-    def plan(self, standing: Standing) -> PlaceholderPlan:
+    def plan(self, standing: RoomStanding) -> PlaceholderPlan:
         """Give what has come together."""
         return PlaceholderPlan(
             removals=tuple(self._removals),
@@ -320,7 +320,7 @@ def _order_of_removal(pod: Pod, shape: PlaceholderShape | None) -> tuple[bool, b
     return not _is_waiting(pod), not is_other, pod.phase == RUNNING, -int(found[1]) if found is not None else 0
 
 
-def _wanted(wish: Wish, options: PlaceholderOptions) -> int | None:
+def _wanted(wish: PlaceholderWish, options: PlaceholderOptions) -> int | None:
     if wish.replicas is None:
         return None
     if wish.shape is None:
@@ -329,19 +329,19 @@ def _wanted(wish: Wish, options: PlaceholderOptions) -> int | None:
 
 
 def _standing(
-    wish: Wish,
+    wish: PlaceholderWish,
     wanted: int | None,
     living: Sequence[Pod],
     memory: Memory,
     now_unix_seconds: float,
-) -> Standing:
+) -> RoomStanding:
     waiting = [pod for pod in living if _is_waiting(pod)]
     bound = [pod for pod in living if not _is_waiting(pod)]
     running = [pod for pod in bound if pod.phase == RUNNING]
     ready = [pod for pod in running if _is_ready(pod, wish.shape)]
     until = memory.hold_until_unix_seconds
     words = [one.message for pod in waiting for one in pod.conditions if one.type == _POD_SCHEDULED and one.message]
-    return Standing(
+    return RoomStanding(
         wanted=wanted,
         asked=wish.replicas,
         ready=len(ready),

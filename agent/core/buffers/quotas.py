@@ -21,7 +21,7 @@ from agent.core.cluster.pod import CPU, MEMORY
 _LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?\Z")
 
 
-class Scope(StrEnum):
+class QuotaScopes(StrEnum):
     """Scopes of quotas that may match a chunk; no other does."""
 
     NOT_TERMINATING = "NotTerminating"
@@ -50,15 +50,15 @@ def matches_scopes(chunk: Chunk, scopes: Iterable[ScopeTerm]) -> bool | ScopeFau
 
 def _matches(chunk: Chunk, term: ScopeTerm) -> bool | ScopeFault:
     match term.scope:
-        case Scope.NOT_TERMINATING:
+        case QuotaScopes.NOT_TERMINATING:
             return True
-        case Scope.BEST_EFFORT:
+        case QuotaScopes.BEST_EFFORT:
             return not _has_requests(chunk)
-        case Scope.NOT_BEST_EFFORT:
+        case QuotaScopes.NOT_BEST_EFFORT:
             return _has_requests(chunk)
-        case Scope.PRIORITY_CLASS:
+        case QuotaScopes.PRIORITY_CLASS:
             return _matches_class(chunk.priority_class or "", term)
-        case Scope.CROSS_NAMESPACE_POD_AFFINITY:
+        case QuotaScopes.CROSS_NAMESPACE_POD_AFFINITY:
             return chunk.has_cross_namespace_affinity
     return False
 
@@ -95,7 +95,7 @@ REQUESTS_PREFIX: Final = "requests."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class QuotaClaim:
     """What one buffer wants of the quotas."""
 
     wanted: int | None
@@ -116,7 +116,7 @@ class Allocations:
     """Quotas that were left out, and why: the pass is to be repeated."""
 
 
-def allocate(claims: Sequence[Claim], quotas: Iterable[BufferQuota]) -> Allocations:
+def allocate(claims: Sequence[QuotaClaim], quotas: Iterable[BufferQuota]) -> Allocations:
     """Share the room in quotas among buffers.
 
     Args:
@@ -143,7 +143,7 @@ def allocate(claims: Sequence[Claim], quotas: Iterable[BufferQuota]) -> Allocati
     return Allocations(buffers=tuple(allocations), faults=tuple(sorted(faults)))
 
 
-def _counting(claim: Claim, quotas: Iterable[BufferQuota], faults: set[str]) -> list[str] | None:
+def _counting(claim: QuotaClaim, quotas: Iterable[BufferQuota], faults: set[str]) -> list[str] | None:
     """Give the quotas that count a claim's chunks, by name; None = they are not asked. Faults are added."""
     if claim.wanted is None or claim.chunk is None or not claim.chunk.requests:
         return None

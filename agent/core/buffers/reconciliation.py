@@ -16,27 +16,27 @@ from agent.core.buffers.buffer import (
     PLACEHOLDER_PODS,
     Allocation,
     Buffer,
+    BufferOutcome,
+    BufferSizing,
     BufferStatus,
     Chunk,
+    ChunkExplanation,
+    ChunkRule,
     Condition,
     Content,
-    Decider,
-    Explanation,
     ManagedTemplate,
     NamespaceFacts,
     NotSized,
     OrderKind,
-    Outcome,
     Pass,
     PodReader,
     Shape,
-    Sizing,
     TemplateOrder,
     Unresolved,
 )
 from agent.core.buffers.chunks import size
 from agent.core.buffers.conditions import SIZING_PREFIX, limited, merged, not_ready, ready
-from agent.core.buffers.quotas import Claim, allocate
+from agent.core.buffers.quotas import QuotaClaim, allocate
 from agent.core.buffers.template import chunk_of, is_same_content, managed_content, managed_template_name
 
 NO_REFERENCE = "neither podTemplateRef nor scalableRef is set"
@@ -54,7 +54,7 @@ class _Draft:
     template: ManagedTemplate | None = None
     order: TemplateOrder | None = None
     chunk: Chunk | None = None
-    sizing: Sizing | None = None
+    sizing: BufferSizing | None = None
     schedule: str | None = None
     is_held: bool = False
     """It keeps what its status says, whatever that came from."""
@@ -193,7 +193,7 @@ def _first_of_each_name(orders: Iterable[TemplateOrder]) -> tuple[TemplateOrder,
     return tuple(first.values())
 
 
-def _claim(draft: _Draft, facts: NamespaceFacts) -> Claim:
+def _claim(draft: _Draft, facts: NamespaceFacts) -> QuotaClaim:
     """Say what a buffer asks of quotas; one that is kept empty or is not sized asks nothing."""
     buffer, chunk = draft.buffer, draft.chunk
     wanted = None
@@ -202,31 +202,33 @@ def _claim(draft: _Draft, facts: NamespaceFacts) -> Claim:
     elif draft.sizing is not None and draft.schedule is None:
         wanted = draft.sizing.replicas
     if chunk is None or wanted is None:
-        return Claim(wanted=None, chunk=chunk)
+        return QuotaClaim(wanted=None, chunk=chunk)
     if buffer.strategy != PLACEHOLDER_PODS:
-        return Claim(wanted=wanted, chunk=chunk)
+        return QuotaClaim(wanted=wanted, chunk=chunk)
     if facts.placeholder_class is not None:
         chunk = replace(chunk, priority_class=facts.placeholder_class)
-    return Claim(wanted=wanted, chunk=chunk, held=facts.placeholder_usage.get(buffer.name, {}))
+    return QuotaClaim(wanted=wanted, chunk=chunk, held=facts.placeholder_usage.get(buffer.name, {}))
 
 
 def _outcome(
     draft: _Draft, allocation: Allocation | None, provisioning: Condition | None, now_unix_seconds: float
-) -> Outcome:
+) -> BufferOutcome:
     buffer, sizing, template = draft.buffer, draft.sizing, draft.template
     told = [provisioning] if provisioning is not None and buffer.strategy == PLACEHOLDER_PODS else []
     if draft.is_held:
         kept = merged(buffer.status.conditions, told, withdrawn=(), now_unix_seconds=now_unix_seconds)
         status = replace(buffer.status, conditions=kept)
-        return Outcome(buffer=buffer, status=status, explanation=Explanation(chunk=draft.chunk), requeue=True)
+        return BufferOutcome(
+            buffer=buffer, status=status, explanation=ChunkExplanation(chunk=draft.chunk), requeue=True
+        )
     replicas = None
     decided_by = None
     if sizing is not None:
         replicas, decided_by = sizing.replicas, sizing.decided_by
         if draft.schedule is not None:
-            replicas, decided_by = 0, Decider.SCHEDULE
+            replicas, decided_by = 0, ChunkRule.SCHEDULE
         elif allocation is not None and allocation.allowed < allocation.wanted:
-            replicas, decided_by = allocation.allowed, Decider.QUOTAS
+            replicas, decided_by = allocation.allowed, ChunkRule.QUOTAS
     wanted = [_readiness(draft)]
     withdrawn = []
     if allocation is not None:
@@ -243,7 +245,7 @@ def _outcome(
         conditions=merged(buffer.status.conditions, conditions, withdrawn=withdrawn, now_unix_seconds=now_unix_seconds),
     )
     shape = draft.shape
-    explanation = Explanation(
+    explanation = ChunkExplanation(
         decided_by=decided_by,
         shape_source=None if shape is None else shape.source,
         shape_name="" if shape is None else shape.source_name,
@@ -254,7 +256,7 @@ def _outcome(
         schedule=draft.schedule,
         fault=draft.fault,
     )
-    return Outcome(buffer=buffer, status=status, explanation=explanation, requeue=draft.requeue)
+    return BufferOutcome(buffer=buffer, status=status, explanation=explanation, requeue=draft.requeue)
 
 
 def _readiness(draft: _Draft) -> Condition:

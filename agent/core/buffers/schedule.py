@@ -45,7 +45,7 @@ class ScheduleError(ValueError):
     """A schedule that is not understood; one line: what, and what is allowed."""
 
 
-class Beginnings(Protocol):
+class CronBeginnings(Protocol):
     """The moments that one cron expression names, as times of the wall: no zone, whole minutes."""
 
     def before(self, wall: datetime) -> datetime | None:
@@ -64,7 +64,7 @@ class Calendar(Protocol):
         """Find a time zone of the IANA database by name, with PEP 495's ``fold``; None = there is none."""
         ...
 
-    def beginnings(self, expression: str) -> Beginnings:
+    def beginnings(self, expression: str) -> CronBeginnings:
         """Read five cron fields.
 
         Raises:
@@ -81,7 +81,7 @@ class Window:
     """As it was written, for people."""
     zone: tzinfo
     zone_name: str
-    beginnings: Beginnings
+    beginnings: CronBeginnings
     duration_seconds: int
     """At least 60."""
 

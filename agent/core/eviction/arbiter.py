@@ -53,7 +53,7 @@ _COUNTED_NOW: Final = CountingRule(use_status=True, pod_level_resize=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class ArbiterRules:
     """What was configured for all pods."""
 
     arbiter: ArbiterOptions
@@ -73,7 +73,7 @@ class Owner:
 
 
 def first_look(
-    proposal: Proposal, node: str, place: PodPlace | None, owner: Owner | None, rules: Rules
+    proposal: Proposal, node: str, place: PodPlace | None, owner: Owner | None, rules: ArbiterRules
 ) -> Ruling | None:
     """Give what speaks against an eviction by what is in memory; None = nothing, read the pod.
 
@@ -105,7 +105,7 @@ def second_look(
     pod: Pod,
     orders: Orders,
     namespace: Namespace | None,
-    rules: Rules,
+    rules: ArbiterRules,
     *,
     now_unix_seconds: float,
 ) -> Ruling | None:
@@ -154,7 +154,7 @@ def gain_ruling(proposal: Proposal, pod: Pod, replacement: Pod) -> Ruling | None
     return Ruling(reason=Reason.NOT_MORE, detail=detail)
 
 
-def _by_namespace(namespace: str, rules: Rules) -> Ruling | None:
+def _by_namespace(namespace: str, rules: ArbiterRules) -> Ruling | None:
     if is_excluded(namespace, rules.act):
         return Ruling(reason=Reason.PROTECTED, detail=f"namespace {namespace} is in act.excludedNamespaces")
     if namespace in listed(rules.arbiter.protected_namespaces):
@@ -162,7 +162,7 @@ def _by_namespace(namespace: str, rules: Rules) -> Ruling | None:
     return None
 
 
-def _by_workload(workload: Workload, proposal: Proposal, owner: Owner, rules: Rules) -> Ruling | None:
+def _by_workload(workload: Workload, proposal: Proposal, owner: Owner, rules: ArbiterRules) -> Ruling | None:
     if workload.kind == DAEMON_SET_KIND:
         return Ruling(reason=Reason.DAEMON_SET, detail="pods of DaemonSets are never evicted")
     resource = proposal.want.resource
@@ -180,7 +180,12 @@ def _by_workload(workload: Workload, proposal: Proposal, owner: Owner, rules: Ru
 
 
 def _by_orders(
-    pod: Pod, orders: Orders, workload: Workload, namespace: Namespace | None, rules: Rules, now_unix_seconds: float
+    pod: Pod,
+    orders: Orders,
+    workload: Workload,
+    namespace: Namespace | None,
+    rules: ArbiterRules,
+    now_unix_seconds: float,
 ) -> Ruling | None:
     if pod_qos_class(pod) is QosClass.GUARANTEED:
         return Ruling(reason=Reason.GUARANTEED, detail="pods of class Guaranteed are never evicted")
@@ -202,7 +207,7 @@ def _by_orders(
     return None
 
 
-def _reserved_text(reserved: Reserved, pod: Pod, orders: Orders, workload: Workload, rules: Rules) -> str:
+def _reserved_text(reserved: Reserved, pod: Pod, orders: Orders, workload: Workload, rules: ArbiterRules) -> str:
     if reserved in (Reserved.OFF, Reserved.RECOMMEND):
         return f"mode {orders.mode}, by {orders.mode_source}"
     if reserved is Reserved.FAULTY_ANNOTATION:

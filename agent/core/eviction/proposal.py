@@ -28,7 +28,7 @@ class Want(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Amounts:
+class PodAmounts:
     """Of a whole pod, CPU in millicores, memory in bytes; None = not stated."""
 
     cpu_millicores: int | None = None
@@ -48,9 +48,9 @@ class Proposal:
     order: int = 0
     """Its place in the node's plan, from 0."""
     ranking: str | None = None
-    requested: Amounts = field(default_factory=Amounts)
+    requested: PodAmounts = field(default_factory=PodAmounts)
     """What the pod requests now, as the node sees it."""
-    needed: Amounts = field(default_factory=Amounts)
+    needed: PodAmounts = field(default_factory=PodAmounts)
     """What the pod is expected to need at its peak."""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from agent.core.eviction.proposal import Amounts, Proposal, Verdict
+from agent.core.eviction.proposal import PodAmounts, Proposal, Verdict
 
 EVICTIONS_PATH: Final = "/v1/evictions"
 PROPOSALS_VERSION: Final = 1
@@ -72,6 +72,6 @@ def answers_of(text: bytes) -> Mapping[str, Answered] | None:
 _VERDICTS: Final = frozenset(verdict.value for verdict in Verdict)
 
 
-def _amounts(amounts: Amounts) -> dict[str, int]:
+def _amounts(amounts: PodAmounts) -> dict[str, int]:
     stated = {"cpuMillicores": amounts.cpu_millicores, "memoryBytes": amounts.memory_bytes}
     return {key: amount for key, amount in stated.items() if amount is not None}

@@ -14,7 +14,7 @@ from typing import Annotated, Final
 
 from agent.core.cluster.pod import ContainerKind
 from agent.core.cluster.resource import Resource
-from agent.core.eviction.proposal import MAX_PROPOSALS, Amounts, Proposal, Verdict, Want
+from agent.core.eviction.proposal import MAX_PROPOSALS, PodAmounts, Proposal, Verdict, Want
 from agent.core.numbers.allowed_range import Between
 from agent.core.plan.plan import ContainerPlan, Eviction, Plan, PodPlan, Share
 
@@ -42,7 +42,7 @@ class _Stand:
     """When it had first stood for long enough; None = it has not."""
 
 
-class Standing:
+class ProposalStanding:
     """Follows what the plans of a node ask for. Times are seconds of one clock that does not go backwards."""
 
     def __init__(self, options: ProposeOptions) -> None:
@@ -161,8 +161,8 @@ def _parts(pod: PodPlan) -> tuple[ContainerPlan, ...]:
     return tuple(one for one in pod.containers if one.kind is not ContainerKind.INIT)
 
 
-def _amounts(parts: Sequence[ContainerPlan], *, is_peak: bool) -> Amounts:
-    return Amounts(
+def _amounts(parts: Sequence[ContainerPlan], *, is_peak: bool) -> PodAmounts:
+    return PodAmounts(
         cpu_millicores=_sum([one.cpu for one in parts], is_peak=is_peak),
         memory_bytes=_sum([one.memory for one in parts], is_peak=is_peak),
     )

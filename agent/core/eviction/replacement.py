@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from agent.core.admission.answer import Admission, ContainerAdmission, Left, Outcome
+from agent.core.admission.answer import Admission, AdmissionOutcome, ContainerAdmission, Left
 from agent.core.admission.estimate import Estimate
 from agent.core.cluster.pod import CPU, MEMORY, Container, ContainerKind, Pod
 from agent.core.cluster.resource import Resource
@@ -19,7 +19,7 @@ from agent.core.eviction.proposal import Reason, Ruling
 from agent.core.numbers.units import NANOS_PER_MILLI, NANOS_PER_UNIT
 from agent.core.plan.pod_change import Setting
 
-_SIZED: Final = (Outcome.PATCHED, Outcome.NOOP)
+_SIZED: Final = (AdmissionOutcome.PATCHED, AdmissionOutcome.NOOP)
 
 
 def to_be_created(pod: Pod) -> Pod:

@@ -47,7 +47,7 @@ class Peaks:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Demand:
+class MinutePeaks:
     """One minute's peaks as the rings keep them; shape ``(2, n)``, CPU in millicores first, then memory in bytes."""
 
     values: _Singles
@@ -55,7 +55,7 @@ class Demand:
     known: Bools
 
     @classmethod
-    def of(cls, minutes: Minutes) -> Demand:
+    def of(cls, minutes: Minutes) -> MinutePeaks:
         """Take the peaks of a minute in single precision, which halves the rings.
 
         CPU goes to the nearest value (6e-8 of it); memory upwards, so that no peak is ever told too small. Whole KiB up
@@ -98,7 +98,7 @@ class PeakRing:
         self._values[:, :, rows] = 0.0
         self._known[:, :, rows] = False
 
-    def fold(self, stretch: int, demand: Demand) -> None:
+    def fold(self, stretch: int, demand: MinutePeaks) -> None:
         """Take the larger of what the stretch already has and this; the slot's former stretch is forgotten."""
         slot = stretch % self._stretches.size
         if self._used[slot] and self._stretches[slot] == stretch:
@@ -204,7 +204,7 @@ class HourPeaks:
         """Make these rows know nothing again."""
         self._ring.forget(rows)
 
-    def fold(self, unix_minute: int, demand: Demand) -> None:
+    def fold(self, unix_minute: int, demand: MinutePeaks) -> None:
         """Learn one minute: it belongs to the hour in which it begins."""
         self._ring.fold(unix_minute // MINUTES_PER_HOUR, demand)
 

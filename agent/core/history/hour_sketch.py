@@ -32,7 +32,7 @@ CPU_UNIT: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
+class ReportInterval:
     """When a report's rows were measured, by the receiver's clock."""
 
     start_unix_seconds: int
@@ -43,7 +43,7 @@ class Interval:
     """The UTC hour that holds its middle: all of the row counts there."""
 
     @classmethod
-    def of(cls, *, received_unix_seconds: float, end_age_seconds: float, interval_seconds: float) -> Interval:
+    def of(cls, *, received_unix_seconds: float, end_age_seconds: float, interval_seconds: float) -> ReportInterval:
         """Reckon from the age that the sender tells: its own clock does not matter."""
         end = received_unix_seconds - end_age_seconds
         return cls(
@@ -113,7 +113,7 @@ class Seconds:
 
 
 @dataclass(slots=True)
-class Kills:
+class HourKills:
     """Out-of-memory kills."""
 
     count: int = 0
@@ -124,7 +124,7 @@ class Kills:
     node: int = 0
     """Of the largest figure, numbered as the leaders are; of two with the same one, the larger. 0 = not known."""
 
-    def merge(self, other: Kills) -> None:
+    def merge(self, other: HourKills) -> None:
         """Count all that the other counted."""
         self.count += other.count
         self.largest_bytes, self.node = max((self.largest_bytes, self.node), (other.largest_bytes, other.node))
@@ -148,14 +148,14 @@ class HourSketch:
     memory: Samples = field(default_factory=Samples)
     throttled: Seconds = field(default_factory=Seconds)
     waiting: Seconds = field(default_factory=Seconds)
-    kills: Kills = field(default_factory=Kills)
+    kills: HourKills = field(default_factory=HourKills)
     pods: Pods = field(default_factory=Pods)
     demand_leaders: Leaders = field(default_factory=Leaders)
     """Largest demand by node, as `demand_code` gives it."""
     memory_leaders: Leaders = field(default_factory=Leaders)
     """Largest working set by node, as `memory_code` gives it."""
 
-    def add(self, row: RollupRow, interval: Interval, node: int) -> None:
+    def add(self, row: RollupRow, interval: ReportInterval, node: int) -> None:
         """Count a row.
 
         Args:
@@ -182,7 +182,7 @@ class HourSketch:
         self.pods.add(pod_number(row.pod_uid), sums)
         for kill in row.oom_kills:
             killed_unix_seconds = int((interval.end_unix_seconds - kill.age_seconds) // 1)
-            self.kills.merge(Kills(1, kill.memory_bytes or 0, killed_unix_seconds, node))
+            self.kills.merge(HourKills(1, kill.memory_bytes or 0, killed_unix_seconds, node))
 
     def merge(self, other: HourSketch) -> None:
         """Count all that the other counted, of the same container and hour."""

@@ -35,7 +35,7 @@ ANY: Final = code_of(1 << 62)
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class NodeClaim:
     """The largest value of one resource over some time, and the largest that any other node saw; codes, 0 = none."""
 
     top: int = 0
@@ -44,7 +44,7 @@ class Claim:
     """Of the largest value, as the leaders number it; 0 = not known."""
 
 
-def claim_of(seen: Iterable[tuple[Leaders, int]], *, by_size: bool) -> Claim:
+def claim_of(seen: Iterable[tuple[Leaders, int]], *, by_size: bool) -> NodeClaim:
     """Return the claim of the node with the largest value of all.
 
     Args:
@@ -62,7 +62,7 @@ def claim_of(seen: Iterable[tuple[Leaders, int]], *, by_size: bool) -> Claim:
         if amount is not None and by_size and cpus < top_cpus:
             code = code_of(amount * top_cpus // max(cpus, 1))
         others = max(others, code)
-    return Claim(top.top, others, top.node)
+    return NodeClaim(top.top, others, top.node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Most:
 
 
 def most_of(
-    cpu: Claim, memory: Claim, *, written: WrittenContainer | None = None, largest: NodeAmounts | None = None
+    cpu: NodeClaim, memory: NodeClaim, *, written: WrittenContainer | None = None, largest: NodeAmounts | None = None
 ) -> Most:
     """Return the bounds of a container.
 
@@ -125,9 +125,9 @@ def most_of(
         memory=_most(memory, memory_floor, most_memory),
         top_node=memory.node,
         kill_of_top=_most(memory, kill_floor, most_memory),
-        kill_of_other=_most(Claim(memory.top, memory.top), kill_floor, most_memory),
+        kill_of_other=_most(NodeClaim(memory.top, memory.top), kill_floor, most_memory),
         # It may be a node that tells of no memory beside the one that does.
-        kill_of_unknown=_most(Claim(memory.top, memory.others or memory.top), kill_floor, most_memory),
+        kill_of_unknown=_most(NodeClaim(memory.top, memory.others or memory.top), kill_floor, most_memory),
     )
 
 
@@ -137,7 +137,7 @@ def code_within(amount: int) -> int:
     return code - 1 if (amount_of(code) or 0) > amount else code
 
 
-def _most(claim: Claim, floor: int, largest: int | None) -> int:
+def _most(claim: NodeClaim, floor: int, largest: int | None) -> int:
     most = ANY
     second = amount_of(claim.others)
     if second is not None:

@@ -20,9 +20,9 @@ from agent.core.machine.audit_report import (
     QOS_CLASS,
     AuditReport,
     Finding,
+    FindingSubject,
+    NextWriter,
     Sandbox,
-    Subject,
-    Writer,
     absent_finding,
     value_finding,
 )
@@ -36,7 +36,7 @@ from agent.core.machine.audit_targets import (
     root_targets,
     tier_targets,
 )
-from agent.core.machine.cgroup_files import Level, LiveCgroup, LiveTree
+from agent.core.machine.cgroup_files import CgroupLevel, LiveCgroup, LiveTree
 from agent.core.machine.comparison import State, Wanted, compare
 from agent.core.machine.pod_limits import pod_limits_order
 
@@ -96,9 +96,11 @@ class _Audit:
     # Above the pods
 
     def _levels(self) -> Iterator[Finding]:
-        root = self._tree.at(Level.KUBEPODS, Partition.DEFAULT)
+        root = self._tree.at(CgroupLevel.KUBEPODS, Partition.DEFAULT)
         if root is None:
-            yield absent_finding(Subject(level=Level.KUBEPODS, partition=Partition.DEFAULT), "no kubepods in this tree")
+            yield absent_finding(
+                FindingSubject(level=CgroupLevel.KUBEPODS, partition=Partition.DEFAULT), "no kubepods in this tree"
+            )
             return
         partitions = [Partition.DEFAULT]
         if any(cgroup.partition is Partition.SYSTEM for cgroup in self._tree.cgroups) or self._system_namespaces:
@@ -111,14 +113,14 @@ class _Audit:
             )
             if partition is Partition.DEFAULT:
                 doubt = self._doubt(None)
-                subject = Subject(level=Level.KUBEPODS, partition=partition, path=root.path)
+                subject = FindingSubject(level=CgroupLevel.KUBEPODS, partition=partition, path=root.path)
                 first, other = (root_targets(which, self._rules, doubt=doubt) for which in (levels, asked))
                 yield from self._values(subject, root, either(first, other, ASKED_FOR))
             else:
                 yield from self._partition()
             for qos in (QosClass.BURSTABLE, QosClass.BEST_EFFORT):
-                subject = Subject(level=Level.TIER, partition=partition, qos=qos)
-                live = self._tree.at(Level.TIER, partition, qos)
+                subject = FindingSubject(level=CgroupLevel.TIER, partition=partition, qos=qos)
+                live = self._tree.at(CgroupLevel.TIER, partition, qos)
                 if live is None:
                     yield absent_finding(subject, "the kubelet makes it at its start")
                     continue
@@ -128,8 +130,8 @@ class _Audit:
                 yield from self._values(replace(subject, path=live.path), live, either(first, other, ASKED_FOR))
 
     def _partition(self) -> Iterator[Finding]:
-        live = self._tree.at(Level.PARTITION, Partition.SYSTEM)
-        subject = Subject(level=Level.PARTITION, partition=Partition.SYSTEM)
+        live = self._tree.at(CgroupLevel.PARTITION, Partition.SYSTEM)
+        subject = FindingSubject(level=CgroupLevel.PARTITION, partition=Partition.SYSTEM)
         if live is None:
             yield absent_finding(subject, "the kubelet makes it at its start")
         else:
@@ -145,8 +147,8 @@ class _Audit:
     def _pod(self, pod: Pod) -> Iterator[Finding]:
         # A mirror that is not the kubelet's may state the hash of one that is.
         pod_uid = pod.cgroup_uid if self._owners[pod.cgroup_uid] is pod else pod.uid
-        subject = Subject(
-            level=Level.POD,
+        subject = FindingSubject(
+            level=CgroupLevel.POD,
             partition=Partition.SYSTEM if pod.namespace in self._system_namespaces else Partition.DEFAULT,
             qos=pod_qos_class(pod),
             pod_uid=pod_uid,
@@ -177,7 +179,7 @@ class _Audit:
         if cgroups or containers:
             yield from self._containers(pod, subject, containers)
 
-    def _leftovers(self, subject: Subject, cgroups: Sequence[LiveCgroup], reason: str) -> Iterator[Finding]:
+    def _leftovers(self, subject: FindingSubject, cgroups: Sequence[LiveCgroup], reason: str) -> Iterator[Finding]:
         if not cgroups:
             yield Finding(subject=subject, file=CGROUP, state=State.EQUAL, note=reason)
         for cgroup in cgroups:
@@ -187,19 +189,19 @@ class _Audit:
                 state=State.DRIFTED,
                 found=cgroup.path,
                 note=reason,
-                writer=Writer.KUBELET_CLEANUP,
+                writer=NextWriter.KUBELET_CLEANUP,
             )
 
     # Containers
 
-    def _containers(self, pod: Pod, subject: Subject, cgroups: Sequence[LiveCgroup]) -> Iterator[Finding]:
+    def _containers(self, pod: Pod, subject: FindingSubject, cgroups: Sequence[LiveCgroup]) -> Iterator[Finding]:
         by_id = {cgroup.container_id: cgroup for cgroup in cgroups}
         named: set[str] = set()
         for container in (*pod.init_containers, *pod.containers, *pod.ephemeral_containers):
             status = _status(pod, container)
             container_id = None if status is None else status.container_id
             own = replace(
-                subject, level=Level.CONTAINER, path=None, container=container.name, container_id=container_id
+                subject, level=CgroupLevel.CONTAINER, path=None, container=container.name, container_id=container_id
             )
             if status is None or container_id is None:
                 yield from _unnamed(own, status)
@@ -208,11 +210,11 @@ class _Audit:
             yield from self._container(pod, container, status, own, by_id.get(container_id))
         for cgroup in cgroups:
             if cgroup.container_id not in named:
-                own = replace(subject, level=Level.CONTAINER, path=cgroup.path, container_id=cgroup.container_id)
+                own = replace(subject, level=CgroupLevel.CONTAINER, path=cgroup.path, container_id=cgroup.container_id)
                 self._sandboxes.append(Sandbox(subject=own))
 
     def _container(
-        self, pod: Pod, container: Container, status: ContainerStatus, subject: Subject, live: LiveCgroup | None
+        self, pod: Pod, container: Container, status: ContainerStatus, subject: FindingSubject, live: LiveCgroup | None
     ) -> Iterator[Finding]:
         if status.state in (ContainerState.WAITING, ContainerState.TERMINATED):
             yield from self._leftovers(subject, [] if live is None else [live], f"its state is {status.state}")
@@ -232,14 +234,14 @@ class _Audit:
 
     # Values
 
-    def _values(self, subject: Subject, live: LiveCgroup, targets: Iterable[Wanted]) -> Iterator[Finding]:
+    def _values(self, subject: FindingSubject, live: LiveCgroup, targets: Iterable[Wanted]) -> Iterator[Finding]:
         for wanted in targets:
             outcome = compare(wanted, live.reading(wanted.file), tolerance_millicores=self._rules.tolerance_millicores)
             if outcome is not None:
                 yield value_finding(subject, wanted, outcome)
 
 
-def _unnamed(subject: Subject, status: ContainerStatus | None) -> Iterator[Finding]:
+def _unnamed(subject: FindingSubject, status: ContainerStatus | None) -> Iterator[Finding]:
     """Speak of a container without an id: not started, or the file has no status of it."""
     if status is not None and status.state is not ContainerState.RUNNING:
         note = f"its state is {status.state or 'not told'}, it has no id"
@@ -249,7 +251,7 @@ def _unnamed(subject: Subject, status: ContainerStatus | None) -> Iterator[Findi
         yield Finding(subject=subject, file=CGROUP, state=State.UNKNOWN, note=note)
 
 
-def _qos_finding(pod: Pod, subject: Subject) -> Finding:
+def _qos_finding(pod: Pod, subject: FindingSubject) -> Finding:
     computed = computed_qos_class(pod)
     if pod.recorded_qos is None:
         note = "the pods file has no status.qosClass"
@@ -265,7 +267,7 @@ def _qos_finding(pod: Pod, subject: Subject) -> Finding:
     )
 
 
-def _parent_finding(subject: Subject, live: LiveCgroup) -> Finding:
+def _parent_finding(subject: FindingSubject, live: LiveCgroup) -> Finding:
     expected = _parent(subject.partition, subject.qos)
     if live.qos is None:
         note = "its place in the tree does not tell the class"

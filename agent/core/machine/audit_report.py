@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from agent.core.cluster.pod import Partition, QosClass
-from agent.core.machine.cgroup_files import MEMORY_LOW, MEMORY_MIN, Level, LiveCgroup
-from agent.core.machine.comparison import Formula, Outcome, State, Target, Wanted
+from agent.core.machine.cgroup_files import MEMORY_LOW, MEMORY_MIN, CgroupLevel, LiveCgroup
+from agent.core.machine.comparison import ComparisonOutcome, Formula, State, Target, Wanted
 
 QOS_CLASS = "qosClass"
 """Not a file: the recorded class against the computed one."""
@@ -18,7 +18,7 @@ CGROUP = "cgroup"
 """Not a file: whether there is a cgroup at all."""
 
 
-class Writer(StrEnum):
+class NextWriter(StrEnum):
     """Who writes a value next, and so ends a drift."""
 
     KUBELET_START = "kubelet, at its next start"
@@ -30,10 +30,10 @@ class Writer(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class FindingSubject:
     """What a finding is about."""
 
-    level: Level
+    level: CgroupLevel
     path: str | None = None
     """Of the cgroup; None = it is not there."""
     partition: Partition | None = None
@@ -49,7 +49,7 @@ class Subject:
 class Finding:
     """One value that should be there against the one that is."""
 
-    subject: Subject
+    subject: FindingSubject
     file: str
     """The kernel's file, or one of QOS_CLASS, PARENT, CGROUP."""
     state: State
@@ -62,7 +62,7 @@ class Finding:
     difference: float | None = None
     """Found minus expected: bytes, weight, count; of cpu.max millicores. None = none, or one side has no limit."""
     note: str | None = None
-    writer: Writer | None = None
+    writer: NextWriter | None = None
     """Who ends the drift; None = there is none."""
 
 
@@ -70,7 +70,7 @@ class Finding:
 class Sandbox:
     """A container's cgroup that no status names: the pod's sandbox, or one started since the file was written."""
 
-    subject: Subject
+    subject: FindingSubject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,11 +97,11 @@ def formulas(report: AuditReport) -> Counter[Formula]:
     return Counter(
         finding.formula
         for finding in report.findings
-        if finding.formula is not None and finding.subject.level is Level.CONTAINER
+        if finding.formula is not None and finding.subject.level is CgroupLevel.CONTAINER
     )
 
 
-def value_finding(subject: Subject, wanted: Wanted, outcome: Outcome) -> Finding:
+def value_finding(subject: FindingSubject, wanted: Wanted, outcome: ComparisonOutcome) -> Finding:
     """Give the finding for a file that was compared."""
     return Finding(
         subject=subject,
@@ -116,17 +116,17 @@ def value_finding(subject: Subject, wanted: Wanted, outcome: Outcome) -> Finding
     )
 
 
-def _writer(level: Level, wanted: Wanted) -> Writer:
-    if level is Level.CONTAINER:
-        return Writer.RUNTIME
+def _writer(level: CgroupLevel, wanted: Wanted) -> NextWriter:
+    if level is CgroupLevel.CONTAINER:
+        return NextWriter.RUNTIME
     if not wanted.is_written:
-        return Writer.NOBODY
-    if level is Level.POD:
-        return Writer.KUBELET_RESIZE
-    is_by_qos_pass = level is Level.TIER or wanted.file in (MEMORY_MIN, MEMORY_LOW)
-    return Writer.KUBELET_MINUTE if is_by_qos_pass else Writer.KUBELET_START
+        return NextWriter.NOBODY
+    if level is CgroupLevel.POD:
+        return NextWriter.KUBELET_RESIZE
+    is_by_qos_pass = level is CgroupLevel.TIER or wanted.file in (MEMORY_MIN, MEMORY_LOW)
+    return NextWriter.KUBELET_MINUTE if is_by_qos_pass else NextWriter.KUBELET_START
 
 
-def absent_finding(subject: Subject, reason: str) -> Finding:
+def absent_finding(subject: FindingSubject, reason: str) -> Finding:
     """Give the finding for a cgroup that should be there and is not."""
     return Finding(subject=subject, file=CGROUP, state=State.NOT_THERE, expected="a cgroup", note=reason)

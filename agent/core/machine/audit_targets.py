@@ -27,9 +27,9 @@ from agent.core.machine.cgroup_files import (
     hugetlb_page_size_bytes,
 )
 from agent.core.machine.cgroup_values import KubeletRules, ReservationPolicy, container_cgroup, memory_high, pod_cgroup
-from agent.core.machine.comparison import Accepted, Wanted, Weights
+from agent.core.machine.comparison import AcceptedValue, Wanted, Weights
 from agent.core.machine.cpu_knobs import DEFAULT_PERIOD_USEC, MIN_SHARES, CpuMax
-from agent.core.machine.qos_cgroups import NodeAmounts, QosLevels, QosRules, kubepods_root, qos_levels
+from agent.core.machine.qos_cgroups import QosLevels, QosRules, ReservedAmounts, kubepods_root, qos_levels
 from agent.core.numbers.units import to_units
 
 UNBOUNDED_HUGETLB_BYTES = 1 << 62
@@ -63,8 +63,8 @@ class AuditRules:
     """qos-reserved; None = the option is absent."""
     capacity_millicores: int | None = None
     capacity_memory_bytes: int | None = None
-    kube_reserved: NodeAmounts = field(default_factory=lambda: NodeAmounts(cpu_millicores=0, memory_bytes=0))
-    system_reserved: NodeAmounts = field(default_factory=lambda: NodeAmounts(cpu_millicores=0, memory_bytes=0))
+    kube_reserved: ReservedAmounts = field(default_factory=lambda: ReservedAmounts(cpu_millicores=0, memory_bytes=0))
+    system_reserved: ReservedAmounts = field(default_factory=lambda: ReservedAmounts(cpu_millicores=0, memory_bytes=0))
     pod_pids_limit: int | None = None
     """podPidsLimit; None = not told."""
     system_namespaces: Collection[str] = ()
@@ -106,7 +106,7 @@ def container_targets(pod: Pod, container: Container, rules: AuditRules) -> tupl
     if CPU not in container.resources.requests and pod.has_pod_level_resources and values.cpu_shares != MIN_SHARES:
         # A node of 1.37 wrote the share of the pod's limit at the start and the minimum at the first pod-level resize.
         least = Weights(shares=MIN_SHARES, takes_quadratic=True)
-        weight = replace(weight, accepted=(Accepted(target=least, note=AFTER_POD_RESIZE),))
+        weight = replace(weight, accepted=(AcceptedValue(target=least, note=AFTER_POD_RESIZE),))
     is_tiered = rules.kubelet.reservation is ReservationPolicy.TIERED
     request_bytes = (container.resources.memory_request_bytes or 0) if is_tiered else 0
     is_guaranteed = pod_qos_class(pod) is QosClass.GUARANTEED
@@ -164,7 +164,7 @@ def root_targets(levels: QosLevels, rules: AuditRules, *, doubt: str | None) -> 
         doubt: Why sums over the node's pods may be incomplete; None = they are complete.
     """
     values = kubepods_root(
-        NodeAmounts(
+        ReservedAmounts(
             cpu_millicores=rules.capacity_millicores or 0,
             memory_bytes=rules.capacity_memory_bytes or 0,
         ),
@@ -228,7 +228,7 @@ def either(first: Sequence[Wanted], other: Sequence[Wanted], note: str) -> tuple
     for wanted in first:
         target = other_by_file.get(wanted.file)
         if target is not None and target != wanted.target:
-            wanted = replace(wanted, accepted=(*wanted.accepted, Accepted(target=target, note=note)))
+            wanted = replace(wanted, accepted=(*wanted.accepted, AcceptedValue(target=target, note=note)))
         merged.append(wanted)
     return tuple(merged)
 

@@ -27,7 +27,7 @@ HUGETLB_SUFFIX = ".max"
 _HUGETLB_UNITS = {"KB": KIB, "MB": MIB, "GB": GIB}
 
 
-class Level(StrEnum):
+class CgroupLevel(StrEnum):
     """What a cgroup of the kubelet's tree is."""
 
     KUBEPODS = "kubepods"
@@ -43,7 +43,7 @@ class Unlimited(StrEnum):
     MAX = "max"
 
 
-class Unread(StrEnum):
+class UnreadFile(StrEnum):
     """Why a file gave no value."""
 
     NO_CONTROLLER = "the controller is off in this cgroup"
@@ -58,11 +58,11 @@ Amount = int | CpuMax | Unlimited
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class FileReading:
     """One file of a cgroup: a value, or why there is none."""
 
     amount: Amount | None = None
-    unread: Unread | None = None
+    unread: UnreadFile | None = None
     """None exactly if ``amount`` is there."""
 
 
@@ -72,18 +72,18 @@ class LiveCgroup:
 
     path: str
     """Relative to the mount, with a leading slash."""
-    level: Level
+    level: CgroupLevel
     partition: Partition | None = None
     qos: QosClass | None = None
     """By its place in the tree; None = the place does not tell."""
     pod_uid: str | None = None
     container_id: str | None = None
-    readings: Mapping[str, Reading]
+    readings: Mapping[str, FileReading]
     """By file name."""
 
-    def reading(self, file: str) -> Reading:
+    def reading(self, file: str) -> FileReading:
         """Give what a file said; one that was not looked for is not there."""
-        return self.readings.get(file, Reading(unread=Unread.NO_FILE))
+        return self.readings.get(file, FileReading(unread=UnreadFile.NO_FILE))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,7 @@ class LiveTree:
 
     cgroups: tuple[LiveCgroup, ...]
 
-    def at(self, level: Level, partition: Partition, qos: QosClass | None = None) -> LiveCgroup | None:
+    def at(self, level: CgroupLevel, partition: Partition, qos: QosClass | None = None) -> LiveCgroup | None:
         """Find the root, the partition's directory or a tier; None = it is not there."""
         return next(
             (
@@ -105,11 +105,11 @@ class LiveTree:
 
     def pods(self) -> tuple[LiveCgroup, ...]:
         """Give the pods' cgroups."""
-        return tuple(cgroup for cgroup in self.cgroups if cgroup.level is Level.POD)
+        return tuple(cgroup for cgroup in self.cgroups if cgroup.level is CgroupLevel.POD)
 
     def containers(self) -> tuple[LiveCgroup, ...]:
         """Give the containers' cgroups, sandboxes among them."""
-        return tuple(cgroup for cgroup in self.cgroups if cgroup.level is Level.CONTAINER)
+        return tuple(cgroup for cgroup in self.cgroups if cgroup.level is CgroupLevel.CONTAINER)
 
 
 def hugetlb_file(page_size_bytes: int) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from agent.core.machine.checkup import Check, Verdict
+from agent.core.machine.checkup import Check, FeatureState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ def judge_reporting(standing: ReportStanding) -> Check:
         since = "no report taken yet" if heard is None else f"last report taken {heard:.0f} s ago"
         return Check(
             name=name,
-            verdict=Verdict.DEGRADED,
+            verdict=FeatureState.DEGRADED,
             found=f"{standing.trouble} ({since}{kept})",
             consequence="what this node learns serves no other, and new directives do not come: the old ones hold",
             mend="report.tokenFile needs a projected token of the agent's account with the webhook's audience, "
@@ -52,7 +52,7 @@ def judge_reporting(standing: ReportStanding) -> Check:
     if standing.queue_fault is not None:
         return Check(
             name=name,
-            verdict=Verdict.DEGRADED,
+            verdict=FeatureState.DEGRADED,
             found=f"{standing.url}: {standing.queue_fault}{kept}",
             consequence="reports that are not taken at once are lost with the agent's end",
             mend="room on the disk of the state directory, and the right to write there",
@@ -61,7 +61,7 @@ def judge_reporting(standing: ReportStanding) -> Check:
         found = f"{standing.url}: no report sent yet, one comes every {standing.interval_seconds:g} s"
     else:
         found = f"{standing.url}: last report taken {standing.last_success_age_seconds:.0f} s ago"
-    return Check(name=name, verdict=Verdict.OK, found=found + (kept if standing.lost_reports else ""))
+    return Check(name=name, verdict=FeatureState.OK, found=found + (kept if standing.lost_reports else ""))
 
 
 _MOST_NAMED: Final = 3
@@ -77,7 +77,7 @@ class MissingRight:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterFacts:
+class ClusterStatus:
     """What a running agent knows of its cluster, and of its own standing there."""
 
     node: str
@@ -122,7 +122,7 @@ class ClusterFacts:
     """How reporting to the webhook goes; None = there is none to report to."""
 
 
-def judge_cluster(facts: ClusterFacts) -> tuple[Check, ...]:
+def judge_cluster(facts: ClusterStatus) -> tuple[Check, ...]:
     """Judge every part, in the order in which a person would mend them."""
     return (
         _server(facts),
@@ -136,12 +136,12 @@ def judge_cluster(facts: ClusterFacts) -> tuple[Check, ...]:
     )
 
 
-def _server(facts: ClusterFacts) -> Check:
+def _server(facts: ClusterStatus) -> Check:
     name, where = "API server", f"{facts.server} {facts.server_version or '(version not known)'}"
     if facts.age_seconds is None or not facts.is_complete:
         return Check(
             name=name,
-            verdict=Verdict.DEGRADED,
+            verdict=FeatureState.DEGRADED,
             found=f"{where}: {'not all has been read yet' if facts.age_seconds is not None else 'no answer yet'}",
             consequence="pods are not known, or not all: nothing is planned or resized",
             mend="see the agent's log; the network policy must let it out to the API server",
@@ -150,19 +150,19 @@ def _server(facts: ClusterFacts) -> Check:
     if facts.age_seconds > facts.stale_seconds:
         return Check(
             name=name,
-            verdict=Verdict.DEGRADED,
+            verdict=FeatureState.DEGRADED,
             found=heard,
             consequence=f"older than {facts.stale_seconds:g} s: nothing is written until it answers again",
             mend="nothing to do where it comes back; else see the agent's log",
         )
-    return Check(name=name, verdict=Verdict.OK, found=f"{heard}; {facts.pods} pods of node {facts.node}")
+    return Check(name=name, verdict=FeatureState.OK, found=f"{heard}; {facts.pods} pods of node {facts.node}")
 
 
-def _node(facts: ClusterFacts) -> Iterator[Check]:
+def _node(facts: ClusterStatus) -> Iterator[Check]:
     if facts.is_complete and not facts.has_node:
         yield Check(
             name="node object",
-            verdict=Verdict.DEGRADED,
+            verdict=FeatureState.DEGRADED,
             found=f"there is no node {facts.node}",
             consequence="what it can hold is not known: nothing is planned or resized",
             mend="plimsoll agent --node NAME, as kubectl get nodes has it",
@@ -172,30 +172,30 @@ def _node(facts: ClusterFacts) -> Iterator[Check]:
         named = "; ".join(facts.unreadable_pods[:_MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")
         yield Check(
             name="pods",
-            verdict=Verdict.DEGRADED,
+            verdict=FeatureState.DEGRADED,
             found=f"not understood: {named}",
             consequence="they hold room that nobody can count: nothing is planned or resized",
             mend="a newer plimsoll, or report it with the pod's YAML",
         )
 
 
-def _rights(facts: ClusterFacts) -> Iterator[Check]:
+def _rights(facts: ClusterStatus) -> Iterator[Check]:
     if not facts.missing_rights:
-        yield Check(name="rights", verdict=Verdict.OK, found="all that are needed")
+        yield Check(name="rights", verdict=FeatureState.OK, found="all that are needed")
     for missing in facts.missing_rights:
         yield Check(
             name="rights",
-            verdict=Verdict.DEGRADED,
+            verdict=FeatureState.DEGRADED,
             found=f"not allowed: {missing.right}",
             consequence=missing.consequence,
             mend="give the agent's account the chart's ClusterRole",
         )
 
 
-def _claim(facts: ClusterFacts) -> Check:
+def _claim(facts: ClusterStatus) -> Check:
     name = "node claim"
     if facts.node_claim == facts.node:
-        return Check(name=name, verdict=Verdict.OK, found=f"the token names this node, {facts.node}")
+        return Check(name=name, verdict=FeatureState.OK, found=f"the token names this node, {facts.node}")
     if facts.node_claim is not None:
         found = f"the token names {facts.node_claim}, not {facts.node}"
         mend = "run the agent in a pod on the node that it watches"
@@ -203,27 +203,31 @@ def _claim(facts: ClusterFacts) -> Check:
         found = "the token names no node"
         mend = "a pod's own token does from Kubernetes 1.32 on; or kubernetes.requireNodeClaim=false"
     if not facts.is_claim_required:
-        return Check(name=name, verdict=Verdict.OK, found=f"{found}; not required")
+        return Check(name=name, verdict=FeatureState.OK, found=f"{found}; not required")
     return Check(
-        name=name, verdict=Verdict.DEGRADED, found=found, consequence="nothing is written: recommend only", mend=mend
+        name=name,
+        verdict=FeatureState.DEGRADED,
+        found=found,
+        consequence="nothing is written: recommend only",
+        mend=mend,
     )
 
 
-def _versions(facts: ClusterFacts) -> Check:
+def _versions(facts: ClusterStatus) -> Check:
     kubelet = facts.kubelet_version or "not known"
     found = "; ".join((f"API server {facts.server_version or 'not known'}, kubelet {kubelet}", *facts.gate_reasons))
     if facts.can_resize:
-        return Check(name="versions", verdict=Verdict.OK, found=found)
+        return Check(name="versions", verdict=FeatureState.OK, found=found)
     return Check(
         name="versions",
-        verdict=Verdict.DEGRADED,
+        verdict=FeatureState.DEGRADED,
         found=found,
         consequence="nothing is resized in place: recommend only",
         mend="Kubernetes 1.33 or newer, API server and kubelet",
     )
 
 
-def _directives(facts: ClusterFacts) -> Iterator[Check]:
+def _directives(facts: ClusterStatus) -> Iterator[Check]:
     if not facts.is_webhook_expected:
         return
     name, age_seconds = "directives", facts.directives_age_seconds
@@ -231,7 +235,7 @@ def _directives(facts: ClusterFacts) -> Iterator[Check]:
     if age_seconds is None:
         yield Check(
             name=name,
-            verdict=Verdict.DEGRADED,
+            verdict=FeatureState.DEGRADED,
             found="the webhook has told nothing yet",
             consequence="whom HPAs and VPAs size is not known: nothing is resized",
             mend=mend,
@@ -239,25 +243,25 @@ def _directives(facts: ClusterFacts) -> Iterator[Check]:
     elif age_seconds > facts.directives_stale_seconds:
         yield Check(
             name=name,
-            verdict=Verdict.DEGRADED,
+            verdict=FeatureState.DEGRADED,
             found=f"the webhook was last heard {age_seconds / 3600:.0f} h ago",
             consequence="what it said of HPAs, VPAs and pauses holds on; nothing is enforced on its word alone",
             mend=mend,
         )
     else:
-        yield Check(name=name, verdict=Verdict.OK, found=f"the webhook told what holds {age_seconds:.0f} s ago")
+        yield Check(name=name, verdict=FeatureState.OK, found=f"the webhook told what holds {age_seconds:.0f} s ago")
 
 
-def _orders(facts: ClusterFacts) -> Iterator[Check]:
+def _orders(facts: ClusterStatus) -> Iterator[Check]:
     if not facts.orders:
         return
     found = "; ".join(facts.orders)
     if not facts.is_paused:
-        yield Check(name="orders", verdict=Verdict.OK, found=found)
+        yield Check(name="orders", verdict=FeatureState.OK, found=found)
         return
     yield Check(
         name="orders",
-        verdict=Verdict.DEGRADED,
+        verdict=FeatureState.DEGRADED,
         found=found,
         consequence="nothing is written on this node",
         mend="plimsoll resume"

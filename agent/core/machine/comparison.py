@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from agent.core.machine.cgroup_files import Amount, Reading, Unlimited, Unread
+from agent.core.machine.cgroup_files import Amount, FileReading, Unlimited, UnreadFile
 from agent.core.machine.cpu_knobs import (
     CpuMax,
     shares_match_after_round_trip,
@@ -69,7 +69,7 @@ Target = Amount | Weights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Accepted:
+class AcceptedValue:
     """Another value that is right as well, and why."""
 
     target: Target
@@ -89,7 +89,7 @@ class Wanted:
     """The kernel rounds the amount down to a multiple of these."""
     at_least: bool = False
     """More, or no limit, is as good."""
-    accepted: tuple[Accepted, ...] = ()
+    accepted: tuple[AcceptedValue, ...] = ()
     doubt: str | None = None
     """Why another value proves nothing."""
     hint: str | None = None
@@ -97,7 +97,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ComparisonOutcome:
     """The answer for one file."""
 
     state: State
@@ -110,7 +110,7 @@ class Outcome:
     note: str | None = None
 
 
-def compare(wanted: Wanted, reading: Reading, *, tolerance_millicores: int) -> Outcome | None:
+def compare(wanted: Wanted, reading: FileReading, *, tolerance_millicores: int) -> ComparisonOutcome | None:
     """Compare a file with what should be in it.
 
     Args:
@@ -125,22 +125,22 @@ def compare(wanted: Wanted, reading: Reading, *, tolerance_millicores: int) -> O
     if found is None:
         if not wanted.is_written:
             return None
-        cannot_know = reading.unread in (Unread.UNREADABLE, Unread.NOT_UNDERSTOOD)
-        return Outcome(
+        cannot_know = reading.unread in (UnreadFile.UNREADABLE, UnreadFile.NOT_UNDERSTOOD)
+        return ComparisonOutcome(
             state=State.UNKNOWN if cannot_know else State.NOT_THERE,
             target=wanted.target,
             found=None,
             note=reading.unread,
         )
     if wanted.target is None:
-        return Outcome(state=State.UNKNOWN, target=None, found=found, note=wanted.doubt)
+        return ComparisonOutcome(state=State.UNKNOWN, target=None, found=found, note=wanted.doubt)
     choices = ((wanted.target, None), *((other.target, other.note) for other in wanted.accepted))
     for target, note in choices:
         if _matches(target, found, wanted, tolerance_millicores):
             formula = target.formula_of(found) if isinstance(target, Weights) and isinstance(found, int) else None
             note = note or _rounding_note(target, found)
-            return Outcome(state=State.EQUAL, target=target, found=found, formula=formula, note=note)
-    return Outcome(
+            return ComparisonOutcome(state=State.EQUAL, target=target, found=found, formula=formula, note=note)
+    return ComparisonOutcome(
         state=State.DRIFTED if wanted.doubt is None else State.UNKNOWN,
         target=wanted.target,
         found=found,

@@ -27,7 +27,7 @@ from agent.core.orders.pod_limits import POD_LIMITS_ALLOWED, PodLimits, PodLimit
 POD_LEVEL: Final = Version(1, 34)
 
 
-class Held(StrEnum):
+class PodLimitHeld(StrEnum):
     """Why nothing is written for a pod that asks for limits. Also a metric label."""
 
     OFF = "off"
@@ -50,7 +50,7 @@ class Held(StrEnum):
     ENDING = "ending"
 
 
-TAKEN_BACK: Final = frozenset({Held.OFF, Held.FAULTY_ANNOTATION, Held.BELOW_REQUESTS})
+TAKEN_BACK: Final = frozenset({PodLimitHeld.OFF, PodLimitHeld.FAULTY_ANNOTATION, PodLimitHeld.BELOW_REQUESTS})
 """Where limits written before are taken back; under the other reasons they stay as they are."""
 
 
@@ -60,7 +60,7 @@ class PodLimitsOrder:
 
     wanted: Mapping[str, Amount]
     """By file name: ``cpu.max`` and ``memory.max``, as far as asked for; empty = nothing is to be written."""
-    held: Held | None = None
+    held: PodLimitHeld | None = None
     """Why ``wanted`` is empty."""
     text: str = ""
     """One sentence for people, where ``held``."""
@@ -117,41 +117,41 @@ def pod_limits_order(
     try:
         limits = parse_pod_limits(text)
     except PodLimitsError as error:
-        return _held(Held.FAULTY_ANNOTATION, f"{error}; allowed: {POD_LIMITS_ALLOWED}")
+        return _held(PodLimitHeld.FAULTY_ANNOTATION, f"{error}; allowed: {POD_LIMITS_ALLOWED}")
     if pod.resources is not None and pod.has_pod_level_resources:
-        return _held(Held.POD_LEVEL_RESOURCES, "the pod has resources of its own (spec.resources)")
+        return _held(PodLimitHeld.POD_LEVEL_RESOURCES, "the pod has resources of its own (spec.resources)")
     if cluster_knows_them is None:
-        return _held(Held.VERSION_UNKNOWN, "the version of the API server or of the kubelet is not known")
+        return _held(PodLimitHeld.VERSION_UNKNOWN, "the version of the API server or of the kubelet is not known")
     refused = _below_requests(pod, limits)
     if refused is not None:
-        return _held(Held.BELOW_REQUESTS, refused)
+        return _held(PodLimitHeld.BELOW_REQUESTS, refused)
     warnings = _warnings(pod, limits)
     if cluster_knows_them:
         told = "the cluster knows pod-level resources: the webhook sets them when the pod is made anew"
-        return PodLimitsOrder(wanted={}, held=Held.CLUSTER_KNOWS_THEM, text=told, warnings=warnings)
+        return PodLimitsOrder(wanted={}, held=PodLimitHeld.CLUSTER_KNOWS_THEM, text=told, warnings=warnings)
     if pod.is_terminating or has_ended(pod):
-        return _held(Held.ENDING, "the pod is ending")
+        return _held(PodLimitHeld.ENDING, "the pod is ending")
     if pod.phase != "Running" or not all(_has_ended(pod, one) for one in pod.init_containers):
         told = "written when the init containers have ended"
-        return PodLimitsOrder(wanted={}, held=Held.STARTING, text=told, warnings=warnings)
+        return PodLimitsOrder(wanted={}, held=PodLimitHeld.STARTING, text=told, warnings=warnings)
     return PodLimitsOrder(wanted=_wanted(pod, limits, rules or KubeletRules()), warnings=warnings)
 
 
 def _by_orders(orders: Orders, *, is_namespace_known: bool) -> PodLimitsOrder | None:
     """Say why nothing is written for a pod whatever its limits are; None = it may be."""
     if orders.mode is Mode.OFF and orders.mode_source is OrderSource.RULE:
-        return _held(Held.OFF, "its namespace is one of act.excludedNamespaces")
+        return _held(PodLimitHeld.OFF, "its namespace is one of act.excludedNamespaces")
     if not is_namespace_known:
-        return _held(Held.NAMESPACE_UNKNOWN, "what its namespace orders is not known")
+        return _held(PodLimitHeld.NAMESPACE_UNKNOWN, "what its namespace orders is not known")
     if orders.faults:
-        return _held(Held.FAULTY_ANNOTATION, "; ".join(str(fault) for fault in orders.faults))
+        return _held(PodLimitHeld.FAULTY_ANNOTATION, "; ".join(str(fault) for fault in orders.faults))
     if orders.mode is Mode.ENFORCE:
         return None
     told = f"mode {orders.mode} by the {orders.mode_source}; limits are set in mode {Mode.ENFORCE}"
-    return _held(Held.OFF if orders.mode is Mode.OFF else Held.RECOMMEND, told)
+    return _held(PodLimitHeld.OFF if orders.mode is Mode.OFF else PodLimitHeld.RECOMMEND, told)
 
 
-def _held(held: Held, text: str) -> PodLimitsOrder:
+def _held(held: PodLimitHeld, text: str) -> PodLimitsOrder:
     return PodLimitsOrder(wanted={}, held=held, text=text)
 
 

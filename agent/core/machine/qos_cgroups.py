@@ -55,7 +55,7 @@ class QosLevels:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeAmounts:
+class ReservedAmounts:
     """CPU and memory of a node, or a part of them set aside."""
 
     cpu_millicores: int
@@ -168,7 +168,11 @@ def parse_qos_reserved(option: str) -> dict[str, int]:
 
 
 def kubepods_root(
-    capacity: NodeAmounts, kube_reserved: NodeAmounts, system_reserved: NodeAmounts, *, enforce_pods: bool = True
+    capacity: ReservedAmounts,
+    kube_reserved: ReservedAmounts,
+    system_reserved: ReservedAmounts,
+    *,
+    enforce_pods: bool = True,
 ) -> RootCgroup:
     """Give the values of the ``kubepods`` cgroup.
 

@@ -22,7 +22,7 @@ from agent.core.recommender.recommendation import Withheld
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class PlanRules:
     """What holds for every pod of this plan."""
 
     options: PlanOptions
@@ -173,7 +173,7 @@ class Side:
         return total
 
 
-class Entry:
+class PodEntry:
     """One pod that may be optimised."""
 
     __slots__ = (

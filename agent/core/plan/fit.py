@@ -14,7 +14,7 @@ from agent.core.numbers.amount_text import amount_text
 from agent.core.orders.order import Ranking
 from agent.core.orders.plan_options import FitRule, PlanOptions
 from agent.core.plan.demand import Kept
-from agent.core.plan.entry import Entry, Side, Unit
+from agent.core.plan.entry import PodEntry, Side, Unit
 from agent.core.plan.plan import Eviction
 from agent.core.plan.spike_sharing import eviction_order, finals, handed_out, needed
 
@@ -40,8 +40,8 @@ class Fit:
 
 
 def evict(
-    fit: Fit, entries: Sequence[Entry], rule: FitRule, *, applied: Collection[Resource]
-) -> list[tuple[Entry, int]]:
+    fit: Fit, entries: Sequence[PodEntry], rule: FitRule, *, applied: Collection[Resource]
+) -> list[tuple[PodEntry, int]]:
     """Mark who should go until the rest fits; say so where nobody else may go and it does not.
 
     What was seen in the last seconds, or is remembered of a burst, has no part in it: nobody goes for a burst.
@@ -71,7 +71,7 @@ def evict(
     lacking = needed(total=total, literal_total=literal_total, spike=spike, rule=rule) - fit.room
     if lacking <= 0:
         return []
-    gone: list[tuple[Entry, int]] = []
+    gone: list[tuple[PodEntry, int]] = []
     for entry in _candidates(fit.resource, entries, applied):
         entry.evicted_for = fit.resource
         gone.append((entry, lacking))
@@ -87,13 +87,13 @@ def evict(
     return gone
 
 
-def is_candidate(entry: Entry, applied: Collection[Resource]) -> bool:
+def is_candidate(entry: PodEntry, applied: Collection[Resource]) -> bool:
     """Say whether a pod may be proposed to go at all: no DaemonSet's, not by its ranking, and no unforetold one."""
     is_known = all(entry.side(resource).is_predicted for resource in applied)
     return is_known and not entry.is_daemon and entry.demand.orders.ranking is not Ranking.NO_EVICTION
 
 
-def _candidates(resource: Resource, entries: Sequence[Entry], applied: Collection[Resource]) -> list[Entry]:
+def _candidates(resource: Resource, entries: Sequence[PodEntry], applied: Collection[Resource]) -> list[PodEntry]:
     """Give who may go, in order; mark who is spared only because it would come back."""
     keyed = []
     for entry in entries:
@@ -114,7 +114,7 @@ def returns_larger(side: Side) -> bool:
     return admitted > sum(unit.request or 0 for unit in side.units)
 
 
-def share(fit: Fit, entries: Sequence[Entry], options: PlanOptions) -> None:
+def share(fit: Fit, entries: Sequence[PodEntry], options: PlanOptions) -> None:
     """Give every survivor its final request; fill in the sums of the node."""
     sides = [entry.side(fit.resource) for entry in entries if not entry.is_evicted]
     for side in sides:
@@ -136,7 +136,7 @@ def share(fit: Fit, entries: Sequence[Entry], options: PlanOptions) -> None:
         _foresee(foreseeing, sides, left // 2)
 
 
-def _left_over(fit: Fit, entries: Sequence[Entry], rule: FitRule) -> int:
+def _left_over(fit: Fit, entries: Sequence[PodEntry], rule: FitRule) -> int:
     """Give the room into which pods may grow beyond their share so that this makes nobody go, the next time either.
 
     That is what the rule leaves where it was met: with those who go for want of the other resource only, as long as
@@ -305,7 +305,7 @@ _STANDING: Final = frozenset(
 """What does not pass by itself within the next turns; a cool-down or a resize under way does."""
 
 
-def oom_evictions(entries: Sequence[Entry], memory: Fit) -> list[Eviction]:
+def oom_evictions(entries: Sequence[PodEntry], memory: Fit) -> list[Eviction]:
     """Give who should go for its own sake, by name; the plan goes on with it, as nobody is sure to let it go.
 
     Args:
@@ -338,7 +338,7 @@ def _is_short(unit: Unit) -> bool:
     return (unit.limit_kept or unit.kept) in _STANDING
 
 
-def _eviction(entry: Entry, unit: Unit) -> Eviction:
+def _eviction(entry: PodEntry, unit: Unit) -> Eviction:
     kept = unit.kept or unit.limit_kept
     needs = amount_text(max(unit.base, unit.peak), Resource.MEMORY.unit)
     return Eviction(

@@ -15,7 +15,7 @@ from agent.core.cluster.resource import Resource
 from agent.core.orders.plan_options import DaemonSetGrowth
 from agent.core.plan.container_sizing import Lowering, below_limit, is_little, is_small, limit_wish, why_not_lowered
 from agent.core.plan.demand import Constraint, Kept
-from agent.core.plan.entry import Entry, Rules, Side, Unit
+from agent.core.plan.entry import PlanRules, PodEntry, Side, Unit
 from agent.core.plan.fit import Fit
 
 
@@ -32,7 +32,7 @@ class Room:
         return max(0, self.allocatable - self.held)
 
 
-def move(entries: Sequence[Entry], fit: Fit, room: Room, rules: Rules, *, is_pressed: bool) -> None:
+def move(entries: Sequence[PodEntry], fit: Fit, room: Room, rules: PlanRules, *, is_pressed: bool) -> None:
     """Decide what each unit of one resource has after all steps, and why not what it should have.
 
     Args:
@@ -44,7 +44,7 @@ def move(entries: Sequence[Entry], fit: Fit, room: Room, rules: Rules, *, is_pre
     """
     resource = fit.resource
     stopped = _stopped(fit, rules)
-    survivors: list[tuple[Entry, Side]] = []
+    survivors: list[tuple[PodEntry, Side]] = []
     small: list[tuple[Side, Unit]] = []
     for entry in entries:
         side = entry.side(resource)
@@ -74,7 +74,7 @@ def move(entries: Sequence[Entry], fit: Fit, room: Room, rules: Rules, *, is_pre
                 _settle_limit(entry, side, unit, unit.limit, rules, is_pressed=is_pressed)
 
 
-def _stopped(fit: Fit, rules: Rules) -> Kept | None:
+def _stopped(fit: Fit, rules: PlanRules) -> Kept | None:
     if not fit.is_applied:
         return Kept.NOT_APPLIED
     if not rules.gates.resize:
@@ -89,7 +89,7 @@ def _keep_all(side: Side, reason: Kept) -> None:
             unit.limit_kept = reason
 
 
-def _raise_limits(entry: Entry, side: Side, rules: Rules, *, is_pressed: bool) -> None:
+def _raise_limits(entry: PodEntry, side: Side, rules: PlanRules, *, is_pressed: bool) -> None:
     """Raise memory limits of a pod that is proposed for eviction: it stays until somebody evicts it, and may be killed.
 
     A limit takes no room from anybody.
@@ -100,7 +100,7 @@ def _raise_limits(entry: Entry, side: Side, rules: Rules, *, is_pressed: bool) -
 
 
 def _wish(
-    entry: Entry, side: Side, unit: Unit, rules: Rules, small: list[tuple[Side, Unit]], *, is_pressed: bool
+    entry: PodEntry, side: Side, unit: Unit, rules: PlanRules, small: list[tuple[Side, Unit]], *, is_pressed: bool
 ) -> None:
     """Take a wish, or note why it waits."""
     before = unit.request
@@ -137,7 +137,7 @@ def _in_use(unit: Unit) -> int | None:
     return unit.demand.in_use if unit.demand is not None else None
 
 
-def lowering(entry: Entry, unit: Unit, rules: Rules, *, is_pressed: bool) -> Lowering:
+def lowering(entry: PodEntry, unit: Unit, rules: PlanRules, *, is_pressed: bool) -> Lowering:
     """Say what holds for lowering memory limits of one container."""
     is_possible = rules.gates.memory_limit_down
     if not is_possible:
@@ -150,20 +150,20 @@ def lowering(entry: Entry, unit: Unit, rules: Rules, *, is_pressed: bool) -> Low
     )
 
 
-def _why_not_fall(entry: Entry, unit: Unit) -> Kept | None:
+def _why_not_fall(entry: PodEntry, unit: Unit) -> Kept | None:
     if entry.constraint.shrink is not None:
         return entry.constraint.shrink
     is_held = entry.demand.is_shrink_barred or (unit.demand is not None and unit.demand.is_upward_only)
     return Kept.UPWARD_ONLY if is_held else None
 
 
-def _why_not_rise(entry: Entry, unit: Unit) -> Kept | None:
+def _why_not_rise(entry: PodEntry, unit: Unit) -> Kept | None:
     constraint: Constraint = entry.constraint
     is_urgent = unit.demand is not None and unit.demand.is_urgent
     return constraint.urgent_grow if is_urgent else constraint.grow
 
 
-def _let_fall(survivors: Sequence[tuple[Entry, Side]], small: list[tuple[Side, Unit]], fit: Fit) -> None:
+def _let_fall(survivors: Sequence[tuple[PodEntry, Side]], small: list[tuple[Side, Unit]], fit: Fit) -> None:
     """Let small changes come about after all where keeping them would take the room of others, the largest first."""
     excess = sum(_held_calmly(side) for _, side in survivors) - fit.room
     if excess <= 0:
@@ -192,14 +192,14 @@ def _held_calmly(side: Side) -> int:
     return side.held(amounts)
 
 
-def _grant(survivors: Sequence[tuple[Entry, Side]], resource: Resource, room: Room) -> None:
+def _grant(survivors: Sequence[tuple[PodEntry, Side]], resource: Resource, room: Room) -> None:
     """Grant growth as long as all of it fits beside what everybody holds once all that falls has fallen."""
     left = room.allocatable - room.held
     foreseen = [(side, unit, unit.applied) for _, side in survivors for unit in side.units if _is_foreseen(unit)]
     for _, unit, _ in foreseen:  # what others saw waits until everybody has what this node saw
         own = unit.final - unit.foresight
         unit.applied = own if unit.applied < (unit.request or 0) else max(own, unit.request or 0)
-    wishing: list[tuple[Entry, Side, int, int]] = []
+    wishing: list[tuple[PodEntry, Side, int, int]] = []
     kept: dict[Side, int] = {}
     for entry, side in survivors:
         if not side.is_moving:
@@ -276,7 +276,7 @@ def _withhold(side: Side, reason: Kept) -> None:
             unit.applied, unit.kept = unit.request or 0, reason
 
 
-def _settle_limit(entry: Entry, side: Side, unit: Unit, limit: int, rules: Rules, *, is_pressed: bool) -> None:
+def _settle_limit(entry: PodEntry, side: Side, unit: Unit, limit: int, rules: PlanRules, *, is_pressed: bool) -> None:
     """Decide the limit beside a request that is decided."""
     if unit.fixed is not None or unit.is_limit_fixed:
         unit.limit_kept = unit.fixed if unit.fixed is not Kept.NOT_STATED else None
@@ -307,7 +307,7 @@ def _settle_limit(entry: Entry, side: Side, unit: Unit, limit: int, rules: Rules
         unit.limit_applied = after
 
 
-def _why_limit_stays(entry: Entry, unit: Unit, rules: Rules) -> Kept | None:
+def _why_limit_stays(entry: PodEntry, unit: Unit, rules: PlanRules) -> Kept | None:
     if entry.is_daemon and rules.options.daemon_set_growth is DaemonSetGrowth.NEVER:
         return Kept.NOT_APPLIED
     return _why_not_rise(entry, unit)

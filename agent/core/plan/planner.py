@@ -24,7 +24,7 @@ from agent.core.orders.plan_options import PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources
 from agent.core.plan.container_sizing import cpu_edges, memory_edges
 from agent.core.plan.demand import FREE, Constraint, PodDemand, Reserved
-from agent.core.plan.entry import Entry, Rules, Unit
+from agent.core.plan.entry import PlanRules, PodEntry, Unit
 from agent.core.plan.fit import Fit, evict, oom_evictions, share
 from agent.core.plan.invariants import Examined, examine
 from agent.core.plan.moves import Room, move
@@ -89,7 +89,7 @@ def build(
     node = state.node
     allocatable_cpu = node.allocatable_cpu_millicores or 0 if node is not None else 0
     allocatable_memory = node.allocatable_memory_bytes or 0 if node is not None else 0
-    rules = Rules(
+    rules = PlanRules(
         options=options,
         gates=gates,
         cpu=cpu_edges(bounds),
@@ -124,7 +124,7 @@ def _planned(
     demands: Sequence[PodDemand],
     *,
     constraints: Mapping[str, Constraint],
-    rules: Rules,
+    rules: PlanRules,
     bounds: BoundsOptions,
     taken_unix_seconds: float,
     notes: tuple[str, ...],
@@ -183,7 +183,7 @@ def _planned(
     return plan, stuck
 
 
-def _held_notes(entries: Sequence[Entry]) -> list[str]:
+def _held_notes(entries: Sequence[PodEntry]) -> list[str]:
     """Tell of which containers more is in use than the most that was ordered for them."""
     told = [
         f"{entry.ref} {unit.name}: more memory is in use than the most allowed, so it keeps what is in use"
@@ -239,9 +239,9 @@ def _sorted_out(
     facts: Sequence[PodFacts],
     demands: Sequence[PodDemand],
     constraints: Mapping[str, Constraint],
-    rules: Rules,
+    rules: PlanRules,
     left_out: Mapping[str, str],
-) -> tuple[list[Entry], list[PodPlan], tuple[int, int], tuple[int, int]]:
+) -> tuple[list[PodEntry], list[PodPlan], tuple[int, int], tuple[int, int]]:
     """Give who may be optimised, by namespace and name, who is reserved, what all hold and what is taken off the node.
 
     Both in millicores and bytes. All hold what the scheduler counts, which is what growth must fit beside. Taken off
@@ -250,7 +250,7 @@ def _sorted_out(
     by_uid: dict[str, PodDemand] = {}
     for demand in demands:
         by_uid.setdefault(demand.pod.uid, demand)
-    entries: list[Entry] = []
+    entries: list[PodEntry] = []
     reserved: list[PodPlan] = []
     held_cpu = held_memory = off_cpu = off_memory = 0
     for one in facts:
@@ -297,7 +297,9 @@ def _reserved(demand: PodDemand, facts: PodFacts, reason: Reserved) -> PodPlan:
     )
 
 
-def _evictions(fit: Fit, entries: Sequence[Entry], options: PlanOptions, applied: Sequence[Resource]) -> list[Eviction]:
+def _evictions(
+    fit: Fit, entries: Sequence[PodEntry], options: PlanOptions, applied: Sequence[Resource]
+) -> list[Eviction]:
     proposals = []
     for entry, lacking in evict(fit, entries, options.fit_rule, applied=applied):
         spike = entry.side(fit.resource).lasting_spike
@@ -317,7 +319,7 @@ def _evictions(fit: Fit, entries: Sequence[Entry], options: PlanOptions, applied
     return proposals
 
 
-def _pod_plan(entry: Entry) -> PodPlan:
+def _pod_plan(entry: PodEntry) -> PodPlan:
     cpu_units = entry.cpu.inside or entry.cpu.units
     memory_units = entry.memory.inside or entry.memory.units
     budget = None
@@ -372,7 +374,7 @@ def _share(unit: Unit) -> Share | None:
     return made
 
 
-def _resource_plan(fit: Fit, room: Room, entries: Sequence[Entry]) -> ResourcePlan:
+def _resource_plan(fit: Fit, room: Room, entries: Sequence[PodEntry]) -> ResourcePlan:
     beyond = fit.total - fit.base_total
     finals = applied = 0
     for entry in entries:

@@ -14,7 +14,7 @@ from agent.core.numbers.units import NANOS_PER_MILLI, NANOS_PER_UNIT
 from agent.core.plan.node_room import counted, granted_pod, holds_room
 
 
-class Stated(NamedTuple):
+class StatedAmounts(NamedTuple):
     """One resource of one container; millicores or bytes, None = not stated (so is an explicit 0, as to Kubernetes)."""
 
     name: str
@@ -30,7 +30,7 @@ class Stated(NamedTuple):
 class StatedSide(NamedTuple):
     """One resource of one pod."""
 
-    containers: tuple[Stated, ...]
+    containers: tuple[StatedAmounts, ...]
     """Those that go on running, sidecars first."""
     stages: tuple[tuple[int, int], ...]
     """Of each init container that ends and requests some: its request, and how many of the first run beside it."""
@@ -107,7 +107,7 @@ def facts_of(pod: Pod) -> PodFacts:
 
 
 def _side(pod: Pod, granted: Pod, name: str, nanos: int) -> StatedSide:
-    stated: list[Stated] = []
+    stated: list[StatedAmounts] = []
     stages: list[tuple[int, int]] = []
     every = (*granted.init_containers, *granted.containers) if granted is not pod else None
     for place, container in enumerate(
@@ -122,7 +122,7 @@ def _side(pod: Pod, granted: Pod, name: str, nanos: int) -> StatedSide:
         limit = -(-resources.limits.get(name, 0) // nanos) or None if resources.limits else None
         restarts = container.restarts_for_cpu if name == CPU else container.restarts_for_memory
         given = request if every is None else -(-every[place].resources.requests.get(name, 0) // nanos) or None
-        stated.append(Stated(container.name, container.kind, request, limit, restarts, given))
+        stated.append(StatedAmounts(container.name, container.kind, request, limit, restarts, given))
     level, budget = pod.resources, granted.resources
     rounded = [
         -container.resources.requests.get(name, 0) % nanos

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from agent.core.cluster.resource import Resource
-from agent.core.plan.entry import Entry, Side, Unit
+from agent.core.plan.entry import PodEntry, Side, Unit
 from agent.core.plan.moves import Room
 from agent.core.plan.plan import Phase, PlanStep
 from agent.core.plan.pod_change import Change, Setting
@@ -37,7 +37,7 @@ _LIMIT_DOWN_REASON: Final = "its memory limit is far above what it needs"
 class _Moves:
     """What changes of one pod."""
 
-    entry: Entry
+    entry: PodEntry
     falls: list[Change] = field(default_factory=list)
     """Requests that fall, and CPU limits that do."""
     pair_falls: list[Change] = field(default_factory=list)
@@ -52,7 +52,7 @@ class _Moves:
     memory_taken: int = 0
 
 
-def steps_of(entries: Sequence[Entry], cpu: Room, memory: Room) -> tuple[PlanStep, ...]:
+def steps_of(entries: Sequence[PodEntry], cpu: Room, memory: Room) -> tuple[PlanStep, ...]:
     """Order the changes of all pods into steps; nothing to do gives none.
 
     Args:
@@ -91,7 +91,7 @@ def steps_of(entries: Sequence[Entry], cpu: Room, memory: Room) -> tuple[PlanSte
     return (*first, *shrinks, *pair_falls, *grown, *limit_downs)
 
 
-def _moves(entry: Entry) -> _Moves | None:
+def _moves(entry: PodEntry) -> _Moves | None:
     made: _Moves | None = None
     for side in (entry.cpu, entry.memory):
         is_touched = False
@@ -185,7 +185,7 @@ def _step(made: _Moves, phase: Phase, changes: Sequence[Change]) -> PlanStep:
     )
 
 
-def _in_order(entry: Entry, changes: Sequence[Change]) -> tuple[Change, ...]:
+def _in_order(entry: PodEntry, changes: Sequence[Change]) -> tuple[Change, ...]:
     """Sort by container as the pod's spec has them: the API refuses a resize that names them in another order."""
     first = changes[0].container
     for change in changes:

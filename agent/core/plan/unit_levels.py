@@ -12,14 +12,14 @@ from agent.core.orders.plan_options import DaemonSetGrowth
 from agent.core.orders.policy_options import PolicyName
 from agent.core.plan.container_sizing import Edges, below_limit, bounded, pair
 from agent.core.plan.demand import Constraint, ContainerDemand, Demand, Kept, PodDemand
-from agent.core.plan.entry import Entry, Rules, Side, Unit
+from agent.core.plan.entry import PlanRules, PodEntry, Side, Unit
 from agent.core.plan.pod_facts import PodFacts, StatedSide
 from agent.core.recommender.recommendation import Withheld
 
 _SETS_NO_CPU_LIMIT: Final = frozenset({PolicyName.CRUISE, PolicyName.FORECAST})
 
 
-def entry_of(demand: PodDemand, facts: PodFacts, constraint: Constraint, rules: Rules) -> Entry:
+def entry_of(demand: PodDemand, facts: PodFacts, constraint: Constraint, rules: PlanRules) -> PodEntry:
     """Read one pod that may be optimised: base, peak and spike of each unit, and what the pod holds by them.
 
     Args:
@@ -28,7 +28,7 @@ def entry_of(demand: PodDemand, facts: PodFacts, constraint: Constraint, rules: 
         constraint: What stands in the way of changing it.
         rules: What holds for every pod.
     """
-    entry = Entry(demand, facts, constraint)
+    entry = PodEntry(demand, facts, constraint)
     orders = demand.orders
     fixed: Kept | None = None
     if facts.pod.resources is not None and not rules.gates.pod_level_resize:
@@ -47,8 +47,8 @@ def entry_of(demand: PodDemand, facts: PodFacts, constraint: Constraint, rules: 
 class _Reading(NamedTuple):
     """What is known of one pod while its units are read."""
 
-    entry: Entry
-    rules: Rules
+    entry: PodEntry
+    rules: PlanRules
     is_guaranteed: bool
     fixed: Kept | None
 

@@ -55,7 +55,7 @@ def is_passing(kind: AnswerKind) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ResizeAnswer:
     """The answer to one resize."""
 
     kind: AnswerKind
@@ -143,7 +143,7 @@ _NO_RESOURCE: Final = "the server could not find the requested resource"
 _NOTHING_DONE: Final = re.compile(r"failed calling webhook |no endpoints available|apiserver is shutting down")
 
 
-def classify(refusal: Refusal) -> Answer:
+def classify(refusal: Refusal) -> ResizeAnswer:
     """Put an answer of 400 or above into its kind.
 
     Returns:
@@ -154,7 +154,7 @@ def classify(refusal: Refusal) -> Answer:
     resources: tuple[Resource, ...] = ()
     if kind is AnswerKind.INFEASIBLE:
         resources = tuple(sorted({Resource(name) for name in _SHORT_OF.findall(refusal.message)}))
-    return Answer(
+    return ResizeAnswer(
         kind=kind,
         message=one_line(refusal.message) or f"{refusal.status} {refusal.reason}".rstrip(),
         retry_after_seconds=refusal.retry_after_seconds,

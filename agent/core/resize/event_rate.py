@@ -91,7 +91,7 @@ class Paced(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class EventVerdict:
     """What to do, and with which Event."""
 
     paced: Paced
@@ -122,7 +122,7 @@ class EventPacing:
         self._bucket: Final = TokenBucket(per_minute, now_seconds=now_seconds)
         self._series: Final[OrderedDict[PodEvent, _Series]] = OrderedDict()
 
-    def next(self, event: PodEvent, now_seconds: float) -> Verdict:
+    def next(self, event: PodEvent, now_seconds: float) -> EventVerdict:
         """Decide about an event; what is decided to be written has been taken off the budget.
 
         After WRITE the caller says by ``written`` that it worked; otherwise the next occurrence is news again.
@@ -133,12 +133,12 @@ class EventPacing:
             series.seen_seconds = now_seconds
             self._series.move_to_end(event)
             if now_seconds - series.written_seconds < COUNT_UP_SECONDS:
-                return Verdict(paced=Paced.COUNTED)
+                return EventVerdict(paced=Paced.COUNTED)
             if not self._bucket.take(now_seconds):
-                return Verdict(paced=Paced.NO_BUDGET)
+                return EventVerdict(paced=Paced.NO_BUDGET)
             series.written_seconds = now_seconds
-            return Verdict(paced=Paced.COUNT_UP, name=series.name, count=series.count)
-        return Verdict(paced=Paced.WRITE if self._bucket.take(now_seconds) else Paced.NO_BUDGET)
+            return EventVerdict(paced=Paced.COUNT_UP, name=series.name, count=series.count)
+        return EventVerdict(paced=Paced.WRITE if self._bucket.take(now_seconds) else Paced.NO_BUDGET)
 
     def written(self, event: PodEvent, name: str, now_seconds: float) -> None:
         """Remember the Event that was made."""

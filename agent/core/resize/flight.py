@@ -38,7 +38,7 @@ NOT_REPORTED: Final = "not_reported"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class PodLook:
     """What one look at a pod is judged by."""
 
     pod: Pod
@@ -52,7 +52,7 @@ class Look:
     """For how long a shrink is remembered."""
 
 
-def follow(record: PodRecord, look: Look) -> tuple[PodRecord, tuple[News, ...]]:
+def follow(record: PodRecord, look: PodLook) -> tuple[PodRecord, tuple[News, ...]]:
     """Give a pod's record after a look at the pod, and what there is to tell."""
     told: tuple[News, ...] = ()
     spec = spec_text(look.pod)
@@ -69,7 +69,7 @@ def follow(record: PodRecord, look: Look) -> tuple[PodRecord, tuple[News, ...]]:
     return _aged(record, look), told
 
 
-def _follow_flight(record: PodRecord, flight: Flight, spec: str, look: Look) -> tuple[PodRecord, tuple[News, ...]]:
+def _follow_flight(record: PodRecord, flight: Flight, spec: str, look: PodLook) -> tuple[PodRecord, tuple[News, ...]]:
     if spec != flight.spec_after:
         return _not_in_spec(record, flight, spec, look)
     told: list[News] = []
@@ -81,7 +81,7 @@ def _follow_flight(record: PodRecord, flight: Flight, spec: str, look: Look) -> 
     return record, (*told, *more)
 
 
-def _not_in_spec(record: PodRecord, flight: Flight, spec: str, look: Look) -> tuple[PodRecord, tuple[News, ...]]:
+def _not_in_spec(record: PodRecord, flight: Flight, spec: str, look: PodLook) -> tuple[PodRecord, tuple[News, ...]]:
     """Judge a resize of which the spec shows nothing."""
     generation = look.pod.generation
     has_moved = generation is not None and flight.generation is not None and generation > flight.generation
@@ -102,7 +102,7 @@ def _not_in_spec(record: PodRecord, flight: Flight, spec: str, look: Look) -> tu
 
 
 def _by_status(
-    record: PodRecord, flight: Flight, status: ResizeStatus, look: Look
+    record: PodRecord, flight: Flight, status: ResizeStatus, look: PodLook
 ) -> tuple[PodRecord, tuple[News, ...]]:
     """Judge a resize that stands in the spec by what the kubelet says."""
     if status.state is ResizeState.DONE:
@@ -124,7 +124,7 @@ def _by_status(
     return replace(record, flight=flight, wanted=_still_wanted(record)), ()
 
 
-def _done(record: PodRecord, flight: Flight, look: Look) -> tuple[PodRecord, tuple[News, ...]]:
+def _done(record: PodRecord, flight: Flight, look: PodLook) -> tuple[PodRecord, tuple[News, ...]]:
     record = replace(
         record,
         flight=None,
@@ -140,7 +140,7 @@ def _done(record: PodRecord, flight: Flight, look: Look) -> tuple[PodRecord, tup
 
 
 def _waiting(
-    record: PodRecord, flight: Flight, state: FlightState, status: ResizeStatus, look: Look
+    record: PodRecord, flight: Flight, state: FlightState, status: ResizeStatus, look: PodLook
 ) -> tuple[PodRecord, tuple[News, ...]]:
     """Judge a resize that the kubelet puts off or fails at: told once, and taken back when patience ends."""
     told: list[News] = []
@@ -173,7 +173,7 @@ def _still_wanted(record: PodRecord) -> PutBack | None:
     return wanted if wanted is not None and wanted.is_floor else None
 
 
-def _in_state(flight: Flight, state: FlightState, look: Look) -> Flight:
+def _in_state(flight: Flight, state: FlightState, look: PodLook) -> Flight:
     return replace(flight, state=state, since_seconds=look.now_seconds)
 
 
@@ -182,7 +182,7 @@ def _changed_by_others(record: PodRecord, now_seconds: float) -> PodRecord:
     return replace(record, flight=None, infeasible=None, refused=(), changed_seconds=now_seconds)
 
 
-def _found_infeasible(record: PodRecord, look: Look) -> PodRecord:
+def _found_infeasible(record: PodRecord, look: PodLook) -> PodRecord:
     """Forget a "never" that a larger node may not repeat; take up one that the ledger knows nothing of."""
     node, known = look.node, record.infeasible
     if known is not None and node is not None:
@@ -199,7 +199,7 @@ def _is_more(now: int | None, then: int | None) -> bool:
     return now is not None and then is not None and now > then
 
 
-def _aged(record: PodRecord, look: Look) -> PodRecord:
+def _aged(record: PodRecord, look: PodLook) -> PodRecord:
     """Forget shrinks and refusals that are past."""
     now = look.now_seconds
     refusals = tuple(
@@ -209,7 +209,7 @@ def _aged(record: PodRecord, look: Look) -> PodRecord:
     return replace(record, refused=refusals, shrunk=shrunk)
 
 
-def _news(record: PodRecord, flight: Flight, look: Look, outcome: Outcome, reason: str, detail: str) -> News:
+def _news(record: PodRecord, flight: Flight, look: PodLook, outcome: Outcome, reason: str, detail: str) -> News:
     return News(
         ref=record.ref,
         workload=record.workload,

@@ -16,7 +16,7 @@ from typing import Final
 from agent.core.cluster.pod import ContainerKind, is_config_hash
 from agent.core.cluster.resource import Resource
 from agent.core.recommender.recommendation import Advice, Recommendation
-from agent.core.resize.patch import Amounts, ContainerPatch, Resources, quantity_text
+from agent.core.resize.patch import ContainerPatch, PatchAmounts, Resources, quantity_text
 
 _LISTS: Final = {None: "containers", ContainerKind.REGULAR: "containers", ContainerKind.SIDECAR: "initContainers"}
 """Where a spec lists what can be resized. Init containers that end are not, before 1.37; debug containers never."""
@@ -113,7 +113,7 @@ def _place(item: Recommendation) -> _Place | LeftOut:
 
 def _resources(item: Recommendation) -> Resources:
     stated, cpu, memory = item.resources, item.cpu_millicores, item.memory_bytes
-    requests, limits = Amounts(), Amounts()
+    requests, limits = PatchAmounts(), PatchAmounts()
     if (cpu_request := _changed(cpu, stated.cpu_request_millicores)) is not None:
         requests["cpu"] = quantity_text(Resource.CPU, cpu_request)
     if (memory_request := _changed(memory, stated.memory_request_bytes)) is not None:

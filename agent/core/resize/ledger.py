@@ -19,21 +19,21 @@ from agent.core.orders.plan_options import ActOptions
 from agent.core.plan.demand import Constraint, Kept
 from agent.core.plan.plan import PlanStep
 from agent.core.plan.pod_change import changed_pod, spec_text
-from agent.core.resize.answer import Answer, AnswerKind
+from agent.core.resize.answer import AnswerKind, ResizeAnswer
 from agent.core.resize.constraint import constraint_of, kept_back
 from agent.core.resize.decision import Action
-from agent.core.resize.flight import Look, follow
+from agent.core.resize.flight import PodLook, follow
 from agent.core.resize.oom_cool_down import OomCoolDown, raised_memory_limits
 from agent.core.resize.put_back import memory_falls, revert, step_of
 from agent.core.resize.record import (
     NOTHING_KEPT,
-    Bar,
     Flight,
     FlightState,
     LedgerState,
     News,
     OomAction,
     PodRecord,
+    ShrinkBar,
     Shrunk,
     as_of,
 )
@@ -162,7 +162,7 @@ class Ledger:
         self._records[pod.uid] = replace(record, flight=flight)
         self._pods[pod.uid] = pod
 
-    def answered(self, uid: str, answer: Answer, now_seconds: float) -> None:
+    def answered(self, uid: str, answer: ResizeAnswer, now_seconds: float) -> None:
         """Take down the API server's answer to the step that was sent last for a pod."""
         self._mind_load(answer, now_seconds)
         record = self._records.get(uid)
@@ -229,7 +229,7 @@ class Ledger:
         """Give all that must not be forgotten over a restart; equal when nothing has changed."""
         return LedgerState(
             pods=tuple(self._records.values()),
-            bars=tuple(Bar(workload=workload, since_seconds=since) for workload, since in self._bars.items()),
+            bars=tuple(ShrinkBar(workload=workload, since_seconds=since) for workload, since in self._bars.items()),
             oom_actions=tuple(
                 OomAction(workload=workload, container=container, at_seconds=at)
                 for (workload, container), at in self._oom.acted_seconds.items()
@@ -237,7 +237,7 @@ class Ledger:
         )
 
     def _look(self, pod: Pod, now_seconds: float, *, confirmed_seconds: float | None) -> tuple[News, ...]:
-        look = Look(
+        look = PodLook(
             pod=pod,
             node=self._node,
             now_seconds=now_seconds,
@@ -277,7 +277,7 @@ class Ledger:
             )
         return shrunk
 
-    def _mind_load(self, answer: Answer, now_seconds: float) -> None:
+    def _mind_load(self, answer: ResizeAnswer, now_seconds: float) -> None:
         """Be quiet for as long as the server asks, or longer each time where it does not say."""
         if answer.kind not in _BUSY:
             self._quiet_until_seconds, self._wait_seconds = None, 0.0

@@ -18,7 +18,7 @@ from agent.core.plan.plan import PlanStep
 from agent.core.plan.pod_change import Change, Setting
 
 
-class Amounts(TypedDict, total=False):
+class PatchAmounts(TypedDict, total=False):
     """Quantities by resource."""
 
     cpu: str
@@ -28,8 +28,8 @@ class Amounts(TypedDict, total=False):
 class Resources(TypedDict, total=False):
     """Of a container, or of a pod."""
 
-    requests: Amounts
-    limits: Amounts
+    requests: PatchAmounts
+    limits: PatchAmounts
 
 
 class ContainerPatch(TypedDict):
@@ -116,7 +116,11 @@ def _list_of(spec: PatchSpec, step: PlanStep, change: Change) -> list[ContainerP
 
 def _put(resources: Resources, step: PlanStep, change: Change) -> None:
     is_request = change.setting is Setting.REQUEST
-    amounts = resources.setdefault("requests", Amounts()) if is_request else resources.setdefault("limits", Amounts())
+    amounts = (
+        resources.setdefault("requests", PatchAmounts())
+        if is_request
+        else resources.setdefault("limits", PatchAmounts())
+    )
     if change.resource.value in amounts:
         msg = f"step of {step.ref} sets the {change.resource} {change.setting} of {change.container!r} twice"
         raise ValueError(msg)

@@ -65,7 +65,7 @@ class Infeasible:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class RefusedPhase:
     """Steps of one phase were refused, and wait for another try."""
 
     phase: Phase
@@ -111,14 +111,14 @@ class PodRecord:
     """When it was last resized, by whomever; None = not known."""
     flight: Flight | None = None
     infeasible: Infeasible | None = None
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[RefusedPhase, ...] = ()
     """One for each phase at most."""
     shrunk: tuple[Shrunk, ...] = ()
     wanted: PutBack | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
+class ShrinkBar:
     """A workload that is not shrunk on this node."""
 
     workload: Workload
@@ -139,7 +139,7 @@ class LedgerState:
     """All that the ledger must not forget over a restart."""
 
     pods: tuple[PodRecord, ...] = ()
-    bars: tuple[Bar, ...] = ()
+    bars: tuple[ShrinkBar, ...] = ()
     oom_actions: tuple[OomAction, ...] = ()
 
     @property

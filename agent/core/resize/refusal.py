@@ -12,10 +12,10 @@ from agent.core.cluster.resource import Resource
 from agent.core.numbers.units import to_millis, to_units
 from agent.core.plan.demand import Kept
 from agent.core.plan.plan import Phase
-from agent.core.resize.answer import Answer, AnswerKind
+from agent.core.resize.answer import AnswerKind, ResizeAnswer
 from agent.core.resize.decision import Action
 from agent.core.resize.put_back import memory_falls
-from agent.core.resize.record import Flight, FlightState, Infeasible, PodRecord, Refused, Shrunk
+from agent.core.resize.record import Flight, FlightState, Infeasible, PodRecord, RefusedPhase, Shrunk
 
 FIRST_DELAY_SECONDS: Final = 60.0
 LONGEST_DELAY_SECONDS: Final = 3600.0
@@ -31,7 +31,9 @@ _NEVER_PASSES: Final = frozenset({AnswerKind.FEATURE_MISSING, AnswerKind.INVALID
 """The same again would be refused again: the longest delay at once."""
 
 
-def after_answer(record: PodRecord, flight: Flight, answer: Answer, node: Node | None, now_seconds: float) -> PodRecord:
+def after_answer(
+    record: PodRecord, flight: Flight, answer: ResizeAnswer, node: Node | None, now_seconds: float
+) -> PodRecord:
     """Give a pod's record after an answer to the resize that is under way.
 
     Args:
@@ -87,7 +89,7 @@ def refused(
     others = tuple(one for one in record.refused if one.phase is not phase)
     return replace(
         record,
-        refused=(*others, Refused(phase=phase, kept=kept, since_seconds=now_seconds, delay_seconds=delay)),
+        refused=(*others, RefusedPhase(phase=phase, kept=kept, since_seconds=now_seconds, delay_seconds=delay)),
     )
 
 

@@ -35,7 +35,7 @@ class LoadReading:
     """Share of the time since the reading before in which some task of a pod waited for CPU, 0..1; None = no PSI."""
 
 
-class Basis(StrEnum):
+class OverloadBasis(StrEnum):
     """What a verdict rests on."""
 
     ABOVE = "above"
@@ -55,7 +55,7 @@ class OverloadVerdict:
     """Overloaded or not, and why."""
 
     is_overloaded: bool
-    basis: Basis
+    basis: OverloadBasis
     text: str
     """One sentence for people, with the figures."""
 
@@ -90,12 +90,12 @@ def judge_overload(
     )
     if not inside:
         text = f"no reading of the last {options.window_seconds:g} s: left as it was"
-        return OverloadVerdict(is_overloaded=was_overloaded, basis=Basis.NO_DATA, text=text)
+        return OverloadVerdict(is_overloaded=was_overloaded, basis=OverloadBasis.NO_DATA, text=text)
     low = next((reading for reading in reversed(inside) if _is_low(reading, options, was_overloaded)), None)
     if low is not None:
         ago_seconds = now_seconds - low.seconds
         text = f"{_figures(low)} {ago_seconds:.0f} s ago: not above {_limits(options, was_overloaded)}"
-        return OverloadVerdict(is_overloaded=False, basis=Basis.LOW, text=text)
+        return OverloadVerdict(is_overloaded=False, basis=OverloadBasis.LOW, text=text)
     lowest = min(reading.load_per_cpu for reading in inside)
     span = f"in all {len(inside)} readings of the last {options.window_seconds:g} s: load per CPU {lowest:.2f} or more"
     waits = [reading.waiting_ratio for reading in inside if reading.waiting_ratio is not None]
@@ -104,15 +104,15 @@ def judge_overload(
     if not all(_is_high(reading, options) for reading in inside):
         # Only a node that was overloaded comes here: whatever is not high is low for one that was not.
         text = f"{span}: above {_limits(options, was_overloaded)}"
-        return OverloadVerdict(is_overloaded=was_overloaded, basis=Basis.BETWEEN, text=text)
+        return OverloadVerdict(is_overloaded=was_overloaded, basis=OverloadBasis.BETWEEN, text=text)
     if longest_gap_seconds is not None and not was_overloaded:
         moments = [begin_seconds, *(reading.seconds for reading in inside), now_seconds]
         widest_seconds = max(after - before for before, after in pairwise(moments))
         if widest_seconds > longest_gap_seconds:
             text = f"{span}, but nothing is known of {widest_seconds:.0f} s of them: left as it was"
-            return OverloadVerdict(is_overloaded=False, basis=Basis.UNCOVERED, text=text)
+            return OverloadVerdict(is_overloaded=False, basis=OverloadBasis.UNCOVERED, text=text)
     text = f"{span}: above {_limits(options, False)}"
-    return OverloadVerdict(is_overloaded=True, basis=Basis.ABOVE, text=text)
+    return OverloadVerdict(is_overloaded=True, basis=OverloadBasis.ABOVE, text=text)
 
 
 def _is_high(reading: LoadReading, options: OverloadOptions) -> bool:

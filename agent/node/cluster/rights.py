@@ -12,7 +12,7 @@ from typing import Final
 
 from agent.kube.api import Api
 from agent.kube.errors import KubeError
-from agent.kube.own_rights import NEEDED, Missing, Purpose, missing_permissions, node_claim
+from agent.kube.own_rights import NEEDED, MissingPermission, Purpose, missing_permissions, node_claim
 
 log = logging.getLogger(__name__)
 
@@ -24,10 +24,10 @@ ASK_UNREACHABLE_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class RightsStanding:
     """What the API server says this agent may do."""
 
-    missing: tuple[Missing, ...]
+    missing: tuple[MissingPermission, ...]
     claim: str | None
     """The node's name in the token; None = it has none."""
 
@@ -55,7 +55,7 @@ class Rights:
         """
         self._api, self._node, self._needs_claim, self._tell = api, node, needs_claim, tell
         self._needed = tuple(permission for permission in NEEDED if permission.purpose not in unused)
-        self._standing: Standing | None = None
+        self._standing: RightsStanding | None = None
         self._due_seconds = 0.0
         self._told: tuple[str, ...] = ()
 
@@ -64,7 +64,7 @@ class Rights:
         if now_seconds < self._due_seconds:
             return
         try:
-            standing = Standing(missing=missing_permissions(self._api, self._needed), claim=node_claim(self._api))
+            standing = RightsStanding(missing=missing_permissions(self._api, self._needed), claim=node_claim(self._api))
         except KubeError as error:
             self._due_seconds = now_seconds + ASK_UNREACHABLE_SECONDS
             log.debug("rights not known", extra={"cause": str(error)})
@@ -83,7 +83,7 @@ class Rights:
         self._due_seconds = 0.0
 
     @property
-    def standing(self) -> Standing | None:
+    def standing(self) -> RightsStanding | None:
         """Give what the API server said last; None = nothing yet."""
         return self._standing
 
@@ -104,7 +104,7 @@ class Rights:
         standing = self._standing
         return standing is not None and all(one.permission.purpose is not purpose for one in standing.missing)
 
-    def _claim_faults(self, standing: Standing) -> tuple[str, ...]:
+    def _claim_faults(self, standing: RightsStanding) -> tuple[str, ...]:
         if standing.claim is None:
             if not self._needs_claim:
                 return ()

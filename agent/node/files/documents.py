@@ -14,7 +14,7 @@ from functools import cache
 from types import UnionType
 from typing import Final, Generic, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from agent.core.machine.cluster_checkup import ClusterFacts
+from agent.core.machine.cluster_checkup import ClusterStatus
 from agent.core.plan.plan import Plan
 from agent.core.recommender.recommendation import Recommendations
 from agent.core.resize.decision import Decision, Decisions
@@ -87,7 +87,7 @@ DECISION: Final = Document(Decision, "decision", 1)
 """One line of the decision log's file."""
 DECISIONS: Final = Document(Decisions, "decisions", 1)
 """What the socket answers to ``events`` and ``events -o json`` prints."""
-CLUSTER: Final = Document(ClusterFacts, "cluster", 1)
+CLUSTER: Final = Document(ClusterStatus, "cluster", 1)
 """What the socket answers to ``cluster``, for ``doctor``."""
 
 

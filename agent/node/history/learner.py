@@ -44,7 +44,7 @@ _NO_OPTIONS: Final = np.zeros(0, dtype=np.uint8)
 Row = NDArray[np.void]
 
 
-class PodFacts(Protocol):
+class NamedPods(Protocol):
     """A pod source, as far as sizing asks."""
 
     def belonging(self, identity: UnitIdentity) -> Belonging:
@@ -74,7 +74,7 @@ class Learner:
     """
 
     def __init__(
-        self, *, history: HistoryFile, policy: PolicyName, options: PolicyOptions, pods: PodFacts, clock: HistoryClock
+        self, *, history: HistoryFile, policy: PolicyName, options: PolicyOptions, pods: NamedPods, clock: HistoryClock
     ) -> None:
         self.history: Final = history
         self.clock: Final = clock

@@ -19,7 +19,7 @@ from agent.node.keepers.keeper import Keeper
 from agent.node.keepers.overload_taint import OverloadKeeper, PodsPressure, machine_load_per_cpu
 from agent.node.keepers.pod_limits import PodLimitsWriter, pod_paths_of
 from agent.node.keepers.qos_reserve import QosReserver
-from agent.node.keepers.taint_permission import Permission
+from agent.node.keepers.taint_permission import TaintPermission
 from agent.node.orders.holds import Holds
 from agent.node.recommender.evaluation import Teller
 from agent.node.recommender.planner import Planner
@@ -46,7 +46,7 @@ def keepers_of(
     tell: DecisionLog,
     may_write: Callable[[], str | None],
     is_enforcing: Callable[[], bool],
-    permission: Callable[[], Permission],
+    permission: Callable[[], TaintPermission],
 ) -> tuple[Keeper, ...]:
     """Give the keepers of this node; nothing is written yet.
 

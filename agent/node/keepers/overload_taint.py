@@ -29,7 +29,7 @@ from agent.core.window.pressure import psi_waiting_rate
 from agent.kube.api import Api
 from agent.kube.errors import KubeError
 from agent.kube.taints import TaintChange, set_taint
-from agent.node.keepers.taint_permission import GRANTED, Permission
+from agent.node.keepers.taint_permission import GRANTED, TaintPermission
 from agent.sensing.parsing import parse_some_usec
 
 log = logging.getLogger(__name__)
@@ -112,7 +112,7 @@ class OverloadKeeper:
         waiting_ratio: Callable[[], float | None],
         may_write: Callable[[], str | None],
         tell: DecisionLog,
-        permission: Callable[[], Permission] = lambda: GRANTED,
+        permission: Callable[[], TaintPermission] = lambda: GRANTED,
         unix_seconds: Callable[[], float] = time.time,
     ) -> None:
         """Begin with what the node's taint says, once the node is known.

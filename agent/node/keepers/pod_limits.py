@@ -21,7 +21,7 @@ from agent.core.machine.cgroup_files import Amount
 from agent.core.machine.cgroup_values import KubeletRules
 from agent.core.machine.pod_limits import (
     TAKEN_BACK,
-    Held,
+    PodLimitHeld,
     PodLimitsOrder,
     amount_line,
     cluster_knows_pod_level,
@@ -43,8 +43,10 @@ TURN_SECONDS: Final = 10.0
 SWITCHED_OFF: Final = "switched_off"
 NO_ROOM: Final = "no_room"
 NOT_ITS_OWN: Final = "not_its_own_cgroup"
-_TOLD_AS_NOTICE: Final = frozenset({Held.CLUSTER_KNOWS_THEM, Held.POD_LEVEL_RESOURCES, Held.VERSION_UNKNOWN})
-_NOT_TOLD: Final = frozenset({Held.STARTING, Held.ENDING, Held.NAMESPACE_UNKNOWN})
+_TOLD_AS_NOTICE: Final = frozenset(
+    {PodLimitHeld.CLUSTER_KNOWS_THEM, PodLimitHeld.POD_LEVEL_RESOURCES, PodLimitHeld.VERSION_UNKNOWN}
+)
+_NOT_TOLD: Final = frozenset({PodLimitHeld.STARTING, PodLimitHeld.ENDING, PodLimitHeld.NAMESPACE_UNKNOWN})
 """They pass by themselves."""
 
 
@@ -119,7 +121,7 @@ class PodLimitsWriter:
         self._saying: set[tuple[str, str]] = set()
         self.pods_limited = 0
         """Pods whose limits are in force as asked for."""
-        self.held: Mapping[Held, int] = {}
+        self.held: Mapping[PodLimitHeld, int] = {}
         """Pods that ask for limits and get none from the agent, by reason."""
 
     def tick(self, state: NodeState, now_seconds: float) -> None:
@@ -138,7 +140,7 @@ class PodLimitsWriter:
         written = self._written_by_uid()
         owners = self._owners = cgroup_owners(state.pods, node_uid=state.node.uid)
         paths: Mapping[str, str] | None = None
-        held: Counter[Held] = Counter()
+        held: Counter[PodLimitHeld] = Counter()
         limited = 0
         for pod in state.pods:
             order = self._order(pod, state, knows)

@@ -7,7 +7,7 @@ from typing import Final
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Permission:
+class TaintPermission:
     """Whether the node may be tainted now."""
 
     is_granted: bool = False
@@ -16,5 +16,5 @@ class Permission:
     detail: str = ""
 
 
-GRANTED: Final = Permission(is_granted=True)
-ASKED: Final = Permission()
+GRANTED: Final = TaintPermission(is_granted=True)
+ASKED: Final = TaintPermission()

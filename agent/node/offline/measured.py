@@ -32,7 +32,7 @@ class Offsets(NamedTuple):
     """By the wall clock."""
 
 
-class Measured(Protocol):
+class MeasuredNode(Protocol):
     """Rings and history of a node."""
 
     source: str

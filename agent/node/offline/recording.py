@@ -62,7 +62,7 @@ _UNREADABLE: Final = (zipfile.BadZipFile, RuntimeError, struct.error, ValueError
 """What zipfile raises of a file that is none, or says of itself what cannot be: also encrypted, of a later version."""
 
 
-class History(NamedTuple):
+class RecordedHistory(NamedTuple):
     """The history of a recording."""
 
     unix_minutes: Ints
@@ -191,7 +191,7 @@ class Recording:
             if part.rows and part.last >= first and part.first <= last:
                 yield from self.rows(number, kind)
 
-    def history(self) -> History:
+    def history(self) -> RecordedHistory:
         """Give the history, all chunks in one.
 
         Raises:
@@ -215,7 +215,7 @@ class Recording:
             places = np.searchsorted(unix_minutes, axis)
             for column, history in enumerate(histories):
                 whole[places, :, history] = codes[:, :, column]
-        return History(unix_minutes, whole)
+        return RecordedHistory(unix_minutes, whole)
 
     def _column(self, member: str, name: str, rows: int) -> Words:
         content = self._read(member, WORD_BYTES * rows + _HEADER_BYTES)

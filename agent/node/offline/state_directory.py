@@ -15,7 +15,7 @@ from agent.core.recommender.recommendation import Recommendations
 from agent.node.assembly import HISTORY_FILE_NAME
 from agent.node.history.clock import HistoryClock, newest_minute
 from agent.node.history.file import HistoryError, HistoryFile
-from agent.node.history.learner import PodFacts, is_sized
+from agent.node.history.learner import NamedPods, is_sized
 from agent.node.offline.measured import StateDirectory
 from agent.node.recommender.still_node import StillNode
 from agent.node.reports.directives_file import FILE_NAME as DIRECTIVES_FILE
@@ -31,7 +31,7 @@ SILENT_SECONDS: Final = 60.0
 """A state whose newest reading is this old is told to be of the past."""
 
 
-def _strangers(history: HistoryFile, units: UnitTable, pods: PodFacts) -> tuple[str, ...]:
+def _strangers(history: HistoryFile, units: UnitTable, pods: NamedPods) -> tuple[str, ...]:
     """Say that a history is not that of the units, as far as their names are known."""
     keys = history.keys()
     known = (history_key(unit.identity, pods.belonging(unit.identity).workload) for unit in units.all())

@@ -40,7 +40,7 @@ class Unpinned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holding:
+class HeldAnswer:
     """The answer to holds: everything that is held."""
 
     node: str
@@ -78,5 +78,5 @@ class Restored:
 
 ORDERED: Final = Document(Ordered, "ordered", 1)
 UNPINNED: Final = Document(Unpinned, "unpinned", 1)
-HOLDING: Final = Document(Holding, "holding", 1)
+HOLDING: Final = Document(HeldAnswer, "holding", 1)
 RESTORED: Final = Document(Restored, "restored", 1)

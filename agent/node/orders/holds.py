@@ -59,7 +59,7 @@ class Pin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class HeldOrders:
     """All of it; the content of the file."""
 
     pause: Pause | None = None
@@ -67,7 +67,7 @@ class Held:
     originals: tuple[Original, ...] = ()
 
 
-_HELD: Final = Document(Held, "holds", 1)
+_HELD: Final = Document(HeldOrders, "holds", 1)
 
 
 class Holds:
@@ -94,7 +94,7 @@ class Holds:
         self._boot = boot
         self._lock = threading.Lock()
         self._fault: str | None = None
-        self._held = Held() if path is None else self._read(path, now_unix_seconds)
+        self._held = HeldOrders() if path is None else self._read(path, now_unix_seconds)
         """Replaced whole, never changed: whoever reads it needs no lock."""
 
     @property
@@ -155,7 +155,7 @@ class Holds:
             until_boot=self._boot_end(until_unix_seconds, now_unix_seconds),
         )
 
-        def pinned(held: Held) -> Held:
+        def pinned(held: HeldOrders) -> HeldOrders:
             old = next((pin for pin in held.pins if pin.ref.uid == ref.uid), new)
             pin = replace(new, promised_steps=old.promised_steps, promised_unix_seconds=old.promised_unix_seconds)
             return replace(held, pins=(*_without(held.pins, ref.uid), pin))
@@ -222,7 +222,7 @@ class Holds:
         """Keep those of several pods with one write (of 12 ms, most of it waiting for the disk)."""
         originals = [original_of(pod, kept_unix_seconds=now_unix_seconds) for pod in pods]
 
-        def keep(held: Held) -> Held:
+        def keep(held: HeldOrders) -> HeldOrders:
             known = {kept.ref.uid for kept in held.originals}
             new = tuple(original for original in originals if original.ref.uid not in known)
             return replace(held, originals=(*held.originals, *new)) if new else held
@@ -258,7 +258,7 @@ class Holds:
             present_uids: Of all pods bound to the node; from a list that is complete.
         """
 
-        def stay(held: Held) -> Held:
+        def stay(held: HeldOrders) -> HeldOrders:
             return replace(
                 held,
                 pins=tuple(pin for pin in held.pins if pin.ref.uid in present_uids),
@@ -291,7 +291,7 @@ class Holds:
 
     # -- the file --------------------------------------------------------------------------------------------------
 
-    def _change(self, change: Callable[[Held], Held]) -> None:
+    def _change(self, change: Callable[[HeldOrders], HeldOrders]) -> None:
         """Put a change in force first and on disk second: an order holds even where the disk refuses it.
 
         What the disk refused before is tried again with the next order, whatever it is.
@@ -311,11 +311,11 @@ class Holds:
             else:
                 self._fault = None
 
-    def _read(self, path: Path, now_unix_seconds: float) -> Held:
+    def _read(self, path: Path, now_unix_seconds: float) -> HeldOrders:
         try:
             content = read_named(path, most_bytes=DOCUMENT_MOST_BYTES)
         except FileNotFoundError:
-            return Held()
+            return HeldOrders()
         except OSError as error:
             return self._distrust(path, f"cannot be read: {error.strerror or error}", now_unix_seconds)
         try:
@@ -330,10 +330,10 @@ class Holds:
                 reason = f"not understood, and no copy can be made: {failure.strerror or failure}"
             return self._distrust(path, reason, now_unix_seconds)
 
-    def _distrust(self, path: Path, reason: str, now_unix_seconds: float) -> Held:
+    def _distrust(self, path: Path, reason: str, now_unix_seconds: float) -> HeldOrders:
         log.error("holds are damaged: this node is paused", extra={"path": str(path), "reason": reason})
         told = f"{path} was {reason}; pins and kept originals are lost; plimsoll resume when that is settled"
-        return Held(pause=Pause(since_unix_seconds=now_unix_seconds, until_unix_seconds=None, reason=told))
+        return HeldOrders(pause=Pause(since_unix_seconds=now_unix_seconds, until_unix_seconds=None, reason=told))
 
 
 def _without(pins: tuple[Pin, ...], uid: str) -> tuple[Pin, ...]:
@@ -349,5 +349,5 @@ def _with_promises(document: object) -> object:
     return document
 
 
-def _text(held: Held) -> bytes:
+def _text(held: HeldOrders) -> bytes:
     return json.dumps(_HELD.to_json(held), indent=1, allow_nan=False).encode() + b"\n"

@@ -41,7 +41,7 @@ _DONE: Final = (Outcome.ACCEPTED, Outcome.APPLIED, Outcome.REVERTED, Outcome.DON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class DecisionFilter:
     """Which decisions are asked for; the default is all."""
 
     pod: str | None = None
@@ -162,7 +162,7 @@ class Journal:
             self._write((entry,))
             return entry.decision
 
-    def newest(self, limit: int | None = None, choice: Choice | None = None) -> tuple[Decision, ...]:
+    def newest(self, limit: int | None = None, choice: DecisionFilter | None = None) -> tuple[Decision, ...]:
         """Give decisions, newest first: what was said last stands in front."""
         with self._lock:
             decisions = [entry.decision for entry in reversed(self._entries.values())]

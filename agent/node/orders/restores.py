@@ -10,7 +10,7 @@ from typing import Final
 from agent.core.cluster.node import NodeState
 from agent.core.cluster.pod import Pod, has_ended
 from agent.core.plan.plan import PlanStep
-from agent.core.resize.answer import Answer, is_passing
+from agent.core.resize.answer import ResizeAnswer, is_passing
 from agent.core.resize.decision import Action
 from agent.core.resize.ledger import Ledger
 from agent.core.resize.originals import (
@@ -39,7 +39,7 @@ def known_original(holds: Holds, pod: Pod) -> Original | None:
     return with_added(annotated, kept)
 
 
-class Restoring:
+class RestorePromises:
     """Keeps the promises; on the thread ``acting`` alone."""
 
     def __init__(self, holds: Holds, ledger: Ledger) -> None:
@@ -87,7 +87,7 @@ class Restoring:
         """Say whether a step of ``due`` may still be sent: nobody has unpinned its pod since, nor paused the node."""
         return uid in self._holds.promised(wall_now_seconds)
 
-    def answered(self, uid: str, answer: Answer, *, now_seconds: float, wall_now_seconds: float) -> None:
+    def answered(self, uid: str, answer: ResizeAnswer, *, now_seconds: float, wall_now_seconds: float) -> None:
         """Take down what the API server said to a step of ``due``."""
         if is_passing(answer.kind):
             self._again_seconds[uid] = now_seconds + AGAIN_SECONDS

@@ -25,7 +25,7 @@ from agent.node.orders.answers import (
     ORDERED,
     RESTORED,
     UNPINNED,
-    Holding,
+    HeldAnswer,
     Ordered,
     Restored,
     RestoredPod,
@@ -42,7 +42,7 @@ from agent.node.orders.arguments import (
     refuse_unknown,
 )
 from agent.node.orders.holds import Holds
-from agent.node.orders.journal import Choice, Journal
+from agent.node.orders.journal import DecisionFilter, Journal
 from agent.node.orders.restores import known_original
 from agent.node.sockets.control import ControlError, Verb
 
@@ -166,7 +166,7 @@ class HoldingVerbs:
         refuse_unknown(arguments, "holds")
         now = self._clock()
         return HOLDING.to_json(
-            Holding(
+            HeldAnswer(
                 node=self._node,
                 taken_unix_seconds=now,
                 pause=self._holds.paused(now),
@@ -223,7 +223,7 @@ class HoldingVerbs:
         if limit is not None and (type(limit) is not int or not 1 <= limit <= MOST_DECISIONS):
             raise ControlError(f"events: limit is {limit!r}; allowed: 1 to {MOST_DECISIONS}")
         since = read_seconds(arguments, "events", "since_seconds")
-        choice = Choice(
+        choice = DecisionFilter(
             pod=read_pattern(arguments, "pod"),
             namespace=read_pattern(arguments, "namespace"),
             actions=read_members(arguments, "actions", Action),

@@ -34,7 +34,7 @@ _FULL: Final = 255
 
 
 @dataclass(frozen=True, slots=True)
-class Sizing:
+class UnitSizing:
     """How a unit is sized: one call of the policy answers for all units of which this is the same."""
 
     policy: PolicyName
@@ -69,7 +69,7 @@ class Decider:
         self._orders_of = orders_of
         self._bounds = settings.bounds
         self._policy = settings.recommend.policy
-        self._sizing = Sizing(policy=self._policy, bounds=self._bounds)
+        self._sizing = UnitSizing(policy=self._policy, bounds=self._bounds)
         self._conditions = Conditions(
             min_span_seconds=settings.recommend.min_span_seconds, max_age_seconds=settings.recommend.max_age_seconds
         )
@@ -83,7 +83,7 @@ class Decider:
         """
         subjects = self.subjects(status for status in statuses if is_sized(status.identity))
         now, conditions = self._learner.clock.now(), self._conditions_now()
-        groups: dict[Sizing, list[int]] = {}
+        groups: dict[UnitSizing, list[int]] = {}
         for index, subject in enumerate(subjects):
             groups.setdefault(self._sizing_of(subject.identity), []).append(index)
         answers: dict[int, Recommendation] = {}
@@ -144,11 +144,11 @@ class Decider:
             items.append(self._explanation(status, reasoned, minutes, own, trail, notes))
         return Explanations(items=tuple(items))
 
-    def _sizing_of(self, identity: UnitIdentity) -> Sizing:
+    def _sizing_of(self, identity: UnitIdentity) -> UnitSizing:
         orders = self._orders_of(identity)
         if orders is None:
             return self._sizing
-        return Sizing(policy=orders.policy, bounds=bounds_by(orders, self._bounds))
+        return UnitSizing(policy=orders.policy, bounds=bounds_by(orders, self._bounds))
 
     def _conditions_now(self) -> Conditions:
         """Give the conditions as they are: what was learnt before the start comes a moment after it."""

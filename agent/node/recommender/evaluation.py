@@ -22,7 +22,7 @@ from agent.core.window.ring_rows import Has, Status
 from agent.core.window.snapshot import Gap, UnitAdvice, UnitStatus
 from agent.metrics.agent_series import Feature, Metrics, PodSource, PressureKind, PressureResource
 from agent.metrics.container_series import Labels, Totals, to_container_series
-from agent.metrics.exposition import Page
+from agent.metrics.exposition import MetricsPage
 from agent.node.history.learner import Learner, is_sized
 from agent.node.recommender.decider import Decider, in_short
 from agent.node.sampling.listener import Tally
@@ -30,7 +30,7 @@ from agent.node.sampling.loop import SamplingLoop
 from agent.node.sampling.observer import Observer
 from agent.node.sampling.row_source import Rows
 from agent.node.sampling.unit_table import UnitTable
-from agent.sensing.discovery import Discovery, Scope
+from agent.sensing.discovery import Discovery, UnitScope
 from agent.sensing.machine import Machine
 from agent.sensing.ring_file import RingFile
 from agent.sensing.sampler_contract import Sampler
@@ -175,7 +175,7 @@ class Teller:
         names = (its_labels for _, its_labels in labels.values())
         return dict(zip(names, zip(waiting, throttled, strict=True), strict=True))
 
-    def page(self, accept: str, accept_encoding: str) -> Page:
+    def page(self, accept: str, accept_encoding: str) -> MetricsPage:
         """Give the page of a scrape; the agent's own gauges are those of this moment."""
         with self._gauges_lock:
             self._set_gauges()
@@ -238,7 +238,7 @@ class Teller:
                 notes.append("no cpu controller on cgroup v2 here: no throttling figures")
         if self._discovery.is_root_gone:
             notes.append("the cgroup root is gone: nothing is watched until it is back")
-        elif self._discovery.scope_in_force is Scope.MACHINE:
+        elif self._discovery.scope_in_force is UnitScope.MACHINE:
             notes.append(_MACHINE_NOTES[len(self._units) == 1 and self._units.get("/") is not None])
         if self._discovery.no_watches_reason is not None:
             notes.append(f"new containers are seen late: {self._discovery.no_watches_reason}")

@@ -18,7 +18,7 @@ from agent.core.recommender.recommendation import Recommendations
 from agent.core.recommender.unit_names import chosen_by
 from agent.node.history.clock import HistoryClock
 from agent.node.history.file import HistoryFile
-from agent.node.history.learner import Learner, PodFacts
+from agent.node.history.learner import Learner, NamedPods
 from agent.node.recommender.decider import Decider
 from agent.node.sampling.heartbeat import Heartbeat
 from agent.node.sampling.observer import Observer
@@ -39,7 +39,7 @@ class StillNode:
         rows: RowSource,
         units: UnitTable,
         history: HistoryFile,
-        pods: PodFacts,
+        pods: NamedPods,
         clock: HistoryClock,
         end_monotonic_ns: int,
         node: str,

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from agent.core.cluster.pod import PodRef
 from agent.core.eviction.proposal import Proposal, Verdict
 from agent.core.eviction.proposal_json import EVICTIONS_PATH, Answered, answers_of, proposals_text
-from agent.core.eviction.proposals import ProposeOptions, Standing, proposals_of
+from agent.core.eviction.proposals import ProposalStanding, ProposeOptions, proposals_of
 from agent.core.plan.plan import Plan
 from agent.core.resize.decision import Action, DecisionLog, Outcome
 from agent.core.resize.event_rate import EventReason
@@ -46,7 +46,7 @@ _EVENTS: Final[Mapping[Verdict, EventReason]] = {
 """What a pod's owner hears; the rest passes or is only advice."""
 
 
-class Poster(Protocol):
+class ProposalPoster(Protocol):
     """Who sends; a ``WebhookClient`` of its own is it."""
 
     def post(self, path: str, text: str, headers: Mapping[str, str] | None = None) -> WebhookAnswer:
@@ -62,7 +62,7 @@ class Proposer:
         *,
         options: ProposeOptions,
         node: str,
-        poster: Poster,
+        poster: ProposalPoster,
         may_propose: Callable[[], str | None],
         tell: DecisionLog,
         event: Callable[[PodRef, EventReason, str], None],
@@ -97,7 +97,7 @@ class Proposer:
         self._interval_seconds = options.interval_seconds
         self._condition = threading.Condition()
         """Guards what follows."""
-        self._standing = Standing(options)
+        self._standing = ProposalStanding(options)
         self._is_stopping = False
         self._has_news = False
         self._told: dict[str, tuple[Answered, float]] = {}

@@ -25,7 +25,7 @@ FIRST_SEND_SECONDS: Final = 10.0
 _SHOWN: Final = 200
 
 
-class Poster(Protocol):
+class ReportPoster(Protocol):
     """Who sends; ``WebhookClient`` is it."""
 
     @property
@@ -49,7 +49,7 @@ class ReportSender:
         self,
         *,
         queue: ReportQueue,
-        client: Poster,
+        client: ReportPoster,
         series: ReportSeries,
         etag: Callable[[], str | None],
         on_answer: Callable[[object], None],

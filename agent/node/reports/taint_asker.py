@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from agent.core.eviction.taint_cap import TAINT_PATH, TaintAnswer, taint_answer_of, taint_text
 from agent.kube.errors import CredentialsError, one_line
-from agent.node.keepers.taint_permission import ASKED, GRANTED, Permission
+from agent.node.keepers.taint_permission import ASKED, GRANTED, TaintPermission
 from agent.node.reports.client import WebhookAnswer, WebhookAway
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ AWAY: Final = "webhook_away"
 _OK: Final = 200
 
 
-class Poster(Protocol):
+class TaintPoster(Protocol):
     """Who sends; a ``WebhookClient`` of its own is it."""
 
     def post(self, path: str, text: str, headers: Mapping[str, str] | None = None) -> WebhookAnswer:
@@ -52,7 +52,7 @@ class TaintAsker:
         self,
         *,
         node: str,
-        poster: Poster,
+        poster: TaintPoster,
         count: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
         lot: Callable[[], float] = random.random,
@@ -69,13 +69,13 @@ class TaintAsker:
         self._node, self._poster, self._count, self._clock, self._lot = node, poster, count, clock, lot
         self._lock = threading.Lock()
         self._granted_until_seconds = clock()
-        self._refused: Permission | None = None
+        self._refused: TaintPermission | None = None
         """The newest answer, where it was no grant."""
         self._is_asking = False
         self._due_seconds = clock()
         self._again_seconds = AGAIN_SECONDS
 
-    def permission(self) -> Permission:
+    def permission(self) -> TaintPermission:
         """Say whether the node may be tainted; where that is not known it is asked, and a later call has the answer."""
         with self._lock:
             now = self._clock()
@@ -93,14 +93,16 @@ class TaintAsker:
 
     def _ask(self) -> None:
         asked_seconds = self._clock()
-        refused: Permission | None = Permission(reason=AWAY, detail="asking the webhook failed; see the agent's log")
+        refused: TaintPermission | None = TaintPermission(
+            reason=AWAY, detail="asking the webhook failed; see the agent's log"
+        )
         seconds, asked_to_wait_seconds = 0.0, 0.0
         try:
             answer = self._poster.post(TAINT_PATH, taint_text(self._node))
             asked_to_wait_seconds = answer.retry_after_seconds or 0.0
             refused, seconds = _judged(answer)
         except (WebhookAway, CredentialsError) as error:
-            refused = Permission(reason=AWAY, detail=str(error))
+            refused = TaintPermission(reason=AWAY, detail=str(error))
         except Exception:  # the top of a thread: the next question must not wait for one that never ends
             log.exception("asking for the taint failed")
         finally:
@@ -108,7 +110,7 @@ class TaintAsker:
             self._put(refused, asked_seconds, seconds, asked_to_wait_seconds)
 
     def _put(
-        self, refused: Permission | None, asked_seconds: float, seconds: float, asked_to_wait_seconds: float
+        self, refused: TaintPermission | None, asked_seconds: float, seconds: float, asked_to_wait_seconds: float
     ) -> None:
         self._count("granted" if refused is None else "away" if refused.reason == AWAY else "refused")
         with self._lock:
@@ -122,12 +124,12 @@ class TaintAsker:
                 self._again_seconds = min(2 * self._again_seconds, LONGEST_AGAIN_SECONDS)
 
 
-def _judged(answer: WebhookAnswer) -> tuple[Permission | None, float]:
+def _judged(answer: WebhookAnswer) -> tuple[TaintPermission | None, float]:
     """Give why not, else for how long the node may."""
     told: TaintAnswer | None = taint_answer_of(answer.body) if answer.status == _OK else None
     if told is None:
         said = one_line(answer.body[:200].decode(errors="replace"))
-        return Permission(reason=AWAY, detail=f"the webhook answered {answer.status}: {said}"), 0.0
+        return TaintPermission(reason=AWAY, detail=f"the webhook answered {answer.status}: {said}"), 0.0
     if told.is_granted:
         return None, told.seconds
-    return Permission(reason=told.reason, detail=told.detail), 0.0
+    return TaintPermission(reason=told.reason, detail=told.detail), 0.0

@@ -31,13 +31,13 @@ from agent.node.cluster.rights import Rights
 from agent.node.keepers.keeper import Keeper
 from agent.node.orders.holds import Holds
 from agent.node.orders.journal import Journal
-from agent.node.orders.restores import Restoring
+from agent.node.orders.restores import RestorePromises
 from agent.node.recommender.planner import Holding, Planned, Planner
 from agent.node.resize.barriers import DIRECTIVES, HISTORY, NO_API, PAUSED, Barrier, Barriers
 from agent.node.resize.step_sender import StepSender
 from agent.node.resize.teller import ActTeller, Events, has_enforced
 from agent.node.resize.turn_timing import TurnTiming
-from agent.node.resize.writer import Writer
+from agent.node.resize.writer import StepWriter
 from agent.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ windows know of it too, and a grow that did not fit at once has had its tries.""
 MAX_KILLS: Final = 256
 
 
-class Cluster(Protocol):
+class ActingView(Protocol):
     """The view of the API that acting needs; ``node.cluster.ClusterView`` is one."""
 
     def state(self) -> NodeState:
@@ -79,9 +79,9 @@ class Actor:
         *,
         settings: Settings,
         node_name: str,
-        cluster: Cluster,
+        cluster: ActingView,
         planner: Planner,
-        writer: Writer,
+        writer: StepWriter,
         ledger: Ledger,
         holds: Holds,
         journal: Journal,
@@ -153,7 +153,7 @@ class Actor:
             now=now,
             wall_now=wall_now,
         )
-        self._restoring = Restoring(holds, ledger)
+        self._restoring = RestorePromises(holds, ledger)
         self._sender = StepSender(
             settings=settings,
             state=cluster.state,

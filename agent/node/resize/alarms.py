@@ -26,7 +26,7 @@ NOTHING: Final[Mapping[ContainerKey, Urgent]] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watched:
+class AlarmContainer:
     """One container that may be resized, as it stands."""
 
     slot: int
@@ -47,7 +47,7 @@ class Watched:
 class _Looked:
     """Those looked at, as arrays; made anew when they change."""
 
-    def __init__(self, watched: Sequence[Watched], rings: RingFile) -> None:
+    def __init__(self, watched: Sequence[AlarmContainer], rings: RingFile) -> None:
         self.watched = [one for one in watched if rings.inode(one.slot) == one.inode]
         self.slots = [one.slot for one in self.watched]
         self.request_millicores: Floats = _column([one.cpu_request_millicores for one in self.watched])
@@ -95,7 +95,7 @@ class Alarms:
         """
         self._contended_ns = since_ns
 
-    def follow(self, watched: Sequence[Watched]) -> None:
+    def follow(self, watched: Sequence[AlarmContainer]) -> None:
         """Look at these from now on; any thread. The same ones again keep their last readings."""
         fresh = _Looked(watched, self._rings)
         looked = self._looked
@@ -125,7 +125,7 @@ class Alarms:
         if found:
             self._on_alarm(found)
 
-    def _is_there(self, watched: Watched) -> bool:
+    def _is_there(self, watched: AlarmContainer) -> bool:
         return self._rings.inode(watched.slot) == watched.inode
 
     def _starved(

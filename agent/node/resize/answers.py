@@ -13,7 +13,7 @@ from typing import Final
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.unit import UnitIdentity
 from agent.core.cluster.versions import gates_of
-from agent.core.machine.cluster_checkup import ClusterFacts, MissingRight, ReportStanding
+from agent.core.machine.cluster_checkup import ClusterStatus, MissingRight, ReportStanding
 from agent.core.plan.directives import STALE_SECONDS
 from agent.core.plan.plan import Plan, PlanStep
 from agent.core.resize.decision import Action, Decision
@@ -25,12 +25,12 @@ from agent.node.cluster.rights import Rights
 from agent.node.cluster.view import ClusterView
 from agent.node.files.documents import CLUSTER, PLAN
 from agent.node.orders.holds import Holds
-from agent.node.orders.journal import Choice, Journal
+from agent.node.orders.journal import DecisionFilter, Journal
 from agent.node.orders.verbs import HoldingVerbs
 from agent.node.recommender.planner import Holding, Planner
 from agent.node.reports.directives_file import Directions
 from agent.node.resize.actor import Actor
-from agent.node.resize.writer import Writer
+from agent.node.resize.writer import StepWriter
 from agent.node.sockets.control import ControlError, Verb
 from agent.settings import Settings
 
@@ -51,7 +51,7 @@ class ActingAnswers:
         cluster: ClusterView,
         planner: Planner,
         actor: Actor,
-        writer: Writer,
+        writer: StepWriter,
         ledger: Ledger,
         holds: Holds,
         journal: Journal,
@@ -101,7 +101,7 @@ class ActingAnswers:
             reserved=demand.reserved,
             planned=containers.get(identity.container or ""),
             is_evicted=pod.is_evicted,
-            decisions=self._journal.newest(DECISIONS_TOLD, Choice(pod=str(pod.ref))),
+            decisions=self._journal.newest(DECISIONS_TOLD, DecisionFilter(pod=str(pod.ref))),
             told=planned.directed.sentences(demand.workload),
         )
 
@@ -126,7 +126,7 @@ class ActingAnswers:
         gates, directed = gates_of(state.server_version, state.node), self._directions.now()
         missing = () if standing is None else standing.missing
         return CLUSTER.to_json(
-            ClusterFacts(
+            ClusterStatus(
                 node=self._cluster.node_name,
                 server=self._server,
                 server_version=state.server_version,

@@ -38,13 +38,13 @@ from agent.node.recommender.evaluation import Teller
 from agent.node.recommender.planner import Planned, Planner
 from agent.node.reports.directives_file import Directions
 from agent.node.resize.actor import Actor, reserve_of
-from agent.node.resize.alarms import Alarms, Watched
+from agent.node.resize.alarms import AlarmContainer, Alarms
 from agent.node.resize.answers import ActingAnswers
 from agent.node.resize.barriers import PAUSED
 from agent.node.resize.ledger_file import FILE_NAME as LEDGER_FILE
 from agent.node.resize.ledger_file import LedgerFile
 from agent.node.resize.memory_in_use import MemoryInUse
-from agent.node.resize.writer import Writer
+from agent.node.resize.writer import StepWriter
 from agent.node.sampling.heartbeat import Heartbeat
 from agent.node.sampling.unit_table import UnitTable
 from agent.sensing.discovery import Discovery
@@ -110,7 +110,7 @@ class Acting:
             unused=_unused(settings),
             tell=lambda sentence: self._notice("rights", sentence),
         )
-        self.writer = Writer(
+        self.writer = StepWriter(
             api=api,
             ledger=self.ledger,
             journal=self.journal,
@@ -302,7 +302,7 @@ class Acting:
         # Of a pod of which nothing is predicted yet, hunger is seen all the same, and it may grow by that.
         sized = (None, Reserved.NO_DATA)
         managed = {uid: one for uid, one in planned.demands.items() if one.reserved in sized}
-        watched: list[Watched] = []
+        watched: list[AlarmContainer] = []
         for unit in self._units.all():
             identity = unit.identity
             demand = managed.get(identity.pod_uid or "")
@@ -312,7 +312,7 @@ class Acting:
             if container is None:
                 continue
             watched.append(
-                Watched(
+                AlarmContainer(
                     slot=unit.slot,
                     inode=unit.inode,
                     pod_uid=demand.pod.uid,

@@ -23,11 +23,11 @@ from agent.core.resize.write_gate import Refusal, may_resize
 from agent.node.cluster.rights import Rights
 from agent.node.orders.holds import Holds
 from agent.node.orders.journal import Journal
-from agent.node.orders.restores import Restoring
+from agent.node.orders.restores import RestorePromises
 from agent.node.recommender.planner import Planned, Planner
 from agent.node.resize.barriers import Barriers
 from agent.node.resize.teller import ActTeller
-from agent.node.resize.writer import Writer
+from agent.node.resize.writer import StepWriter
 from agent.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -42,8 +42,8 @@ class StepSender:
         settings: Settings,
         state: Callable[[], NodeState],
         planner: Planner,
-        writer: Writer,
-        restoring: Restoring,
+        writer: StepWriter,
+        restoring: RestorePromises,
         holds: Holds,
         journal: Journal,
         rights: Rights,

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from agent.core.cluster.pod import Pod, PodRef
 from agent.core.plan.demand import Kept
 from agent.core.plan.plan import PlanStep
-from agent.core.resize.answer import Answer, AnswerKind
+from agent.core.resize.answer import AnswerKind, ResizeAnswer
 from agent.core.resize.decision import Action, Decision, Outcome
 from agent.core.resize.ledger import Ledger
 from agent.core.resize.record import FlightState, News
@@ -50,7 +50,7 @@ NOT_KEPT: Final = "the disk does not take the original requests: nothing is chan
 NOT_KEPT_LEDGER: Final = "the disk does not take what is about to be done: after a crash nobody would know of it"
 
 
-class Writer:
+class StepWriter:
     """Sends steps; see the module's docstring. Any thread."""
 
     def __init__(
@@ -91,7 +91,7 @@ class Writer:
 
     def send(
         self, pod: Pod, step: PlanStep, action: Action = Action.RESIZE, *, timeout_seconds: float | None = None
-    ) -> tuple[Decision, Answer | None]:
+    ) -> tuple[Decision, ResizeAnswer | None]:
         """Carry a step out, if nothing is under way for its pod.
 
         Args:
@@ -113,7 +113,7 @@ class Writer:
                 return self._put_down(step, action, Outcome.WITHHELD, Kept.PAUSED, ""), None  # while this waited
             self._ledger.sent(step, pod, self._now(), action)
             if not self._keep():  # before it is sent: after a crash in between, what became of it is looked up
-                self._ledger.answered(step.ref.uid, Answer(kind=AnswerKind.CONFLICT), self._now())
+                self._ledger.answered(step.ref.uid, ResizeAnswer(kind=AnswerKind.CONFLICT), self._now())
                 return self._put_down(step, action, Outcome.WITHHELD, "ledger", NOT_KEPT_LEDGER), None
             answer, fresh = resize(
                 self._api,

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from agent.metrics.exposition import Page
+from agent.metrics.exposition import MetricsPage
 from agent.node.sockets.loop import Deferred
 
 MAX_REQUEST_BYTES: Final = 16 * 1024
@@ -68,7 +68,7 @@ class Heartbeat:
 class HttpSources:
     """What the answers are made of; each may be called from the serving thread or a worker, and must not block."""
 
-    page: Callable[[str, str], Page]
+    page: Callable[[str, str], MetricsPage]
     """Builds /metrics from the headers Accept and Accept-Encoding: ``Metrics.page``."""
     heartbeat: Callable[[], Heartbeat]
     ready: Callable[[], tuple[bool, str]]

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from agent.core.admission.answer import NOT_KNOWN, Admission, AdmissionFacts, Outcome
+from agent.core.admission.answer import NOT_KNOWN, Admission, AdmissionFacts, AdmissionOutcome
 from agent.core.admission.estimate import Estimate, NoEstimate
 from agent.core.admission.limit_ranges import with_growth
 from agent.core.admission.options import AdmissionSettings
@@ -43,7 +43,7 @@ _NO_NAME: Final = "unnamed"
 _MOST_TOLD: Final = 100
 
 
-class Facts(Protocol):
+class ReviewFacts(Protocol):
     """What is known of the cluster; answers from memory, for any thread."""
 
     @property
@@ -96,7 +96,7 @@ class Facts(Protocol):
         ...
 
 
-class History(Protocol):
+class ReviewHistory(Protocol):
     """What is known of workloads; answers from memory, for any thread."""
 
     def estimate(
@@ -134,8 +134,8 @@ class Reviewer:
 
     def __init__(
         self,
-        facts: Facts,
-        history: History,
+        facts: ReviewFacts,
+        history: ReviewHistory,
         settings: AdmissionSettings,
         *,
         clock: Callable[[], float] = time.time,
@@ -150,7 +150,7 @@ class Reviewer:
             settings: What annotations and rules do not say.
             clock: Wall clock, unix seconds.
             monotonic: Monotonic seconds.
-            count: Told of each answer: how it came out (an ``Outcome``) and the seconds that it took.
+            count: Told of each answer: how it came out (an ``AdmissionOutcome``) and the seconds that it took.
         """
         self._facts, self._history, self._settings = facts, history, settings
         self._clock, self._count = clock, count
@@ -168,14 +168,14 @@ class Reviewer:
             An AdmissionReview, always complete, with the request's uid where one can be found.
         """
         started = time.perf_counter()
-        uid, outcome = "", Outcome.ERROR
+        uid, outcome = "", AdmissionOutcome.ERROR
         response: dict[str, object] = {}
         try:
             request = _request_of(body)
             uid = bounded_uid(request.get("uid"))
             outcome, response = self._answer(request, peer)
         except _Passed as passed:
-            outcome = Outcome.NOOP
+            outcome = AdmissionOutcome.NOOP
             log.debug("review passed over", extra={"reason": str(passed)})
         except ConvertError as error:
             self._tell("a pod is not understood and admitted as it came", str(error))
@@ -232,11 +232,11 @@ class Reviewer:
             now_unix_seconds=now,
         )
 
-    def _answer(self, request: Mapping[str, object], peer: str) -> tuple[Outcome, dict[str, object]]:
+    def _answer(self, request: Mapping[str, object], peer: str) -> tuple[AdmissionOutcome, dict[str, object]]:
         """Give how it came out and what the response says besides uid and allowed."""
         asked = _asked(request)
         if not self._facts.is_complete:
-            return Outcome.NO_HISTORY, {}  # who is to be left alone is not known yet
+            return AdmissionOutcome.NO_HISTORY, {}  # who is to be left alone is not known yet
         admission = self.admission(asked.pod, asked.node, peer=peer)
         if admission.denial is not None:
             status = {"code": _DENIED_CODE, "reason": "Invalid", "message": f"plimsoll: {admission.denial}"}
@@ -250,7 +250,7 @@ class Reviewer:
             self._growth.add(admission.workload, admission.grown, peer)
         if admission.warnings:
             response["warnings"] = [_warning(text) for text in admission.warnings[:_MOST_WARNINGS]]
-        if admission.outcome is Outcome.ERROR:
+        if admission.outcome is AdmissionOutcome.ERROR:
             self._tell("a pod is admitted as it came", admission.why)
         return admission.outcome, response
 

@@ -14,14 +14,14 @@ from typing import Final
 from agent.core.buffers.buffer import Buffer
 from agent.core.buffers.schedule import (
     SCHEDULE,
-    Beginnings,
     Calendar,
+    CronBeginnings,
     Schedule,
     ScheduleError,
     activity_at,
     read_schedule,
 )
-from agent.webhook.buffers.seams import Activity
+from agent.webhook.buffers.seams import ScheduleState
 
 MOST_KEPT: Final = 1000
 """Schedules that stay read; each costs a few milliseconds to read where it seldom begins."""
@@ -39,17 +39,17 @@ class Schedules:
         self._calendar = calendar if calendar is not None else SystemCalendar()
         self._read: OrderedDict[str, Schedule | ScheduleError] = OrderedDict()
 
-    def __call__(self, buffer: Buffer, now_unix_seconds: float, /) -> Activity:
+    def __call__(self, buffer: Buffer, now_unix_seconds: float, /) -> ScheduleState:
         """Say whether a buffer is active; one without a schedule always is."""
         text = buffer.annotations.get(SCHEDULE)
         if text is None:
-            return Activity()
+            return ScheduleState()
         schedule = self._schedule(text)
         if isinstance(schedule, ScheduleError):
-            return Activity(fault=f"annotation {SCHEDULE}: {schedule}")
+            return ScheduleState(fault=f"annotation {SCHEDULE}: {schedule}")
         found = activity_at(schedule, now_unix_seconds)
         look = found.next_look_unix_seconds
-        return Activity(
+        return ScheduleState(
             inactive=None if found.is_active else found.words,
             changes_in_seconds=None if look is None else look - now_unix_seconds,
         )
@@ -80,7 +80,7 @@ class SystemCalendar:
         except (KeyError, ValueError, OSError):  # not found; no file of zones; a directory such as Europe
             return None
 
-    def beginnings(self, expression: str) -> Beginnings:
+    def beginnings(self, expression: str) -> CronBeginnings:
         """Read five cron fields.
 
         Raises:

@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from agent.core.admission.answer import Admission, Outcome
+from agent.core.admission.answer import Admission, AdmissionOutcome
 from agent.core.admission.patch import Operation, patch_operations
 from agent.core.buffers.buffer import Content, ScalableRef
 from agent.core.cluster.pod import OwnerReference, Pod
 from agent.core.orders.annotations import PREFIX
 from agent.kube.json_reader import ConvertError
 from agent.kube.pod_json import pod_from_json
-from agent.webhook.buffers.seams import Sized
+from agent.webhook.buffers.seams import SizedChunk
 
 SIZING: Final = f"{PREFIX}buffer-sizing"
 """On a CapacityBuffer: ``recommended``, or ``template``, which is the same as none."""
@@ -39,27 +39,27 @@ class AdmissionSizer:
         """
         self._admission, self._is_ready = admission, is_ready
 
-    def __call__(self, content: Content, namespace: str, workload: ScalableRef | None, /) -> Sized:
+    def __call__(self, content: Content, namespace: str, workload: ScalableRef | None, /) -> SizedChunk:
         """Size a chunk; see ``Sizer``."""
         if not self._is_ready():
-            return Sized(content=content, words="the history is not read yet", is_final=False)
+            return SizedChunk(content=content, words="the history is not read yet", is_final=False)
         try:
             pod = _pod(content, namespace)
         except ConvertError as error:
-            return Sized(content=content, words=f"not sized: {error}")
+            return SizedChunk(content=content, words=f"not sized: {error}")
         owners = pod.owners
         if workload is not None:
             # A ReplicaSet's maker is found by the pod's own label, as at admission.
             owners = (OwnerReference(kind=workload.kind, name=workload.name, uid="", is_controller=True),)
         if not any(owner.is_controller for owner in owners):
-            return Sized(content=content, words="not sized: a PodTemplate belongs to no workload with a history")
+            return SizedChunk(content=content, words="not sized: a PodTemplate belongs to no workload with a history")
         admission = self._admission(replace(pod, owners=owners), None)
         operations = [
             one for one in patch_operations(admission, has_annotations=True) if one["path"].startswith("/spec/")
         ]
-        if admission.outcome is not Outcome.PATCHED or not operations:
-            return Sized(content=content, words=admission.why)
-        return Sized(content=patched(content, operations), words=admission.why)
+        if admission.outcome is not AdmissionOutcome.PATCHED or not operations:
+            return SizedChunk(content=content, words=admission.why)
+        return SizedChunk(content=patched(content, operations), words=admission.why)
 
 
 def _pod(content: Content, namespace: str) -> Pod:

@@ -44,7 +44,7 @@ STOP_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class ControllerStanding:
     """Whether this replica's controller acts, and if not, why."""
 
     mode: BufferMode
@@ -177,9 +177,9 @@ class BufferController:
         if self.watches.buffers.find(namespace) or namespace in self._views:
             self._queue.wake(namespace)
 
-    def standing(self) -> Standing:
+    def standing(self) -> ControllerStanding:
         """Tell whether it acts, and if not, why."""
-        return Standing(
+        return ControllerStanding(
             mode=self.options.mode,
             is_leader=self._is_leader(),
             is_served=self.watches.has_looked,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from agent.core.buffers.buffer import Outcome
+from agent.core.buffers.buffer import BufferOutcome
 from agent.webhook.buffers.controller import BufferController
 
 Values = Iterable[tuple[tuple[str, ...], float]]
@@ -70,7 +70,7 @@ class ControllerFigures:
         """Count calls that failed."""
         return self._controller.api.errors()
 
-    def _each(self, value: Callable[[Outcome], int | None]) -> Values:
+    def _each(self, value: Callable[[BufferOutcome], int | None]) -> Values:
         found: list[tuple[tuple[str, ...], float]] = []
         for view in self._controller.views():
             for one in view.outcomes:

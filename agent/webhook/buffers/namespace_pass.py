@@ -15,10 +15,10 @@ from agent.core.buffers.buffer import (
     ACTIVE_CAPACITY,
     OUR_STRATEGIES,
     Buffer,
+    BufferOutcome,
     Condition,
     ManagedTemplate,
     NamespaceFacts,
-    Outcome,
     Pass,
     TemplateOrder,
     Unresolved,
@@ -30,7 +30,7 @@ from agent.kube.json_reader import ConvertError
 from agent.webhook.buffers.dry_run import NotTriedError
 from agent.webhook.buffers.managed_templates import ManagedTemplates
 from agent.webhook.buffers.resolver import Resolved, Resolver, words_of
-from agent.webhook.buffers.seams import Activities, Kept, RoomKeeper
+from agent.webhook.buffers.seams import Activities, RoomKeeper, RoomOutcome
 from agent.webhook.buffers.watches import BufferWatches
 from agent.webhook.buffers.writer import BufferWriter
 
@@ -56,7 +56,7 @@ class AgainError(Exception):
 class NamespaceView:
     """What the last look at a namespace came to; for answers and metrics."""
 
-    outcomes: tuple[Outcome, ...] = ()
+    outcomes: tuple[BufferOutcome, ...] = ()
     passed_over: tuple[Buffer, ...] = ()
     sizing: Mapping[str, str] = field(default_factory=dict)
     """By buffer name: what became of the annotation that asks for a recommended size."""
@@ -273,7 +273,7 @@ class NamespacePasses:
         written.add(buffer.name)
         self._managed.wrote(order, template, resolved.get(buffer.name))
 
-    def _write_statuses(self, outcomes: Sequence[Outcome]) -> None:
+    def _write_statuses(self, outcomes: Sequence[BufferOutcome]) -> None:
         for outcome in outcomes:
             if not outcome.is_changed:
                 continue
@@ -287,7 +287,7 @@ class NamespacePasses:
             kept = self._watches.buffers
             kept.put_answer(kept.entry(document), now_seconds=self._clock())
 
-    def _kept(self, namespace: str, facts: NamespaceFacts, result: Pass) -> tuple[Kept, Pass]:
+    def _kept(self, namespace: str, facts: NamespaceFacts, result: Pass) -> tuple[RoomOutcome, Pass]:
         """Have the room kept, and tell in the statuses how far it is."""
         self._check_lead()
         kept = self._keeper.keep(namespace, result.outcomes, facts.templates)

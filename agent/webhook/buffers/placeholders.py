@@ -16,12 +16,20 @@ from dataclasses import replace
 from typing import Final
 from urllib.parse import quote
 
-from agent.core.buffers.buffer import GROUP, PLACEHOLDER_PODS, Buffer, Condition, ManagedTemplate, Outcome, PodReader
+from agent.core.buffers.buffer import (
+    GROUP,
+    PLACEHOLDER_PODS,
+    Buffer,
+    BufferOutcome,
+    Condition,
+    ManagedTemplate,
+    PodReader,
+)
 from agent.core.buffers.placeholder_condition import provisioning_of
 from agent.core.buffers.placeholder_options import PlaceholderOptions
 from agent.core.buffers.placeholder_pod import PlaceholderShape, placeholder_of, resources_json
 from agent.core.buffers.placeholder_state import Memory, after_creation, after_refusal, after_refused_resize
-from agent.core.buffers.placeholders import PlaceholderPlan, Wish, buffer_uid_of, plan_placeholders
+from agent.core.buffers.placeholders import PlaceholderPlan, PlaceholderWish, buffer_uid_of, plan_placeholders
 from agent.core.cluster.effective_resources import CountingRule, pod_requests
 from agent.core.cluster.pod import Pod, has_ended
 from agent.core.orders.annotations import PLACEHOLDER, PREFIX
@@ -30,7 +38,7 @@ from agent.kube.buffer_json import pod_of_template
 from agent.kube.errors import ApiError, KubeError, Unreachable
 from agent.kube.pod_json import pod_from_json
 from agent.kube.reflector import Reflector, WatchPace, WatchSource
-from agent.webhook.buffers.seams import Kept
+from agent.webhook.buffers.seams import RoomOutcome
 from agent.webhook.buffers.tables import ByNamespace
 
 _GONE: Final = frozenset({404, 409})
@@ -174,14 +182,16 @@ class Placeholders:
                 used[name] = used.get(name, 0) + amount
         return sums
 
-    def keep(self, namespace: str, outcomes: Sequence[Outcome], templates: Mapping[str, ManagedTemplate], /) -> Kept:
+    def keep(
+        self, namespace: str, outcomes: Sequence[BufferOutcome], templates: Mapping[str, ManagedTemplate], /
+    ) -> RoomOutcome:
         """Make the pods of a namespace what its buffers ask for, a bounded number at a time.
 
         Raises:
             KubeError: The server was not reached, or was too busy.
         """
         if not self._watch.is_listed:
-            return Kept(again_seconds=UNLISTED_SECONDS)
+            return RoomOutcome(again_seconds=UNLISTED_SECONDS)
         pods: dict[str, list[Pod]] = {}
         for pod in self._pods.find(namespace):
             uid = buffer_uid_of(pod)
@@ -215,24 +225,24 @@ class Placeholders:
             self._annotate(outcome.buffer, ready.get(outcome.buffer.name))
         if paused is not None:
             again.append(PAUSED_SECONDS)
-        return Kept(again_seconds=min(again, default=None), provisioning=provisioning, ready=ready)
+        return RoomOutcome(again_seconds=min(again, default=None), provisioning=provisioning, ready=ready)
 
     # -- one buffer ------------------------------------------------------------------------------------------------
 
-    def _wish(self, outcome: Outcome, templates: Mapping[str, ManagedTemplate]) -> Wish:
+    def _wish(self, outcome: BufferOutcome, templates: Mapping[str, ManagedTemplate]) -> PlaceholderWish:
         buffer, status = outcome.buffer, outcome.status
         if buffer.is_terminating:
-            return Wish(buffer=buffer, replicas=0, shape=None)
+            return PlaceholderWish(buffer=buffer, replicas=0, shape=None)
         template = templates.get(status.template_name) if status.template_name is not None else None
         if status.replicas is None or template is None:
-            return Wish(buffer=buffer, replicas=None, shape=None)
-        return Wish(buffer=buffer, replicas=status.replicas, shape=self._shape(template, buffer))
+            return PlaceholderWish(buffer=buffer, replicas=None, shape=None)
+        return PlaceholderWish(buffer=buffer, replicas=status.replicas, shape=self._shape(template, buffer))
 
     def _shape(self, template: ManagedTemplate, buffer: Buffer) -> PlaceholderShape | None:
         content = template.content
         return placeholder_of(content, self._read_pod(content), buffer, self._options, version=self._version())
 
-    def _keep_one(self, wish: Wish, pods: Sequence[Pod], memories: dict[str, Memory]) -> PlaceholderPlan:
+    def _keep_one(self, wish: PlaceholderWish, pods: Sequence[Pod], memories: dict[str, Memory]) -> PlaceholderPlan:
         uid = wish.buffer.uid
         plan = plan_placeholders(
             wish,
@@ -287,7 +297,7 @@ class Placeholders:
                 # Whatever speaks against it, a new pod will do; one that is gone by now is nobody's loss.
                 memories[buffer.uid] = after_refused_resize(memories[buffer.uid], one.uid)
 
-    def _create(self, wish: Wish, plan: PlaceholderPlan, memories: dict[str, Memory]) -> None:
+    def _create(self, wish: PlaceholderWish, plan: PlaceholderPlan, memories: dict[str, Memory]) -> None:
         buffer, shape = wish.buffer, wish.shape
         for name in plan.creations if shape is not None else ():
             if shape is None or not self._is_leader():
@@ -340,10 +350,10 @@ def _is_ours(buffer: Buffer) -> bool:
     return buffer.strategy == PLACEHOLDER_PODS
 
 
-def _nothing(namespace: str, uid: str) -> Wish:
+def _nothing(namespace: str, uid: str) -> PlaceholderWish:
     """Wish for no pods of a buffer that is gone, or has another strategy."""
     nobody = Buffer(namespace=namespace, name="", uid=uid, generation=0, created_unix_seconds=0.0)
-    return Wish(buffer=nobody, replicas=0, shape=None)
+    return PlaceholderWish(buffer=nobody, replicas=0, shape=None)
 
 
 def _seen_pod(document: object) -> Pod:

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from agent.core.buffers.buffer import Buffer, Condition, Content, ManagedTemplate, Outcome, ScalableRef
+from agent.core.buffers.buffer import Buffer, BufferOutcome, Condition, Content, ManagedTemplate, ScalableRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Activity:
+class ScheduleState:
     """What a buffer's schedule says at a moment."""
 
     inactive: str | None = None
@@ -27,18 +27,18 @@ class Activity:
 class Activities(Protocol):
     """Schedules."""
 
-    def __call__(self, buffer: Buffer, now_unix_seconds: float, /) -> Activity:
+    def __call__(self, buffer: Buffer, now_unix_seconds: float, /) -> ScheduleState:
         """Say whether a buffer is active."""
         ...
 
 
-def always_active(_buffer: Buffer, _now_unix_seconds: float, /) -> Activity:
+def always_active(_buffer: Buffer, _now_unix_seconds: float, /) -> ScheduleState:
     """Every buffer is, at any time."""
-    return Activity()
+    return ScheduleState()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class RoomOutcome:
     """What became of the room of one namespace's buffers."""
 
     again_seconds: float | None = None
@@ -65,7 +65,9 @@ class RoomKeeper(Protocol):
         """End that."""
         ...
 
-    def keep(self, namespace: str, outcomes: Sequence[Outcome], templates: Mapping[str, ManagedTemplate], /) -> Kept:
+    def keep(
+        self, namespace: str, outcomes: Sequence[BufferOutcome], templates: Mapping[str, ManagedTemplate], /
+    ) -> RoomOutcome:
         """Make pods what the outcomes say; the statuses are written already.
 
         Args:
@@ -98,9 +100,11 @@ class NoRoomKeeper:
     def stop(self) -> None:
         """Do nothing."""
 
-    def keep(self, _namespace: str, _outcomes: Sequence[Outcome], _templates: Mapping[str, ManagedTemplate], /) -> Kept:
+    def keep(
+        self, _namespace: str, _outcomes: Sequence[BufferOutcome], _templates: Mapping[str, ManagedTemplate], /
+    ) -> RoomOutcome:
         """Do nothing."""
-        return Kept()
+        return RoomOutcome()
 
     def clear(self) -> None:
         """Do nothing."""
@@ -111,7 +115,7 @@ class NoRoomKeeper:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sized:
+class SizedChunk:
     """A chunk's content after sizing."""
 
     content: Content
@@ -124,7 +128,7 @@ class Sized:
 class Sizer(Protocol):
     """Gives a chunk the size that a new pod of its workload would be given."""
 
-    def __call__(self, content: Content, namespace: str, workload: ScalableRef | None, /) -> Sized:
+    def __call__(self, content: Content, namespace: str, workload: ScalableRef | None, /) -> SizedChunk:
         """Size it.
 
         Args:

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from agent.core.buffers.buffer import BufferQuota
 from agent.kube.buffer_json import buffer_quota_from_json
 from agent.kube.json_reader import Reader
-from agent.kube.watched_objects import Entry, Kept
+from agent.kube.watched_objects import ReflectedObjects, WatchedEntry
 from agent.webhook.cluster.index import Indexed
 
 T = TypeVar("T")
@@ -86,7 +86,7 @@ class ByNamespace(Indexed[str, T], Generic[T]):
         """Count those that are understood."""
         return sum(len(one) for one in tuple(self._found.values()))
 
-    def replace_all(self, entries: Iterable[Entry[T]], *, now_seconds: float, is_newest: bool) -> bool:
+    def replace_all(self, entries: Iterable[WatchedEntry[T]], *, now_seconds: float, is_newest: bool) -> bool:
         """Take a whole list."""
         before = {key: value for one in self._found.values() for key, value in one.items()}
         has_news = super().replace_all(entries, now_seconds=now_seconds, is_newest=is_newest)
@@ -96,21 +96,21 @@ class ByNamespace(Indexed[str, T], Generic[T]):
                 self._tell(key)
         return has_news
 
-    def put(self, entry: Entry[T], *, now_seconds: float) -> bool:
+    def put(self, entry: WatchedEntry[T], *, now_seconds: float) -> bool:
         """Take one object of a watch."""
         has_news = super().put(entry, now_seconds=now_seconds)
         if has_news:
             self._tell(entry.key)
         return has_news
 
-    def put_answer(self, entry: Entry[T], *, now_seconds: float) -> bool:
+    def put_answer(self, entry: WatchedEntry[T], *, now_seconds: float) -> bool:
         """Take the object that a write was answered with; nobody is told: who wrote it knows."""
         has_news = super().put_answer(entry, now_seconds=now_seconds)
         if has_news:
             self._place(entry.key, entry.value)
         return has_news
 
-    def remove(self, entry: Entry[T]) -> bool:
+    def remove(self, entry: WatchedEntry[T]) -> bool:
         """Take an object away."""
         was_there = super().remove(entry)
         if was_there:
@@ -122,7 +122,7 @@ class ByNamespace(Indexed[str, T], Generic[T]):
         self._on_change(namespace, name)
 
 
-class Bell(Kept[str]):
+class Bell(ReflectedObjects[str]):
     """Keeps nothing of the objects of a kind, and rings for each that changed or went."""
 
     def __init__(self, ring: Callable[[str, str | None], None], referenced: Callable[[], Iterable[str]]) -> None:
@@ -135,19 +135,19 @@ class Bell(Kept[str]):
         super().__init__(lambda _: "", lambda _one, _other: False)
         self._ring, self._referenced = ring, referenced
 
-    def replace_all(self, entries: Iterable[Entry[str]], *, now_seconds: float, is_newest: bool) -> bool:
+    def replace_all(self, entries: Iterable[WatchedEntry[str]], *, now_seconds: float, is_newest: bool) -> bool:
         """Take a whole list."""
         there = {one.key: one.version for one in entries}
         for key in self._referenced():
             self._ring(key, there.get(key))
         return False
 
-    def put(self, entry: Entry[str], *, now_seconds: float) -> bool:
+    def put(self, entry: WatchedEntry[str], *, now_seconds: float) -> bool:
         """Take one object of a watch."""
         self._ring(entry.key, entry.version or "")
         return False
 
-    def remove(self, entry: Entry[str]) -> bool:
+    def remove(self, entry: WatchedEntry[str]) -> bool:
         """Take an object away."""
         self._ring(entry.key, None)
         return False

@@ -18,7 +18,7 @@ from agent.kube.api import Api
 from agent.kube.errors import ApiError
 from agent.kube.reflector import Reflector, WatchPace, WatchSource
 from agent.kube.scale import KindPlace
-from agent.kube.watched_objects import Kept, compare_versions
+from agent.kube.watched_objects import ReflectedObjects, compare_versions
 from agent.webhook.buffers.reading import SeenBuffer, seen_buffer
 from agent.webhook.buffers.tables import Bell, ByNamespace, seen_quota, template_seen
 from agent.webhook.cluster.optional_watch import OptionalWatch
@@ -217,7 +217,7 @@ class BufferWatches:
         path = f"{place.group_path}/{place.resource}"
         return self._reflector(f"buffers-{place.resource}", path, Bell(ring, referenced), is_small=True)
 
-    def _reflector(self, name: str, path: str, kept: Kept[T], *, is_small: bool = False) -> Reflector[T]:
+    def _reflector(self, name: str, path: str, kept: ReflectedObjects[T], *, is_small: bool = False) -> Reflector[T]:
         source = WatchSource(name=name, path=path, read=kept.read, is_same=kept.is_same)
         if is_small:
             source = replace(source, accept_list=_METADATA_LIST, accept_watch=_METADATA)

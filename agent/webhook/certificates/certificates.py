@@ -24,7 +24,7 @@ from agent.webhook.certificates.material import Material, MaterialError, read_ma
 from agent.webhook.certificates.options import CertificateOptions, CertificateSource
 from agent.webhook.certificates.publication import Publication
 from agent.webhook.certificates.registration import Registration
-from agent.webhook.certificates.rotation import DAY_SECONDS, Step, after_step, next_step
+from agent.webhook.certificates.rotation import DAY_SECONDS, RotationStep, after_step, next_step
 from agent.webhook.certificates.secret import SecretData, SecretWatch, material_of
 from agent.webhook.certificates.served_tls import ServedTls
 
@@ -328,8 +328,8 @@ class Certificates:
             options=self.options,
         )
         if stored is None and material is not None:
-            step = Step.ADD_AUTHORITY
-        if step is Step.NOTHING:
+            step = RotationStep.ADD_AUTHORITY
+        if step is RotationStep.NOTHING:
             return
         made = after_step(step, material, names=self.names, now_unix_seconds=now, options=self.options)
         if secret.write(made, current):

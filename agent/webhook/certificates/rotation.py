@@ -25,7 +25,7 @@ MOST_AUTHORITIES: Final = 8
 DAY_SECONDS: Final = 86_400.0
 
 
-class Step(StrEnum):
+class RotationStep(StrEnum):
     """What the leader does next."""
 
     NOTHING = "nothing"
@@ -43,7 +43,7 @@ def next_step(
     names: Collection[str],
     now_unix_seconds: float,
     options: CertificateOptions,
-) -> Step:
+) -> RotationStep:
     """Give the next step.
 
     Args:
@@ -54,26 +54,26 @@ def next_step(
         options: Lives and pauses.
     """
     if material is None or not material.authorities:
-        return Step.MAKE_ALL
+        return RotationStep.MAKE_ALL
     now = now_unix_seconds
     if material.authority_key_pem is None:
-        return Step.ADD_AUTHORITY
+        return RotationStep.ADD_AUTHORITY
     if not material.is_by_first:
         is_known = registered_seconds is not None and registered_seconds >= options.propagation_seconds
         is_late = material.leaf.elapsed_ratio(now) >= LATE_RATIO
-        return Step.MAKE_LEAF if is_known or is_late else Step.NOTHING
+        return RotationStep.MAKE_LEAF if is_known or is_late else RotationStep.NOTHING
     if material.authorities[0].elapsed_ratio(now) >= RENEW_RATIO:
-        return Step.ADD_AUTHORITY
+        return RotationStep.ADD_AUTHORITY
     if material.leaf.elapsed_ratio(now) >= RENEW_RATIO or not material.names.issuperset(names):
-        return Step.MAKE_LEAF
+        return RotationStep.MAKE_LEAF
     leaf_age_seconds = now - material.leaf.not_before_unix_seconds - CLOCKS_DIFFER_SECONDS
     if len(material.authorities) > 1 and leaf_age_seconds >= options.overlap_seconds:
-        return Step.DROP_AUTHORITIES
-    return Step.NOTHING
+        return RotationStep.DROP_AUTHORITIES
+    return RotationStep.NOTHING
 
 
 def after_step(
-    step: Step,
+    step: RotationStep,
     material: Material | None,
     *,
     names: Sequence[str],
@@ -93,10 +93,10 @@ def after_step(
         MaterialError: The authority cannot sign.
     """
     now = now_unix_seconds
-    if material is None or step is Step.MAKE_ALL:
+    if material is None or step is RotationStep.MAKE_ALL:
         authority_pem, authority_key_pem = _authority(now, options)
         return _with_leaf(authority_pem, b"", authority_key_pem, names, now, options)
-    if step is Step.ADD_AUTHORITY:
+    if step is RotationStep.ADD_AUTHORITY:
         authority_pem, authority_key_pem = _authority(now, options)
         known = [one for one in material.authorities if one.not_after_unix_seconds > now]
         others = b"".join(one.pem for one in known[: MOST_AUTHORITIES - 1])
@@ -108,7 +108,7 @@ def after_step(
             names=(),
             now_unix_seconds=now,
         )
-    if step is Step.DROP_AUTHORITIES:
+    if step is RotationStep.DROP_AUTHORITIES:
         return replace(material, authorities=material.authorities[:1])
     others = b"".join(one.pem for one in material.authorities[1:] if one.not_after_unix_seconds > now)
     return _with_leaf(material.authorities[0].pem, others, material.authority_key_pem or b"", names, now, options)

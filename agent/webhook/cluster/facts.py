@@ -40,7 +40,7 @@ from agent.kube.cluster_json import (
 from agent.kube.errors import KubeError
 from agent.kube.pod_json import namespace_from_json
 from agent.kube.reflector import Reflector, WatchCounts, WatchPace, WatchSource
-from agent.kube.watched_objects import Kept
+from agent.kube.watched_objects import ReflectedObjects
 from agent.webhook.cluster.index import ByTarget, Doubted, Indexed
 from agent.webhook.cluster.nodes import (
     all_take_pod_resources,
@@ -48,7 +48,7 @@ from agent.webhook.cluster.nodes import (
     largest_allocatable,
     smallest_capacity,
 )
-from agent.webhook.cluster.optional_watch import ASK_SECONDS, Held, OptionalWatch, Watched
+from agent.webhook.cluster.optional_watch import ASK_SECONDS, AnyWatch, OptionalWatch, WatchState
 from agent.webhook.cluster.pods import PodTable
 
 log = logging.getLogger(__name__)
@@ -127,10 +127,10 @@ class ClusterFacts:
         self._vpas = ByTarget(vertical_autoscaler_from_json)
         self._limit_ranges = Doubted(limit_range_from_json, lambda one: one.namespace)
         self._quotas = Doubted(quota_from_json, lambda one: one.namespace)
-        self._config = Kept(config_from_json, lambda one, other: one == other)
+        self._config = ReflectedObjects(config_from_json, lambda one, other: one == other)
         maps = f"/api/v1/namespaces/{namespace}/configmaps"
         by_name = {"fieldSelector": f"metadata.name={config_map}"}
-        self._all: Final[tuple[tuple[str, Watched, Held], ...]] = (
+        self._all: Final[tuple[tuple[str, AnyWatch, WatchState], ...]] = (
             self._watch("pods", "/api/v1/pods", self._pods, query={"fieldSelector": _UNFINISHED}, is_paged=True),
             self._watch(
                 "nodes",
@@ -310,14 +310,14 @@ class ClusterFacts:
         self,
         name: str,
         path: str,
-        kept: Kept[T],
+        kept: ReflectedObjects[T],
         *,
         query: Mapping[str, str] | None = None,
         is_paged: bool = False,
         metadata_only: bool = False,
         on_news: Callable[[], None] | None = None,
         on_connect: Callable[[], None] | None = None,
-    ) -> tuple[str, Reflector[T], Kept[T]]:
+    ) -> tuple[str, Reflector[T], ReflectedObjects[T]]:
         source = WatchSource(
             name=name,
             path=path,

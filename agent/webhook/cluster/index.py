@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Generic, Never, Protocol, TypeVar
 
 from agent.core.cluster.workload import Workload
-from agent.kube.watched_objects import Entry, Kept
+from agent.kube.watched_objects import ReflectedObjects, WatchedEntry
 
 
 class Faulty(Protocol):
@@ -36,7 +36,7 @@ F = TypeVar("F", bound=Faulty)
 _NOTHING: Mapping[str, Never] = MappingProxyType({})
 
 
-class Indexed(Kept[T], Generic[K, T]):
+class Indexed(ReflectedObjects[T], Generic[K, T]):
     """What a reflector knows, by a key that a value has; to look one up takes no lock."""
 
     def __init__(self, read: Callable[[object], T], key_of: Callable[[T], K]) -> None:
@@ -58,7 +58,7 @@ class Indexed(Kept[T], Generic[K, T]):
         """Give the values with a key, by name; empty = there are none."""
         return tuple(self._found.get(key, _NOTHING).values())
 
-    def replace_all(self, entries: Iterable[Entry[T]], *, now_seconds: float, is_newest: bool) -> bool:
+    def replace_all(self, entries: Iterable[WatchedEntry[T]], *, now_seconds: float, is_newest: bool) -> bool:
         """Take a whole list."""
         entries = list(entries)
         has_news = super().replace_all(entries, now_seconds=now_seconds, is_newest=is_newest)
@@ -71,14 +71,14 @@ class Indexed(Kept[T], Generic[K, T]):
         self._keys, self._found = keys, found
         return has_news
 
-    def put(self, entry: Entry[T], *, now_seconds: float) -> bool:
+    def put(self, entry: WatchedEntry[T], *, now_seconds: float) -> bool:
         """Take one object of a watch."""
         has_news = super().put(entry, now_seconds=now_seconds)
         if has_news:
             self._place(entry.key, entry.value)
         return has_news
 
-    def remove(self, entry: Entry[T]) -> bool:
+    def remove(self, entry: WatchedEntry[T]) -> bool:
         """Take an object away."""
         was_there = super().remove(entry)
         if was_there:
@@ -101,7 +101,7 @@ class Indexed(Kept[T], Generic[K, T]):
 class Doubted(Indexed[K, F]):
     """Objects that count although they are not wholly understood: each value says what is not, and that is told."""
 
-    def entry(self, document: object) -> Entry[F]:
+    def entry(self, document: object) -> WatchedEntry[F]:
         """Read one object; one that is not wholly understood gives a value and a fault."""
         entry = super().entry(document)
         return entry if entry.value is None else replace(entry, fault=entry.value.fault)

@@ -10,7 +10,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from agent.kube.api import Api
 from agent.kube.errors import ApiError, KubeError
 from agent.kube.reflector import Reflector, WatchCounts
-from agent.kube.watched_objects import Kept
+from agent.kube.watched_objects import ReflectedObjects
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ ASK_AFTER_TROUBLE_SECONDS: Final = 5.0
 _NOT_FOUND: Final = 404
 
 
-class Watched(Protocol):
+class AnyWatch(Protocol):
     """One of the watches, whatever it watches."""
 
     @property
@@ -58,7 +58,7 @@ class Watched(Protocol):
         ...
 
 
-class Held(Protocol):
+class WatchState(Protocol):
     """What one of the watches knows, whatever it is."""
 
     def faults(self) -> tuple[str, ...]:
@@ -78,7 +78,7 @@ class OptionalWatch(Generic[T]):
         name: str,
         group_path: str,
         resource: str,
-        kept: Kept[T],
+        kept: ReflectedObjects[T],
         make: Callable[[], Reflector[T]],
         clock: Callable[[], float],
         ask_seconds: float = ASK_SECONDS,

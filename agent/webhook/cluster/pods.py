@@ -16,7 +16,7 @@ from typing import Final, Generic, TypeVar
 from agent.core.cluster.facts import PodPlace, WrittenContainer
 from agent.core.cluster.workload import Workload
 from agent.kube.cluster_json import pod_place_from_json
-from agent.kube.watched_objects import Entry, Gathering, Kept
+from agent.kube.watched_objects import Gathering, ReflectedObjects, WatchedEntry
 
 V = TypeVar("V", bound=Hashable)
 
@@ -92,7 +92,7 @@ Uid = int | str
 """A uid as a number, which is half as large as its text; a text where it is no UUID."""
 
 
-class PodTable(Kept[PodPlace]):
+class PodTable(ReflectedObjects[PodPlace]):
     """The places of all pods; for any thread."""
 
     def __init__(
@@ -172,14 +172,14 @@ class PodTable(Kept[PodPlace]):
         self._round = (self._round + 1) % _ROUNDS
         return _Round(self)
 
-    def replace_all(self, entries: Iterable[Entry[PodPlace]], *, now_seconds: float, is_newest: bool) -> bool:
+    def replace_all(self, entries: Iterable[WatchedEntry[PodPlace]], *, now_seconds: float, is_newest: bool) -> bool:
         """Take a whole list."""
         self._round = (self._round + 1) % _ROUNDS
         for entry in entries:
             self.put(entry, now_seconds=now_seconds)
         return self.sweep()
 
-    def put(self, entry: Entry[PodPlace], *, now_seconds: float) -> bool:
+    def put(self, entry: WatchedEntry[PodPlace], *, now_seconds: float) -> bool:
         """Take one pod."""
         place = entry.value
         if place is None:
@@ -198,7 +198,7 @@ class PodTable(Kept[PodPlace]):
         self._on_pod(place, not was_known)
         return True
 
-    def remove(self, entry: Entry[PodPlace]) -> bool:
+    def remove(self, entry: WatchedEntry[PodPlace]) -> bool:
         """Take a pod away; it is remembered for a while."""
         with self._guard:
             was_odd = self._not_understood.pop(entry.key, None) is not None

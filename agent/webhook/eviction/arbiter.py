@@ -20,7 +20,7 @@ from agent.core.cluster.facts import ClusterRules, FrozenAxes, PodPlace
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.workload import Workload, workload_of
-from agent.core.eviction.arbiter import Owner, Rules, first_look, gain_ruling, second_look
+from agent.core.eviction.arbiter import ArbiterRules, Owner, first_look, gain_ruling, second_look
 from agent.core.eviction.budget import missing_ruling
 from agent.core.eviction.options import ArbiterOptions, EvictionMode
 from agent.core.eviction.proposal import MAX_PROPOSALS, EvictionReply, Proposal, Reason, Ruling, Verdict
@@ -41,7 +41,7 @@ CALL_SECONDS: Final = 4.0
 """For all proposals of one call; the rest is put off. Agents wait ten by default, and one eviction may take five."""
 
 
-class Facts(Protocol):
+class EvictionFacts(Protocol):
     """What the webhook knows of the cluster; for any thread, from memory. ``cluster.ClusterFacts`` is one."""
 
     @property
@@ -83,7 +83,7 @@ class Arbiter:
         *,
         api: Api,
         store: EvictionStore,
-        facts: Facts,
+        facts: EvictionFacts,
         admission: Callable[[Pod], Admission],
         options: ArbiterOptions,
         sizing: AdmissionSettings,
@@ -112,7 +112,7 @@ class Arbiter:
             self._evictions = Evictions(
                 api=api, store=store, options=options, doubt=self._doubt, wall_now=wall_now, clock=clock
             )
-        self._rules = Rules(arbiter=options, act=sizing.act, plan=sizing.plan, bounds=sizing.bounds)
+        self._rules = ArbiterRules(arbiter=options, act=sizing.act, plan=sizing.plan, bounds=sizing.bounds)
         self._lock = threading.Lock()
         """Of what follows."""
         self._reads = TokenBucket(options.pod_reads_per_minute, now_seconds=clock())

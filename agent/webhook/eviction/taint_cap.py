@@ -21,7 +21,7 @@ from agent.webhook.store.taints import TaintStore
 log = logging.getLogger(__name__)
 
 
-class Facts(Protocol):
+class TaintFacts(Protocol):
     """What the webhook knows of the nodes; ``cluster.ClusterFacts`` is one."""
 
     @property
@@ -54,7 +54,7 @@ class Facts(Protocol):
 class TaintCap:
     """Grants taints within the cap; see the module's docstring. Any thread."""
 
-    def __init__(self, *, store: TaintStore, facts: Facts, options: ArbiterOptions) -> None:
+    def __init__(self, *, store: TaintStore, facts: TaintFacts, options: ArbiterOptions) -> None:
         self._store, self._facts, self._options = store, facts, options
         self._lock = threading.Lock()
         self._counts: Counter[TaintReason] = Counter()

@@ -26,7 +26,7 @@ DRAIN_SECONDS: Final = 1.0
 """For the rest of a body whose sender is not let in."""
 
 
-class TooLarge(Exception):  # noqa: N818
+class BodyTooLarge(Exception):  # noqa: N818
     """More bytes than are taken; holds those that came first, and how many came."""
 
     def __init__(self, begun: bytes, size: int) -> None:
@@ -85,7 +85,7 @@ class Bodies:
         finally:
             self._reviews_bytes -= held
         if is_too_large:
-            raise TooLarge(pieces[0], size)
+            raise BodyTooLarge(pieces[0], size)
         return b"".join(pieces)
 
     async def posted(self, stream: AsyncIterator[bytes], most_bytes: int, stated_length: str) -> bytes:
@@ -119,7 +119,7 @@ class Bodies:
             if not is_too_large:
                 raise TooSlow from None
         if is_too_large:
-            raise TooLarge(b"", size)
+            raise BodyTooLarge(b"", size)
         return b"".join(pieces)
 
     async def drain(self, stream: AsyncIterator[bytes], most_bytes: int) -> None:

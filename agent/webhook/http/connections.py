@@ -17,13 +17,13 @@ MOST_REFUSED_AT_ONCE: Final = 100
 """Connections closed before the event loop has its turn again."""
 
 
-class Accepted(socket.socket):
+class AcceptedConnection(socket.socket):
     """A connection that tells when it is closed."""
 
     address: str = ""
     hang_up: Callable[[], None]
     """Ends it now; a TLS transport's, once there is one."""
-    on_close: Callable[[Accepted], None] | None = None
+    on_close: Callable[[AcceptedConnection], None] | None = None
 
     def close(self) -> None:
         """Close it, and tell."""
@@ -42,9 +42,9 @@ class _OfOne:
     """Of one address; those that were so for longest stand first."""
 
     def __init__(self) -> None:
-        self.idle: OrderedDict[Accepted, None] = OrderedDict()
+        self.idle: OrderedDict[AcceptedConnection, None] = OrderedDict()
         """Without a request under way."""
-        self.busy: OrderedDict[Accepted, None] = OrderedDict()
+        self.busy: OrderedDict[AcceptedConnection, None] = OrderedDict()
         """With one, or before the first: for seconds, by the bounds of time."""
 
     def __len__(self) -> int:
@@ -64,7 +64,7 @@ class Connections:
         """
         self._most, self._most_idle, self._shares = most, most_idle_of_one, shares
         self._by_address: dict[str, _OfOne] = {}
-        self._by_descriptor: dict[int, Accepted] = {}
+        self._by_descriptor: dict[int, AcceptedConnection] = {}
         self._count = 0
         self.closed: Final = Counter({"idle": 0, "greedy": 0, "share": 0})
         """Connections that were closed, by why: idle beyond the bound of one address; to make room; not let in."""
@@ -77,7 +77,7 @@ class Connections:
         own = self._by_address.get(address)
         return 0 if own is None else len(own)
 
-    def let_in(self, connection: Accepted, address: str) -> bool:
+    def let_in(self, connection: AcceptedConnection, address: str) -> bool:
         """Take a new connection; False = it is to be closed at once."""
         if self._shares.owed_seconds(address) >= MOST_OWED_SECONDS / 2:
             self.closed["share"] += 1
@@ -92,18 +92,18 @@ class Connections:
         self._count += 1
         return True
 
-    def find(self, descriptor: int) -> Accepted | None:
+    def find(self, descriptor: int) -> AcceptedConnection | None:
         """Find an open connection."""
         return self._by_descriptor.get(descriptor)
 
-    def busy(self, connection: Accepted) -> None:
+    def busy(self, connection: AcceptedConnection) -> None:
         """Take note that a request begins."""
         own = self._by_address.get(connection.address)
         if own is not None and connection in own.idle:
             del own.idle[connection]
             own.busy[connection] = None
 
-    def idle(self, connection: Accepted) -> None:
+    def idle(self, connection: AcceptedConnection) -> None:
         """Take note that its request was answered."""
         own = self._by_address.get(connection.address)
         if own is None or connection not in own.busy:
@@ -123,12 +123,12 @@ class Connections:
         self._end(next(iter(greediest.idle or greediest.busy)), "greedy")
         return True
 
-    def _end(self, connection: Accepted, why: str) -> None:
+    def _end(self, connection: AcceptedConnection, why: str) -> None:
         self.closed[why] += 1
         self._take_out(connection)
         connection.hang_up()
 
-    def _take_out(self, connection: Accepted) -> None:
+    def _take_out(self, connection: AcceptedConnection) -> None:
         own = self._by_address.get(connection.address)
         if own is None or (connection not in own.idle and connection not in own.busy):
             return
@@ -138,12 +138,12 @@ class Connections:
         if not len(own):
             del self._by_address[connection.address]
 
-    def _forget(self, connection: Accepted) -> None:
+    def _forget(self, connection: AcceptedConnection) -> None:
         self._take_out(connection)
         self._by_descriptor.pop(connection.fileno(), None)
 
 
-class Listener(socket.socket):
+class GuardedListener(socket.socket):
     """A listening socket that hands out only whom ``Connections`` lets in; ends with the one that it was made of."""
 
     connections: Connections
@@ -157,7 +157,7 @@ class Listener(socket.socket):
         """Return the next connection that is let in, and its other side's address."""
         for _ in range(MOST_REFUSED_AT_ONCE):
             made, address = super().accept()
-            connection = Accepted(made.family, made.type, made.proto, fileno=made.detach())
+            connection = AcceptedConnection(made.family, made.type, made.proto, fileno=made.detach())
             if self.connections.let_in(connection, str(address[0])):
                 return connection, address
             connection.close()

@@ -13,7 +13,7 @@ from typing import Final, Generic, TypeVar
 
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.webhook.http.access import Access, Denied
-from agent.webhook.http.routes import Answer, Call, fault
+from agent.webhook.http.routes import Call, HttpAnswer, fault
 from agent.webhook.store.shapes import StoreAway
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class BadQuestionError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page(Generic[T]):
+class ListPage(Generic[T]):
     """A part of a list."""
 
     items: tuple[T, ...]
@@ -55,7 +55,7 @@ class Asking:
         self._access, self._metrics = access, metrics
         self._what, self._verb = what, verb
 
-    def answered(self, call: Call, work: Callable[[Call], Answer]) -> Answer:
+    def answered(self, call: Call, work: Callable[[Call], HttpAnswer]) -> HttpAnswer:
         """Answer a question of somebody who may ask it; whatever goes wrong is an answer too."""
         try:
             self._access.reader(call.authorization, call.path, verb=self._verb)
@@ -75,7 +75,7 @@ class Asking:
         return answer
 
 
-def page_of(call: Call, items: Sequence[T], key: Callable[[T], tuple[str, ...]], allowed: str) -> Page[T]:
+def page_of(call: Call, items: Sequence[T], key: Callable[[T], tuple[str, ...]], allowed: str) -> ListPage[T]:
     """Give the part of a list that ``limit=`` and ``after=`` choose.
 
     Args:
@@ -92,7 +92,7 @@ def page_of(call: Call, items: Sequence[T], key: Callable[[T], tuple[str, ...]],
         start = bisect_right([key(one) for one in items], _after(call.query["after"], allowed))
     chosen = tuple(items[start : start + limit])
     has_more = start + limit < len(items)
-    return Page(items=chosen, total=len(items), next="/".join(key(chosen[-1])) if has_more else None)
+    return ListPage(items=chosen, total=len(items), next="/".join(key(chosen[-1])) if has_more else None)
 
 
 def _limit(text: str | None) -> int:

@@ -24,11 +24,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from agent.metrics.exposition import Page
+from agent.metrics.exposition import MetricsPage
 from agent.settings.webhook_sections import ListeningSettings
 from agent.webhook.admission.glance import BYTE_SECONDS, Unread, glance, unchanged
 from agent.webhook.http.address_shares import MOST_OWED_SECONDS, REQUEST_SECONDS, Shares
-from agent.webhook.http.bodies import Bodies, TooLarge, TooSlow
+from agent.webhook.http.bodies import Bodies, BodyTooLarge, TooSlow
 from agent.webhook.http.fair_queue import Full, Turns
 
 log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class HttpAnswer:
     """What is sent back."""
 
     status: int = 200
@@ -78,14 +78,14 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def fault(status: int, text: str, *, retry_after_seconds: float | None = None, closes: bool = False) -> Answer:
+def fault(status: int, text: str, *, retry_after_seconds: float | None = None, closes: bool = False) -> HttpAnswer:
     """Make the answer that says why not."""
     headers = {} if retry_after_seconds is None else {"Retry-After": str(max(1, math.ceil(retry_after_seconds)))}
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     if closes:
         headers["Connection"] = "close"
-    return Answer(status=status, body=msgspec.json.encode({"error": text}), headers=headers)
+    return HttpAnswer(status=status, body=msgspec.json.encode({"error": text}), headers=headers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,25 +96,25 @@ class Services:
     """An AdmissionReview and its sender's address with the answer; from memory, at once, in any thread."""
     failed: Callable[[Unread], None]
     """Counts an admission that had to be answered without ``review``, and why."""
-    known: Callable[[str, str | None], str | Answer | None]
+    known: Callable[[str, str | None], str | HttpAnswer | None]
     """Who posts (``report``, ``evictions``, ``taint``), by the header Authorization and from memory: a name, or why not
     to be let in; None = ``entering`` has to find out."""
-    entering: Callable[[str, str | None], str | Answer]
+    entering: Callable[[str, str | None], str | HttpAnswer]
     """The same; it may wait."""
-    report: Callable[[Call], Answer]
+    report: Callable[[Call], HttpAnswer]
     """These may wait, each in one of a few threads."""
-    evictions: Callable[[Call], Answer]
-    taint: Callable[[Call], Answer]
-    workloads: Callable[[Call], Answer]
-    workload: Callable[[Call], Answer]
-    forget: Callable[[Call], Answer]
+    evictions: Callable[[Call], HttpAnswer]
+    taint: Callable[[Call], HttpAnswer]
+    workloads: Callable[[Call], HttpAnswer]
+    workload: Callable[[Call], HttpAnswer]
+    forget: Callable[[Call], HttpAnswer]
     """What the path names, a workload or a node."""
-    nodes: Callable[[Call], Answer]
-    buffers: Callable[[Call], Answer]
-    buffer: Callable[[Call], Answer]
+    nodes: Callable[[Call], HttpAnswer]
+    buffers: Callable[[Call], HttpAnswer]
+    buffer: Callable[[Call], HttpAnswer]
     rejected: Callable[[str], None]
     """Counts a call that found no thread free: ``report``, ``evictions``, ``taint``, ``reading``, ``forgetting``."""
-    page: Callable[[str, str], Page]
+    page: Callable[[str, str], MetricsPage]
     """/metrics by the headers Accept and Accept-Encoding."""
     scrape_rejected: Callable[[], None]
     ready: Callable[[], tuple[bool, str]]
@@ -181,14 +181,14 @@ class WebhookApp:
         try:
             body = await self.bodies.review(request.stream())
             self.shares.charge(peer, len(body) * BYTE_SECONDS)
-            return _response(Answer(body=await self._reviewed(body, peer)))
+            return _response(HttpAnswer(body=await self._reviewed(body, peer)))
         except TooSlow:
             self._services.failed(Unread.SLOW)
             return _response(fault(408, "the review did not arrive in time", closes=True))
-        except TooLarge as error:
+        except BodyTooLarge as error:
             self.shares.charge(peer, error.size * BYTE_SECONDS)
             self._services.failed(Unread.LARGE)
-            return _response(Answer(body=unchanged(error.begun), headers={"Connection": "close"}))
+            return _response(HttpAnswer(body=unchanged(error.begun), headers={"Connection": "close"}))
         except _Passed as passed:
             why = passed.why
         except ClientDisconnect:
@@ -196,7 +196,7 @@ class WebhookApp:
         except Exception:  # whatever is wrong in here, the pod is admitted
             log.exception("an admission failed; the pod is admitted unchanged")
         self._services.failed(why)
-        return _response(Answer(body=unchanged(body)))
+        return _response(HttpAnswer(body=unchanged(body)))
 
     async def _reviewed(self, body: bytes, peer: str) -> bytes:
         """Answer a review here, or in a thread where that takes long.
@@ -222,7 +222,7 @@ class WebhookApp:
             self.shares.charge(peer, time.thread_time() - begun)
 
     def _working(
-        self, what: str, work: Callable[[Call], Answer], most_bytes: int
+        self, what: str, work: Callable[[Call], HttpAnswer], most_bytes: int
     ) -> Callable[[Request], Awaitable[Response]]:
         async def handle(request: Request) -> Response:
             # Before the body: what cannot be worked on need not be held in memory.
@@ -249,7 +249,7 @@ class WebhookApp:
 
         return handle
 
-    async def _sender(self, what: str, request: Request) -> str | Answer:
+    async def _sender(self, what: str, request: Request) -> str | HttpAnswer:
         """Find out who posts before the body is read, or why not to let it in."""
         authorization = request.headers.get("authorization")
         sender = self._services.known(what, authorization)
@@ -260,20 +260,22 @@ class WebhookApp:
             return fault(429, f"{MAX_BODIES} requests of {sender} are under way", retry_after_seconds=RETRY_SECONDS)
         return sender
 
-    def _entering(self, what: str, authorization: str | None) -> str | Answer:
+    def _entering(self, what: str, authorization: str | None) -> str | HttpAnswer:
         try:
             return self._services.entering(what, authorization)
         except Exception:
             log.exception("a sender could not be judged")
             return fault(500, _FAILED)
 
-    async def _posted(self, request: Request, sender: str, work: Callable[[Call], Answer], most_bytes: int) -> Answer:
+    async def _posted(
+        self, request: Request, sender: str, work: Callable[[Call], HttpAnswer], most_bytes: int
+    ) -> HttpAnswer:
         """Read what a sender who was let in posts, and work on it."""
         self._senders[sender] += 1
         try:
             body = await self.bodies.posted(request.stream(), most_bytes, request.headers.get("content-length", ""))
             return await self._in_thread(_worked, work, _call_of(request, body))
-        except TooLarge:
+        except BodyTooLarge:
             return fault(413, f"the body has more than {most_bytes} bytes", closes=True)
         except TooSlow:
             return fault(408, "the body did not arrive in time", closes=True)
@@ -303,17 +305,17 @@ class WebhookApp:
         extra = {"Vary": "Accept, Accept-Encoding"}
         if page.content_encoding:
             extra["Content-Encoding"] = page.content_encoding
-        return _response(Answer(body=page.body, content_type=page.content_type, headers=extra))
+        return _response(HttpAnswer(body=page.body, content_type=page.content_type, headers=extra))
 
     async def _health(self, _: Request) -> Response:
-        return _response(Answer(body=b"ok\n", content_type=_TEXT))
+        return _response(HttpAnswer(body=b"ok\n", content_type=_TEXT))
 
     async def _readiness(self, _: Request) -> Response:
         ready, reason = (False, "ending") if self._is_ending else self._services.ready()
-        return _response(Answer(status=200 if ready else 503, body=f"{reason}\n".encode(), content_type=_TEXT))
+        return _response(HttpAnswer(status=200 if ready else 503, body=f"{reason}\n".encode(), content_type=_TEXT))
 
     async def _document(self, _: Request) -> Response:
-        return _response(Answer(body=self._services.openapi))
+        return _response(HttpAnswer(body=self._services.openapi))
 
 
 class _Passed(Exception):  # noqa: N818
@@ -346,7 +348,7 @@ def _peer(scope: Scope) -> str:
     return str(client[0]) if client else ""
 
 
-def _worked(work: Callable[[Call], Answer], call: Call) -> Answer:
+def _worked(work: Callable[[Call], HttpAnswer], call: Call) -> HttpAnswer:
     try:
         return work(call)
     except Exception:
@@ -369,7 +371,7 @@ def _call_of(request: Request, body: bytes) -> Call:
     )
 
 
-def _response(answer: Answer, *, closes: bool = False) -> Response:
+def _response(answer: HttpAnswer, *, closes: bool = False) -> Response:
     headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", **answer.headers}
     if closes:
         headers["Connection"] = "close"

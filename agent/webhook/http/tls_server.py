@@ -18,7 +18,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from agent.settings.webhook_sections import ListeningSettings
 from agent.webhook.http.bodies import MAX_HEAD_BYTES
-from agent.webhook.http.connections import Accepted, Connections, Listener
+from agent.webhook.http.connections import AcceptedConnection, Connections, GuardedListener
 from agent.webhook.http.routes import WebhookApp
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class _Bounded(HttpToolsProtocol):
 
     head_seconds = 10.0
     known: Connections
-    _accepted: Accepted | None = None
+    _accepted: AcceptedConnection | None = None
     _head_timer: asyncio.TimerHandle | None = None
     _is_in_head = True
     _head_bytes = 0
@@ -191,7 +191,7 @@ class HttpsServer:
         loop = asyncio.get_running_loop()
         create = functools.partial(loop.create_server, ssl_handshake_timeout=self._handshake_seconds)
         loop.create_server = create  # type: ignore[method-assign]
-        await self._server.serve(sockets=[Listener(self._listener, self.connections)])
+        await self._server.serve(sockets=[GuardedListener(self._listener, self.connections)])
 
     def stop(self) -> None:
         """Take no more connections, answer what is under way, and come back from ``run``; from any thread."""

@@ -10,17 +10,17 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from agent.core.buffers.buffer import ACTIVE_CAPACITY, Buffer, Condition, Explanation
+from agent.core.buffers.buffer import ACTIVE_CAPACITY, Buffer, ChunkExplanation, Condition
 from agent.core.buffers.reconciliation import is_ours
 from agent.core.cluster.pod import CPU
 from agent.core.numbers.quantity import format_quantity
 from agent.metrics.webhook_series import WebhookMetrics
-from agent.webhook.buffers.controller import BufferController, Standing
+from agent.webhook.buffers.controller import BufferController, ControllerStanding
 from agent.webhook.buffers.namespace_pass import NamespaceView
 from agent.webhook.buffers.reading import SeenBuffer
 from agent.webhook.http.access import Access
-from agent.webhook.http.reader_request import Asking, Page, page_of
-from agent.webhook.http.routes import Answer, Call, fault
+from agent.webhook.http.reader_request import Asking, ListPage, page_of
+from agent.webhook.http.routes import Call, HttpAnswer, fault
 from agent.webhook.queries.buffer_bodies import (
     BufferBody,
     BufferConditionBody,
@@ -59,28 +59,28 @@ class BufferQuestions:
         self._replica, self._namespace = replica, namespace
         self._leader, self._wall_clock = leader, wall_clock
 
-    def buffers(self, call: Call) -> Answer:
+    def buffers(self, call: Call) -> HttpAnswer:
         """List buffers: ``namespace=``, ``limit=`` and ``after=NAMESPACE/NAME`` choose."""
         return self._asking.answered(call, self._list)
 
-    def buffer(self, call: Call) -> Answer:
+    def buffer(self, call: Call) -> HttpAnswer:
         """Give one buffer, as a list of one."""
         return self._asking.answered(call, self._one)
 
-    def _list(self, call: Call) -> Answer:
+    def _list(self, call: Call) -> HttpAnswer:
         chosen = call.query.get("namespace")
         seen = [one for one in self._controller.seen() if chosen is None or one.buffer.namespace == chosen]
         page = page_of(call, seen, lambda one: (one.buffer.namespace, one.buffer.name), "NAMESPACE/NAME")
         return self._answer(page)
 
-    def _one(self, call: Call) -> Answer:
+    def _one(self, call: Call) -> HttpAnswer:
         namespace, name = call.names["namespace"], call.names["name"]
         found = self._controller.watches.buffers.named(namespace, name)
         if found is None:
             return fault(404, f"there is no CapacityBuffer {namespace}/{name}")
-        return self._answer(Page(items=(found,), total=1, next=None))
+        return self._answer(ListPage(items=(found,), total=1, next=None))
 
-    def _answer(self, page: Page[SeenBuffer]) -> Answer:
+    def _answer(self, page: ListPage[SeenBuffer]) -> HttpAnswer:
         now, standing = self._wall_clock(), self._controller.standing()
         body = BuffersBody(
             controller=BufferControllerBody(
@@ -98,9 +98,9 @@ class BufferQuestions:
             buffers=[self._buffer(one, standing, now) for one in page.items],
             next=page.next,
         )
-        return Answer(body=msgspec.json.encode(body))
+        return HttpAnswer(body=msgspec.json.encode(body))
 
-    def _buffer(self, seen: SeenBuffer, standing: Standing, now: float) -> BufferBody:
+    def _buffer(self, seen: SeenBuffer, standing: ControllerStanding, now: float) -> BufferBody:
         buffer = seen.buffer
         view = self._controller.view(buffer.namespace)
         fault = self._controller.fault(buffer.namespace)
@@ -144,7 +144,7 @@ class BufferQuestions:
         )
 
 
-def why_body(why: Explanation, *, sizing: str | None, ready_pods: int | None, age_seconds: float) -> BufferWhyBody:
+def why_body(why: ChunkExplanation, *, sizing: str | None, ready_pods: int | None, age_seconds: float) -> BufferWhyBody:
     """Write an explanation."""
     sized, quotas = why.sizing, why.allocation
     return BufferWhyBody(

@@ -22,7 +22,7 @@ from agent.core.orders.resolution import is_excluded, labelled
 from agent.webhook.queries.workload_bodies import BoundBody, FromBody
 
 
-class Facts(Protocol):
+class PolicyFacts(Protocol):
     """The cluster; ``ClusterFacts`` is one."""
 
     def namespace(self, name: str) -> Namespace | None:
@@ -56,7 +56,7 @@ class _Stated:
 class Applying:
     """Says what applies; for any thread, from memory."""
 
-    def __init__(self, facts: Facts, defaults: Defaults) -> None:
+    def __init__(self, facts: PolicyFacts, defaults: Defaults) -> None:
         self._facts, self._defaults = facts, defaults
 
     def annotations(self, namespace: str) -> Mapping[str, str]:

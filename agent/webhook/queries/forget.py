@@ -22,9 +22,9 @@ from agent.core.history.sketch_key import parse_key
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.webhook.http.access import Access
 from agent.webhook.http.reader_request import Asking, BadQuestionError
-from agent.webhook.http.routes import Answer, Call, fault
+from agent.webhook.http.routes import Call, HttpAnswer, fault
 from agent.webhook.queries.workload_bodies import ForgottenBody, ForgottenWorkloadBody
-from agent.webhook.store.shapes import Forgotten, Wish
+from agent.webhook.store.shapes import ForgetWish, Forgotten
 from agent.webhook.workloads.shapes import MergedHistory
 
 log = logging.getLogger(__name__)
@@ -38,17 +38,17 @@ _NAME: Final = re.compile(r"[^/%\s\x00-\x1f\x7f-\x9f]{1,253}")
 class ForgetfulStore(Protocol):
     """The store, as far as it is needed here."""
 
-    def would_forget(self, wish: Wish) -> Forgotten:
+    def would_forget(self, wish: ForgetWish) -> Forgotten:
         """Return what ``forget`` would let go."""
         ...
 
-    def forget(self, wish: Wish, *, now_unix_seconds: float) -> Forgotten:
+    def forget(self, wish: ForgetWish, *, now_unix_seconds: float) -> Forgotten:
         """Let it go, and write it into the log."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class ForgetParts:
     """Who takes part."""
 
     access: Access
@@ -64,33 +64,35 @@ class Parts:
 class Forgetter:
     """Answers ``DELETE`` of ``/v1/workloads/...`` and ``/v1/nodes/NODE``; ``dryRun=true`` only says what would go."""
 
-    def __init__(self, parts: Parts, metrics: WebhookMetrics, *, wall_clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, parts: ForgetParts, metrics: WebhookMetrics, *, wall_clock: Callable[[], float] = time.time
+    ) -> None:
         self._parts, self._metrics, self._wall_clock = parts, metrics, wall_clock
         self._asking = Asking(parts.access, metrics, what="forgetting", verb="delete")
 
-    def forget(self, call: Call) -> Answer:
+    def forget(self, call: Call) -> HttpAnswer:
         """Forget what the path names: a workload, or a node's word."""
         return self._asking.answered(call, self._node if "node" in call.names else self._workload)
 
-    def _workload(self, call: Call) -> Answer:
+    def _workload(self, call: Call) -> HttpAnswer:
         if "sinceSeconds" in call.query:
             raise BadQuestionError("sinceSeconds: is not allowed here; allowed: for a node")
         namespace, kind, name = (_named(call.names, part) for part in ("namespace", "kind", "name"))
         workload = Workload(namespace=namespace, kind=kind, name=name)
         history = self._parts.merged(workload)
         missing = f"nothing is known of {kind} {namespace}/{name}"
-        wish = Wish(asked_by=self._asked_by(call), workload=workload)
+        wish = ForgetWish(asked_by=self._asked_by(call), workload=workload)
         return self._answered(call, wish, history, missing)
 
-    def _node(self, call: Call) -> Answer:
+    def _node(self, call: Call) -> HttpAnswer:
         node = _named(call.names, "node")
         since_hour = 0
         if "sinceSeconds" in call.query:
             since_hour = hour_of(self._wall_clock() - _seconds(call.query["sinceSeconds"]))
-        wish = Wish(asked_by=self._asked_by(call), node=node, since_unix_hour=since_hour)
+        wish = ForgetWish(asked_by=self._asked_by(call), node=node, since_unix_hour=since_hour)
         return self._answered(call, wish, None, f"nothing is known of a node {node}")
 
-    def _answered(self, call: Call, wish: Wish, history: MergedHistory | None, missing: str) -> Answer:
+    def _answered(self, call: Call, wish: ForgetWish, history: MergedHistory | None, missing: str) -> HttpAnswer:
         is_dry_run = _flag(call.query, "dryRun")
         found = self._parts.store.would_forget(wish)
         if not found.is_known and history is None:
@@ -116,14 +118,14 @@ class Forgetter:
                     "reports": body.reports,
                 },
             )
-        return Answer(body=msgspec.json.encode(body))
+        return HttpAnswer(body=msgspec.json.encode(body))
 
     def _asked_by(self, call: Call) -> str:
         return self._parts.access.caller(call.authorization).username
 
 
 def _body(
-    wish: Wish, found: Forgotten, history: MergedHistory | None, *, is_dry_run: bool, is_applied: bool
+    wish: ForgetWish, found: Forgotten, history: MergedHistory | None, *, is_dry_run: bool, is_applied: bool
 ) -> ForgottenBody:
     """Return what went, by workload: what the database had, and what only memory has of the last minutes."""
     hours: dict[Workload, set[int]] = defaultdict(set)

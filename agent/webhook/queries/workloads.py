@@ -20,11 +20,11 @@ from agent.core.history.directive import WorkloadDirective
 from agent.core.history.hour_peaks import HourPeak
 from agent.core.orders.policy_options import PolicyName
 from agent.metrics.webhook_series import WebhookMetrics
-from agent.webhook.admission.review import History
+from agent.webhook.admission.review import ReviewHistory
 from agent.webhook.http.access import Access
 from agent.webhook.http.reader_request import Asking, BadQuestionError, page_of
-from agent.webhook.http.routes import Answer, Call, fault
-from agent.webhook.queries.effective_policy import Applying, Defaults, Facts
+from agent.webhook.http.routes import Call, HttpAnswer, fault
+from agent.webhook.queries.effective_policy import Applying, Defaults, PolicyFacts
 from agent.webhook.queries.workload_bodies import (
     AdviceBody,
     AppliesBody,
@@ -48,7 +48,7 @@ from agent.webhook.workloads.shapes import ContainerHistory, MergedHistory, Node
 _HOUR_SECONDS: Final = 3600
 
 
-class Histories(History, Protocol):
+class WorkloadHistories(ReviewHistory, Protocol):
     """What nodes learnt; ``WorkloadIndex`` is one."""
 
     def workloads(self) -> tuple[WorkloadSeen, ...]:
@@ -65,12 +65,12 @@ class Histories(History, Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class QueryParts:
     """What is asked."""
 
     access: Access
-    histories: Histories
-    facts: Facts
+    histories: WorkloadHistories
+    facts: PolicyFacts
     directive: Callable[[Workload, float], WorkloadDirective]
     """What a node would be told of a workload."""
     statistics: Callable[[Workload, float], Mapping[str, ContainerStatistics]]
@@ -84,7 +84,7 @@ class Questions:
 
     def __init__(
         self,
-        parts: Parts,
+        parts: QueryParts,
         defaults: Defaults,
         metrics: WebhookMetrics,
         *,
@@ -95,21 +95,21 @@ class Questions:
         self._applying = Applying(parts.facts, defaults)
         self._wall_clock = wall_clock
 
-    def workloads(self, call: Call) -> Answer:
+    def workloads(self, call: Call) -> HttpAnswer:
         """List workloads: ``namespace=``, ``limit=`` and ``after=NAMESPACE/KIND/NAME`` choose."""
         return self._asking.answered(call, self._list)
 
-    def workload(self, call: Call) -> Answer:
+    def workload(self, call: Call) -> HttpAnswer:
         """Give one workload whole; ``policy=`` tries another policy."""
         return self._asking.answered(call, self._one)
 
-    def nodes(self, call: Call) -> Answer:
+    def nodes(self, call: Call) -> HttpAnswer:
         """List the nodes that report."""
         return self._asking.answered(call, self._nodes)
 
     # Lists
 
-    def _list(self, call: Call) -> Answer:
+    def _list(self, call: Call) -> HttpAnswer:
         now = self._wall_clock()
         chosen = call.query.get("namespace")
         seen = [one for one in self._parts.histories.workloads() if chosen is None or one.workload.namespace == chosen]
@@ -120,7 +120,7 @@ class Questions:
             workloads=[self._line(one, rules, now) for one in page.items],
             next=page.next,
         )
-        return Answer(body=msgspec.json.encode(body))
+        return HttpAnswer(body=msgspec.json.encode(body))
 
     def _line(self, seen: WorkloadSeen, rules: ClusterRules, now: float) -> WorkloadLineBody:
         workload = seen.workload
@@ -143,16 +143,16 @@ class Questions:
             ),
         )
 
-    def _nodes(self, _: Call) -> Answer:
+    def _nodes(self, _: Call) -> HttpAnswer:
         now = self._wall_clock()
         seen = {one.name: one for one in self._parts.histories.nodes()}
         marks = {one.node: one for one in self._parts.marks()}
         nodes = [_node_body(name, seen.get(name), marks.get(name), now) for name in sorted({*seen, *marks})]
-        return Answer(body=msgspec.json.encode(NodesBody(nodes=nodes)))
+        return HttpAnswer(body=msgspec.json.encode(NodesBody(nodes=nodes)))
 
     # One workload
 
-    def _one(self, call: Call) -> Answer:
+    def _one(self, call: Call) -> HttpAnswer:
         now = self._wall_clock()
         parts = call.names
         workload = Workload(namespace=parts["namespace"], kind=parts["kind"], name=parts["name"])
@@ -184,7 +184,7 @@ class Questions:
             ],
             statistics_fault=statistics_fault,
         )
-        return Answer(body=msgspec.json.encode(body))
+        return HttpAnswer(body=msgspec.json.encode(body))
 
     def _statistics(self, workload: Workload, now: float) -> tuple[Mapping[str, ContainerStatistics], str | None]:
         """Give the percentiles, or why there are none: what is in memory is told all the same."""

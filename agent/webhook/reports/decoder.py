@@ -70,7 +70,7 @@ class NewerSchema(NotAReport):
     """A report of an agent that is newer than this webhook: it is kept there until the webhook has been renewed."""
 
 
-class TooLarge(NotAReport):
+class ReportTooLarge(NotAReport):
     """More than is taken, packed or not."""
 
 
@@ -108,7 +108,7 @@ def unpacked(body: bytes, encoding: str | None, *, most_bytes: int) -> bytes:
     """
     if encoding in (None, "", "identity"):
         if len(body) > most_bytes:
-            raise TooLarge(f"{len(body)} bytes; allowed: at most {most_bytes}")
+            raise ReportTooLarge(f"{len(body)} bytes; allowed: at most {most_bytes}")
         return body
     unpacker = zlib.decompressobj(31)
     try:
@@ -116,7 +116,7 @@ def unpacked(body: bytes, encoding: str | None, *, most_bytes: int) -> bytes:
     except zlib.error as error:
         raise NotAReport(f"the body is no gzip: {error}") from error
     if len(text) > most_bytes:
-        raise TooLarge(f"more than {most_bytes} bytes when unpacked; allowed: at most that")
+        raise ReportTooLarge(f"more than {most_bytes} bytes when unpacked; allowed: at most that")
     if not unpacker.eof or unpacker.unused_data:
         raise NotAReport("the body is no gzip: cut off, or more follows")
     return text
@@ -145,7 +145,7 @@ def decode_report(
     most_listed = _LISTED_TIMES * most_rows
     raws = _rows(head, most_listed + 1)
     if len(raws) > most_listed:
-        raise TooLarge(f"more than {most_listed} rows; allowed: at most {most_rows}")
+        raise ReportTooLarge(f"more than {most_listed} rows; allowed: at most {most_rows}")
     if not _is_text(head.node_class.instance_type or ""):
         raise NotAReport("nodeClass.instanceType: half a character")
     bounds = _Bounds(
@@ -257,11 +257,11 @@ def _first_rows(text: str, most: int) -> list[object]:
     rows: list[object] = []
     while text[place] != "]" and len(rows) < most:
         if place > _LOOSE_BYTES:
-            raise TooLarge(f"more than {_MOST_VALUES} values, not all of them sound; allowed: at most that")
+            raise ReportTooLarge(f"more than {_MOST_VALUES} values, not all of them sound; allowed: at most that")
         try:
             _, end = _SCANNER.raw_decode(text[place : place + _LONGEST_ROW])
         except ValueError as error:
-            raise TooLarge(f"a row is no JSON, or longer than {_LONGEST_ROW} characters") from error
+            raise ReportTooLarge(f"a row is no JSON, or longer than {_LONGEST_ROW} characters") from error
         rows.append(msgspec.Raw(text[place : place + end].encode()))
         place = _place_after(text, place + end)
     return rows

@@ -35,7 +35,7 @@ CONTAINER_BYTES: Final = 1000
 NO_REASON: Final = "no reason given"
 
 
-class Facts(Protocol):
+class DirectiveFacts(Protocol):
     """What the cluster is asked; ``webhook.cluster.ClusterFacts`` is one."""
 
     @property
@@ -64,7 +64,7 @@ class Facts(Protocol):
         ...
 
 
-class Histories(Protocol):
+class DirectiveHistories(Protocol):
     """What all nodes learnt; ``webhook.workloads.WorkloadIndex`` is one."""
 
     @property
@@ -97,8 +97,8 @@ class Director:
 
     def __init__(
         self,
-        facts: Facts,
-        histories: Histories,
+        facts: DirectiveFacts,
+        histories: DirectiveHistories,
         *,
         stop_shrinking_seconds: float = STOP_SHRINKING_SECONDS,
         freezes_axes: bool = True,

@@ -18,18 +18,18 @@ import msgspec
 
 from agent.core.cluster.facts import NodeAmounts
 from agent.core.cluster.pod import PodRef
-from agent.core.eviction.proposal import Amounts, EvictionReply, Proposal
+from agent.core.eviction.proposal import EvictionReply, PodAmounts, Proposal
 from agent.core.eviction.taint_cap import TaintRuling
 from agent.core.history.directive import Directives
 from agent.core.history.directive_json import directives_to_json
-from agent.core.history.hour_sketch import Interval
+from agent.core.history.hour_sketch import ReportInterval
 from agent.core.history.node_peaks import node_number
 from agent.core.history.rollup import SCHEMA_VERSION, NodeClass, Report, RollupRow
 from agent.core.history.rollup_merge import merged_row, weighed_row
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.settings.webhook_sections import AccessSettings
 from agent.webhook.http.access import Access, Caller, Denied
-from agent.webhook.http.routes import Answer, Call, fault
+from agent.webhook.http.routes import Call, HttpAnswer, fault
 from agent.webhook.reports.bodies import (
     AmountsBody,
     ProposalsBody,
@@ -40,7 +40,14 @@ from agent.webhook.reports.bodies import (
     TaintReplyBody,
     fault_text,
 )
-from agent.webhook.reports.decoder import DecodedReport, NewerSchema, NotAReport, TooLarge, decode_report, unpacked
+from agent.webhook.reports.decoder import (
+    DecodedReport,
+    NewerSchema,
+    NotAReport,
+    ReportTooLarge,
+    decode_report,
+    unpacked,
+)
 from agent.webhook.reports.directives import NotKnownYet
 from agent.webhook.store.remembered_pods import RememberedPods
 from agent.webhook.store.shapes import Appended, NewReport, PodsRaced, PodsRead, StoreAway
@@ -80,7 +87,7 @@ class ReportLog(Protocol):
         ...
 
 
-class NodeFacts(Protocol):
+class ReportFacts(Protocol):
     """What is asked of the cluster here; ``ClusterFacts`` is one."""
 
     @property
@@ -98,12 +105,12 @@ class NodeFacts(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class PostParts:
     """What posts are handed on to."""
 
     access: Access
     store: ReportLog
-    facts: NodeFacts
+    facts: ReportFacts
     encode: Callable[[Report], bytes]
     """The accepted rows as the log keeps them."""
     directives: Callable[[str], Directives]
@@ -140,7 +147,7 @@ class Posts:
 
     def __init__(
         self,
-        parts: Parts,
+        parts: PostParts,
         settings: AccessSettings,
         metrics: WebhookMetrics,
         *,
@@ -154,7 +161,7 @@ class Posts:
         self._lost_lock = threading.Lock()
         self._lost: OrderedDict[tuple[str, str], int] = OrderedDict()
 
-    def known(self, what: str, authorization: str | None) -> str | Answer | None:
+    def known(self, what: str, authorization: str | None) -> str | HttpAnswer | None:
         """Say from memory who posts: the node, or why it is not let in; None = ``entering`` must be asked.
 
         Args:
@@ -166,7 +173,7 @@ class Posts:
         except Denied as denied:
             return self._denied(what, denied)
 
-    def entering(self, what: str, authorization: str | None) -> str | Answer:
+    def entering(self, what: str, authorization: str | None) -> str | HttpAnswer:
         """Find out who posts, before the body is read: what strangers send must not take the place of what agents do.
 
         As ``known``, but it may ask the API server.
@@ -176,11 +183,11 @@ class Posts:
         except Denied as denied:
             return self._denied(what, denied)
 
-    def _denied(self, what: str, denied: Denied) -> Answer:
+    def _denied(self, what: str, denied: Denied) -> HttpAnswer:
         self._metrics.count_call(what, denied.result)
         return fault(denied.status, denied.reason, retry_after_seconds=denied.retry_after_seconds)
 
-    def report(self, call: Call) -> Answer:
+    def report(self, call: Call) -> HttpAnswer:
         """Take a report."""
         started = time.perf_counter()
         received = self._wall_clock()
@@ -188,19 +195,19 @@ class Posts:
         self._metrics.count_call("report", result)
         return answer
 
-    def evictions(self, call: Call) -> Answer:
+    def evictions(self, call: Call) -> HttpAnswer:
         """Judge proposals."""
         result, answer = self._guarded(call, lambda: self._judged(call))
         self._metrics.count_call("evictions", result)
         return answer
 
-    def taint(self, call: Call) -> Answer:
+    def taint(self, call: Call) -> HttpAnswer:
         """Say whether a node may taint itself."""
         result, answer = self._guarded(call, lambda: self._tainting(call))
         self._metrics.count_call("taint", result)
         return answer
 
-    def _guarded(self, call: Call, work: Callable[[], tuple[str, Answer]]) -> tuple[str, Answer]:
+    def _guarded(self, call: Call, work: Callable[[], tuple[str, HttpAnswer]]) -> tuple[str, HttpAnswer]:
         """Turn what may go wrong into its answer."""
         try:
             _check_media(call)
@@ -208,7 +215,7 @@ class Posts:
         except Denied as denied:
             text = fault(denied.status, denied.reason, retry_after_seconds=denied.retry_after_seconds)
             return denied.result, text
-        except TooLarge as error:
+        except ReportTooLarge as error:
             return "too_large", fault(413, str(error))
         except NewerSchema as error:
             return "malformed", fault(415, str(error))  # with 400 the agent would throw it away
@@ -238,7 +245,7 @@ class Posts:
 
     # Reports
 
-    def _taken(self, call: Call, received: float, started: float) -> tuple[str, Answer]:
+    def _taken(self, call: Call, received: float, started: float) -> tuple[str, HttpAnswer]:
         caller, node = self._node(call, "report")
         text = self._text(call)
         self._parts.access.charge(node, "report", len(text))
@@ -259,7 +266,7 @@ class Posts:
 
     def _kept(
         self, call: Call, caller: Caller, node: str, decoded: DecodedReport, received: float, started: float
-    ) -> tuple[str, Answer]:
+    ) -> tuple[str, HttpAnswer]:
         store = self._parts.store
         before = store.pods_of(node)
         pods = RememberedPods(
@@ -311,7 +318,7 @@ class Posts:
         """Leave out what the node may not say; of each container of a pod one row remains."""
         access, sent = self._parts.access, decoded.report
         refused = [RefusedRowBody(row=one.row, reason=one.reason) for one in decoded.refused]
-        interval = Interval.of(
+        interval = ReportInterval.of(
             received_unix_seconds=received,
             end_age_seconds=sent.end_age_seconds,
             interval_seconds=sent.interval_seconds,
@@ -369,7 +376,7 @@ class Posts:
         if report.lost_reports > before:
             self._metrics.count_lost(report.lost_reports - before)
 
-    def _answer(self, call: Call, node: str, own: _OwnRows, appended: Appended) -> Answer:
+    def _answer(self, call: Call, node: str, own: _OwnRows, appended: Appended) -> HttpAnswer:
         etag = ""  # nothing to tell
         told: dict[str, object] | None = None
         try:
@@ -390,11 +397,11 @@ class Posts:
             "directives": told,
         }
         headers = {"ETag": f'"{etag}"'} if etag else {}
-        return Answer(body=msgspec.json.encode(body), headers=headers)
+        return HttpAnswer(body=msgspec.json.encode(body), headers=headers)
 
     # Proposals
 
-    def _judged(self, call: Call) -> tuple[str, Answer]:
+    def _judged(self, call: Call) -> tuple[str, HttpAnswer]:
         _, node = self._node(call, "evictions")
         body = _decoded(_PROPOSALS, self._text(call))
         self._parts.access.check_node(node, body.node)
@@ -413,11 +420,11 @@ class Posts:
         answers = [
             ReplyBody(pod_uid=one.pod_uid, verdict=one.ruling.verdict, reason=str(one.ruling)) for one in replies
         ]
-        return "accepted", Answer(body=msgspec.json.encode(RepliesBody(answers=answers)))
+        return "accepted", HttpAnswer(body=msgspec.json.encode(RepliesBody(answers=answers)))
 
     # Questions
 
-    def _tainting(self, call: Call) -> tuple[str, Answer]:
+    def _tainting(self, call: Call) -> tuple[str, HttpAnswer]:
         _, node = self._node(call, "taint")
         body = _decoded(_TAINT_QUESTION, self._text(call))
         self._parts.access.check_node(node, body.node)
@@ -428,7 +435,7 @@ class Posts:
             detail=ruling.detail,
             seconds=self._parts.taint_seconds if ruling.is_granted else 0.0,
         )
-        return "accepted", Answer(body=msgspec.json.encode(reply))
+        return "accepted", HttpAnswer(body=msgspec.json.encode(reply))
 
 
 def _decoded(decoder: msgspec.json.Decoder[_Body], text: bytes) -> _Body:
@@ -452,8 +459,8 @@ def _check_media(call: Call) -> None:
         raise _OtherMedia("Content-Encoding: this one is not read; allowed: gzip, identity")
 
 
-def _amounts(body: AmountsBody) -> Amounts:
-    return Amounts(cpu_millicores=body.cpu_millicores, memory_bytes=body.memory_bytes)
+def _amounts(body: AmountsBody) -> PodAmounts:
+    return PodAmounts(cpu_millicores=body.cpu_millicores, memory_bytes=body.memory_bytes)
 
 
 def _etag_of(header: str | None) -> str | None:

@@ -13,15 +13,15 @@ from typing import Final
 import numpy as np
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
-from agent.core.history.hour_sketch import Interval
+from agent.core.history.hour_sketch import ReportInterval
 from agent.core.history.node_peaks import node_number
 from agent.core.history.sketch_key import keys_of, range_of
 from agent.webhook.store.forgetting_entry import Forgetting, decode_forgetting, encode_forgetting
 from agent.webhook.store.node_hours import DAY_HOURS, KeyHours, decode, encode, unix_hours
 from agent.webhook.store.report_payload import BadPayloadError, decode_report
-from agent.webhook.store.shapes import Forgotten, NodeDay, Wish
+from agent.webhook.store.shapes import ForgetWish, Forgotten, NodeDay
 from agent.webhook.store.sketch_bytes import HEAD_BYTES, read_heads
-from agent.webhook.store.snapshot import PIECE, Snapshot, counter, pieces
+from agent.webhook.store.snapshot import PIECE, StoreSnapshot, counter, pieces
 from agent.webhook.store.statements import NEXT_ID, OLDEST_HOUR, upsert_node_hours
 from agent.webhook.store.tables import (
     FOLDED_THROUGH,
@@ -74,7 +74,7 @@ def days_of(connection: Connection, days: set[int], nodes: set[str]) -> list[Nod
     return [NodeDay(unix_day=row.unix_day, node=row.node, payload=bytes(row.payload)) for row in found]
 
 
-def looked_for(connection: Connection, wish: Wish) -> Forgotten:
+def looked_for(connection: Connection, wish: ForgetWish) -> Forgotten:
     """Return what would go."""
     hours, is_known = _found(connection, wish)
     rows = _each(connection, hours, is_deleted=False)
@@ -82,7 +82,7 @@ def looked_for(connection: Connection, wish: Wish) -> Forgotten:
     return Forgotten(id=None, hours=hours, rows=rows, reports=told, is_known=is_known or told > 0)
 
 
-def forgotten(connection: Connection, wish: Wish, now_unix_seconds: float) -> Forgotten:
+def forgotten(connection: Connection, wish: ForgetWish, now_unix_seconds: float) -> Forgotten:
     """Let it go, and write the entry; in a transaction that writes."""
     connection.execute(_STAND_IN_LINE)
     hours, is_known = _found(connection, wish)
@@ -109,7 +109,7 @@ def forgotten(connection: Connection, wish: Wish, now_unix_seconds: float) -> Fo
     return Forgotten(id=place, hours=hours, rows=rows, reports=told, is_known=is_known or told > 0)
 
 
-def _found(connection: Connection, wish: Wish) -> tuple[Hours, bool]:
+def _found(connection: Connection, wish: ForgetWish) -> tuple[Hours, bool]:
     """Return the hours of the sketches that go, by key, and whether anything is known of what was named."""
     if wish.workload is not None:
         hours = _of_workload(connection, wish)
@@ -126,7 +126,7 @@ def _found(connection: Connection, wish: Wish) -> tuple[Hours, bool]:
     return hours, bool(days) or bool(hours) or marks.scalar_one() > 0
 
 
-def _of_workload(connection: Connection, wish: Wish) -> Hours:
+def _of_workload(connection: Connection, wish: ForgetWish) -> Hours:
     assert wish.workload is not None  # noqa: S101 - who calls looked
     start, end = range_of(wish.workload)
     oldest: int | None = connection.execute(OLDEST_HOUR).scalar()
@@ -147,7 +147,7 @@ def _led_before(connection: Connection, node: str, since_unix_hour: int) -> Hour
     known_since = counter(connection, NODE_HOURS_SINCE)
     if oldest is None:
         return hours
-    number, snapshot = node_number(node), Snapshot(connection, oldest)
+    number, snapshot = node_number(node), StoreSnapshot(connection, oldest)
     for hour in range(max(oldest, since_unix_hour), known_since):
         found = snapshot.beginnings_at(hour, HEAD_BYTES)
         heads = read_heads(found.joined)
@@ -186,7 +186,7 @@ def _forget_days(connection: Connection, node: str, since_unix_hour: int) -> Non
             connection.execute(delete(node_hours).where(*here))
 
 
-def _of_log(connection: Connection, wish: Wish, hours: Hours) -> int:
+def _of_log(connection: Connection, wish: ForgetWish, hours: Hours) -> int:
     """Add the hours that a node's reports of the log would have been folded into; give how many reports."""
     if wish.node is None:
         return 0
@@ -198,7 +198,7 @@ def _of_log(connection: Connection, wish: Wish, hours: Hours) -> int:
             report = decode_report(payload)
         except BadPayloadError:
             continue
-        hour = Interval.of(
+        hour = ReportInterval.of(
             received_unix_seconds=row.received_unix_seconds,
             end_age_seconds=report.end_age_seconds,
             interval_seconds=report.interval_seconds,

@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 from agent.webhook.store.forgetting_entry import Forgetting
 from agent.webhook.store.shapes import (
     Appended,
+    ForgetWish,
     Forgotten,
     LoggedReport,
     NewReport,
@@ -22,9 +23,8 @@ from agent.webhook.store.shapes import (
     NodeMark,
     StoreAway,
     StoredSketch,
-    Wish,
 )
-from agent.webhook.store.snapshot import Snapshot
+from agent.webhook.store.snapshot import StoreSnapshot
 from agent.webhook.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ class LateStore:
         return self._opened().folded_through()
 
     @contextmanager
-    def snapshot(self, since_unix_hour: int) -> Iterator[Snapshot]:
+    def snapshot(self, since_unix_hour: int) -> Iterator[StoreSnapshot]:
         """As the store's."""
         with self._opened().snapshot(since_unix_hour) as snapshot:
             yield snapshot
@@ -105,11 +105,11 @@ class LateStore:
         """As the store's."""
         return self._opened().forgettings(after_id)
 
-    def would_forget(self, wish: Wish) -> Forgotten:
+    def would_forget(self, wish: ForgetWish) -> Forgotten:
         """As the store's."""
         return self._opened().would_forget(wish)
 
-    def forget(self, wish: Wish, *, now_unix_seconds: float) -> Forgotten:
+    def forget(self, wish: ForgetWish, *, now_unix_seconds: float) -> Forgotten:
         """As the store's."""
         return self._opened().forget(wish, now_unix_seconds=now_unix_seconds)
 

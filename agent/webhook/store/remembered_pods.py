@@ -23,7 +23,7 @@ import msgspec
 from agent.core.cluster.facts import PodPlace, WrittenContainer
 from agent.core.cluster.workload import Workload
 from agent.core.history.hour_peaks import HOUR_SECONDS
-from agent.core.history.hour_sketch import Interval
+from agent.core.history.hour_sketch import ReportInterval
 from agent.core.history.rollup import RollupRow
 
 REMEMBERED_SECONDS: Final = 86_400.0
@@ -90,7 +90,7 @@ class RememberedPods:
         self._told_unix_seconds: float | None = None
         self._covered: dict[bytes, tuple[int, float]] = {}
         self._used: dict[str, float] = {}
-        self._interval: Interval | None = None
+        self._interval: ReportInterval | None = None
 
     def place(self, uid: str) -> PodPlace | None:
         """Find a pod that was on the node; None = it is not remembered, or was seen too long ago."""
@@ -110,7 +110,7 @@ class RememberedPods:
             containers=None if names is None else tuple(WrittenContainer(name=name) for name in names),
         )
 
-    def begin(self, interval: Interval) -> str | None:
+    def begin(self, interval: ReportInterval) -> str | None:
         """Begin to take the rows of an interval; say why none of them may be taken, or None."""
         self._read()
         self._interval = interval

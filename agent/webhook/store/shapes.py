@@ -174,7 +174,7 @@ class NodeDay:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class ForgetWish:
     """What is to be forgotten: a workload, or what one node reported."""
 
     asked_by: str

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.core.history.hour_peaks import HOUR_SECONDS
-from agent.core.history.hour_sketch import HourSketch, Kills, Samples, Seconds
+from agent.core.history.hour_sketch import HourKills, HourSketch, Samples, Seconds
 from agent.core.history.node_peaks import Leaders
 from agent.core.history.pod_count import Pods, PodSums
 
@@ -151,20 +151,20 @@ def decode(payload: bytes, unix_hour: int) -> HourSketch:
     )
 
 
-def _kills(kills: Kills, start_unix_seconds: int) -> list[int] | None:
+def _kills(kills: HourKills, start_unix_seconds: int) -> list[int] | None:
     if not kills.count:
         return None
     node = [kills.node] if kills.node else []
     return [kills.count, kills.largest_bytes, kills.newest_unix_seconds - start_unix_seconds, *node]
 
 
-def _to_kills(written: list[int] | None, start_unix_seconds: int) -> Kills:
+def _to_kills(written: list[int] | None, start_unix_seconds: int) -> HourKills:
     if written is None:
-        return Kills()
+        return HourKills()
     if len(written) not in (3, 4):
         raise BadSketchError(f"sketch with {len(written)} figures of kills: 3 or 4 are allowed")
     count, largest_bytes, seconds, *node = written
-    return Kills(count, largest_bytes, start_unix_seconds + seconds, node[0] if node else 0)
+    return HourKills(count, largest_bytes, start_unix_seconds + seconds, node[0] if node else 0)
 
 
 def leaders_of(payload: bytes) -> tuple[Leaders, Leaders]:

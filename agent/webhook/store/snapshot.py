@@ -40,7 +40,7 @@ _JOINED_ON_SERVER: Final = select(
 )
 
 
-class Beginnings(NamedTuple):
+class SketchHeads(NamedTuple):
     """The first bytes of all sketches of one hour."""
 
     unix_hour: int
@@ -50,7 +50,7 @@ class Beginnings(NamedTuple):
     """So many bytes of each, in the order of the keys; a shorter sketch has zeros behind it."""
 
 
-class Snapshot:
+class StoreSnapshot:
     """See the module's docstring. For one thread, and while the transaction is open in which it was taken."""
 
     def __init__(self, connection: Connection, since_unix_hour: int) -> None:
@@ -80,7 +80,7 @@ class Snapshot:
             for row in rows:
                 yield StoredSketch(key=row.key, unix_hour=row.unix_hour, payload=bytes(row.payload))
 
-    def beginnings(self, length: int) -> Iterator[Beginnings]:
+    def beginnings(self, length: int) -> Iterator[SketchHeads]:
         """Read the first bytes of all sketches, the newest hour first; far cheaper than reading them whole.
 
         Args:
@@ -91,11 +91,11 @@ class Snapshot:
             yield self.beginnings_at(hour, length)
             hour = self._connection.execute(_NEXT_HOUR, {"b_before": hour}).scalar()
 
-    def beginnings_at(self, hour: int, length: int) -> Beginnings:
+    def beginnings_at(self, hour: int, length: int) -> SketchHeads:
         """Read the first bytes of the sketches of one hour."""
         return self._joined(hour, length) or self._one_by_one(hour, length)
 
-    def _joined(self, hour: int, length: int) -> Beginnings | None:
+    def _joined(self, hour: int, length: int) -> SketchHeads | None:
         """Have the database put an hour together, far quicker than rows come one by one; None = it is not plain."""
         is_file = self._connection.dialect.name == "sqlite"
         statement = _JOINED_ON_FILE if is_file else _JOINED_ON_SERVER
@@ -107,13 +107,13 @@ class Snapshot:
         if len(keys) != count or len(joined) != count * length:
             return None  # a key with a separator in it, or a sketch that is too short
         self._names, self._keys = names, keys
-        return Beginnings(hour, keys, joined)
+        return SketchHeads(hour, keys, joined)
 
-    def _one_by_one(self, hour: int, length: int) -> Beginnings:
+    def _one_by_one(self, hour: int, length: int) -> SketchHeads:
         rows = self._connection.execute(_BEGINNINGS, {"b_hour": hour, "b_length": length}).all()
         # SQLite gives NULL for the beginning of nothing.
         joined = b"".join(bytes(row.beginning or b"").ljust(length, b"\0") for row in rows)
-        return Beginnings(hour, [row.key for row in rows], joined)
+        return SketchHeads(hour, [row.key for row in rows], joined)
 
     def sketches_of(self, keys: Iterable[str], unix_hours: Iterable[int]) -> Iterator[StoredSketch]:
         """Read the sketches of these keys at these hours whole, as far as there are any, in no order."""

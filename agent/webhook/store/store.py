@@ -25,6 +25,7 @@ from agent.webhook.store.place import SqlitePlace
 from agent.webhook.store.shapes import (
     Appended,
     FoldRaced,
+    ForgetWish,
     Forgotten,
     LogFolded,
     LoggedReport,
@@ -37,9 +38,8 @@ from agent.webhook.store.shapes import (
     StoredSketch,
     StoreError,
     StoreUnusable,
-    Wish,
 )
-from agent.webhook.store.snapshot import PIECE, Snapshot, counter, pieces, sketches_of
+from agent.webhook.store.snapshot import PIECE, StoreSnapshot, counter, pieces, sketches_of
 from agent.webhook.store.statements import (
     DROP_OLD_PODS,
     FOLD,
@@ -77,7 +77,7 @@ __all__ = [
     "NodeMark",
     "PodsRaced",
     "SchemaTooNew",
-    "Snapshot",
+    "StoreSnapshot",
     "Store",
     "StoreAway",
     "StoreError",
@@ -245,10 +245,10 @@ class Store:
             return counter(connection, FOLDED_THROUGH)
 
     @contextmanager
-    def snapshot(self, since_unix_hour: int) -> Iterator[Snapshot]:
+    def snapshot(self, since_unix_hour: int) -> Iterator[StoreSnapshot]:
         """Open the sketches of the hours from ``since_unix_hour`` on with their place in the log."""
         with self._engine.reading(is_long=True) as connection:
-            snapshot = Snapshot(connection, since_unix_hour)
+            snapshot = StoreSnapshot(connection, since_unix_hour)
             try:
                 yield snapshot
             finally:
@@ -274,12 +274,12 @@ class Store:
         with self._engine.reading() as connection:
             return store_forgetting.entries_after(connection, after_id)
 
-    def would_forget(self, wish: Wish) -> Forgotten:
+    def would_forget(self, wish: ForgetWish) -> Forgotten:
         """Return what ``forget`` would let go."""
         with self._engine.reading(is_long=True) as connection:
             return store_forgetting.looked_for(connection, wish)
 
-    def forget(self, wish: Wish, *, now_unix_seconds: float) -> Forgotten:
+    def forget(self, wish: ForgetWish, *, now_unix_seconds: float) -> Forgotten:
         """Let sketches go and write into the log that all before is forgotten: it does not come back by a fold."""
         with self._engine.writing(is_long=True) as connection:
             return store_forgetting.forgotten(connection, wish, now_unix_seconds)

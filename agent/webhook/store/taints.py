@@ -15,7 +15,7 @@ Judge = Callable[[frozenset[str]], TaintRuling]
 """Says by who else was granted it whether one more node may be."""
 
 
-class Transactions(Protocol):
+class TaintTransactions(Protocol):
     """The store, as far as it is needed here; ``store.Store`` is one. Raises ``StoreAway``."""
 
     def transaction(self) -> AbstractContextManager[Connection]:
@@ -26,7 +26,7 @@ class Transactions(Protocol):
 class TaintStore:
     """Grants of taints; any thread. Every method may raise ``StoreAway``: then nothing was changed."""
 
-    def __init__(self, store: Transactions, *, now: Callable[[Connection], float]) -> None:
+    def __init__(self, store: TaintTransactions, *, now: Callable[[Connection], float]) -> None:
         """Take the parts.
 
         Args:

@@ -16,7 +16,7 @@ from typing import Final
 from agent.core.cluster.workload import Workload
 from agent.core.history.rollup import NodeClass
 from agent.core.orders.policy_options import PolicyName
-from agent.webhook.workloads.estimates import Answer
+from agent.webhook.workloads.estimates import PolicyAnswer
 
 ASKED_SECONDS: Final = 7 * 86_400.0
 """What is not required, and what nobody asked about for so long, is not worked out any more."""
@@ -41,7 +41,7 @@ class Preparation:
 
 
 @dataclass(slots=True)
-class Kept:
+class AskedEntry:
     """One workload under one policy."""
 
     is_required: bool = False
@@ -49,7 +49,7 @@ class Kept:
     """When somebody asked about it last; None = nobody did."""
     done_unix_seconds: float | None = None
     """When it was worked out; None = not yet."""
-    answers: tuple[tuple[str, NodeClass | None, Answer], ...] = ()
+    answers: tuple[tuple[str, NodeClass | None, PolicyAnswer], ...] = ()
 
     def urgency(self, now_unix_seconds: float, rebuild_seconds: float) -> tuple[int, float] | None:
         """Say in which order it is worked out, what somebody waits for first; None = it is not due."""
@@ -60,7 +60,7 @@ class Kept:
         return None if 0.0 <= now_unix_seconds - done < rest_seconds else (2, done)
 
 
-Tables = list[tuple[PolicyName, list[Workload], list[Kept]]]
+Tables = list[tuple[PolicyName, list[Workload], list[AskedEntry]]]
 """Of each policy the workloads, and beside them what is kept of each."""
 
 
@@ -68,7 +68,7 @@ class Asked:
     """See the module's docstring."""
 
     def __init__(self) -> None:
-        self._kept: Final[dict[PolicyName, dict[Workload, Kept]]] = {name: {} for name in PolicyName}
+        self._kept: Final[dict[PolicyName, dict[Workload, AskedEntry]]] = {name: {} for name in PolicyName}
 
     def note(self, policy: PolicyName, workload: Workload, now_unix_seconds: float) -> None:
         """Take note that somebody asks: it is worked out though nobody requires it, and what is waited for first."""
@@ -112,7 +112,11 @@ class Asked:
         return [(policy, list(table), list(table.values())) for policy, table in self._kept.items()]
 
     def take(
-        self, policy: PolicyName, workload: Workload, answers: Mapping[Place, Answer] | None, now_unix_seconds: float
+        self,
+        policy: PolicyName,
+        workload: Workload,
+        answers: Mapping[Place, PolicyAnswer] | None,
+        now_unix_seconds: float,
     ) -> None:
         """Take what a policy answered; None = that failed, and what was answered before stays."""
         kept = self._kept[policy].get(workload)
@@ -122,17 +126,17 @@ class Asked:
             kept.answers = tuple((container, node_class, one) for (container, node_class), one in answers.items())
         kept.done_unix_seconds = now_unix_seconds
 
-    def answer_of(self, policy: PolicyName, workload: Workload, place: Place) -> Answer | None:
+    def answer_of(self, policy: PolicyName, workload: Workload, place: Place) -> PolicyAnswer | None:
         """Give what it answered for one container; None = nothing yet."""
         kept = self._kept[policy].get(workload)
         if kept is None:
             return None
         return next((answer for *where, answer in kept.answers if where == list(place)), None)
 
-    def _of(self, policy: PolicyName, workload: Workload) -> Kept:
+    def _of(self, policy: PolicyName, workload: Workload) -> AskedEntry:
         kept = self._kept[policy].get(workload)
         if kept is None:
-            kept = self._kept[policy][workload] = Kept()
+            kept = self._kept[policy][workload] = AskedEntry()
         return kept
 
 

@@ -19,7 +19,7 @@ from agent.webhook.workloads.shapes import IndexOptions
 
 
 @dataclass(slots=True)
-class Container:
+class ContainerEntry:
     """Where a container's history is."""
 
     name: str
@@ -34,18 +34,18 @@ class Container:
 
 
 @dataclass(slots=True)
-class Entry:
+class WorkloadEntry:
     """A workload and its containers."""
 
     workload: Workload
-    by_name: dict[str, Container] = field(default_factory=dict)
+    by_name: dict[str, ContainerEntry] = field(default_factory=dict)
 
     @property
-    def containers(self) -> tuple[Container, ...]:
+    def containers(self) -> tuple[ContainerEntry, ...]:
         """Return them in order of name; `MOST_CONTAINERS` at most."""
         return tuple(self.by_name[name] for name in sorted(self.by_name))
 
-    def find(self, name: str) -> Container | None:
+    def find(self, name: str) -> ContainerEntry | None:
         """Give the container of a name; None = it has none."""
         return self.by_name.get(name)
 
@@ -58,7 +58,7 @@ class Entries:
         self.numbers: Final = NodeNumbers()
         self.by_class: Final = RowTable(max_rows=options.max_rows, slots=self.slots, has_leaders=True)
         self.by_node: Final = RowTable(max_rows=options.max_node_rows, slots=self.slots, has_leaders=False)
-        self.known: Final[dict[Workload, Entry]] = {}
+        self.known: Final[dict[Workload, WorkloadEntry]] = {}
         self._classes: dict[NodeClass, NodeClass] = {}
 
     def open_hour(self, unix_hour: int) -> None:
@@ -72,25 +72,25 @@ class Entries:
         """Give the one object that stands for a class."""
         return self._classes.setdefault(node_class, node_class)
 
-    def entry(self, workload: Workload) -> Entry:
+    def entry(self, workload: Workload) -> WorkloadEntry:
         """Find a workload, or begin one without containers."""
         entry = self.known.get(workload)
         if entry is None:
             names = intern(workload.namespace), intern(workload.kind), workload.name
             workload = Workload(namespace=names[0], kind=names[1], name=names[2])
-            entry = self.known[workload] = Entry(workload)
+            entry = self.known[workload] = WorkloadEntry(workload)
         return entry
 
     @staticmethod
-    def container(entry: Entry, name: str) -> Container | None:
+    def container(entry: WorkloadEntry, name: str) -> ContainerEntry | None:
         """Find a container, or begin one without rows; None = its workload has as many as are kept."""
         container = entry.find(name)
         if container is None and len(entry.by_name) < MOST_CONTAINERS:
-            container = Container(intern(name))
+            container = ContainerEntry(intern(name))
             entry.by_name[container.name] = container
         return container
 
-    def class_row(self, container: Container, node_class: NodeClass) -> int | None:
+    def class_row(self, container: ContainerEntry, node_class: NodeClass) -> int | None:
         """Find or begin the row of a class; None = there is no room."""
         for known, row in container.classes:
             if known == node_class:
@@ -101,7 +101,7 @@ class Entries:
             container.classes = tuple(sorted(classes, key=_class_order))
         return given
 
-    def node_row(self, container: Container, node: str) -> int | None:
+    def node_row(self, container: ContainerEntry, node: str) -> int | None:
         """Find or begin the row of a node; None = there is no room."""
         if container.nodes is None:
             container.nodes = {}
@@ -166,7 +166,7 @@ class Entries:
         del self.known[workload]
         return True
 
-    def _expire(self, container: Container, oldest_unix_seconds: int) -> None:
+    def _expire(self, container: ContainerEntry, oldest_unix_seconds: int) -> None:
         for one in container.classes:
             if self.by_class.last[one[1]] < oldest_unix_seconds:
                 container.classes = tuple(other for other in container.classes if other is not one)
@@ -176,7 +176,7 @@ class Entries:
                 del container.nodes[node]
                 self.by_node.take_back(row)
 
-    def span(self, entry: Entry) -> tuple[float, float]:
+    def span(self, entry: WorkloadEntry) -> tuple[float, float]:
         """Give from when to when a workload is known, Unix seconds."""
         rows = [(self.by_class, row) for one in entry.containers for row in one.rows]
         rows += [(self.by_node, row) for one in entry.containers for row in (one.nodes or {}).values()]

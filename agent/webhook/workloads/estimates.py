@@ -32,7 +32,7 @@ BASE_RATIO: Final = 0.75
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class PolicyAnswer:
     """What a policy other than cruise asks for; None = it cannot say."""
 
     cpu_request_millicores: int | None
@@ -73,7 +73,7 @@ def cruise_estimate(
     )
 
 
-def with_answer(estimate: Estimate, policy: PolicyName, answer: Answer) -> Estimate:
+def with_answer(estimate: Estimate, policy: PolicyName, answer: PolicyAnswer) -> Estimate:
     """Give the estimate with another policy's requests."""
     return replace(
         estimate,

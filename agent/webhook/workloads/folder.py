@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Annotated, Final, NamedTuple, Protocol
 
 from agent.core.history.hour_peaks import hour_of
-from agent.core.history.hour_sketch import HourSketch, Interval
+from agent.core.history.hour_sketch import HourSketch, ReportInterval
 from agent.core.history.node_peaks import node_number
 from agent.core.history.rollup import RollupRow
 from agent.core.history.sketch_key import keys_of
@@ -63,7 +63,7 @@ class _Place(NamedTuple):
     """A row of a report, and one of the sketches in which it counts."""
 
     row: RollupRow
-    interval: Interval
+    interval: ReportInterval
     node: int
     key: str
     node_name: str
@@ -258,7 +258,7 @@ class Folder:
                 self.bad_reports += 1
                 log.warning("report unreadable", extra={"report": logged.id, "reason": str(error)})
                 continue
-            interval = Interval.of(
+            interval = ReportInterval.of(
                 received_unix_seconds=logged.believed_unix_seconds(now_unix_seconds),
                 end_age_seconds=report.end_age_seconds,
                 interval_seconds=report.interval_seconds,

@@ -26,8 +26,8 @@ from agent.core.cluster.facts import NodeAmounts, WrittenContainer
 from agent.core.cluster.workload import DAEMON_SET_KIND, Workload
 from agent.core.history.directive import ContainerDirective
 from agent.core.history.hour_peaks import HOUR_SECONDS
-from agent.core.history.hour_sketch import Interval
-from agent.core.history.node_claims import Claim, Most, claim_of, most_of
+from agent.core.history.hour_sketch import ReportInterval
+from agent.core.history.node_claims import Most, NodeClaim, claim_of, most_of
 from agent.core.history.node_peaks import node_number
 from agent.core.history.peak_rings import CPU, MEMORY
 from agent.core.history.rollup import ROLLUP_SECONDS, NodeClass, Report, RollupRow
@@ -38,9 +38,9 @@ from agent.core.orders.resolution import listed
 from agent.core.recommender.registry import PolicyOptions
 from agent.webhook.store.forgetting_entry import Forgetting
 from agent.webhook.workloads.asked import Asked, Key, Place, Preparation, Tables, due
-from agent.webhook.workloads.entries import Container, Entries, Entry
+from agent.webhook.workloads.entries import ContainerEntry, Entries, WorkloadEntry
 from agent.webhook.workloads.estimates import (
-    Answer,
+    PolicyAnswer,
     container_directive,
     cruise_estimate,
     hour_peaks,
@@ -79,7 +79,7 @@ PASSING_SECONDS: Final = 3600
 a workload of its own, and those of a fortnight would leave no room for the others."""
 
 
-class Cluster(Protocol):
+class ClaimBounds(Protocol):
     """What bounds a claim; ``ClusterFacts`` is one."""
 
     def largest_allocatable(self) -> NodeAmounts | None:
@@ -101,7 +101,7 @@ class WorkloadIndex:
         *,
         sized_kinds: Collection[str] = SIZED_KINDS,
         min_age_seconds: float = MIN_AGE_SECONDS,
-        cluster: Cluster | None = None,
+        cluster: ClaimBounds | None = None,
     ) -> None:
         """Begin empty.
 
@@ -146,7 +146,7 @@ class WorkloadIndex:
 
     def take(self, report: Report, received_unix_seconds: float) -> None:
         """Learn a report. Only the Tailer calls this: every replica follows the log, with its own reports in it."""
-        interval = Interval.of(
+        interval = ReportInterval.of(
             received_unix_seconds=received_unix_seconds,
             end_age_seconds=report.end_age_seconds,
             interval_seconds=report.interval_seconds,
@@ -155,7 +155,7 @@ class WorkloadIndex:
             self._entries.open_hour(interval.unix_hour)
             node = self._numbers.give(node_number(report.node), interval.unix_hour)
             node_class = self._entries.interned(report.node_class)
-        entries: dict[Workload, Entry] = {}
+        entries: dict[Workload, WorkloadEntry] = {}
         for row in report.rows:
             with self._lock:
                 entry = self._learn(row, interval, report.node, node, node_class)
@@ -163,7 +163,9 @@ class WorkloadIndex:
         with self._lock:
             self._nodes.see(report, interval, node_class, tuple(entries.values()))
 
-    def _learn(self, row: RollupRow, interval: Interval, node: str, number: int, node_class: NodeClass) -> Entry:
+    def _learn(
+        self, row: RollupRow, interval: ReportInterval, node: str, number: int, node_class: NodeClass
+    ) -> WorkloadEntry:
         entry = self._entries.entry(row.workload)
         container = self._entries.container(entry, row.container)
         if container is None:
@@ -185,7 +187,7 @@ class WorkloadIndex:
         self, report: Report, rows: Iterable[RollupRow], received_unix_seconds: float, *, keys: Collection[str]
     ) -> None:
         """Learn rows of a report that was taken before, but for these histories alone, which were forgotten since."""
-        interval = Interval.of(
+        interval = ReportInterval.of(
             received_unix_seconds=received_unix_seconds,
             end_age_seconds=report.end_age_seconds,
             interval_seconds=report.interval_seconds,
@@ -302,8 +304,8 @@ class WorkloadIndex:
 
     def _answered(
         self,
-        entry: Entry,
-        found: Container,
+        entry: WorkloadEntry,
+        found: ContainerEntry,
         policy: PolicyName,
         node_class: NodeClass | None,
         now_unix_seconds: float,
@@ -326,14 +328,18 @@ class WorkloadIndex:
     def _estimated(
         self,
         source: EstimateSource,
-        entry: Entry,
-        found: Container,
+        entry: WorkloadEntry,
+        found: ContainerEntry,
         table: RowTable,
         rows: tuple[int, ...],
         now_unix_seconds: float,
     ) -> Estimate:
         most = self._most(entry.workload, found)
-        own = most if source is not EstimateSource.NODE else self.bounds(entry.workload, found.name, Claim(), Claim())
+        own = (
+            most
+            if source is not EstimateSource.NODE
+            else self.bounds(entry.workload, found.name, NodeClaim(), NodeClaim())
+        )
         nearest = cruise_estimate(
             source, table, rows, slots=self._slots, options=self._cruise, most=own, now_unix_seconds=now_unix_seconds
         )
@@ -342,7 +348,7 @@ class WorkloadIndex:
         largest = max(nearest.oom_memory_bytes or 0, anywhere or 0) or None
         return nearest if largest == nearest.oom_memory_bytes else replace(nearest, oom_memory_bytes=largest)
 
-    def _most(self, workload: Workload, found: Container) -> Most:
+    def _most(self, workload: Workload, found: ContainerEntry) -> Most:
         """Return up to what the claims of nodes count, over all classes of nodes."""
         cpu, memory = (
             claim_of(
@@ -353,7 +359,7 @@ class WorkloadIndex:
         )
         return self.bounds(workload, found.name, cpu, memory)
 
-    def bounds(self, workload: Workload, container: str, cpu: Claim, memory: Claim) -> Most:
+    def bounds(self, workload: Workload, container: str, cpu: NodeClaim, memory: NodeClaim) -> Most:
         """Return up to what the claims of nodes count for a container.
 
         Args:
@@ -370,7 +376,7 @@ class WorkloadIndex:
         return most_of(cpu, memory, written=written, largest=self._cluster.largest_allocatable())
 
     def _sources(
-        self, found: Container, node: str | None, node_class: NodeClass | None
+        self, found: ContainerEntry, node: str | None, node_class: NodeClass | None
     ) -> Iterator[tuple[EstimateSource, RowTable, tuple[int, ...]]]:
         """Give whose history could be taken, the nearest first."""
         if node is not None and found.nodes is not None and node in found.nodes:
@@ -423,7 +429,7 @@ class WorkloadIndex:
                 directives.append(directive)
         return tuple(directives)
 
-    def _containers_of(self, workload: Workload) -> tuple[Container, ...]:
+    def _containers_of(self, workload: Workload) -> tuple[ContainerEntry, ...]:
         with self._lock:
             entry = self._entries.known.get(workload)
             return () if entry is None else entry.containers
@@ -459,7 +465,7 @@ class WorkloadIndex:
             containers=tuple(self._merged(container) for container in containers),
         )
 
-    def _merged(self, container: Container) -> ContainerHistory:
+    def _merged(self, container: ContainerEntry) -> ContainerHistory:
         """Give one container, the lock held for one row at a time."""
         with self._lock:
             classes, nodes = container.classes, sorted((container.nodes or {}).items())
@@ -585,7 +591,7 @@ class WorkloadIndex:
         self,
         policy: PolicyName,
         workload: Workload,
-        answers: Mapping[Place, Answer] | None,
+        answers: Mapping[Place, PolicyAnswer] | None,
         *,
         now_unix_seconds: float,
         forgettings: int | None = None,

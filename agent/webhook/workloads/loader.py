@@ -18,7 +18,7 @@ from agent.core.history.sketch_key import parse_key
 from agent.core.numbers.arrays import Ints
 from agent.webhook.store.shapes import StoredSketch
 from agent.webhook.store.sketch_bytes import HEAD_BYTES, BadSketchError, Heads, are_readable, decode, read_heads
-from agent.webhook.store.snapshot import Beginnings
+from agent.webhook.store.snapshot import SketchHeads
 from agent.webhook.workloads.entries import Entries
 
 _PIECE: Final = 4096
@@ -29,7 +29,7 @@ _NO_PLACE: Final = -1
 class LoadedSketches(Protocol):
     """The store's sketches, as far as a load needs them; of one moment."""
 
-    def beginnings(self, length: int) -> Iterator[Beginnings]:
+    def beginnings(self, length: int) -> Iterator[SketchHeads]:
         """Read the first bytes of all sketches."""
         ...
 

@@ -36,7 +36,7 @@ MOST_ORDERED: Final = 20_000
 _PIECE: Final = 200
 
 
-class Facts(Protocol):
+class PreparationFacts(Protocol):
     """The cluster; ``ClusterFacts`` is one."""
 
     @property
@@ -62,7 +62,7 @@ class Preparing:
 
     def __init__(
         self,
-        facts: Facts,
+        facts: PreparationFacts,
         index: WorkloadIndex,
         rebuilder: Rebuilder,
         *,

@@ -42,7 +42,7 @@ from agent.core.recommender.registry import PolicyOptions, make
 from agent.webhook.store.shapes import StoreAway, StoredSketch
 from agent.webhook.store.sketch_bytes import BadSketchError, decode, is_readable, leaders_of
 from agent.webhook.workloads.asked import Key, Place
-from agent.webhook.workloads.estimates import BASE_RATIO, Answer
+from agent.webhook.workloads.estimates import BASE_RATIO, PolicyAnswer
 from agent.webhook.workloads.index import WorkloadIndex
 
 log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class RebuildOptions:
     """Seconds after which an answer is worked out again."""
 
 
-class SketchSource(Protocol):
+class RebuildSource(Protocol):
     """The store, as far as it is read here."""
 
     def sketches_of(self, keys: Iterable[str], unix_hours: Iterable[int]) -> Iterator[StoredSketch]:
@@ -76,7 +76,7 @@ class Rebuilder:
 
     def __init__(
         self,
-        store: SketchSource,
+        store: RebuildSource,
         index: WorkloadIndex,
         policies: PolicyOptions,
         options: RebuildOptions,
@@ -150,7 +150,7 @@ class Rebuilder:
             self._learn(policy, hour, sketches, len(rows), now_unix_seconds)
             self._pause()
         answers = _answers(policy, rows, newest, now_unix_seconds)
-        told: dict[Workload, dict[Place, Answer]] = {workload: {} for _, workload in batch}
+        told: dict[Workload, dict[Place, PolicyAnswer]] = {workload: {} for _, workload in batch}
         for (workload, container, node_class), row in rows.items():
             if row not in newest:
                 continue
@@ -217,11 +217,11 @@ def _row(place: SketchKey) -> Row:
     return place.workload, place.container, node_class
 
 
-def _larger(one: Answer | None, other: Answer) -> Answer:
+def _larger(one: PolicyAnswer | None, other: PolicyAnswer) -> PolicyAnswer:
     """Give the larger of each resource; what one of them cannot say is as the other says."""
     if one is None:
         return other
-    return Answer(
+    return PolicyAnswer(
         cpu_request_millicores=_largest(one.cpu_request_millicores, other.cpu_request_millicores),
         memory_request_bytes=_largest(one.memory_request_bytes, other.memory_request_bytes),
     )
@@ -249,7 +249,7 @@ def _merged(hour: int, found: list[tuple[int, bytes]]) -> dict[int, HourSketch]:
 
 def _answers(
     policy: Policy, rows: dict[Row, int], newest: dict[int, HourSketch], now_unix_seconds: float
-) -> dict[int, Answer]:
+) -> dict[int, PolicyAnswer]:
     """Ask the policy for all rows; the base is the P75 of each one's newest hour."""
     count = len(rows)
     cpu, memory = np.zeros(count), np.zeros(count)
@@ -271,7 +271,7 @@ def _answers(
     )
     proposals = policy.recommend(np.arange(count), present, now_unix_seconds=now_unix_seconds)
     return {
-        row: Answer(
+        row: PolicyAnswer(
             cpu_request_millicores=_whole(proposals.cpu_request_millicores, row) if proposals.has_cpu[row] else None,
             memory_request_bytes=_whole(proposals.memory_request_bytes, row) if proposals.has_memory[row] else None,
         )

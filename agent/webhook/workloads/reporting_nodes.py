@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from sys import intern
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.hour_sketch import Interval
+from agent.core.history.hour_sketch import ReportInterval
 from agent.core.history.rollup import NodeClass, Report
-from agent.webhook.workloads.entries import Entry
+from agent.webhook.workloads.entries import WorkloadEntry
 from agent.webhook.workloads.shapes import NodeSeen
 
 
@@ -21,7 +21,7 @@ class _Node:
     first: int
     newest: tuple[int, int]
     """End and sequence of the newest report."""
-    entries: tuple[Entry, ...]
+    entries: tuple[WorkloadEntry, ...]
 
 
 class ReportingNodes:
@@ -33,7 +33,9 @@ class ReportingNodes:
     def __len__(self) -> int:
         return len(self._nodes)
 
-    def see(self, report: Report, interval: Interval, node_class: NodeClass, entries: tuple[Entry, ...]) -> None:
+    def see(
+        self, report: Report, interval: ReportInterval, node_class: NodeClass, entries: tuple[WorkloadEntry, ...]
+    ) -> None:
         """Take note of a report with these workloads in it."""
         newest = interval.end_unix_seconds, report.sequence
         known = self._nodes.get(report.node)

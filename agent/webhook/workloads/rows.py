@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from agent.core.history.hour_peaks import HOUR_SECONDS
-from agent.core.history.hour_sketch import HourSketch, Interval, Kills, largest_demand_code, memory_code
+from agent.core.history.hour_sketch import HourKills, HourSketch, ReportInterval, largest_demand_code, memory_code
 from agent.core.history.minute_codec import Codes
 from agent.core.history.node_peaks import Leaders
 from agent.core.history.peak_rings import (
@@ -54,7 +54,7 @@ class RowTable:
         self._demand: list[bytes] = []
         self._memory: list[bytes] = []
         self._pods: list[bytes] = []
-        self._kills: dict[int, dict[int, Kills]] = {}
+        self._kills: dict[int, dict[int, HourKills]] = {}
         """By row and hour; some may be of hours that the rings no longer hold."""
         self._loading: dict[int, int] = {}
         """While the store's sketches come in: the newest hour of each row."""
@@ -82,7 +82,7 @@ class RowTable:
         self._demand[row] = self._memory[row] = self._pods[row] = b""
         self._kills.pop(row, None)
 
-    def learn(self, row: int, learnt: RollupRow, interval: Interval, node: int) -> None:
+    def learn(self, row: int, learnt: RollupRow, interval: ReportInterval, node: int) -> None:
         """Take in a report's row.
 
         Args:
@@ -104,7 +104,7 @@ class RowTable:
                 self._raise_peak(planes, MEMORY, slot, memory_code(learnt.memory), node)
             for kill in learnt.oom_kills:
                 seconds = int((interval.end_unix_seconds - kill.age_seconds) // 1)
-                self._add_kills(row, hour, Kills(1, kill.memory_bytes or 0, seconds, node))
+                self._add_kills(row, hour, HourKills(1, kill.memory_bytes or 0, seconds, node))
         newest = int(self.newest_hour[row])
         if hour < newest:
             return
@@ -125,14 +125,14 @@ class RowTable:
         elif code > planes[resource, slot]:
             planes[resource, slot] = code
 
-    def _add_kills(self, row: int, hour: int, kills: Kills) -> None:
+    def _add_kills(self, row: int, hour: int, kills: HourKills) -> None:
         """Count kills of an hour; at the same time those of hours that the rings no longer hold go."""
         by_hour = self._kills.setdefault(row, {})
-        by_hour.setdefault(hour, Kills()).merge(kills)
+        by_hour.setdefault(hour, HourKills()).merge(kills)
         for known in [known for known in by_hour if not self._slots.is_open(known)]:
             del by_hour[known]
 
-    def kills_of(self, row: int) -> list[Kills]:
+    def kills_of(self, row: int) -> list[HourKills]:
         """Give the kills of the hours in the rings, by hour, oldest first."""
         by_hour = self._kills.get(row)
         if not by_hour:

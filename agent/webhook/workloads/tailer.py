@@ -17,11 +17,11 @@ from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
 from agent.core.history.hour_peaks import hour_of
-from agent.core.history.hour_sketch import Interval
+from agent.core.history.hour_sketch import ReportInterval
 from agent.webhook.store.forgetting_entry import Forgetting, decode_forgetting, is_forgetting, rows_left
 from agent.webhook.store.report_payload import BadPayloadError, decode_report, encode_report
 from agent.webhook.store.shapes import LogFolded, LoggedReport, StoreAway, StoredSketch
-from agent.webhook.store.snapshot import Beginnings, Snapshot
+from agent.webhook.store.snapshot import SketchHeads, StoreSnapshot
 from agent.webhook.workloads.index import WorkloadIndex
 
 __all__ = ["FollowedStore", "Tailer", "decode_report", "encode_report"]
@@ -41,7 +41,7 @@ class FollowedStore(Protocol):
         """Give the next reports of the log."""
         ...
 
-    def snapshot(self, since_unix_hour: int) -> AbstractContextManager[Snapshot]:
+    def snapshot(self, since_unix_hour: int) -> AbstractContextManager[StoreSnapshot]:
         """Open the sketches with their place in the log."""
         ...
 
@@ -181,7 +181,7 @@ class Tailer:
         except BadPayloadError:
             return  # counted when it came
         received = logged.believed_unix_seconds(now_unix_seconds)
-        hour = Interval.of(
+        hour = ReportInterval.of(
             received_unix_seconds=received,
             end_age_seconds=report.end_age_seconds,
             interval_seconds=report.interval_seconds,
@@ -226,18 +226,18 @@ class Tailer:
 class _Chosen:
     """The sketches of some keys, as far as a load needs them; few enough to be held in memory."""
 
-    def __init__(self, snapshot: Snapshot, keys: Set[str], hours: Iterable[int]) -> None:
+    def __init__(self, snapshot: StoreSnapshot, keys: Set[str], hours: Iterable[int]) -> None:
         self._snapshot = snapshot
         self._by_hour: dict[int, list[StoredSketch]] = defaultdict(list)
         for stored in snapshot.sketches_of(keys, hours):
             self._by_hour[stored.unix_hour].append(stored)
 
-    def beginnings(self, length: int) -> Iterator[Beginnings]:
+    def beginnings(self, length: int) -> Iterator[SketchHeads]:
         """Return the first bytes of all of them, the newest hour first."""
         for hour in sorted(self._by_hour, reverse=True):
             found = self._by_hour[hour]
             joined = b"".join(one.payload[:length].ljust(length, b"\0") for one in found)
-            yield Beginnings(hour, [one.key for one in found], joined)
+            yield SketchHeads(hour, [one.key for one in found], joined)
 
     def sketches_of(self, keys: Iterable[str], unix_hours: Iterable[int]) -> Iterator[StoredSketch]:
         """Read those of these keys at these hours whole."""

@@ -9,7 +9,7 @@ import pytest
 from agent.core.cluster.pod import QosClass
 from agent.core.cluster.unit import UnitKind
 from agent.sensing.cgroup_path import Driver, Runtime, container_cgroup_path, kubepods_root_path, pod_cgroup_path
-from agent.sensing.discovery import Discovery, Scope
+from agent.sensing.discovery import Discovery, UnitScope
 from tests.guest.kubelet_tree import MOUNT, make, remove
 from tests.guest.waiting import wait_for
 
@@ -53,7 +53,7 @@ def test_discovery_finds_exactly_the_containers_of_every_class(driver: Driver) -
     expected = make_node(driver)
     make(f"{pod_cgroup_path(driver=driver, qos=QosClass.BURSTABLE, pod_uid='no-container-yet')}")
 
-    discovery = Discovery(MOUNT, scope=Scope.KUBERNETES)
+    discovery = Discovery(MOUNT, scope=UnitScope.KUBERNETES)
     try:
         found = discovery.relist("start").appeared
         pods = discovery.pod_paths()
@@ -75,7 +75,7 @@ def test_container_made_and_removed_is_noticed_without_a_relist(driver: Driver) 
     seen: list[str] = []
     gone: list[str] = []
 
-    discovery = Discovery(MOUNT, scope=Scope.KUBERNETES)
+    discovery = Discovery(MOUNT, scope=UnitScope.KUBERNETES)
 
     def poll() -> None:
         changes = discovery.poll()

@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 
 from agent.kube.json_reader import Reader
-from agent.kube.watched_objects import HELD_SECONDS, UNKNOWN, Kept, compare_versions
+from agent.kube.watched_objects import HELD_SECONDS, UNKNOWN, ReflectedObjects, compare_versions
 
 
 def read(document: object) -> str:
     return Reader(document, "").required_text("say")
 
 
-def kept() -> Kept[str]:
-    return Kept(read, lambda one, other: one == other)
+def kept() -> ReflectedObjects[str]:
+    return ReflectedObjects(read, lambda one, other: one == other)
 
 
 def thing(
@@ -23,15 +23,15 @@ def thing(
     return {"metadata": metadata, "say": say}
 
 
-def put(one: Kept[str], document: object, now_seconds: float = 0.0) -> bool:
+def put(one: ReflectedObjects[str], document: object, now_seconds: float = 0.0) -> bool:
     return one.put(one.entry(document), now_seconds=now_seconds)
 
 
-def answer(one: Kept[str], document: object, now_seconds: float = 0.0) -> bool:
+def answer(one: ReflectedObjects[str], document: object, now_seconds: float = 0.0) -> bool:
     return one.put_answer(one.entry(document), now_seconds=now_seconds)
 
 
-def replace(one: Kept[str], *documents: object, now_seconds: float = 0.0, is_newest: bool = False) -> bool:
+def replace(one: ReflectedObjects[str], *documents: object, now_seconds: float = 0.0, is_newest: bool = False) -> bool:
     entries = [one.entry(document) for document in documents]
     return one.replace_all(entries, now_seconds=now_seconds, is_newest=is_newest)
 

@@ -15,7 +15,7 @@ import pytest
 from agent.core.cluster.pod import QosClass
 from agent.core.cluster.unit import UnitKind
 from agent.sensing.cgroup_path import Driver
-from agent.sensing.discovery import SCAN_DEPTH, Discovery, DiscoveryError, Scope
+from agent.sensing.discovery import SCAN_DEPTH, Discovery, DiscoveryError, UnitScope
 from agent.sensing.inotify import (
     IN_CREATE,
     IN_DELETE,
@@ -104,7 +104,7 @@ def test_kubernetes_scope_takes_containers_of_pods_only(tmp_path: Path) -> None:
     first = changes.appeared[0]
     assert first.inode == (tmp_path / POD_A / A).stat().st_ino
     assert (first.identity.pod_uid, first.identity.qos) == (UID_A, QosClass.BURSTABLE)
-    assert discovery.scope_in_force is Scope.KUBERNETES
+    assert discovery.scope_in_force is UnitScope.KUBERNETES
     assert discovery.kubepods_root == "/kubepods"
     assert discovery.driver is Driver.CGROUPFS
     assert discovery.pod_paths() == {UID_A: f"/{POD_A}", UID_B: f"/{POD_B}"}
@@ -161,7 +161,7 @@ def test_mount_that_is_not_there_is_one_line(tmp_path: Path) -> None:
 
 def test_kubernetes_scope_without_kubepods_is_empty_not_an_error(tmp_path: Path) -> None:
     make(tmp_path, "system.slice/ssh.service")
-    discovery = discover(tmp_path, scope=Scope.KUBERNETES)
+    discovery = discover(tmp_path, scope=UnitScope.KUBERNETES)
     assert not discovery.relist("start")
     assert discovery.kubepods_root is None
     assert discovery.driver is None
@@ -181,7 +181,7 @@ def test_machine_scope_takes_services_sessions_and_containers_whole(tmp_path: Pa
     )
     discovery = discover(tmp_path)
     discovery.relist("start")
-    assert discovery.scope_in_force is Scope.MACHINE
+    assert discovery.scope_in_force is UnitScope.MACHINE
     assert [(found.path, found.identity.kind) for found in discovery.units()] == [
         ("/init.scope", UnitKind.SESSION),
         (f"/system.slice/docker-{A}.scope", UnitKind.STANDALONE),
@@ -241,7 +241,7 @@ def test_auto_goes_over_to_kubernetes_at_the_relist_after_kubepods_appears_and_s
     assert changes.vanished == ("/system.slice/ssh.service",)
     shutil.rmtree(tmp_path / "kubepods")
     assert discovery.relist("periodic").vanished == (f"/{POD_A}/{A}",)
-    assert discovery.scope_in_force is Scope.KUBERNETES
+    assert discovery.scope_in_force is UnitScope.KUBERNETES
     assert discovery.kubepods_root is None
 
 

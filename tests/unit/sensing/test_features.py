@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agent.core.machine.checkup import judge
-from agent.sensing.discovery import DiscoveryError, Scope
+from agent.sensing.discovery import DiscoveryError, UnitScope
 from agent.sensing.features import (
     read_clock_nanoseconds,
     read_facts,
@@ -70,7 +70,7 @@ def test_facts_of_a_node_with_pods(files: CgroupFiles, proc: Path) -> None:
 def test_facts_follow_the_scope_asked_for(files: CgroupFiles, proc: Path) -> None:
     files.make(container_path(1))
     files.make("system.slice/ssh.service")
-    found = facts(proc, scope=Scope.MACHINE)
+    found = facts(proc, scope=UnitScope.MACHINE)
     assert found.scope == "machine"
     assert found.unit_count >= 1
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.cluster.pod import Partition, QosClass
-from agent.core.machine.cgroup_files import Amount, Level, Reading, Unlimited, Unread
+from agent.core.machine.cgroup_files import Amount, CgroupLevel, FileReading, Unlimited, UnreadFile
 from agent.core.machine.cpu_knobs import CpuMax
 from agent.sensing.cgroup_path import Driver
 from agent.sensing.kubelet_tree import (
@@ -61,17 +61,17 @@ def test_a_text_that_was_cut_is_never_a_smaller_number(file: str, numbers: int, 
 def test_missing_file_says_whether_the_controller_is_off(tmp_path: Path) -> None:
     on = frozenset({"cpu", "memory"})
 
-    assert read_cgroup_file(tmp_path, "pids.max", on) == Reading(unread=Unread.NO_CONTROLLER)
-    assert read_cgroup_file(tmp_path, "memory.high", on) == Reading(unread=Unread.NO_FILE)
-    assert read_cgroup_file(tmp_path, "memory.high", None) == Reading(unread=Unread.NO_FILE)
+    assert read_cgroup_file(tmp_path, "pids.max", on) == FileReading(unread=UnreadFile.NO_CONTROLLER)
+    assert read_cgroup_file(tmp_path, "memory.high", on) == FileReading(unread=UnreadFile.NO_FILE)
+    assert read_cgroup_file(tmp_path, "memory.high", None) == FileReading(unread=UnreadFile.NO_FILE)
 
 
 def test_file_that_cannot_be_read_or_understood_says_so(tmp_path: Path) -> None:
     (tmp_path / "memory.max").mkdir()
     (tmp_path / "memory.high").write_bytes(b"\xff\n")
 
-    assert read_cgroup_file(tmp_path, "memory.max", None) == Reading(unread=Unread.UNREADABLE)
-    assert read_cgroup_file(tmp_path, "memory.high", None) == Reading(unread=Unread.NOT_UNDERSTOOD)
+    assert read_cgroup_file(tmp_path, "memory.max", None) == FileReading(unread=UnreadFile.UNREADABLE)
+    assert read_cgroup_file(tmp_path, "memory.high", None) == FileReading(unread=UnreadFile.NOT_UNDERSTOOD)
 
 
 def test_values_of_a_cgroup_hold_every_file_and_the_limits_of_huge_pages(tmp_path: Path) -> None:
@@ -80,11 +80,11 @@ def test_values_of_a_cgroup_hold_every_file_and_the_limits_of_huge_pages(tmp_pat
     values = read_values(cgroup)
 
     assert list(values) == [*FILES, "hugetlb.2MB.max"]
-    assert values["memory.max"] == Reading(amount=Unlimited.MAX)
+    assert values["memory.max"] == FileReading(amount=Unlimited.MAX)
 
 
 def test_values_of_a_cgroup_that_is_gone_are_gone(tmp_path: Path) -> None:
-    assert set(read_values(tmp_path / "gone").values()) == {Reading(unread=Unread.GONE)}
+    assert set(read_values(tmp_path / "gone").values()) == {FileReading(unread=UnreadFile.GONE)}
 
 
 @pytest.mark.parametrize("driver", list(Driver))
@@ -102,9 +102,9 @@ def test_tree_of_either_driver_is_found_with_its_levels(tmp_path: Path, driver: 
     found = read_kubelet_tree(tmp_path, cgroup_root=cgroup_root)
 
     assert found.driver is driver
-    assert found.tree.at(Level.KUBEPODS, Partition.DEFAULT) is not None
-    assert found.tree.at(Level.TIER, Partition.DEFAULT, QosClass.BEST_EFFORT) is not None
-    assert found.tree.at(Level.PARTITION, Partition.SYSTEM) is not None
+    assert found.tree.at(CgroupLevel.KUBEPODS, Partition.DEFAULT) is not None
+    assert found.tree.at(CgroupLevel.TIER, Partition.DEFAULT, QosClass.BEST_EFFORT) is not None
+    assert found.tree.at(CgroupLevel.PARTITION, Partition.SYSTEM) is not None
     assert {(pod.pod_uid, pod.qos, pod.partition) for pod in found.tree.pods()} == {
         (UID, QosClass.BURSTABLE, Partition.DEFAULT),
         ("hash", QosClass.GUARANTEED, Partition.SYSTEM),

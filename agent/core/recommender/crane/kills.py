@@ -27,7 +27,7 @@ def protect(memory_bytes: Floats, needed: Floats, has_kill: Bools) -> Floats:
     return np.where(has_kill, np.maximum(memory_bytes, needed), memory_bytes)
 
 
-class Kills:
+class CraneKills:
     """Kills of many containers, one row each: for each row those that no later and larger one outdoes.
 
     Crane takes the first record whose pod's name begins with the workload's. Here a row is a workload's container, so

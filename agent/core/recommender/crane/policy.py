@@ -21,7 +21,7 @@ from agent.core.numbers.arrays import Bools, Floats, Rows
 from agent.core.numbers.histogram import LinearScheme
 from agent.core.orders.policy_options import CraneOptions
 from agent.core.recommender.crane.estimate import Estimation, to_bytes, to_millicores
-from agent.core.recommender.crane.kills import Kills, protect
+from agent.core.recommender.crane.kills import CraneKills, protect
 from agent.core.recommender.crane.samples import CPU_QUANTUM, MEMORY_QUANTUM, SlidingHistograms
 from agent.core.recommender.crane.specification import DEFAULT_SPECIFICATIONS, Specifications, parse_specifications
 from agent.core.recommender.policy import LimitRule, Present, Proposals, Steps
@@ -70,7 +70,9 @@ class CranePolicy:
             margin_fraction=options.mem_request_margin_fraction,
             target_utilization=options.mem_target_utilization,
         )
-        self._kills = Kills(history_seconds=options.oom_history_seconds, bump_ratio=options.oom_bump_ratio, rows=rows)
+        self._kills = CraneKills(
+            history_seconds=options.oom_history_seconds, bump_ratio=options.oom_bump_ratio, rows=rows
+        )
         # Read even while they are switched off, as Crane does: a wrong list should not wait for the switch.
         self._specifications = Specifications(
             DEFAULT_SPECIFICATIONS

@@ -22,7 +22,7 @@ _UNPREDICTED = "nothing measured yet to predict from: the base, which may raise 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class CruiseAccount:
     """All that went into one row's answer, and the answer; arrays have the shape ``(1,)``."""
 
     options: CruiseOptions
@@ -42,14 +42,14 @@ class Account:
     proposals: Proposals
 
 
-def explain(steps: Steps, account: Account) -> None:
+def explain(steps: Steps, account: CruiseAccount) -> None:
     """Say how CPU and memory came about, in the order of the rule."""
     steps.hours = [hour.hour_unix_seconds for hour in account.same_hours]
     _explain_cpu(steps, account)
     _explain_memory(steps, account)
 
 
-def _explain_cpu(steps: Steps, account: Account) -> None:
+def _explain_cpu(steps: Steps, account: CruiseAccount) -> None:
     cpu, proposals = account.cpu, account.proposals
     has_base = bool(cpu.has_base[0])
     steps.say(
@@ -66,7 +66,7 @@ def _explain_cpu(steps: Steps, account: Account) -> None:
         steps.say("cpu", "request", request, "millicores", _request_note(request, float(cpu.peak[0]), least))
 
 
-def _explain_memory(steps: Steps, account: Account) -> None:
+def _explain_memory(steps: Steps, account: CruiseAccount) -> None:
     memory, proposals, options = account.memory, account.proposals, account.options
     p75_bytes, kills = account.working_set_p75_bytes, account.kills
     steps.say(
@@ -128,7 +128,7 @@ def _say_peak(
     resource: str,
     unit: str,
     prediction: Prediction,
-    account: Account,
+    account: CruiseAccount,
     of_hour: Callable[[HourPeak], float | None],
 ) -> None:
     """Say the two predictions and what they make of the base."""

@@ -17,11 +17,11 @@ from typing import Final
 
 import numpy as np
 
-from agent.core.history.hour_peaks import Demand, HourPeaks, PeakRing
+from agent.core.history.hour_peaks import HourPeaks, MinutePeaks, PeakRing
 from agent.core.history.minutes import Minutes, OutOfMemory
 from agent.core.numbers.arrays import Bools, Rows
 from agent.core.orders.policy_options import CruiseOptions, PolicyName
-from agent.core.recommender.cruise.explanation import Account, explain
+from agent.core.recommender.cruise.explanation import CruiseAccount, explain
 from agent.core.recommender.cruise.oom_memory import OomMemory
 from agent.core.recommender.cruise.peak import Prediction
 from agent.core.recommender.other_nodes import same_hour_elsewhere
@@ -63,7 +63,7 @@ class CruisePolicy:
 
     def fold(self, minutes: Minutes) -> None:
         """Learn one minute of all rows; what a step of the clock does is told in ``hours``."""
-        demand = Demand.of(minutes)
+        demand = MinutePeaks.of(minutes)
         self._hours.fold(minutes.unix_minute, demand)
         self._last.fold(minutes.unix_minute, demand)
 
@@ -137,7 +137,7 @@ class CruisePolicy:
             row = int(rows[0])
             explain(
                 steps,
-                Account(
+                CruiseAccount(
                     options=options,
                     cpu=cpu,
                     memory=memory,

@@ -50,7 +50,7 @@ _OWN: Final = CANDIDATES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class CandidateChoice:
     """Who speaks for one row, and why; shares and sums are those of the record, newer minutes weighing more."""
 
     look_minutes: int
@@ -215,12 +215,12 @@ class Candidates:
         wanted: Floats = larger.astype(np.float64) * _FACTOR[choice]
         return wanted
 
-    def choice(self, row: int) -> Choice:
+    def choice(self, row: int) -> CandidateChoice:
         """Tell who speaks for a row."""
         allowed, limits, compared = (one[row] for one in self._limits())
         chosen = int(self._choice[row])
         minutes = float(self._minutes[row])
-        return Choice(
+        return CandidateChoice(
             look_minutes=LOOK_MINUTES[_LOOK[chosen]],
             season=Season(_SEASON[chosen]),
             margin=float(_FACTOR[chosen]),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agent.core.orders.policy_options import ForecastOptions
-from agent.core.recommender.forecast.candidates import Choice
+from agent.core.recommender.forecast.candidates import CandidateChoice
 from agent.core.recommender.forecast.season import Season
 from agent.core.recommender.other_nodes import (
     NEIGHBOUR_HOURS,
@@ -18,11 +18,11 @@ from agent.core.recommender.policy import Elsewhere, Proposals, Steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class ForecastAccount:
     """All that went into one row's answer, and the answer; arrays have the shape ``(1,)``."""
 
     options: ForecastOptions
-    choice: Choice
+    choice: CandidateChoice
     looks: Mapping[int, float]
     """Largest demand of the last so many minutes, millicores."""
     levels: Mapping[Season, float]
@@ -44,7 +44,7 @@ class Account:
     proposals: Proposals
 
 
-def explain(steps: Steps, account: Account) -> None:
+def explain(steps: Steps, account: ForecastAccount) -> None:
     """Say how CPU and memory came about, in the order of the rule."""
     has_cpu = bool(account.proposals.has_cpu[0])
     steps.say(
@@ -67,13 +67,13 @@ def explain(steps: Steps, account: Account) -> None:
     _explain_memory(steps, account)
 
 
-def _request_note(request: float, account: Account) -> str:
+def _request_note(request: float, account: ForecastAccount) -> str:
     if request == account.wanted_millicores:
         return "what the candidate asks for"
     return "what other nodes saw" if request == account.cpu_elsewhere_millicores else "the base, which is larger"
 
 
-def _explain_levels(steps: Steps, account: Account) -> None:
+def _explain_levels(steps: Steps, account: ForecastAccount) -> None:
     for minutes, largest in account.looks.items():
         steps.say("cpu", f"largest of the last {minutes} min", largest, "millicores", "PSI-adjusted peaks")
     for season, level in account.levels.items():
@@ -81,7 +81,7 @@ def _explain_levels(steps: Steps, account: Account) -> None:
         steps.say("cpu", f"season: {season.words}", level if level else None, "millicores", note)
 
 
-def _explain_choice(steps: Steps, account: Account) -> None:
+def _explain_choice(steps: Steps, account: ForecastAccount) -> None:
     choice, options = account.choice, account.options
     peaks = f"the rule of peaks {choice.week_exceeded_by_peaks}"
     steps.say(
@@ -112,7 +112,7 @@ def _explain_choice(steps: Steps, account: Account) -> None:
     )
 
 
-def _standing(choice: Choice) -> str:
+def _standing(choice: CandidateChoice) -> str:
     if choice.is_within:
         return "the cheapest candidate within the allowed share"
     if choice.is_learning:
@@ -120,7 +120,7 @@ def _standing(choice: Choice) -> str:
     return "no candidate keeps the allowed share: the one with the fewest minutes over"
 
 
-def _explain_memory(steps: Steps, account: Account) -> None:
+def _explain_memory(steps: Steps, account: ForecastAccount) -> None:
     proposals = account.proposals
     week, oom = account.week_bytes, account.oom_bytes
     steps.say(

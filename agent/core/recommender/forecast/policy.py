@@ -18,13 +18,13 @@ from typing import Final
 
 import numpy as np
 
-from agent.core.history.hour_peaks import Demand, hour_of
+from agent.core.history.hour_peaks import MinutePeaks, hour_of
 from agent.core.history.minutes import Minutes, OutOfMemory
 from agent.core.numbers.arrays import Bools, Floats, Rows
 from agent.core.orders.policy_options import DAY_SECONDS, BoundsOptions, ForecastOptions, PolicyName
 from agent.core.recommender.cruise.oom_memory import OomMemory
 from agent.core.recommender.forecast.candidates import LOOK_MINUTES, Candidates, candidate_needs
-from agent.core.recommender.forecast.explanation import Account, explain
+from agent.core.recommender.forecast.explanation import ForecastAccount, explain
 from agent.core.recommender.forecast.season import MINUTES_PER_HOUR, Hours, LastMinutes, Season, Singles
 from agent.core.recommender.other_nodes import NEIGHBOUR_HOURS, same_hour_elsewhere
 from agent.core.recommender.policy import LimitRule, Present, Proposals, Steps
@@ -107,7 +107,7 @@ class ForecastPolicy:
         self._measured_minutes = np.zeros(rows, dtype=np.int64)
         # The newest minute, not judged before the next one begins: it may come in several parts, in any order.
         self._newest: int | None = None
-        self._demand = Demand(values=np.zeros((2, rows), np.float32), known=np.zeros((2, rows), np.bool_))
+        self._demand = MinutePeaks(values=np.zeros((2, rows), np.float32), known=np.zeros((2, rows), np.bool_))
         # What follows from the minutes so far for the minute after the newest.
         self._hour: int | None = None
         self._looks: Singles = np.zeros((len(LOOK_MINUTES), rows), dtype=np.float32)
@@ -127,7 +127,7 @@ class ForecastPolicy:
             part.grow(rows)
         self._measured_minutes = np.pad(self._measured_minutes, (0, more))
         new = ((0, 0), (0, more))
-        self._demand = Demand(values=np.pad(self._demand.values, new), known=np.pad(self._demand.known, new))
+        self._demand = MinutePeaks(values=np.pad(self._demand.values, new), known=np.pad(self._demand.known, new))
         self._looks = np.pad(self._looks, new)
         self._levels = np.pad(self._levels, new)
         self._week_bytes = np.pad(self._week_bytes, (0, more))
@@ -147,9 +147,9 @@ class ForecastPolicy:
 
     def fold(self, minutes: Minutes) -> None:
         """Learn one minute of all rows; the same minute again adds to what it told."""
-        demand = Demand.of(minutes)
+        demand = MinutePeaks.of(minutes)
         if minutes.unix_minute == self._newest:
-            demand = Demand(
+            demand = MinutePeaks(
                 values=np.maximum(self._demand.values, demand.values), known=self._demand.known | demand.known
             )
         else:
@@ -235,7 +235,7 @@ class ForecastPolicy:
             row = int(rows[0])
             explain(
                 steps,
-                Account(
+                ForecastAccount(
                     options=self._options,
                     choice=self._candidates.choice(row),
                     looks={length: float(looks[index, 0]) for index, length in enumerate(LOOK_MINUTES)},

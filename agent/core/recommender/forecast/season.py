@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.core.history.hour_peaks import WEEK_HOURS, Demand, PeakRing, Peaks
+from agent.core.history.hour_peaks import WEEK_HOURS, MinutePeaks, PeakRing, Peaks
 from agent.core.numbers.arrays import Bools, Floats, Rows
 
 DAYS: Final = 7
@@ -99,7 +99,7 @@ class Hours:
         """Make these rows know nothing again."""
         self._ring.forget(rows)
 
-    def fold(self, unix_minute: int, demand: Demand) -> None:
+    def fold(self, unix_minute: int, demand: MinutePeaks) -> None:
         """Learn one minute: it belongs to the hour in which it begins."""
         self._ring.fold(unix_minute // MINUTES_PER_HOUR, demand)
 

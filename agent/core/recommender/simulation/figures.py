@@ -43,9 +43,11 @@ class ResourceFigures:
     resizes: Ints
     """Changes of the request or the limit; the first request of all is none."""
 
-    def of(self, row: int) -> ResourceTotal:
+    def of(self, row: int) -> SimulatedResourceTotal:
         """Give one container's."""
-        return ResourceTotal(**{field.name: getattr(self, field.name)[row].item() for field in fields(ResourceTotal)})
+        return SimulatedResourceTotal(
+            **{field.name: getattr(self, field.name)[row].item() for field in fields(SimulatedResourceTotal)}
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +96,7 @@ def usage_course(trace: TraceSet, stretch_minutes: int) -> UsageCourse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class SimulatedOutcome:
     """How one policy did on one trace."""
 
     policy: str
@@ -117,7 +119,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceTotal:
+class SimulatedResourceTotal:
     """One resource in sum over containers; amount-hours are core-hours or GiB-hours."""
 
     known_minutes: int
@@ -154,15 +156,15 @@ class StepTotal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Total:
+class PolicyTotal:
     """One policy in sum: over containers, and over traces if there are several."""
 
     policy: str
     containers: int
     span_seconds: float
     """Lengths of the traces, added."""
-    cpu: ResourceTotal
-    memory: ResourceTotal
+    cpu: SimulatedResourceTotal
+    memory: SimulatedResourceTotal
     over_limit_minutes: int
     over_limit_excursions: int
     kills: int
@@ -170,14 +172,14 @@ class Total:
     steps: StepTotal
 
 
-def total(outcomes: Sequence[Outcome]) -> Total:
+def total(outcomes: Sequence[SimulatedOutcome]) -> PolicyTotal:
     """Sum up one policy's outcomes on one or more traces, at least one."""
     judged = [one.reactions.is_sized for one in outcomes]
     covered = [one.reactions.is_covered & sized for one, sized in zip(outcomes, judged, strict=True)]
     reactions = np.concatenate(
         [one.reactions.reaction_minutes[taken] for one, taken in zip(outcomes, covered, strict=True)]
     )
-    return Total(
+    return PolicyTotal(
         policy=outcomes[0].policy,
         containers=sum(len(one.containers) for one in outcomes),
         span_seconds=sum(one.span_seconds for one in outcomes),
@@ -196,9 +198,9 @@ def total(outcomes: Sequence[Outcome]) -> Total:
     )
 
 
-def _resource_total(parts: Sequence[ResourceFigures]) -> ResourceTotal:
-    names = [field.name for field in fields(ResourceTotal)]
-    return ResourceTotal(**{name: sum(getattr(part, name).sum().item() for part in parts) for name in names})
+def _resource_total(parts: Sequence[ResourceFigures]) -> SimulatedResourceTotal:
+    names = [field.name for field in fields(SimulatedResourceTotal)]
+    return SimulatedResourceTotal(**{name: sum(getattr(part, name).sum().item() for part in parts) for name in names})
 
 
 class ResourceAccount:

@@ -30,8 +30,8 @@ from agent.core.recommender.simulation.figures import (
     GIB_HOUR,
     Course,
     LimitFigures,
-    Outcome,
     ResourceAccount,
+    SimulatedOutcome,
 )
 from agent.core.recommender.simulation.level_steps import DemandSteps, ReactionWatch, demand_steps
 from agent.core.recommender.simulation.trace import Bools, Floats, TraceSet
@@ -45,7 +45,7 @@ _COURSE_POINTS: Final = 600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class ReplayRules:
     """How the agent would act, and what the trace does not tell."""
 
     decision_interval_seconds: float = 60.0
@@ -68,11 +68,11 @@ def simulate(
     trace: TraceSet,
     policy: Policy,
     options: BoundsOptions,
-    rules: Rules,
+    rules: ReplayRules,
     *,
     steps: DemandSteps | None = None,
     on_progress: Callable[[int], None] | None = None,
-) -> Outcome:
+) -> SimulatedOutcome:
     """Replay all of a trace.
 
     Args:
@@ -95,7 +95,7 @@ def simulate(
 class _InForce:
     """What all containers request and may use now, and when that was changed last. Shape ``(n,)`` each."""
 
-    def __init__(self, rows: int, rules: Rules) -> None:
+    def __init__(self, rows: int, rules: ReplayRules) -> None:
         self._rules = rules
         self._cool_down_minutes = rules.cool_down_seconds / _MINUTE_SECONDS
         cpu, memory = rules.cpu_request_millicores, rules.memory_request_bytes
@@ -182,7 +182,7 @@ class _InForce:
 class _Run:
     """A replay under way."""
 
-    def __init__(self, trace: TraceSet, policy: Policy, options: BoundsOptions, rules: Rules) -> None:
+    def __init__(self, trace: TraceSet, policy: Policy, options: BoundsOptions, rules: ReplayRules) -> None:
         rows = len(trace.containers)
         self._trace = trace
         self._policy = policy
@@ -311,9 +311,9 @@ class _Run:
         stated = self._in_force.stated(minute.working_set_bytes, minute.has_memory)
         self._in_force.change(index, may_change, proposals, bounds.apply(proposals, stated, self._options))
 
-    def outcome(self, watch: ReactionWatch) -> Outcome:
+    def outcome(self, watch: ReactionWatch) -> SimulatedOutcome:
         """Give what was counted."""
-        return Outcome(
+        return SimulatedOutcome(
             policy=self._policy.name,
             trace=self._trace.name,
             containers=self._trace.containers,
@@ -333,7 +333,7 @@ class _Run:
         )
 
 
-def _window(rows: int, rules: Rules, seconds: float) -> SlidingPercentile:
+def _window(rows: int, rules: ReplayRules, seconds: float) -> SlidingPercentile:
     return SlidingPercentile(
         rows,
         minutes=max(int(seconds // _MINUTE_SECONDS), 1),

@@ -35,7 +35,7 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sized:
+class FittedAmounts:
     """One container's amounts of one resource; 0 = not stated."""
 
     request: int
@@ -67,7 +67,7 @@ def cap_to_limit(recommendation: int, limit: int | None) -> int:
     return recommendation if limit is None else min(recommendation, limit)
 
 
-def cap_to_container_range(container: Sized, allowed: Range) -> int:
+def cap_to_container_range(container: FittedAmounts, allowed: Range) -> int:
     """Fit a container's recommendation to the namespace's range for containers; the maximum wins.
 
     Args:
@@ -79,7 +79,7 @@ def cap_to_container_range(container: Sized, allowed: Range) -> int:
     return int(cap(container.recommendation or 0, min_allowed=least, max_allowed=most))
 
 
-def _request_for_limit(container: Sized, limit_bound: int, default_limit: int) -> int:
+def _request_for_limit(container: FittedAmounts, limit_bound: int, default_limit: int) -> int:
     """Give the request at which the limit, kept in proportion, reaches a bound; 0 = no bound, there is no limit."""
     limit = container.limit or default_limit
     if not limit:
@@ -89,7 +89,9 @@ def _request_for_limit(container: Sized, limit_bound: int, default_limit: int) -
     return scale_in_proportion(container.request, limit, limit_bound)[0]
 
 
-def cap_to_pod_range(containers: Sequence[Sized], allowed: Range, *, min_rounding: Rounding) -> list[int | None]:
+def cap_to_pod_range(
+    containers: Sequence[FittedAmounts], allowed: Range, *, min_rounding: Rounding
+) -> list[int | None]:
     """Fit the recommendations of a pod's containers to the namespace's range for pods, in proportion.
 
     Args:
@@ -123,7 +125,7 @@ def cap_to_pod_range(containers: Sequence[Sized], allowed: Range, *, min_roundin
     ]
 
 
-def with_requests(containers: Sequence[Sized]) -> list[Sized]:
+def with_requests(containers: Sequence[FittedAmounts]) -> list[FittedAmounts]:
     """Let containers without a recommendation take part with what they request, as at admission."""
     return [
         replace(one, recommendation=one.request) if one.recommendation is None and one.request else one

@@ -7,7 +7,7 @@ import pytest
 from agent.cli.audit.kubelet_options import add_kubelet_options, rules_from
 from agent.core.machine.audit_targets import AuditRules
 from agent.core.machine.cgroup_values import ReservationPolicy
-from agent.core.machine.qos_cgroups import NodeAmounts
+from agent.core.machine.qos_cgroups import ReservedAmounts
 from agent.core.numbers.units import GIB
 
 
@@ -23,7 +23,7 @@ def test_nothing_told_is_the_kubelets_defaults() -> None:
     assert told.kubelet.enforce_cpu_limits
     assert told.kubelet.period_usec == 100_000
     assert told.kubelet.reservation is ReservationPolicy.NONE
-    assert told.kube_reserved == NodeAmounts(cpu_millicores=0, memory_bytes=0)
+    assert told.kube_reserved == ReservedAmounts(cpu_millicores=0, memory_bytes=0)
     assert (told.capacity_millicores, told.reserved_memory_percent, told.throttling_factor) == (None, None, None)
 
 
@@ -42,8 +42,8 @@ def test_everything_told() -> None:
     )
 
     assert (told.capacity_millicores, told.capacity_memory_bytes) == (7500, 32 * GIB)
-    assert told.kube_reserved == NodeAmounts(cpu_millicores=500, memory_bytes=GIB)
-    assert told.system_reserved == NodeAmounts(cpu_millicores=0, memory_bytes=2 * GIB)
+    assert told.kube_reserved == ReservedAmounts(cpu_millicores=500, memory_bytes=GIB)
+    assert told.system_reserved == ReservedAmounts(cpu_millicores=0, memory_bytes=2 * GIB)
     assert (told.allocatable_memory_bytes, told.reserved_memory_percent) == (16 * GIB, 50)
     assert not told.kubelet.enforce_cpu_limits
     assert told.kubelet.period_usec == 5000

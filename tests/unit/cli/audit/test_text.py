@@ -9,21 +9,23 @@ import pytest
 from agent.cli.audit.text import Heading, audit_json, audit_lines, target_text
 from agent.cli.text.spans import Tone, display_width, line_text
 from agent.core.cluster.pod import Partition, QosClass
-from agent.core.machine.audit_report import AuditReport, Finding, Subject
-from agent.core.machine.cgroup_files import Level, LiveCgroup, Unlimited
+from agent.core.machine.audit_report import AuditReport, Finding, FindingSubject
+from agent.core.machine.cgroup_files import CgroupLevel, LiveCgroup, Unlimited
 from agent.core.machine.comparison import State, Target, Weights
 from agent.core.machine.cpu_knobs import CpuMax
 
 HEADING = Heading(node=None, pods=1, pods_file="pods.json", mount="/m", kubepods_path=None, driver=None, notes=("n",))
 LONG = "/kubepods.slice/" + "x" * 200 + "/end"
-POD = Subject(level=Level.POD, path=LONG, qos=QosClass.BURSTABLE, pod_uid="u", namespace="shop", pod="web")
+POD = FindingSubject(level=CgroupLevel.POD, path=LONG, qos=QosClass.BURSTABLE, pod_uid="u", namespace="shop", pod="web")
 
 
 def report(*findings: Finding, **more: Any) -> AuditReport:
     return AuditReport(**{"findings": findings, "sandboxes": (), "strangers": (), **more})
 
 
-def finding(file: str = "memory.max", state: State = State.EQUAL, subject: Subject = POD, **fields: Any) -> Finding:
+def finding(
+    file: str = "memory.max", state: State = State.EQUAL, subject: FindingSubject = POD, **fields: Any
+) -> Finding:
     return Finding(subject=subject, file=file, state=state, **fields)
 
 
@@ -38,7 +40,7 @@ def test_the_heading_counts_pods(pods: int, told: str) -> None:
 
 
 def test_paths_are_cut_at_their_start_to_the_terminals_width() -> None:
-    stranger = LiveCgroup(path=LONG, level=Level.POD, readings={})
+    stranger = LiveCgroup(path=LONG, level=CgroupLevel.POD, readings={})
 
     lines = texts(report(finding(), strangers=(stranger,)), width=100)
 
@@ -60,7 +62,7 @@ def test_drifted_and_missing_are_hot_and_marked_unknown_is_not() -> None:
 
 
 def test_a_name_cannot_steer_the_terminal() -> None:
-    subject = Subject(level=Level.POD, pod_uid="u", namespace="shop", pod="web\x1b[2J")
+    subject = FindingSubject(level=CgroupLevel.POD, pod_uid="u", namespace="shop", pod="web\x1b[2J")
 
     assert not any("\x1b" in line for line in texts(report(finding(subject=subject))))
 
@@ -68,16 +70,16 @@ def test_a_name_cannot_steer_the_terminal() -> None:
 @pytest.mark.parametrize(
     ("subject", "title"),
     [
-        (Subject(level=Level.KUBEPODS), "kubepods  no cgroup"),
-        (Subject(level=Level.PARTITION, partition=Partition.SYSTEM), "partition system  no cgroup"),
+        (FindingSubject(level=CgroupLevel.KUBEPODS), "kubepods  no cgroup"),
+        (FindingSubject(level=CgroupLevel.PARTITION, partition=Partition.SYSTEM), "partition system  no cgroup"),
         (
-            Subject(level=Level.TIER, partition=Partition.SYSTEM, qos=QosClass.BEST_EFFORT),
+            FindingSubject(level=CgroupLevel.TIER, partition=Partition.SYSTEM, qos=QosClass.BEST_EFFORT),
             "tier system/besteffort  no cgroup",
         ),
-        (Subject(level=Level.CONTAINER, pod_uid="u", container="app"), "  container app  no id"),
+        (FindingSubject(level=CgroupLevel.CONTAINER, pod_uid="u", container="app"), "  container app  no id"),
     ],
 )
-def test_titles(subject: Subject, title: str) -> None:
+def test_titles(subject: FindingSubject, title: str) -> None:
     assert title in texts(report(finding(subject=subject)))
 
 

@@ -7,12 +7,12 @@ import time
 import pytest
 
 from agent.cli.client import retire as retire_restoring
-from agent.cli.client.retire import BEGINNING_SECONDS, PAUSES_SECONDS, Agent, Restoring
+from agent.cli.client.retire import BEGINNING_SECONDS, PAUSES_SECONDS, AgentPod, ClusterRestore
 from agent.kube.credentials import Credentials
 from agent.kube.pod_exec import Executed
 from tests.fake_api import FakeApi
 
-AGENT = Agent(name="agent-x", uid="u", node="node-a", has_ended=False, is_ending=False, is_unready=False)
+AGENT = AgentPod(name="agent-x", uid="u", node="node-a", has_ended=False, is_ending=False, is_unready=False)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,9 @@ def test_an_agent_that_has_just_begun_is_waited_for_within_bounds(
     monkeypatch.setattr(retire_restoring, "agents_of", lambda *_: [AGENT])
     monkeypatch.setattr(retire_restoring, "execute", lambda *_, **__: Executed(output="", code=left.pop(0), fault=None))
     monkeypatch.setattr(time, "sleep", paused.append)
-    restoring = Restoring(FakeApi(lambda _: {}), Credentials(server="", origin=""), "plimsoll", time.monotonic() + 1e6)
+    restoring = ClusterRestore(
+        FakeApi(lambda _: {}), Credentials(server="", origin=""), "plimsoll", time.monotonic() + 1e6
+    )
     restoring.run()
     assert restoring.has_failed is not is_done
     assert len(codes) - len(left) == (len(codes) if is_done else len(PAUSES_SECONDS) + len(BEGINNING_SECONDS) + 1)
@@ -48,7 +50,9 @@ def test_one_that_cannot_be_reached_is_not_waited_for_as_long(monkeypatch: pytes
     monkeypatch.setattr(retire_restoring, "agents_of", lambda *_: [AGENT])
     monkeypatch.setattr(retire_restoring, "execute", broken)
     monkeypatch.setattr(time, "sleep", lambda _: None)
-    restoring = Restoring(FakeApi(lambda _: {}), Credentials(server="", origin=""), "plimsoll", time.monotonic() + 1e6)
+    restoring = ClusterRestore(
+        FakeApi(lambda _: {}), Credentials(server="", origin=""), "plimsoll", time.monotonic() + 1e6
+    )
     restoring.run()
     assert len(asked) == len(PAUSES_SECONDS) + 1
     assert restoring.unreached == (AGENT,)

@@ -12,8 +12,8 @@ import pytest
 from agent.cli.simulate.runs import SimulationError, simulate_policies
 from agent.core.orders.policy_options import PolicyName
 from agent.core.recommender import registry
-from agent.core.recommender.simulation.figures import Outcome, total
-from agent.core.recommender.simulation.replay import Rules
+from agent.core.recommender.simulation.figures import SimulatedOutcome, total
+from agent.core.recommender.simulation.replay import ReplayRules
 from agent.settings import Settings
 from tests.traces import MIB, FixedPolicy, trace_of
 
@@ -25,9 +25,9 @@ def with_cpus(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(count)))
 
 
-def run(policies: Any = THREE) -> tuple[list[Outcome], list[float]]:
+def run(policies: Any = THREE) -> tuple[list[SimulatedOutcome], list[float]]:
     told: list[float] = []
-    return simulate_policies(TRACE, policies, Settings(), Rules(), on_progress=told.append), told
+    return simulate_policies(TRACE, policies, Settings(), ReplayRules(), on_progress=told.append), told
 
 
 @pytest.mark.parametrize("cpus", [1, 2, 8])

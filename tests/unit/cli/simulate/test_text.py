@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from agent.cli.simulate.text import FIGURES, Figure, amount_text, comparison_lines
+from agent.cli.simulate.text import FIGURES, TableLine, amount_text, comparison_lines
 from agent.cli.text.spans import Tone
 from agent.core.orders.policy_options import BoundsOptions
-from agent.core.recommender.simulation.figures import Total, total
-from agent.core.recommender.simulation.replay import Rules, simulate
+from agent.core.recommender.simulation.figures import PolicyTotal, total
+from agent.core.recommender.simulation.replay import ReplayRules, simulate
 from tests.traces import FixedPolicy, trace_of
 
 
@@ -29,13 +29,13 @@ def test_amount_has_three_digits_that_count(amount: float | None, text: str) -> 
     assert amount_text(amount) == text
 
 
-def totals_of(*requests: int | None) -> list[Total]:
+def totals_of(*requests: int | None) -> list[PolicyTotal]:
     trace = trace_of(cpu=[[100] * 60])
-    rules = Rules(min_span_seconds=0)
+    rules = ReplayRules(min_span_seconds=0)
     return [total((simulate(trace, FixedPolicy(cpu=one), BoundsOptions(), rules),)) for one in requests]
 
 
-def figure(title: str) -> Figure:
+def figure(title: str) -> TableLine:
     return next(one for one in FIGURES["CPU"] if one.title == title)
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.cli.text.chart import Level, Plot, chart_lines, columned, plots_of
+from agent.cli.text.chart import ChartLevel, Plot, chart_lines, columned, plots_of
 from agent.cli.text.spans import ASCII, UNICODE, Glyphs, Tone, display_width, line_text
 from agent.core.cluster.unit import UnitResources
 from agent.core.numbers.amount_text import amount_text
@@ -27,7 +27,10 @@ PLOT = Plot(
     takes_largest=False,
     tops=(10.0, 60.0, 50.0, None, 100.0, 100.0, 100.0, 90.0),
     tops_name="peak",
-    levels=(Level(name="request", value=70.0, tone=Tone.NOTE), Level(name="recommended", value=30.0, tone=Tone.GAIN)),
+    levels=(
+        ChartLevel(name="request", value=70.0, tone=Tone.NOTE),
+        ChartLevel(name="recommended", value=30.0, tone=Tone.GAIN),
+    ),
     least_top=1.0,
 )
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.cli.text.svg_chart import Axis, Bar, Curve, area_path, bars, chart, line_path, time_axis, value_axis
+from agent.cli.text.svg_chart import Axis, ChartBar, Curve, area_path, bars, chart, line_path, time_axis, value_axis
 
 DAY = 1440
 X = Axis(end=4.0, marks=())
@@ -77,8 +77,8 @@ def test_chart_escapes_its_title_and_leaves_out_marks_at_the_edge() -> None:
 
 
 def test_bars_are_to_one_scale() -> None:
-    text = bars("slack", [Bar(label="a", parts=((1.0, "usage"), (3.0, "slack")), text="x"),
-                          Bar(label="b", parts=((2.0, "usage"),), text="y")])  # fmt: skip
+    text = bars("slack", [ChartBar(label="a", parts=((1.0, "usage"), (3.0, "slack")), text="x"),
+                          ChartBar(label="b", parts=((2.0, "usage"),), text="y")])  # fmt: skip
     # The longest, 4, is 330 wide.
     assert 'width="82.5"' in text
     assert 'width="247.5"' in text
@@ -86,4 +86,4 @@ def test_bars_are_to_one_scale() -> None:
 
 
 def test_bars_of_nothing_are_drawn() -> None:
-    assert 'width="0.0"' in bars("none", [Bar(label="a", parts=((0.0, "usage"),), text="")])
+    assert 'width="0.0"' in bars("none", [ChartBar(label="a", parts=((0.0, "usage"),), text="")])

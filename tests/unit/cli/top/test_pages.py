@@ -9,24 +9,24 @@ from hypothesis import strategies as st
 from agent.cli.text.chart import sparkline
 from agent.cli.text.spans import ASCII, UNICODE, Line, Tone, display_width, line_text
 from agent.cli.top.detail import CPU_ENTRIES, MEMORY_ENTRIES, detail_lines
-from agent.cli.top.live_page import ScreenPage, Trail, screen_page
-from agent.cli.top.look import Look
+from agent.cli.top.live_page import CpuTrail, ScreenPage, screen_page
+from agent.cli.top.look import TerminalLook
 from agent.cli.top.page import absence_line, page_lines
 from agent.cli.top.view import SortKey, ViewState, Zoom, build_rows
 from agent.core.window.snapshot import CpuWindow, Gap, MemoryWindow, Missing, Snapshot
 from tests.snapshots import MIB, advised, busy_node, container, cpu_window, memory_window, service, snapshot
 
-WIDE = Look(width=170, glyphs=UNICODE, has_colour=True)
-PLAIN = Look(width=80, glyphs=ASCII, has_colour=False)
+WIDE = TerminalLook(width=170, glyphs=UNICODE, has_colour=True)
+PLAIN = TerminalLook(width=80, glyphs=ASCII, has_colour=False)
 
 
-def page(node: Snapshot, state: ViewState | None = None, look: Look = WIDE, limit: int = 0) -> str:
+def page(node: Snapshot, state: ViewState | None = None, look: TerminalLook = WIDE, limit: int = 0) -> str:
     state = state or ViewState()
     return "\n".join(line_text(line) for line in page_lines(node, build_rows(node, state), state, look, limit=limit))
 
 
 def screen(node: Snapshot, state: ViewState, width: int, height: int, *, show_help: bool = False) -> ScreenPage:
-    look = Look(width=width, glyphs=UNICODE, has_colour=True)
+    look = TerminalLook(width=width, glyphs=UNICODE, has_colour=True)
     return screen_page(node, state, look, height=height, age_seconds=0.0, show_help=show_help)
 
 
@@ -123,7 +123,10 @@ def test_a_moment_in_the_past_is_said_and_the_nodes_own_figures_are_of_now() -> 
 
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 100, 160, 250])
 def test_no_line_is_wider_than_asked(width: int) -> None:
-    for look in (Look(width=width, glyphs=UNICODE, has_colour=True), Look(width=width, glyphs=ASCII, has_colour=False)):
+    for look in (
+        TerminalLook(width=width, glyphs=UNICODE, has_colour=True),
+        TerminalLook(width=width, glyphs=ASCII, has_colour=False),
+    ):
         for line in page(busy_node(), ViewState(is_expanded=True), look).splitlines():
             assert display_width(line) <= width
 
@@ -134,7 +137,7 @@ def test_at_80_columns_the_figures_that_matter_are_there() -> None:
 
 
 def test_the_column_sorted_by_stays_on_a_narrow_terminal() -> None:
-    text = page(busy_node(), ViewState(sort=SortKey.AGE), Look(width=30, glyphs=ASCII, has_colour=True))
+    text = page(busy_node(), ViewState(sort=SortKey.AGE), TerminalLook(width=30, glyphs=ASCII, has_colour=True))
     assert "AGEv" in text
 
 
@@ -182,7 +185,7 @@ def test_the_title_says_where_one_is() -> None:
 
 
 def test_paused_is_said_with_the_age_of_the_moment() -> None:
-    look = Look(width=120, glyphs=UNICODE, has_colour=True)
+    look = TerminalLook(width=120, glyphs=UNICODE, has_colour=True)
     drawn = screen_page(busy_node(), ViewState(moment_seconds=5.0), look, height=24, age_seconds=70.0)
     assert "PAUSED" in line_text(drawn.lines[0])
     assert "1m10s ago" in line_text(drawn.lines[0])
@@ -253,7 +256,7 @@ def test_trail_is_drawn_from_zero_to_its_largest_with_blanks_for_what_is_missing
         WIDE,
         height=40,
         age_seconds=0.0,
-        trail=Trail(millicores=(1.0, 2.0), span_seconds=1.0),
+        trail=CpuTrail(millicores=(1.0, 2.0), span_seconds=1.0),
     )
     assert any("CPU TRAIL" in line_text(line) for line in drawn.lines)
 
@@ -298,7 +301,7 @@ def test_nothing_recommended_is_no_column() -> None:
 
 
 def test_at_80_columns_what_it_should_request_stands_beside_usage() -> None:
-    look = Look(width=80, glyphs=UNICODE, has_colour=True)
+    look = TerminalLook(width=80, glyphs=UNICODE, has_colour=True)
     node = snapshot(advised(container("web-1"), 900, 400 * MIB))
     columns = ["NAME", "NOW↓", "P75", "PEAK", "REQ", "SHOULD", "WAIT", "THROT", "WSET", "SHOULD"]
     assert titles_of(page(node, look=look))[: len(columns)] == columns

@@ -18,7 +18,7 @@ from agent.cli.top.navigation import (
 )
 from agent.cli.top.view import (
     Alarm,
-    Bound,
+    Exactness,
     Figure,
     SortKey,
     Thresholds,
@@ -46,10 +46,10 @@ LIMITED = UnitResources(cpu_request_millicores=200, memory_request_bytes=MIB, me
 def test_pod_now_is_the_sum_p75_an_estimate_and_peak_an_upper_bound() -> None:
     row = pod_row([container(name="a", cpu=cpu_window(100.0)), container(name="b", cpu=cpu_window(50.0))])
     assert row.cpu_now == Figure(150.0)  # 100 + 50
-    assert row.cpu_p75 == Figure(180.0, Bound.ESTIMATE)  # 120 + 60: percentiles do not add up
-    assert row.cpu_peak == Figure(300.0, Bound.AT_MOST)  # 200 + 100: not at one time, perhaps
+    assert row.cpu_p75 == Figure(180.0, Exactness.ESTIMATE)  # 120 + 60: percentiles do not add up
+    assert row.cpu_peak == Figure(300.0, Exactness.AT_MOST)  # 200 + 100: not at one time, perhaps
     assert row.working_set == Figure(200 * MIB)
-    assert row.memory_peak == Figure(400 * MIB, Bound.AT_MOST)
+    assert row.memory_peak == Figure(400 * MIB, Exactness.AT_MOST)
 
 
 def test_pod_of_one_container_has_exact_figures() -> None:
@@ -59,8 +59,8 @@ def test_pod_of_one_container_has_exact_figures() -> None:
 
 def test_pod_with_a_missing_part_says_at_least_and_never_counts_it_as_zero() -> None:
     row = pod_row([container(name="a", cpu=cpu_window(100.0)), container(name="young", cpu=cpu_window(None))])
-    assert row.cpu_now == Figure(100.0, Bound.AT_LEAST)
-    assert row.cpu_peak == Figure(200.0, Bound.ESTIMATE)  # neither bound holds any more
+    assert row.cpu_now == Figure(100.0, Exactness.AT_LEAST)
+    assert row.cpu_peak == Figure(200.0, Exactness.ESTIMATE)  # neither bound holds any more
 
 
 def test_pod_without_any_figure_has_none() -> None:
@@ -157,7 +157,7 @@ def test_pod_should_request_the_sum_and_at_least_that_with_a_part_withheld() -> 
     assert (row.cpu_should, row.memory_should) == (Figure(150), Figure(96 * MIB))
     assert (row.cpu_withheld, row.memory_withheld) == (None, None)
     row = pod_row([one, advised(container(name="b"), "gaps", "gaps")])
-    assert row.cpu_should == Figure(100, Bound.AT_LEAST)
+    assert row.cpu_should == Figure(100, Exactness.AT_LEAST)
     row = pod_row([advised(container(name=name), why, "no_signal") for name, why in (("a", "gaps"), ("b", "gaps"))])
     assert (row.cpu_should, row.cpu_withheld, row.memory_withheld) == (Figure(None), Withheld.GAPS, Withheld.NO_SIGNAL)
 

@@ -10,13 +10,15 @@ import pytest
 
 from agent.cli.main import main
 from agent.cli.verbs.doctor import EXIT_CODES, format_checks
-from agent.core.machine.checkup import Check, MachineFacts, Verdict
+from agent.core.machine.checkup import Check, FeatureState, MachineFacts
 from agent.sensing import features
-from agent.sensing.discovery import Scope
+from agent.sensing.discovery import UnitScope
 from tests.unit.core.machine.test_checkup import GOOD
 
-OK = Check(name="cgroups", verdict=Verdict.OK, found="pure v2")
-BAD = Check(name="memory controller", verdict=Verdict.DEGRADED, found="on v1", consequence="no figures", mend="boot v2")
+OK = Check(name="cgroups", verdict=FeatureState.OK, found="pure v2")
+BAD = Check(
+    name="memory controller", verdict=FeatureState.DEGRADED, found="on v1", consequence="no figures", mend="boot v2"
+)
 
 
 def test_format_lines_up_verdict_name_and_finding_and_puts_the_mending_below() -> None:
@@ -31,8 +33,8 @@ def test_format_lines_up_verdict_name_and_finding_and_puts_the_mending_below() -
 
 
 def test_exit_codes_differ_from_that_of_bad_input() -> None:
-    assert set(EXIT_CODES) == set(Verdict)
-    assert len(set(EXIT_CODES.values())) == len(Verdict)
+    assert set(EXIT_CODES) == set(FeatureState)
+    assert len(set(EXIT_CODES.values())) == len(FeatureState)
     assert 2 not in EXIT_CODES.values()
 
 
@@ -81,7 +83,7 @@ def test_options_reach_the_check_up(machine: dict[str, object]) -> None:
     main(["doctor", "--scope", "machine", "--cgroup-root", "/x", "--state-dir", "none"])
     asked = machine["asked"]
     assert isinstance(asked, dict)
-    assert (asked["scope"], asked["cgroup_root"], asked["state_directory"]) == (Scope.MACHINE, "/x", None)
+    assert (asked["scope"], asked["cgroup_root"], asked["state_directory"]) == (UnitScope.MACHINE, "/x", None)
 
 
 def test_mount_that_is_none_is_one_line_and_exit_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.admission.answer import AdmissionFacts, Outcome
+from agent.core.admission.answer import AdmissionFacts, AdmissionOutcome
 from agent.core.orders import annotations as names
 from agent.core.resize.originals import annotated_original
 from tests.admissions import MB, NOW_UNIX_SECONDS, SHOP, admitted, estimate, new_pod, patched, pod_of
@@ -50,7 +50,7 @@ def test_the_first_originals_stay_and_those_of_a_further_container_are_added() -
 def test_a_second_review_of_what_came_out_changes_nothing() -> None:
     for done in (first(), again(first(), LATE)):
         admission = admitted(done, KNOWN)
-        assert admission.outcome is Outcome.NOOP
+        assert admission.outcome is AdmissionOutcome.NOOP
         assert patched(done, admission) == done
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.admission.answer import NOT_KNOWN, Admission, AdmissionFacts, Left, Outcome
+from agent.core.admission.answer import NOT_KNOWN, Admission, AdmissionFacts, AdmissionOutcome, Left
 from agent.core.admission.fit import fault_of
 from agent.core.admission.options import AdmissionSettings
 from agent.core.cluster.facts import NodeAmounts
@@ -183,7 +183,7 @@ def test_a_request_that_stays_above_the_largest_memory_allowed_by_little_is_with
 def test_amounts_beyond_what_a_float_holds_exactly_are_minded_as_well() -> None:
     huge = (1 << 53) * 4 + 1
     admission = admitted(new_pod(container("app", {CPU: "500m", MEMORY: str(huge)}, {MEMORY: str(huge + 1)})))
-    assert admission.outcome is Outcome.PATCHED
+    assert admission.outcome is AdmissionOutcome.PATCHED
     odd = estimate(cpu=1 << 60, memory_mb=None, memory_max_bytes=(1 << 60) + 1, oom_memory_bytes=1 << 61)
     done = resources(sized(new_pod(APP), odd))
     assert done["requests"] == {CPU: "500m", MEMORY: "300M"}

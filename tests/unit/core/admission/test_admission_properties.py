@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.admission.answer import AdmissionFacts, Outcome
+from agent.core.admission.answer import AdmissionFacts, AdmissionOutcome
 from agent.core.admission.estimate import EstimateSource, NoEstimate
 from agent.core.admission.limit_ranges import quota_fault, range_fault
 from agent.core.admission.options import AdmissionOptions, AdmissionSettings
@@ -213,9 +213,9 @@ def test_every_admission_keeps_what_must_hold(
     admission = admitted(document, known, facts=surroundings, settings=chosen)
     done = patched(document, admission)
     before, now = pod_of(document), pod_of(done)
-    assert (done != document) == (admission.outcome is Outcome.PATCHED)
-    assert admission.outcome is not Outcome.ERROR
-    assert (admission.denial is not None) == (admission.outcome is Outcome.DENIED)
+    assert (done != document) == (admission.outcome is AdmissionOutcome.PATCHED)
+    assert admission.outcome is not AdmissionOutcome.ERROR
+    assert (admission.denial is not None) == (admission.outcome is AdmissionOutcome.DENIED)
     assert _classes(now) == _classes(before)
     for was, one in zip(before.sized_containers(), now.sized_containers(), strict=True):
         assert set(one.resources.requests) == set(was.resources.requests)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.admission.answer import Admission, AdmissionFacts, Left, Outcome
+from agent.core.admission.answer import Admission, AdmissionFacts, AdmissionOutcome, Left
 from agent.core.admission.limit_ranges import RESERVED_PODS, counted_growth, with_growth
 from agent.core.cluster.effective_resources import pod_limits, pod_requests
 from agent.core.cluster.facts import Quota
@@ -98,7 +98,7 @@ def test_what_shrinks_and_other_resources_are_not_held_back() -> None:
     done = patched(document, admission)
     assert resources(done)["requests"] == {CPU: "300m", MEMORY: "1Gi"}
     assert resources(done, "other")["requests"] == {MEMORY: f"{900 * MB}"}
-    assert admission.outcome is Outcome.PATCHED
+    assert admission.outcome is AdmissionOutcome.PATCHED
     assert Left.QUOTA in {note.left for one in admission.containers for note in one.notes}
 
 
@@ -217,7 +217,7 @@ def test_replicas_that_fit_as_they_are_written_fit_as_they_are_patched(
         }
         shown = Quota(name="quota", hard=hard, used=dict(used))
         admission = admitted(document, known, facts=under(*with_growth([shown], unseen), replicas=running))
-        assert admission.outcome in (Outcome.PATCHED, Outcome.NOOP)
+        assert admission.outcome in (AdmissionOutcome.PATCHED, AdmissionOutcome.NOOP)
         made.append((counted(patched(document, admission)), admission.grown))
         for name in COUNTED:
             assert foreign[name] + sum(sums[name] for sums, _ in made) <= hard[name], name

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.admission.answer import Admission, AdmissionFacts, Left, Outcome
+from agent.core.admission.answer import Admission, AdmissionFacts, AdmissionOutcome, Left
 from agent.core.admission.fit import class_fault, fault_of
 from agent.core.admission.limit_ranges import ANYTHING, allowed_for, range_fault
 from agent.core.admission.options import AdmissionOptions, AdmissionSettings
@@ -50,10 +50,10 @@ def lefts(admission: Admission) -> set[Left]:
 
 def test_where_a_range_is_not_understood_no_pod_is_changed() -> None:
     one = new_pod(BURSTABLE)
-    assert admitted(one, facts=within()).outcome is Outcome.PATCHED
+    assert admitted(one, facts=within()).outcome is AdmissionOutcome.PATCHED
     doubtful = replace(within(), bounds_fault="LimitRange range is not understood: spec: 7 is not an object")
     admission = admitted(one, facts=doubtful)
-    assert (admission.outcome, patched(one, admission)) == (Outcome.ERROR, one)
+    assert (admission.outcome, patched(one, admission)) == (AdmissionOutcome.ERROR, one)
     assert admission.why == "left as it came: LimitRange range is not understood: spec: 7 is not an object"
 
 
@@ -127,7 +127,7 @@ def test_a_pod_that_is_refused_anyway_is_left_as_it_came() -> None:
     never = limit_range("Pod", min={CPU: "9", MEMORY: "9G"})
     volumes = limit_range("PersistentVolumeClaim", min={CPU: "9"})
     admission = admitted(new_pod(BURSTABLE), facts=within(volumes, never))
-    assert (admission.outcome, admission.moves) == (Outcome.NOOP, ())
+    assert (admission.outcome, admission.moves) == (AdmissionOutcome.NOOP, ())
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_a_pod_that_is_guaranteed_by_its_own_resources_is_left() -> None:
     document = new_pod(BURSTABLE, orders={names.GUARANTEED: "true"}, resources={"requests": same, "limits": same})
     # Whole cores count by container: 500m is none.
     admission = admitted(document)
-    assert (admission.outcome, lefts(admission)) == (Outcome.NOOP, {Left.POD_BUDGET})
+    assert (admission.outcome, lefts(admission)) == (AdmissionOutcome.NOOP, {Left.POD_BUDGET})
 
 
 def test_what_must_hold_of_a_patched_pod_is_said_in_words() -> None:
@@ -325,7 +325,7 @@ def test_pod_limits_do_not_depend_on_history() -> None:
     document = new_pod(BURSTABLE, kind="Pod", orders=asks({MEMORY: "800M"}))
     admission = admitted(document, facts=within(knows=True))
     done = patched(document, admission)
-    assert admission.outcome is Outcome.PATCHED
+    assert admission.outcome is AdmissionOutcome.PATCHED
     assert done["spec"]["resources"] == {"requests": {MEMORY: "300M"}, "limits": {MEMORY: "800M"}}
     assert resources(done) == resources(document)
     told = json.loads(done["metadata"]["annotations"][names.ADMISSION])
@@ -374,7 +374,7 @@ def test_pod_limits_below_the_requests_are_denied_with_the_numbers() -> None:
     document = new_pod(BURSTABLE, container("other", {MEMORY: "200M"}), orders=asks({MEMORY: "400M"}))
     for knows in (True, False):
         admission = admitted(document, facts=within(knows=knows))
-        assert admission.outcome is Outcome.DENIED
+        assert admission.outcome is AdmissionOutcome.DENIED
         assert admission.denial == (
             "plimsoll.dev/pod-limits: memory: the limit 381.5MiB is below the 476.8MiB that its containers request; "
             "allowed: 476.8MiB or more"
@@ -388,9 +388,9 @@ def test_pod_limits_below_the_requests_are_denied_with_the_numbers() -> None:
     ):
         assert admitted(harmless, facts=within(knows=True)).denial is None
     off = AdmissionSettings(bounds=EXACT.bounds, admission=AdmissionOptions(pod_limits=False))
-    assert admitted(document, facts=within(knows=True), settings=off).outcome is Outcome.PATCHED
+    assert admitted(document, facts=within(knows=True), settings=off).outcome is AdmissionOutcome.PATCHED
     paused = AdmissionFacts(namespace=Namespace(name="shop"), pause_reason="now", knows_pod_level_resources=True)
-    assert admitted(document, facts=paused).outcome is Outcome.EXCLUDED
+    assert admitted(document, facts=paused).outcome is AdmissionOutcome.EXCLUDED
 
 
 GUARANTEED = container("app", {CPU: "500m", MEMORY: "300M"}, {CPU: "500m", MEMORY: "300M"})

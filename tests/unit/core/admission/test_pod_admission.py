@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.admission.answer import AdmissionFacts, Left, Outcome
+from agent.core.admission.answer import AdmissionFacts, AdmissionOutcome, Left
 from agent.core.admission.estimate import EstimateSource, NoEstimate
 from agent.core.admission.options import AdmissionOptions, AdmissionSettings
 from agent.core.cluster.facts import FrozenAxes
@@ -150,7 +150,7 @@ def test_zero_counts_as_not_stated() -> None:
 def test_without_statistics_nothing_changes_and_the_cpu_limit_stays() -> None:
     for why in NoEstimate:
         admission = admitted(new_pod(BURSTABLE), why)
-        assert admission.outcome is Outcome.NO_HISTORY
+        assert admission.outcome is AdmissionOutcome.NO_HISTORY
         assert patched(new_pod(BURSTABLE), admission) == new_pod(BURSTABLE)
     memory_only = admitted(new_pod(BURSTABLE), estimate(cpu=None))
     assert str(memory_only.moves[0]).startswith("memory ")
@@ -161,8 +161,8 @@ def test_without_statistics_nothing_changes_and_the_cpu_limit_stays() -> None:
 
 def test_a_young_workload_is_left() -> None:
     young = admitted(new_pod(BURSTABLE), estimate(history_seconds=3599.0))
-    assert (young.outcome, young.why) == (Outcome.NO_HISTORY, "its history is shorter than plan.minAgeSeconds")
-    assert admitted(new_pod(BURSTABLE), estimate(history_seconds=3600.0)).outcome is Outcome.PATCHED
+    assert (young.outcome, young.why) == (AdmissionOutcome.NO_HISTORY, "its history is shorter than plan.minAgeSeconds")
+    assert admitted(new_pod(BURSTABLE), estimate(history_seconds=3600.0)).outcome is AdmissionOutcome.PATCHED
 
 
 def test_one_container_without_history_does_not_hold_up_the_others() -> None:
@@ -188,7 +188,7 @@ def test_sidecars_are_sized_and_plain_init_containers_left() -> None:
 def test_asking_again_changes_nothing_more() -> None:
     document = patched(new_pod(BURSTABLE), admitted(new_pod(BURSTABLE)))
     again = admitted(document)
-    assert (again.outcome, again.moves) == (Outcome.NOOP, ())
+    assert (again.outcome, again.moves) == (AdmissionOutcome.NOOP, ())
     assert again.why.startswith("nothing to change; by cruise from its history of 3.0 days, 2 pods")
 
 
@@ -238,7 +238,7 @@ def test_rounding_is_upwards_to_the_bounds_multiple() -> None:
 )
 def test_a_pod_that_is_not_to_be_sized_stays_as_it_came(document: dict[str, Any], why: str) -> None:
     admission = admitted(document)
-    assert admission.outcome is Outcome.EXCLUDED
+    assert admission.outcome is AdmissionOutcome.EXCLUDED
     assert why in admission.why
     assert patched(document, admission) == document
     assert all(one.estimate is None for one in admission.containers)
@@ -264,17 +264,17 @@ def test_the_surroundings_may_leave_a_pod_alone(facts: AdmissionFacts, why: str)
     document = new_pod(BURSTABLE)
     admission = admitted(document, facts=facts)
     if facts.namespace is not None and facts.namespace.annotations:
-        assert admission.outcome is Outcome.PATCHED  # the pod's own order wins
+        assert admission.outcome is AdmissionOutcome.PATCHED  # the pod's own order wins
         admission = admitted(new_pod(BURSTABLE, mode=None), facts=facts)
         why = "mode off by the namespace annotation"
-    assert admission.outcome is Outcome.EXCLUDED
+    assert admission.outcome is AdmissionOutcome.EXCLUDED
     assert why in admission.why
 
 
 def test_an_excluded_namespace_is_never_touched() -> None:
     excluded = settings(act=ActOptions(mode=Mode.ENFORCE, excluded_namespaces="shop"))
     admission = admitted(new_pod(BURSTABLE), settings=excluded)
-    assert (admission.outcome, admission.moves) == (Outcome.EXCLUDED, ())
+    assert (admission.outcome, admission.moves) == (AdmissionOutcome.EXCLUDED, ())
     assert "excludedNamespaces" in admission.why
 
 
@@ -282,8 +282,8 @@ def test_the_clusters_rules_stand_between_annotations_and_configuration() -> Non
     rule = AdmissionFacts(namespace=SHOP.namespace, rule={names.MODE: "enforce", names.POLICY: "vpa"})
     admission = admitted(new_pod(BURSTABLE, mode=None), facts=rule)
     assert admission.orders is not None
-    assert (admission.outcome, admission.orders.policy) == (Outcome.PATCHED, PolicyName.VPA)
-    assert admitted(new_pod(BURSTABLE, mode="off"), facts=rule).outcome is Outcome.EXCLUDED
+    assert (admission.outcome, admission.orders.policy) == (AdmissionOutcome.PATCHED, PolicyName.VPA)
+    assert admitted(new_pod(BURSTABLE, mode="off"), facts=rule).outcome is AdmissionOutcome.EXCLUDED
 
 
 def test_a_fault_in_an_annotation_is_told_to_who_creates_the_pod() -> None:
@@ -306,7 +306,10 @@ def test_a_resource_that_an_hpa_scales_on_is_left_with_its_limit() -> None:
     assert after(new_pod(BURSTABLE), facts=memory)["requests"] == {CPU: "300m", MEMORY: "300M"}
     whole = settings(admission=AdmissionOptions(hpa_freezes_axes=False))
     left = admitted(new_pod(BURSTABLE), facts=cpu, settings=whole)
-    assert (left.outcome, left.why) == (Outcome.EXCLUDED, "HorizontalPodAutoscaler shop/web scales on its requests")
+    assert (left.outcome, left.why) == (
+        AdmissionOutcome.EXCLUDED,
+        "HorizontalPodAutoscaler shop/web scales on its requests",
+    )
 
 
 @pytest.mark.parametrize(
@@ -377,7 +380,7 @@ def test_a_guaranteed_pod_that_asks_for_it_stays_guaranteed() -> None:
 
 def test_a_guaranteed_daemon_sets_pod_of_another_nodes_history_is_left() -> None:
     document = new_pod(GUARANTEED, kind="DaemonSet", orders={names.GUARANTEED: "true"})
-    assert admitted(document).outcome is Outcome.NOOP
+    assert admitted(document).outcome is AdmissionOutcome.NOOP
 
 
 def test_the_last_difference_that_makes_a_pod_burstable_is_kept() -> None:
@@ -385,7 +388,7 @@ def test_the_last_difference_that_makes_a_pod_burstable_is_kept() -> None:
     one = container("app", {CPU: "400m", MEMORY: "300M"}, {CPU: "500m", MEMORY: "300M"})
     crane = settings(policy=PolicyName.CRANE)
     admission = admitted(new_pod(one), estimate(900, 900), settings=crane)
-    assert (admission.outcome, admission.moves) == (Outcome.NOOP, ())
+    assert (admission.outcome, admission.moves) == (AdmissionOutcome.NOOP, ())
     assert Left.QOS in lefts(admission)
     both = container("app", {CPU: "400m", MEMORY: "200M"}, {CPU: "500m", MEMORY: "300M"})
     admission = admitted(new_pod(both), estimate(900, 900), settings=crane)
@@ -396,7 +399,7 @@ def test_all_is_left_where_leaving_cpu_does_not_keep_the_class() -> None:
     # Only memory differs, so CPU cannot keep the class.
     one = container("app", {CPU: "500m", MEMORY: "200M"}, {CPU: "500m", MEMORY: "300M"})
     admission = admitted(new_pod(one), estimate(500, 900), settings=settings(policy=PolicyName.CRANE))
-    assert (admission.outcome, admission.moves) == (Outcome.NOOP, ())
+    assert (admission.outcome, admission.moves) == (AdmissionOutcome.NOOP, ())
 
 
 # Policies
@@ -457,7 +460,7 @@ def test_cpu_limits_may_be_kept_and_are_raised_to_the_request() -> None:
 def test_a_pod_that_would_break_a_rule_is_left_as_it_came() -> None:
     odd = container("odd", {CPU: "2"}, {CPU: "1"})  # the API would refuse it
     admission = admitted(new_pod(BURSTABLE, odd), {"app": estimate()})
-    assert (admission.outcome, admission.moves, dict(admission.annotations)) == (Outcome.ERROR, (), {})
+    assert (admission.outcome, admission.moves, dict(admission.annotations)) == (AdmissionOutcome.ERROR, (), {})
     assert admission.why == "left as it came: container odd: the cpu request would be above its limit"
 
 
@@ -468,4 +471,4 @@ def test_histories_of_hours_are_told_in_hours() -> None:
 
 def test_a_pod_without_containers_is_nobodys_business() -> None:
     admission = admitted(new_pod(container("app", {CPU: "1"}), mode="enforce") | {}, {})
-    assert admission.outcome is Outcome.NO_HISTORY
+    assert admission.outcome is AdmissionOutcome.NO_HISTORY

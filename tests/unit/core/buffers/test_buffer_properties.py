@@ -12,16 +12,16 @@ from agent.core.buffers.buffer import (
     INT32_MAX,
     Buffer,
     BufferQuota,
+    BufferSizing,
     Chunk,
-    Decider,
+    ChunkRule,
     NamespaceFacts,
     ScopeTerm,
     SizeSpec,
-    Sizing,
     Unresolved,
 )
 from agent.core.buffers.chunks import size
-from agent.core.buffers.quotas import Claim, allocate
+from agent.core.buffers.quotas import QuotaClaim, allocate
 from agent.core.numbers.units import NANOS_PER_MILLI
 from tests.capacity_buffers import content, make_buffer, make_shape, pass_over, read_again, settled
 
@@ -55,12 +55,12 @@ QUOTAS = st.lists(
     unique_by=lambda quota: quota.name,
 )
 CHUNKS = st.builds(Chunk, requests=RESOURCES, priority_class=st.sampled_from([None, "high", "low"]))
-CLAIMS = st.lists(st.builds(Claim, wanted=st.none() | COUNTS, chunk=CHUNKS), max_size=5)
+CLAIMS = st.lists(st.builds(QuotaClaim, wanted=st.none() | COUNTS, chunk=CHUNKS), max_size=5)
 
 
 def chunks(spec: SizeSpec, requests: dict[str, int], scalable_replicas: int | None) -> int:
     sized = size(spec, requests, scalable_replicas)
-    return sized.replicas if isinstance(sized, Sizing) else -1
+    return sized.replicas if isinstance(sized, BufferSizing) else -1
 
 
 def millis(nanos: int) -> int:
@@ -72,7 +72,7 @@ def test_a_number_is_never_above_a_limit_nor_above_what_the_api_holds(
     spec: SizeSpec, requests: dict[str, int], scalable_replicas: int | None
 ) -> None:
     sized = size(spec, requests, scalable_replicas)
-    if not isinstance(sized, Sizing):
+    if not isinstance(sized, BufferSizing):
         return
     assert 0 <= sized.replicas <= INT32_MAX
     for name, limit in (spec.limits or {}).items():
@@ -81,9 +81,9 @@ def test_a_number_is_never_above_a_limit_nor_above_what_the_api_holds(
     wish = max(wishes, default=INT32_MAX)
     assert sized.replicas == min(wish, INT32_MAX if sized.by_limits is None else sized.by_limits)
     by = {
-        Decider.REPLICAS: sized.by_replicas,
-        Decider.PERCENTAGE: sized.by_percentage,
-        Decider.LIMITS: sized.by_limits,
+        ChunkRule.REPLICAS: sized.by_replicas,
+        ChunkRule.PERCENTAGE: sized.by_percentage,
+        ChunkRule.LIMITS: sized.by_limits,
     }
     assert by[sized.decided_by] == sized.replicas
 
@@ -104,12 +104,14 @@ def test_more_of_anything_never_gives_fewer_chunks(
         assert chunks(replace(spec, limits=limits), requests, scalable_replicas) >= before
 
 
-def allowed(claims: list[Claim], quotas: list[BufferQuota]) -> list[int]:
+def allowed(claims: list[QuotaClaim], quotas: list[BufferQuota]) -> list[int]:
     return [-1 if one is None else one.allowed for one in allocate(claims, quotas).buffers]
 
 
 @given(CLAIMS, QUOTAS)
-def test_all_buffers_together_never_take_more_than_a_quota_has(claims: list[Claim], quotas: list[BufferQuota]) -> None:
+def test_all_buffers_together_never_take_more_than_a_quota_has(
+    claims: list[QuotaClaim], quotas: list[BufferQuota]
+) -> None:
     result = allocate(claims, quotas)
     for quota in quotas:
         for name, hard in quota.hard.items():
@@ -128,7 +130,7 @@ def test_all_buffers_together_never_take_more_than_a_quota_has(claims: list[Clai
 
 @given(CLAIMS, QUOTAS, st.data())
 def test_a_larger_quota_or_less_use_serves_earlier_buffers_no_worse(
-    claims: list[Claim], quotas: list[BufferQuota], data: st.DataObject
+    claims: list[QuotaClaim], quotas: list[BufferQuota], data: st.DataObject
 ) -> None:
     before = allowed(claims, quotas)
     for place, quota in enumerate(quotas):
@@ -143,7 +145,7 @@ def test_a_larger_quota_or_less_use_serves_earlier_buffers_no_worse(
 
 @given(CLAIMS, QUOTAS, st.integers(0, 5), st.integers(0, 100))
 def test_a_larger_wish_gets_no_less_and_leaves_earlier_buffers_alone(
-    claims: list[Claim], quotas: list[BufferQuota], place: int, more: int
+    claims: list[QuotaClaim], quotas: list[BufferQuota], place: int, more: int
 ) -> None:
     if place >= len(claims):
         return
@@ -154,7 +156,9 @@ def test_a_larger_wish_gets_no_less_and_leaves_earlier_buffers_alone(
 
 
 @given(CLAIMS, QUOTAS, st.randoms(use_true_random=False))
-def test_the_order_of_quotas_does_not_matter(claims: list[Claim], quotas: list[BufferQuota], shuffler: Any) -> None:
+def test_the_order_of_quotas_does_not_matter(
+    claims: list[QuotaClaim], quotas: list[BufferQuota], shuffler: Any
+) -> None:
     shuffled = list(quotas)
     shuffler.shuffle(shuffled)
     assert allocate(claims, shuffled) == allocate(claims, quotas)

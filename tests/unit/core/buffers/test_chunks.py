@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from agent.core.buffers.buffer import INT32_MAX, Decider, NotSized, SizeSpec, Sizing
+from agent.core.buffers.buffer import INT32_MAX, BufferSizing, ChunkRule, NotSized, SizeSpec
 from agent.core.buffers.chunks import NO_COMMON_RESOURCE, NOTHING_DEFINED, room_in_limits, share, size
 from agent.core.numbers.quantity import parse_quantity
 from tests.capacity_buffers import cores, gibibytes
@@ -12,9 +12,9 @@ from tests.capacity_buffers import cores, gibibytes
 ONE_CORE = {"cpu": cores(1)}
 
 
-def sized(spec: SizeSpec, requests: Mapping[str, int], scalable_replicas: int | None = None) -> Sizing:
+def sized(spec: SizeSpec, requests: Mapping[str, int], scalable_replicas: int | None = None) -> BufferSizing:
     result = size(spec, requests, scalable_replicas)
-    assert isinstance(result, Sizing)
+    assert isinstance(result, BufferSizing)
     return result
 
 
@@ -27,23 +27,23 @@ def refused(spec: SizeSpec, requests: Mapping[str, int]) -> str:
 @pytest.mark.parametrize(
     ("spec", "scalable_replicas", "replicas", "decided_by"),
     [
-        (SizeSpec(replicas=5), None, 5, Decider.REPLICAS),
-        (SizeSpec(replicas=0), None, 0, Decider.REPLICAS),
-        (SizeSpec(replicas=-2), None, 0, Decider.REPLICAS),
-        (SizeSpec(percentage=33), 10, 4, Decider.PERCENTAGE),
-        (SizeSpec(percentage=50), 0, 0, Decider.PERCENTAGE),
-        (SizeSpec(replicas=15, percentage=200), 10, 20, Decider.PERCENTAGE),
-        (SizeSpec(replicas=1, percentage=10), 25, 3, Decider.PERCENTAGE),
-        (SizeSpec(replicas=5, percentage=50), 10, 5, Decider.REPLICAS),
-        (SizeSpec(replicas=3, percentage=50), None, 3, Decider.REPLICAS),
-        (SizeSpec(limits={"cpu": cores(20)}), None, 20, Decider.LIMITS),
-        (SizeSpec(replicas=3, limits={"cpu": cores(3)}), None, 3, Decider.REPLICAS),
-        (SizeSpec(replicas=3, limits={"cpu": cores(2.9)}), None, 2, Decider.LIMITS),
-        (SizeSpec(replicas=3, limits={"cpu": cores(0.1)}), None, 0, Decider.LIMITS),
+        (SizeSpec(replicas=5), None, 5, ChunkRule.REPLICAS),
+        (SizeSpec(replicas=0), None, 0, ChunkRule.REPLICAS),
+        (SizeSpec(replicas=-2), None, 0, ChunkRule.REPLICAS),
+        (SizeSpec(percentage=33), 10, 4, ChunkRule.PERCENTAGE),
+        (SizeSpec(percentage=50), 0, 0, ChunkRule.PERCENTAGE),
+        (SizeSpec(replicas=15, percentage=200), 10, 20, ChunkRule.PERCENTAGE),
+        (SizeSpec(replicas=1, percentage=10), 25, 3, ChunkRule.PERCENTAGE),
+        (SizeSpec(replicas=5, percentage=50), 10, 5, ChunkRule.REPLICAS),
+        (SizeSpec(replicas=3, percentage=50), None, 3, ChunkRule.REPLICAS),
+        (SizeSpec(limits={"cpu": cores(20)}), None, 20, ChunkRule.LIMITS),
+        (SizeSpec(replicas=3, limits={"cpu": cores(3)}), None, 3, ChunkRule.REPLICAS),
+        (SizeSpec(replicas=3, limits={"cpu": cores(2.9)}), None, 2, ChunkRule.LIMITS),
+        (SizeSpec(replicas=3, limits={"cpu": cores(0.1)}), None, 0, ChunkRule.LIMITS),
     ],
 )
 def test_the_number_and_what_settled_it(
-    spec: SizeSpec, scalable_replicas: int | None, replicas: int, decided_by: Decider
+    spec: SizeSpec, scalable_replicas: int | None, replicas: int, decided_by: ChunkRule
 ) -> None:
     result = sized(spec, ONE_CORE, scalable_replicas)
     assert (result.replicas, result.decided_by) == (replicas, decided_by)

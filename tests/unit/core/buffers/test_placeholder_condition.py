@@ -7,13 +7,13 @@ import pytest
 
 from agent.core.buffers.buffer import PROVISIONING, BufferStatus, Condition
 from agent.core.buffers.placeholder_condition import provisioning_of
-from agent.core.buffers.placeholders import Standing
+from agent.core.buffers.placeholders import RoomStanding
 from tests.placeholders import BUFFER
 
 NOW = 1_800_000_000.7
 
 
-def standing(**fields: Any) -> Standing:
+def standing(**fields: Any) -> RoomStanding:
     usual: dict[str, Any] = {
         "wanted": 3,
         "asked": 3,
@@ -23,7 +23,7 @@ def standing(**fields: Any) -> Standing:
         "starting": 0,
         "changing": 0,
     }
-    return Standing(**{**usual, **fields})
+    return RoomStanding(**{**usual, **fields})
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent.cli.words.plan import RESERVED_WORDS
-from agent.core.admission.answer import Outcome
+from agent.core.admission.answer import AdmissionOutcome
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.workload import workload_of
@@ -72,10 +72,10 @@ def test_who_puts_the_label_onto_his_own_pod_has_it_left_alone(value: str) -> No
 
 
 def test_admission_leaves_a_placeholder_as_it_came() -> None:
-    assert admitted(labelled({}), estimate()).outcome is Outcome.PATCHED
+    assert admitted(labelled({}), estimate()).outcome is AdmissionOutcome.PATCHED
     answer = admitted(labelled({PLACEHOLDER: "true"}), estimate())
     assert (answer.outcome, answer.why) == (
-        Outcome.EXCLUDED,
+        AdmissionOutcome.EXCLUDED,
         "a placeholder pod, which keeps room for a CapacityBuffer",
     )
     assert answer.annotations == {}

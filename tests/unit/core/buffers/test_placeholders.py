@@ -14,8 +14,8 @@ from agent.core.buffers.placeholders import (
     NEXT_PASS_SECONDS,
     UNSEEN_SECONDS,
     PlaceholderPlan,
+    PlaceholderWish,
     Resizing,
-    Wish,
     buffer_uid_of,
     plan_placeholders,
     stem_of,
@@ -49,7 +49,7 @@ def plan(
     can_resize: bool = True,
 ) -> PlaceholderPlan:
     return plan_placeholders(
-        Wish(buffer=BUFFER, replicas=replicas, shape=shape),
+        PlaceholderWish(buffer=BUFFER, replicas=replicas, shape=shape),
         pods,
         memory or Memory(),
         now_unix_seconds=now,

@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 
 from agent.core.buffers.buffer import INT32_MAX, Allocation, BufferQuota, Chunk, ScopeTerm
-from agent.core.buffers.quotas import Claim, allocate
+from agent.core.buffers.quotas import QuotaClaim, allocate
 from tests.capacity_buffers import cores, gibibytes, make_chunk, make_quota
 
 
-def claim(wanted: int | None, chunk: Chunk | None = None, **fields: Any) -> Claim:
-    return Claim(wanted=wanted, chunk=make_chunk() if chunk is None else chunk, **fields)
+def claim(wanted: int | None, chunk: Chunk | None = None, **fields: Any) -> QuotaClaim:
+    return QuotaClaim(wanted=wanted, chunk=make_chunk() if chunk is None else chunk, **fields)
 
 
-def allowed(claims: list[Claim], *quotas: BufferQuota) -> list[int | None]:
+def allowed(claims: list[QuotaClaim], *quotas: BufferQuota) -> list[int | None]:
     return [None if one is None else one.allowed for one in allocate(claims, quotas).buffers]
 
 
@@ -69,8 +69,8 @@ def test_a_quota_that_names_nothing_requested_has_no_say() -> None:
     assert allocation == Allocation(wanted=5, allowed=5)
 
 
-@pytest.mark.parametrize("idle", [claim(None), Claim(wanted=3, chunk=None), claim(3, Chunk(requests={}))])
-def test_what_is_not_sized_or_requests_nothing_is_not_asked(idle: Claim) -> None:
+@pytest.mark.parametrize("idle", [claim(None), QuotaClaim(wanted=3, chunk=None), claim(3, Chunk(requests={}))])
+def test_what_is_not_sized_or_requests_nothing_is_not_asked(idle: QuotaClaim) -> None:
     assert allowed([idle, claim(9)], make_quota()) == [None, 9]
 
 

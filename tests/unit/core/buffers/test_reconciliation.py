@@ -9,13 +9,13 @@ from agent.core.buffers.buffer import (
     ACTIVE_CAPACITY,
     PLACEHOLDER_PODS,
     Buffer,
+    BufferOutcome,
     BufferStatus,
+    ChunkRule,
     Condition,
-    Decider,
     ManagedTemplate,
     NamespaceFacts,
     OrderKind,
-    Outcome,
     ScopeTerm,
     ShapeSource,
     SizeSpec,
@@ -52,25 +52,25 @@ def standing(of: Any = None, *, owner_uid: str | None = "uid-web", generation: i
     }
 
 
-def outcome_of(facts: NamespaceFacts) -> Outcome:
+def outcome_of(facts: NamespaceFacts) -> BufferOutcome:
     result, _ = settled(facts)
     (outcome,) = result.outcomes
     assert result.requeue is outcome.requeue
     return outcome
 
 
-def ready(outcome: Outcome) -> tuple[str, str]:
+def ready(outcome: BufferOutcome) -> tuple[str, str]:
     condition = outcome.status.condition("ReadyForProvisioning")
     assert condition is not None
     return condition.status, condition.message.removeprefix("Buffer not ready for provisioning: ")
 
 
-def limited(outcome: Outcome) -> str | None:
+def limited(outcome: BufferOutcome) -> str | None:
     condition = outcome.status.condition("LimitedByQuotas")
     return None if condition is None else condition.status
 
 
-def assert_nothing_stands(outcome: Outcome, words: str, *, requeue: bool) -> None:
+def assert_nothing_stands(outcome: BufferOutcome, words: str, *, requeue: bool) -> None:
     status = outcome.status
     assert (status.template_name, status.template_generation, status.replicas) == (None, None, None)
     assert status.strategy == ACTIVE_CAPACITY
@@ -106,7 +106,7 @@ def test_what_the_api_returned_is_what_is_sized() -> None:
     assert outcome.status.replicas == 3
     sizing = outcome.explanation.sizing
     assert sizing is not None
-    assert (sizing.replicas, outcome.explanation.decided_by) == (4, Decider.QUOTAS)
+    assert (sizing.replicas, outcome.explanation.decided_by) == (4, ChunkRule.QUOTAS)
 
 
 def test_a_template_is_replaced_only_if_it_means_something_else() -> None:
@@ -185,7 +185,7 @@ def test_percentages_are_of_the_scalable_objects_replicas() -> None:
     buffer = make_buffer(size=SizeSpec(percentage=20))
     outcome = outcome_of(facts_of(buffer, shapes={"web": make_shape(scalable_replicas=11)}))
     assert outcome.status.replicas == 3
-    assert (outcome.explanation.scalable_replicas, outcome.explanation.decided_by) == (11, Decider.PERCENTAGE)
+    assert (outcome.explanation.scalable_replicas, outcome.explanation.decided_by) == (11, ChunkRule.PERCENTAGE)
 
 
 def test_quotas_go_by_age_then_name_whatever_order_buffers_come_in() -> None:
@@ -195,9 +195,9 @@ def test_quotas_go_by_age_then_name_whatever_order_buffers_come_in() -> None:
     numbers = [(outcome.buffer.name, outcome.status.replicas, limited(outcome)) for outcome in result.outcomes]
     assert numbers == [("z", 4, "False"), ("a", 3, "True"), ("b", 0, "True")]
     assert [outcome.explanation.decided_by for outcome in result.outcomes] == [
-        Decider.REPLICAS,
-        Decider.QUOTAS,
-        Decider.QUOTAS,
+        ChunkRule.REPLICAS,
+        ChunkRule.QUOTAS,
+        ChunkRule.QUOTAS,
     ]
 
 
@@ -254,7 +254,7 @@ def test_outside_its_schedule_a_buffer_is_ready_and_empty_and_takes_no_quota() -
     buffers = [make_buffer(name, size=SizeSpec(replicas=4)) for name in ("a", "b")]
     result, _ = settled(facts_of(*buffers, quotas=(make_quota(cpu=4),), inactive={"a": "night"}))
     first, second = result.outcomes
-    assert (first.status.replicas, first.explanation.decided_by) == (0, Decider.SCHEDULE)
+    assert (first.status.replicas, first.explanation.decided_by) == (0, ChunkRule.SCHEDULE)
     assert (ready(first), limited(first)) == (("True", "ready, and kept empty now: night"), None)
     assert second.status.replicas == 4
     mistaken = facts_of(make_buffer(size=SizeSpec()), inactive={"web": "night"})
@@ -294,7 +294,7 @@ def test_an_explanation_tells_all_that_led_to_the_number() -> None:
     assert (told.shape_source, told.shape_name) == (ShapeSource.POD_TEMPLATE, "PodTemplate small")
     assert (told.chunk.requests, told.sizing.by_replicas) == ({"cpu": cores(1)}, 5)
     assert (told.allocation.wanted, told.allocation.allowed, told.allocation.limiting) == (5, 2, ("quota",))
-    assert (told.decided_by, told.schedule, told.fault) == (Decider.QUOTAS, None, None)
+    assert (told.decided_by, told.schedule, told.fault) == (ChunkRule.QUOTAS, None, None)
 
 
 def test_the_sequence_of_the_facts() -> None:
@@ -328,7 +328,7 @@ def provided(**fields: Any) -> Buffer:
     return make_buffer(size=SizeSpec(replicas=9), status=status, **fields)
 
 
-def held(*others: Buffer, first: Buffer | None = None, **fields: Any) -> list[Outcome]:
+def held(*others: Buffer, first: Buffer | None = None, **fields: Any) -> list[BufferOutcome]:
     buffers = (first or provided(), *others)
     shapes = {"web": Unresolved(reason="it cannot be read"), **{one.name: make_shape() for one in others}}
     facts = facts_of(*buffers, shapes=shapes, held=frozenset({"web"}), **{"templates": standing(), **fields})

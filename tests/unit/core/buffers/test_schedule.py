@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.buffers.schedule import LONGEST_TEXT, Activity, Beginnings, ScheduleError, activity_at, read_schedule
+from agent.core.buffers.schedule import (
+    LONGEST_TEXT,
+    Activity,
+    CronBeginnings,
+    ScheduleError,
+    activity_at,
+    read_schedule,
+)
 from tests.cron import MINUTE, MinuteCron, minute_cron
 
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia", "America/St_Johns")
@@ -23,7 +30,7 @@ class MinuteCalendar:
     def zone(self, name: str) -> tzinfo | None:
         return ZoneInfo(name) if name in ZONES else None
 
-    def beginnings(self, expression: str) -> Beginnings:
+    def beginnings(self, expression: str) -> CronBeginnings:
         return minute_cron(expression)
 
 
@@ -96,7 +103,7 @@ def test_before_its_first_window_a_schedule_is_inactive_and_after_its_last_for_g
             return begin if is_it(begin) else None
 
     class OnceCalendar(MinuteCalendar):
-        def beginnings(self, expression: str) -> Beginnings:
+        def beginnings(self, expression: str) -> CronBeginnings:
             assert expression == "0 7 23 11 *"
             return Once()
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.admission.answer import AdmissionFacts, Left, Outcome
+from agent.core.admission.answer import AdmissionFacts, AdmissionOutcome, Left
 from agent.core.admission.options import AdmissionOptions
 from agent.core.cluster.pod import QosClass
 from agent.core.cluster.pod_defaults import (
@@ -106,7 +106,7 @@ def test_a_pod_that_the_server_makes_guaranteed_is_left_as_one() -> None:
     document = new_pod(paired, resources={"requests": {CPU: "2", MEMORY: "2G"}})
     admission = admitted(document, facts=KNOWING)
     assert (admission.outcome, admission.why) == (
-        Outcome.EXCLUDED,
+        AdmissionOutcome.EXCLUDED,
         "of class Guaranteed, and not asked for (plimsoll.dev/guaranteed)",
     )
 
@@ -114,5 +114,5 @@ def test_a_pod_that_the_server_makes_guaranteed_is_left_as_one() -> None:
 def test_where_the_server_may_drop_the_pods_own_resources_the_class_without_them_stays_too() -> None:
     paired = container("app", {CPU: "1", MEMORY: "1G"}, {CPU: "1", MEMORY: "1G"})
     document = new_pod(paired, resources={"requests": {CPU: "2", MEMORY: "2G"}, "limits": {CPU: "4", MEMORY: "4G"}})
-    assert admitted(document, facts=KNOWING).outcome is Outcome.PATCHED
-    assert admitted(document, facts=SHOP).outcome is Outcome.EXCLUDED
+    assert admitted(document, facts=KNOWING).outcome is AdmissionOutcome.PATCHED
+    assert admitted(document, facts=SHOP).outcome is AdmissionOutcome.EXCLUDED

@@ -12,7 +12,7 @@ from agent.core.cluster.node import Namespace
 from agent.core.cluster.resource import Resource
 from agent.core.eviction.arbiter import Owner, first_look, gain_ruling, second_look
 from agent.core.eviction.options import ArbiterOptions
-from agent.core.eviction.proposal import Amounts, Reason, Ruling, Verdict, Want
+from agent.core.eviction.proposal import PodAmounts, Reason, Ruling, Verdict, Want
 from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources, PolicyName
 from agent.core.orders.resolution import orders_of
@@ -240,7 +240,7 @@ def test_pod_has_what_is_allocated_to_it_even_where_its_spec_asks_for_less() -> 
 
 
 def test_amounts_by_resource() -> None:
-    amounts = Amounts(cpu_millicores=5, memory_bytes=MIB)
+    amounts = PodAmounts(cpu_millicores=5, memory_bytes=MIB)
     assert [amounts.of(one) for one in (Resource.CPU, Resource.MEMORY)] == [5, MIB]
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from agent.core.cluster.pod import ContainerKind, PodRef
 from agent.core.cluster.resource import Resource
-from agent.core.eviction.proposal import MAX_PROPOSALS, Amounts, Proposal, Verdict, Want
+from agent.core.eviction.proposal import MAX_PROPOSALS, PodAmounts, Proposal, Verdict, Want
 from agent.core.eviction.proposal_json import Answered, answers_of, proposals_text
-from agent.core.eviction.proposals import ProposeOptions, Standing, proposals_of
+from agent.core.eviction.proposals import ProposalStanding, ProposeOptions, proposals_of
 from agent.core.orders.order import Ranking
 from agent.core.plan.plan import Eviction, Invariant, Plan
 from tests import plans
@@ -25,9 +25,9 @@ A, B = (
 )
 
 
-def stood(*proposals: Proposal, at: tuple[float, ...] = (0.0, 30.0, 60.0)) -> Standing:
+def stood(*proposals: Proposal, at: tuple[float, ...] = (0.0, 30.0, 60.0)) -> ProposalStanding:
     """Proposals that stood in a turn at each of these times."""
-    standing = Standing(OPTIONS)
+    standing = ProposalStanding(OPTIONS)
     for now in at:
         standing.take(proposals, now)
     return standing
@@ -93,7 +93,7 @@ def test_pod_asked_for_by_another_resource_begins_anew() -> None:
 
 def test_newest_words_go_out_in_the_plans_order() -> None:
     standing = stood(A, B)
-    newer = replace(A, order=2, needed=Amounts(cpu_millicores=7))
+    newer = replace(A, order=2, needed=PodAmounts(cpu_millicores=7))
     standing.take((newer, B), 61.0)
     assert standing.due(61.0, reported_until_seconds=REPORTED) == (B, newer)
 
@@ -173,10 +173,10 @@ def test_evictions_of_a_plan_become_proposals_with_what_the_pod_has_and_needs() 
         ("b", Want.MEMORY, 1, "low"),
     ]
     # app and proxy request 500m each, and peak at 300m; tail requests nothing and peaks at 2m.
-    assert found[0].requested == Amounts(cpu_millicores=1000, memory_bytes=256 << 20)
-    assert found[0].needed == Amounts(cpu_millicores=602, memory_bytes=140 << 20)
+    assert found[0].requested == PodAmounts(cpu_millicores=1000, memory_bytes=256 << 20)
+    assert found[0].needed == PodAmounts(cpu_millicores=602, memory_bytes=140 << 20)
     # A pod that the plan does not have says nothing.
-    assert found[1].needed == found[1].requested == Amounts()
+    assert found[1].needed == found[1].requested == PodAmounts()
 
 
 def test_plan_that_is_not_sound_proposes_nothing() -> None:
@@ -185,7 +185,7 @@ def test_plan_that_is_not_sound_proposes_nothing() -> None:
 
 
 def test_proposals_on_the_wire() -> None:
-    one = replace(A, want=Want.OUT_OF_MEMORY, ranking="low", requested=Amounts(cpu_millicores=5))
+    one = replace(A, want=Want.OUT_OF_MEMORY, ranking="low", requested=PodAmounts(cpu_millicores=5))
     assert json.loads(proposals_text("node-a", [one])) == {
         "schema": 1,
         "node": "node-a",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.admission.answer import Admission, AdmissionFacts, Outcome
+from agent.core.admission.answer import Admission, AdmissionFacts, AdmissionOutcome
 from agent.core.admission.estimate import NoEstimate
 from agent.core.cluster.effective_resources import pod_requests
 from agent.core.cluster.facts import FrozenAxes, LimitRangeItem
@@ -114,7 +114,7 @@ def test_pod_that_admission_leaves_alone_is_not_known() -> None:
 
 
 def test_answer_that_lacks_a_container_is_not_known() -> None:
-    empty = Admission(outcome=Outcome.NOOP, why="", workload=WEB)
+    empty = Admission(outcome=AdmissionOutcome.NOOP, why="", workload=WEB)
     assert why(replacement_of(make_pod(), empty, Resource.CPU)) == "container app: no history"
 
 

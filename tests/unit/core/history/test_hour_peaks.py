@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.history.hour_peaks import Demand, HourPeak, HourPeaks, PeakRing, hour_of, is_same_hour
+from agent.core.history.hour_peaks import HourPeak, HourPeaks, MinutePeaks, PeakRing, hour_of, is_same_hour
 from tests.policy_rows import Figures, all_rows, make_minutes
 
 KIB = 1024
@@ -18,8 +18,8 @@ def minute_at(text: str) -> int:
     return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()) // 60
 
 
-def demand(cpu: Figures, memory: Figures | None = None) -> Demand:
-    return Demand.of(make_minutes(0, cpu, memory))
+def demand(cpu: Figures, memory: Figures | None = None) -> MinutePeaks:
+    return MinutePeaks.of(make_minutes(0, cpu, memory))
 
 
 def hour_peaks(rows: int = 1, history_days: int = 7, neighbour_hours: int = 0) -> HourPeaks:

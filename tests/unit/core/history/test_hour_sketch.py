@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from agent.core.history.hour_sketch import (
     HourSketch,
-    Interval,
+    ReportInterval,
     Samples,
     Seconds,
     cpu_percentile_millicores,
@@ -21,18 +21,18 @@ from agent.core.history.rollup import CPU_BUCKETS, Distribution, RollupRow
 from tests.webhook.workload_reports import MIB, NOON, row
 
 HOUR = NOON // 3600
-NOW = Interval(start_unix_seconds=NOON, end_unix_seconds=NOON + 300, unix_hour=HOUR)
+NOW = ReportInterval(start_unix_seconds=NOON, end_unix_seconds=NOON + 300, unix_hour=HOUR)
 
 
 def test_an_interval_is_reckoned_back_from_its_age() -> None:
     # Received at 12:10:00.5, ended 400.2 s before, at 12:03:20.3; its middle is 12:00:50.3, in the hour of noon.
-    interval = Interval.of(received_unix_seconds=NOON + 600.5, end_age_seconds=400.2, interval_seconds=300.0)
-    assert interval == Interval(start_unix_seconds=NOON - 100, end_unix_seconds=NOON + 201, unix_hour=HOUR)
+    interval = ReportInterval.of(received_unix_seconds=NOON + 600.5, end_age_seconds=400.2, interval_seconds=300.0)
+    assert interval == ReportInterval(start_unix_seconds=NOON - 100, end_unix_seconds=NOON + 201, unix_hour=HOUR)
 
 
 def test_an_interval_counts_in_the_hour_of_its_middle() -> None:
-    before = Interval.of(received_unix_seconds=NOON + 149.0, end_age_seconds=0.0, interval_seconds=300.0)
-    after = Interval.of(received_unix_seconds=NOON + 150.0, end_age_seconds=0.0, interval_seconds=300.0)
+    before = ReportInterval.of(received_unix_seconds=NOON + 149.0, end_age_seconds=0.0, interval_seconds=300.0)
+    after = ReportInterval.of(received_unix_seconds=NOON + 150.0, end_age_seconds=0.0, interval_seconds=300.0)
     assert (before.unix_hour, after.unix_hour) == (HOUR - 1, HOUR)
 
 
@@ -41,7 +41,7 @@ samples = st.lists(amounts, min_size=1, max_size=4)
 
 
 @st.composite
-def rows_seen(draw: st.DrawFn) -> tuple[RollupRow, Interval, int]:
+def rows_seen(draw: st.DrawFn) -> tuple[RollupRow, ReportInterval, int]:
     cpu = draw(st.none() | samples)
     made = row(
         cpu=cpu,
@@ -53,14 +53,14 @@ def rows_seen(draw: st.DrawFn) -> tuple[RollupRow, Interval, int]:
         waiting=draw(st.none() | st.floats(0, 300)),
     )
     start = NOON + draw(st.integers(min_value=0, max_value=3300))
-    interval = Interval(start_unix_seconds=start, end_unix_seconds=start + 300, unix_hour=HOUR)
+    interval = ReportInterval(start_unix_seconds=start, end_unix_seconds=start + 300, unix_hour=HOUR)
     return made, interval, draw(st.integers(min_value=1, max_value=4))
 
 
 seen = st.lists(rows_seen(), max_size=12)
 
 
-def sketch_of(rows: list[tuple[RollupRow, Interval, int]]) -> HourSketch:
+def sketch_of(rows: list[tuple[RollupRow, ReportInterval, int]]) -> HourSketch:
     sketch = HourSketch()
     for one in rows:
         sketch.add(*one)
@@ -70,7 +70,7 @@ def sketch_of(rows: list[tuple[RollupRow, Interval, int]]) -> HourSketch:
 @settings(max_examples=60)
 @given(seen, st.randoms(use_true_random=False), st.lists(st.integers(min_value=0, max_value=12), max_size=3))
 def test_order_lateness_and_replicas_do_not_matter_to_the_last_bit(
-    rows: list[tuple[RollupRow, Interval, int]], random: object, cuts: list[int]
+    rows: list[tuple[RollupRow, ReportInterval, int]], random: object, cuts: list[int]
 ) -> None:
     shuffled = list(rows)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
@@ -86,9 +86,9 @@ def test_order_lateness_and_replicas_do_not_matter_to_the_last_bit(
 @settings(max_examples=30)
 @given(seen, seen, seen)
 def test_merging_is_associative(
-    first: list[tuple[RollupRow, Interval, int]],
-    second: list[tuple[RollupRow, Interval, int]],
-    third: list[tuple[RollupRow, Interval, int]],
+    first: list[tuple[RollupRow, ReportInterval, int]],
+    second: list[tuple[RollupRow, ReportInterval, int]],
+    third: list[tuple[RollupRow, ReportInterval, int]],
 ) -> None:
     one, two, three = sketch_of(first), sketch_of(second), sketch_of(third)
     left = deepcopy(one)

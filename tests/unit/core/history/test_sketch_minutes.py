@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.history.hour_sketch import HourSketch, Interval
+from agent.core.history.hour_sketch import HourSketch, ReportInterval
 from agent.core.history.sketch_minutes import covered_minutes, unfold
 from tests.webhook.workload_reports import MIB, NOON, row
 
@@ -16,7 +16,7 @@ def sketch(
     first: int = 0, last: int = 3600,
 ) -> HourSketch:  # fmt: skip
     made = HourSketch()
-    interval = Interval(start_unix_seconds=NOON + first, end_unix_seconds=NOON + last, unix_hour=HOUR)
+    interval = ReportInterval(start_unix_seconds=NOON + first, end_unix_seconds=NOON + last, unix_hour=HOUR)
     made.add(row(cpu=samples, adjusted=adjusted, memory=memory), interval, 1)
     return made
 

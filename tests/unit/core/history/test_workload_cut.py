@@ -6,13 +6,13 @@ import random
 
 import numpy as np
 
-from agent.core.history.hour_sketch import HourSketch, Interval, demand_code, largest_demand_code
+from agent.core.history.hour_sketch import HourSketch, ReportInterval, demand_code, largest_demand_code
 from agent.core.history.node_claims import Most, code_within
 from agent.core.history.node_peaks import Leaders
 from agent.core.history.peak_rings import CPU, LEADER_PLANES, MEMORY, RING_HOURS, add_leader, leaders_of
 from tests.webhook.workload_reports import MIB, NOON, row
 
-INTERVAL = Interval.of(received_unix_seconds=float(NOON), end_age_seconds=0.0, interval_seconds=300.0)
+INTERVAL = ReportInterval.of(received_unix_seconds=float(NOON), end_age_seconds=0.0, interval_seconds=300.0)
 
 
 def test_maxima_and_kills_are_cut_and_what_is_below_stays() -> None:

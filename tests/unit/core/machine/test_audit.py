@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agent.core.cluster.pod import Partition, Pod, QosClass
 from agent.core.cluster.qos import pod_qos_class
 from agent.core.machine.audit import ASKED_FOR, INCOMPLETE, audit
-from agent.core.machine.audit_report import CGROUP, PARENT, QOS_CLASS, AuditReport, Finding, Writer, formulas
+from agent.core.machine.audit_report import CGROUP, PARENT, QOS_CLASS, AuditReport, Finding, NextWriter, formulas
 from agent.core.machine.audit_targets import (
     AFTER_POD_RESIZE,
     NO_ALLOCATABLE,
@@ -22,11 +22,19 @@ from agent.core.machine.audit_targets import (
     container_targets,
     pod_targets,
 )
-from agent.core.machine.cgroup_files import Amount, Level, LiveCgroup, LiveTree, Reading, Unlimited, Unread
+from agent.core.machine.cgroup_files import (
+    Amount,
+    CgroupLevel,
+    FileReading,
+    LiveCgroup,
+    LiveTree,
+    Unlimited,
+    UnreadFile,
+)
 from agent.core.machine.cgroup_values import KubeletRules, ReservationPolicy
 from agent.core.machine.comparison import Formula, State, Target, Wanted, Weights
 from agent.core.machine.cpu_knobs import CpuMax
-from agent.core.machine.qos_cgroups import NodeAmounts
+from agent.core.machine.qos_cgroups import ReservedAmounts
 from agent.core.numbers.units import GIB, MIB
 from tests.pods import container, make_pod, mirror_metadata, sidecar
 
@@ -52,28 +60,28 @@ def quota(quota_usec: int) -> CpuMax:
     return CpuMax(quota_usec=quota_usec, period_usec=100_000)
 
 
-def live(level: Level, values: Values | None = None, **place: Any) -> LiveCgroup:
-    readings = {file: Reading(amount=amount) for file, amount in {**DEFAULTS, **(values or {})}.items()}
+def live(level: CgroupLevel, values: Values | None = None, **place: Any) -> LiveCgroup:
+    readings = {file: FileReading(amount=amount) for file, amount in {**DEFAULTS, **(values or {})}.items()}
     place.setdefault("path", "/".join(str(part) for part in ("", level, *place.values())))
     return LiveCgroup(level=level, readings=readings, **{"partition": Partition.DEFAULT, **place})
 
 
 def pod_cgroup(pod: Pod, values: Values | None = None, **place: Any) -> LiveCgroup:
-    return live(Level.POD, values, **{"qos": pod_qos_class(pod), "pod_uid": pod.cgroup_uid, **place})
+    return live(CgroupLevel.POD, values, **{"qos": pod_qos_class(pod), "pod_uid": pod.cgroup_uid, **place})
 
 
 def container_cgroup(pod: Pod, container_id: str = APP, values: Values | None = None, **place: Any) -> LiveCgroup:
     uid = pod.cgroup_uid
-    return live(Level.CONTAINER, values, **{"pod_uid": uid, "container_id": container_id, **place})
+    return live(CgroupLevel.CONTAINER, values, **{"pod_uid": uid, "container_id": container_id, **place})
 
 
 def levels(
     root: Values | None = None, burstable: Values | None = None, best_effort: Values | None = None
 ) -> tuple[LiveCgroup, ...]:
     return (
-        live(Level.KUBEPODS, root),
-        live(Level.TIER, burstable, qos=QosClass.BURSTABLE),
-        live(Level.TIER, best_effort, qos=QosClass.BEST_EFFORT),
+        live(CgroupLevel.KUBEPODS, root),
+        live(CgroupLevel.TIER, burstable, qos=QosClass.BURSTABLE),
+        live(CgroupLevel.TIER, best_effort, qos=QosClass.BEST_EFFORT),
     )
 
 
@@ -89,7 +97,7 @@ def run(pods: list[Pod], *cgroups: LiveCgroup, rules: AuditRules | None = None, 
     return audit(pods, LiveTree(cgroups=((*levels(), *cgroups) if above else cgroups)), rules or AuditRules())
 
 
-def of(report: AuditReport, file: str, level: Level, **subject: Any) -> Finding:
+def of(report: AuditReport, file: str, level: CgroupLevel, **subject: Any) -> Finding:
     """Give the one finding for a value."""
     found = [
         finding
@@ -101,7 +109,7 @@ def of(report: AuditReport, file: str, level: Level, **subject: Any) -> Finding:
     return found[0]
 
 
-def not_equal(report: AuditReport) -> dict[tuple[Level, str], State]:
+def not_equal(report: AuditReport) -> dict[tuple[CgroupLevel, str], State]:
     return {
         (finding.subject.level, finding.file): finding.state
         for finding in report.findings
@@ -122,8 +130,8 @@ def test_best_effort_pod_with_default_values_is_equal() -> None:
 
     # Only what the audit was not told of the node is open.
     assert not_equal(report) == {
-        (Level.KUBEPODS, "cpu.weight"): State.UNKNOWN,
-        (Level.KUBEPODS, "memory.max"): State.UNKNOWN,
+        (CgroupLevel.KUBEPODS, "cpu.weight"): State.UNKNOWN,
+        (CgroupLevel.KUBEPODS, "memory.max"): State.UNKNOWN,
     }
     assert report.is_clean
 
@@ -138,44 +146,44 @@ def test_burstable_pod_is_compared_value_by_value() -> None:
 
     report = run([pod], pod_cgroup(pod, values), container_cgroup(pod, values={**values, "cpu.weight": 17}))
 
-    assert of(report, "cpu.weight", Level.POD).formula is Formula.LINEAR
-    assert of(report, "cpu.weight", Level.CONTAINER).formula is Formula.QUADRATIC
-    assert of(report, "cpu.max", Level.CONTAINER).expected == quota(20_000)
-    assert of(report, "memory.max", Level.POD).state is State.EQUAL
+    assert of(report, "cpu.weight", CgroupLevel.POD).formula is Formula.LINEAR
+    assert of(report, "cpu.weight", CgroupLevel.CONTAINER).formula is Formula.QUADRATIC
+    assert of(report, "cpu.max", CgroupLevel.CONTAINER).expected == quota(20_000)
+    assert of(report, "memory.max", CgroupLevel.POD).state is State.EQUAL
     assert formulas(report) == {Formula.QUADRATIC: 1}
     # the tier has 102 shares too, and its cgroup still says 1
-    assert of(report, "cpu.weight", Level.TIER, qos=QosClass.BURSTABLE).state is State.DRIFTED
+    assert of(report, "cpu.weight", CgroupLevel.TIER, qos=QosClass.BURSTABLE).state is State.DRIFTED
 
 
 @pytest.mark.parametrize(
     ("level", "file", "amount", "writer"),
     [
-        (Level.CONTAINER, "cpu.max", NO_LIMIT, Writer.RUNTIME),
-        (Level.CONTAINER, "memory.oom.group", 0, Writer.RUNTIME),
-        (Level.POD, "memory.max", MAX, Writer.KUBELET_RESIZE),
-        (Level.POD, "memory.min", 4096, Writer.NOBODY),
-        (Level.TIER, "cpu.weight", 77, Writer.KUBELET_MINUTE),
-        (Level.KUBEPODS, "cpu.weight", 77, Writer.KUBELET_START),
-        (Level.KUBEPODS, "memory.max", MAX, Writer.KUBELET_START),
+        (CgroupLevel.CONTAINER, "cpu.max", NO_LIMIT, NextWriter.RUNTIME),
+        (CgroupLevel.CONTAINER, "memory.oom.group", 0, NextWriter.RUNTIME),
+        (CgroupLevel.POD, "memory.max", MAX, NextWriter.KUBELET_RESIZE),
+        (CgroupLevel.POD, "memory.min", 4096, NextWriter.NOBODY),
+        (CgroupLevel.TIER, "cpu.weight", 77, NextWriter.KUBELET_MINUTE),
+        (CgroupLevel.KUBEPODS, "cpu.weight", 77, NextWriter.KUBELET_START),
+        (CgroupLevel.KUBEPODS, "memory.max", MAX, NextWriter.KUBELET_START),
     ],
 )
-def test_drift_names_who_writes_there_next(level: Level, file: str, amount: Amount, writer: Writer) -> None:
+def test_drift_names_who_writes_there_next(level: CgroupLevel, file: str, amount: Amount, writer: NextWriter) -> None:
     pod = make_pod(
         container("app", {"cpu": "100m"}, {"cpu": "200m", "memory": "200Mi"}), status=running(QosClass.BURSTABLE)
     )
     values: Values = {"cpu.weight": 4, "cpu.max": quota(20_000), "memory.max": 200 * MIB}
     # 8000m are 8192 shares: 1 + 8190 * 9999 // 262142 = 313
-    right: dict[Level, Values] = {
-        Level.KUBEPODS: {"cpu.weight": 313, "memory.max": 32 * GIB},
-        Level.TIER: {"cpu.weight": 4},
-        Level.POD: values,
-        Level.CONTAINER: values,
+    right: dict[CgroupLevel, Values] = {
+        CgroupLevel.KUBEPODS: {"cpu.weight": 313, "memory.max": 32 * GIB},
+        CgroupLevel.TIER: {"cpu.weight": 4},
+        CgroupLevel.POD: values,
+        CgroupLevel.CONTAINER: values,
     }
     wrong = {**right, level: {**right[level], file: amount}}
     tree = (
-        *levels(wrong[Level.KUBEPODS], wrong[Level.TIER]),
-        pod_cgroup(pod, wrong[Level.POD]),
-        container_cgroup(pod, values=wrong[Level.CONTAINER]),
+        *levels(wrong[CgroupLevel.KUBEPODS], wrong[CgroupLevel.TIER]),
+        pod_cgroup(pod, wrong[CgroupLevel.POD]),
+        container_cgroup(pod, values=wrong[CgroupLevel.CONTAINER]),
     )
 
     report = run([pod], *tree, rules=CAPACITY, above=False)
@@ -199,9 +207,9 @@ def test_container_without_own_limit_has_the_pods() -> None:
     report = run([pod], pod_cgroup(pod, values), container_cgroup(pod, values=own))
     resized = run([pod], pod_cgroup(pod, values), container_cgroup(pod, values={**own, "cpu.weight": 1}))
 
-    assert of(report, "memory.max", Level.CONTAINER).state is State.EQUAL
-    assert of(report, "cpu.weight", Level.CONTAINER).state is State.EQUAL
-    after = of(resized, "cpu.weight", Level.CONTAINER)
+    assert of(report, "memory.max", CgroupLevel.CONTAINER).state is State.EQUAL
+    assert of(report, "cpu.weight", CgroupLevel.CONTAINER).state is State.EQUAL
+    after = of(resized, "cpu.weight", CgroupLevel.CONTAINER)
     assert (after.state, after.note) == (State.EQUAL, AFTER_POD_RESIZE)
 
 
@@ -212,7 +220,7 @@ def test_single_process_oom_kill_wants_no_oom_group(amount: int, state: State) -
 
     report = run([pod], pod_cgroup(pod), container_cgroup(pod, values={"memory.oom.group": amount}), rules=rules)
 
-    assert of(report, "memory.oom.group", Level.CONTAINER).state is state
+    assert of(report, "memory.oom.group", CgroupLevel.CONTAINER).state is state
 
 
 def test_quota_enforcement_off_wants_no_quota() -> None:
@@ -221,8 +229,8 @@ def test_quota_enforcement_off_wants_no_quota() -> None:
 
     report = run([pod], pod_cgroup(pod), container_cgroup(pod), rules=rules)
 
-    assert of(report, "cpu.max", Level.POD).state is State.EQUAL
-    assert of(report, "cpu.max", Level.CONTAINER).state is State.EQUAL
+    assert of(report, "cpu.max", CgroupLevel.POD).state is State.EQUAL
+    assert of(report, "cpu.max", CgroupLevel.CONTAINER).state is State.EQUAL
 
 
 @pytest.mark.parametrize("limit", [None, 1000])
@@ -231,7 +239,7 @@ def test_pids_limit_is_unknown_until_it_is_told(limit: int | None) -> None:
 
     report = run([pod], pod_cgroup(pod, {"pids.max": 1000}), rules=AuditRules(pod_pids_limit=limit))
 
-    assert of(report, "pids.max", Level.POD).state is (State.UNKNOWN if limit is None else State.EQUAL)
+    assert of(report, "pids.max", CgroupLevel.POD).state is (State.UNKNOWN if limit is None else State.EQUAL)
 
 
 def test_huge_pages_requested_and_not_requested() -> None:
@@ -242,9 +250,9 @@ def test_huge_pages_requested_and_not_requested() -> None:
     report = run([pod], pod_cgroup(pod, values))
     without = run([pod], pod_cgroup(pod))
 
-    assert of(report, "hugetlb.2MB.max", Level.POD).state is State.EQUAL
-    assert of(report, "hugetlb.1GB.max", Level.POD).state is State.DRIFTED  # not requested: 0
-    assert of(without, "hugetlb.2MB.max", Level.POD).state is State.NOT_THERE
+    assert of(report, "hugetlb.2MB.max", CgroupLevel.POD).state is State.EQUAL
+    assert of(report, "hugetlb.1GB.max", CgroupLevel.POD).state is State.DRIFTED  # not requested: 0
+    assert of(without, "hugetlb.2MB.max", CgroupLevel.POD).state is State.NOT_THERE
 
 
 # MemoryQoS
@@ -278,7 +286,7 @@ def test_tiered_reservation_from_container_to_root() -> None:
     )
 
     assert not_equal(report) == {}
-    assert of(report, "memory.min", Level.KUBEPODS).expected == 384 * MIB
+    assert of(report, "memory.min", CgroupLevel.KUBEPODS).expected == 384 * MIB
 
 
 def test_reservation_that_nobody_told_of_is_a_drift_with_a_hint() -> None:
@@ -286,7 +294,7 @@ def test_reservation_that_nobody_told_of_is_a_drift_with_a_hint() -> None:
 
     report = run([pod], pod_cgroup(pod, {"memory.low": MIB}))
 
-    assert of(report, "memory.low", Level.POD).note == NO_POLICY_HINT
+    assert of(report, "memory.low", CgroupLevel.POD).note == NO_POLICY_HINT
 
 
 def test_memory_high_follows_the_throttling_factor() -> None:
@@ -301,8 +309,8 @@ def test_memory_high_follows_the_throttling_factor() -> None:
     told = run([pod], pod_cgroup(pod), container_cgroup(pod, values=values), rules=AuditRules(throttling_factor=0.9))
     untold = run([pod], pod_cgroup(pod), container_cgroup(pod, values=values))
 
-    assert of(told, "memory.high", Level.CONTAINER).state is State.EQUAL
-    assert of(untold, "memory.high", Level.CONTAINER).note == NO_FACTOR_HINT
+    assert of(told, "memory.high", CgroupLevel.CONTAINER).state is State.EQUAL
+    assert of(untold, "memory.high", CgroupLevel.CONTAINER).note == NO_FACTOR_HINT
 
 
 def test_memory_high_without_limit_needs_the_nodes_allocatable() -> None:
@@ -313,8 +321,8 @@ def test_memory_high_without_limit_needs_the_nodes_allocatable() -> None:
     told = run([pod], *cgroups, rules=AuditRules(throttling_factor=0.5, allocatable_memory_bytes=GIB))
     untold = run([pod], *cgroups, rules=AuditRules(throttling_factor=0.5))
 
-    assert of(told, "memory.high", Level.CONTAINER).state is State.EQUAL
-    assert of(untold, "memory.high", Level.CONTAINER).note == NO_ALLOCATABLE
+    assert of(told, "memory.high", CgroupLevel.CONTAINER).state is State.EQUAL
+    assert of(untold, "memory.high", CgroupLevel.CONTAINER).note == NO_ALLOCATABLE
 
 
 def test_memory_high_of_a_pod_needs_a_pod_level_memory_limit() -> None:
@@ -332,8 +340,8 @@ def test_memory_high_of_a_pod_needs_a_pod_level_memory_limit() -> None:
         rules=AuditRules(throttling_factor=0.9),
     )
 
-    assert of(report, "memory.high", Level.POD).state is State.EQUAL
-    assert of(report, "memory.high", Level.CONTAINER).state is State.EQUAL  # none: the pod's cgroup throttles
+    assert of(report, "memory.high", CgroupLevel.POD).state is State.EQUAL
+    assert of(report, "memory.high", CgroupLevel.CONTAINER).state is State.EQUAL  # none: the pod's cgroup throttles
 
 
 # Classes and places
@@ -342,7 +350,7 @@ def test_memory_high_of_a_pod_needs_a_pod_level_memory_limit() -> None:
 def test_recorded_class_that_the_spec_does_not_give_is_a_drift() -> None:
     pod = make_pod(container("app", {"cpu": "100m"}), status=running(QosClass.BEST_EFFORT))
 
-    finding = of(run([pod], pod_cgroup(pod)), QOS_CLASS, Level.POD)
+    finding = of(run([pod], pod_cgroup(pod)), QOS_CLASS, CgroupLevel.POD)
 
     assert (finding.state, finding.expected, finding.found) == (State.DRIFTED, QosClass.BURSTABLE, QosClass.BEST_EFFORT)
 
@@ -350,7 +358,7 @@ def test_recorded_class_that_the_spec_does_not_give_is_a_drift() -> None:
 def test_class_that_nobody_recorded_is_unknown() -> None:
     pod = make_pod(container("app"))
 
-    assert of(run([pod], pod_cgroup(pod)), QOS_CLASS, Level.POD).state is State.UNKNOWN
+    assert of(run([pod], pod_cgroup(pod)), QOS_CLASS, CgroupLevel.POD).state is State.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -366,7 +374,7 @@ def test_parent_of_a_pod(place: dict[str, Any], state: State, found: str | None)
     pod = make_pod(container("app", {"cpu": "100m"}), status=running(QosClass.BURSTABLE))
     rules = AuditRules(system_namespaces={"kube-system"})
 
-    finding = of(run([pod], pod_cgroup(pod, **place), rules=rules), PARENT, Level.POD)
+    finding = of(run([pod], pod_cgroup(pod, **place), rules=rules), PARENT, CgroupLevel.POD)
 
     assert (finding.state, finding.expected, finding.found) == (state, "kubepods/burstable", found)
 
@@ -377,8 +385,8 @@ def test_second_cgroup_of_a_pod_is_left_over() -> None:
 
     report = run([pod], old, pod_cgroup(pod, path="/new"))
 
-    assert of(report, CGROUP, Level.POD).found == "/old"
-    assert of(report, PARENT, Level.POD).subject.path == "/new"
+    assert of(report, CGROUP, CgroupLevel.POD).found == "/old"
+    assert of(report, PARENT, CgroupLevel.POD).subject.path == "/new"
 
 
 def test_static_pod_is_found_by_its_configurations_hash() -> None:
@@ -391,7 +399,7 @@ def test_static_pod_is_found_by_its_configurations_hash() -> None:
 
     assert report.is_clean
     assert report.strangers == ()
-    assert of(report, PARENT, Level.POD).subject.pod_uid == digest
+    assert of(report, PARENT, CgroupLevel.POD).subject.pod_uid == digest
 
 
 def test_a_pod_that_states_a_static_pods_hash_is_not_looked_for_in_its_cgroup() -> None:
@@ -428,7 +436,7 @@ def test_a_pod_that_states_a_static_pods_hash_is_not_looked_for_in_its_cgroup() 
 def test_pod_without_cgroup(status: dict[str, Any], metadata: dict[str, Any], state: State) -> None:
     pod = make_pod(container("app"), status=status, metadata=metadata)
 
-    finding = of(run([pod]), CGROUP, Level.POD)
+    finding = of(run([pod]), CGROUP, CgroupLevel.POD)
 
     assert finding.state is state
     assert finding.note
@@ -437,9 +445,9 @@ def test_pod_without_cgroup(status: dict[str, Any], metadata: dict[str, Any], st
 def test_cgroup_of_a_pod_that_ended_is_left_over() -> None:
     pod = make_pod(container("app"), status={"phase": "Failed", "qosClass": "BestEffort"})
 
-    finding = of(run([pod], pod_cgroup(pod)), CGROUP, Level.POD)
+    finding = of(run([pod], pod_cgroup(pod)), CGROUP, CgroupLevel.POD)
 
-    assert (finding.state, finding.expected, finding.writer) == (State.DRIFTED, None, Writer.KUBELET_CLEANUP)
+    assert (finding.state, finding.expected, finding.writer) == (State.DRIFTED, None, NextWriter.KUBELET_CLEANUP)
 
 
 @pytest.mark.parametrize(
@@ -457,7 +465,7 @@ def test_presence_of_a_container(state: dict[str, Any], is_there: bool, expected
 
     report = run([pod], pod_cgroup(pod), *([container_cgroup(pod)] if is_there else []))
 
-    assert of(report, CGROUP, Level.CONTAINER).state is expected
+    assert of(report, CGROUP, CgroupLevel.CONTAINER).state is expected
     assert report.sandboxes == ()
 
 
@@ -465,7 +473,7 @@ def test_missing_container_of_a_pod_that_is_deleted_is_as_should_be() -> None:
     deleted = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
     pod = make_pod(container("app"), metadata=deleted, status=running(QosClass.BEST_EFFORT))
 
-    assert of(run([pod], pod_cgroup(pod)), CGROUP, Level.CONTAINER).state is State.EQUAL
+    assert of(run([pod], pod_cgroup(pod)), CGROUP, CgroupLevel.CONTAINER).state is State.EQUAL
 
 
 @pytest.mark.parametrize(
@@ -480,7 +488,7 @@ def test_missing_container_of_a_pod_that_is_deleted_is_as_should_be() -> None:
 def test_container_without_an_id(statuses: list[dict[str, Any]], expected: State) -> None:
     pod = make_pod(container("app"), status={"phase": "Running", "containerStatuses": statuses})
 
-    assert of(run([pod], pod_cgroup(pod)), CGROUP, Level.CONTAINER).state is expected
+    assert of(run([pod], pod_cgroup(pod)), CGROUP, CgroupLevel.CONTAINER).state is expected
 
 
 def test_ids_that_no_status_names_are_sandboxes_and_not_compared() -> None:
@@ -522,7 +530,7 @@ def test_init_sidecar_and_debug_containers_are_compared_too() -> None:
     assert {
         finding.subject.container: finding.state
         for finding in report.findings
-        if finding.subject.level is Level.CONTAINER and finding.file == "cpu.weight"
+        if finding.subject.level is CgroupLevel.CONTAINER and finding.file == "cpu.weight"
     } == {"mesh": State.EQUAL, "app": State.EQUAL, "debug": State.EQUAL}
 
 
@@ -532,13 +540,13 @@ def test_containers_elsewhere_are_compared_though_the_pods_cgroup_is_not_there()
 
     report = run([pod], container_cgroup(pod))
 
-    assert of(report, CGROUP, Level.POD).state is State.NOT_THERE
-    assert of(report, "cpu.weight", Level.CONTAINER).state is State.EQUAL
+    assert of(report, CGROUP, CgroupLevel.POD).state is State.NOT_THERE
+    assert of(report, "cpu.weight", CgroupLevel.CONTAINER).state is State.EQUAL
 
 
 def test_controller_that_is_off_is_not_there_only_where_something_is_written() -> None:
     pod = make_pod(container("app", None, {"memory": "64Mi"}), status=running(QosClass.BURSTABLE))
-    off = {file: Reading(unread=Unread.NO_CONTROLLER) for file in DEFAULTS if file.startswith("memory")}
+    off = {file: FileReading(unread=UnreadFile.NO_CONTROLLER) for file in DEFAULTS if file.startswith("memory")}
     cgroup = container_cgroup(pod)
     cgroup = replace(cgroup, readings={**cgroup.readings, **off})
 
@@ -546,8 +554,8 @@ def test_controller_that_is_off_is_not_there_only_where_something_is_written() -
 
     missing = {f.file: f.note for f in report.findings if f.state is State.NOT_THERE}
     assert missing == {
-        "memory.max": Unread.NO_CONTROLLER,
-        "memory.oom.group": Unread.NO_CONTROLLER,
+        "memory.max": UnreadFile.NO_CONTROLLER,
+        "memory.oom.group": UnreadFile.NO_CONTROLLER,
     }
 
 
@@ -575,10 +583,10 @@ def test_resize_under_way_both_sizes_are_right(values: Values, note: str | None)
     report = run([pod], *levels(burstable={"cpu.weight": values["cpu.weight"]}), pod_cgroup(pod, values),
                  container_cgroup(pod, values=values), rules=CAPACITY, above=False)  # fmt: skip
 
-    for level in (Level.POD, Level.CONTAINER):
+    for level in (CgroupLevel.POD, CgroupLevel.CONTAINER):
         assert of(report, "cpu.max", level).state is State.EQUAL
         assert of(report, "cpu.max", level).note == note
-    assert of(report, "cpu.weight", Level.TIER, qos=QosClass.BURSTABLE).note == note
+    assert of(report, "cpu.weight", CgroupLevel.TIER, qos=QosClass.BURSTABLE).note == note
 
 
 def test_resize_that_is_refused_does_not_count() -> None:
@@ -587,15 +595,15 @@ def test_resize_that_is_refused_does_not_count() -> None:
 
     report = run([pod], pod_cgroup(pod, NEW), container_cgroup(pod, values=OLD))
 
-    assert of(report, "cpu.max", Level.POD).state is State.DRIFTED
-    assert of(report, "cpu.max", Level.CONTAINER).state is State.EQUAL
+    assert of(report, "cpu.max", CgroupLevel.POD).state is State.DRIFTED
+    assert of(report, "cpu.max", CgroupLevel.CONTAINER).state is State.EQUAL
 
 
 # Tiers and kubepods
 
 
 def test_kubepods_is_capacity_less_reserved() -> None:
-    reserved = NodeAmounts(cpu_millicores=500, memory_bytes=GIB)
+    reserved = ReservedAmounts(cpu_millicores=500, memory_bytes=GIB)
     rules = replace(CAPACITY, kube_reserved=reserved, system_reserved=reserved)
     # 7 CPUs are 7168 shares: 1 + 7166 * 9999 // 262142 = 274
     tree = levels({"cpu.weight": 274, "memory.max": 30 * GIB})
@@ -606,14 +614,14 @@ def test_kubepods_is_capacity_less_reserved() -> None:
 def test_tree_without_kubepods_is_not_there() -> None:
     report = run([], above=False)
 
-    assert [(f.subject.level, f.state) for f in report.findings] == [(Level.KUBEPODS, State.NOT_THERE)]
+    assert [(f.subject.level, f.state) for f in report.findings] == [(CgroupLevel.KUBEPODS, State.NOT_THERE)]
     assert (report.count(State.NOT_THERE), report.count(State.EQUAL)) == (1, 0)
 
 
 def test_tier_that_is_missing_is_not_there() -> None:
     report = run([], *levels()[:2], above=False)
 
-    assert of(report, CGROUP, Level.TIER).subject.qos is QosClass.BEST_EFFORT
+    assert of(report, CGROUP, CgroupLevel.TIER).subject.qos is QosClass.BEST_EFFORT
 
 
 def test_qos_reserved_memory() -> None:
@@ -634,31 +642,31 @@ def test_qos_reserved_memory() -> None:
     untold = run(pods, *tree, above=False)
 
     for qos in (QosClass.BURSTABLE, QosClass.BEST_EFFORT):
-        assert of(report, "memory.max", Level.TIER, qos=qos).state is State.EQUAL
-        assert of(raised, "memory.max", Level.TIER, qos=qos).state is State.DRIFTED
-        assert of(untold, "memory.max", Level.TIER, qos=qos).state is State.UNKNOWN
-        assert of(untold, "memory.max", Level.TIER, qos=qos).note == NO_QOS_RESERVED
+        assert of(report, "memory.max", CgroupLevel.TIER, qos=qos).state is State.EQUAL
+        assert of(raised, "memory.max", CgroupLevel.TIER, qos=qos).state is State.DRIFTED
+        assert of(untold, "memory.max", CgroupLevel.TIER, qos=qos).state is State.UNKNOWN
+        assert of(untold, "memory.max", CgroupLevel.TIER, qos=qos).note == NO_QOS_RESERVED
 
 
 def test_pods_that_the_file_does_not_know_put_the_sums_in_doubt() -> None:
-    stranger = live(Level.POD, qos=QosClass.BURSTABLE, pod_uid="other")
-    harmless = live(Level.POD, qos=QosClass.BEST_EFFORT, pod_uid="idle")
+    stranger = live(CgroupLevel.POD, qos=QosClass.BURSTABLE, pod_uid="other")
+    harmless = live(CgroupLevel.POD, qos=QosClass.BEST_EFFORT, pod_uid="idle")
     tree = levels(burstable={"cpu.weight": 50})
 
     doubted = run([], *tree, stranger, above=False)
     sure = run([], *tree, harmless, above=False)
 
     assert doubted.strangers == (stranger,)
-    finding = of(doubted, "cpu.weight", Level.TIER, qos=QosClass.BURSTABLE)
+    finding = of(doubted, "cpu.weight", CgroupLevel.TIER, qos=QosClass.BURSTABLE)
     assert (finding.state, finding.note) == (State.UNKNOWN, INCOMPLETE)
-    assert of(sure, "cpu.weight", Level.TIER, qos=QosClass.BURSTABLE).state is State.DRIFTED
+    assert of(sure, "cpu.weight", CgroupLevel.TIER, qos=QosClass.BURSTABLE).state is State.DRIFTED
 
 
 def test_huge_pages_of_tiers_are_without_bound() -> None:
     report = run([], *levels(burstable={"hugetlb.2MB.max": 1 << 62}, best_effort={"hugetlb.2MB.max": 0}), above=False)
 
-    assert of(report, "hugetlb.2MB.max", Level.TIER, qos=QosClass.BURSTABLE).state is State.EQUAL
-    assert of(report, "hugetlb.2MB.max", Level.TIER, qos=QosClass.BEST_EFFORT).state is State.DRIFTED
+    assert of(report, "hugetlb.2MB.max", CgroupLevel.TIER, qos=QosClass.BURSTABLE).state is State.EQUAL
+    assert of(report, "hugetlb.2MB.max", CgroupLevel.TIER, qos=QosClass.BEST_EFFORT).state is State.DRIFTED
 
 
 @pytest.mark.parametrize("named", [{"kube-system"}, frozenset[str]()])
@@ -671,10 +679,10 @@ def test_system_partition_has_tiers_of_its_own(named: frozenset[str]) -> None:
     system: dict[str, Any] = {"partition": Partition.SYSTEM}
     tree = (
         *levels(),
-        live(Level.PARTITION, {"memory.max": GIB}, **system),
+        live(CgroupLevel.PARTITION, {"memory.max": GIB}, **system),
         # 1 CPU is 1024 shares: 39; the default partition's tier has no pods: 1
-        live(Level.TIER, {"cpu.weight": 39}, qos=QosClass.BURSTABLE, **system),
-        live(Level.TIER, qos=QosClass.BEST_EFFORT, **system),
+        live(CgroupLevel.TIER, {"cpu.weight": 39}, qos=QosClass.BURSTABLE, **system),
+        live(CgroupLevel.TIER, qos=QosClass.BEST_EFFORT, **system),
         pod_cgroup(dns, {"cpu.weight": 39}, **system),
         container_cgroup(dns, values={"cpu.weight": 39}, **system),
     )
@@ -683,16 +691,16 @@ def test_system_partition_has_tiers_of_its_own(named: frozenset[str]) -> None:
     report = run([dns], *tree, rules=rules, above=False)
     untold = run([dns], *tree, rules=replace(rules, system_memory_bytes=None), above=False)
 
-    assert {key: state for key, state in not_equal(report).items() if key[0] is not Level.KUBEPODS} == {}
-    assert of(report, PARENT, Level.POD).found == "kubepods/system/burstable"
-    assert of(untold, "memory.max", Level.PARTITION).state is State.UNKNOWN
+    assert {key: state for key, state in not_equal(report).items() if key[0] is not CgroupLevel.KUBEPODS} == {}
+    assert of(report, PARENT, CgroupLevel.POD).found == "kubepods/system/burstable"
+    assert of(untold, "memory.max", CgroupLevel.PARTITION).state is State.UNKNOWN
 
 
 def test_system_partition_that_is_missing_is_not_there() -> None:
     report = run([], rules=AuditRules(system_namespaces={"kube-system"}))
 
     missing = [finding.subject.level for finding in report.findings if finding.state is State.NOT_THERE]
-    assert missing == [Level.PARTITION, Level.TIER, Level.TIER]
+    assert missing == [CgroupLevel.PARTITION, CgroupLevel.TIER, CgroupLevel.TIER]
 
 
 def test_pods_come_by_partition_class_and_name() -> None:
@@ -757,7 +765,11 @@ def test_values_computed_for_a_pod_are_equal_to_themselves(
 
     report = run([pod], pod_cgroup(pod, pod_values), container_cgroup(pod, values=own_values), rules=rules)
 
-    compared = [f for f in report.findings if f.subject.level in (Level.POD, Level.CONTAINER) and f.file != QOS_CLASS]
+    compared = [
+        f
+        for f in report.findings
+        if f.subject.level in (CgroupLevel.POD, CgroupLevel.CONTAINER) and f.file != QOS_CLASS
+    ]
     assert len(compared) == 15
     assert {f.state for f in compared if f.expected is not None} == {State.EQUAL}
 
@@ -771,7 +783,7 @@ def test_limits_that_the_agent_set_for_an_annotation_are_no_drift() -> None:
         )
         values: Values = {"cpu.weight": 4, "cpu.max": quota(100_000), "memory.max": 384 * MIB}
         found = not_equal(run([pod], pod_cgroup(pod, values), container_cgroup(pod)))
-        return {file for level, file in found if level is Level.POD}
+        return {file for level, file in found if level is CgroupLevel.POD}
 
     assert drifted({}) == {"cpu.max", "memory.max"}
     assert drifted({"plimsoll.dev/pod-limits": '{"limits": {"cpu": "1", "memory": "384Mi"}}'}) == set()

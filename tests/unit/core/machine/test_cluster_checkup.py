@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from agent.core.machine.checkup import Check, Verdict
-from agent.core.machine.cluster_checkup import ClusterFacts, MissingRight, judge_cluster
+from agent.core.machine.checkup import Check, FeatureState
+from agent.core.machine.cluster_checkup import ClusterStatus, MissingRight, judge_cluster
 
 
-def facts(**fields: Any) -> ClusterFacts:
+def facts(**fields: Any) -> ClusterStatus:
     """An agent in good standing."""
     known: dict[str, Any] = {
         "node": "worker-7",
@@ -29,17 +29,17 @@ def facts(**fields: Any) -> ClusterFacts:
         "orders": (),
         "is_paused": False,
     }
-    return ClusterFacts(**{**known, **fields})
+    return ClusterStatus(**{**known, **fields})
 
 
-def bad(found: ClusterFacts) -> list[Check]:
-    return [check for check in judge_cluster(found) if check.verdict is not Verdict.OK]
+def bad(found: ClusterStatus) -> list[Check]:
+    return [check for check in judge_cluster(found) if check.verdict is not FeatureState.OK]
 
 
 def test_good_standing_is_four_lines_without_consequence() -> None:
     checks = judge_cluster(facts())
     assert [check.name for check in checks] == ["API server", "rights", "node claim", "versions"]
-    assert {check.verdict for check in checks} == {Verdict.OK}
+    assert {check.verdict for check in checks} == {FeatureState.OK}
     assert {(check.consequence, check.mend) for check in checks} == {("", "")}
     assert checks[0].found == "https://10.0.0.1 v1.37.1, heard 3 s ago; 12 pods of node worker-7"
 
@@ -51,11 +51,11 @@ def test_directives_are_judged_only_where_a_webhook_is_named() -> None:
         return check
 
     fresh = judged(directives_age_seconds=240.0)
-    assert (fresh.verdict, fresh.found) == (Verdict.OK, "the webhook told what holds 240 s ago")
+    assert (fresh.verdict, fresh.found) == (FeatureState.OK, "the webhook told what holds 240 s ago")
     never = judged(directives_age_seconds=None)
-    assert (never.verdict, never.found) == (Verdict.DEGRADED, "the webhook has told nothing yet")
+    assert (never.verdict, never.found) == (FeatureState.DEGRADED, "the webhook has told nothing yet")
     old = judged(directives_age_seconds=90_000.0)
-    assert (old.verdict, old.found) == (Verdict.DEGRADED, "the webhook was last heard 25 h ago")
+    assert (old.verdict, old.found) == (FeatureState.DEGRADED, "the webhook was last heard 25 h ago")
 
 
 def test_a_pause_of_the_cluster_is_not_mended_at_the_node() -> None:
@@ -88,7 +88,7 @@ def test_a_pause_of_the_cluster_is_not_mended_at_the_node() -> None:
 def test_each_fault_is_one_line_with_consequence_and_mending(fields: dict[str, Any], name: str, found: str) -> None:
     (check,) = bad(facts(**fields))
     assert check.name == name
-    assert check.verdict is Verdict.DEGRADED
+    assert check.verdict is FeatureState.DEGRADED
     assert found in check.found
     assert check.consequence
     assert check.mend

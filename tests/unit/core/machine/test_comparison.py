@@ -4,16 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.machine.cgroup_files import Amount, Reading, Unlimited, Unread
-from agent.core.machine.comparison import Accepted, Formula, Outcome, State, Wanted, Weights, compare
+from agent.core.machine.cgroup_files import Amount, FileReading, Unlimited, UnreadFile
+from agent.core.machine.comparison import AcceptedValue, ComparisonOutcome, Formula, State, Wanted, Weights, compare
 from agent.core.machine.cpu_knobs import CpuMax, systemd_quota
 from agent.core.numbers.units import MIB
 
 MAX = Unlimited.MAX
 
 
-def outcome(wanted: Wanted, found: Amount, *, tolerance_millicores: int = 0) -> Outcome:
-    result = compare(wanted, Reading(amount=found), tolerance_millicores=tolerance_millicores)
+def outcome(wanted: Wanted, found: Amount, *, tolerance_millicores: int = 0) -> ComparisonOutcome:
+    result = compare(wanted, FileReading(amount=found), tolerance_millicores=tolerance_millicores)
     assert result is not None
     return result
 
@@ -121,7 +121,7 @@ def test_at_least(found: Amount, state: State) -> None:
 
 
 def test_another_accepted_value_is_equal_and_says_why() -> None:
-    wanted = Wanted(file="memory.max", target=1, accepted=(Accepted(target=2, note="asked for"),))
+    wanted = Wanted(file="memory.max", target=1, accepted=(AcceptedValue(target=2, note="asked for"),))
 
     result = outcome(wanted, 2)
 
@@ -145,20 +145,20 @@ def test_value_that_cannot_be_told_is_unknown_and_shown() -> None:
 @pytest.mark.parametrize(
     ("unread", "state"),
     [
-        (Unread.NO_CONTROLLER, State.NOT_THERE),
-        (Unread.NO_FILE, State.NOT_THERE),
-        (Unread.GONE, State.NOT_THERE),
-        (Unread.UNREADABLE, State.UNKNOWN),
-        (Unread.NOT_UNDERSTOOD, State.UNKNOWN),
+        (UnreadFile.NO_CONTROLLER, State.NOT_THERE),
+        (UnreadFile.NO_FILE, State.NOT_THERE),
+        (UnreadFile.GONE, State.NOT_THERE),
+        (UnreadFile.UNREADABLE, State.UNKNOWN),
+        (UnreadFile.NOT_UNDERSTOOD, State.UNKNOWN),
     ],
 )
-def test_file_without_a_value_gives_its_reason(unread: Unread, state: State) -> None:
-    result = compare(Wanted(file="memory.max", target=1), Reading(unread=unread), tolerance_millicores=0)
+def test_file_without_a_value_gives_its_reason(unread: UnreadFile, state: State) -> None:
+    result = compare(Wanted(file="memory.max", target=1), FileReading(unread=unread), tolerance_millicores=0)
 
-    assert result == Outcome(state=state, target=1, found=None, note=unread)
+    assert result == ComparisonOutcome(state=state, target=1, found=None, note=unread)
 
 
 def test_missing_file_in_which_nothing_should_be_is_no_finding() -> None:
     wanted = Wanted(file="memory.max", target=MAX, is_written=False)
 
-    assert compare(wanted, Reading(unread=Unread.NO_CONTROLLER), tolerance_millicores=0) is None
+    assert compare(wanted, FileReading(unread=UnreadFile.NO_CONTROLLER), tolerance_millicores=0) is None

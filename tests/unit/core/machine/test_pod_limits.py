@@ -16,7 +16,7 @@ from agent.core.machine.cgroup_values import KubeletRules
 from agent.core.machine.cpu_knobs import CpuMax
 from agent.core.machine.pod_limits import (
     TAKEN_BACK,
-    Held,
+    PodLimitHeld,
     PodLimitsOrder,
     amount_line,
     cluster_knows_pod_level,
@@ -189,7 +189,7 @@ def test_a_limit_below_the_sum_of_requests_is_refused(requests: dict[str, str], 
     beside = {"cpu": "750m", "memory": "128Mi"}
     found = order(pod(container("app", requests), initContainers=[sidecar("proxy", beside)]))
 
-    assert (found.wanted, found.held, found.text) == ({}, Held.BELOW_REQUESTS, words)
+    assert (found.wanted, found.held, found.text) == ({}, PodLimitHeld.BELOW_REQUESTS, words)
 
 
 def test_requests_of_init_containers_that_end_do_not_count() -> None:
@@ -219,15 +219,18 @@ def test_a_memory_limit_below_the_containers_limits_is_a_warning_only() -> None:
 @pytest.mark.parametrize(
     ("status", "held"),
     [
-        ({"phase": "Pending"}, Held.STARTING),
-        ({"phase": "Running", "initContainerStatuses": [{"name": "unpack", "state": {"running": {}}}]}, Held.STARTING),
-        ({"phase": "Running"}, Held.STARTING),  # no status of the init container yet
-        ({"phase": "Succeeded"}, Held.ENDING),
-        ({"phase": "Failed"}, Held.ENDING),
+        ({"phase": "Pending"}, PodLimitHeld.STARTING),
+        (
+            {"phase": "Running", "initContainerStatuses": [{"name": "unpack", "state": {"running": {}}}]},
+            PodLimitHeld.STARTING,
+        ),
+        ({"phase": "Running"}, PodLimitHeld.STARTING),  # no status of the init container yet
+        ({"phase": "Succeeded"}, PodLimitHeld.ENDING),
+        ({"phase": "Failed"}, PodLimitHeld.ENDING),
     ],
 )
 def test_nothing_is_written_before_the_init_containers_have_ended_or_after_the_pod_has(
-    status: dict[str, Any], held: Held
+    status: dict[str, Any], held: PodLimitHeld
 ) -> None:
     found = order(pod(initContainers=[container("unpack")], status=status))
 
@@ -237,7 +240,7 @@ def test_nothing_is_written_before_the_init_containers_have_ended_or_after_the_p
 def test_a_pod_that_is_being_deleted_is_left_alone() -> None:
     metadata = {"annotations": {POD_LIMITS: ASKED}, "deletionTimestamp": "2026-01-01T00:00:00Z"}
 
-    assert order(make_pod(container(), metadata=metadata, status=RUNNING)).held is Held.ENDING
+    assert order(make_pod(container(), metadata=metadata, status=RUNNING)).held is PodLimitHeld.ENDING
 
 
 def test_sidecars_need_not_end() -> None:
@@ -247,7 +250,7 @@ def test_sidecars_need_not_end() -> None:
 def test_a_faulty_annotation_says_what_is_wrong_and_what_is_allowed() -> None:
     found = order(pod(annotation='{"cpu": "2"}'), knows=None)
 
-    assert (found.wanted, found.held) == ({}, Held.FAULTY_ANNOTATION)
+    assert (found.wanted, found.held) == ({}, PodLimitHeld.FAULTY_ANNOTATION)
     assert found.text == (
         "the whole holds 'cpu', allowed: limits; allowed: "
         '{"limits": {"cpu": "2", "memory": "384M"}}: one of the two or both, at least 1m and 1Mi'
@@ -257,9 +260,9 @@ def test_a_faulty_annotation_says_what_is_wrong_and_what_is_allowed() -> None:
 def test_pod_level_resources_and_a_cluster_that_knows_them_go_first() -> None:
     own = pod(resources={"limits": {"memory": "1Gi"}})
 
-    assert order(own).held is Held.POD_LEVEL_RESOURCES
-    assert order(pod(), knows=True).held is Held.CLUSTER_KNOWS_THEM
-    assert order(pod(), knows=None).held is Held.VERSION_UNKNOWN
+    assert order(own).held is PodLimitHeld.POD_LEVEL_RESOURCES
+    assert order(pod(), knows=True).held is PodLimitHeld.CLUSTER_KNOWS_THEM
+    assert order(pod(), knows=None).held is PodLimitHeld.VERSION_UNKNOWN
     assert order(pod(resources={})).held is None  # an empty section is as good as none
 
 
@@ -335,19 +338,19 @@ FAULT = Fault(key="plimsoll.dev/mode", value="on", allowed="off, recommend, enfo
 @pytest.mark.parametrize(
     ("ordered", "held", "is_taken_back", "text"),
     [
-        (orders(Mode.OFF), Held.OFF, True, "mode off by the pod annotation; limits are set in mode enforce"),
-        (orders(Mode.OFF, OrderSource.RULE), Held.OFF, True, "its namespace is one of act.excludedNamespaces"),
-        (orders(Mode.OFF, faults=(FAULT,)), Held.FAULTY_ANNOTATION, True, str(FAULT)),
+        (orders(Mode.OFF), PodLimitHeld.OFF, True, "mode off by the pod annotation; limits are set in mode enforce"),
+        (orders(Mode.OFF, OrderSource.RULE), PodLimitHeld.OFF, True, "its namespace is one of act.excludedNamespaces"),
+        (orders(Mode.OFF, faults=(FAULT,)), PodLimitHeld.FAULTY_ANNOTATION, True, str(FAULT)),
         (
             orders(Mode.RECOMMEND, OrderSource.CONFIGURATION),
-            Held.RECOMMEND,
+            PodLimitHeld.RECOMMEND,
             False,
             "mode recommend by the configuration; limits are set in mode enforce",
         ),
     ],
 )
 def test_a_pod_that_may_not_be_written_gets_no_limits(
-    ordered: Orders, held: Held, is_taken_back: bool, text: str
+    ordered: Orders, held: PodLimitHeld, is_taken_back: bool, text: str
 ) -> None:
     found = pod_limits_order(pod(), cluster_knows_them=False, orders=ordered)
     assert found == PodLimitsOrder(wanted={}, held=held, text=text)
@@ -365,9 +368,9 @@ def test_nothing_is_written_or_taken_back_for_a_namespace_that_is_not_known() ->
     for mode in Mode:
         found = pod_limits_order(pod(), cluster_knows_them=False, orders=orders(mode), is_namespace_known=False)
         assert found is not None
-        assert (found.held, found.wanted) == (Held.NAMESPACE_UNKNOWN, {})
-    assert Held.NAMESPACE_UNKNOWN not in TAKEN_BACK
+        assert (found.held, found.wanted) == (PodLimitHeld.NAMESPACE_UNKNOWN, {})
+    assert PodLimitHeld.NAMESPACE_UNKNOWN not in TAKEN_BACK
     excluded = orders(Mode.OFF, OrderSource.RULE)
     found = pod_limits_order(pod(), cluster_knows_them=False, orders=excluded, is_namespace_known=False)
     assert found is not None
-    assert found.held is Held.OFF
+    assert found.held is PodLimitHeld.OFF

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from agent.core.cluster.pod import Partition, Pod
 from agent.core.machine.cgroup_values import ReservationPolicy
 from agent.core.machine.qos_cgroups import (
-    NodeAmounts,
     QosLevels,
     QosReservedError,
     QosRules,
+    ReservedAmounts,
     RootCgroup,
     kubepods_root,
     parse_qos_reserved,
@@ -20,7 +20,7 @@ from agent.core.machine.qos_cgroups import (
 from agent.core.numbers.units import GIB, MIB
 from tests.pods import container, make_pod
 
-NONE = NodeAmounts(cpu_millicores=0, memory_bytes=0)
+NONE = ReservedAmounts(cpu_millicores=0, memory_bytes=0)
 
 
 def pod_of(namespace: str, requests: tuple[str, str] | None = None, limits: tuple[str, str] | None = None) -> Pod:
@@ -120,8 +120,8 @@ def test_parse_qos_reserved_refuses_what_the_kubelet_refuses(option: str) -> Non
 
 
 def test_kubepods_root_is_capacity_less_reservations_while_enforced() -> None:
-    capacity = NodeAmounts(cpu_millicores=8000, memory_bytes=32 * GIB)
-    reserved = NodeAmounts(cpu_millicores=500, memory_bytes=GIB)
+    capacity = ReservedAmounts(cpu_millicores=8000, memory_bytes=32 * GIB)
+    reserved = ReservedAmounts(cpu_millicores=500, memory_bytes=GIB)
     assert kubepods_root(capacity, reserved, reserved) == RootCgroup(cpu_shares=7168, memory_bytes=30 * GIB)
     unenforced = kubepods_root(capacity, reserved, reserved, enforce_pods=False)
     assert unenforced == RootCgroup(cpu_shares=8192, memory_bytes=32 * GIB)

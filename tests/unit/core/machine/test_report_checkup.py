@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.machine.checkup import Verdict
+from agent.core.machine.checkup import FeatureState
 from agent.core.machine.cluster_checkup import ReportStanding, judge_cluster, judge_reporting
 from tests.unit.core.machine.test_cluster_checkup import facts
 
@@ -34,7 +34,7 @@ def standing(**fields: Any) -> ReportStanding:
 )
 def test_reporting_that_goes_well_is_one_line(fields: dict[str, Any], found: str) -> None:
     check = judge_reporting(standing(**fields))
-    assert (check.name, check.verdict, check.found) == ("webhook", Verdict.OK, found)
+    assert (check.name, check.verdict, check.found) == ("webhook", FeatureState.OK, found)
     assert (check.consequence, check.mend) == ("", "")
 
 
@@ -56,7 +56,7 @@ def test_reporting_that_goes_well_is_one_line(fields: dict[str, Any], found: str
 )
 def test_trouble_is_degraded_with_its_consequence_and_mending(fields: dict[str, Any], found: str, mend: str) -> None:
     check = judge_reporting(standing(**fields))
-    assert (check.verdict, check.found) == (Verdict.DEGRADED, found)
+    assert (check.verdict, check.found) == (FeatureState.DEGRADED, found)
     assert check.consequence
     assert mend in check.mend
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.cluster.resource import Resource
-from agent.core.resize.answer import LONGEST_MESSAGE, Answer, AnswerKind, classify
+from agent.core.resize.answer import LONGEST_MESSAGE, AnswerKind, ResizeAnswer, classify
 
 
 @dataclass(frozen=True)
@@ -143,5 +143,5 @@ def test_no_refusal_is_ever_taken_for_done(status: int, reason: str, message: st
 
 
 def test_only_accepted_and_no_change_are_done() -> None:
-    done = {kind for kind in AnswerKind if Answer(kind=kind).is_done}
+    done = {kind for kind in AnswerKind if ResizeAnswer(kind=kind).is_done}
     assert done == {AnswerKind.ACCEPTED, AnswerKind.NO_CHANGE}

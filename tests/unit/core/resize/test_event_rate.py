@@ -14,16 +14,16 @@ from agent.core.resize.event_rate import (
     SERIES_SECONDS,
     EventPacing,
     EventReason,
+    EventVerdict,
     Paced,
     PodEvent,
-    Verdict,
     shortened_note,
 )
 
 EVENT = PodEvent(
     ref=PodRef(namespace="shop", name="web", uid="u"), reason=EventReason.RESIZED, note="CPU from 100m to 200m"
 )
-NEWS = Verdict(paced=Paced.WRITE)
+NEWS = EventVerdict(paced=Paced.WRITE)
 
 
 def pacing(per_minute: int = 10) -> EventPacing:
@@ -37,9 +37,9 @@ def test_the_same_is_counted_and_its_count_written_once_a_minute() -> None:
     assert paces.next(EVENT, 1.0).paced is Paced.COUNTED
     assert paces.next(EVENT, COUNT_UP_SECONDS - 0.1).paced is Paced.COUNTED
     # The first, two that were only counted, and this one.
-    assert paces.next(EVENT, COUNT_UP_SECONDS) == Verdict(paced=Paced.COUNT_UP, name="web.1", count=4)
+    assert paces.next(EVENT, COUNT_UP_SECONDS) == EventVerdict(paced=Paced.COUNT_UP, name="web.1", count=4)
     assert paces.next(EVENT, COUNT_UP_SECONDS + 1.0).paced is Paced.COUNTED
-    assert paces.next(EVENT, 2 * COUNT_UP_SECONDS) == Verdict(paced=Paced.COUNT_UP, name="web.1", count=6)
+    assert paces.next(EVENT, 2 * COUNT_UP_SECONDS) == EventVerdict(paced=Paced.COUNT_UP, name="web.1", count=6)
 
 
 def test_the_same_after_ten_quiet_minutes_is_news() -> None:
@@ -86,7 +86,7 @@ def test_count_that_found_no_budget_is_written_later_in_full() -> None:
     paces.written(EVENT, "web.1", 0.0)
     assert paces.next(replace(EVENT, note="other"), 60.0) == NEWS
     assert paces.next(EVENT, 61.0).paced is Paced.NO_BUDGET
-    assert paces.next(EVENT, 120.0) == Verdict(paced=Paced.COUNT_UP, name="web.1", count=3)
+    assert paces.next(EVENT, 120.0) == EventVerdict(paced=Paced.COUNT_UP, name="web.1", count=3)
 
 
 def test_what_is_remembered_is_bounded_and_the_longest_unseen_goes_first() -> None:

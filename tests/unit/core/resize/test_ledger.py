@@ -7,7 +7,7 @@ import pytest
 
 from agent.core.plan.demand import FREE, Constraint, Kept
 from agent.core.plan.plan import Phase, PlanStep
-from agent.core.resize.answer import Answer, AnswerKind
+from agent.core.resize.answer import AnswerKind, ResizeAnswer
 from agent.core.resize.decision import Action, Outcome
 from agent.core.resize.ledger import InFlightError
 from agent.core.resize.record import LedgerState
@@ -381,9 +381,9 @@ def test_pods_that_are_gone_are_forgotten_unless_the_look_was_not_whole() -> Non
 
 def test_an_answer_about_a_pod_that_nobody_asked_for_is_passed_over() -> None:
     desk = Desk()
-    desk.ledger.answered("nobody", Answer(kind=AnswerKind.ACCEPTED), desk.now)
+    desk.ledger.answered("nobody", ResizeAnswer(kind=AnswerKind.ACCEPTED), desk.now)
     desk.resize(cpu=600)
-    desk.ledger.answered(desk.fake.uid, Answer(kind=AnswerKind.ACCEPTED), desk.now)
+    desk.ledger.answered(desk.fake.uid, ResizeAnswer(kind=AnswerKind.ACCEPTED), desk.now)
     assert desk.look() == []
 
 
@@ -457,7 +457,7 @@ def test_a_limit_that_its_request_pushed_up_is_no_answer_to_a_kill() -> None:
     # Planned while the limit was held, and answered after a kill.
     desk.ledger.sent(dragged(desk.fake, 600), desk.fake.pod, desk.now)
     desk.ledger.killed(desk.fake.uid, "app", desk.now)
-    desk.ledger.answered(desk.fake.uid, Answer(kind=AnswerKind.ACCEPTED), desk.now)
+    desk.ledger.answered(desk.fake.uid, ResizeAnswer(kind=AnswerKind.ACCEPTED), desk.now)
     assert not desk.ledger.is_memory_limit_held(WEB, "app", desk.now)
 
 

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from agent.core.plan.demand import Constraint, Kept
 from agent.core.plan.plan import Phase, PlanStep
-from agent.core.resize.answer import Answer, AnswerKind
+from agent.core.resize.answer import AnswerKind, ResizeAnswer
 from agent.core.resize.decision import Action
 from agent.core.resize.put_back import step_of
 from agent.core.resize.record import LedgerState
@@ -103,7 +103,7 @@ class Acting(RuleBasedStateMachine):
             kind = AnswerKind.CONFLICT if self.generation_sent != self.server.generation else AnswerKind.ACCEPTED
         if kind is AnswerKind.ACCEPTED:
             self._land()
-        self.desk.ledger.answered(self.server.uid, Answer(kind=kind), self.desk.now)
+        self.desk.ledger.answered(self.server.uid, ResizeAnswer(kind=kind), self.desk.now)
         if kind is not AnswerKind.UNKNOWN:
             if kind is not AnswerKind.ACCEPTED:
                 self.in_flight = None

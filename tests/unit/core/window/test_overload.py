@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.orders.plan_options import OverloadOptions
-from agent.core.window.overload import Basis, LoadReading, OverloadVerdict, judge_overload, pods_waiting_ratio
+from agent.core.window.overload import LoadReading, OverloadBasis, OverloadVerdict, judge_overload, pods_waiting_ratio
 
 NOW = 1000.0
 EVERY_15_SECONDS = tuple(range(0, 120, 15))
@@ -35,7 +35,7 @@ def judge(
 def test_every_reading_above_both_thresholds_is_overloaded_and_says_by_how_much() -> None:
     verdict = judge(readings())
 
-    assert (verdict.is_overloaded, verdict.basis) == (True, Basis.ABOVE)
+    assert (verdict.is_overloaded, verdict.basis) == (True, OverloadBasis.ABOVE)
     assert verdict.text == (
         "in all 8 readings of the last 120 s: load per CPU 1.50 or more, 50% or more of the time waiting for CPU: "
         "above 1 and 20%"
@@ -50,13 +50,13 @@ def test_without_pressure_the_load_alone_counts() -> None:
 
 
 def test_high_load_of_tasks_that_wait_for_disks_is_no_overload() -> None:
-    assert judge(readings(load=8.0, waiting=0.2)).basis is Basis.LOW  # exactly the threshold is not above it
+    assert judge(readings(load=8.0, waiting=0.2)).basis is OverloadBasis.LOW  # exactly the threshold is not above it
 
 
 def test_pressure_without_load_is_no_overload() -> None:
     verdict = judge(readings(load=1.0, waiting=0.9))
 
-    assert (verdict.is_overloaded, verdict.basis) == (False, Basis.LOW)
+    assert (verdict.is_overloaded, verdict.basis) == (False, OverloadBasis.LOW)
     assert verdict.text == "load per CPU 1.00, 90% of the time waiting for CPU, 0 s ago: not above 1 and 20%"
 
 
@@ -75,14 +75,14 @@ def test_readings_before_the_window_and_after_now_do_not_count() -> None:
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_readings_that_are_no_numbers_do_not_count(number: float) -> None:
     assert judge([LoadReading(seconds=NOW - 1, load_per_cpu=number), *readings()]).is_overloaded
-    assert judge([LoadReading(seconds=NOW - 1, load_per_cpu=number)]).basis is Basis.NO_DATA
+    assert judge([LoadReading(seconds=NOW - 1, load_per_cpu=number)]).basis is OverloadBasis.NO_DATA
 
 
 @pytest.mark.parametrize("was", [False, True])
 def test_no_reading_leaves_the_state_as_it_was(was: bool) -> None:
     verdict = judge([], was=was)
 
-    assert (verdict.is_overloaded, verdict.basis) == (was, Basis.NO_DATA)
+    assert (verdict.is_overloaded, verdict.basis) == (was, OverloadBasis.NO_DATA)
 
 
 @pytest.mark.parametrize(
@@ -93,18 +93,18 @@ def test_no_reading_leaves_the_state_as_it_was(was: bool) -> None:
 def test_a_window_that_is_not_covered_does_not_make_a_node_overloaded(ages: tuple[float, ...]) -> None:
     verdict = judge(readings(ages=ages))
 
-    assert (verdict.is_overloaded, verdict.basis) == (False, Basis.UNCOVERED)
+    assert (verdict.is_overloaded, verdict.basis) == (False, OverloadBasis.UNCOVERED)
     assert judge(readings(ages=ages), longest_gap=None).is_overloaded
 
 
 def test_a_node_that_was_overloaded_stays_so_in_a_window_that_is_not_covered() -> None:
-    assert judge(readings(ages=(0.0,)), was=True).basis is Basis.ABOVE
+    assert judge(readings(ages=(0.0,)), was=True).basis is OverloadBasis.ABOVE
 
 
 def test_between_release_and_threshold_the_state_stays() -> None:
     between = readings(load=0.9)
 
-    assert judge(between, was=True).basis is Basis.BETWEEN
+    assert judge(between, was=True).basis is OverloadBasis.BETWEEN
     assert judge(between, was=True).is_overloaded
     assert not judge(between, was=False).is_overloaded
 
@@ -114,7 +114,7 @@ def test_a_reading_at_the_release_ends_it_at_once() -> None:
 
     verdict = judge([*readings(), low], was=True)
 
-    assert (verdict.is_overloaded, verdict.basis) == (False, Basis.LOW)
+    assert (verdict.is_overloaded, verdict.basis) == (False, OverloadBasis.LOW)
     assert verdict.text == "load per CPU 0.80, 50% of the time waiting for CPU, 3 s ago: not above 0.8 and 10%"
 
 

@@ -13,7 +13,7 @@ from agent.core.resize.decision import Action, Outcome
 from agent.core.window.overload import OVERLOAD_TAINT_EFFECT, OVERLOAD_TAINT_KEY
 from agent.kube.errors import ApiError, Unreachable
 from agent.node.keepers.overload_taint import READ_SECONDS, OverloadKeeper, PodsPressure, machine_load_per_cpu
-from agent.node.keepers.taint_permission import ASKED, GRANTED, Permission
+from agent.node.keepers.taint_permission import ASKED, GRANTED, TaintPermission
 from tests.fake_api import Call, FakeApi
 
 OURS = {"key": OVERLOAD_TAINT_KEY, "effect": OVERLOAD_TAINT_EFFECT}
@@ -108,7 +108,7 @@ def test_without_permission_there_is_no_taint_and_it_is_said_once() -> None:
     scene.permission = ASKED
     scene.turns()
     assert scene.told == [], "an answer that is yet to come is nothing to tell"
-    scene.permission = Permission(reason="taint_cap", detail="2 of 20 nodes")
+    scene.permission = TaintPermission(reason="taint_cap", detail="2 of 20 nodes")
     scene.turns()
     assert scene.told == [(Action.TAINT, Outcome.WITHHELD, "taint_cap")]
     assert (scene.server.reads, scene.server.writes) == (0, 0)
@@ -120,7 +120,7 @@ def test_without_permission_there_is_no_taint_and_it_is_said_once() -> None:
 def test_taking_the_taint_away_needs_no_permission() -> None:
     scene = Scene()
     scene.turns()
-    scene.permission, scene.load = Permission(reason="webhook_away"), 0.5
+    scene.permission, scene.load = TaintPermission(reason="webhook_away"), 0.5
     scene.turns(1)
     assert scene.server.taints == []
 

@@ -11,7 +11,7 @@ import pytest
 from agent.core.cluster.node import Node, NodeState
 from agent.core.cluster.pod import Pod, QosClass
 from agent.core.cluster.unit import UnitIdentity, UnitKind
-from agent.core.machine.pod_limits import Held
+from agent.core.machine.pod_limits import PodLimitHeld
 from agent.core.orders.annotations import POD_LIMITS
 from agent.core.orders.order import Mode, Orders
 from agent.core.orders.plan_options import ActOptions, PlanOptions, PodLimitsOptions
@@ -175,10 +175,10 @@ def test_an_annotation_that_became_faulty_is_told_and_its_limits_go(scene: Scene
 
     assert scene.values == DEFAULTS
     assert scene.told[2:] == [
-        (Action.POD_LIMITS, Outcome.WITHHELD, Held.FAULTY_ANNOTATION),
-        *[(Action.POD_LIMITS, Outcome.DONE, Held.FAULTY_ANNOTATION)] * 2,
+        (Action.POD_LIMITS, Outcome.WITHHELD, PodLimitHeld.FAULTY_ANNOTATION),
+        *[(Action.POD_LIMITS, Outcome.DONE, PodLimitHeld.FAULTY_ANNOTATION)] * 2,
     ]
-    assert scene.writer.held == {Held.FAULTY_ANNOTATION: 1}
+    assert scene.writer.held == {PodLimitHeld.FAULTY_ANNOTATION: 1}
 
 
 def test_what_was_set_goes_with_mode_off_and_stays_in_mode_recommend(scene: Scene) -> None:
@@ -186,15 +186,15 @@ def test_what_was_set_goes_with_mode_off_and_stays_in_mode_recommend(scene: Scen
     scene.act = ActOptions(mode=Mode.RECOMMEND)
     scene.turn(web())
     assert scene.values == LIMITED
-    assert scene.told[2:] == [(Action.POD_LIMITS, Outcome.WITHHELD, Held.RECOMMEND)]
-    assert scene.writer.held == {Held.RECOMMEND: 1}
+    assert scene.told[2:] == [(Action.POD_LIMITS, Outcome.WITHHELD, PodLimitHeld.RECOMMEND)]
+    assert scene.writer.held == {PodLimitHeld.RECOMMEND: 1}
 
     scene.act = ActOptions(mode=Mode.OFF)
     scene.turn(web())
     assert scene.values == DEFAULTS
     assert scene.told[3:] == [
-        (Action.POD_LIMITS, Outcome.WITHHELD, Held.OFF),
-        *[(Action.POD_LIMITS, Outcome.DONE, Held.OFF)] * 2,
+        (Action.POD_LIMITS, Outcome.WITHHELD, PodLimitHeld.OFF),
+        *[(Action.POD_LIMITS, Outcome.DONE, PodLimitHeld.OFF)] * 2,
     ]
 
 
@@ -230,7 +230,7 @@ def test_a_limit_below_the_requests_is_refused(scene: Scene) -> None:
     scene.turn(web('{"limits": {"memory": "32Mi"}}'))
 
     assert scene.values == DEFAULTS
-    assert scene.told == [(Action.POD_LIMITS, Outcome.WITHHELD, Held.BELOW_REQUESTS)]
+    assert scene.told == [(Action.POD_LIMITS, Outcome.WITHHELD, PodLimitHeld.BELOW_REQUESTS)]
 
 
 def test_a_memory_limit_near_what_is_in_use_waits_and_is_said_once(scene: Scene) -> None:
@@ -298,7 +298,7 @@ def test_a_cluster_with_pod_level_resources_is_left_to_the_webhook(scene: Scene,
     scene.turn(web())
 
     assert scene.values == DEFAULTS
-    assert scene.told == [(Action.NOTICE, Outcome.WITHHELD, Held.CLUSTER_KNOWS_THEM)]
+    assert scene.told == [(Action.NOTICE, Outcome.WITHHELD, PodLimitHeld.CLUSTER_KNOWS_THEM)]
 
 
 def test_limits_in_force_stay_through_an_upgrade_of_the_cluster(scene: Scene) -> None:
@@ -348,7 +348,7 @@ def test_init_containers_are_not_limited(scene: Scene) -> None:
 
     assert scene.values == DEFAULTS
     assert scene.told == []
-    assert scene.writer.held == {Held.STARTING: 1}
+    assert scene.writer.held == {PodLimitHeld.STARTING: 1}
 
 
 def test_restore_puts_everything_back_and_a_pin_keeps_it_so(scene: Scene) -> None:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from agent.core.resize.decision import Action, Decision, Outcome
 from agent.node.files.documents import DECISION
-from agent.node.orders.journal import Choice, Journal, read_journal
+from agent.node.orders.journal import DecisionFilter, Journal, read_journal
 from tests.plans import change, decision, ref
 
 START = 1_700_000_000.0
@@ -136,17 +136,17 @@ def test_a_clock_that_is_set_back_neither_hides_nor_floods() -> None:
 @pytest.mark.parametrize(
     ("choice", "sequences"),
     [
-        (Choice(), [1, 2, 3]),
-        (Choice(pod="web*"), [1, 2]),
-        (Choice(pod="SHOP/web-1"), [1]),
-        (Choice(pod="uid-team-web-2"), [2]),
-        (Choice(pod="web"), []),
-        (Choice(actions=frozenset({Action.PAUSE, Action.PIN})), [3]),
-        (Choice(outcomes=frozenset({Outcome.REJECTED})), [2]),
-        (Choice(since_unix_seconds=START + 2), [2, 3]),
+        (DecisionFilter(), [1, 2, 3]),
+        (DecisionFilter(pod="web*"), [1, 2]),
+        (DecisionFilter(pod="SHOP/web-1"), [1]),
+        (DecisionFilter(pod="uid-team-web-2"), [2]),
+        (DecisionFilter(pod="web"), []),
+        (DecisionFilter(actions=frozenset({Action.PAUSE, Action.PIN})), [3]),
+        (DecisionFilter(outcomes=frozenset({Outcome.REJECTED})), [2]),
+        (DecisionFilter(since_unix_seconds=START + 2), [2, 3]),
     ],
 )
-def test_choice_holds(choice: Choice, sequences: list[int]) -> None:
+def test_choice_holds(choice: DecisionFilter, sequences: list[int]) -> None:
     log = [
         replace(decision(1), pod=ref("web-1"), unix_seconds=START + 1),
         replace(decision(2), pod=ref("web-2", "team"), outcome=Outcome.REJECTED, unix_seconds=START + 2),

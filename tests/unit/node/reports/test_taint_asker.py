@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from agent.kube.errors import CredentialsError
-from agent.node.keepers.taint_permission import GRANTED, Permission
+from agent.node.keepers.taint_permission import GRANTED, TaintPermission
 from agent.node.reports.client import WebhookAnswer, WebhookAway
 from agent.node.reports.taint_asker import AWAY, TaintAsker
 from tests.fakes import FakeClock
@@ -56,7 +56,7 @@ class Scene:
             self.counted.append(result)
             self.told.notify()
 
-    def ask(self) -> Permission:
+    def ask(self) -> TaintPermission:
         """Ask, and give what is said once the answer is there."""
         number = len(self.counted)
         self.asker.permission()
@@ -74,8 +74,8 @@ class Scene:
 def test_nobody_waits_for_the_answer() -> None:
     scene = Scene()
     scene.webhook.go.clear()
-    assert scene.asker.permission() == Permission()
-    assert scene.asker.permission() == Permission(), "and no second question is asked meanwhile"
+    assert scene.asker.permission() == TaintPermission()
+    assert scene.asker.permission() == TaintPermission(), "and no second question is asked meanwhile"
     scene.webhook.go.set()
     scene.wait(lambda: scene.counted == ["granted"])
     assert scene.webhook.asked == [("/v1/taint", {"schema": 1, "node": "node-a"})]
@@ -89,7 +89,7 @@ def test_a_grant_holds_for_its_time_less_what_writing_takes() -> None:
     assert scene.asker.permission() == GRANTED
     scene.clock.advance(0.1)
     scene.webhook.answer = CAP
-    assert scene.ask() == Permission(reason="taint_cap", detail="2 of 20 nodes")
+    assert scene.ask() == TaintPermission(reason="taint_cap", detail="2 of 20 nodes")
     assert scene.asker.notes() == (), "that the cap is reached is no fault of this agent"
 
 

@@ -16,7 +16,7 @@ from agent.core.plan.plan import Phase, Plan, Share
 from agent.core.recommender.recommendation import Withheld
 from agent.core.resize.decision import Action, Decision, Decisions, Outcome
 from agent.node.files.documents import DECISION, DECISIONS, PLAN, Document, DocumentFormatError
-from agent.node.orders.answers import HOLDING, ORDERED, RESTORED, Holding, Ordered, Restored, RestoredPod
+from agent.node.orders.answers import HOLDING, ORDERED, RESTORED, HeldAnswer, Ordered, Restored, RestoredPod
 from agent.node.orders.holds import Pause, Pin
 from tests.plans import change, container, decision, decisions, left_alone, mixed_plan, plan, pod, ref, step
 
@@ -50,7 +50,7 @@ def test_answers_of_the_holding_verbs_come_back_equal() -> None:
     now = 1_700_000_000.5
     pause = Pause(since_unix_seconds=now, until_unix_seconds=None, reason="x")
     pin = Pin(ref=ref(), since_unix_seconds=now, until_unix_seconds=now + 1)
-    holding = Holding(node="n", taken_unix_seconds=now, pause=pause, pins=(pin,))
+    holding = HeldAnswer(node="n", taken_unix_seconds=now, pause=pause, pins=(pin,))
     assert through_text(HOLDING, holding) == holding
     ordered = Ordered(
         node="n", taken_unix_seconds=now, ref=ref(), until_unix_seconds=None, held_since_unix_seconds=now, notes=("a",)

@@ -11,7 +11,7 @@ import pytest
 from agent.core.orders.plan_options import ActOptions
 from agent.core.plan.demand import Urgent
 from agent.core.window.ring_rows import MEMORY_ROW, SAMPLE, Has
-from agent.node.resize.alarms import Alarms, ContainerKey, Watched
+from agent.node.resize.alarms import AlarmContainer, Alarms, ContainerKey
 from agent.sensing.ring_file import RingFile, RingGeometry
 
 NS = 1_000_000_000
@@ -33,9 +33,9 @@ class Node:
             on_alarm=self.told.append,
         )
 
-    def watched(self, index: int, **fields: Any) -> Watched:
+    def watched(self, index: int, **fields: Any) -> AlarmContainer:
         stated = {"cpu_request_millicores": 100, "memory_limit_bytes": 64 * MIB, **fields}
-        return Watched(slot=self.slots[index], inode=7 + index, pod_uid=f"u{index}", container="app", **stated)
+        return AlarmContainer(slot=self.slots[index], inode=7 + index, pod_uid=f"u{index}", container="app", **stated)
 
     def sweep(self, at_ns: int, *rows: tuple[int, int, int]) -> None:
         """Add a reading for each container: usage and waiting in usec, memory in MiB."""
@@ -136,7 +136,7 @@ def test_look_waiting_for_memory_is_told_once_for_each_slow_reading(node: Node) 
 def test_follow_the_same_again_forgets_nothing_and_strangers_are_left_out(node: Node) -> None:
     node.alarms.follow([node.watched(0)])
     node.sweep(NS, (0, 0, 1), (0, 0, 1))
-    node.alarms.follow([node.watched(0), Watched(**{**_fields(node.watched(1)), "inode": 99})])
+    node.alarms.follow([node.watched(0), AlarmContainer(**{**_fields(node.watched(1)), "inode": 99})])
     node.sweep(2 * NS, (500_000, 400_000, 1), (500_000, 400_000, 1))
     assert list(node.told[0]) == [("u0", "app")]
     node.alarms.follow([])
@@ -144,5 +144,5 @@ def test_follow_the_same_again_forgets_nothing_and_strangers_are_left_out(node: 
     assert len(node.told) == 1
 
 
-def _fields(watched: Watched) -> dict[str, Any]:
-    return {name: getattr(watched, name) for name in Watched.__slots__}
+def _fields(watched: AlarmContainer) -> dict[str, Any]:
+    return {name: getattr(watched, name) for name in AlarmContainer.__slots__}

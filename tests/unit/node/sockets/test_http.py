@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from agent.metrics.agent_series import Metrics
-from agent.metrics.exposition import Page
+from agent.metrics.exposition import MetricsPage
 from agent.node.sockets.http import (
     MAX_REQUEST_BYTES,
     Heartbeat,
@@ -40,12 +40,14 @@ class Sources:
         self.may_render.set()
         self.extra = b""
 
-    def page(self, accept: str, encoding: str) -> Page:
+    def page(self, accept: str, encoding: str) -> MetricsPage:
         may_render = self.may_render  # the one of now: a test may put another in its place for those that come later
         self.rendering.release()
         assert may_render.wait(PATIENCE_SECONDS)
         page = self.metrics.page(accept, encoding)
-        return Page(content_type=page.content_type, content_encoding=page.content_encoding, body=page.body + self.extra)
+        return MetricsPage(
+            content_type=page.content_type, content_encoding=page.content_encoding, body=page.body + self.extra
+        )
 
     def as_http(self) -> HttpSources:
         return HttpSources(

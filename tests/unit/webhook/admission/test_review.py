@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.admission.answer import Outcome
+from agent.core.admission.answer import AdmissionOutcome
 from agent.core.admission.estimate import NoEstimate
 from agent.core.cluster.facts import ClusterRule, ClusterRules, FrozenAxes
 from agent.core.cluster.node import Namespace
@@ -231,7 +231,14 @@ def test_only_so_many_reasons_are_logged(caplog: pytest.LogCaptureFixture) -> No
 
 
 def test_the_metadata_of_all_outcomes_is_closed() -> None:
-    assert {outcome.value for outcome in Outcome} == {"patched", "noop", "no_history", "excluded", "error", "denied"}
+    assert {outcome.value for outcome in AdmissionOutcome} == {
+        "patched",
+        "noop",
+        "no_history",
+        "excluded",
+        "error",
+        "denied",
+    }
 
 
 # Anything at all

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.core.buffers.buffer import Buffer
-from agent.core.buffers.schedule import Beginnings, ScheduleError, read_schedule
+from agent.core.buffers.schedule import CronBeginnings, ScheduleError, read_schedule
 from agent.webhook.buffers import calendar as schedules_module
 from agent.webhook.buffers.calendar import Schedules, SystemCalendar
-from agent.webhook.buffers.seams import Activity
+from agent.webhook.buffers.seams import ScheduleState
 from tests.cron import MinuteCron
 
 MONDAY = datetime(2026, 11, 23, 6, 0, tzinfo=UTC).timestamp()  # 07:00 in Berlin
@@ -28,16 +28,16 @@ def buffer(schedule: str | None) -> Buffer:
 
 
 def test_a_buffer_without_a_schedule_is_always_active() -> None:
-    assert Schedules()(buffer(None), MONDAY) == Activity()
+    assert Schedules()(buffer(None), MONDAY) == ScheduleState()
 
 
 def test_a_schedule_says_why_it_is_inactive_and_when_that_changes() -> None:
     say = Schedules()
     text = "Europe/Berlin 0 7 * * mon-fri for 12h"
-    assert say(buffer(text), MONDAY - 5.0) == Activity(
+    assert say(buffer(text), MONDAY - 5.0) == ScheduleState(
         inactive="inactive until 2026-11-23 07:00 CET, Europe/Berlin", changes_in_seconds=5.0
     )
-    assert say(buffer(text), MONDAY + 1.0) == Activity(changes_in_seconds=12 * 3600 - 1.0)
+    assert say(buffer(text), MONDAY + 1.0) == ScheduleState(changes_in_seconds=12 * 3600 - 1.0)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_schedules_are_read_once_and_the_longest_unused_is_forgotten(monkeypatch
     asked: list[str] = []
 
     class Counting(SystemCalendar):
-        def beginnings(self, expression: str) -> Beginnings:
+        def beginnings(self, expression: str) -> CronBeginnings:
             asked.append(expression)
             return super().beginnings(expression)
 

@@ -8,11 +8,18 @@ from typing import Any
 
 import pytest
 
-from agent.core.buffers.buffer import ACTIVE_CAPACITY, Buffer, BufferStatus, Explanation, ManagedTemplate, Outcome
+from agent.core.buffers.buffer import (
+    ACTIVE_CAPACITY,
+    Buffer,
+    BufferOutcome,
+    BufferStatus,
+    ChunkExplanation,
+    ManagedTemplate,
+)
 from agent.core.buffers.placeholder_options import PlaceholderOptions
 from agent.kube.errors import ApiError, KubeError, Unreachable
 from agent.webhook.buffers.placeholders import READY_REPLICAS, UNLISTED_SECONDS, Placeholders
-from agent.webhook.buffers.seams import Kept
+from agent.webhook.buffers.seams import RoomOutcome
 from tests.fake_api import Call, FakeApi
 from tests.placeholders import BUFFER, OPTIONS, container, content, placeholder_pod, shape_of
 
@@ -74,18 +81,18 @@ class Bench:
         pods = self.keeper._pods
         pods.replace_all([pods.entry(one) for one in documents], now_seconds=self.now, is_newest=True)
 
-    def keep(self, *outcomes: Outcome, template: Json | None = None) -> Kept:
+    def keep(self, *outcomes: BufferOutcome, template: Json | None = None) -> RoomOutcome:
         found = ManagedTemplate(name="managed", generation=1, content=template or content(), owner_uid=BUFFER.uid)
         return self.keeper.keep("shop", outcomes, {"managed": found})
 
-    def reason(self, kept: Kept) -> tuple[str, str]:
+    def reason(self, kept: RoomOutcome) -> tuple[str, str]:
         return kept.provisioning["spare"].reason, kept.provisioning["spare"].message
 
 
-def outcome(replicas: int | None, buffer: Buffer = BUFFER, *, ready: str | None = None) -> Outcome:
+def outcome(replicas: int | None, buffer: Buffer = BUFFER, *, ready: str | None = None) -> BufferOutcome:
     annotations = {} if ready is None else {READY_REPLICAS: ready}
     status = BufferStatus(template_name=None if replicas is None else "managed", replicas=replicas)
-    return Outcome(buffer=replace(buffer, annotations=annotations), status=status, explanation=Explanation())
+    return BufferOutcome(buffer=replace(buffer, annotations=annotations), status=status, explanation=ChunkExplanation())
 
 
 def pod(number: int, template: Json | None = None, **status: Any) -> Json:
@@ -104,7 +111,7 @@ def bench() -> Bench:
 def test_before_the_pods_were_read_nothing_is_done() -> None:
     bench = Bench()
     bench.keeper._watch._version = None
-    assert bench.keep(outcome(2)) == Kept(again_seconds=UNLISTED_SECONDS)
+    assert bench.keep(outcome(2)) == RoomOutcome(again_seconds=UNLISTED_SECONDS)
     assert bench.server.asked == []
 
 

@@ -11,7 +11,7 @@ import pytest
 from agent.webhook.certificates.certificates import Certificates, CertificateSetupError
 from agent.webhook.certificates.material import Material
 from agent.webhook.certificates.options import CertificateOptions, CertificateSource
-from agent.webhook.certificates.rotation import DAY_SECONDS, Step, after_step
+from agent.webhook.certificates.rotation import DAY_SECONDS, RotationStep, after_step
 from tests.tls_clients import is_trusted, serving
 
 HOST = "plimsoll-webhook.plimsoll.svc"
@@ -19,7 +19,7 @@ HOST = "plimsoll-webhook.plimsoll.svc"
 
 def made(now: float, *names: str, days: float = 90.0) -> Material:
     options = CertificateOptions(leaf_days=days)
-    return after_step(Step.MAKE_ALL, None, names=names or (HOST,), now_unix_seconds=now, options=options)
+    return after_step(RotationStep.MAKE_ALL, None, names=names or (HOST,), now_unix_seconds=now, options=options)
 
 
 class Files:

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from agent.webhook.certificates.issuer import make_authority, make_leaf
 from agent.webhook.certificates.material import Material, MaterialError, read_material
 from agent.webhook.certificates.options import CertificateOptions
-from agent.webhook.certificates.rotation import DAY_SECONDS, Step, after_step, next_step
+from agent.webhook.certificates.rotation import DAY_SECONDS, RotationStep, after_step, next_step
 from agent.webhook.certificates.served_tls import ServedTls
 from tests.tls_clients import is_trusted, served, serving
 
@@ -23,10 +23,10 @@ OPTIONS = CertificateOptions(leaf_days=90, authority_days=730, propagation_secon
 
 
 def made(now: float = NOW, options: CertificateOptions = OPTIONS) -> Material:
-    return after_step(Step.MAKE_ALL, None, names=NAMES, now_unix_seconds=now, options=options)
+    return after_step(RotationStep.MAKE_ALL, None, names=NAMES, now_unix_seconds=now, options=options)
 
 
-def step(material: Material | None, *, days: float = 0.0, registered: float | None = 1e9) -> Step:
+def step(material: Material | None, *, days: float = 0.0, registered: float | None = 1e9) -> RotationStep:
     return next_step(
         material,
         registered_seconds=registered,
@@ -36,7 +36,7 @@ def step(material: Material | None, *, days: float = 0.0, registered: float | No
     )
 
 
-def done(wanted: Step, material: Material | None, *, days: float) -> Material:
+def done(wanted: RotationStep, material: Material | None, *, days: float) -> Material:
     return after_step(wanted, material, names=NAMES, now_unix_seconds=NOW + days * DAY_SECONDS, options=OPTIONS)
 
 
@@ -232,57 +232,57 @@ def intermediate(root_pem: bytes, root_key: bytes) -> tuple[bytes, bytes]:
 
 
 def test_the_steps_of_a_life() -> None:
-    assert step(None) is Step.MAKE_ALL
+    assert step(None) is RotationStep.MAKE_ALL
     first = made()
-    assert step(first) is Step.NOTHING
-    assert step(first, days=59.9) is Step.NOTHING  # two thirds of 90 days
-    assert step(first, days=60.1) is Step.MAKE_LEAF
-    second = done(Step.MAKE_LEAF, first, days=60.1)
+    assert step(first) is RotationStep.NOTHING
+    assert step(first, days=59.9) is RotationStep.NOTHING  # two thirds of 90 days
+    assert step(first, days=60.1) is RotationStep.MAKE_LEAF
+    second = done(RotationStep.MAKE_LEAF, first, days=60.1)
     assert second.bundle_pem == first.bundle_pem
     assert second.chain_pem != first.chain_pem
-    assert step(second, days=60.1) is Step.NOTHING
+    assert step(second, days=60.1) is RotationStep.NOTHING
 
 
 def test_an_authority_is_replaced_in_an_order_that_keeps_everybody_trusted() -> None:
-    first = done(Step.MAKE_LEAF, made(), days=480)
-    assert step(first, days=486) is Step.NOTHING  # two thirds of 730 days are 486.7
-    assert step(first, days=487) is Step.ADD_AUTHORITY
-    second = done(Step.ADD_AUTHORITY, first, days=487)
+    first = done(RotationStep.MAKE_LEAF, made(), days=480)
+    assert step(first, days=486) is RotationStep.NOTHING  # two thirds of 730 days are 486.7
+    assert step(first, days=487) is RotationStep.ADD_AUTHORITY
+    second = done(RotationStep.ADD_AUTHORITY, first, days=487)
     assert second.chain_pem == first.chain_pem
     assert [one.pem for one in second.authorities[1:]] == [first.bundle_pem]
     # Not registered, or not for long enough: replicas still serve what everybody knows.
-    assert step(second, days=487, registered=None) is Step.NOTHING
-    assert step(second, days=487, registered=119.0) is Step.NOTHING
-    assert step(second, days=487, registered=120.0) is Step.MAKE_LEAF
-    third = done(Step.MAKE_LEAF, second, days=487)
+    assert step(second, days=487, registered=None) is RotationStep.NOTHING
+    assert step(second, days=487, registered=119.0) is RotationStep.NOTHING
+    assert step(second, days=487, registered=120.0) is RotationStep.MAKE_LEAF
+    third = done(RotationStep.MAKE_LEAF, second, days=487)
     assert third.is_by_first
     assert third.bundle_pem == second.bundle_pem
-    assert step(third, days=487.9) is Step.NOTHING  # a day of overlap
-    assert step(third, days=488.1) is Step.DROP_AUTHORITIES
-    fourth = done(Step.DROP_AUTHORITIES, third, days=488.1)
+    assert step(third, days=487.9) is RotationStep.NOTHING  # a day of overlap
+    assert step(third, days=488.1) is RotationStep.DROP_AUTHORITIES
+    fourth = done(RotationStep.DROP_AUTHORITIES, third, days=488.1)
     assert fourth.bundle_pem == third.authorities[0].pem
     assert fourth.chain_pem == third.chain_pem
-    assert step(fourth, days=488.1) is Step.NOTHING
+    assert step(fourth, days=488.1) is RotationStep.NOTHING
 
 
 def test_a_certificate_near_its_end_does_not_wait_for_the_registration() -> None:
-    added = done(Step.ADD_AUTHORITY, made(), days=80)
-    assert step(added, days=80, registered=None) is Step.NOTHING
-    assert step(added, days=81.1, registered=None) is Step.MAKE_LEAF
+    added = done(RotationStep.ADD_AUTHORITY, made(), days=80)
+    assert step(added, days=80, registered=None) is RotationStep.NOTHING
+    assert step(added, days=81.1, registered=None) is RotationStep.MAKE_LEAF
 
 
 def test_what_lacks_a_name_or_the_authoritys_key_is_mended() -> None:
     material = made()
-    assert step(dataclasses.replace(material, authority_key_pem=None)) is Step.ADD_AUTHORITY
-    assert step(dataclasses.replace(material, authorities=())) is Step.MAKE_ALL
-    assert step(dataclasses.replace(material, names=frozenset(NAMES[:1]))) is Step.MAKE_LEAF
+    assert step(dataclasses.replace(material, authority_key_pem=None)) is RotationStep.ADD_AUTHORITY
+    assert step(dataclasses.replace(material, authorities=())) is RotationStep.MAKE_ALL
+    assert step(dataclasses.replace(material, names=frozenset(NAMES[:1]))) is RotationStep.MAKE_LEAF
 
 
 def test_expired_authorities_are_not_carried_on() -> None:
-    old = done(Step.ADD_AUTHORITY, made(), days=1)
+    old = done(RotationStep.ADD_AUTHORITY, made(), days=1)
     assert len(old.authorities) == 2
-    renewed = done(Step.MAKE_LEAF, old, days=1)
-    late = done(Step.MAKE_LEAF, renewed, days=730.5)
+    renewed = done(RotationStep.MAKE_LEAF, old, days=1)
+    late = done(RotationStep.MAKE_LEAF, renewed, days=730.5)
     assert [one.pem for one in late.authorities] == [old.authorities[0].pem]
 
 
@@ -292,7 +292,7 @@ def test_a_leader_may_die_after_any_step(another_leads_at: int) -> None:
     stored: Material | None = None
     registered: bytes | None = None
     registered_seconds = 0.0
-    steps: list[Step] = []
+    steps: list[RotationStep] = []
     checked: tuple[bytes, bytes] | None = None
     for turn in range(4000):
         now = NOW + turn * DAY_SECONDS / 4
@@ -308,7 +308,7 @@ def test_a_leader_may_die_after_any_step(another_leads_at: int) -> None:
             now_unix_seconds=now,
             options=OPTIONS,
         )
-        if wanted is not Step.NOTHING:
+        if wanted is not RotationStep.NOTHING:
             steps.append(wanted)
             stored = after_step(wanted, stored, names=NAMES, now_unix_seconds=now, options=OPTIONS)
         assert stored is not None
@@ -323,6 +323,6 @@ def test_a_leader_may_die_after_any_step(another_leads_at: int) -> None:
                 names=NAMES,
                 now_unix_seconds=now,
             )
-    around = steps[steps.index(Step.ADD_AUTHORITY) :][:3]
-    assert around == [Step.ADD_AUTHORITY, Step.MAKE_LEAF, Step.DROP_AUTHORITIES]
-    assert (steps[0], steps.count(Step.MAKE_ALL)) == (Step.MAKE_ALL, 1)
+    around = steps[steps.index(RotationStep.ADD_AUTHORITY) :][:3]
+    assert around == [RotationStep.ADD_AUTHORITY, RotationStep.MAKE_LEAF, RotationStep.DROP_AUTHORITIES]
+    assert (steps[0], steps.count(RotationStep.MAKE_ALL)) == (RotationStep.MAKE_ALL, 1)

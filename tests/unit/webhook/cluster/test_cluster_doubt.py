@@ -9,7 +9,7 @@ from typing import Any
 
 from agent.core.cluster.facts import FrozenAxes
 from agent.core.cluster.workload import Workload
-from agent.kube.watched_objects import Kept
+from agent.kube.watched_objects import ReflectedObjects
 from agent.webhook.cluster.facts import ClusterFacts
 from tests.fake_api import FakeApi
 
@@ -24,11 +24,11 @@ def document(**spec: Any) -> dict[str, Any]:
     return {"metadata": {"namespace": "shop", "name": "web", "uid": "u", "resourceVersion": "1"}, "spec": spec}
 
 
-def put(kept: Kept[Any], **spec: Any) -> None:
+def put(kept: ReflectedObjects[Any], **spec: Any) -> None:
     kept.put(kept.entry(document(**spec)), now_seconds=0.0)
 
 
-def listed(kept: Kept[Any], **spec: Any) -> None:
+def listed(kept: ReflectedObjects[Any], **spec: Any) -> None:
     gathering = kept.gather()
     gathering.take(document(**spec))
     gathering.finish(now_seconds=0.0, is_newest=True)

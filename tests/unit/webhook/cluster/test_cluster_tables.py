@@ -15,7 +15,7 @@ from agent.core.cluster.facts import PodPlace, WrittenContainer
 from agent.core.cluster.workload import Workload
 from agent.kube.cluster_json import pod_place_from_json
 from agent.kube.json_reader import Reader
-from agent.kube.watched_objects import Entry
+from agent.kube.watched_objects import WatchedEntry
 from agent.webhook.cluster import pods as cluster_pods
 from agent.webhook.cluster.index import Indexed
 from agent.webhook.cluster.pods import GONE_SECONDS, Interned, PodTable
@@ -29,9 +29,9 @@ NODES = [None, "node-a", "node-b"]
 WORKLOADS = [Workload(namespace=f"ns-{index % 2}", kind="Deployment", name=f"web-{index}") for index in range(3)]
 
 
-def entry(place: PodPlace) -> Entry[PodPlace]:
+def entry(place: PodPlace) -> WatchedEntry[PodPlace]:
     key = f"{place.namespace}/{place.name}"
-    return Entry(key=key, uid=place.uid, version="1", generation=None, value=place)
+    return WatchedEntry(key=key, uid=place.uid, version="1", generation=None, value=place)
 
 
 PLACES = st.builds(

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.recommender.crane.kills import Kills, needed_bytes, protect
+from agent.core.recommender.crane.kills import CraneKills, needed_bytes, protect
 
 MIB = 1 << 20
 DAY = 86_400.0
@@ -13,11 +13,11 @@ WEEK = 7 * DAY
 NOW = 1.7e9
 
 
-def make_kills(rows: int = 1, *, history_seconds: float = WEEK) -> Kills:
-    return Kills(history_seconds=history_seconds, bump_ratio=1.2, rows=rows)
+def make_kills(rows: int = 1, *, history_seconds: float = WEEK) -> CraneKills:
+    return CraneKills(history_seconds=history_seconds, bump_ratio=1.2, rows=rows)
 
 
-def needed(kills: Kills, row: int = 0, now: float = NOW) -> int | None:
+def needed(kills: CraneKills, row: int = 0, now: float = NOW) -> int | None:
     amounts, has_kill = kills.needed(np.array([row]), now)
     return int(amounts[0]) if has_kill[0] else None
 

@@ -13,8 +13,8 @@ from agent.core.orders.policy_options import BoundsOptions, CruiseOptions, Forec
 from agent.core.recommender.cruise.policy import CruisePolicy
 from agent.core.recommender.forecast.policy import ForecastPolicy
 from agent.core.recommender.policy import Policy
-from agent.core.recommender.simulation.figures import Outcome
-from agent.core.recommender.simulation.replay import Rules, simulate
+from agent.core.recommender.simulation.figures import SimulatedOutcome
+from agent.core.recommender.simulation.replay import ReplayRules, simulate
 from agent.core.recommender.simulation.trace import TraceSet
 from tests.generated_traces import DIRECTORY, FILES, load, trace
 
@@ -30,12 +30,12 @@ class Pair:
     """Both policies on one trace."""
 
     trace: TraceSet
-    cruise: Outcome
-    forecast: Outcome
+    cruise: SimulatedOutcome
+    forecast: SimulatedOutcome
 
 
-def _outcome(replayed: TraceSet, policy: Policy) -> Outcome:
-    return simulate(replayed, policy, BoundsOptions(), Rules())
+def _outcome(replayed: TraceSet, policy: Policy) -> SimulatedOutcome:
+    return simulate(replayed, policy, BoundsOptions(), ReplayRules())
 
 
 @pytest.fixture(scope="module", params=sorted(FILES))

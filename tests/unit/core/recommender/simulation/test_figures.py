@@ -14,9 +14,9 @@ from agent.core.recommender.simulation.figures import (
     CORE_HOUR,
     Course,
     LimitFigures,
-    Outcome,
     ResourceAccount,
     ResourceFigures,
+    SimulatedOutcome,
     total,
     usage_course,
 )
@@ -78,13 +78,13 @@ def test_account_balances_and_is_never_negative(minutes: list[tuple[float | None
     assert one.under_minutes <= one.known_minutes - one.unsized_minutes
 
 
-def outcome(**more: Any) -> Outcome:
+def outcome(**more: Any) -> SimulatedOutcome:
     two = np.array([1, 2])
     nothing = np.zeros((1, 2), np.float32)
     figures = ResourceAccount(2, amount_hour=CORE_HOUR)
     ones = np.full((60, 2), 1000.0)
     figures.add(ones / 2, np.ones((60, 2), np.bool_), ones, np.ones((60, 2), np.bool_))
-    return Outcome(
+    return SimulatedOutcome(
         **{
             "policy": "fixed",
             "trace": "made",

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
 from agent.core.recommender.registry import make
-from agent.core.recommender.simulation.figures import Outcome, ResourceTotal, total
+from agent.core.recommender.simulation.figures import SimulatedOutcome, SimulatedResourceTotal, total
 from agent.core.recommender.simulation.level_steps import demand_steps
-from agent.core.recommender.simulation.replay import Rules, simulate
+from agent.core.recommender.simulation.replay import ReplayRules, simulate
 from agent.core.recommender.simulation.trace import TraceSet
 from agent.settings import Settings
 from tests.traces import GIB, MIB, START_UNIX_MINUTE, FixedPolicy, trace_of
 
-AT_ONCE = Rules(min_span_seconds=0, cool_down_seconds=0)
+AT_ONCE = ReplayRules(min_span_seconds=0, cool_down_seconds=0)
 """A first answer after the first minute; no waiting between changes."""
 LOOSE = BoundsOptions(
     min_memory_bytes=0,
@@ -30,7 +30,9 @@ LOOSE = BoundsOptions(
 """Bounds that change next to nothing."""
 
 
-def run(trace: TraceSet, policy: Any, rules: Rules = AT_ONCE, options: BoundsOptions = LOOSE, **more: Any) -> Outcome:
+def run(
+    trace: TraceSet, policy: Any, rules: ReplayRules = AT_ONCE, options: BoundsOptions = LOOSE, **more: Any
+) -> SimulatedOutcome:
     return simulate(trace, policy, options, rules, **more)
 
 
@@ -58,7 +60,7 @@ def test_request_too_small_is_counted_in_minutes_and_depth() -> None:
 
 
 def test_starting_requests_hold_from_the_first_minute_on() -> None:
-    rules = Rules(min_span_seconds=600, cpu_request_millicores=1000, memory_request_bytes=GIB)
+    rules = ReplayRules(min_span_seconds=600, cpu_request_millicores=1000, memory_request_bytes=GIB)
     one = run(trace_of(cpu=[[500] * 60], memory=[[GIB // 2] * 60]), FixedPolicy(cpu=500, memory=GIB // 2), rules)
 
     # Changed after the tenth minute: ten minutes 500 millicores too many, the rest without slack.
@@ -70,14 +72,14 @@ def test_starting_requests_hold_from_the_first_minute_on() -> None:
 
 def test_container_is_left_alone_until_it_was_measured_for_the_shortest_span() -> None:
     late = [None] * 5 + [500] * 20
-    one = run(trace_of(cpu=[late]), FixedPolicy(cpu=500), Rules(min_span_seconds=600))
+    one = run(trace_of(cpu=[late]), FixedPolicy(cpu=500), ReplayRules(min_span_seconds=600))
     # Measured from minute 5 on, sized after the tenth of these.
     assert (one.cpu.known_minutes[0], one.cpu.unsized_minutes[0]) == (20, 10)
 
 
 def test_decisions_come_at_their_interval() -> None:
     policy = FixedPolicy(cpu=500)
-    run(trace_of(cpu=[[500] * 30]), policy, Rules(decision_interval_seconds=600, min_span_seconds=0))
+    run(trace_of(cpu=[[500] * 30]), policy, ReplayRules(decision_interval_seconds=600, min_span_seconds=0))
     ends = [(START_UNIX_MINUTE + minute) * 60.0 for minute in (10, 20, 30)]
     assert [now for now, _ in policy.presents] == ends
 
@@ -139,7 +141,7 @@ def test_row_in_a_gap_is_not_changed() -> None:
 def test_fall_waits_for_the_cool_down_and_a_rise_does_not() -> None:
     wanted = {0: 500, 1: 800, 2: 600, 3: 900}
     policy = FixedPolicy(cpu=lambda minute: wanted.get(minute, 400))
-    one = run(trace_of(cpu=[[100] * 12]), policy, Rules(min_span_seconds=0, cool_down_seconds=300))
+    one = run(trace_of(cpu=[[100] * 12]), policy, ReplayRules(min_span_seconds=0, cool_down_seconds=300))
 
     # In force: minute 1 500, 2 and 3 800 (600 has to wait), 4 to 8 900 (changed after minute 3; after minute 8 five
     # minutes have passed), from 9 on 400.
@@ -151,7 +153,9 @@ def test_change_of_cpu_holds_a_fall_of_memory_back() -> None:
     policy = FixedPolicy(
         cpu=lambda minute: 500 if minute < 5 else 600, memory=lambda minute: 2 * GIB if minute < 6 else GIB
     )
-    one = run(trace_of(cpu=[[100] * 20], memory=[[MIB] * 20]), policy, Rules(min_span_seconds=0, cool_down_seconds=300))
+    one = run(
+        trace_of(cpu=[[100] * 20], memory=[[MIB] * 20]), policy, ReplayRules(min_span_seconds=0, cool_down_seconds=300)
+    )
     # CPU changed after minute 5, so memory falls after minute 10.
     assert one.course.memory_request_bytes[:, 0].tolist() == [0.0] + [2.0 * GIB] * 10 + [1.0 * GIB] * 9
 
@@ -196,7 +200,7 @@ def test_excursion_goes_on_over_a_gap_and_a_later_one_is_new() -> None:
 
 
 def test_limit_follows_the_request_by_its_ratio() -> None:
-    rules = Rules(min_span_seconds=0, memory_limit_ratio=1.5)
+    rules = ReplayRules(min_span_seconds=0, memory_limit_ratio=1.5)
     policy = FixedPolicy(memory=GIB)
     options = BoundsOptions(memory_in_use_ratio=1.0)
     one = run(trace_of(memory=[[GIB // 2, 1.5 * GIB]]), policy, rules, options)
@@ -207,7 +211,7 @@ def test_limit_follows_the_request_by_its_ratio() -> None:
 
 
 def test_starting_limit_is_in_force_at_once() -> None:
-    rules = Rules(memory_request_bytes=GIB, memory_limit_ratio=1.0)
+    rules = ReplayRules(memory_request_bytes=GIB, memory_limit_ratio=1.0)
     one = run(trace_of(memory=[[2 * GIB]]), FixedPolicy(), rules)
     assert (one.memory_limit.kills[0], one.memory.under_minutes[0]) == (1, 1)
 
@@ -215,7 +219,7 @@ def test_starting_limit_is_in_force_at_once() -> None:
 def test_limit_that_the_policy_names_is_in_force_and_its_change_is_a_resize() -> None:
     limits = {0: 2 * GIB, 1: 2 * GIB, 2: 3 * GIB}
     policy = FixedPolicy(memory=GIB, memory_limit=lambda minute: limits.get(minute, 2.5 * GIB))
-    one = run(trace_of(memory=[[GIB] * 7]), policy, Rules(min_span_seconds=0, cool_down_seconds=120))
+    one = run(trace_of(memory=[[GIB] * 7]), policy, ReplayRules(min_span_seconds=0, cool_down_seconds=120))
 
     # 3 GiB after minute 2; the fall to 2.5 GiB two minutes later, after minute 4.
     assert one.course.memory_limit_bytes[:, 0].tolist() == [
@@ -277,7 +281,7 @@ def test_policy_that_never_answers_leaves_all_unsized() -> None:
     assert (one.policy, one.trace, one.span_seconds) == ("fixed", "made", 300.0)
 
 
-def vars_of(one: ResourceTotal) -> dict[str, float]:
+def vars_of(one: SimulatedResourceTotal) -> dict[str, float]:
     return {name: getattr(one, name) for name in one.__dataclass_fields__}
 
 
@@ -290,11 +294,11 @@ def test_every_policy_balances_on_any_trace_and_a_row_does_not_mind_its_neighbou
     cpu: list[float | None], name: PolicyName
 ) -> None:
     memory = [None if value is None else float(round(value) * MIB) for value in cpu]
-    alone = run(trace_of(cpu=[cpu], memory=[memory]), make(name, Settings(), 1, requests_only=True), Rules())
+    alone = run(trace_of(cpu=[cpu], memory=[memory]), make(name, Settings(), 1, requests_only=True), ReplayRules())
     beside = run(
         trace_of(cpu=[[1000.0] * len(cpu), cpu], memory=[[GIB] * len(cpu), memory]),
         make(name, Settings(), 2, requests_only=True),
-        Rules(),
+        ReplayRules(),
     )
 
     for single, double in ((alone.cpu, beside.cpu), (alone.memory, beside.memory)):

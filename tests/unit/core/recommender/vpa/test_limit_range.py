@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from agent.core.numbers.units import INT64_MAX
 from agent.core.recommender.vpa.limit_range import (
+    FittedAmounts,
     Range,
     Rounding,
-    Sized,
     cap_to_container_range,
     cap_to_limit,
     cap_to_pod_range,
@@ -44,11 +44,11 @@ def test_cap_to_limit_keeps_at_or_below_a_limit_that_is_there() -> None:
     ],
 )
 def test_cap_to_container_range(request_: int, limit: int, allowed: Range, capped: int) -> None:
-    assert cap_to_container_range(Sized(request=request_, limit=limit, recommendation=700), allowed) == capped
+    assert cap_to_container_range(FittedAmounts(request=request_, limit=limit, recommendation=700), allowed) == capped
 
 
-def sized(recommendation: int | None, ratio: int = 1) -> Sized:
-    return Sized(request=100, limit=100 * ratio, recommendation=recommendation)
+def sized(recommendation: int | None, ratio: int = 1) -> FittedAmounts:
+    return FittedAmounts(request=100, limit=100 * ratio, recommendation=recommendation)
 
 
 @pytest.mark.parametrize(
@@ -76,17 +76,17 @@ def test_cap_to_pod_range_rounds_memory_minimums_down() -> None:
 
 def test_cap_to_pod_range_raises_limits_below_their_requests_to_the_minimum() -> None:
     # Limits are half of what is requested: requests of 200 satisfy the minimum of 150, limits of 100 do not.
-    containers = [Sized(request=100, limit=50, recommendation=100)] * 2
+    containers = [FittedAmounts(request=100, limit=50, recommendation=100)] * 2
     assert cap_to_pod_range(containers, Range(min_allowed=150), min_rounding=Rounding.UP) == [150, 150]
 
 
 def test_cap_to_pod_range_leaves_a_pod_without_limits() -> None:
-    unlimited = Sized(request=100, limit=0, recommendation=70)
+    unlimited = FittedAmounts(request=100, limit=0, recommendation=70)
     assert cap_to_pod_range([unlimited], Range(min_allowed=500), min_rounding=Rounding.UP) == [70]
 
 
 def test_with_requests_lets_containers_without_a_recommendation_take_part() -> None:
-    without = Sized(request=0, limit=0, recommendation=None)
+    without = FittedAmounts(request=0, limit=0, recommendation=None)
     assert with_requests([sized(None), sized(7), without]) == [sized(100), sized(7), without]
 
 
@@ -97,6 +97,6 @@ def test_with_requests_lets_containers_without_a_recommendation_take_part() -> N
 def test_cap_to_pod_range_keeps_the_sum_of_limits_within_the_maximum(
     containers: list[tuple[int, int]], most: int
 ) -> None:
-    pod = [Sized(request=10, limit=10 * ratio, recommendation=amount) for amount, ratio in containers]
+    pod = [FittedAmounts(request=10, limit=10 * ratio, recommendation=amount) for amount, ratio in containers]
     capped = cap_to_pod_range(pod, Range(max_allowed=most), min_rounding=Rounding.UP)
     assert sum(amount * ratio for amount, (_, ratio) in zip(capped, containers, strict=True) if amount) <= most
