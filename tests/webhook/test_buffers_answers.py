@@ -114,8 +114,8 @@ class Replica:
         path: str,
         *,
         names: dict[str, str] | None = None,
-        token: str = "good",
-        **query: Any,  # noqa: S107
+        token: str = "good",  # noqa: S107
+        **query: Any,
     ) -> HttpAnswer:
         call = Call(path=path, authorization=f"Bearer {token}", query=query, names=names or {})
         return self.questions.buffer(call) if names else self.questions.buffers(call)

@@ -17,7 +17,7 @@ from agent.webhook.store.forgetting_entry import Forgetting
 from agent.webhook.store.report_payload import encode_report
 from agent.webhook.store.shapes import NodeDay
 from agent.webhook.store.sketch_bytes import decode, encode
-from agent.webhook.store.store import LoggedReport, NewReport, StoreSnapshot, Store, StoreAway, StoredSketch
+from agent.webhook.store.store import LoggedReport, NewReport, Store, StoreAway, StoredSketch, StoreSnapshot
 from agent.webhook.workloads.folder import Folder, FoldOptions
 from agent.webhook.workloads.index import IndexOptions, WorkloadIndex
 from agent.webhook.workloads.tailer import Tailer
