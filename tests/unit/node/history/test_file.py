@@ -486,7 +486,7 @@ APPENDER = """
 import sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
-from test_histories import NOW, begin, minute
+from test_file import NOW, begin, minute
 history = begin(Path({path!r}), 100)
 print("ready", flush=True)
 number = NOW
@@ -534,7 +534,7 @@ DISK_FULL = """
 import logging, resource, sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
-from test_histories import BLOCK_BYTES, NOW, begin, key, minute, usage
+from test_file import BLOCK_BYTES, NOW, begin, key, minute, usage
 from agent.core.history.table import BLOCK_ROWS
 from agent.core.recommender.policy import OutOfMemory
 from agent.node.history.file import HistoryError
