@@ -79,7 +79,7 @@ def _give_up_stdout() -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one verb; give the exit code: 0 done, 1 the answer is no, 2 bad input, 3 failed, 130 interrupted."""
+    """Run one verb; return the exit code: 0 done, 1 the answer is no, 2 bad input, 3 failed, 130 interrupted."""
     words = list(sys.argv[1:] if argv is None else argv)
     verb = next((word for word in words if not word.startswith("-")), None)
     parser = build_parser(verb)

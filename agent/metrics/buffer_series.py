@@ -64,7 +64,7 @@ class BufferFigures(Protocol):
 
 
 def of_buffers(figures: BufferFigures) -> tuple[FamilyReading, ...]:
-    """Give the families."""
+    """Return the families."""
     of_one = ("namespace", "buffer")
     return (
         _gauge("plimsoll_buffers", "CapacityBuffers that are known.", lambda: [((), figures.known())]),

@@ -18,11 +18,10 @@ class DirectiveSeries(Collector):
     """Collects; any thread."""
 
     def __init__(self, directed: Callable[[], Directed]) -> None:
-        """Take what gives the directives in force."""
         self._directed = directed
 
     def collect(self) -> Iterable[Metric]:
-        """Give the series."""
+        """Return the series."""
         directed = self._directed()
         age = GaugeMetricFamily(
             "plimsoll_directives_age_seconds",

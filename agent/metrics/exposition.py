@@ -69,13 +69,13 @@ def _weights(header: str) -> dict[str, float]:
 
 
 def wants_openmetrics(accept: str) -> bool:
-    """Say whether OpenMetrics is wanted at least as much as plain text; ``*/*`` is plain text."""
+    """Return whether OpenMetrics is wanted at least as much as plain text; ``*/*`` is plain text."""
     weights = _weights(accept)
     wish = weights.get("application/openmetrics-text", 0.0)
     return wish > 0 and wish >= weights.get("text/plain", 0.0)
 
 
 def accepts_gzip(accept_encoding: str) -> bool:
-    """Say whether the client takes gzip."""
+    """Return whether the client takes gzip."""
     weights = _weights(accept_encoding)
     return weights.get("gzip", weights.get("*", 0.0)) > 0

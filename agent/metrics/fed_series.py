@@ -32,7 +32,7 @@ class MeasuredGauges:
                 self._values[name][labels] = value
 
     def collect(self) -> Iterable[Metric]:
-        """Give the families, as a registry asks for them."""
+        """Return the families, as a registry asks for them."""
         with self._lock:
             values = {name: dict(series) for name, series in self._values.items()}
         for name, series in values.items():

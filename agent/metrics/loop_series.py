@@ -38,7 +38,6 @@ class LoopSeries(Collector):
     """Collects of all loops of a process; any thread. Only loops that were begun are on the page."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Take a monotonic clock, in seconds."""
         self._clock: Final = clock
         self._lock = threading.Lock()
         self._loops: dict[str, LoopTurns] = {}
@@ -51,7 +50,7 @@ class LoopSeries(Collector):
             return self._loops[loop]
 
     def collect(self) -> Iterable[Metric]:
-        """Give the series."""
+        """Return the series."""
         failures = CounterMetricFamily(
             "plimsoll_loop_failures", "Turns of a loop that failed and were left out; it goes on.", labels=("loop",)
         )

@@ -96,7 +96,7 @@ class _Container:
 
 
 def parse_cgroup_path(path: str) -> CgroupPath:
-    """Tell what a cgroup is to Kubernetes.
+    """Return what a cgroup is to Kubernetes.
 
     Args:
         path: A directory relative to the cgroup root, or a line (or the whole) of /proc/PID/cgroup. Of such a file
@@ -130,7 +130,7 @@ def parse_cgroup_path(path: str) -> CgroupPath:
 
 
 def kubepods_root_path(*, driver: Driver, cgroup_root: str = "/", cgroups_per_qos: bool = True) -> str:
-    """Give the parent of all pods, as the kubelet's NodeAllocatableRoot does.
+    """Return the parent of all pods, as the kubelet's NodeAllocatableRoot does.
 
     Args:
         driver: The kubelet's cgroup driver.
@@ -151,7 +151,7 @@ def pod_cgroup_path(
     cgroup_root: str = "/",
     partition: Partition = Partition.DEFAULT,
 ) -> str:
-    """Give the path of a pod.
+    """Return the path of a pod.
 
     Raises:
         ValueError: The UID is empty or holds ``/`` or ``_``, which the kubelet's names cannot carry.
@@ -169,7 +169,7 @@ def container_cgroup_path(
     cgroup_root: str = "/",
     partition: Partition = Partition.DEFAULT,
 ) -> str:
-    """Give the path of a container of a pod.
+    """Return the path of a container of a pod.
 
     Raises:
         ValueError: As ``pod_cgroup_path``.
@@ -181,13 +181,13 @@ def container_cgroup_path(
 
 
 def cgroup_root_candidates(cgroup_root: str) -> tuple[str, ...]:
-    """Give the directories that a ``--cgroup-root`` may stand for: as written, and as systemd unfolds it."""
+    """Return the directories that a ``--cgroup-root`` may stand for: as written, and as systemd unfolds it."""
     components = _root_components(cgroup_root)
     return tuple(dict.fromkeys((_concrete(Driver.CGROUPFS, components), _concrete(Driver.SYSTEMD, components))))
 
 
 def identify(path: str) -> UnitIdentity | None:
-    """Tell whether a cgroup is worth being sampled, by its name alone.
+    """Return whether a cgroup is worth being sampled, by its name alone.
 
     A service, session or container is one unit, whatever lies below it: its counters are hierarchical.
 
@@ -230,7 +230,7 @@ def identify(path: str) -> UnitIdentity | None:
 
 
 def is_monitor(name: str) -> bool:
-    """Tell whether a directory holds a container's monitor (conmon, lxc-start): never a container."""
+    """Return whether a directory holds a container's monitor (conmon, lxc-start): never a container."""
     container = _container_name(name)
     return name.startswith("lxc.monitor") or (container is not None and container.is_monitor)
 
@@ -241,7 +241,7 @@ def driver_of(kubepods_path: str) -> Driver:
 
 
 def _v2_path(text: str) -> str | None:
-    """Give the path in a directory name or a text of /proc/PID/cgroup; None = that has no cgroup v2 line."""
+    """Return the path in a directory name or a text of /proc/PID/cgroup; None = that has no cgroup v2 line."""
     lines = text.splitlines()
     matches = [_PROC_LINE.fullmatch(line) for line in lines]
     if any(matches):
@@ -355,7 +355,7 @@ def _container_name(name: str) -> _Container | None:
 
 
 def _host_unit(elements: list[str]) -> tuple[UnitKind, _Container | None] | None:
-    """Tell what the last of these names is on a machine, Kubernetes aside."""
+    """Return what the last of these names is on a machine, Kubernetes aside."""
     name = elements[-1]
     parent = elements[-2] if len(elements) > 1 else ""
     container = _container_name(name)

@@ -174,11 +174,11 @@ class Discovery:
         return len(self._tree.unreadable)
 
     def units(self) -> tuple[Found, ...]:
-        """Give all units of now, in tree order."""
+        """Return all units of now, in tree order."""
         return tuple(self._chosen.values())
 
     def pod_paths(self) -> dict[str, str]:
-        """Give the pods' cgroups: UID -> path.
+        """Return the pods' cgroups: UID -> path.
 
         A UID may be there twice for a moment after a change of partition; the first in tree order counts.
         """
@@ -188,7 +188,7 @@ class Discovery:
         return paths
 
     def fileno(self) -> int | None:
-        """Give the inotify descriptor for the loop's epoll; None = re-list only.
+        """Return the inotify descriptor for the loop's epoll; None = re-list only.
 
         Ask again after each answer: when the user's watches run out the descriptor is closed.
         """
@@ -218,7 +218,7 @@ class Discovery:
         return self._choose(None)
 
     def relist(self, trigger: str) -> Changes:
-        """Walk everything and give the difference to what was known.
+        """Walk everything and return the difference to what was known.
 
         A periodic walk tries inotify again where it had failed: watches may have come free. ``fileno`` is another then.
 
@@ -347,7 +347,7 @@ class Discovery:
             return error.errno == errno.EOPNOTSUPP  # a threaded cgroup: its members are threads
 
     def _is_chosen(self, path: str) -> bool:
-        """Tell whether it is a unit already: one that idles without a process keeps its history."""
+        """Return whether it is a unit already: one that idles without a process keeps its history."""
         known = self._chosen.get(path)
         if known is None:
             return False
@@ -360,7 +360,7 @@ class Discovery:
         return path.rstrip("/").count("/") - self._base.rstrip("/").count("/")
 
     def _choose(self, trigger: str | None, *, scope_changed: bool = False) -> Changes:
-        """Keep what is still there, fill up to the cap in tree order, and give the difference."""
+        """Keep what is still there, fill up to the cap in tree order, and return the difference."""
         units = self._tree.units
         if not units and self.scope_in_force is UnitScope.MACHINE:
             self._add_unit(self._base, UnitIdentity(cgroup_path=self._base, kind=UnitKind.OTHER), alone := _Tree())

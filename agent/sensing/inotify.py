@@ -39,7 +39,7 @@ class Watcher(Protocol):
     """Tells of changes in directories: the seam through which tests inject overflow and refusal."""
 
     def fileno(self) -> int:
-        """Give a descriptor that is readable when there are events."""
+        """Return a descriptor that is readable when there are events."""
 
     def watch_directory(self, path: str) -> int:
         """Report directories made or removed in this one; the same directory always has the same number.
@@ -59,7 +59,7 @@ class Watcher(Protocol):
         """Give a watch back; one that is gone already is fine."""
 
     def read(self) -> list[WatchEvent]:
-        """Give what is waiting, in order, a bounded part of it; never blocks."""
+        """Return what is waiting, in order, a bounded part of it; never blocks."""
 
     def close(self) -> None:
         """Give the descriptor and all watches back; a second call is fine."""
@@ -80,7 +80,7 @@ class Inotify:
             raise _last_error("inotify_init1")
 
     def fileno(self) -> int:
-        """Give the inotify descriptor."""
+        """Return the inotify descriptor."""
         return self._fd
 
     def watch_directory(self, path: str) -> int:
@@ -96,7 +96,7 @@ class Inotify:
         self._libc.inotify_rm_watch(self._fd, watch)
 
     def read(self) -> list[WatchEvent]:
-        """Give what is waiting."""
+        """Return what is waiting."""
         try:
             # What does not fit stays readable: the caller's loop comes back, and no storm of events can hold it here.
             return parse_events(os.read(self._fd, _BUFFER_BYTES))

@@ -49,7 +49,7 @@ class KillLedger:
         self._ahead = 0
 
     def observe(self, pod_count: int | None, counts: Mapping[str, int]) -> tuple[int, dict[str, int]]:
-        """Take new readings and give what is new.
+        """Take new readings and return what is new.
 
         Args:
             pod_count: The pod's oom_kill, read BEFORE the containers': the kernel counts upwards from the victim, so

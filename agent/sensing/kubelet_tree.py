@@ -187,7 +187,7 @@ def _base(mount: Path, cgroup_root: str) -> str:
 
 
 def _walk(mount: Path, path: str, kubepods: str | None, depth: int) -> Iterator[_Place]:
-    """Give the kubelet's cgroups at and below a path, in tree order, without what lies inside containers."""
+    """Return the kubelet's cgroups at and below a path, in tree order, without what lies inside containers."""
     parsed = parse_cgroup_path(path)
     if parsed.kind is PathKind.KUBEPODS:
         kubepods = path

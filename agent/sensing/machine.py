@@ -49,7 +49,7 @@ class CgroupMounts:
 
     @property
     def layout(self) -> CgroupLayout:
-        """Give the layout; hybrid = v2 is there, but some controllers are on v1."""
+        """Return the layout; hybrid = v2 is there, but some controllers are on v1."""
         if self.v2 is None:
             return CgroupLayout.V1 if self.v1_controllers else CgroupLayout.NONE
         return CgroupLayout.HYBRID if self.v1_controllers else CgroupLayout.PURE_V2
@@ -98,7 +98,7 @@ def read_mounts(proc: Path = PROC) -> CgroupMounts:
 
 
 def find_cgroup_mount(configured: Path | None) -> Path:
-    """Give the cgroup v2 mount to read: the configured one, else the one found.
+    """Return the cgroup v2 mount to read: the configured one, else the one found.
 
     Raises:
         MachineError: The configured directory is no cgroup v2 mount, or none is mounted.
@@ -117,12 +117,12 @@ def find_cgroup_mount(configured: Path | None) -> Path:
 
 
 def read_controllers(mount: Path) -> tuple[str, ...]:
-    """Give the controllers that this v2 hierarchy has, as its root lists them."""
+    """Return the controllers that this v2 hierarchy has, as its root lists them."""
     return tuple((mount / "cgroup.controllers").read_text().split())
 
 
 def node_name() -> str:
-    """Give this node's name: NODE_NAME as the chart's downward API sets it, else the host's."""
+    """Return this node's name: NODE_NAME as the chart's downward API sets it, else the host's."""
     return os.environ.get("NODE_NAME") or socket.gethostname()
 
 
@@ -163,7 +163,7 @@ class Machine:
         return _Moment(time.monotonic_ns(), busy, self._pressure_total_usec("cpu"), self._pressure_total_usec("memory"))
 
     def status(self, *, least_seconds: float = 0.5) -> NodeStatus:
-        """Give the node's figures now; rates are means since the call before.
+        """Return the node's figures now; rates are means since the call before.
 
         Args:
             least_seconds: A call sooner than this after the last gets the last answer again, and the first one no
@@ -183,7 +183,7 @@ class Machine:
         return self._latest
 
     def _status_between(self, before: _Moment | None, now: _Moment) -> NodeStatus:
-        """Give the figures of now, with rates since an earlier moment if there is one."""
+        """Return the figures of now, with rates since an earlier moment if there is one."""
         memory = psutil.virtual_memory()
         usage = cpu_waiting = memory_waiting = None
         if before is not None and now.monotonic_ns > before.monotonic_ns:

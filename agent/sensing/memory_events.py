@@ -102,7 +102,7 @@ class MemoryEvents:
         """Path -> how often its limit, or one below it, was hit."""
 
     def fileno(self) -> int:
-        """Give the epoll's descriptor, to be nested in the loop's."""
+        """Return the epoll's descriptor, to be nested in the loop's."""
         return self._epoll.fileno()
 
     def __len__(self) -> int:
@@ -159,7 +159,7 @@ class MemoryEvents:
         self._drop(path)
 
     def drain(self) -> list[OomKill]:
-        """Read again what woke the epoll and give the kills that are new."""
+        """Read again what woke the epoll and return the kills that are new."""
         groups: dict[str, None] = {}
         for fd, _ in self._epoll.poll(0):
             path = self._paths.get(fd)
@@ -254,7 +254,7 @@ class MemoryEvents:
 
 
 def _read_counts(fd: int) -> _Counts | None:
-    """Give the counters; None = the cgroup is gone (ENODEV), or its text is not understood."""
+    """Return the counters; None = the cgroup is gone (ENODEV), or its text is not understood."""
     try:
         text = os.pread(fd, _READ_BYTES, 0)
     except OSError:

@@ -54,7 +54,7 @@ class MemoryEventCounts:
 
 
 def parse_u64(digits: bytes) -> int | None:
-    """Give a number of digits only, at most 64 bits; None for anything else: a sign, a space, nothing."""
+    """Return a number of digits only, at most 64 bits; None for anything else: a sign, a space, nothing."""
     significant = digits.lstrip(b"0")
     if not digits.isdigit() or len(significant) > 20:  # 2**64 has 20 digits, and int() refuses texts of thousands
         return None
@@ -63,7 +63,7 @@ def parse_u64(digits: bytes) -> int | None:
 
 
 def parse_keyed(text: bytes, keys: tuple[bytes, ...]) -> dict[bytes, int] | None:
-    """Give the keys found in "key number" lines; None if a known key has no number or the last line is cut.
+    """Return the keys found in "key number" lines; None if a known key has no number or the last line is cut.
 
     Unknown keys are skipped; of a key that comes twice the last one counts.
     """
@@ -145,7 +145,7 @@ def parse_number(text: bytes) -> int | None:
 
 
 def parse_memory_stat(text: bytes) -> tuple[int, int] | None:
-    """Give anon and inactive_file in bytes."""
+    """Return anon and inactive_file in bytes."""
     found = parse_keyed(text, (b"anon", b"inactive_file"))
     return (found[b"anon"], found[b"inactive_file"]) if found is not None and len(found) == 2 else None
 

@@ -44,15 +44,15 @@ class PathWatches:
         return len(self._paths)
 
     def fileno(self) -> int | None:
-        """Give the descriptor; None = there is none."""
+        """Return the descriptor; None = there is none."""
         return None if self._watcher is None else self._watcher.fileno()
 
     def read(self) -> list[WatchEvent]:
-        """Give what inotify has to tell."""
+        """Return what inotify has to tell."""
         return [] if self._watcher is None else self._watcher.read()
 
     def path_of(self, number: int) -> str | None:
-        """Give the path behind a number; None = nobody's any more."""
+        """Return the path behind a number; None = nobody's any more."""
         return self._paths.get(number)
 
     def add(self, path: str, *, is_file: bool) -> bool:

@@ -68,7 +68,7 @@ class PsiTrigger:
             ) from error
 
     def fileno(self) -> int:
-        """Give the descriptor to be polled for EPOLLPRI."""
+        """Return the descriptor to be polled for EPOLLPRI."""
         return self._fd
 
     def wait(self, timeout_seconds: float = 0.0) -> TriggerState:

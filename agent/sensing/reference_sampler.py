@@ -50,7 +50,7 @@ _OUT_OF_FILES: Final = (errno.EMFILE, errno.ENFILE)
 
 
 def to_status(error: OSError) -> Status:
-    """Say what an errno means (facts/node-agent-practice.md section 2); ``GONE`` counts for cpu.stat only."""
+    """Return what an errno means (facts/node-agent-practice.md section 2); ``GONE`` counts for cpu.stat only."""
     if error.errno in (errno.ENODEV, errno.ENOENT):
         return Status.GONE
     if error.errno == errno.EOPNOTSUPP:
@@ -216,7 +216,7 @@ class ReferenceSampler:
     # ---- rows ----
 
     def _sample(self, slot: int, watched: _Watched, *, slow: bool) -> tuple[Status, bool]:
-        """Write the rows of one cgroup; give the sample's status and whether a memory row was written."""
+        """Write the rows of one cgroup; return the sample's status and whether a memory row was written."""
         row = np.zeros((), SAMPLE)
         memory_row = np.zeros((), MEMORY_ROW)
         row["monotonic_ns"] = time.monotonic_ns()
@@ -247,7 +247,7 @@ class ReferenceSampler:
         return status, has_row
 
     def _fill_cpu(self, row: NDArray[np.void], cpu: CpuStat, watched: _Watched) -> Has:
-        """Put cpu.stat and cpu.pressure into the sample; give what it has now."""
+        """Put cpu.stat and cpu.pressure into the sample; return what it has now."""
         has = Has(0)
         row["usage_usec"] = cpu.usage_usec
         if cpu.throttled_usec is not None and cpu.nr_periods is not None and cpu.nr_throttled is not None:
@@ -301,7 +301,7 @@ class ReferenceSampler:
         return True
 
     def _is_new_peak(self, slot: int, current_bytes: int) -> bool:
-        """Tell whether memory.current passed its peak by enough to be worth a memory.stat (see sampler.c)."""
+        """Return whether memory.current passed its peak by enough to be worth a memory.stat (see sampler.c)."""
         seen_bytes = self._rings.peaks(slot)[1]
         return current_bytes - seen_bytes >= max(seen_bytes // PEAK_STEP_SHARE, PEAK_STEP_BYTES)
 

@@ -139,7 +139,7 @@ class RingFile:
         return cls(memory, geometry, boot_id=boot_id, path=path, fd=None, writable=False)
 
     def attach(self, relative_path: str, inode: int, *, now_monotonic_ns: int) -> int:
-        """Give the slot of a cgroup: the one it has, rings and all, or a free one with empty rings.
+        """Return the slot of a cgroup: the one it has, rings and all, or a free one with empty rings.
 
         Args:
             relative_path: Below the cgroup root, no leading slash; empty is the root.
@@ -162,18 +162,18 @@ class RingFile:
             self._slots.release(slot)
 
     def retained(self) -> dict[str, int]:
-        """Give path -> slot of the slots in use; right after opening those are the ones found in the file."""
+        """Return path -> slot of the slots in use; right after opening those are the ones found in the file."""
         if not self._writable:
             return self._slots.stored_by_path()
         with self._lock:
             return self._slots.by_path()
 
     def inode(self, slot: int) -> int:
-        """Give the inode of the cgroup behind a slot in use."""
+        """Return the inode of the cgroup behind a slot in use."""
         return self._slots.inode(slot)
 
     def generation(self, slot: int) -> int:
-        """Tell which cgroup stands behind the slot: one more at each reuse."""
+        """Return which cgroup stands behind the slot: one more at each reuse."""
         return self._raw.generation(self._checked(slot))
 
     def raw(self, slot: int, rows: int | None = None) -> RingView:
@@ -189,23 +189,23 @@ class RingFile:
         return self._minutes.view(self._checked(slot), rows)
 
     def newest(self, slot: int) -> np.void | None:
-        """Give a copy of the newest sample; None when there is none yet."""
+        """Return a copy of the newest sample; None when there is none yet."""
         rows = self.raw(slot, 1).joined()
         return rows[0] if len(rows) else None
 
     def newest_rows(self, slots: Sequence[int]) -> Rows:
-        """Give a copy of the newest sample of each of these slots, shape ``(len(slots),)``, in one step.
+        """Return a copy of the newest sample of each of these slots, shape ``(len(slots),)``, in one step.
 
         A slot without a sample has the status `ABSENT`; all else of its row is 0 and means nothing.
         """
         return self._newest_of(self._raw, slots)
 
     def newest_memory_rows(self, slots: Sequence[int]) -> Rows:
-        """Give a copy of the newest memory row of each of these slots, as `newest_rows`."""
+        """Return a copy of the newest memory row of each of these slots, as `newest_rows`."""
         return self._newest_of(self._memory_rows, slots)
 
     def span_seconds(self, slots: Sequence[int]) -> float | None:
-        """Tell how far the raw ring of these slots that reaches furthest back does so; None without two samples."""
+        """Return how far the raw ring of these slots that reaches furthest back does so; None without two samples."""
         heads = np.array([self._raw.head(self._checked(slot)) for slot in slots], dtype=np.int64)
         numbers = np.array(slots, dtype=np.int64)[heads > 1]
         heads = heads[heads > 1]
@@ -226,7 +226,7 @@ class RingFile:
         return rows
 
     def newest_memory(self, slot: int) -> np.void | None:
-        """Give a copy of the newest memory row; None when there is none yet."""
+        """Return a copy of the newest memory row; None when there is none yet."""
         rows = self.memory(slot, 1).joined()
         return rows[0] if len(rows) else None
 
@@ -252,7 +252,7 @@ class RingFile:
         self._memory_rows.append(slot, row)
 
     def peaks(self, slot: int) -> tuple[int, int]:
-        """Give the running working-set peak for the next memory row, and the largest memory.current so far; bytes."""
+        """Return the running working-set peak for the next memory row, and the largest memory.current so far; bytes."""
         base = self._offset(slot)
         return self._words[(base + PENDING) >> 3], self._words[(base + PEAK_SEEN) >> 3]
 

@@ -18,7 +18,7 @@ Rows = NDArray[np.void]
 
 
 def field_offset(name: str) -> int:
-    """Give the offset in bytes of a field of the slot header."""
+    """Return the offset in bytes of a field of the slot header."""
     fields = SLOT_HEADER.fields
     if fields is None:  # a plain dtype has none; SLOT_HEADER is a record
         raise TypeError(name)
@@ -61,11 +61,11 @@ class Ring:
         )
 
     def head(self, slot: int) -> int:
-        """Give how many rows were ever written; row ``i`` lies at ``i % length``."""
+        """Return how many rows were ever written; row ``i`` lies at ``i % length``."""
         return int(self.words[(self.head_index + slot * self.stride) >> 3])
 
     def generation(self, slot: int) -> int:
-        """Tell which cgroup stands behind the slot."""
+        """Return which cgroup stands behind the slot."""
         return int(self.halves[(self.generation_index + slot * self.stride) >> 2])
 
     def append(self, slot: int, row: Rows | np.void) -> None:
@@ -121,7 +121,7 @@ class RingView:
         return ring.generation(self._slot) == self.generation and self.head <= head < self.first + ring.length
 
     def joined(self) -> Rows:
-        """Give a copy in one array, shape ``(n,)``; of fewer rows if the writer was faster.
+        """Return a copy in one array, shape ``(n,)``; of fewer rows if the writer was faster.
 
         Returns:
             The rows, oldest first; empty when there are none or when the slot went to another cgroup meanwhile.

@@ -96,7 +96,7 @@ class Sampler(Protocol):
         """Read every lane once."""
 
     def stats(self) -> SamplerStats:
-        """Give counters since opening."""
+        """Return counters since opening."""
 
     def close(self) -> None:
         """Close all files; a second call is fine. The rings belong to the ``RingFile`` and stay."""

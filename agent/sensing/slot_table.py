@@ -99,7 +99,7 @@ class SlotTable:
         self._free = free
 
     def attach(self, relative_path: str, inode: int, *, now_monotonic_ns: int) -> int:
-        """Give the slot of a cgroup: the one it has, or a free one with empty rings; see ``RingFile.attach``.
+        """Return the slot of a cgroup: the one it has, or a free one with empty rings; see ``RingFile.attach``.
 
         Raises:
             RingsFull: No slot is left, or the disk has no room for one.
@@ -134,23 +134,23 @@ class SlotTable:
             self._set_free(slot)
 
     def by_path(self) -> dict[str, int]:
-        """Give path -> slot of the slots in use, a copy."""
+        """Return path -> slot of the slots in use, a copy."""
         return dict(self._by_path)
 
     def used(self) -> tuple[int, ...]:
-        """Give the slots that were ever used."""
+        """Return the slots that were ever used."""
         return tuple(self._used)
 
     def stored_by_path(self) -> dict[str, int]:
-        """Give path -> slot as the file has it now: for who did not adopt it."""
+        """Return path -> slot as the file has it now: for who did not adopt it."""
         return {each.path: each.slot for each in self._found() if each.path is not None}
 
     def stored_used(self) -> tuple[int, ...]:
-        """Give the slots that the file tells were ever used."""
+        """Return the slots that the file tells were ever used."""
         return tuple(each.slot for each in self._found())
 
     def inode(self, slot: int) -> int:
-        """Give the inode of the cgroup behind a slot in use."""
+        """Return the inode of the cgroup behind a slot in use."""
         return int(self._identity(slot)[2])
 
     def let_go(self) -> None:
@@ -208,14 +208,14 @@ class SlotTable:
         self._free.append(slot)
 
     def _header_of(self, slot: int) -> bytes:
-        """Give the slot's header; read, not mapped, where possible: a look at 1,000 slots would make 4 MiB resident."""
+        """Return the slot's header; read, not mapped, where possible: mapping 1,000 would make 4 MiB resident."""
         begin = self._offset(slot)
         if self._fd is not None:
             return os.pread(self._fd, SLOT_HEADER.itemsize, begin)
         return self._memory[begin : begin + SLOT_HEADER.itemsize]
 
     def _found(self) -> Iterator[_Found]:
-        """Give every slot that was ever used; with its path if it is in use and its checksum and heads are right."""
+        """Return every slot that was ever used; with its path if it is in use and its checksum and heads are right."""
         for slot in range(self._geometry.max_slots):
             header = self._header_of(slot)
             checksum, state, generation = struct.unpack_from("<III", header)

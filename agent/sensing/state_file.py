@@ -103,7 +103,7 @@ def read_boot_id(path: Path = Path("/proc/sys/kernel/random/boot_id")) -> str:
 
 
 def file_header(geometry: RingGeometry, boot_id: str) -> bytes:
-    """Give the header of a file of this geometry, begun in this boot; its owner is not filled in."""
+    """Return the header of a file of this geometry, begun in this boot; its owner is not filled in."""
     fixed = _FILE_HEADER.pack(
         MAGIC,
         FORMAT_VERSION,
@@ -125,7 +125,7 @@ def _lengths(geometry: RingGeometry) -> tuple[int, int, int, int]:
 
 
 def read_header(header: bytes, size: int) -> tuple[RingGeometry, str] | str:
-    """Give geometry and boot id of a state file, or the reason why it is not one of ours."""
+    """Return geometry and boot id of a state file, or the reason why it is not one of ours."""
     if len(header) < FILE_HEADER_BYTES:
         return f"truncated: {size} bytes, the header alone has {FILE_HEADER_BYTES}"
     magic, version, slots, raw, memory, minute, *layout, boot_id = _FILE_HEADER.unpack_from(header)
@@ -160,7 +160,7 @@ class Unfit:
 
 
 def open_locked(path: Path, geometry: RingGeometry, boot_id: str) -> tuple[int, Path | None, str | None]:
-    """Open and lock a file that is valid for us, setting aside what is not; give it with what was set aside and why."""
+    """Open and lock a file that is valid for us, setting aside what is not; return it, what was set aside, why."""
 
     def begin(fd: int) -> None:
         os.ftruncate(fd, geometry.file_bytes)
@@ -251,7 +251,7 @@ def _rename(path: Path, name: str, *, replace: bool) -> Path:
 
 
 def _command_line(pid: int) -> str:
-    """Give the command line of a process in one line; empty when it cannot be seen, as from another pid namespace."""
+    """Return the command line of a process in one line; empty when it cannot be seen, as from another pid namespace."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").split()
     except OSError:
@@ -273,6 +273,6 @@ def _owner(fd: int) -> str:
 
 
 def owner_record() -> bytes:
-    """Give what belongs at `OWNER_OFFSET` while this process holds the file."""
+    """Return what belongs at `OWNER_OFFSET` while this process holds the file."""
     command = _command_line(os.getpid()).encode("utf-8", "replace")[:512]
     return _OWNER.pack(os.getpid(), len(command), command)

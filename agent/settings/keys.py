@@ -42,7 +42,7 @@ class Key:
 
     @property
     def is_webhook_url(self) -> bool:
-        """Say whether it is where the agent reports to."""
+        """Return whether it is where the agent reports to."""
         return (self.section, self.name) == ("report", "url")
 
     def to_value(self, raw: object, *, is_text: bool) -> object:
@@ -129,7 +129,7 @@ class Key:
 
 
 def _is_https(text: str) -> bool:
-    """Say whether a text is an https URL without user, query or fragment: a token is sent there, and only there."""
+    """Return whether a text is an https URL without user, query or fragment: a token is sent there, and only there."""
     try:
         address = urlsplit(text)
         port = address.port
@@ -142,7 +142,7 @@ def _is_https(text: str) -> bool:
 
 @functools.cache
 def keys(root: type = Settings) -> dict[str, Key]:
-    """Give every setting by its key in the file; read from the dataclasses once.
+    """Return every setting by its key in the file; read from the dataclasses once.
 
     Args:
         root: The dataclass of all sections: the agent's, or another process's.

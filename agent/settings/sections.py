@@ -23,7 +23,7 @@ from agent.core.orders.policy_options import (
 
 
 def camel(snake: str) -> str:
-    """Give a field's name as the file spells it."""
+    """Return a field's name as the file spells it."""
     head, *rest = snake.split("_")
     return head + "".join(word.capitalize() for word in rest)
 
@@ -62,14 +62,14 @@ class LogFormat(StrEnum):
 
 
 def default_state_directory(environment: Mapping[str, str], *, uid: int) -> Path:
-    """Give where the rings live unless told: /var/lib for root, the XDG state directory for others."""
+    """Return where the rings live unless told: /var/lib for root, the XDG state directory for others."""
     if uid == 0:
         return Path("/var/lib/plimsoll")
     return Path(environment.get("XDG_STATE_HOME") or Path(environment.get("HOME") or "/", ".local/state"), "plimsoll")
 
 
 def default_socket(environment: Mapping[str, str], *, uid: int) -> Path:
-    """Give where the control socket is unless told; without a runtime directory it stands beside the rings."""
+    """Return where the control socket is unless told; without a runtime directory it stands beside the rings."""
     if uid == 0:
         return Path("/run/plimsoll/agent.sock")
     runtime = environment.get("XDG_RUNTIME_DIR")
@@ -266,7 +266,7 @@ class Settings:
     """The node's name in Kubernetes."""
 
     def to_dict(self) -> dict[str, object]:
-        """Give all values under their keys in the file, as plain JSON values; for the log line at the start."""
+        """Return all values under their keys in the file, as plain JSON values; for the log line at the start."""
         return {camel(one.name): _plain(getattr(self, one.name)) for one in fields(self)}
 
 

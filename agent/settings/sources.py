@@ -49,7 +49,7 @@ def load_settings(
     environment: Mapping[str, str],
     overrides: Mapping[str, object] | None = None,
 ) -> Settings:
-    """Read all sources and give the settings in force.
+    """Read all sources and return the settings in force.
 
     Args:
         path: The YAML file; None = the one that ``PLIMSOLL_SETTINGS_FILE`` names, else none.
@@ -144,7 +144,7 @@ def _raw_values(
     overrides: Mapping[str, object],
     errors: list[str],
 ) -> Iterator[tuple[str, str, str, object, bool]]:
-    """Give (source, key as written there, key in the file, value, is text), later ones winning; faults go to errors."""
+    """Return (source, key as written there, key in the file, value, is text), later ones win; faults go to errors."""
     if path is not None:
         for key, value in _read_file(known, path, errors):
             yield str(path), key, key, value, False
@@ -162,7 +162,7 @@ def _raw_values(
 
 
 def _read_file(specs: Mapping[str, Key], path: Path, errors: list[str]) -> Iterator[tuple[str, object]]:
-    """Give (dotted key, value) of a YAML file; all that is wrong with its shape goes to errors."""
+    """Return (dotted key, value) of a YAML file; all that is wrong with its shape goes to errors."""
     try:
         text = decoded(read_named(path, most_bytes=FILE_MAX_BYTES))
         documents = yaml_values(text)
@@ -244,7 +244,7 @@ def _replaced(section: Section, values: Mapping[str, object]) -> Section:
 
 
 def _contradictions(settings: Settings, chosen: Mapping[str, tuple[str, object]]) -> Iterator[str]:
-    """Give one line for each pair of settings that cannot both hold."""
+    """Return one line for each pair of settings that cannot both hold."""
     sampling, windows = settings.sampling, settings.windows
     interval, slow, rate = sampling.interval_seconds, sampling.slow_interval_seconds, windows.rate_window_seconds
     rules = (
@@ -269,7 +269,7 @@ MOST_BUCKETS: Final = 100_000
 
 
 def _contradicting_options(settings: Settings) -> Iterator[str]:
-    """Give one line for each fault among the options of a policy or of the bounds."""
+    """Return one line for each fault among the options of a policy or of the bounds."""
     bounds, crane = settings.bounds, settings.crane
     for name, least, most in (
         ("CpuMillicores", bounds.min_cpu_millicores, bounds.max_cpu_millicores),

@@ -67,7 +67,7 @@ def add_kubelet_options(parser: argparse.ArgumentParser) -> None:
 
 
 def rules_from(arguments: argparse.Namespace, *, is_systemd: bool) -> AuditRules:
-    """Give what the audit is told.
+    """Return what the audit is told.
 
     Args:
         arguments: Parsed by a parser that ``add_kubelet_options`` extended.

@@ -66,7 +66,7 @@ def reserve_lines(view: ReserveView) -> Iterator[Line]:
 
 
 def reserve_json(view: ReserveView) -> dict[str, JsonValue]:
-    """Give it for programs."""
+    """Return it for programs."""
     targets = {} if view.reservation is None else view.reservation.target_bytes
     return {
         "percent": view.percent,

@@ -83,7 +83,7 @@ def _group_key(finding: Finding) -> tuple[object, ...]:
 
 
 def _subject_key(finding: Finding) -> FindingSubject:
-    """Give the subject without its path: a pod's class stands beside its cgroup's values."""
+    """Return the subject without its path: a pod's class stands beside its cgroup's values."""
     subject = finding.subject
     return FindingSubject(
         level=subject.level,
@@ -210,7 +210,7 @@ def _summary_lines(report: AuditReport, *, show_all: bool) -> Iterator[Line]:
 
 
 def target_text(file: str, target: Target | str | None) -> str:
-    """Give a value for people."""
+    """Return a value for people."""
     if target is None:
         return ABSENT if file != CGROUP else "none"
     if isinstance(target, Weights):
@@ -226,7 +226,7 @@ def target_text(file: str, target: Target | str | None) -> str:
 
 
 def difference_text(finding: Finding) -> str:
-    """Give the difference with its unit and sign; of a weight that is equal the formula it follows."""
+    """Return the difference with its unit and sign; of a weight that is equal the formula it follows."""
     difference = finding.difference
     if difference is None:
         return str(finding.formula) if finding.formula is not None else ""
@@ -244,7 +244,7 @@ def _is_bytes(file: str) -> bool:
 
 
 def audit_json(report: AuditReport, heading: Heading) -> dict[str, JsonValue]:
-    """Give an audit for programs: all fields, units in their names."""
+    """Return an audit for programs: all fields, units in their names."""
     return {
         "pods_file": heading.pods_file,
         "node": heading.node,
@@ -302,7 +302,7 @@ def _unit(file: str) -> str | None:
 
 
 def _kernel_text(target: Target | str | None) -> str | None:
-    """Give a value as the kernel's file has it; of a weight the linear one."""
+    """Return a value as the kernel's file has it; of a weight the linear one."""
     if isinstance(target, Weights):
         return str(target.linear)
     if isinstance(target, CpuMax):
@@ -311,7 +311,7 @@ def _kernel_text(target: Target | str | None) -> str | None:
 
 
 def _numbers_json(side: str, file: str, target: Target | str | None) -> dict[str, JsonValue]:
-    """Give the numbers of a value; null = no limit, or no value: the text beside them tells which."""
+    """Return the numbers of a value; null = no limit, or no value: the text beside them tells which."""
     if isinstance(target, Weights):
         return {f"{side}_weight_linear": target.linear, f"{side}_weight_quadratic": target.quadratic}
     if isinstance(target, CpuMax):

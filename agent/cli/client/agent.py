@@ -89,6 +89,6 @@ def ask_or_refuse(
 
 
 def no_answer(verb: str, error: NoAnswerError) -> int:
-    """Say that there is no answer; give the exit code."""
+    """Say that there is no answer; return the exit code."""
     print(f"plimsoll {verb}: {error}", file=sys.stderr)
     return 1

@@ -81,7 +81,7 @@ def check_forgetting(arguments: argparse.Namespace) -> None:
 
 
 def forget(client: WebhookReader, arguments: argparse.Namespace, parts: list[str] | None) -> int:
-    """Have it forgotten, after a question; give the exit code.
+    """Have it forgotten, after a question; return the exit code.
 
     Args:
         client: The webhook.

@@ -43,7 +43,7 @@ def span(text: str) -> float:
 
 
 def one_or_all(arguments: argparse.Namespace, verb: str) -> bool:
-    """Say whether ``--all`` was given, and no pod.
+    """Return whether ``--all`` was given, and no pod.
 
     Raises:
         SystemExit: Both, or neither; one line, code 2.
@@ -59,7 +59,7 @@ def one_or_all(arguments: argparse.Namespace, verb: str) -> bool:
 def order(
     arguments: argparse.Namespace, verb: str, asked: Mapping[str, object], confirm: Callable[[Ordered], str]
 ) -> int:
-    """Give an order to the agent and confirm it on one line; give the exit code."""
+    """Return an order to the agent and confirm it on one line; return the exit code."""
     from agent.node.orders.answers import ORDERED
 
     try:
@@ -78,10 +78,10 @@ def warn(verb: str, notes: Sequence[str]) -> None:
 
 
 def until_text(until_unix_seconds: float | None, otherwise: str) -> str:
-    """Say how long something holds."""
+    """Return how long something holds."""
     return otherwise if until_unix_seconds is None else f"until {moment_text(until_unix_seconds)}"
 
 
 def moment_text(unix_seconds: float) -> str:
-    """Give a moment in local time."""
+    """Return a moment in local time."""
     return f"{datetime.fromtimestamp(unix_seconds, tz=UTC).astimezone():%Y-%m-%d %H:%M:%S}"

@@ -121,18 +121,18 @@ class ClusterRestore:
         return [one for one in agents_of(self._api, self._namespace) if not one.has_ended]
 
     def _is_open(self, agent: AgentPod) -> bool:
-        """Say whether an agent that is there is to be asked, again if need be."""
+        """Return whether an agent that is there is to be asked, again if need be."""
         came = self._came.get(agent.uid)
         if came is None or came.how in (_How.AGAIN, _How.UNREACHED):
             return True
         return came.how is _How.FAILED and agent.is_ending  # as it would not restore while it was ending
 
     def _is_beginning(self, agents: Sequence[AgentPod]) -> bool:
-        """Say whether an agent that is there was asked, and does not know its pods yet."""
+        """Return whether an agent that is there was asked, and does not know its pods yet."""
         return any(one.uid in self._came and self._came[one.uid].how is _How.AGAIN for one in agents)
 
     def _is_awaited(self, agents: Sequence[AgentPod]) -> bool:
-        """Say whether an agent ended before it was through, and none has come in its place yet."""
+        """Return whether an agent ended before it was through, and none has come in its place yet."""
         nodes = {one.node for one in agents}
         return any(came.how is not _How.DONE and came.agent.node not in nodes for came in self._came.values())
 
@@ -190,14 +190,14 @@ class ClusterRestore:
 
 
 def _is_out_of_reach(error: KubeError) -> bool:
-    """Say whether nobody was there to answer, and not that the answer is no."""
+    """Return whether nobody was there to answer, and not that the answer is no."""
     if isinstance(error, ApiError):
         return error.status >= _SERVER_ERROR or error.status in (_NOT_FOUND, _TOO_MANY_REQUESTS)
     return isinstance(error, Unreachable)
 
 
 def agents_of(api: Api, namespace: str) -> Sequence[AgentPod]:
-    """Give the agents' pods that have a node.
+    """Return the agents' pods that have a node.
 
     Raises:
         KubeError: The server refuses or does not answer.

@@ -241,7 +241,7 @@ def sizing_source(arguments: argparse.Namespace, verb: str) -> Iterator[SizingSo
 
 
 def settings_of_agent(arguments: argparse.Namespace, settings: Settings) -> Settings | None:
-    """Give the settings of the agent that answers, with what the command line says otherwise; None = none answers.
+    """Return the settings of the agent that answers, with what the command line says otherwise; None = none answers.
 
     Args:
         arguments: Of this command.
@@ -269,7 +269,7 @@ def _asked(socket_path: Path) -> tuple[Mapping[str, object] | None, str]:
 
 
 def _own_settings(arguments: argparse.Namespace, told: Mapping[str, object], socket_path: Path) -> Settings:
-    """Give the settings that an agent tells, with what the command line says otherwise."""
+    """Return the settings that an agent tells, with what the command line says otherwise."""
     settings, directory = told.get("settings"), told.get("directory")
     if not isinstance(settings, dict) or not isinstance(directory, str):
         raise SizingError(f"agent at {socket_path}: of another release; allowed: the command of its own")
@@ -286,7 +286,7 @@ def _own_settings(arguments: argparse.Namespace, told: Mapping[str, object], soc
 
 
 def _is_its_own(arguments: argparse.Namespace, told: Mapping[str, object], socket_path: Path, given: Set[str]) -> bool:
-    """Say whether what is tried is what the agent does anyway: it knows the pods' names, its state files do not."""
+    """Return whether what is tried is what the agent does anyway: it knows the pods' names, its state files do not."""
     if "podsFile" in given:
         return False
     plain = argparse.Namespace(
@@ -298,7 +298,7 @@ def _is_its_own(arguments: argparse.Namespace, told: Mapping[str, object], socke
 
 
 def _given(arguments: argparse.Namespace) -> set[str]:
-    """Give the keys of the settings that the command line names."""
+    """Return the keys of the settings that the command line names."""
     named = {
         name.removeprefix("setting ")
         for name, value in vars(arguments).items()

@@ -97,7 +97,7 @@ class WebhookReader:
         self._pool = urllib3.PoolManager(ssl_context=context, server_hostname=name, assert_hostname=name)
 
     def get(self, path: str, kind: type[Body], query: Mapping[str, str] | None = None) -> tuple[Body, bytes]:
-        """Ask; give the answer, and its bytes.
+        """Ask; return the answer, and its bytes.
 
         Raises:
             NotKnownError: There is nothing of that name.
@@ -107,7 +107,7 @@ class WebhookReader:
         return self._asked("GET", path, kind, query, TIMEOUT_SECONDS)
 
     def delete(self, path: str, kind: type[Body], query: Mapping[str, str] | None = None) -> tuple[Body, bytes]:
-        """Have something forgotten; give the answer, and its bytes.
+        """Have something forgotten; return the answer, and its bytes.
 
         Raises:
             NotKnownError, NoAnswerError, SystemExit: As ``get``.
@@ -144,7 +144,7 @@ class WebhookReader:
 
 
 def _address_of(url: str, verb: str) -> tuple[str, str]:
-    """Give the URL that paths are put to, and its host.
+    """Return the URL that paths are put to, and its host.
 
     Raises:
         SystemExit: It is none; one line, code 2.
@@ -216,7 +216,7 @@ def _token(arguments: argparse.Namespace, api: Api | None) -> str:
 
 
 def _registered_authority(api: Api) -> str | None:
-    """Give the authority that API servers trust the webhook by, PEM; None = it is not to be had."""
+    """Return the authority that API servers trust the webhook by, PEM; None = it is not to be had."""
     from agent.kube.errors import KubeError
 
     path = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{CONFIGURATION}"

@@ -45,7 +45,7 @@ def add_policy_options(parser: argparse.ArgumentParser, sections: Sequence[str] 
 
 
 def flag_of(key: str) -> str:
-    """Give the flag of a setting: ``vpa.targetCpuPercentile`` -> ``--vpa-target-cpu-percentile``."""
+    """Return the flag of a setting: ``vpa.targetCpuPercentile`` -> ``--vpa-target-cpu-percentile``."""
     return "--" + "".join(f"-{char.lower()}" if char.isupper() else char for char in key).replace(".", "-")
 
 

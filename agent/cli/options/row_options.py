@@ -22,7 +22,7 @@ def add_filter_options(parser: argparse.ArgumentParser) -> None:
 
 
 def filter_text(arguments: argparse.Namespace) -> str:
-    """Give one filter for all three, as ``unit_filter.parse_filter`` reads it."""
+    """Return one filter for all three, as ``unit_filter.parse_filter`` reads it."""
     words = [str(arguments.filter)]
     words += [f"ns={arguments.namespace}"] if arguments.namespace else []
     words += [f"pod={arguments.pod}"] if arguments.pod else []

@@ -70,7 +70,7 @@ def add_options(
 
 
 def overrides_from(arguments: argparse.Namespace) -> dict[str, object]:
-    """Give the settings named on the command line: key -> text.
+    """Return the settings named on the command line: key -> text.
 
     Raises:
         SystemExit: ``--set`` without ``=``; said on one line, code 2.
@@ -118,7 +118,7 @@ def file_or_stdin(text: str) -> Path:
 
 
 def fail(message: str) -> NoReturn:
-    """Say what is wrong on one line and leave with code 2.
+    """Return what is wrong on one line and leave with code 2.
 
     Args:
         message: With ``VERB: `` in front where it is about one.

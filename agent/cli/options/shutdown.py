@@ -20,10 +20,10 @@ class Stop(Protocol):
     """What a loop looks at: whether it is to end. A ``threading.Event`` is one too."""
 
     def is_set(self) -> bool:
-        """Say whether to end."""
+        """Return whether to end."""
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait so many seconds at most, None = for ever, until it is to end; say whether it is."""
+        """Wait so many seconds at most, None = for ever, until it is to end; return whether it is."""
 
 
 class Ending:
@@ -62,11 +62,11 @@ class Ending:
         self._wake.put(None)
 
     def is_set(self) -> bool:
-        """Say whether to end."""
+        """Return whether to end."""
         return self._is_set
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait so many seconds at most, None = for ever, until it is to end; say whether it is."""
+        """Wait so many seconds at most, None = for ever, until it is to end; return whether it is."""
         if not self._is_set:
             with contextlib.suppress(queue.Empty):
                 self._wake.get(timeout=timeout)

@@ -25,7 +25,7 @@ _EXACT_FIELDS: dict[str, Callable[[UnitIdentity], Sequence[str | None]]] = {
 
 
 def parse_filter(text: str) -> Callable[[UnitIdentity], bool]:
-    """Give the test that a filter stands for.
+    """Return the test that a filter stands for.
 
     Args:
         text: Words apart by spaces, all of which must hold. ``key=value``: that field is equal, or matches a pattern

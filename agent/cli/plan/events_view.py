@@ -25,7 +25,7 @@ _DAY_SECONDS: Final = 86_400.0
 
 
 def page_lines(found: Decisions, *, width: int, glyphs: Glyphs, nothing: str = NOTHING) -> list[Line]:
-    """Give the whole answer.
+    """Return the whole answer.
 
     Args:
         found: The decisions.

@@ -108,7 +108,7 @@ def offline_plan(files: PlanFiles, settings: Settings, *, as_enforced: bool, now
 
 
 def _of_node(pods: tuple[Pod, ...], node: Node, files: PlanFiles) -> tuple[tuple[Pod, ...], int]:
-    """Give the pods bound to the node, and how many are not."""
+    """Return the pods bound to the node, and how many are not."""
     own = tuple(pod for pod in pods if pod.node_name == node.name)
     if pods and not own:
         names = ", ".join(sorted({pod.node_name for pod in pods if pod.node_name is not None})[:5]) or "none"

@@ -52,12 +52,12 @@ CSV_HEADER: Final[tuple[str, ...]] = (
 
 
 def json_text(plan: Plan) -> str:
-    """Give the document that the socket gives, indented; ASCII, so no name can steer a terminal."""
+    """Return the document that the socket gives, indented; ASCII, so no name can steer a terminal."""
     return json.dumps(PLAN.to_json(plan), indent=2, allow_nan=False) + "\n"
 
 
 def csv_text(plan: Plan) -> str:
-    """Give a line per container under a line of names.
+    """Return a line per container under a line of names.
 
     A pod's own budget has a line with an empty container name; a pod of which nothing but its sum is known, one without
     a name.
@@ -91,7 +91,7 @@ def _share_cells(share: Share | None) -> list[object]:
 
 
 def patch_text(plan: Plan) -> str:
-    """Give a shell script: for each step, in order, a comment that says from what to what, and the kubectl command."""
+    """Return a shell script: for each step, in order, a comment with both values, and the kubectl command."""
     moment = datetime.fromtimestamp(plan.taken_unix_seconds, tz=UTC)
     lines = [f"# plan of {harmless(plan.node)}, {moment:%Y-%m-%dT%H:%M:%SZ}; kubectl 1.32 or newer"]
     if plan.steps:
@@ -118,14 +118,14 @@ def _waiting(plan: Plan) -> Iterator[tuple[PodPlan, Kept]]:
 
 
 def command_of(step: PlanStep) -> str:
-    """Give the command line of one step, quoted for a shell; it names the pod's uid, so no successor is touched."""
+    """Return the command line of one step, quoted for a shell; it names the pod's uid, so no successor is touched."""
     patch = json.dumps(patch_of(step), separators=(",", ":"))
     words = ("kubectl", "patch", "pod", step.ref.name, "--namespace", step.ref.namespace, "--subresource", "resize")
     return shlex.join((*words, "--type", "strategic", "--patch", patch))
 
 
 def left_out_line(plan: Plan) -> str | None:
-    """Say what a script of patches does not do; None = it does all of the plan."""
+    """Return what a script of patches does not do; None = it does all of the plan."""
     if not plan.evictions:
         return None
     names = ", ".join(harmless(str(eviction.ref)) for eviction in plan.evictions[:5])

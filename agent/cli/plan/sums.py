@@ -23,7 +23,7 @@ _RESOURCES: Final = (Resource.MEMORY, Resource.CPU)
 
 
 def sum_lines(plan: Plan, page: Page) -> list[Line]:
-    """Give what the node has, what is planned, and below whether it fits."""
+    """Return what the node has, what is planned, and below whether it fits."""
     columns = [
         Column(key="what", title="", min_width=6, is_text=True),
         Column(key="allocatable", title="ALLOCATABLE", priority=20),
@@ -67,7 +67,7 @@ def _waiting(plan: Plan, resource: Resource) -> int:
 
 
 def verdict_of(sums: ResourcePlan, *, waiting: int = 0) -> tuple[str, Tone]:
-    """Say whether a node fits, and by how much it does or does not.
+    """Return whether a node fits, and by how much it does or does not.
 
     Args:
         sums: Of one resource.

@@ -51,12 +51,12 @@ class PlanRow:
 
     @property
     def name(self) -> str:
-        """Give the container's name for people."""
+        """Return the container's name for people."""
         return harmless(self.container.name) if self.container.name else POD_BUDGET
 
 
 def rows_of(plan: Plan) -> list[PlanRow]:
-    """Give what is planned: containers of pods that may be optimised, a pod's own budget before them."""
+    """Return what is planned: containers of pods that may be optimised, a pod's own budget before them."""
     return [
         PlanRow(pod=pod, container=container)
         for pod in plan.pods
@@ -66,7 +66,7 @@ def rows_of(plan: Plan) -> list[PlanRow]:
 
 
 def page_lines(plan: Plan, look: PlanLook, *, width: int, glyphs: Glyphs, shown: Plan | None = None) -> list[Line]:
-    """Give the whole answer.
+    """Return the whole answer.
 
     Args:
         plan: The plan of the node.

@@ -22,12 +22,12 @@ from agent.node.files.documents import RECOMMENDATIONS
 
 
 def json_text(node: Recommendations) -> str:
-    """Give the document that the socket gives, indented; ASCII, so no name can steer a terminal."""
+    """Return the document that the socket gives, indented; ASCII, so no name can steer a terminal."""
     return json.dumps(RECOMMENDATIONS.to_json(node), indent=2, allow_nan=False) + "\n"
 
 
 def yaml_text(node: Recommendations) -> str:
-    """Give the same document as YAML."""
+    """Return the same document as YAML."""
     import yaml
 
     return str(yaml.safe_dump(RECOMMENDATIONS.to_json(node), sort_keys=False))
@@ -124,7 +124,7 @@ _MOST_NAMED: Final = 5
 
 
 def patch_text(node: Recommendations) -> str:
-    """Give a shell script: for each pod a comment that says from what to what, and the kubectl command."""
+    """Return a shell script: for each pod a comment that says from what to what, and the kubectl command."""
     moment = datetime.fromtimestamp(node.taken_unix_seconds, tz=UTC)
     head = (
         f"# {harmless(node.node)}, policy {harmless(node.policy)}, {moment:%Y-%m-%dT%H:%M:%SZ}; kubectl 1.32 or newer"
@@ -143,7 +143,7 @@ def patch_text(node: Recommendations) -> str:
 
 
 def _changes(patch: ResizePatch, items: list[Recommendation]) -> Iterator[str]:
-    """Say what a patch does to each container that is in it."""
+    """Return what a patch does to each container that is in it."""
     patched = {one["name"] for containers in patch.body["spec"].values() for one in containers}
     for item in items:
         if item.identity.container in patched:
@@ -161,7 +161,7 @@ def _change(side: AdviceSide, item: Recommendation, advice: Advice) -> Iterator[
 
 
 def left_out_lines(node: Recommendations) -> list[str]:
-    """Say what is in no patch, a line for each reason, with some names."""
+    """Return what is in no patch, a line for each reason, with some names."""
     names: dict[str, list[str]] = {}
     for item in node.items:
         reasons = left_out(item)

@@ -152,7 +152,7 @@ def _table(node: Recommendations, namespaces: Sequence[Total]) -> list[str]:
 
 
 def _rows(node: Recommendations, item: Recommendation) -> list[str]:
-    """Give two lines: CPU with who it is, then memory."""
+    """Return two lines: CPU with who it is, then memory."""
     severity = worst(item)
     badge = f'<span class="badge {severity}">{_severity_text(severity)}</span>'
     who = f'<td class="left" rowspan="2">{badge}</td><td class="left name" rowspan="2">{_name(item)}</td>'
@@ -178,7 +178,7 @@ def _name(item: Recommendation) -> str:
 
 
 def _age_texts(item: Recommendation) -> Iterator[str]:
-    """Say how old what is known of a container is."""
+    """Return how old what is known of a container is."""
     basis = item.basis
     yield f"history {age_text(basis.history_span_seconds)}" if basis.history_minutes else "no history yet"
     yield (

@@ -86,7 +86,7 @@ def _by_danger(item: Recommendation) -> tuple[int, float]:
 
 
 def _share(side: AdviceSide, item: Recommendation) -> float:
-    """Give the change as a share of the request; 0 = none, or not known."""
+    """Return the change as a share of the request; 0 = none, or not known."""
     now, should = side.request(item), side.advice(item).request
     return abs(should - now) / now if should is not None and now else 0.0
 
@@ -114,7 +114,7 @@ _KEYS: Final[Mapping[Order, _Key]] = {
 def page_lines(
     node: Recommendations, *, width: int, glyphs: Glyphs, has_colour: bool, empty: str = NOTHING
 ) -> list[Line]:
-    """Give the whole answer.
+    """Return the whole answer.
 
     Args:
         node: The recommendations to show, as ``ordered`` has them.
@@ -148,7 +148,7 @@ def title_line(node: Recommendations) -> Line:
 
 
 def origin_text(node: Recommendations) -> str:
-    """Say from where the answer is and of which moment."""
+    """Return from where the answer is and of which moment."""
     moment = datetime.fromtimestamp(node.taken_unix_seconds, tz=UTC).astimezone()
     return f"{_SOURCES.get(node.source, harmless(node.source))}, {moment:%Y-%m-%d %H:%M}"
 
@@ -311,7 +311,7 @@ def _kill_tone(item: Recommendation) -> Tone:
 
 
 def total_lines(node: Recommendations, *, width: int, glyphs: Glyphs) -> list[Line]:
-    """Give what it comes to per namespace and for the node: what to add and what can be freed, never set off."""
+    """Return what it comes to per namespace and for the node: what to add and what can be freed, never set off."""
     sums = totals(node.items)
     rows = [*sums.namespaces, sums.node] if len(sums.namespaces) > 1 else [sums.node]
     names = [*(NO_NAMESPACE if one.namespace is None else harmless(one.namespace) for one in rows[:-1]), "node"]
@@ -356,7 +356,7 @@ def _total_cells(side: AdviceSide, total: ResourceTotal, containers: int) -> lis
 
 
 def withheld_counts(total: Total) -> str:
-    """Say how many recommendations are withheld, by reason: ``6 young``, ``CPU 1 gaps; memory 6 no signal``."""
+    """Return how many recommendations are withheld, by reason: ``6 young``, ``CPU 1 gaps; memory 6 no signal``."""
     cpu, memory = (_counts(one.withheld) for one in (total.cpu_millicores, total.memory_bytes))
     if cpu == memory:
         return cpu or "none"
@@ -389,7 +389,7 @@ def _legend(node: Recommendations, glyphs: Glyphs, width: int) -> list[Line]:
 
 
 def _hints(node: Recommendations) -> list[str]:
-    """Say what to ask next."""
+    """Return what to ask next."""
     hints = ["plimsoll why NAME/CONTAINER explains a row; -o patch gives kubectl commands"]
     if all(worst(item) is Severity.UNKNOWN and _is_young(item) for item in node.items):
         hints.insert(0, f"recommendations begin after {age_text(node.min_span_seconds)} of readings")

@@ -16,7 +16,7 @@ from agent.core.resize.why import Acted, Why
 
 
 def acted_lines(item: Why, page: Page) -> list[Line]:
-    """Give the section; empty where whoever answers does not plan."""
+    """Return the section; empty where whoever answers does not plan."""
     acted = item.acted
     if acted is None:
         return []

@@ -31,7 +31,7 @@ _MISSING_WORDS: Final = {
 
 
 def data_lines(item: Explanation, page: Page) -> list[Line]:
-    """Give the samples and windows that the answer rests on, and their age."""
+    """Return the samples and windows that the answer rests on, and their age."""
     basis, cpu = item.recommendation.basis, item.cpu
     gaps = ", ".join(f"{count} x {reason.value.replace('_', ' ')}" for reason, count in cpu.gaps.items() if count)
     age = basis.sample_age_seconds
@@ -62,7 +62,7 @@ def _whose(item: Explanation) -> str:
 
 
 def cpu_lines(item: Explanation) -> list[Line]:
-    """Give CPU as measured beside what pressure makes of it; waiting taken in, throttling taken out."""
+    """Return CPU as measured beside what pressure makes of it; waiting taken in, throttling taken out."""
     cpu = item.cpu
     lines: list[Line] = [
         (
@@ -98,7 +98,7 @@ def cpu_lines(item: Explanation) -> list[Line]:
 
 
 def memory_lines(item: Explanation) -> list[Line]:
-    """Give memory: working set, what is charged, and waiting for it."""
+    """Return memory: working set, what is charged, and waiting for it."""
     memory = item.memory
     entries: tuple[tuple[str, str, Callable[[float | None], str], str], ...] = (
         ("working set", "working_set_bytes", bytes_text, "now: memory.current without inactive file pages"),
@@ -126,7 +126,7 @@ def _text(window: CpuWindow | MemoryWindow, field: str, text: Callable[[float | 
 
 
 def _missing(window: CpuWindow | MemoryWindow, field: str) -> str:
-    """Say why a figure is not there; empty = it is."""
+    """Return why a figure is not there; empty = it is."""
     if getattr(window, field) is not None:
         return ""
     reason = window.missing.get(field)
@@ -134,7 +134,7 @@ def _missing(window: CpuWindow | MemoryWindow, field: str) -> str:
 
 
 def _remark(reason: str, what: str) -> Span:
-    """Say why a figure is absent, else what it is."""
+    """Return why a figure is absent, else what it is."""
     return Span(f"  {reason}", Tone.NOTE) if reason else Span(f"  {what}", Tone.DIM)
 
 
@@ -142,7 +142,7 @@ def _remark(reason: str, what: str) -> Span:
 
 
 def hour_lines(item: Explanation, page: Page) -> list[Line]:
-    """Give a row of hours per day, CPU and memory; those that the answer goes by are marked."""
+    """Return a row of hours per day, CPU and memory; those that the answer goes by are marked."""
     if not item.hours:
         return [(Span("PEAKS BY HOUR", Tone.TITLE), Span("  no hour measured yet", Tone.NOTE))]
     counted = frozenset(item.hours_counted)
@@ -193,7 +193,7 @@ def _dates(hours: tuple[HourPeak, ...]) -> Iterator[str]:
 
 
 def _levels(page: Page) -> str:
-    """Give the signs of the grid; none is a space, which means that nothing was measured."""
+    """Return the signs of the grid; none is a space, which means that nothing was measured."""
     return page.glyphs.spark.lstrip()
 
 
@@ -205,7 +205,7 @@ def _grid(
     text: Callable[[float | None], str],
     page: Page,
 ) -> list[Line]:
-    """Give title, heading, a line per day and the marks; all are as wide."""
+    """Return title, heading, a line per day and the marks; all are as wide."""
     known = {hour.hour_unix_seconds: value for hour in hours if (value := of_hour(hour)) is not None}
     top = max(known.values())
     levels = _levels(page)
@@ -239,7 +239,7 @@ def _grid(
 
 
 def kill_lines(item: Explanation, page: Page) -> list[Line]:
-    """Give each out-of-memory kill that is remembered, newest first."""
+    """Return each out-of-memory kill that is remembered, newest first."""
     title = Span("OUT-OF-MEMORY KILLS", Tone.TITLE)
     if not item.kills:
         return [(title, Span("  none remembered", Tone.DIM))]

@@ -37,7 +37,7 @@ _VALUE_WIDTH: Final = 12
 
 
 def page_lines(item: Why, page: Page, *, with_chart: bool) -> list[Line]:
-    """Give the page of one container.
+    """Return the page of one container.
 
     Args:
         item: What is told.
@@ -63,7 +63,7 @@ def page_lines(item: Why, page: Page, *, with_chart: bool) -> list[Line]:
 
 
 def _head(item: Why, page: Page) -> Iterator[Line]:
-    """Say who it is, and which policy answered when."""
+    """Return who it is, and which policy answered when."""
     answer = item.recommendation
     identity = answer.identity
     name = called(identity)
@@ -88,7 +88,7 @@ def _head(item: Why, page: Page) -> Iterator[Line]:
 
 
 def _advice_lines(item: Why, page: Page) -> Iterator[Line]:
-    """Give requests and limits as they are and as they should be; where one is withheld, why and what it waits for."""
+    """Return requests and limits as they are and as they should be; of one withheld why and what it waits for."""
     answer = item.recommendation
     titles = ("", "REQUEST", "RECOMMENDED", "CHANGE", "LIMIT", "RECOMMENDED")
     rows: list[tuple[list[str], Tone, str]] = []
@@ -137,7 +137,7 @@ def _verdict(advice: Advice) -> str:
 
 
 def _sentences(item: Why, side: AdviceSide) -> list[str]:
-    """Give what would change the answer of one resource."""
+    """Return what would change the answer of one resource."""
     start = f"{_NAMES[side]}: "
     return [sentence.removeprefix(start) for sentence in item.changes if sentence.startswith(start)]
 
@@ -146,7 +146,7 @@ def _sentences(item: Why, side: AdviceSide) -> list[str]:
 
 
 def _step_lines(item: Why, side: AdviceSide, page: Page) -> list[Line]:
-    """Give the steps of one resource in their order; those of bounds with what they changed from what to what."""
+    """Return the steps of one resource in their order; those of bounds with what they changed from what to what."""
     steps = [step for step in item.steps if step.resource == side.resource]
     if not steps:
         return []
@@ -189,7 +189,7 @@ def _value(value: float | None, unit: str) -> str:
 
 
 def _change_lines(item: Why, page: Page) -> list[Line]:
-    """Say what would change the answer; what a withheld one waits for stands with it already."""
+    """Return what would change the answer; what a withheld one waits for stands with it already."""
     lines: list[Line] = []
     for side in SIDES:
         if side.advice(item.recommendation).withheld is None:

@@ -29,7 +29,7 @@ _COLUMNS: Final = (
 
 
 def contents_lines(contents: Contents, *, width: int, glyphs: Glyphs, has_colour: bool) -> list[Line]:
-    """Give the page."""
+    """Return the page."""
     span_seconds = contents.ended_unix_seconds - contents.begun_unix_seconds
     source = _SOURCES.get(contents.source, harmless(contents.source))
     facts = [

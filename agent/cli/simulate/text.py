@@ -54,7 +54,7 @@ class TableLine:
     is_compared: bool = True
 
     def best(self, totals: Sequence[PolicyTotal]) -> frozenset[int]:
-        """Give the places of the best policies; none where all are equal or none is better than another."""
+        """Return the places of the best policies; none where all are equal or none is better than another."""
         values = [self.value(total) for total in totals]
         known = [value for value in values if value is not None]
         if not self.is_compared or len(set(values)) < 2:
@@ -63,7 +63,7 @@ class TableLine:
 
 
 def amount_text(amount: float | None) -> str:
-    """Give a number with at least three digits that count."""
+    """Return a number with at least three digits that count."""
     if amount is None:
         return ABSENT
     if amount == 0:
@@ -166,19 +166,19 @@ FIGURES: Final[dict[str, tuple[TableLine, ...]]] = {
 
 
 def told_figures(totals: Sequence[PolicyTotal]) -> dict[str, tuple[TableLine, ...]]:
-    """Give the groups of figures that these traces tell anything of."""
+    """Return the groups of figures that these traces tell anything of."""
     has_cpu = any(total.cpu.known_minutes for total in totals)
     has_memory = any(total.memory.known_minutes for total in totals)
     return {title: group for title, group in FIGURES.items() if (has_memory if title == "Memory" else has_cpu)}
 
 
 def moment_text(unix_minute: int) -> str:
-    """Give a minute as people write it, in UTC."""
+    """Return a minute as people write it, in UTC."""
     return datetime.fromtimestamp(unix_minute * 60, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def span_text(simulated: Simulated) -> str:
-    """Say what a trace spans: from, to, how long, how much."""
+    """Return what a trace spans: from, to, how long, how much."""
     one = simulated.outcomes[0]
     first, after = one.start_unix_minute, one.start_unix_minute + one.minutes
     plural = "" if len(one.containers) == 1 else "s"
@@ -230,7 +230,7 @@ def comparison_lines(totals: Sequence[PolicyTotal]) -> list[Line]:
 
 
 def report_json(simulated: Sequence[Simulated], alls: Sequence[PolicyTotal], rules: ReplayRules) -> dict[str, object]:
-    """Give everything as plain values; every name carries its unit."""
+    """Return everything as plain values; every name carries its unit."""
     from agent.core.recommender.simulation.figures import total
 
     return {
@@ -255,7 +255,7 @@ def report_json(simulated: Sequence[Simulated], alls: Sequence[PolicyTotal], rul
 
 
 def total_json(total: PolicyTotal) -> dict[str, object]:
-    """Give one policy's figures."""
+    """Return one policy's figures."""
     return {
         "policy": str(total.policy),
         "containers": total.containers,
@@ -313,7 +313,7 @@ def worst_json(outcome: SimulatedOutcome) -> dict[str, object]:
 
 
 def container_json(outcome: SimulatedOutcome, row: int) -> dict[str, object]:
-    """Give one container's figures."""
+    """Return one container's figures."""
     return {
         "container": harmless(outcome.containers[row]),
         "cpu": _resource_json(outcome.cpu.of(row), "core_hours"),

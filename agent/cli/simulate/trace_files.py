@@ -98,7 +98,7 @@ def _open_text(path: Path, *, is_gzip: bool) -> Iterator[tuple[TextIO, Callable[
 
 
 def _blocks(stream: TextIO, on_progress: Progress | None, share_read: Callable[[], float]) -> Iterator[list[str]]:
-    """Give the lines without their ends, some at a time; empty lines at the end of the file are no rows."""
+    """Return the lines without their ends, some at a time; empty lines at the end of the file are no rows."""
     rest = ""
     held_back = 0
     read_characters = 0
@@ -171,7 +171,7 @@ class _Reading:
         self._builder.add(rows)
 
     def trace(self, unused: Sequence[str]) -> TraceSet:
-        """Give what was read.
+        """Return what was read.
 
         Raises:
             TraceFileError: There was no row.
@@ -185,7 +185,7 @@ class _Reading:
 
 
 def _check_columns(names: Sequence[str]) -> tuple[str, ...]:
-    """Check the names of columns; give those that are not used.
+    """Check the names of columns; return those that are not used.
 
     Raises:
         TraceFileError: One is missing, stands twice, or may be one of ours in another unit.

@@ -53,7 +53,7 @@ class Batch(Protocol):
     """A pyarrow.RecordBatch, as far as it is used."""
 
     def column(self, name: str) -> _Column:
-        """Give a column by its name."""
+        """Return a column by its name."""
         ...
 
     def __len__(self) -> int: ...
@@ -85,7 +85,7 @@ class ParquetTrace:
         self.names: tuple[str, ...] = tuple(self._file.schema_arrow.names)
 
     def batches(self, columns: Sequence[str], on_progress: Callable[[float], None] | None) -> Iterator[Batch]:
-        """Give the rows of these columns, some at a time.
+        """Return the rows of these columns, some at a time.
 
         Raises:
             ParquetError: The file is damaged.

@@ -55,7 +55,7 @@ def load_recording(path: Path, *, on_progress: Callable[[float], None]) -> Trace
 
 
 def _names(manifest: Manifest) -> dict[int, str]:
-    """Give the names of the units that are sized; a container that was started anew goes on under its name."""
+    """Return the names of the units that are sized; a container that was started anew goes on under its name."""
     last = {number: unit.facts[-1].identity for number, unit in enumerate(manifest.units)}
     return {number: called(identity) for number, identity in last.items() if is_sized(identity)}
 
@@ -132,7 +132,7 @@ class _Grid:
         return rows["monotonic_minute"].astype(np.int64) + self._offset
 
     def _span(self) -> tuple[int, int]:
-        """Give the first minute and the one after the last."""
+        """Return the first minute and the one after the last."""
         axes = [self._unix(rows) for pieces in self._minutes.values() for rows in pieces]
         keys = list(self._own_history.values())
         axes.append(self._history_minutes[self._has[:, :, keys].any(axis=(1, 2))])
@@ -145,7 +145,7 @@ class _Grid:
 
 
 def _own_histories(manifest: Manifest, names: dict[int, str]) -> dict[str, int]:
-    """Give the number of the history of each name that shares it with no other."""
+    """Return the number of the history of each name that shares it with no other."""
     numbers = {text: number for number, text in enumerate(manifest.histories)}
     keys: dict[str, str] = {}
     for unit, name in names.items():

@@ -103,7 +103,7 @@ def numbers(texts: Sequence[str], column: str, allowed: str) -> Floats:
 
 
 def not_a_number(text: str, allowed: str) -> str:
-    """Say what is wrong with a text that is no number."""
+    """Return what is wrong with a text that is no number."""
     bare = text.strip()
     if bare and bare[0].isdigit() and _is_number(bare.rstrip(_UNIT_LETTERS)):
         return f"{shown_text(text)} has a unit; allowed: {allowed}, as plain numbers"

@@ -90,13 +90,13 @@ class Plot:
 
     @property
     def largest(self) -> float:
-        """Give the largest value that is drawn; 0 = there is none."""
+        """Return the largest value that is drawn; 0 = there is none."""
         values = [*self.area, *(self.tops or ()), *(level.value for level in self.levels if level.is_shown)]
         return max((value for value in values if value is not None), default=0.0)
 
 
 def plots_of(item: Explanation) -> tuple[Plot, ...]:
-    """Give what there is to draw: CPU, waiting, memory; each only where something of it was measured.
+    """Return what there is to draw: CPU, waiting, memory; each only where something of it was measured.
 
     Minutes before the first that is known are left out, so that a young container is not a line at the edge.
     """
@@ -171,7 +171,7 @@ def _with_levels(plot: Plot, request: int | None, recommended: int | None, limit
 
 
 def span_text(plot: Plot) -> str:
-    """Say which time is shown."""
+    """Return which time is shown."""
     begin, end = (
         datetime.fromtimestamp(minute * 60, UTC)
         for minute in (plot.start_unix_minute, plot.start_unix_minute + plot.minutes)
@@ -181,7 +181,7 @@ def span_text(plot: Plot) -> str:
 
 
 def times_of(plot: Plot) -> Axis:
-    """Give the axis of time, in minutes from the start."""
+    """Return the axis of time, in minutes from the start."""
     form = "%H:%M" if plot.minutes <= 2 * _DAY_MINUTES else "%a %d"
     return time_axis(
         plot.start_unix_minute, plot.minutes, lambda minute: f"{datetime.fromtimestamp(minute * 60, UTC):{form}}"
@@ -189,7 +189,7 @@ def times_of(plot: Plot) -> Axis:
 
 
 def values_of(plot: Plot) -> Axis:
-    """Give the axis of values."""
+    """Return the axis of values."""
     return value_axis(max(plot.largest, plot.least_top), plot.text, binary=plot.is_binary)
 
 
@@ -225,7 +225,7 @@ def _title(plot: Plot, columns: int) -> Line:
 
 
 def _cells(plot: Plot, columns: int, height: int, values: Axis, glyphs: Glyphs) -> list[list[tuple[str, Tone]]]:
-    """Give sign and tone of each cell, rows from the top."""
+    """Return sign and tone of each cell, rows from the top."""
     area = columned(plot.area, columns, takes_largest=plot.takes_largest)
     tops = area if plot.tops is None else columned(plot.tops, columns, takes_largest=True)
     cells = [[(" ", Tone.PLAIN)] * columns for _ in range(height)]
@@ -253,7 +253,7 @@ def _cell(value: float | None, top: float | None, foot: int, scale: float, glyph
 
 
 def columned(course: Course, columns: int, *, takes_largest: bool) -> Course:
-    """Give a value per column; several minutes share one, or one minute takes several.
+    """Return a value per column; several minutes share one, or one minute takes several.
 
     Args:
         course: What is drawn, not empty.
@@ -305,7 +305,7 @@ def _foot(plot: Plot, columns: int, glyphs: Glyphs) -> list[Line]:
 
 
 def _legend(plot: Plot, width: int, glyphs: Glyphs) -> list[Line]:
-    """Say what is what, in as many lines as that takes."""
+    """Return what is what, in as many lines as that takes."""
     entries = [(glyphs.fill[-1], plot.area_name, Tone.ACCENT)]
     if plot.tops is not None:
         entries.append((glyphs.empty, plot.tops_name, Tone.DIM))

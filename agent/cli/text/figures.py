@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def counted(count: int, noun: str) -> str:
-    """Give ``1 pod``, ``2 pods``, ``0 pods``; for nouns that take an s."""
+    """Return ``1 pod``, ``2 pods``, ``0 pods``; for nouns that take an s."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
@@ -15,7 +15,7 @@ _KIB = 1024
 
 
 def millicores_text(millicores: float | None) -> str:
-    """Give CPU as Kubernetes writes it: ``250m``, and from ten cores on in cores: ``12.5``."""
+    """Return CPU as Kubernetes writes it: ``250m``, and from ten cores on in cores: ``12.5``."""
     if millicores is None:
         return ABSENT
     if 0 < millicores < 0.05:
@@ -28,7 +28,7 @@ def millicores_text(millicores: float | None) -> str:
 
 
 def bytes_text(amount_bytes: float | None) -> str:
-    """Give memory with three digits that count: ``512B``, ``1.50GiB``, ``123MiB``."""
+    """Return memory with three digits that count: ``512B``, ``1.50GiB``, ``123MiB``."""
     if amount_bytes is None:
         return ABSENT
     if amount_bytes < _KIB:
@@ -43,7 +43,7 @@ def bytes_text(amount_bytes: float | None) -> str:
 
 
 def percent_text(ratio: float | None) -> str:
-    """Give a ratio 0..1 as a percentage: ``0%``, ``<0.1%``, ``3.1%``, ``42%``."""
+    """Return a ratio 0..1 as a percentage: ``0%``, ``<0.1%``, ``3.1%``, ``42%``."""
     if ratio is None:
         return ABSENT
     percent = ratio * 100
@@ -55,7 +55,7 @@ def percent_text(ratio: float | None) -> str:
 
 
 def age_text(seconds: float | None) -> str:
-    """Give a time span in at most two units: ``0.4s``, ``45s``, ``12m05s``, ``3h07m``, ``5d02h``."""
+    """Return a time span in at most two units: ``0.4s``, ``45s``, ``12m05s``, ``3h07m``, ``5d02h``."""
     if seconds is None:
         return ABSENT
     if seconds < 9.95:
@@ -71,7 +71,7 @@ def age_text(seconds: float | None) -> str:
 
 
 def milliseconds_text(seconds: float | None) -> str:
-    """Give a short time in milliseconds: ``0.42ms``, ``12ms``."""
+    """Return a short time in milliseconds: ``0.42ms``, ``12ms``."""
     if seconds is None:
         return ABSENT
     milliseconds = seconds * 1000

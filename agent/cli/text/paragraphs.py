@@ -24,22 +24,22 @@ class Page:
 
 
 def label(text: str) -> Span:
-    """Give what stands before a figure."""
+    """Return what stands before a figure."""
     return Span(pad(text, LABEL_WIDTH, to_right=False), Tone.DIM)
 
 
 def figure(text: str, tone: Tone = Tone.PLAIN) -> Span:
-    """Give a figure, to the right of its room."""
+    """Return a figure, to the right of its room."""
     return Span(pad(text, FIGURE_WIDTH, to_right=True), tone)
 
 
 def fact(name: str, text: str, page: Page, tone: Tone = Tone.PLAIN) -> Iterator[Line]:
-    """Give a label and a sentence, wrapped beside it."""
+    """Return a label and a sentence, wrapped beside it."""
     yield from hanging((label(name),), text, page, tone)
 
 
 def hanging(head: Line, text: str, page: Page, tone: Tone = Tone.PLAIN) -> Iterator[Line]:
-    """Give a sentence after a head; further lines begin where the first one does. No sentence gives the head alone."""
+    """Return a sentence after a head; further lines begin where the first does. No sentence gives the head alone."""
     left = sum(display_width(span.text) for span in head)
     parts = textwrap.wrap(harmless(text), max(page.width - left, _LEAST_ROOM), break_long_words=False) or [""]
     yield (*head, Span(parts[0], tone))

@@ -136,5 +136,5 @@ def _level_text(level: ChartLevel, plot: Plot) -> str:
 
 
 def _holed(course: Course) -> NDArray[np.float64]:
-    """Give an array for matplotlib, to which NaN is what is not drawn."""
+    """Return an array for matplotlib, to which NaN is what is not drawn."""
     return np.array([np.nan if value is None else value for value in course])

@@ -51,7 +51,7 @@ class Progress:
 
 @contextlib.contextmanager
 def progress(stream: TextIO, what: str) -> Iterator[Progress]:
-    """Give a bar that is gone afterwards, whatever happens."""
+    """Return a bar that is gone afterwards, whatever happens."""
     bar = Progress(stream, what)
     try:
         yield bar

@@ -184,7 +184,7 @@ def clip_line(line: Line, width: int, *, ellipsis: str = "…") -> Line:
 
 
 def line_text(line: Line) -> str:
-    """Give a line without its tones, and without spaces at its end."""
+    """Return a line without its tones, and without spaces at its end."""
     return "".join(span.text for span in line).rstrip()
 
 
@@ -199,7 +199,7 @@ _ESCAPES = {
 
 
 def ansi_text(line: Line) -> str:
-    """Give a line with its tones as terminal escapes."""
+    """Return a line with its tones as terminal escapes."""
     return "".join(
         f"{_ESCAPES[span.tone]}{span.text}\x1b[0m" if span.tone in _ESCAPES and span.text.strip() else span.text
         for span in line

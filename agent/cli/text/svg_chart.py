@@ -69,7 +69,7 @@ def time_axis(start_unix_minute: int, minutes: int, text: Callable[[int], str]) 
 
 
 def area_path(values: Floats32, has: Bools, stretch: float, x: Axis, y: Axis) -> str:
-    """Give the path of a filled course; a gap is a gap.
+    """Return the path of a filled course; a gap is a gap.
 
     Args:
         values: One per stretch, shape ``(b,)``.
@@ -91,7 +91,7 @@ def area_path(values: Floats32, has: Bools, stretch: float, x: Axis, y: Axis) ->
 
 
 def line_path(values: Floats32, stretch: float, x: Axis, y: Axis) -> str:
-    """Give the path of a curve in steps; it is broken where it is 0."""
+    """Return the path of a curve in steps; it is broken where it is 0."""
     parts: list[str] = []
     before = 0.0
     for index, value in enumerate(values.tolist()):

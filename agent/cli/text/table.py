@@ -134,7 +134,7 @@ def _row_line(cells: Sequence[tuple[str, Cell, Column, int]], glyphs: Glyphs) ->
 
 
 def _group_line(columns: Sequence[Column], widths: Sequence[int], glyphs: Glyphs) -> Line:
-    """Give the line over the headings: each group's name with a rule over its columns."""
+    """Return the line over the headings: each group's name with a rule over its columns."""
     if not any(column.group for column in columns):
         return ()
     spans: list[Span] = []

@@ -16,12 +16,12 @@ _AMOUNT_WIDTH = 18
 
 
 def measured_seconds(unit: UnitStatus, advice: UnitAdvice) -> float:
-    """Give for how long a unit has been measured by now; the evaluation may be a minute old."""
+    """Return for how long a unit has been measured by now; the evaluation may be a minute old."""
     return max(advice.measured_seconds, unit.cpu.span_seconds, unit.memory.span_seconds)
 
 
 def withheld_now(unit: UnitStatus, advice: UnitAdvice, reason: str | None) -> Withheld | None:
-    """Give why a recommendation is withheld: what had no data at its evaluation is young, once it has some."""
+    """Return why a recommendation is withheld: what had no data at its evaluation is young, once it has some."""
     if reason is None:
         return None
     is_young = 0 < measured_seconds(unit, advice) < advice.min_span_seconds
@@ -29,7 +29,7 @@ def withheld_now(unit: UnitStatus, advice: UnitAdvice, reason: str | None) -> Wi
 
 
 def young_notes(snapshot: Snapshot) -> tuple[str, ...]:
-    """Say how long it still takes until something is recommended; nothing where something is, or nothing will be."""
+    """Return how long it still takes until something is recommended; nothing where something is, or nothing will be."""
     advised = [(unit, unit.advice) for unit in snapshot.units if unit.advice is not None]
     young = [
         (unit, advice)
@@ -51,7 +51,7 @@ def young_notes(snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def advice_lines(unit: UnitStatus, glyphs: Glyphs, *, marks: bool) -> list[Line]:
-    """Give what one unit should request, against what it does, and why; empty before the first evaluation.
+    """Return what one unit should request, against what it does, and why; empty before the first evaluation.
 
     Args:
         unit: The unit.

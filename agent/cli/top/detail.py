@@ -75,7 +75,7 @@ def detail_lines(
     trail_seconds: float = 0.0,
     thresholds: Thresholds = DEFAULT_THRESHOLDS,
 ) -> list[Line]:
-    """Give the page: identity, what it should request, then CPU and memory side by side, or stacked on narrow screens.
+    """Return the page: identity, what it should request, then CPU and memory side by side, or stacked if narrow.
 
     Args:
         unit: The cgroup.
@@ -193,7 +193,7 @@ def _reason(reason: Missing | None) -> str:
 
 
 def _stated_line(label: str, text: str) -> Line:
-    """Give a request or limit; ``-`` = not stated, which is no fault and needs no reason."""
+    """Return a request or limit; ``-`` = not stated, which is no fault and needs no reason."""
     return (_label(label), Span(pad(text, 8, to_right=True)))
 
 

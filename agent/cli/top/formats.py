@@ -19,7 +19,7 @@ from agent.node.files.documents import SNAPSHOT
 
 
 def json_text(snapshot: Snapshot) -> str:
-    """Give the snapshot as the socket gives it, indented; ASCII, so no name can steer a terminal."""
+    """Return the snapshot as the socket gives it, indented; ASCII, so no name can steer a terminal."""
     return json.dumps(SNAPSHOT.to_json(snapshot), indent=2, allow_nan=False) + "\n"
 
 
@@ -134,7 +134,7 @@ _MOMENT_FAMILIES: tuple[_Family, ...] = (
 
 
 def openmetrics_text(snapshot: Snapshot) -> str:
-    """Give the snapshot in OpenMetrics 1.0, base units, ``# EOF`` at the end.
+    """Return the snapshot in OpenMetrics 1.0, base units, ``# EOF`` at the end.
 
     The families of the agent's own page come first, written by the same code; the counters among them are left out, as
     a snapshot holds windows and no totals. Labels are those of that page, except that a cgroup outside of pods whose

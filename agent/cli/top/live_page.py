@@ -134,7 +134,7 @@ def _surroundings(
     *,
     is_whole_page: bool,
 ) -> tuple[list[Line], list[Line]]:
-    """Give the lines above and below the table, as many as leave it room; a whole page has title and keys only."""
+    """Return the lines above and below the table, as many as leave it room; a whole page has title and keys only."""
     title = title_line(snapshot, state, look, age_seconds=age_seconds)
     keys = status or key_line(state, look)
     if is_whole_page:
@@ -192,7 +192,7 @@ def _scrolling_body(
 
 
 def key_line(state: ViewState, look: TerminalLook) -> Line:
-    """Give the keys that matter here, and the filter in force."""
+    """Return the keys that matter here, and the filter in force."""
     arrows = "left/right" if look.glyphs.rule == "-" else "←→"
     keys = [("q", "quit"), ("h", "help"), ("p", "go on" if state.is_paused else "pause"), (arrows, "time")]
     if state.zoom is Zoom.UNIT:
@@ -211,7 +211,7 @@ _HELP_INDENT = 19
 
 
 def help_lines(snapshot: Snapshot, look: TerminalLook) -> list[Line]:
-    """Give keys, columns, signs, and all notes, wrapped to the terminal's width."""
+    """Return keys, columns, signs, and all notes, wrapped to the terminal's width."""
     glyphs, room = look.glyphs, max(20, look.width - _HELP_INDENT)
     arrows = ("left right", "up down") if glyphs.rule == "-" else ("← →", "↑ ↓")
     entries: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (

@@ -31,12 +31,12 @@ def moved(state: ViewState, rows: Sequence[TopRow], by: int) -> ViewState:
 
 
 def selected_index(state: ViewState, rows: Sequence[TopRow]) -> int:
-    """Give where the selected row is now; the first if it is gone or none was chosen."""
+    """Return where the selected row is now; the first if it is gone or none was chosen."""
     return next((index for index, row in enumerate(rows) if row.key == state.selected), 0)
 
 
 def scrolled(state: ViewState, rows: Sequence[TopRow], visible: int) -> ViewState:
-    """Give the state whose first visible row keeps the selection in sight."""
+    """Return the state whose first visible row keeps the selection in sight."""
     index = selected_index(state, rows)
     first = min(state.first_visible, index, max(0, len(rows) - visible))
     return replace(state, first_visible=max(0, first, index - visible + 1))

@@ -24,7 +24,7 @@ _BAR_WIDTH = 12
 
 
 def place_text(snapshot: Snapshot, state: ViewState, glyphs: Glyphs) -> str:
-    """Give where one is: node » pod » container."""
+    """Return where one is: node » pod » container."""
     crumbs = [harmless(snapshot.node.name)]
     unit = find_unit(snapshot, state.unit_path) if state.zoom is Zoom.UNIT else None
     if unit is not None and (unit.identity.pod or unit.identity.pod_uid):
@@ -45,12 +45,12 @@ def _pod_name(unit: UnitStatus) -> str:
 
 
 def find_unit(snapshot: Snapshot, path: str | None) -> UnitStatus | None:
-    """Give the unit of this cgroup path; None = it is not in the picture."""
+    """Return the unit of this cgroup path; None = it is not in the picture."""
     return next((unit for unit in snapshot.units if unit.identity.cgroup_path == path), None)
 
 
 def title_line(snapshot: Snapshot, state: ViewState, look: TerminalLook, *, age_seconds: float) -> Line:
-    """Give the first line: where, which moment and how long ago that is by now, from which source."""
+    """Return the first line: where, which moment and how long ago that is by now, from which source."""
     moment = datetime.fromtimestamp(snapshot.taken_unix_seconds, tz=UTC).astimezone()
     clock = f"{moment:%H:%M:%S}" if age_seconds < 43200 else f"{moment:%Y-%m-%d %H:%M:%S}"
     if state.is_paused:
@@ -73,7 +73,7 @@ def title_line(snapshot: Snapshot, state: ViewState, look: TerminalLook, *, age_
 
 
 def cpu_line(snapshot: Snapshot, look: TerminalLook) -> Line:
-    """Give the node's CPU: use, share of all CPUs, waiting, load."""
+    """Return the node's CPU: use, share of all CPUs, waiting, load."""
     node = snapshot.node
     used = node.cpu_usage_millicores
     ratio = None if used is None or node.cpus <= 0 else used / (node.cpus * 1000)
@@ -93,7 +93,7 @@ def cpu_line(snapshot: Snapshot, look: TerminalLook) -> Line:
 
 
 def memory_line(snapshot: Snapshot, look: TerminalLook) -> Line:
-    """Give the node's memory: what is not available, share of all, waiting."""
+    """Return the node's memory: what is not available, share of all, waiting."""
     node = snapshot.node
     used = node.memory_total_bytes - node.memory_available_bytes
     ratio = used / node.memory_total_bytes if node.memory_total_bytes > 0 else None
@@ -119,7 +119,7 @@ def _bar(ratio: float | None, glyphs: Glyphs) -> Line:
 
 
 def sampler_line(snapshot: Snapshot, look: TerminalLook) -> Line:
-    """Give how well the sampling goes, and how old the newest sample is."""
+    """Return how well the sampling goes, and how old the newest sample is."""
     sampler = snapshot.sampler
     newest = min(
         (unit.sample_age_seconds for unit in snapshot.units if unit.sample_age_seconds is not None), default=None
@@ -151,7 +151,7 @@ _CAUSES = {
 
 
 def absence_line(snapshot: Snapshot) -> Line:
-    """Give why figures of the table are ``-``; empty when none is."""
+    """Return why figures of the table are ``-``; empty when none is."""
     texts: list[str] = []
     readers: tuple[tuple[str, Callable[[UnitStatus], float | None], Callable[[UnitStatus], Missing | None]], ...] = (
         ("CPU", lambda u: u.cpu.last_usage_millicores, lambda u: u.cpu.missing.get("last_usage_millicores")),
@@ -179,7 +179,7 @@ def absence_line(snapshot: Snapshot) -> Line:
 
 
 def threshold_line(look: TerminalLook) -> Line:
-    """Give from where on figures are red."""
+    """Return from where on figures are red."""
     limits, sign = look.thresholds, look.glyphs.at_least
     name = Span("red ", Tone.HOT) if look.has_colour else Span("! ", Tone.HOT)
     return (
@@ -195,12 +195,12 @@ def threshold_line(look: TerminalLook) -> Line:
 
 
 def note_lines(snapshot: Snapshot) -> list[Line]:
-    """Give what is degraded, a line each; and when recommendations begin, as long as there is none."""
+    """Return what is degraded, a line each; and when recommendations begin, as long as there is none."""
     return [(Span("note ", Tone.NOTE), Span(harmless(note))) for note in (*young_notes(snapshot), *snapshot.notes)]
 
 
 def empty_text(snapshot: Snapshot, state: ViewState) -> str:
-    """Say why the table has no rows."""
+    """Return why the table has no rows."""
     if state.filter_text:
         return f"nothing passes the filter {harmless(state.filter_text)!r}: 0 of {len(snapshot.units)} units"
     if state.zoom is Zoom.POD:
@@ -211,7 +211,7 @@ def empty_text(snapshot: Snapshot, state: ViewState) -> str:
 def page_lines(
     snapshot: Snapshot, rows: Sequence[TopRow], state: ViewState, look: TerminalLook, *, limit: int = 0
 ) -> list[Line]:
-    """Give the whole page for ``--once``.
+    """Return the whole page for ``--once``.
 
     Args:
         snapshot: The moment.

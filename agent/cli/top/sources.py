@@ -21,7 +21,7 @@ class SnapshotSource(Protocol):
     """Something that knows the node, now and a while ago."""
 
     def snapshot(self, at_age_seconds: float) -> Snapshot:
-        """Give the node as it is (0) or was so many seconds ago.
+        """Return the node as it is (0) or was so many seconds ago.
 
         Raises:
             SourceError: None could be had this time.
@@ -29,7 +29,7 @@ class SnapshotSource(Protocol):
         ...
 
     def describe(self) -> str:
-        """Give where the snapshots come from, for people."""
+        """Return where the snapshots come from, for people."""
         ...
 
     def close(self) -> None:
@@ -60,7 +60,7 @@ class SocketSource:
             raise SourceError(f"agent at {self._socket_path} gave no snapshot: {error}") from error
 
     def describe(self) -> str:
-        """Give the socket's path."""
+        """Return the socket's path."""
         return f"agent at {self._socket_path}"
 
     def close(self) -> None:
@@ -80,7 +80,7 @@ class CallSource:
         return self._take(at_age_seconds)
 
     def describe(self) -> str:
-        """Give the name."""
+        """Return the name."""
         return self._name
 
     def close(self) -> None:

@@ -132,7 +132,7 @@ def print_page(snapshot: Snapshot, state: ViewState, options: LiveOptions, termi
 
 
 def terminal_width() -> int:
-    """Give the columns of the terminal, or those of a pipe."""
+    """Return the columns of the terminal, or those of a pipe."""
     return shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns
 
 
@@ -150,7 +150,7 @@ def write_text(text: str) -> None:
 
 
 def plain_tables(source: SnapshotSource, options: LiveOptions, terminal: Terminal) -> int:
-    """Print one table after another until ``options.stop`` is set, Ctrl-C, or the terminal is gone; give the exit code.
+    """Print one table after another until ``options.stop``, Ctrl-C or the end of the terminal; return the exit code.
 
     Raises:
         SourceError: No first snapshot could be had.
@@ -178,7 +178,7 @@ def plain_tables(source: SnapshotSource, options: LiveOptions, terminal: Termina
 
 
 def _is_ended(stop: Stop, seconds: float) -> bool:
-    """Wait for the next table, not longer than the terminal is there; say whether to end before.
+    """Wait for the next table, not longer than the terminal is there; return whether to end before.
 
     Who writes to a file may have left the terminal on purpose: there nothing is looked for.
     """

@@ -159,7 +159,7 @@ class ViewState:
         return self.moment_seconds is not None
 
     def at_age_seconds(self, now_seconds: float) -> float:
-        """Give how far back the picture lies, seconds; 0 = live."""
+        """Return how far back the picture lies, seconds; 0 = live."""
         return 0.0 if self.moment_seconds is None else max(0.0, now_seconds - self.moment_seconds)
 
 
@@ -167,7 +167,7 @@ class ViewState:
 
 
 def select_units(snapshot: Snapshot, filter_text: str) -> tuple[UnitStatus, ...]:
-    """Give the units for which the filter holds, in the snapshot's order.
+    """Return the units for which the filter holds, in the snapshot's order.
 
     Raises:
         FilterError: The filter cannot be understood.
@@ -177,7 +177,7 @@ def select_units(snapshot: Snapshot, filter_text: str) -> tuple[UnitStatus, ...]
 
 
 def unit_row(unit: UnitStatus, thresholds: Thresholds = DEFAULT_THRESHOLDS, *, depth: int = 0) -> TopRow:
-    """Give the row of one cgroup."""
+    """Return the row of one cgroup."""
     cpu, memory, advice = unit.cpu, unit.memory, unit.advice
     return TopRow(
         key=f"unit:{unit.identity.cgroup_path}",
@@ -210,12 +210,12 @@ def unit_row(unit: UnitStatus, thresholds: Thresholds = DEFAULT_THRESHOLDS, *, d
 
 
 def memory_limit_bytes(unit: UnitStatus) -> int | None:
-    """Give the limit in force: the kernel's word before the pod's."""
+    """Return the limit in force: the kernel's word before the pod's."""
     return unit.memory_max_bytes if unit.memory_max_bytes is not None else unit.resources.memory_limit_bytes
 
 
 def alarms(unit: UnitStatus, thresholds: Thresholds) -> frozenset[Alarm]:
-    """Give which of a unit's figures need action; a figure that is not there raises none."""
+    """Return which of a unit's figures need action; a figure that is not there raises none."""
     working_set, limit = unit.memory.working_set_bytes, memory_limit_bytes(unit)
     raised = {
         Alarm.WAITING: _reaches(unit.cpu.last_waiting_ratio, thresholds.waiting_ratio),
@@ -238,7 +238,7 @@ def _reaches(value: float | None, threshold: float) -> bool:
 
 
 def pod_row(units: Sequence[UnitStatus], thresholds: Thresholds = DEFAULT_THRESHOLDS) -> TopRow:
-    """Give the row of a pod from all its containers, at least one; the module docstring says how figures add up."""
+    """Return the row of a pod from all its containers, at least one; the module docstring says how figures add up."""
     identity = units[0].identity
     parts = [unit_row(unit, thresholds) for unit in units]
     # the pause container has no requests and no limits, and nobody asks for them
@@ -274,7 +274,7 @@ def pod_row(units: Sequence[UnitStatus], thresholds: Thresholds = DEFAULT_THRESH
 
 
 def _common(reasons: Iterable[Withheld | None]) -> Withheld | None:
-    """Give the commonest reason; None = something is recommended, or nothing was evaluated."""
+    """Return the commonest reason; None = something is recommended, or nothing was evaluated."""
     found = [reason for reason in reasons if reason is not None]
     return max(sorted(set(found)), key=found.count) if found else None
 
@@ -326,7 +326,7 @@ def sort_rows(rows: Iterable[TopRow], sort: SortKey, *, is_reversed: bool) -> li
 
 
 def build_rows(snapshot: Snapshot, state: ViewState, thresholds: Thresholds = DEFAULT_THRESHOLDS) -> list[TopRow]:
-    """Give the rows to show, in order.
+    """Return the rows to show, in order.
 
     In the node view a pod is shown when the filter holds for any of its containers, and its figures are always those
     of the whole pod.

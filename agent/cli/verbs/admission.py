@@ -107,7 +107,7 @@ def _check_version(text: str | None) -> None:
 
 
 def _settings(arguments: argparse.Namespace) -> AdmissionSettings:
-    """Give the webhook's settings: it is the one that would admit the pod."""
+    """Return the webhook's settings: it is the one that would admit the pod."""
     try:
         from agent.cli.verbs.webhook import webhook_settings_from
 
@@ -162,7 +162,7 @@ def _admitted(
 def _as_enforced(
     pod: Pod, namespaces: dict[str, Namespace], settings: AdmissionSettings
 ) -> tuple[Pod, AdmissionSettings]:
-    """Give the pod and the settings with mode enforce wherever they say recommend."""
+    """Return the pod and the settings with mode enforce wherever they say recommend."""
     from agent.core.orders.annotations import MODE
     from agent.core.orders.order import Mode
 

@@ -55,7 +55,7 @@ def _add_moment(parser: argparse.ArgumentParser, *, default: str | None) -> None
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Tell what is in it, or answer."""
+    """Return what is in it, or answer."""
     if arguments.question is None:
         return _contents(arguments)
     if arguments.contents_output is not None:

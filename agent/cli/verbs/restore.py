@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _told(answer: Restored, number: str = "") -> int:
-    """Say what became of pods; give the exit code."""
+    """Return what became of pods; return the exit code."""
     has_failed = False
     for item in answer.items:
         is_good = item.outcome in _GOOD
@@ -115,7 +115,7 @@ class _Walk:
 
     @property
     def rest(self) -> tuple[RestoredPod, ...]:
-        """Give what is not through; the first of these is asked for."""
+        """Return what is not through; the first of these is asked for."""
         return tuple(item for _, item in (*self._left, *self._again))
 
     def go(self) -> None:
@@ -161,7 +161,7 @@ class _Walk:
         self.waiting = ()
 
     def _lacking(self) -> Sequence[tuple[int, RestoredPod]]:
-        """Give those whose specs are not yet as they were, and tell of those that went; all where nobody knows."""
+        """Return those whose specs are not yet as they were, and tell of those that went; all where nobody knows."""
         if not self._taken:
             return ()
         try:
@@ -174,7 +174,7 @@ class _Walk:
         return tuple(taken for uid, taken in self._taken.items() if listed[uid].changes)
 
     def _why(self, item: RestoredPod) -> str:
-        """Say what the agent decided last of a pod that is to be restored."""
+        """Return what the agent decided last of a pod that is to be restored."""
         from agent.node.files.documents import DECISIONS
 
         asked = {"pod": item.ref.name, "namespace": item.ref.namespace, "actions": [str(Action.RESTORE)], "limit": 1}
@@ -216,7 +216,7 @@ class _Walk:
         return True
 
     def _is_there(self, item: RestoredPod) -> bool:
-        """Say whether there is still something to restore; where the agent does not know, there is."""
+        """Return whether there is still something to restore; where the agent does not know, there is."""
         try:
             listed = self._ask({"all": True, "dry_run": True})
         except RefusedError:
@@ -246,7 +246,7 @@ def _name(item: RestoredPod) -> str:
 
 
 def line_of(item: RestoredPod, answer: Restored) -> str:
-    """Say what became of one pod."""
+    """Return what became of one pod."""
     pod, changes = harmless(str(item.ref)), changes_words(item.changes, "to")
     if item.outcome not in _GOOD:
         failed = f"not restored ({item.outcome}{f': {harmless(item.detail)}' if item.detail else ''})"

@@ -51,7 +51,7 @@ def _seconds(text: str) -> float:
 
 
 def _demo_settings(arguments: argparse.Namespace) -> Settings:
-    """Give the settings of a demo: it has a tree and pods of its own, and makes way for an agent that runs here.
+    """Return the settings of a demo: it has a tree and pods of its own, and makes way for an agent that runs here.
 
     Raises:
         SystemExit: An option that a demo cannot honour; one line, code 2.
@@ -90,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _show(settings: Settings, options: LiveOptions, ending: Ending, *, demo: bool, for_seconds: float | None) -> bool:
-    """Begin all and show it until the end; say whether it came as far as to a table."""
+    """Begin all and show it until the end; return whether it came as far as to a table."""
     from agent.cli.options.startup import started
     from agent.cli.top.sources import CallSource
     from agent.node import log_format as logs

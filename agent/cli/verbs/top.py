@@ -81,7 +81,7 @@ def add_view_options(parser: argparse.ArgumentParser) -> None:
 
 
 def view_state_from(arguments: argparse.Namespace) -> ViewState:
-    """Give the view asked for.
+    """Return the view asked for.
 
     Raises:
         SystemExit: The filter cannot be understood; said on one line, code 2.
@@ -100,7 +100,7 @@ def view_state_from(arguments: argparse.Namespace) -> ViewState:
 
 
 def live_options_from(arguments: argparse.Namespace) -> LiveOptions:
-    """Give the live table asked for; ``--interval`` of ``top`` is its rhythm, ``run`` has that of its sampling."""
+    """Return the live table asked for; ``--interval`` of ``top`` is its rhythm, ``run`` has that of its sampling."""
     return LiveOptions(
         state=view_state_from(arguments),
         use_colour=not arguments.no_color,
@@ -138,7 +138,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def chosen_units(snapshot: Snapshot, state: ViewState, *, limit: int) -> tuple[UnitStatus, ...]:
-    """Give the units that filter and limit leave, in the order of the sort; containers are not grouped by pod.
+    """Return the units that filter and limit leave, in the order of the sort; containers are not grouped by pod.
 
     Raises:
         FilterError: The filter cannot be understood.

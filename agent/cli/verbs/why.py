@@ -91,7 +91,7 @@ def _width(text: str) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Tell why."""
+    """Return why."""
     is_json = arguments.output == "json"
     if is_json and arguments.plot:
         fail("why: --plot with -o json: characters are no JSON; allowed: one of them, or --png")

@@ -61,7 +61,7 @@ SEVERITY_TONES: Final = {
 
 
 def severity_sign(severity: Severity, glyphs: Glyphs) -> str:
-    """Give a sign of two cells at most that tells severities apart without colour."""
+    """Return a sign of two cells at most that tells severities apart without colour."""
     return {
         Severity.VERY_SHORT: "!!",
         Severity.SHORT: "!",
@@ -74,7 +74,7 @@ def severity_sign(severity: Severity, glyphs: Glyphs) -> str:
 
 
 def worst(item: Recommendation) -> Severity:
-    """Give the more urgent of the severities of CPU and memory."""
+    """Return the more urgent of the severities of CPU and memory."""
     return min(item.cpu_millicores.severity, item.memory_bytes.severity, key=URGENCY.__getitem__)
 
 
@@ -82,7 +82,7 @@ def worst(item: Recommendation) -> Severity:
 
 
 def cpu_text(millicores: float | None) -> str:
-    """Give a stated or recommended amount: ``5m``, ``1500m``, from ten cores on ``12.5``."""
+    """Return a stated or recommended amount: ``5m``, ``1500m``, from ten cores on ``12.5``."""
     if millicores is None:
         return ABSENT
     return f"{millicores:.0f}m" if millicores < 9999.5 else f"{millicores / 1000:.1f}"
@@ -124,7 +124,7 @@ SIDES: Final = (CPU, MEMORY)
 
 
 def change_text(now: int | None, should: int | None, text: Callable[[float | None], str]) -> str:
-    """Give the difference as what is to be done: ``add 250m``, ``free 64.0MiB``, ``keep``; ``-`` = not known."""
+    """Return the difference as what is to be done: ``add 250m``, ``free 64.0MiB``, ``keep``; ``-`` = not known."""
     if should is None:
         return ABSENT
     missing = should - (now or 0)
@@ -134,7 +134,7 @@ def change_text(now: int | None, should: int | None, text: Callable[[float | Non
 
 
 def limit_text(side: AdviceSide, item: Recommendation, glyphs: Glyphs) -> str:
-    """Give the limit, and what it needs to become where it changes."""
+    """Return the limit, and what it needs to become where it changes."""
     now, should = side.limit(item), side.advice(item).limit
     if should is None or should == now:
         return side.text(now)
@@ -152,7 +152,7 @@ def withheld_text(
     age_seconds: float | None = None,
     max_age_seconds: float | None = None,
 ) -> str:
-    """Say why nothing is recommended, and what it waits for.
+    """Return why nothing is recommended, and what it waits for.
 
     Args:
         reason: Why.
@@ -178,7 +178,7 @@ _WAITING: Final = {
 
 
 def withheld_by(reason: Withheld, node: Recommendations) -> str:
-    """Say why nothing is recommended for several containers at once."""
+    """Return why nothing is recommended for several containers at once."""
     if reason is Withheld.TOO_YOUNG:
         return f"too young: less than {age_text(node.min_span_seconds)} of readings"
     if reason is Withheld.STALE:
@@ -187,7 +187,7 @@ def withheld_by(reason: Withheld, node: Recommendations) -> str:
 
 
 def withheld_reason(side: AdviceSide, item: Recommendation, node: Recommendations) -> str | None:
-    """Say why one resource of a container is withheld; None = it is not."""
+    """Return why one resource of a container is withheld; None = it is not."""
     reason = side.advice(item).withheld
     if reason is None:
         return None

@@ -24,7 +24,7 @@ OUTCOME_TONES: Final = {
 
 
 def what_text(one: Decision, glyphs: Glyphs) -> str:
-    """Say what a decision was about: the action, a resize by what it changes."""
+    """Return what a decision was about: the action, a resize by what it changes."""
     changes = changes_words(one.changes, glyphs.becomes)
     action = one.action.replace("_", " ")
     if not changes:

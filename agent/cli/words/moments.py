@@ -24,7 +24,7 @@ class TimeWordError(ValueError):
 
 
 def parse_age_seconds(text: str, *, now_unix_seconds: float) -> float:
-    """Give how long ago a moment was.
+    """Return how long ago a moment was.
 
     Args:
         text: See ``ALLOWED``; an ISO time without a zone is local time.
@@ -53,7 +53,7 @@ def parse_age_seconds(text: str, *, now_unix_seconds: float) -> float:
 
 
 def parse_span_seconds(text: str) -> float:
-    """Give the length of a span of time such as ``1h30m``; seconds, above 0.
+    """Return the length of a span of time such as ``1h30m``; seconds, above 0.
 
     Raises:
         TimeWordError: Not one of the forms, or nothing.

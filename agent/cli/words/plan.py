@@ -65,20 +65,20 @@ SIDE_OF: Final = {Resource.CPU: CPU, Resource.MEMORY: MEMORY}
 
 
 def amount(resource: Resource, value: float | None) -> str:
-    """Give an amount of a resource as people write it; a negative one with its sign."""
+    """Return an amount of a resource as people write it; a negative one with its sign."""
     text = SIDE_OF[resource].text
     return f"-{text(-value)}" if value is not None and value < 0 else text(value)
 
 
 def change_words(change: Change, becomes: str) -> str:
-    """Give ``CPU 500m -> 250m`` or ``memory limit 512MiB -> 400MiB``."""
+    """Return ``CPU 500m -> 250m`` or ``memory limit 512MiB -> 400MiB``."""
     side = SIDE_OF[change.resource]
     what = side.title if change.setting is Setting.REQUEST else f"{side.title} limit"
     return f"{what} {side.text(change.before)} {becomes} {side.text(change.after)}"
 
 
 def changes_words(changes: tuple[Change, ...], becomes: str) -> str:
-    """Give all changes of a pod, container by container: ``app CPU 500m -> 250m, memory ...; proxy CPU ...``."""
+    """Return all changes of a pod, container by container: ``app CPU 500m -> 250m, memory ...; proxy CPU ...``."""
     return "; ".join(
         f"{harmless(name) if name else POD_BUDGET} {', '.join(change_words(change, becomes) for change in its)}"
         for name, its in by_container(changes).items()
@@ -86,17 +86,17 @@ def changes_words(changes: tuple[Change, ...], becomes: str) -> str:
 
 
 def step_words(step: PlanStep) -> str:
-    """Say what kind of step it is."""
+    """Return what kind of step it is."""
     return f"{PHASE_WORDS[step.phase]}, urgent" if step.is_urgent else PHASE_WORDS[step.phase]
 
 
 def share_of(side: AdviceSide, container: ContainerPlan) -> Share | None:
-    """Give what a plan says of one resource of a container."""
+    """Return what a plan says of one resource of a container."""
     return container.cpu if side.resource is Resource.CPU else container.memory
 
 
 def kept_words(container: ContainerPlan) -> str:
-    """Say why a container's requests and limits are not what was planned; empty = they are."""
+    """Return why a container's requests and limits are not what was planned; empty = they are."""
     texts: dict[str, list[str]] = {}
     for side in (CPU, MEMORY):
         for what, reason in _reasons(share_of(side, container)):

@@ -7,14 +7,14 @@ from agent.core.cluster.unit import UnitIdentity
 
 
 def pod_key(identity: UnitIdentity) -> str | None:
-    """Give what tells one pod from another; None = the unit belongs to no pod."""
+    """Return what tells one pod from another; None = the unit belongs to no pod."""
     if identity.pod_uid is not None:
         return f"pod:{identity.pod_uid}"
     return None if identity.pod is None else f"pod:{identity.namespace}/{identity.pod}"
 
 
 def unit_name(identity: UnitIdentity) -> str:
-    """Give the name of one cgroup for people: container, else the short container id, else its path."""
+    """Return the name of one cgroup for people: container, else the short container id, else its path."""
     if pod_key(identity) is None:
         return harmless(identity.cgroup_path.strip("/") or "/")
     name = identity.container or (identity.container_id or "")[:12] or identity.cgroup_path.rpartition("/")[2]

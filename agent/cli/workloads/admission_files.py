@@ -197,14 +197,14 @@ class _EstimateReader(Reader):
         )
 
     def amount(self, key: str) -> int | None:
-        """Give a whole number that is not negative; None = not known."""
+        """Return a whole number that is not negative; None = not known."""
         value = self.whole(key)
         if value is not None and value < 0:
             raise self.error(key, value, "a whole number from 0 on, or null")
         return value
 
     def seconds(self, key: str) -> float:
-        """Give a duration; one that is missing is 0: nothing is known of it."""
+        """Return a duration; one that is missing is 0: nothing is known of it."""
         value = self._value.get(key)
         if value is None:
             return 0.0
@@ -214,7 +214,7 @@ class _EstimateReader(Reader):
 
 
 def _pods_of(document: object, where: str) -> Iterator[dict[str, object]]:
-    """Give the pods of one object of the API.
+    """Return the pods of one object of the API.
 
     Raises:
         ConvertError: It is none that has pods.
@@ -236,7 +236,7 @@ def _pods_of(document: object, where: str) -> Iterator[dict[str, object]]:
 
 
 def _made(owner: Mapping[str, object], kind: str, of_owner: Mapping[str, object], where: str) -> dict[str, object]:
-    """Give the pod that a controller makes of its template."""
+    """Return the pod that a controller makes of its template."""
     template = _object(_member(owner.get("spec"), "template"), f"{where}.spec.template")
     metadata = _object(template.get("metadata") or {}, f"{where}.spec.template.metadata")
     labels = _object(metadata.get("labels") or {}, f"{where}.spec.template.metadata.labels")

@@ -40,7 +40,7 @@ class Admitted:
 
 
 def page_lines(pods: Sequence[Admitted], notes: Sequence[str], *, width: int, glyphs: Glyphs) -> list[Line]:
-    """Give a paragraph for each pod.
+    """Return a paragraph for each pod.
 
     Args:
         pods: In order.
@@ -89,7 +89,7 @@ def _container_lines(container: ContainerAdmission, page: Page) -> Iterator[Line
 
 
 def json_text(pods: Sequence[Admitted], notes: Sequence[str]) -> str:
-    """Give all as JSON; ASCII, so no name can steer a terminal. What is not there is null."""
+    """Return all as JSON; ASCII, so no name can steer a terminal. What is not there is null."""
     document = {"pods": [_pod_document(one) for one in pods], "notes": list(notes)}
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
 

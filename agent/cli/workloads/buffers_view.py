@@ -38,7 +38,7 @@ _STRATEGIES: Final = {
 
 
 def list_lines(found: BuffersBody, *, width: int, glyphs: Glyphs, has_colour: bool) -> Iterator[Line]:
-    """Give the table of buffers."""
+    """Return the table of buffers."""
     yield from _controller_lines(found.controller)
     if not found.buffers:
         yield (Span("there are no CapacityBuffers", Tone.NOTE),)
@@ -80,7 +80,7 @@ def _row(one: BufferBody) -> tuple[Cell, ...]:
 
 
 def buffer_lines(found: BuffersBody, *, width: int, glyphs: Glyphs) -> Iterator[Line]:
-    """Give everything about one buffer: what it asks for, what it was given, and what settled that."""
+    """Return everything about one buffer: what it asks for, what it was given, and what settled that."""
     page = Page(width=width, glyphs=glyphs)
     for one in found.buffers:
         yield from _controller_lines(found.controller)
@@ -145,7 +145,7 @@ def _why_lines(one: BufferBody, why: BufferWhyBody, page: Page) -> Iterator[Line
 
 
 def _steps(one: BufferBody, why: BufferWhyBody) -> Iterator[tuple[str, str, str]]:
-    """Give what each part of the spec, and each quota, allows: who, how many, why."""
+    """Return what each part of the spec, and each quota, allows: who, how many, why."""
     if why.by_replicas is not None:
         yield "replicas", str(why.by_replicas), "a fixed number"
     if why.by_percentage is not None:

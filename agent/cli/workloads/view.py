@@ -45,7 +45,7 @@ _LABEL: Final = 11
 def list_lines(
     workloads: Sequence[WorkloadLineBody], *, total: int, width: int, glyphs: Glyphs, has_colour: bool
 ) -> Iterator[Line]:
-    """Give the table of workloads: what a pod created now would request, how long and how lately it is known."""
+    """Return the table of workloads: what a pod created now would request, how long and how lately it is known."""
     if not workloads:
         yield (Span("nothing was reported yet" if not total else f"none of {total} workloads fit", Tone.NOTE),)
         return
@@ -71,7 +71,7 @@ def list_lines(
 
 
 def workload_lines(found: WorkloadBody, *, width: int, glyphs: Glyphs) -> Iterator[Line]:
-    """Give everything about one workload: advice and why, history by hour, where it is from."""
+    """Return everything about one workload: advice and why, history by hour, where it is from."""
     name = harmless(f"{found.kind} {found.namespace}/{found.name}")
     known = f"known for {age_text(found.history_seconds)}, newest {age_text(found.newest_age_seconds)} ago"
     yield (Span(name, Tone.TITLE), Span(f"   {known}", Tone.DIM))
@@ -92,7 +92,7 @@ def workload_lines(found: WorkloadBody, *, width: int, glyphs: Glyphs) -> Iterat
 
 
 def notes(found: WorkloadBody) -> Iterator[str]:
-    """Give what holds the sizes of a workload, a sentence each."""
+    """Return what holds the sizes of a workload, a sentence each."""
     applies = found.applies
     if applies.pause.value is not None:
         yield f"the cluster is paused ({applies.pause.source}): {applies.pause.value}"
@@ -143,7 +143,7 @@ def _advice_lines(advice: AdviceBody) -> Iterator[Line]:
 
 
 def _statistics_lines(found: StatisticsBody) -> Iterator[Line]:
-    """Give the percentiles of all pods' samples, and how far apart pods and nodes are."""
+    """Return the percentiles of all pods' samples, and how far apart pods and nodes are."""
     for label, signal, text in (
         ("CPU", found.cpu, millicores_text),
         ("CPU + waits", found.cpu_adjusted if found.cpu_adjusted != found.cpu else None, millicores_text),
@@ -220,7 +220,7 @@ def _label(text: str) -> Span:
 
 
 def policy_lines(found: WorkloadBody, *, width: int, glyphs: Glyphs) -> Iterator[Line]:
-    """Give what applies to a workload, a line each, with where it comes from."""
+    """Return what applies to a workload, a line each, with where it comes from."""
     for line in _policy_lines(found):
         yield clip_line(line, width, ellipsis=glyphs.ellipsis)
 

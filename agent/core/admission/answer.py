@@ -127,7 +127,7 @@ class Move:
     """The container states requests (or limits, whichever this is) of other names, or of this one."""
 
     def __str__(self) -> str:
-        """Give ``memory limit 600MiB -> 512MiB``."""
+        """Return ``memory limit 600MiB -> 512MiB``."""
         unit = self.resource.unit
         shown = ["none" if amount is None else amount_text(amount, unit) for amount in (self.before, self.after)]
         what = self.resource.value if self.setting is Setting.REQUEST else f"{self.resource} limit"
@@ -145,7 +145,7 @@ class Note:
     """Who holds it: an HPA, a LimitRange, a quota; empty = nobody by name."""
 
     def __str__(self) -> str:
-        """Give ``CPU: an HPA scales on it (HorizontalPodAutoscaler shop/web)``."""
+        """Return ``CPU: an HPA scales on it (HorizontalPodAutoscaler shop/web)``."""
         what = self.resource.value if self.setting is Setting.REQUEST else f"{self.resource} limit"
         return f"{what}: {LEFT_WORDS[self.left]}{f' ({self.by})' if self.by else ''}"
 
@@ -189,5 +189,5 @@ class Admission:
 
     @property
     def moves(self) -> tuple[Move, ...]:
-        """Give all changes, in the order of the spec."""
+        """Return all changes, in the order of the spec."""
         return tuple(move for container in self.containers for move in container.moves)

@@ -37,11 +37,11 @@ class Draft:
 
     @property
     def is_changed(self) -> bool:
-        """Say whether anything differs."""
+        """Return whether anything differs."""
         return any(side.is_changed for side in self.sides.values())
 
     def answer(self) -> ContainerAdmission:
-        """Give what became of it."""
+        """Return what became of it."""
         return ContainerAdmission(
             name=self.container.name,
             kind=self.container.kind,
@@ -71,7 +71,7 @@ class Draft:
 
 
 def with_drafts(pod: Pod, drafts: Sequence[Draft], resources: Requirements | None = None) -> Pod:
-    """Give the pod as it would be.
+    """Return the pod as it would be.
 
     Args:
         pod: As it came.
@@ -97,7 +97,7 @@ def with_drafts(pod: Pod, drafts: Sequence[Draft], resources: Requirements | Non
 
 
 def _resources(stated: Requirements, draft: Draft) -> Requirements:
-    """Give what a container states after its draft; what did not change keeps its last nano."""
+    """Return what a container states after its draft; what did not change keeps its last nano."""
     requests, limits = dict(stated.requests), dict(stated.limits)
     for resource, side in draft.sides.items():
         for amounts, before, after in (
@@ -213,7 +213,7 @@ def fit_namespace(
 
 
 def pods_of(drafts: Sequence[Draft], facts: AdmissionFacts) -> int:
-    """Give how many pods the workload has: those that run, or more that told of themselves in the newest hour.
+    """Return how many pods the workload has: those that run, or more that told of themselves in the newest hour.
 
     Of a workload whose pods are all replaced at once, or that was scaled to nothing, only the history tells.
     """
@@ -289,12 +289,12 @@ def class_fault(before: Pod, after: Pod, defaultings: Sequence[Defaulting] = KNO
 
 
 def defaultings_of(facts: AdmissionFacts) -> tuple[Defaulting, ...]:
-    """Give what the API server may fill in; its version is known as far as whether pods have resources of their own."""
+    """Return what the API server may fill in; of its version is known whether pods have resources of their own."""
     return KNOWN_POD_LEVEL if facts.knows_pod_level_resources else (Defaulting.DROPPED, *KNOWN_POD_LEVEL)
 
 
 def fault_of(before: Pod, after: Pod, facts: AdmissionFacts) -> str | None:
-    """Say what must not be of a pod that is about to be patched; None = all holds.
+    """Return what must not be of a pod that is about to be patched; None = all holds.
 
     Args:
         before: As it came.

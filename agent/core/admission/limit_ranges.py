@@ -57,13 +57,13 @@ class Allowed:
         return raised if self.most is None else min(raised, self.most)
 
     def most_limit(self, request: int) -> int | None:
-        """Give the largest limit that goes with a request; None = any."""
+        """Return the largest limit that goes with a request; None = any."""
         by_ratio = None if self.ratio_nanos is None else request * self.ratio_nanos // NANOS_PER_UNIT
         bounds = [bound for bound in (self.most, by_ratio) if bound is not None]
         return min(bounds, default=None)
 
     def least_request(self, limit: int | None) -> int:
-        """Give the smallest request that goes with a limit that stays."""
+        """Return the smallest request that goes with a limit that stays."""
         if limit is None or not self.ratio_nanos:
             return 0
         return -(-limit * NANOS_PER_UNIT // self.ratio_nanos)
@@ -108,7 +108,7 @@ def _smaller(known: int | None, other: int) -> int:
 
 
 def range_fault(pod: Pod, ranges: Iterable[LimitRangeItem], resource: Resource) -> str | None:
-    """Give the LimitRange that would refuse a resource of a pod; None = none would.
+    """Return the LimitRange that would refuse a resource of a pod; None = none would.
 
     Source:
         ``PodValidateLimitFunc`` of plugin/pkg/admission/limitranger: least and most hold for request and limit alike, a
@@ -143,7 +143,7 @@ def _is_refused(item: LimitRangeItem, name: str, requests: Mapping[str, int], li
 def quota_fault(
     before: Pod, after: Pod, quotas: Iterable[Quota], resource: Resource, setting: Setting, *, pods: int
 ) -> str | None:
-    """Give the quota that has no room for what a pod would have more than it came with; None = there is room.
+    """Return the quota that has no room for what a pod would have more than it came with; None = there is room.
 
     There is room where, with the pod as it would be, as many more pods still fit as its workload has, as they are
     written: else the replicas that come first would take the room of those that come last. What shrinks always fits.
@@ -174,7 +174,7 @@ def quota_fault(
 
 
 def counted_growth(before: Pod, after: Pod) -> dict[str, int]:
-    """Give what a quota counts more of a pod than it came with, by the quota's names; what shrinks is not in it."""
+    """Return what a quota counts more of a pod than it came with, by the quota's names; what shrinks is not in it."""
     grown: dict[str, int] = {}
     for (resource, setting), names in _QUOTA_NAMES.items():
         more = _counted(after, resource, setting) - _counted(before, resource, setting)
@@ -184,7 +184,7 @@ def counted_growth(before: Pod, after: Pod) -> dict[str, int]:
 
 
 def with_growth(quotas: Iterable[Quota], grown: Mapping[str, int]) -> tuple[Quota, ...]:
-    """Give the quotas as if they counted so much more as used already.
+    """Return the quotas as if they counted so much more as used already.
 
     Args:
         quotas: As they are known.
@@ -203,7 +203,7 @@ def _counted(pod: Pod, resource: Resource, setting: Setting) -> int:
 
 
 def _as_written(pod: Pod) -> Pod:
-    """Give a pod that was sized before as its annotation says that it was written; any other as it is.
+    """Return a pod that was sized before as its annotation says that it was written; any other as it is.
 
     A pod that is asked about again has shrunk where it could, and is no measure of what comes from its template.
     """
@@ -237,5 +237,5 @@ def _nanos(amounts: Mapping[Resource, int | None]) -> dict[str, int]:
 
 
 def _counting(quotas: Iterable[Quota]) -> Iterator[Quota]:
-    """Give the quotas that may count the pod: it requests something. Scopes that are not worked out count."""
+    """Return the quotas that may count the pod: it requests something. Scopes that are not worked out count."""
     return (quota for quota in quotas if _BEST_EFFORT_SCOPE not in quota.scopes)

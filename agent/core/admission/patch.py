@@ -33,7 +33,7 @@ class Operation(TypedDict):
 
 
 def patch_operations(admission: Admission, *, has_annotations: bool) -> list[Operation]:
-    """Give the operations, in order; empty = the pod stays as it came.
+    """Return the operations, in order; empty = the pod stays as it came.
 
     Args:
         admission: Of a pod read from the very document that is to be patched.

@@ -63,7 +63,7 @@ _SPEC_RESOURCES: Final = "spec.resources"
 def admit(
     pod: Pod, *, facts: AdmissionFacts, estimates: Estimates, settings: AdmissionSettings, now_unix_seconds: float
 ) -> Admission:
-    """Say what changes in a pod that is being created.
+    """Return what changes in a pod that is being created.
 
     Args:
         pod: As the API server shows it before it is stored; what it says of its status is not believed.
@@ -153,7 +153,7 @@ def _left_alone(
     settings: AdmissionSettings,
     now_unix_seconds: float,
 ) -> str | None:
-    """Say why no container of the pod is sized; None = they are."""
+    """Return why no container of the pod is sized; None = they are."""
     reserved = reserved_reason(
         replace(pod, recorded_qos=_class_of(pod, facts)),
         orders,
@@ -175,7 +175,7 @@ def _left_alone(
 
 
 def _class_of(pod: Pod, facts: AdmissionFacts) -> QosClass:
-    """Give the class that the pod gets as it came: Guaranteed where any API server that may store it makes it that."""
+    """Return the class that the pod gets as it came: Guaranteed where any API server that may store it would."""
     if QosClass.GUARANTEED in classes_at_creation(pod, defaultings_of(facts)):
         return QosClass.GUARANTEED
     return computed_qos_class(pod)
@@ -221,7 +221,7 @@ def _rules(
 
 
 def _limit_rule(policy: PolicyName, settings: AdmissionSettings) -> LimitRule:
-    """Give what the policies themselves do with limits."""
+    """Return what the policies themselves do with limits."""
     if policy in (PolicyName.CRUISE, PolicyName.FORECAST):
         return LimitRule.RAISE
     is_moved = settings.vpa_controlled_values is ControlledValues.REQUESTS_AND_LIMITS
@@ -231,7 +231,7 @@ def _limit_rule(policy: PolicyName, settings: AdmissionSettings) -> LimitRule:
 def _held(
     pod: Pod, facts: AdmissionFacts, settings: AdmissionSettings, *, is_guaranteed: bool
 ) -> dict[Resource, tuple[Left, str]]:
-    """Give the resources that are left as a whole, and for whom."""
+    """Return the resources that are left as a whole, and for whom."""
     held: dict[Resource, tuple[Left, str]] = {}
     controlled = settings.bounds.controlled_resources
     for resource, frozen_for, other in (

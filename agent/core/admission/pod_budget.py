@@ -26,7 +26,7 @@ Budget = Mapping[Resource, int]
 
 
 def order_of(pod: Pod, facts: AdmissionFacts, orders: Orders) -> PodLimitsOrder | None:
-    """Say what the annotation comes to at creation; None = there is none, or the pod can have no such limits."""
+    """Return what the annotation comes to at creation; None = there is none, or the pod can have no such limits."""
     if pod.is_static or pod.is_windows:
         return None
     return pod_limits_order(
@@ -38,7 +38,7 @@ def order_of(pod: Pod, facts: AdmissionFacts, orders: Orders) -> PodLimitsOrder 
 
 
 def wanted_budget(pod: Pod, order: PodLimitsOrder | None) -> dict[Resource, int]:
-    """Give the limits to set; empty = none."""
+    """Return the limits to set; empty = none."""
     if order is None or order.held is not PodLimitHeld.CLUSTER_KNOWS_THEM:
         return {}
     limits = parse_pod_limits(pod.annotations[POD_LIMITS])
@@ -47,7 +47,7 @@ def wanted_budget(pod: Pod, order: PodLimitsOrder | None) -> dict[Resource, int]
 
 
 def own_budget(pod: Pod) -> dict[Resource, int]:
-    """Give the limits that the pod came with, rounded down."""
+    """Return the limits that the pod came with, rounded down."""
     stated = {} if pod.resources is None else pod.resources.limits
     return {
         resource: stated[resource.value] // UNIT_NANOS[resource] for resource in Resource if resource.value in stated
@@ -55,7 +55,7 @@ def own_budget(pod: Pod) -> dict[Resource, int]:
 
 
 def budget_resources(pod: Pod, drafts: Sequence[Draft], budget: Budget) -> Requirements:
-    """Give ``spec.resources``: the limits, and as requests what the containers request together.
+    """Return ``spec.resources``: the limits, and as requests what the containers request together.
 
     Requests are stated although the API would fill them in, so that every version counts the same; where no container
     states one, the limit is the request, as the API has it.
@@ -66,7 +66,7 @@ def budget_resources(pod: Pod, drafts: Sequence[Draft], budget: Budget) -> Requi
 
 
 def why_not(pod: Pod, drafts: Sequence[Draft], resources: Requirements, facts: AdmissionFacts) -> str | None:
-    """Say why a pod cannot be given resources of its own; None = it can."""
+    """Return why a pod cannot be given resources of its own; None = it can."""
     for name, limit in resources.limits.items():
         if resources.requests[name] > limit:
             return f"an init container requests more {name} than the limit"
@@ -89,7 +89,7 @@ def why_not(pod: Pod, drafts: Sequence[Draft], resources: Requirements, facts: A
 
 
 def order_words(order: PodLimitsOrder | None) -> str:
-    """Say what becomes of an annotation that is not turned into resources; empty = there is none."""
+    """Return what becomes of an annotation that is not turned into resources; empty = there is none."""
     if order is None:
         return ""
     return _BY_AGENT if order.held in (None, PodLimitHeld.STARTING) else order.text

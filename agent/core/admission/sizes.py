@@ -39,7 +39,7 @@ class ContainerSide:
 
     @property
     def is_changed(self) -> bool:
-        """Say whether anything differs."""
+        """Return whether anything differs."""
         return self.request != self.request_before or self.limit != self.limit_before
 
     def copied(self) -> ContainerSide:
@@ -105,7 +105,7 @@ class SizingRules:
 
 
 def sides_of(container: Container) -> dict[Resource, ContainerSide]:
-    """Give both resources of a container as it came."""
+    """Return both resources of a container as it came."""
     stated = container.resources
     return {
         Resource.CPU: ContainerSide(
@@ -137,13 +137,13 @@ def size_container(sides: Mapping[Resource, ContainerSide], estimate: Estimate, 
 
 
 def _cpu_wish(estimate: Estimate) -> int | None:
-    """Give the predicted peak, else the largest seen; never below the base. None = nothing is known."""
+    """Return the predicted peak, else the largest seen; never below the base. None = nothing is known."""
     asked = estimate.cpu_max_millicores if estimate.cpu_request_millicores is None else estimate.cpu_request_millicores
     return None if asked is None else max(asked, estimate.cpu_base_millicores or 0)
 
 
 def _memory_wish(estimate: Estimate) -> int | None:
-    """Give the same of memory; never below what was too little at a kill."""
+    """Return the same of memory; never below what was too little at a kill."""
     asked = estimate.memory_max_bytes if estimate.memory_request_bytes is None else estimate.memory_request_bytes
     known = [one for one in (asked, estimate.oom_memory_bytes) if one is not None]
     return max(*known, estimate.memory_base_bytes or 0) if known else None
@@ -182,7 +182,7 @@ def _size_pair(side: ContainerSide, amount: int, estimate: Estimate, rules: Sizi
 
 
 def _request(side: ContainerSide, amount: int, rules: SizingRules) -> int:
-    """Give the request: what the LimitRanges allow of the amount; as it is where memory differs by little."""
+    """Return the request: what the LimitRanges allow of the amount; as it is where memory differs by little."""
     allowed, before = rules.allowed.get(side.resource, ANYTHING), side.request_before or 0
     request = allowed.within(amount)
     if request != amount:
@@ -201,7 +201,7 @@ def _is_small(amount: int, before: int, rules: SizingRules) -> bool:
 
 
 def _memory_kept(side: ContainerSide, estimate: Estimate) -> int:
-    """Give how far a memory limit may fall: to what was in use at most, as no kernel asks for a percentile."""
+    """Return how far a memory limit may fall: to what was in use at most, as no kernel asks for a percentile."""
     if side.resource is Resource.CPU or side.limit_before is None:
         return 0
     used = (estimate.memory_max_bytes, estimate.memory_alone_bytes, estimate.oom_memory_bytes)
@@ -283,7 +283,7 @@ def _set_memory_limit(
 
 
 def _largest_seen(estimate: Estimate, rules: SizingRules) -> int | None:
-    """Give the ratio times the largest memory of seven days and of kills; None = neither is known."""
+    """Return the ratio times the largest memory of seven days and of kills; None = neither is known."""
     seen = [one for one in (estimate.memory_max_bytes, estimate.oom_memory_bytes) if one is not None]
     return int(max(seen) * rules.options.memory_limit_ratio) if seen else None
 

@@ -47,7 +47,7 @@ _SOURCE: Final = {
 
 
 def reserved_words(reserved: Reserved, orders: Orders) -> str:
-    """Say why a pod is not sized."""
+    """Return why a pod is not sized."""
     if reserved is Reserved.FAULTY_ANNOTATION:
         return "; ".join(str(fault) for fault in orders.faults)
     if reserved in (Reserved.OFF, Reserved.RECOMMEND):
@@ -56,7 +56,7 @@ def reserved_words(reserved: Reserved, orders: Orders) -> str:
 
 
 def estimate_words(estimate: Estimate | NoEstimate) -> str:
-    """Say what is known: ``by cruise from its history of 6.2 days, 3 pods``; or why nothing is."""
+    """Return what is known: ``by cruise from its history of 6.2 days, 3 pods``; or why nothing is."""
     if isinstance(estimate, NoEstimate):
         return _NO_ESTIMATE[estimate]
     pods = f"{estimate.pods} pod{'' if estimate.pods == 1 else 's'}"
@@ -78,7 +78,7 @@ def gave_budget(pod: Pod, *, now_unix_seconds: float) -> bool:
 
 
 def annotations_of(pod: Pod, answer: Admission, *, now_unix_seconds: float) -> dict[str, str]:
-    """Give the annotations of a pod that is patched: what it came with, and from what it was sized."""
+    """Return the annotations of a pod that is patched: what it came with, and from what it was sized."""
     document: dict[str, object] = {"unixSeconds": int(now_unix_seconds)}
     known = {one.name: _source(one.estimate) for one in answer.containers if isinstance(one.estimate, Estimate)}
     if answer.orders is not None and known:

@@ -328,7 +328,7 @@ class BufferOutcome:
 
     @property
     def is_changed(self) -> bool:
-        """Say whether the status differs from the one that was read."""
+        """Return whether the status differs from the one that was read."""
         return self.status != self.buffer.status
 
 

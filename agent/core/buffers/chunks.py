@@ -23,7 +23,7 @@ _PERCENT: Final = 100
 
 
 def size(spec: SizeSpec, requests: Mapping[str, int], scalable_replicas: int | None) -> BufferSizing | NotSized:
-    """Say how many chunks a buffer wants before quotas.
+    """Return how many chunks a buffer wants before quotas.
 
     Args:
         spec: What the buffer asks for.
@@ -59,14 +59,14 @@ def size(spec: SizeSpec, requests: Mapping[str, int], scalable_replicas: int | N
 
 
 def share(percentage: int, replicas: int) -> int:
-    """Give a percentage of replicas, rounded up: a positive share of something is at least one chunk."""
+    """Return a percentage of replicas, rounded up: a positive share of something is at least one chunk."""
     if percentage <= 0 or replicas <= 0:
         return 0
     return clamped(-(-percentage * replicas // _PERCENT))
 
 
 def room_in_limits(limits: Mapping[str, int], requests: Mapping[str, int]) -> tuple[int, str] | NotSized:
-    """Say how many chunks fit into limits.
+    """Return how many chunks fit into limits.
 
     Both sides are rounded up to thousandths of the unit, as the API counts them.
 

@@ -40,7 +40,7 @@ class Provisioned(StrEnum):
 def provisioning_of(
     buffer: Buffer, standing: RoomStanding, *, now_unix_seconds: float, pause_reason: str | None = None
 ) -> Condition:
-    """Say how a buffer's room is kept.
+    """Return how a buffer's room is kept.
 
     Args:
         buffer: With the status as it was read: while it says the same, its time of change stays.

@@ -147,7 +147,7 @@ def placeholder_of(
 def _resources(
     template: Pod, requests: Mapping[str, int]
 ) -> tuple[Requirements | None, tuple[tuple[str, Requirements], ...]]:
-    """Give the pod's own resources and those of its containers, so that they come to the same as the template's.
+    """Return the pod's own resources and those of its containers, so that they come to the same as the template's.
 
     Each container and sidecar of the template has its counterpart: ranges of the namespace allowed them one by one, and
     whoever gives whole CPUs to containers gives them as for the template. What the pod needs beyond their sum, such as
@@ -174,13 +174,13 @@ def _resources(
 
 
 def _raised(limits: Mapping[str, int], requests: Mapping[str, int]) -> dict[str, int]:
-    """Give limits that are nowhere below the requests; what cannot be overcommitted is limited to its request."""
+    """Return limits that are nowhere below the requests; what cannot be overcommitted is limited to its request."""
     raised = {name: max(amount, requests.get(name, 0)) for name, amount in limits.items()}
     return raised | {name: amount for name, amount in requests.items() if _is_exact(name)}
 
 
 def _stated(resources: Requirements) -> Requirements:
-    """Give amounts as pods may have them, and leave out what comes to nothing."""
+    """Return amounts as pods may have them, and leave out what comes to nothing."""
     return Requirements(requests=_rounded(resources.requests), limits=_rounded(resources.limits))
 
 
@@ -191,7 +191,7 @@ def _rounded(amounts: Mapping[str, int]) -> dict[str, int]:
 
 
 def _is_exact(name: str) -> bool:
-    """Say whether request and limit must be the same: huge pages and extended resources."""
+    """Return whether request and limit must be the same: huge pages and extended resources."""
     return name.startswith("hugepages-") or ("/" in name and "kubernetes.io/" not in name)
 
 
@@ -255,7 +255,7 @@ def _spread(constraint: Mapping[str, object], labels: Mapping[str, str], own: Ma
 
 
 def _selects(selector: object, labels: Mapping[str, str]) -> bool:
-    """Say whether a label selector of the API matches; none at all matches nothing, an empty one everything."""
+    """Return whether a label selector of the API matches; none at all matches nothing, an empty one everything."""
     if not isinstance(selector, Mapping):
         return False
     wanted = _mapping(selector.get("matchLabels"))

@@ -100,7 +100,7 @@ class PlaceholderPlan:
 
 
 def buffer_uid_of(pod: Pod) -> str | None:
-    """Give whose placeholder a pod is: of the buffer that controls it. None = nobody's: nothing is done to it."""
+    """Return whose placeholder a pod is: of the buffer that controls it. None = nobody's: nothing is done to it."""
     owner = next((one for one in pod.owners if one.is_controller), None)
     if owner is None or owner.kind != BUFFER_KIND or not is_placeholder(pod):
         return None
@@ -108,7 +108,7 @@ def buffer_uid_of(pod: Pod) -> str | None:
 
 
 def stem_of(buffer: Buffer) -> str:
-    """Give what the names of a buffer's placeholders begin with; of another buffer of the same name it is another."""
+    """Return what the names of a buffer's placeholders begin with; of another buffer of the same name it is another."""
     return f"{buffer.name[:_LONGEST_STEM].rstrip('.-')}-room-{buffer.uid[:5]}"
 
 
@@ -121,7 +121,7 @@ def plan_placeholders(
     options: PlaceholderOptions,
     can_resize: bool,
 ) -> PlaceholderPlan:
-    """Say what to do next about one buffer's placeholders.
+    """Return what to do next about one buffer's placeholders.
 
     Args:
         wish: What should be there.
@@ -244,7 +244,7 @@ class _Turn:
         self.memory = replace(self.memory, made={**self.memory.made, **dict.fromkeys(self._creations, self._now)})
 
     def plan(self, standing: RoomStanding) -> PlaceholderPlan:
-        """Give what has come together."""
+        """Return what has come together."""
         return PlaceholderPlan(
             removals=tuple(self._removals),
             resizings=tuple(self._resizings),
@@ -255,7 +255,7 @@ class _Turn:
         )
 
     def _wait_for_resize(self, pod: Pod) -> float | None:
-        """Give how long to wait yet for a resize that is put off, 0 or less = no longer; None = there is none."""
+        """Return how long to wait yet for a resize that is put off, 0 or less = no longer; None = there is none."""
         pending = pod.condition(RESIZE_PENDING)
         if pending is None:
             return None
@@ -267,7 +267,7 @@ class _Turn:
 
 
 def is_living(pod: Pod) -> bool:
-    """Say whether a pod has not ended and is not going."""
+    """Return whether a pod has not ended and is not going."""
     return not pod.is_terminating and not has_ended(pod)
 
 
@@ -280,7 +280,7 @@ def _has_shape(pod: Pod, shape: PlaceholderShape) -> bool:
 
 
 def _changes(pod: Pod, shape: PlaceholderShape) -> tuple[tuple[str, Requirements], ...]:
-    """Give the containers that have other amounts than they should; what is stated besides is the namespace's doing."""
+    """Return the containers whose amounts are not what they should be; the rest is the namespace's doing."""
     found = {one.name: one.resources for one in pod.containers}
     nothing = Requirements()
     return tuple(
@@ -296,7 +296,7 @@ def _says(amounts: Mapping[str, int], wanted: Mapping[str, int]) -> bool:
 
 
 def _keeps_class(pod: Pod, changes: tuple[tuple[str, Requirements], ...]) -> bool:
-    """Say whether the pod's QoS class stays: a resize must not change it."""
+    """Return whether the pod's QoS class stays: a resize must not change it."""
     becomes = dict(changes)
     containers = tuple(
         replace(
@@ -314,7 +314,7 @@ def _keeps_class(pod: Pod, changes: tuple[tuple[str, Requirements], ...]) -> boo
 
 
 def _order_of_removal(pod: Pod, shape: PlaceholderShape | None) -> tuple[bool, bool, bool, int]:
-    """Give who goes first: those without a node, then of another size, then not running; the highest number first."""
+    """Return who goes first: those without a node, then of another size, then not running; the highest number first."""
     found = _NUMBER.search(pod.name)
     is_other = shape is not None and (not _has_shape(pod, shape) or bool(_changes(pod, shape)))
     return not _is_waiting(pod), not is_other, pod.phase == RUNNING, -int(found[1]) if found is not None else 0
@@ -362,7 +362,7 @@ def _is_ready(pod: Pod, shape: PlaceholderShape | None) -> bool:
 
 
 def _is_granted(pod: Pod) -> bool:
-    """Say whether the kubelet has granted what is asked for; between the two there need not be a condition."""
+    """Return whether the kubelet has granted what is asked for; between the two there need not be a condition."""
     for container in pod.containers:
         status = pod.status_of(container.name)
         granted = None if status is None else status.allocated

@@ -47,7 +47,7 @@ class Provision:
 def provision(
     buffer: Buffer, *, template_generation: int | None, strategies: Collection[str], force_safe_to_evict: bool
 ) -> Provision:
-    """Say what an autoscaler makes of a buffer's status.
+    """Return what an autoscaler makes of a buffer's status.
 
     Args:
         buffer: As it stands.

@@ -42,7 +42,7 @@ class Operator(StrEnum):
 
 
 def matches_scopes(chunk: Chunk, scopes: Iterable[ScopeTerm]) -> bool | ScopeFault:
-    """Say whether a quota of these scopes counts a chunk; a term that cannot be read is a fault whatever others say."""
+    """Return whether a quota of these scopes counts it; a term that cannot be read is a fault whatever others say."""
     verdicts = [_matches(chunk, term) for term in scopes]
     fault = next((verdict for verdict in verdicts if isinstance(verdict, ScopeFault)), None)
     return all(verdicts) if fault is None else fault
@@ -144,7 +144,7 @@ def allocate(claims: Sequence[QuotaClaim], quotas: Iterable[BufferQuota]) -> All
 
 
 def _counting(claim: QuotaClaim, quotas: Iterable[BufferQuota], faults: set[str]) -> list[str] | None:
-    """Give the quotas that count a claim's chunks, by name; None = they are not asked. Faults are added."""
+    """Return the quotas that count a claim's chunks, by name; None = they are not asked. Faults are added."""
     if claim.wanted is None or claim.chunk is None or not claim.chunk.requests:
         return None
     names = []
@@ -158,7 +158,7 @@ def _counting(claim: QuotaClaim, quotas: Iterable[BufferQuota], faults: set[str]
 
 
 def _allocation(wanted: int, chunk: Chunk, room: Mapping[str, Mapping[str, int]]) -> Allocation:
-    """Say how many chunks fit.
+    """Return how many chunks fit.
 
     Args:
         wanted: Chunks.
@@ -181,7 +181,7 @@ def _allocation(wanted: int, chunk: Chunk, room: Mapping[str, Mapping[str, int]]
 
 
 def _request(requests: Mapping[str, int], name: str) -> int:
-    """Give what is requested of a resource as a quota spells it: ``cpu`` and ``requests.cpu`` are the same."""
+    """Return what is requested of a resource as a quota spells it: ``cpu`` and ``requests.cpu`` are the same."""
     return requests.get(name.removeprefix(REQUESTS_PREFIX), 0)
 
 

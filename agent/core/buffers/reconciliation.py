@@ -64,7 +64,7 @@ class _Draft:
 
 
 def reconcile(facts: NamespaceFacts, *, read_pod: PodReader, now_unix_seconds: float) -> Pass:
-    """Say what a namespace's buffers should look like.
+    """Return what a namespace's buffers should look like.
 
     Args:
         facts: What has been found out; of one namespace.
@@ -96,17 +96,17 @@ def reconcile(facts: NamespaceFacts, *, read_pod: PodReader, now_unix_seconds: f
 
 
 def is_ours(buffer: Buffer) -> bool:
-    """Say whether a buffer's strategy is one that we serve; none stated is the default one."""
+    """Return whether a buffer's strategy is one that we serve; none stated is the default one."""
     return not buffer.strategy or buffer.strategy in OUR_STRATEGIES
 
 
 def reported_strategy(strategy: str | None) -> str | None:
-    """Give what a status says of a spec's strategy: an empty one means the default, an absent one stays absent."""
+    """Return what a status says of a spec's strategy: an empty one means the default, an absent one stays absent."""
     return ACTIVE_CAPACITY if strategy == "" else strategy
 
 
 def _sorted_by_strategy(buffers: Iterable[Buffer]) -> tuple[list[Buffer], tuple[Buffer, ...]]:
-    """Give our buffers and the others, in the order of quotas; what is being deleted is neither."""
+    """Return our buffers and the others, in the order of quotas; what is being deleted is neither."""
     in_order = sorted(
         (buffer for buffer in buffers if not buffer.is_terminating),
         key=lambda buffer: (buffer.created_unix_seconds, buffer.name),
@@ -194,7 +194,7 @@ def _first_of_each_name(orders: Iterable[TemplateOrder]) -> tuple[TemplateOrder,
 
 
 def _claim(draft: _Draft, facts: NamespaceFacts) -> QuotaClaim:
-    """Say what a buffer asks of quotas; one that is kept empty or is not sized asks nothing."""
+    """Return what a buffer asks of quotas; one that is kept empty or is not sized asks nothing."""
     buffer, chunk = draft.buffer, draft.chunk
     wanted = None
     if draft.is_held:

@@ -37,7 +37,7 @@ _KINDS_TEXT: Final = ", ".join(sorted(kind for _, kind in KNOWN_KINDS))
 
 
 def is_known_kind(api_group: str, kind: str) -> bool:
-    """Say whether objects of a kind have a pod template where it is known."""
+    """Return whether objects of a kind have a pod template where it is known."""
     return (api_group, kind) in KNOWN_KINDS
 
 
@@ -49,7 +49,7 @@ def unknown_kind(ref: ScalableRef) -> str:
 
 
 def template_shape(name: str, content: Content | None) -> Shape | Unresolved:
-    """Give the shape that a ``podTemplateRef`` names.
+    """Return the shape that a ``podTemplateRef`` names.
 
     Args:
         name: Of the PodTemplate.
@@ -63,7 +63,7 @@ def template_shape(name: str, content: Content | None) -> Shape | Unresolved:
 def scalable_shape(
     ref: ScalableRef, *, scale: ScaleFacts | None, pods: Iterable[LivePod], known: ScalableObject | None
 ) -> Shape | Unresolved:
-    """Give the shape and the count that a ``scalableRef`` names: of the newest live pod, else of the object's spec.
+    """Return the shape and the count that a ``scalableRef`` names: of the newest live pod, else of the object's spec.
 
     Args:
         ref: The reference.
@@ -94,12 +94,12 @@ def _newest(pods: Iterable[LivePod]) -> LivePod | None:
 
 
 def needs_dry_run(shape: Shape) -> bool:
-    """Say whether a shape has not yet been through the API server's defaults and webhooks, as every live pod has."""
+    """Return whether a shape has not yet been through the API server's defaults and webhooks, as every live pod has."""
     return shape.source is not ShapeSource.LIVE_POD
 
 
 def dry_run_pod(content: Content, namespace: str) -> dict[str, object]:
-    """Give the pod to create in a dry run, so that the API server's defaults, LimitRanges and webhooks shape it."""
+    """Return the pod to create in a dry run, so that the API server's defaults, LimitRanges and webhooks shape it."""
     metadata, spec = content.get("metadata"), content.get("spec")
     kept = metadata if isinstance(metadata, Mapping) else {}
     return {
@@ -115,5 +115,5 @@ def dry_run_pod(content: Content, namespace: str) -> dict[str, object]:
 
 
 def after_dry_run(shape: Shape, pod: Content) -> Shape:
-    """Give the shape that the API server answered a dry run with; what is not of a template is taken off later."""
+    """Return the shape that the API server answered a dry run with; what is not of a template is taken off later."""
     return replace(shape, content=pod)

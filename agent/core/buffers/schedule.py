@@ -49,11 +49,11 @@ class CronBeginnings(Protocol):
     """The moments that one cron expression names, as times of the wall: no zone, whole minutes."""
 
     def before(self, wall: datetime) -> datetime | None:
-        """Give the last one before a time, that time itself excluded; None = there is none."""
+        """Return the last one before a time, that time itself excluded; None = there is none."""
         ...
 
     def after(self, wall: datetime) -> datetime | None:
-        """Give the first one after a time, that time itself excluded; None = there is none."""
+        """Return the first one after a time, that time itself excluded; None = there is none."""
         ...
 
 
@@ -125,7 +125,7 @@ def read_schedule(text: str, calendar: Calendar) -> Schedule:
 
 
 def activity_at(schedule: Schedule, now_unix_seconds: float) -> Activity:
-    """Say whether a schedule has its buffer active at a moment, and until when."""
+    """Return whether a schedule has its buffer active at a moment, and until when."""
     now = datetime.fromtimestamp(now_unix_seconds, UTC)
     found = _last_end(schedule, now)
     if found is not None and found[0] > now:
@@ -154,7 +154,7 @@ def _activity(change: tuple[datetime, Window], *, is_active: bool) -> Activity:
 
 
 def _last_end(schedule: Schedule, now: datetime) -> tuple[datetime, Window] | None:
-    """Give the end of the windows that have begun by a moment, the latest; it may be over. None = none has begun."""
+    """Return the end of the windows that have begun by a moment, the latest; it may be over. None = none has begun."""
     ends = [
         (begin + timedelta(seconds=window.duration_seconds), window)
         for window in schedule.windows
@@ -164,7 +164,7 @@ def _last_end(schedule: Schedule, now: datetime) -> tuple[datetime, Window] | No
 
 
 def _last_begin(window: Window, now: datetime) -> datetime | None:
-    """Give the last beginning at a moment or before.
+    """Return the last beginning at a moment or before.
 
     Later times of the wall never begin before earlier ones (``_begins``), so walking back finds it.
     """
@@ -180,7 +180,7 @@ def _last_begin(window: Window, now: datetime) -> datetime | None:
 
 
 def _next_begin(window: Window, now: datetime) -> datetime | None:
-    """Give the first beginning after a moment."""
+    """Return the first beginning after a moment."""
     wall = now.astimezone(window.zone).replace(tzinfo=None, fold=0)
     found = window.beginnings.after(wall)
     while found is not None and (begin := _begins(found, window.zone)) <= now:
@@ -189,7 +189,7 @@ def _next_begin(window: Window, now: datetime) -> datetime | None:
 
 
 def _begins(wall: datetime, zone: tzinfo) -> datetime:
-    """Give the moment of a time of the wall: the first of two, and the end of a gap for what lies in it."""
+    """Return the moment of a time of the wall: the first of two, and the end of a gap for what lies in it."""
     before, after = _offset(wall, zone, fold=0), _offset(wall, zone, fold=1)
     moment = wall.replace(tzinfo=UTC) - before
     if after <= before:

@@ -36,13 +36,13 @@ _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def managed_template_name(buffer_name: str) -> str:
-    """Give the name of a buffer's managed template, the buffer's cut so that the API accepts the whole."""
+    """Return the name of a buffer's managed template, the buffer's cut so that the API accepts the whole."""
     room = _LONGEST_NAME - len(_NAME_PREFIX) - len(_NAME_SUFFIX)
     return f"{_NAME_PREFIX}{buffer_name[:room]}{_NAME_SUFFIX}"
 
 
 def managed_content(content: Content, read_pod: PodReader) -> Content:
-    """Give what a managed template should hold of a template or a live pod; of its own result, the same again.
+    """Return what a managed template should hold of a template or a live pod; of its own result, the same again.
 
     Labels, annotations and the spec remain, without node, debug containers and volumes of access tokens; requests that
     the API server would fill in are filled in.
@@ -141,7 +141,7 @@ def _missing_pod_requests(pod: Pod) -> dict[str, int]:
 
 
 def chunk_of(content: Content, read_pod: PodReader) -> Chunk:
-    """Say what sizing and quotas need of a template: what a pod made of it would request, its class, its affinities.
+    """Return what sizing and quotas need of a template: what a pod made of it would request, its class, its affinities.
 
     Raises:
         ValueError: It cannot be read as a pod.
@@ -171,7 +171,7 @@ def _crosses_namespaces(term: Mapping[str, object]) -> bool:
 
 
 def is_same_content(one: Content, other: Content) -> bool:
-    """Say whether two contents mean the same to the API: null and empty are absent, 1000m is 1."""
+    """Return whether two contents mean the same to the API: null and empty are absent, 1000m is 1."""
     return _normal(one) == _normal(other)
 
 

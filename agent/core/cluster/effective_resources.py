@@ -38,7 +38,7 @@ _NOTHING: Mapping[str, int] = {}
 
 
 def pod_requests(pod: Pod, rule: CountingRule = SPEC_ONLY) -> dict[str, int]:
-    """Give what the pod requests in all: containers, init stages, sidecars, pod level, overhead.
+    """Return what the pod requests in all: containers, init stages, sidecars, pod level, overhead.
 
     Returns:
         Nanos by resource name; a resource that nobody names is absent.
@@ -55,7 +55,7 @@ def pod_requests(pod: Pod, rule: CountingRule = SPEC_ONLY) -> dict[str, int]:
 
 
 def pod_limits(pod: Pod, rule: CountingRule = SPEC_ONLY) -> dict[str, int]:
-    """Give the pod's limits in all; overhead joins only limits that are there and not 0.
+    """Return the pod's limits in all; overhead joins only limits that are there and not 0.
 
     A limit that some container lacks is still summed over the others: whether it binds is another question
     (``cgroup_values``).
@@ -76,7 +76,7 @@ def pod_limits(pod: Pod, rule: CountingRule = SPEC_ONLY) -> dict[str, int]:
 
 
 def container_requests(pod: Pod, rule: CountingRule = SPEC_ONLY) -> dict[str, int]:
-    """Give the containers' part of the pod's requests, without pod level and overhead; nanos."""
+    """Return the containers' part of the pod's requests, without pod level and overhead; nanos."""
     desired = _aggregated(pod, lambda container, _: container.resources.requests)
     claimed = _claimed(pod) if rule.claims else _NOTHING
     _add(desired, claimed)

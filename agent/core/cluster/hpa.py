@@ -33,7 +33,7 @@ class HpaMetric:
 
 
 def frozen_resources(metrics: Iterable[HpaMetric]) -> frozenset[Resource]:
-    """Give the resources whose requests the metrics divide by.
+    """Return the resources whose requests the metrics divide by.
 
     A container's metric freezes the resource for all containers of the workload: which of them may move without
     harm is not worked out.
@@ -49,7 +49,7 @@ def frozen_resources(metrics: Iterable[HpaMetric]) -> frozenset[Resource]:
 
 
 def frozen_axes(name: str, metrics: Iterable[HpaMetric]) -> FrozenAxes:
-    """Give what one autoscaler freezes of its target.
+    """Return what one autoscaler freezes of its target.
 
     Args:
         name: For words: ``HorizontalPodAutoscaler shop/web``.
@@ -62,7 +62,7 @@ def frozen_axes(name: str, metrics: Iterable[HpaMetric]) -> FrozenAxes:
 
 
 def is_whole_workload_left(frozen: FrozenAxes, *, freezes_axes: bool) -> bool:
-    """Say whether nothing is left to size: both resources are frozen, or one is where none may be frozen alone.
+    """Return whether nothing is left to size: both resources are frozen, or one is where none may be frozen alone.
 
     Args:
         frozen: By the workload's autoscalers.
@@ -82,7 +82,7 @@ class HpaTarget:
 
 
 def moved_target(target_percent: float, *, old_request: float, new_request: float) -> HpaTarget | None:
-    """Give target x old / new, rounded half up, within 1 to 90.
+    """Return target x old / new, rounded half up, within 1 to 90.
 
     Args:
         target_percent: Of the request; above 0.

@@ -46,12 +46,12 @@ class Node:
 
     @property
     def allocatable_cpu_millicores(self) -> int | None:
-        """Give the CPU for pods, rounded down; None = not reported."""
+        """Return the CPU for pods, rounded down; None = not reported."""
         return self.allocatable[CPU] // NANOS_PER_MILLI if CPU in self.allocatable else None
 
     @property
     def allocatable_memory_bytes(self) -> int | None:
-        """Give the memory for pods, rounded down; None = not reported."""
+        """Return the memory for pods, rounded down; None = not reported."""
         return self.allocatable[MEMORY] // NANOS_PER_UNIT if MEMORY in self.allocatable else None
 
 

@@ -39,7 +39,7 @@ class PodRef:
     uid: str
 
     def __str__(self) -> str:
-        """Give ``namespace/name``."""
+        """Return ``namespace/name``."""
         return f"{self.namespace}/{self.name}"
 
 
@@ -97,22 +97,22 @@ class Requirements:
 
     @property
     def cpu_request_millicores(self) -> int | None:
-        """Give the CPU request, rounded up; None = not stated."""
+        """Return the CPU request, rounded up; None = not stated."""
         return _millis(self.requests, CPU)
 
     @property
     def cpu_limit_millicores(self) -> int | None:
-        """Give the CPU limit, rounded up; None = not stated."""
+        """Return the CPU limit, rounded up; None = not stated."""
         return _millis(self.limits, CPU)
 
     @property
     def memory_request_bytes(self) -> int | None:
-        """Give the memory request, rounded up; None = not stated."""
+        """Return the memory request, rounded up; None = not stated."""
         return _units(self.requests, MEMORY)
 
     @property
     def memory_limit_bytes(self) -> int | None:
-        """Give the memory limit, rounded up; None = not stated."""
+        """Return the memory limit, rounded up; None = not stated."""
         return _units(self.limits, MEMORY)
 
 
@@ -147,7 +147,7 @@ class Termination:
 
     @property
     def is_oom_kill(self) -> bool:
-        """Say whether the kernel killed it for want of memory, as the runtime saw it."""
+        """Return whether the kernel killed it for want of memory, as the runtime saw it."""
         return self.reason == OOM_KILLED
 
 
@@ -275,7 +275,7 @@ class Pod:
     claims: tuple[NodeAllocatableClaim, ...] = ()
 
     def sized_containers(self) -> Iterator[Container]:
-        """Give the containers that can have resources: init containers first, then the regular ones."""
+        """Return the containers that can have resources: init containers first, then the regular ones."""
         yield from self.init_containers
         yield from self.containers
 
@@ -294,25 +294,25 @@ class Pod:
 
     @property
     def has_pod_level_resources(self) -> bool:
-        """Say whether pod-level requests or limits name a resource that is supported there."""
+        """Return whether pod-level requests or limits name a resource that is supported there."""
         return self.resources is not None and any(
             is_pod_level_resource(name) for name in (*self.resources.requests, *self.resources.limits)
         )
 
     @property
     def has_pod_level_requests(self) -> bool:
-        """Say whether pod-level requests name a resource that is supported there."""
+        """Return whether pod-level requests name a resource that is supported there."""
         return self.resources is not None and any(is_pod_level_resource(name) for name in self.resources.requests)
 
     @property
     def is_resize_infeasible(self) -> bool:
-        """Say whether the kubelet has answered the newest resize with "never"."""
+        """Return whether the kubelet has answered the newest resize with "never"."""
         pending = next((condition for condition in self.conditions if condition.type == RESIZE_PENDING), None)
         return pending is not None and pending.reason == INFEASIBLE
 
     @property
     def is_windows(self) -> bool:
-        """Say whether it runs on Windows, where nothing is resized."""
+        """Return whether it runs on Windows, where nothing is resized."""
         return self.operating_system == WINDOWS
 
     @property
@@ -338,7 +338,7 @@ class Pod:
 
     @property
     def owning_node(self) -> OwnerReference | None:
-        """Give the reference to the pod's own node as its controller; None = something else controls it, or nothing."""
+        """Return the reference to the pod's own node as its controller; None = anything else, or nothing."""
         for owner in self.owners:
             if owner.is_controller and owner.kind == NODE_KIND and owner.name == self.node_name:
                 return owner
@@ -346,7 +346,7 @@ class Pod:
 
     @property
     def is_node_critical(self) -> bool:
-        """Say whether the node cannot do without it.
+        """Return whether the node cannot do without it.
 
         Source:
             ``IsNodeCriticalPod`` of pkg/kubelet/types: a critical pod (static, mirror, or of a priority kept for the
@@ -357,7 +357,7 @@ class Pod:
 
     @property
     def cgroup_uid(self) -> str:
-        """Give the id in the name of the pod's cgroup: of a static pod its configuration's hash, else the uid."""
+        """Return the id in the name of the pod's cgroup: of a static pod its configuration's hash, else the uid."""
         config_hash = self._config_hash
         return config_hash if config_hash is not None and self.is_static else self.uid
 
@@ -374,17 +374,17 @@ def is_config_hash(uid: str) -> bool:
 
 
 def is_pod_running(pod: Pod) -> bool:
-    """Say whether a pod runs and is to go on running: in phase Running, and not being deleted."""
+    """Return whether a pod runs and is to go on running: in phase Running, and not being deleted."""
     return pod.phase == RUNNING and not pod.is_terminating
 
 
 def has_ended(pod: Pod) -> bool:
-    """Say whether a pod has ended for good; one whose phase is not known has not."""
+    """Return whether a pod has ended for good; one whose phase is not known has not."""
     return pod.phase in ENDED_PHASES
 
 
 def is_pod_level_resource(name: str) -> bool:
-    """Say whether pod-level resources may name it: cpu, memory and huge pages may."""
+    """Return whether pod-level resources may name it: cpu, memory and huge pages may."""
     return name in (CPU, MEMORY) or name.startswith(HUGEPAGES_PREFIX)
 
 

@@ -98,7 +98,7 @@ def belonging(identity: UnitIdentity, index: PodIndex) -> Belonging:
 
 
 def join(identity: UnitIdentity, index: PodIndex) -> tuple[UnitIdentity, UnitResources]:
-    """Give a watched cgroup the names and the resources that its pod states for it.
+    """Return a watched cgroup the names and the resources that its pod states for it.
 
     A container that no status of its pod names is the pod's sandbox. So is, until the source is read again, one that
     has started since: a source is only ever as fresh as its last reading.
@@ -133,7 +133,7 @@ def join(identity: UnitIdentity, index: PodIndex) -> tuple[UnitIdentity, UnitRes
 
 
 def resources_of(pod: Pod, container_name: str) -> UnitResources:
-    """Give what the spec states for one container; nothing for a debug container or an unknown name."""
+    """Return what the spec states for one container; nothing for a debug container or an unknown name."""
     container = pod.container(container_name)
     if container is None or container.kind is ContainerKind.EPHEMERAL:
         return UnitResources()

@@ -12,7 +12,7 @@ BURSTABLE_LEAST_OOM_SCORE_ADJ = 1000 + GUARANTEED_OOM_SCORE_ADJ
 
 
 def pod_qos_class(pod: Pod) -> QosClass:
-    """Give the class that every component goes by: the recorded one, or, before there is one, the computed."""
+    """Return the class that every component goes by: the recorded one, or, before there is one, the computed."""
     return pod.recorded_qos if pod.recorded_qos is not None else computed_qos_class(pod)
 
 
@@ -49,7 +49,7 @@ def _shape_of(resources: Requirements, name: str) -> QosClass:
 
 
 def oom_score_adj(pod: Pod, container: Container, memory_capacity_bytes: int, *, claims: bool = False) -> int:
-    """Give the oom_score_adj with which the kubelet starts a container; a resize does not change it.
+    """Return the oom_score_adj with which the kubelet starts a container; a resize does not change it.
 
     Args:
         pod: The pod with what is allocated to it in its spec.

@@ -17,5 +17,5 @@ class Resource(StrEnum):
 
     @property
     def unit(self) -> str:
-        """Give the unit as ``Step.unit`` spells it."""
+        """Return the unit as ``Step.unit`` spells it."""
         return "millicores" if self is Resource.CPU else "bytes"

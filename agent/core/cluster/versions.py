@@ -40,7 +40,7 @@ class Version:
     minor: int
 
     def __str__(self) -> str:
-        """Give ``1.33``."""
+        """Return ``1.33``."""
         return f"{self.major}.{self.minor}"
 
 
@@ -63,13 +63,13 @@ def parse_version(text: str | None) -> Version | None:
 
 
 def resize_supported(git_version: str | None) -> bool:
-    """Say whether a server or kubelet of this version resizes in place by default; False when it is not understood."""
+    """Return whether a server or kubelet of this version resizes in place by default; False if not understood."""
     version = parse_version(git_version)
     return version is not None and version >= RESIZE
 
 
 def gates_of(server_version: str | None, node: Node | None) -> Gates:
-    """Tell which steps API server and kubelet can do; both must be new enough, as they may be three minors apart.
+    """Return which steps API server and kubelet can do; both must be new enough, as they may be three minors apart.
 
     Args:
         server_version: gitVersion of the API server; None = not known.

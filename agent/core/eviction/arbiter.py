@@ -75,7 +75,7 @@ class Owner:
 def first_look(
     proposal: Proposal, node: str, place: PodPlace | None, owner: Owner | None, rules: ArbiterRules
 ) -> Ruling | None:
-    """Give what speaks against an eviction by what is in memory; None = nothing, read the pod.
+    """Return what speaks against an eviction by what is in memory; None = nothing, read the pod.
 
     Args:
         proposal: What is asked for.
@@ -109,7 +109,7 @@ def second_look(
     *,
     now_unix_seconds: float,
 ) -> Ruling | None:
-    """Give what speaks against an eviction by the pod as it is; None = nothing.
+    """Return what speaks against an eviction by the pod as it is; None = nothing.
 
     Args:
         proposal: What is asked for.

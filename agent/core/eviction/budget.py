@@ -33,7 +33,7 @@ class EvictionState(StrEnum):
 
     @property
     def holds_tokens(self) -> bool:
-        """Say whether it counts against the budgets."""
+        """Return whether it counts against the budgets."""
         return self in (EvictionState.BEGUN, EvictionState.EVICTED)
 
 
@@ -68,7 +68,7 @@ class Replicas:
 
 
 def budget_ruling(spent: Spent, replicas: Replicas, options: ArbiterOptions) -> Ruling | None:
-    """Give what speaks against one more eviction by what was done already; None = it may be begun."""
+    """Return what speaks against one more eviction by what was done already; None = it may be begun."""
     if spent.state is EvictionState.EVICTED:
         return Ruling(reason=Reason.ALREADY_EVICTED, detail="it was evicted before; one eviction per pod")
     if spent.state is EvictionState.BEGUN:
@@ -126,7 +126,7 @@ def _window_ruling(spent: Spent, options: ArbiterOptions) -> Ruling | None:
 
 
 def back_off_seconds(refusals: int, options: ArbiterOptions, *, asked_seconds: float | None = None) -> float:
-    """Give for how long a workload is left alone after a refusal.
+    """Return for how long a workload is left alone after a refusal.
 
     Args:
         refusals: In a row before this one, from 0.

@@ -23,7 +23,7 @@ class Want(StrEnum):
 
     @property
     def resource(self) -> Resource:
-        """Give the resource that its replacement must have more of."""
+        """Return the resource that its replacement must have more of."""
         return Resource.CPU if self is Want.CPU else Resource.MEMORY
 
 
@@ -35,7 +35,7 @@ class PodAmounts:
     memory_bytes: int | None = None
 
     def of(self, resource: Resource) -> int | None:
-        """Give one of them."""
+        """Return one of them."""
         return self.cpu_millicores if resource is Resource.CPU else self.memory_bytes
 
 
@@ -142,7 +142,7 @@ class Reason(StrEnum):
 
     @property
     def verdict(self) -> Verdict:
-        """Give the verdict that it stands for."""
+        """Return the verdict that it stands for."""
         if self is Reason.EVICTED:
             return Verdict.GRANTED
         if self is Reason.WOULD_EVICT:
@@ -183,11 +183,11 @@ class Ruling:
 
     @property
     def verdict(self) -> Verdict:
-        """Give the verdict."""
+        """Return the verdict."""
         return self.reason.verdict
 
     def __str__(self) -> str:
-        """Give what the answer on the wire says as ``reason``: ``namespace_budget: 3 evictions ...``."""
+        """Return what the answer on the wire says as ``reason``: ``namespace_budget: 3 evictions ...``."""
         return f"{self.reason}: {self.detail}" if self.detail else str(self.reason)
 
 

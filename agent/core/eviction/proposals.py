@@ -69,7 +69,7 @@ class ProposalStanding:
         }
 
     def due(self, now_seconds: float, *, reported_until_seconds: float | None) -> tuple[Proposal, ...]:
-        """Give what is to be proposed now, in the plan's order; empty = nothing, or not yet.
+        """Return what is to be proposed now, in the plan's order; empty = nothing, or not yet.
 
         Args:
             now_seconds: The time.
@@ -83,7 +83,7 @@ class ProposalStanding:
         return tuple(sorted(due, key=lambda one: one.order)[:MAX_PROPOSALS])
 
     def awaited_report_seconds(self, now_seconds: float, *, reported_until_seconds: float | None) -> float | None:
-        """Give until when the webhook would have to know all for everything to be due; None = it knows enough.
+        """Return until when the webhook would have to know all for everything to be due; None = it knows enough.
 
         Args:
             now_seconds: The time.
@@ -93,7 +93,7 @@ class ProposalStanding:
         return max(awaited, default=None)
 
     def _ripe(self, now_seconds: float) -> list[tuple[float, _Stand]]:
-        """Give what has stood for long enough, and since when it has."""
+        """Return what has stood for long enough, and since when it has."""
         if now_seconds < self._call_due_seconds:
             return []
         self._ripen(now_seconds)
@@ -131,7 +131,7 @@ def _is_told(ripe_seconds: float, reported_until_seconds: float | None) -> bool:
 
 
 def proposals_of(plan: Plan) -> tuple[Proposal, ...]:
-    """Give the evictions that a plan asks for as proposals; none of a plan that is not sound."""
+    """Return the evictions that a plan asks for as proposals; none of a plan that is not sound."""
     if not plan.is_sound:
         return ()
     pods = {pod.ref.uid: pod for pod in plan.pods}
@@ -157,7 +157,7 @@ def _want(eviction: Eviction) -> Want:
 
 
 def _parts(pod: PodPlan) -> tuple[ContainerPlan, ...]:
-    """Give what counts of a pod: what goes on running."""
+    """Return what counts of a pod: what goes on running."""
     return tuple(one for one in pod.containers if one.kind is not ContainerKind.INIT)
 
 

@@ -23,12 +23,12 @@ _SIZED: Final = (AdmissionOutcome.PATCHED, AdmissionOutcome.NOOP)
 
 
 def to_be_created(pod: Pod) -> Pod:
-    """Give a running pod as it would be created anew: bound to no node."""
+    """Return a running pod as it would be created anew: bound to no node."""
     return replace(pod, node_name=None)
 
 
 def replacement_of(pod: Pod, admission: Admission, resource: Resource) -> Pod | Ruling:
-    """Give the pod with the requests of one resource that it would be admitted with, or why they are not known.
+    """Return the pod with the requests of one resource that it would be admitted with, or why they are not known.
 
     Args:
         pod: As it is.

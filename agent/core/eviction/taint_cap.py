@@ -45,7 +45,7 @@ class TaintRuling:
 
     @property
     def is_granted(self) -> bool:
-        """Say whether the node may be tainted."""
+        """Return whether the node may be tainted."""
         return self.reason is TaintReason.GRANTED
 
 
@@ -61,7 +61,7 @@ class TaintAnswer:
 
 
 def most_tainted(nodes: int, options: ArbiterOptions) -> int:
-    """Give how many of so many nodes may be tainted: the share, rounded down, but one where the share is not 0."""
+    """Return how many of so many nodes may be tainted: the share, rounded down, but one where the share is not 0."""
     share = options.tainted_nodes_ratio
     return max(1, int(share * nodes)) if share > 0 and nodes > 0 else 0
 
@@ -69,7 +69,7 @@ def most_tainted(nodes: int, options: ArbiterOptions) -> int:
 def cap_ruling(
     node: str, *, nodes: int, tainted: Collection[str], granted: Collection[str], options: ArbiterOptions
 ) -> TaintRuling:
-    """Say whether a node may be tainted.
+    """Return whether a node may be tainted.
 
     Args:
         node: Who asks.

@@ -43,7 +43,7 @@ class DirectiveTextError(ValueError):
 
 
 def directives_to_json(directives: Directives) -> dict[str, object]:
-    """Give what stands under ``directives`` in an answer: plain dicts, lists, numbers and strings; null = not known."""
+    """Return what stands under ``directives`` in an answer: plain dicts, lists, numbers, strings; null = not known."""
     return {
         "pauseReason": directives.pause_reason,
         "workloads": [_workload_to_json(one) for one in directives.workloads],

@@ -116,7 +116,7 @@ class PeakRing:
         return self._stretches
 
     def largest(self, rows: Rows, slots: Bools) -> Peaks:
-        """Give the maxima over the stretches in these slots, shape ``(slots,)``; unused ones do not count."""
+        """Return the maxima over the stretches in these slots, shape ``(slots,)``; unused ones do not count."""
         peaks, has = self._maxima(slice(_CPU, None), rows, slots)
         return Peaks(
             cpu_millicores=peaks[_CPU],
@@ -126,12 +126,12 @@ class PeakRing:
         )
 
     def largest_bytes(self, rows: Rows, slots: Bools) -> tuple[Floats, Bools]:
-        """Give the same of memory alone: the maxima, and where there is one."""
+        """Return the same of memory alone: the maxima, and where there is one."""
         peaks, has = self._maxima(slice(_MEMORY, None), rows, slots)
         return peaks[0], has[0]
 
     def _maxima(self, resources: slice[int, None, None], rows: Rows, slots: Bools) -> tuple[Floats, Bools]:
-        """Give maxima and what is known of them, shape ``(resources, k)``.
+        """Return maxima and what is known of them, shape ``(resources, k)``.
 
         Picking single rows out of slots costs many times what going through them in order does, so rows are picked
         first only where they are few.
@@ -148,7 +148,7 @@ class PeakRing:
         return peaks, has
 
     def of_row(self, row: int) -> list[tuple[int, float | None, float | None]]:
-        """Give stretch, CPU and memory of one row, oldest first; stretches in which nothing was known are absent."""
+        """Return stretch, CPU and memory of one row, oldest first; stretches in which nothing was known are absent."""
         there = (self._used & self._known[:, :, row].any(axis=0)).nonzero()[0]
         ordered = there[np.argsort(self._stretches[there])]
         return [
@@ -167,7 +167,7 @@ def hour_of(unix_seconds: float) -> int:
 
 
 def is_same_hour(hours: Ints, hour_now: int, *, days: int, neighbours: int) -> Bools:
-    """Tell which UTC clock hours count as the same hour of the day as this one.
+    """Return which UTC clock hours count as the same hour of the day as this one.
 
     Those are the hour itself in the running day and in each of the days before, and as many neighbours on either side
     of each. Hours run on over midnight, also at the far end: the hour before that of seven days ago counts.
@@ -209,25 +209,25 @@ class HourPeaks:
         self._ring.fold(unix_minute // MINUTES_PER_HOUR, demand)
 
     def same_hour(self, rows: Rows, now_unix_seconds: float) -> Peaks:
-        """Give the maxima of this hour of the day and its neighbours, today and in the days before."""
+        """Return the maxima of this hour of the day and its neighbours, today and in the days before."""
         return self._ring.largest(rows, self._is_same(self._ring.stretches, now_unix_seconds))
 
     def week_bytes(self, rows: Rows, now_unix_seconds: float) -> tuple[Floats, Bools]:
-        """Give the largest memory of seven days, and where there is one.
+        """Return the largest memory of seven days, and where there is one.
 
         All seven, however few of them ``history_days`` lets count; the hour of seven days ago counts as a whole.
         """
         return self._ring.largest_bytes(rows, hour_of(now_unix_seconds) - self._ring.stretches <= WEEK_HOURS)
 
     def of_row(self, row: int) -> tuple[HourPeak, ...]:
-        """Give the hours in which a row was measured, oldest first."""
+        """Return the hours in which a row was measured, oldest first."""
         return tuple(
             HourPeak(hour_unix_seconds=hour * HOUR_SECONDS, cpu_millicores=cpu, working_set_bytes=memory)
             for hour, cpu, memory in self._ring.of_row(row)
         )
 
     def same_hours_of_row(self, row: int, now_unix_seconds: float) -> tuple[HourPeak, ...]:
-        """Give those of a row's hours that ``same_hour`` goes by, oldest first."""
+        """Return those of a row's hours that ``same_hour`` goes by, oldest first."""
         hours = self.of_row(row)
         numbers = np.array([hour.hour_unix_seconds // HOUR_SECONDS for hour in hours], dtype=np.int64)
         same = self._is_same(numbers, now_unix_seconds)

@@ -217,7 +217,7 @@ class HourSketch:
 
 
 def demand_code(demand: Distribution) -> int:
-    """Give the code of the maximum of CPU demand: eighths of a millicore, rounded up."""
+    """Return the code of the maximum of CPU demand: eighths of a millicore, rounded up."""
     return code_of(ceil(demand.max * CPU_STEPS))
 
 
@@ -227,17 +227,17 @@ def largest_demand_code(cpu: Distribution, demand: Distribution) -> int:
 
 
 def memory_code(memory: Distribution) -> int:
-    """Give the code of the maximum of memory: KiB, rounded up."""
+    """Return the code of the maximum of memory: KiB, rounded up."""
     return code_of(ceil(memory.max / KIB))
 
 
 def cpu_percentile_millicores(samples: Samples, ratio: float) -> float | None:
-    """Give a percentile of CPU: the end of its bucket, at most the maximum; None = no samples."""
+    """Return a percentile of CPU: the end of its bucket, at most the maximum; None = no samples."""
     return _percentile(samples, ratio, CPU_BUCKETS, CPU_UNIT)
 
 
 def memory_percentile_bytes(samples: Samples, ratio: float) -> float | None:
-    """Give the same of memory."""
+    """Return the same of memory."""
     return _percentile(samples, ratio, MEMORY_BUCKETS, 1)
 
 
@@ -247,7 +247,7 @@ def _percentile(samples: Samples, ratio: float, scheme: ExponentialScheme, unit:
 
 
 def percentile_bucket(buckets: Mapping[int, int], ratio: float) -> int | None:
-    """Give the bucket in which the share of the samples is reached; None = there are none.
+    """Return the bucket in which the share of the samples is reached; None = there are none.
 
     Args:
         buckets: Count by bucket.

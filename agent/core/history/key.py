@@ -50,7 +50,7 @@ class HistoryKey:
     """SHA-256 of the whole text where that is too long to be kept."""
 
     def __str__(self) -> str:
-        """Give its text."""
+        """Return its text."""
         if self.digest is not None:
             return f"{self.kind}:{self.parts[0]}{_DIGEST}{self.digest}"
         safe = _SAFE + "/" if self.kind is KeyKind.CGROUP else _SAFE
@@ -58,7 +58,7 @@ class HistoryKey:
 
 
 def history_key(identity: UnitIdentity, workload: Workload | None) -> HistoryKey:
-    """Give the key of a watched cgroup.
+    """Return the key of a watched cgroup.
 
     Args:
         identity: Who stands behind it.

@@ -58,11 +58,11 @@ class MinuteAxis:
             self._ahead_since = None
 
     def unix_minute(self, monotonic_minute: int) -> int:
-        """Give the minute of the axis, UTC seconds // 60, that a monotonic minute is."""
+        """Return the minute of the axis, UTC seconds // 60, that a monotonic minute is."""
         return monotonic_minute + self._offset_minutes
 
     def unix_seconds(self, monotonic_seconds: float) -> float:
-        """Give the moment on the axis, UTC seconds, of a moment of CLOCK_MONOTONIC: what policies take as now."""
+        """Return the moment on the axis, UTC seconds, of a moment of CLOCK_MONOTONIC: what policies take as now."""
         return monotonic_seconds + self._offset_minutes * MINUTE_SECONDS
 
     @property

@@ -31,7 +31,7 @@ _POWERS: Final[Floats] = 2.0 ** np.maximum(np.arange(32) - 1, 0)
 
 
 def encode(amounts: Floats, has: Bools) -> Codes:
-    """Give the codes of amounts, of any one shape; each stands for the least amount of the format that is enough.
+    """Return the codes of amounts, of any one shape; each stands for the least amount of the format that is enough.
 
     Args:
         amounts: Finite and >= 0 where ``has`` is True; elsewhere they mean nothing.
@@ -55,7 +55,7 @@ def encode(amounts: Floats, has: Bools) -> Codes:
 
 
 def decode(codes: Codes) -> tuple[Floats, Bools]:
-    """Give the amounts of codes, of the same shape, and which are there; an amount that is missing is 0."""
+    """Return the amounts of codes, of the same shape, and which are there; an amount that is missing is 0."""
     has = codes != MISSING
     number = codes - has.view(np.uint8)
     exponent = number >> MANTISSA_BITS

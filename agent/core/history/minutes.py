@@ -49,7 +49,7 @@ to four cores, and an idle container stays idle."""
 
 
 def to_codes(minutes: Minutes) -> Codes:
-    """Give what the history keeps of a minute: CPU mean, CPU peak and working set, shape ``(3, n)``.
+    """Return what the history keeps of a minute: CPU mean, CPU peak and working set, shape ``(3, n)``.
 
     Raises:
         ValueError: An amount is negative, infinite or NaN: a fault of the caller.
@@ -64,7 +64,7 @@ def to_codes(minutes: Minutes) -> Codes:
 
 
 def from_codes(codes: Codes) -> tuple[Floats, Bools]:
-    """Give amounts and which are there, of codes of shape ``(..., 3, n)``: millicores, millicores, bytes."""
+    """Return amounts and which are there, of codes of shape ``(..., 3, n)``: millicores, millicores, bytes."""
     amounts, has = decode(codes)
     amounts[..., :2, :] /= CPU_STEPS
     amounts[..., 2, :] *= KIB
@@ -72,7 +72,7 @@ def from_codes(codes: Codes) -> tuple[Floats, Bools]:
 
 
 def as_kept(minutes: Minutes) -> Minutes:
-    """Give the minute as it comes back from the history: what is learnt of it is then the same after a restart."""
+    """Return the minute as it comes back from the history: what is learnt of it is then the same after a restart."""
     amounts, has = from_codes(to_codes(minutes))
     return Minutes(
         unix_minute=minutes.unix_minute,

@@ -17,14 +17,14 @@ from agent.core.history.minute_codec import LARGEST, MANTISSA_BITS
 
 
 def code_of(amount: int) -> int:
-    """Give the code of a whole amount: what ``minute_codec.encode`` does for arrays; no more than its largest."""
+    """Return the code of a whole amount: what ``minute_codec.encode`` does for arrays; no more than its largest."""
     amount = min(amount, int(LARGEST))
     shift = max(amount.bit_length() - (MANTISSA_BITS + 1), 0)
     return (shift << MANTISSA_BITS) + -(-amount >> shift) + 1
 
 
 def amount_of(code: int) -> int | None:
-    """Give the whole amount of a code; None = missing."""
+    """Return the whole amount of a code; None = missing."""
     if code == 0:
         return None
     exponent = max((code - 1) >> MANTISSA_BITS, 1)
@@ -32,7 +32,7 @@ def amount_of(code: int) -> int | None:
 
 
 def node_number(node: str) -> int:
-    """Give a node's hash, 32 bits, never 0."""
+    """Return a node's hash, 32 bits, never 0."""
     digest = blake2b(node.encode(errors="surrogatepass"), digest_size=4, person=b"node").digest()
     return int.from_bytes(digest, "big") or 1
 

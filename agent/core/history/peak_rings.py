@@ -45,12 +45,12 @@ class Slots:
         self._predicting: tuple[tuple[CruiseOptions, int, int], Bools] | None = None
 
     def is_too_old(self, unix_hour: int) -> bool:
-        """Tell whether an hour's slot holds a later hour by now."""
+        """Return whether an hour's slot holds a later hour by now."""
         slot = unix_hour % RING_HOURS
         return bool(self.used[slot] and self.hours[slot] > unix_hour)
 
     def is_open(self, unix_hour: int) -> bool:
-        """Tell whether the slot of an hour holds it."""
+        """Return whether the slot of an hour holds it."""
         slot = unix_hour % RING_HOURS
         return bool(self.used[slot] and self.hours[slot] == unix_hour)
 
@@ -62,7 +62,7 @@ class Slots:
         self._week = self._predicting = None
 
     def week(self, now_unix_seconds: float) -> Bools:
-        """Tell which slots hold hours of the last seven days; the hour of seven days ago counts as a whole.
+        """Return which slots hold hours of the last seven days; the hour of seven days ago counts as a whole.
 
         The array is kept for the next who asks: do not write to it.
         """
@@ -72,7 +72,7 @@ class Slots:
         return kept[1]
 
     def predicting(self, options: CruiseOptions, now_unix_seconds: float) -> Bools:
-        """Tell which slots the prediction of ``cruise`` goes by.
+        """Return which slots the prediction of ``cruise`` goes by.
 
         Those are this hour of the day and its neighbours, today and in the days before, and the hours that the last
         ``last_seconds`` reach into. A node knows the latter by the minute; here they are whole hours, so that more may
@@ -116,7 +116,7 @@ class CodeRings:
         return sum(chunk.nbytes for chunk in self._chunks)
 
     def give(self) -> int | None:
-        """Give a row that knows nothing; None = there may be no more."""
+        """Return a row that knows nothing; None = there may be no more."""
         if self._free:
             return self._free.pop()
         if self._given == self._max_rows:
@@ -132,7 +132,7 @@ class CodeRings:
         self._free.append(row)
 
     def of(self, row: int) -> Codes:
-        """Give the planes of a row, shape ``(planes, 192)``; a view to read and to write."""
+        """Return the planes of a row, shape ``(planes, 192)``; a view to read and to write."""
         planes: Codes = self._chunks[row // CHUNK_ROWS][row % CHUNK_ROWS]
         return planes
 
@@ -156,7 +156,7 @@ class CodeRings:
             self._chunks[chunk][rows[chosen] % CHUNK_ROWS, :, slots[chosen]] = codes[chosen]
 
     def peaks(self, rows: tuple[int, ...]) -> Codes:
-        """Give the largest values of these rows together, at least one, shape ``(2, 192)``."""
+        """Return the largest values of these rows together, at least one, shape ``(2, 192)``."""
         first, *others = rows
         largest: Codes = self.of(first)[PEAKS]
         for row in others:
@@ -164,7 +164,7 @@ class CodeRings:
         return largest
 
     def peaks_without(self, rows: tuple[int, ...], node: int) -> Codes:
-        """Give the same of rings with leaders, but of all nodes other than this."""
+        """Return the same of rings with leaders, but of all nodes other than this."""
         largest: Codes = np.zeros((PEAK_PLANES, RING_HOURS), dtype=np.uint16)
         for row in rows:
             planes = self.of(row)
@@ -213,11 +213,11 @@ class NodeNumbers:
         self._free: list[int] = []
 
     def find(self, node_hash: int) -> int | None:
-        """Give a node's number; None = it has none."""
+        """Return a node's number; None = it has none."""
         return self._numbers.get(node_hash)
 
     def give(self, node_hash: int, unix_hour: int) -> int:
-        """Give a node's number, a new one if it has none yet.
+        """Return a node's number, a new one if it has none yet.
 
         Args:
             node_hash: As ``workload_leaders.node_number`` gives it.

@@ -18,7 +18,7 @@ _BITS: Final = 256
 
 
 def pod_number(pod_uid: str) -> int:
-    """Give a pod's hash, 32 bits: two pods in a hundred with the same one are as likely as one in a million."""
+    """Return a pod's hash, 32 bits: two pods in a hundred with the same one are as likely as one in a million."""
     return int.from_bytes(blake2b(pod_uid.encode(errors="surrogatepass"), digest_size=4).digest(), "big")
 
 
@@ -79,11 +79,11 @@ class Pods:
         return max(round(-_BITS * math.log(free / _BITS)), PODS_KEPT + 1)
 
     def cpu_spread_millicores(self) -> tuple[float, float] | None:
-        """Give the least and the largest mean of a pod, among those kept; None = no pod has a sample."""
+        """Return the least and the largest mean of a pod, among those kept; None = no pod has a sample."""
         return _spread([sums.cpu_microcores / sums.cpu_count / 1e3 for sums in self.sums.values() if sums.cpu_count])
 
     def memory_spread_bytes(self) -> tuple[float, float] | None:
-        """Give the same of memory."""
+        """Return the same of memory."""
         return _spread([sums.memory_bytes / sums.memory_count for sums in self.sums.values() if sums.memory_count])
 
 
@@ -92,7 +92,7 @@ def _spread(means: list[float]) -> tuple[float, float] | None:
 
 
 def pack_numbers(pods: Pods) -> bytes:
-    """Give who there was as bytes, without the sums: four bytes per hash, and 32 more where there are more pods."""
+    """Return who there was as bytes, without the sums: four bytes per hash, and 32 more where there are more pods."""
     numbers = b"".join(number.to_bytes(4, "big") for number in sorted(pods.sums))
     return numbers + pods.bits.to_bytes(_BITS // 8, "big") if pods.has_more else numbers
 

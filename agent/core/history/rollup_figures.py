@@ -93,7 +93,7 @@ def rollup_figures(
 
 
 def distribution(values: NDArray[np.float64], scheme: BucketScheme) -> Distribution | None:
-    """Give the counts, sum, maximum and histogram of samples; None when there is none.
+    """Return the counts, sum, maximum and histogram of samples; None when there is none.
 
     Args:
         values: Finite and not negative, shape ``(n,)``.
@@ -112,7 +112,7 @@ def distribution(values: NDArray[np.float64], scheme: BucketScheme) -> Distribut
 
 
 def _cpu(steps: CpuSteps, policy: WindowPolicy, *, start_ns: int, end_ns: int) -> _Cpu | None:
-    """Give the CPU figures; None when no good pair touches the interval."""
+    """Return the CPU figures; None when no good pair touches the interval."""
     inside = interval_of(steps, start_ns=start_ns, end_ns=end_ns)
     if inside is None:
         return None
@@ -133,7 +133,7 @@ def _seconds(usec: NDArray[np.int64], known_ns: NDArray[np.int64], share: NDArra
 
 
 def _memory(pieces: Sequence[NDArray[np.void]], *, start_ns: int, end_ns: int) -> tuple[Distribution | None, int]:
-    """Give the working set's samples, and the time between the first and the last of them."""
+    """Return the working set's samples, and the time between the first and the last of them."""
     stamps: NDArray[np.int64] = column(pieces, "monotonic_ns", _EMPTY).view(np.int64)
     has: NDArray[np.uint32] = column(pieces, "has", _EMPTY).view(np.uint32)
     good = (column(pieces, "status", _EMPTY) == _OK) & (has & _WORKING_SET == _WORKING_SET)

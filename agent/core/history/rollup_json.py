@@ -17,7 +17,7 @@ SECOND_DECIMALS: Final = 3
 
 
 def kept_text(report: Report, *, agent: str) -> str:
-    """Give a report without ``endAgeSeconds`` and ``lostReports``: what can be kept until it is sent.
+    """Return a report without ``endAgeSeconds`` and ``lostReports``: what can be kept until it is sent.
 
     Args:
         report: Its figures are finite, its distributions hold at least one sample.
@@ -52,7 +52,7 @@ def sent_text(kept: str, *, end_age_seconds: float, lost_reports: int) -> str:
 
 
 def report_text(report: Report, *, agent: str) -> str:
-    """Give the whole report."""
+    """Return the whole report."""
     return sent_text(
         kept_text(report, agent=agent), end_age_seconds=report.end_age_seconds, lost_reports=report.lost_reports
     )
@@ -103,7 +103,7 @@ def _distribution(samples: Distribution, total: float, largest: float) -> dict[s
 
 
 def _pairs(samples: Distribution) -> Iterator[int]:
-    """Give index, count, index, count, ..., indices rising."""
+    """Return index, count, index, count, ..., indices rising."""
     for bucket, count in sorted(samples.buckets.items()):
         yield bucket
         yield count

@@ -42,7 +42,7 @@ def merged_row(rows: Sequence[RollupRow]) -> RollupRow:
 
 
 def weighed_row(row: RollupRow) -> RollupRow:
-    """Give the row with no more samples than the time that it covers has: one per second of CPU, per ten of memory."""
+    """Return the row with no more samples than the time that it covers has: one a second of CPU, per ten of memory."""
     most_cpu = ceil(row.covered_seconds / CPU_SAMPLE_SECONDS)
     most_memory = ceil(row.covered_seconds / MEMORY_SAMPLE_SECONDS) + 1  # both ends of the time may have one
     return replace(

@@ -20,12 +20,12 @@ takes 30 a minute of one node."""
 
 
 def node_share(node: str) -> float:
-    """Give a node's place in the interval, 0..1: by its name, so always the same."""
+    """Return a node's place in the interval, 0..1: by its name, so always the same."""
     return zlib.crc32(node.encode()) / 2**32
 
 
 def next_end_ns(after_ns: int, *, interval_ns: int, wall_offset_ns: int, share: float) -> int:
-    """Give the first end of an interval after a moment of CLOCK_MONOTONIC.
+    """Return the first end of an interval after a moment of CLOCK_MONOTONIC.
 
     Args:
         after_ns: The moment.
@@ -39,7 +39,7 @@ def next_end_ns(after_ns: int, *, interval_ns: int, wall_offset_ns: int, share: 
 
 
 def interval_start_ns(end_ns: int, *, interval_ns: int, last_end_ns: int | None) -> int | None:
-    """Give where the interval begins that ends here: where the last one ended, so that no second is told twice.
+    """Return where the interval begins that ends here: where the last one ended, so that no second is told twice.
 
     Args:
         end_ns: On the grid.
@@ -55,7 +55,7 @@ def interval_start_ns(end_ns: int, *, interval_ns: int, last_end_ns: int | None)
 
 
 def retry_seconds(failures: int, *, retry_after_seconds: float | None, chance: float) -> float:
-    """Give how long to wait after a failure: twice as long after each, and never all nodes alike.
+    """Return how long to wait after a failure: twice as long after each, and never all nodes alike.
 
     Args:
         failures: In a row, this one included.
@@ -71,5 +71,5 @@ def retry_seconds(failures: int, *, retry_after_seconds: float | None, chance: f
 
 
 def drain_seconds(chance: float) -> float:
-    """Give how long to wait before the next report of a queue; ``chance`` is 0..1, by lot."""
+    """Return how long to wait before the next report of a queue; ``chance`` is 0..1, by lot."""
     return DRAIN_SECONDS * (0.5 + chance)

@@ -30,7 +30,7 @@ class SketchKey:
     """A class of nodes, or one node by its name."""
 
     def __str__(self) -> str:
-        """Give its text."""
+        """Return its text."""
         workload, place = self.workload, self.place
         named = (workload.namespace, workload.kind, workload.name, self.container)
         if isinstance(place, str):
@@ -43,7 +43,7 @@ class SketchKey:
 
 
 def keys_of(workload: Workload, container: str, node: str, node_class: NodeClass) -> tuple[SketchKey, ...]:
-    """Give the histories that a report's row belongs to: that of the class, and for DaemonSets that of the node."""
+    """Return the histories that a report's row belongs to: that of the class, and for DaemonSets that of the node."""
     by_class = SketchKey(workload, container, node_class)
     if workload.kind != DAEMON_SET_KIND:
         return (by_class,)
@@ -51,7 +51,7 @@ def keys_of(workload: Workload, container: str, node: str, node_class: NodeClass
 
 
 def range_of(workload: Workload) -> tuple[str, str]:
-    """Give between which texts all keys of a workload lie, by their bytes: from the first on, and before the second."""
+    """Return between which texts all keys of a workload lie, by their bytes: from the first, before the second."""
     start = "/".join(map(_escape, (workload.namespace, workload.kind, workload.name)))
     return f"{start}/", f"{start}{_AFTER_SLASH}"
 

@@ -39,7 +39,7 @@ class HourMinutes:
     has_memory: Bools
 
     def minute(self, minute: int) -> Minutes:
-        """Give one of the sixty minutes as policies take it."""
+        """Return one of the sixty minutes as policies take it."""
         return Minutes(
             unix_minute=self.unix_hour * MINUTES_PER_HOUR + minute,
             cpu_usage_millicores=self.cpu_usage_millicores[:, minute],
@@ -82,7 +82,7 @@ def unfold(unix_hour: int, sketches: dict[int, HourSketch], rows: int) -> HourMi
 
 
 def covered_minutes(unix_hour: int, sketch: HourSketch) -> Ints:
-    """Give the minutes of an hour from the first row's start to the last one's end, at least one, scattered."""
+    """Return the minutes of an hour from the first row's start to the last one's end, at least one, scattered."""
     start = unix_hour * HOUR_SECONDS
     first = min(max((sketch.first_unix_seconds - start) // _MINUTE_SECONDS, 0), MINUTES_PER_HOUR - 1)
     after = min(-((start - sketch.last_unix_seconds) // _MINUTE_SECONDS), MINUTES_PER_HOUR)

@@ -76,11 +76,11 @@ class HistoryTable:
         return tuple(self._entries)
 
     def keys(self) -> Mapping[HistoryKey, int]:
-        """Give key -> row, a copy."""
+        """Return key -> row, a copy."""
         return dict(self._rows)
 
     def find(self, key: HistoryKey) -> int | None:
-        """Give the row of a key; None = it has none."""
+        """Return the row of a key; None = it has none."""
         return self._rows.get(key)
 
     def add_block(self, entries: list[KeyRow | None] | None = None) -> None:
@@ -101,7 +101,7 @@ class HistoryTable:
         self._free = list(reversed(fresh)) + self._free
 
     def adopt(self, key: HistoryKey, newest_unix_minute: int | None, *, max_rows: int) -> int | None:
-        """Give a key that has no row one that knows nothing.
+        """Return a key that has no row one that knows nothing.
 
         Free rows come first, then rows of which the ring holds nothing any more, then new ones; when there may be no
         more of these, the row that has been without data for longest.
@@ -143,7 +143,7 @@ class HistoryTable:
         return self._free.pop()
 
     def take_reused(self) -> Rows:
-        """Give the rows that came to stand for another key since the last call."""
+        """Return the rows that came to stand for another key since the last call."""
         reused = np.array(sorted(self._reused), dtype=np.intp)
         self._reused.clear()
         return reused
@@ -162,7 +162,7 @@ class HistoryTable:
         self._changed.add(row)
 
     def changed(self) -> list[tuple[int, KeyRow]]:
-        """Give rows and entries that are not in the file yet."""
+        """Return rows and entries that are not in the file yet."""
         entries = [(row, self._entries[row]) for row in sorted(self._changed)]
         return [(row, entry) for row, entry in entries if entry is not None]
 
@@ -197,12 +197,12 @@ class HistoryTable:
         self._first = np.where(self._first == _NEVER, _NEVER, np.maximum(self._first, oldest_unix_minute))
 
     def known(self) -> Known:
-        """Tell how much is known of each row."""
+        """Return how much is known of each row."""
         return Known(minutes=self._counts.copy(), first_unix_minute=np.where(self._counts > 0, self._first, 0))
 
 
 def _kept(kills: tuple[OutOfMemory, ...]) -> tuple[OutOfMemory, ...]:
-    """Give the kills worth keeping, oldest first."""
+    """Return the kills worth keeping, oldest first."""
     newest_seconds = max(kill.unix_seconds for kill in kills)
     recent = [kill for kill in kills if kill.unix_seconds > newest_seconds - KILL_SECONDS_KEPT]
     recent.sort(key=lambda kill: (_too_little_bytes(kill), kill.unix_seconds))
@@ -210,5 +210,5 @@ def _kept(kills: tuple[OutOfMemory, ...]) -> tuple[OutOfMemory, ...]:
 
 
 def _too_little_bytes(kill: OutOfMemory) -> int:
-    """Give the memory that a kill showed to be too little, by what is known of it."""
+    """Return the memory that a kill showed to be too little, by what is known of it."""
     return max(kill.usage_bytes or 0, kill.limit_bytes or 0, kill.request_bytes or 0)

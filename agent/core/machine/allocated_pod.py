@@ -13,7 +13,7 @@ from agent.core.cluster.qos import pod_qos_class
 
 
 def allocated_pod(pod: Pod) -> Pod:
-    """Give the pod as it is allocated; where the status reports nothing the spec stands.
+    """Return the pod as it is allocated; where the status reports nothing the spec stands.
 
     The class stays that of the pod as it came: new requests beside limits not yet in force would look like another.
 

@@ -138,7 +138,7 @@ class _Audit:
             yield from self._values(replace(subject, path=live.path), live, partition_targets(self._rules))
 
     def _doubt(self, partition: Partition | None) -> str | None:
-        """Give why sums over the pods may be short; BestEffort pods add nothing to them."""
+        """Return why sums over the pods may be short; BestEffort pods add nothing to them."""
         strangers = [cgroup for cgroup in self._strangers if cgroup.qos is not QosClass.BEST_EFFORT]
         return INCOMPLETE if any(partition in (None, cgroup.partition) for cgroup in strangers) else None
 
@@ -294,7 +294,7 @@ def _parent(partition: Partition | None, qos: QosClass | None) -> str:
 
 
 def _annotated_limits(pod: Pod, rules: AuditRules) -> tuple[Wanted, ...]:
-    """Give what the agent may have set because the pod's annotation asks for it; nothing where none asks.
+    """Return what the agent may have set because the pod's annotation asks for it; nothing where none asks.
 
     On a cluster that knows pod-level resources it writes nothing new, but leaves what it wrote before an upgrade.
     """
@@ -313,12 +313,12 @@ def _pod_presence(pod: Pod) -> tuple[_Presence, str]:
 
 
 def _is_counted(pod: Pod) -> bool:
-    """Say whether the kubelet counts the pod in the tiers: admitted and not ended."""
+    """Return whether the kubelet counts the pod in the tiers: admitted and not ended."""
     return not has_ended(pod) and not (pod.phase == "Pending" and pod.node_name is None)
 
 
 def _variants(pod: Pod) -> tuple[Pod, ...]:
-    """Give the pod as allocated and, unless the kubelet has refused it for good, as asked for.
+    """Return the pod as allocated and, unless the kubelet has refused it for good, as asked for.
 
     The cgroups are read after the pods file: a resize may have come through since.
     """

@@ -88,7 +88,7 @@ class AuditReport:
 
     @property
     def is_clean(self) -> bool:
-        """Say whether nothing is drifted or missing."""
+        """Return whether nothing is drifted or missing."""
         return not any(finding.state in (State.DRIFTED, State.NOT_THERE) for finding in self.findings)
 
 
@@ -102,7 +102,7 @@ def formulas(report: AuditReport) -> Counter[Formula]:
 
 
 def value_finding(subject: FindingSubject, wanted: Wanted, outcome: ComparisonOutcome) -> Finding:
-    """Give the finding for a file that was compared."""
+    """Return the finding for a file that was compared."""
     return Finding(
         subject=subject,
         file=wanted.file,
@@ -128,5 +128,5 @@ def _writer(level: CgroupLevel, wanted: Wanted) -> NextWriter:
 
 
 def absent_finding(subject: FindingSubject, reason: str) -> Finding:
-    """Give the finding for a cgroup that should be there and is not."""
+    """Return the finding for a cgroup that should be there and is not."""
     return Finding(subject=subject, file=CGROUP, state=State.NOT_THERE, expected="a cgroup", note=reason)

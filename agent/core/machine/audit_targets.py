@@ -74,7 +74,7 @@ class AuditRules:
 
 
 def pod_targets(pod: Pod, live: LiveCgroup, rules: AuditRules) -> tuple[Wanted, ...]:
-    """Give what should be in the files of a pod's cgroup.
+    """Return what should be in the files of a pod's cgroup.
 
     Args:
         pod: The pod as allocated.
@@ -94,7 +94,7 @@ def pod_targets(pod: Pod, live: LiveCgroup, rules: AuditRules) -> tuple[Wanted, 
 
 
 def container_targets(pod: Pod, container: Container, rules: AuditRules) -> tuple[Wanted, ...]:
-    """Give what should be in the files of a container's cgroup.
+    """Return what should be in the files of a container's cgroup.
 
     Args:
         pod: The pod as allocated.
@@ -123,7 +123,7 @@ def container_targets(pod: Pod, container: Container, rules: AuditRules) -> tupl
 def tier_targets(
     qos: QosClass, levels: QosLevels, live: LiveCgroup, rules: AuditRules, *, doubt: str | None
 ) -> tuple[Wanted, ...]:
-    """Give what should be in the files of a tier's cgroup.
+    """Return what should be in the files of a tier's cgroup.
 
     Args:
         qos: Burstable or BestEffort.
@@ -156,7 +156,7 @@ def tier_targets(
 
 
 def root_targets(levels: QosLevels, rules: AuditRules, *, doubt: str | None) -> tuple[Wanted, ...]:
-    """Give what should be in the files of ``kubepods`` itself.
+    """Return what should be in the files of ``kubepods`` itself.
 
     Args:
         levels: The values of the default partition.
@@ -186,14 +186,14 @@ def root_targets(levels: QosLevels, rules: AuditRules, *, doubt: str | None) -> 
 
 
 def partition_targets(rules: AuditRules) -> tuple[Wanted, ...]:
-    """Give what should be in the files of ``kubepods/system``: of its arithmetic only the limit is published."""
+    """Return what should be in the files of ``kubepods/system``: of its arithmetic only the limit is published."""
     if rules.system_memory_bytes is None:
         return (Wanted(file=MEMORY_MAX, target=None, doubt=NO_PARTITION_LIMIT),)
     return (_memory_limit(MEMORY_MAX, rules.system_memory_bytes, rules),)
 
 
 def levels_of(pods: Iterable[Pod], partition: Partition, namespaces: Collection[str], rules: AuditRules) -> QosLevels:
-    """Give the values of a partition's tiers.
+    """Return the values of a partition's tiers.
 
     Args:
         pods: The node's active pods, of both partitions.
@@ -280,7 +280,7 @@ def _memory_high(high_bytes: int | None, rules: AuditRules) -> Wanted:
 
 
 def _pod_memory_high(pod: Pod, rules: AuditRules) -> int | None:
-    """Give a pod's memory.high: only pod-level memory limits bring one (overhead included)."""
+    """Return a pod's memory.high: only pod-level memory limits bring one (overhead included)."""
     if pod.resources is None or not pod.resources.limits.get(MEMORY):
         return None
     return memory_high(
@@ -315,7 +315,7 @@ def _container_memory_high(pod: Pod, container: Container, rules: AuditRules) ->
 
 
 def _hugepages(limit_bytes_by_size: Mapping[int, int], live: LiveCgroup) -> list[Wanted]:
-    """Give a limit for each size that the pod requests or the host has; sizes not requested get 0."""
+    """Return a limit for each size that the pod requests or the host has; sizes not requested get 0."""
     sizes = {size for file in live.readings if (size := hugetlb_page_size_bytes(file)) is not None}
     return [
         Wanted(

@@ -82,7 +82,7 @@ class LiveCgroup:
     """By file name."""
 
     def reading(self, file: str) -> FileReading:
-        """Give what a file said; one that was not looked for is not there."""
+        """Return what a file said; one that was not looked for is not there."""
         return self.readings.get(file, FileReading(unread=UnreadFile.NO_FILE))
 
 
@@ -104,16 +104,16 @@ class LiveTree:
         )
 
     def pods(self) -> tuple[LiveCgroup, ...]:
-        """Give the pods' cgroups."""
+        """Return the pods' cgroups."""
         return tuple(cgroup for cgroup in self.cgroups if cgroup.level is CgroupLevel.POD)
 
     def containers(self) -> tuple[LiveCgroup, ...]:
-        """Give the containers' cgroups, sandboxes among them."""
+        """Return the containers' cgroups, sandboxes among them."""
         return tuple(cgroup for cgroup in self.cgroups if cgroup.level is CgroupLevel.CONTAINER)
 
 
 def hugetlb_file(page_size_bytes: int) -> str:
-    """Give the name of a page size's limit file: ``hugetlb.2MB.max``.
+    """Return the name of a page size's limit file: ``hugetlb.2MB.max``.
 
     Source:
         ``mem_fmt`` of the kernel's mm/hugetlb_cgroup.c.
@@ -123,7 +123,7 @@ def hugetlb_file(page_size_bytes: int) -> str:
 
 
 def hugetlb_page_size_bytes(file: str) -> int | None:
-    """Give the page size that a limit file is for; None = the file is no such limit."""
+    """Return the page size that a limit file is for; None = the file is no such limit."""
     size = file.removeprefix(HUGETLB_PREFIX).removesuffix(HUGETLB_SUFFIX)
     if file != f"{HUGETLB_PREFIX}{size}{HUGETLB_SUFFIX}":
         return None

@@ -78,7 +78,7 @@ class ContainerCgroup:
 
 
 def pod_cgroup(pod: Pod, rules: KubeletRules) -> PodCgroup:
-    """Give the values of a pod's cgroup.
+    """Return the values of a pod's cgroup.
 
     Args:
         pod: The pod.
@@ -118,7 +118,7 @@ def pod_cgroup(pod: Pod, rules: KubeletRules) -> PodCgroup:
 
 
 def limits_bind(pod: Pod, name: str) -> bool:
-    """Say whether the pod as a whole is limited: by every single container, or at pod level."""
+    """Return whether the pod as a whole is limited: by every single container, or at pod level."""
     if pod.resources is not None and pod.has_pod_level_resources and pod.resources.limits.get(name):
         return True
     return all(container.resources.limits.get(name) for container in pod.sized_containers())
@@ -134,7 +134,7 @@ def _hugepage_limits(requests: Mapping[str, int]) -> dict[int, int]:
 
 
 def page_size_bytes(name: str) -> int | None:
-    """Give the page size a resource name such as ``hugepages-2Mi`` stands for; None = it stands for none."""
+    """Return the page size a resource name such as ``hugepages-2Mi`` stands for; None = it stands for none."""
     if not name.startswith(HUGEPAGES_PREFIX):
         return None
     try:
@@ -144,7 +144,7 @@ def page_size_bytes(name: str) -> int | None:
 
 
 def container_cgroup(pod: Pod, container: Container, rules: KubeletRules) -> ContainerCgroup:
-    """Give the values of a container's cgroup.
+    """Return the values of a container's cgroup.
 
     A container without a limit of its own gets the pod's in its own cgroup too, as runtimes such as the JVM read their
     own; without a request it gets shares by that limit. Memory requests are not written.
@@ -196,7 +196,7 @@ def memory_high(
     page_size_bytes: int,
     pod_limits_memory: bool = False,
 ) -> int | None:
-    """Give a container's memory.high under MemoryQoS.
+    """Return a container's memory.high under MemoryQoS.
 
     It is decided per container: where the request equals the limit nothing is throttled, but a container with room
     between them is, even inside a pod that is Guaranteed by its pod-level resources.

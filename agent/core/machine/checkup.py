@@ -80,7 +80,7 @@ class MachineFacts:
 
 
 def worst(checks: tuple[Check, ...]) -> FeatureState:
-    """Give the worst verdict; OK for none."""
+    """Return the worst verdict; OK for none."""
     order = list(FeatureState)
     return max((check.verdict for check in checks), key=order.index, default=FeatureState.OK)
 

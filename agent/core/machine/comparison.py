@@ -49,16 +49,16 @@ class Weights:
 
     @property
     def linear(self) -> int:
-        """Give the weight by the linear formula."""
+        """Return the weight by the linear formula."""
         return shares_to_weight_linear(self.shares)
 
     @property
     def quadratic(self) -> int | None:
-        """Give the weight by the quadratic formula; None = it does not count here."""
+        """Return the weight by the quadratic formula; None = it does not count here."""
         return shares_to_weight_quadratic(self.shares) if self.takes_quadratic else None
 
     def formula_of(self, weight: int) -> Formula | None:
-        """Say which formula gives this weight; None = none that counts here."""
+        """Return which formula gives this weight; None = none that counts here."""
         is_linear = shares_match_after_round_trip(self.shares, weight_to_shares_linear(weight))
         if weight == self.quadratic:
             return Formula.EITHER if is_linear else Formula.QUADRATIC

@@ -45,7 +45,7 @@ class CpuMax:
 
     @property
     def millicores(self) -> int | None:
-        """Give the limit in millicores, rounded down; None = no limit."""
+        """Return the limit in millicores, rounded down; None = no limit."""
         return None if self.quota_usec is None else quota_to_millicores(self.quota_usec, self.period_usec)
 
 
@@ -60,7 +60,7 @@ class SystemdQuota:
 
 
 def millicores_to_shares(millicores: int) -> int:
-    """Give cpu.shares for a CPU request; 0 and less give the kernel's minimum of 2.
+    """Return cpu.shares for a CPU request; 0 and less give the kernel's minimum of 2.
 
     Source:
         ``MilliCPUToShares`` of the kubelet's cm/helpers_linux.go.
@@ -69,12 +69,12 @@ def millicores_to_shares(millicores: int) -> int:
 
 
 def shares_to_millicores(shares: int) -> int:
-    """Give the millicores that cpu.shares stand for, rounded up; below the minimum of 2 shares they stand for none."""
+    """Return the millicores that cpu.shares stand for, rounded up; below the minimum of 2 shares for none."""
     return -(-shares * 1000 // SHARES_PER_CPU) if shares >= MIN_SHARES else 0
 
 
 def millicores_to_quota(millicores: int, period_usec: int = DEFAULT_PERIOD_USEC) -> int:
-    """Give the CFS quota for a CPU limit in microseconds; 0 = leave unset, otherwise at least 1000.
+    """Return the CFS quota for a CPU limit in microseconds; 0 = leave unset, otherwise at least 1000.
 
     Source:
         ``MilliCPUToQuota`` of the kubelet's cm/helpers_linux.go.
@@ -85,7 +85,7 @@ def millicores_to_quota(millicores: int, period_usec: int = DEFAULT_PERIOD_USEC)
 
 
 def quota_to_millicores(quota_usec: int, period_usec: int) -> int:
-    """Give the millicores a quota stands for, truncated; 0 = no limit (a quota of -1).
+    """Return the millicores a quota stands for, truncated; 0 = no limit (a quota of -1).
 
     Raises:
         ZeroDivisionError: The period is 0, which no kernel shows.
@@ -96,7 +96,7 @@ def quota_to_millicores(quota_usec: int, period_usec: int) -> int:
 
 
 def shares_to_weight_linear(shares: int) -> int:
-    """Give cpu.weight by the linear formula: what the kubelet writes on kubepods, QoS levels and pods.
+    """Return cpu.weight by the linear formula: what the kubelet writes on kubepods, QoS levels and pods.
 
     Args:
         shares: cpu.shares; 0 = unset and stays 0.
@@ -112,7 +112,7 @@ def shares_to_weight_linear(shares: int) -> int:
 
 
 def shares_to_weight_quadratic(shares: int) -> int:
-    """Give cpu.weight by the quadratic formula: what runc >= 1.3.2 and crun >= 1.23 write on containers.
+    """Return cpu.weight by the quadratic formula: what runc >= 1.3.2 and crun >= 1.23 write on containers.
 
     Args:
         shares: cpu.shares; 0 = unset and stays 0.
@@ -130,12 +130,12 @@ def shares_to_weight_quadratic(shares: int) -> int:
 
 
 def weight_to_shares_linear(weight: int) -> int:
-    """Give the cpu.shares that the kubelet reads back from a cpu.weight of 1 to 10000."""
+    """Return the cpu.shares that the kubelet reads back from a cpu.weight of 1 to 10000."""
     return (weight - 1) * _SHARE_STEPS // _WEIGHT_STEPS + MIN_SHARES
 
 
 def shares_match_after_round_trip(allocated_shares: int, read_back_shares: int) -> bool:
-    """Say whether shares read back through the coarse linear weight are what was allocated."""
+    """Return whether shares read back through the coarse linear weight are what was allocated."""
     return weight_to_shares_linear(shares_to_weight_linear(allocated_shares)) == read_back_shares
 
 

@@ -68,7 +68,7 @@ class PodLimitsOrder:
 
 
 def cluster_knows_pod_level(server_version: str | None, kubelet_version: str | None) -> bool | None:
-    """Say whether pods may have resources of their own here.
+    """Return whether pods may have resources of their own here.
 
     Args:
         server_version: gitVersion of the API server; None = not known.
@@ -94,7 +94,7 @@ def pod_limits_order(
     orders: Orders | None = None,
     is_namespace_known: bool = True,
 ) -> PodLimitsOrder | None:
-    """Say what the pod's annotation comes to.
+    """Return what the pod's annotation comes to.
 
     Args:
         pod: The pod as the API has it.
@@ -138,7 +138,7 @@ def pod_limits_order(
 
 
 def _by_orders(orders: Orders, *, is_namespace_known: bool) -> PodLimitsOrder | None:
-    """Say why nothing is written for a pod whatever its limits are; None = it may be."""
+    """Return why nothing is written for a pod whatever its limits are; None = it may be."""
     if orders.mode is Mode.OFF and orders.mode_source is OrderSource.RULE:
         return _held(PodLimitHeld.OFF, "its namespace is one of act.excludedNamespaces")
     if not is_namespace_known:
@@ -163,7 +163,7 @@ def _has_ended(pod: Pod, container: Container) -> bool:
 
 
 def _lasting(pod: Pod) -> tuple[Container, ...]:
-    """Give the containers that share the budget: init containers have ended before it holds."""
+    """Return the containers that share the budget: init containers have ended before it holds."""
     return tuple(container for container in pod.sized_containers() if container.kind is not ContainerKind.INIT)
 
 
@@ -206,7 +206,7 @@ def _wanted(pod: Pod, limits: PodLimits, rules: KubeletRules) -> dict[str, Amoun
 
 
 def kubelet_amounts(pod: Pod, rules: KubeletRules) -> dict[str, Amount]:
-    """Give what the kubelet has in ``cpu.max`` and ``memory.max`` of the pod's cgroup.
+    """Return what the kubelet has in ``cpu.max`` and ``memory.max`` of the pod's cgroup.
 
     Args:
         pod: The pod as the API has it; what is allocated to it counts.
@@ -224,7 +224,7 @@ def kubelet_amounts(pod: Pod, rules: KubeletRules) -> dict[str, Amount]:
 
 
 def is_in_force(wanted: Amount, found: Amount | None, page_size_bytes: int) -> bool:
-    """Say whether a file holds what was written: the kernel rounds memory down to whole pages.
+    """Return whether a file holds what was written: the kernel rounds memory down to whole pages.
 
     Args:
         wanted: What was written.
@@ -237,7 +237,7 @@ def is_in_force(wanted: Amount, found: Amount | None, page_size_bytes: int) -> b
 
 
 def memory_room_text(limit_bytes: int, in_use_bytes: int | None, margin_ratio: float) -> str | None:
-    """Say why a memory limit may not be lowered to this now; None = it may.
+    """Return why a memory limit may not be lowered to this now; None = it may.
 
     Below what is in use the kernel would reclaim, and then kill.
 
@@ -255,7 +255,7 @@ def memory_room_text(limit_bytes: int, in_use_bytes: int | None, margin_ratio: f
 
 
 def amount_line(amount: Amount) -> str:
-    """Give what is written into the file for an amount."""
+    """Return what is written into the file for an amount."""
     if isinstance(amount, CpuMax):
         return f"{'max' if amount.quota_usec is None else amount.quota_usec} {amount.period_usec}"
     return str(amount)

@@ -77,7 +77,7 @@ class _MemoryRequests:
 
 
 def qos_levels(pods: Iterable[Pod], rules: QosRules) -> QosLevels:
-    """Give the values of the QoS levels for the pods of a node.
+    """Return the values of the QoS levels for the pods of a node.
 
     Each level counts its own hierarchy's pods, while a root counts every pod below it: the default partition's root
     holds the system partition too, and its burstable level leaves room for those pods.
@@ -126,7 +126,7 @@ def _memory_requests(pods: Iterable[Pod], rules: QosRules) -> _MemoryRequests:
 
 
 def qos_reserve_retry(targets_bytes: Mapping[str, int | None], usage_bytes: Mapping[str, int]) -> dict[str, int | None]:
-    """Give the limits of the second attempt, after a write of the first has failed.
+    """Return the limits of the second attempt, after a write of the first has failed.
 
     Args:
         targets_bytes: The wanted memory.max by QoS level; None = not written.
@@ -174,7 +174,7 @@ def kubepods_root(
     *,
     enforce_pods: bool = True,
 ) -> RootCgroup:
-    """Give the values of the ``kubepods`` cgroup.
+    """Return the values of the ``kubepods`` cgroup.
 
     Args:
         capacity: The whole node.

@@ -67,7 +67,7 @@ def next_limits(
     usage_bytes: Mapping[QosClass, int],
     standing_bytes: Mapping[QosClass, int],
 ) -> dict[QosClass, int]:
-    """Give the limits to have now: the targets, but for a class that uses about as much or more.
+    """Return the limits to have now: the targets, but for a class that uses about as much or more.
 
     Such a class gets what it uses and some room. From turn to turn that limit falls with the use and never rises with
     it, so it comes down to the target in time.

@@ -35,6 +35,6 @@ def _bytes_text(amount_bytes: float) -> str:
 
 
 def _short(number: float, digits: int = 1) -> str:
-    """Give so many digits after the point, without zeros at the end."""
+    """Return so many digits after the point, without zeros at the end."""
     text = f"{number:.{digits}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text

@@ -37,11 +37,11 @@ class BucketScheme(Protocol):
         ...
 
     def find(self, values: Floats) -> Ints:
-        """Give the bucket of each value; values outside belong to the first or the last bucket."""
+        """Return the bucket of each value; values outside belong to the first or the last bucket."""
         ...
 
     def starts(self, buckets: Ints) -> Floats:
-        """Give the least value of each bucket."""
+        """Return the least value of each bucket."""
         ...
 
 
@@ -72,13 +72,13 @@ class LinearScheme:
         return _ends(self)
 
     def find(self, values: Floats) -> Ints:
-        """Give the bucket of each value: the plain quotient, so 0.3 is in bucket 2 of size 0.1 (0.3 / 0.1 < 3)."""
+        """Return the bucket of each value: the plain quotient, so 0.3 is in bucket 2 of size 0.1 (0.3 / 0.1 < 3)."""
         quotients = values / self.bucket_size
         # Clamped while still float: a float beyond 64 bits has no integer. Truncation and floor agree from 0 on.
         return np.clip(quotients, 0.0, self.count - 1.0, out=quotients).astype(np.int64)
 
     def starts(self, buckets: Ints) -> Floats:
-        """Give the least value of each bucket."""
+        """Return the least value of each bucket."""
         return buckets.astype(np.float64) * self.bucket_size
 
 
@@ -113,17 +113,17 @@ class ExponentialScheme:
         return _ends(self)
 
     def find(self, values: Floats) -> Ints:
-        """Give the bucket of each value: a quotient of two logarithms, exact at the edges."""
+        """Return the bucket of each value: a quotient of two logarithms, exact at the edges."""
         indices = self._indices(np.maximum(values, self.first_bucket_size))
         indices[values < self.first_bucket_size] = 0.0
         return np.minimum(indices, self.count - 1.0, out=indices).astype(np.int64)
 
     def starts(self, buckets: Ints) -> Floats:
-        """Give the least value of each bucket."""
+        """Return the least value of each bucket."""
         return self._starts[buckets]
 
     def _indices(self, values: Floats) -> Floats:
-        """Give where values lie on the scale of buckets; truncated it is the bucket."""
+        """Return where values lie on the scale of buckets; truncated it is the bucket."""
         return go_float.log(values * (self.ratio - 1.0) / self.first_bucket_size + 1.0) / self._log_ratio
 
     @cached_property

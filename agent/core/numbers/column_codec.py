@@ -25,7 +25,7 @@ _ONE: Final = np.uint64(1)
 
 
 def to_planes(words: Words, order: int) -> Planes:
-    """Give the planes of a column.
+    """Return the planes of a column.
 
     Args:
         words: The column, shape ``(n,)``.
@@ -44,7 +44,7 @@ def to_planes(words: Words, order: int) -> Planes:
 
 
 def from_planes(planes: Planes, order: int) -> Words:
-    """Give the column of planes; the inverse of `to_planes` with the same order.
+    """Return the column of planes; the inverse of `to_planes` with the same order.
 
     Args:
         planes: Shape ``(k, n)``, k up to 8.

@@ -58,7 +58,7 @@ def _polynomial(coefficients: tuple[float, ...], x: Floats) -> Floats:
 
 
 def log(values: Floats) -> Floats:
-    """Give natural logarithms as Go's ``math.Log``.
+    """Return natural logarithms as Go's ``math.Log``.
 
     Args:
         values: Positive, finite, not denormal; any shape.
@@ -77,7 +77,7 @@ def log(values: Floats) -> Floats:
 
 
 def exp2(exponents: Floats) -> Floats:
-    """Give powers of two as Go's ``math.Exp2``; 0 below the smallest number.
+    """Return powers of two as Go's ``math.Exp2``; 0 below the smallest number.
 
     Args:
         exponents: At most 1023; any shape.
@@ -95,7 +95,7 @@ def exp2(exponents: Floats) -> Floats:
 
 
 def whole_power(base: float, exponent: int) -> float:
-    """Give ``base ** exponent`` as Go's ``math.Pow``: by squaring a fraction in [0.5, 1), powers of two kept apart.
+    """Return ``base ** exponent`` as Go's ``math.Pow``: by squaring a fraction in [0.5, 1), powers of two kept apart.
 
     Args:
         base: Positive, finite.

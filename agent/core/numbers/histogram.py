@@ -105,7 +105,7 @@ class Histograms:
             self._put(here, held, here)
 
     def take(self, rows: Rows) -> Histograms:
-        """Give a copy that holds these rows, in this order."""
+        """Return a copy that holds these rows, in this order."""
         taken = Histograms(self.scheme, epsilon=self.epsilon, rows=rows.size, half_life_seconds=self.half_life_seconds)
         taken._put(np.arange(rows.size), self, rows)
         return taken
@@ -261,7 +261,7 @@ class Histograms:
         self._stale[row] = True
 
     def percentile(self, p: float, rows: Rows | None = None) -> Floats:
-        """Give the end of the bucket in which a share of the weight is reached.
+        """Return the end of the bucket in which a share of the weight is reached.
 
         Args:
             p: The share; below 0 answers the lowest used bucket, above 1 the highest.
@@ -282,7 +282,7 @@ class Histograms:
         return answers if rows is None else answers[rows]
 
     def reach(self, p: float, rows: Rows) -> tuple[Ints, Floats, Floats]:
-        """Give for a few rows where the walk of ``percentile`` ends, without summing up the others.
+        """Return for a few rows where the walk of ``percentile`` ends, without summing up the others.
 
         With it a caller can tell, sample by sample, whether the answer still holds.
 
@@ -305,25 +305,25 @@ class Histograms:
         return ends, sums[at] - weights[at], weights[at]
 
     def is_empty(self, rows: Rows | None = None) -> Bools:
-        """Tell which rows (None = all) have no used bucket."""
+        """Return which rows (None = all) have no used bucket."""
         chosen = np.arange(self.rows) if rows is None else rows
         empty: Bools = self._weights[self._lowest[chosen], chosen] < self.epsilon
         return empty
 
     def total_weights(self, rows: Rows | None = None) -> Floats:
-        """Give the decayed weight of each row (None = all), residues included."""
+        """Return the decayed weight of each row (None = all), residues included."""
         return self._totals.copy() if rows is None else self._totals[rows]
 
     def weights(self, row: int) -> Floats:
-        """Give the decayed weight per bucket of a row, residues included, shape ``(scheme.count,)``."""
+        """Return the decayed weight per bucket of a row, residues included, shape ``(scheme.count,)``."""
         return self._weights[:, row].copy()
 
     def used(self, row: int) -> slice[int, int, None]:
-        """Give the range of used buckets of a row; an empty row's range holds nothing."""
+        """Return the range of used buckets of a row; an empty row's range holds nothing."""
         return slice(int(self._lowest[row]), int(self._highest[row]) + 1, None)
 
     def references(self, rows: Rows | None = None) -> tuple[Floats, Bools]:
-        """Give the time at which a sample would enter with its plain weight, and whether there is one.
+        """Return the time at which a sample would enter with its plain weight, and whether there is one.
 
         Returns:
             Unix seconds per row (None = all), and False where no sample came yet or the histograms do not decay.
@@ -333,7 +333,7 @@ class Histograms:
         return np.where(has, chosen, 0.0), has
 
     def to_arrays(self, rows: Rows | None = None) -> dict[str, Floats | Ints]:
-        """Give all that these rows (None = all) hold, exactly, for ``from_arrays``: sparse, by name."""
+        """Return all that these rows (None = all) hold, exactly, for ``from_arrays``: sparse, by name."""
         weights = self._weights.T if rows is None else self._weights[:, rows].T
         chosen = np.s_[:] if rows is None else rows
         entry_rows, entry_buckets = np.nonzero(weights)
@@ -385,7 +385,7 @@ class Histograms:
         return made
 
     def _decayed(self, rows: Rows, weights: Floats, unix_seconds: Floats | None) -> Floats:
-        """Give the weights with which samples enter, after moving references that a sample has left too far behind."""
+        """Return the weights with which samples enter, after moving references left too far behind."""
         if self.half_life_seconds is None:
             return weights
         if unix_seconds is None:
@@ -421,7 +421,7 @@ class Histograms:
         self._stale[rows] = True
 
     def _is_in_range(self, rows: Rows) -> Bools:
-        """Tell which buckets of some rows lie in the used range, shape ``(scheme.count, k)``."""
+        """Return which buckets of some rows lie in the used range, shape ``(scheme.count, k)``."""
         buckets = np.arange(self.scheme.count)[:, np.newaxis]
         return (buckets >= self._lowest[rows]) & (buckets <= self._highest[rows])
 
@@ -440,7 +440,7 @@ class Histograms:
         self._may_have_residue[loose] = ((weights > 0.0) & ~is_used).any(axis=0)
 
     def _sum_up(self, rows: Rows | None) -> tuple[int, int]:
-        """Bring the running sums of these rows (None = all) up to date; give the first and last bucket they cover."""
+        """Bring the running sums of these rows (None = all) up to date; return the first and last bucket they cover."""
         first, last = int(self._lowest.min(initial=self.scheme.count)), int(self._highest.max(initial=-1))
         if (first, last) != self._summed:
             self._summed = (first, last)

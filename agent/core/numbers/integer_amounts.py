@@ -17,7 +17,7 @@ MAX_AMOUNT: Final = 100_000_000_000_000
 
 
 def from_float(values: ArrayLike) -> Ints:
-    """Give amounts from floats: truncated toward zero, within 0..``MAX_AMOUNT``.
+    """Return amounts from floats: truncated toward zero, within 0..``MAX_AMOUNT``.
 
     Args:
         values: Millicores or bytes, any shape; infinity is allowed, and what is no number becomes 0.
@@ -34,13 +34,13 @@ def from_float(values: ArrayLike) -> Ints:
 
 
 def cpu_from_cores(cores: ArrayLike) -> Ints:
-    """Give millicores from cores: multiplied first, then truncated."""
+    """Return millicores from cores: multiplied first, then truncated."""
     with np.errstate(over="ignore"):
         return from_float(np.asarray(cores, dtype=np.float64) * 1000.0)
 
 
 def memory_from_bytes(byte_counts: ArrayLike) -> Ints:
-    """Give whole bytes from a float of bytes, truncated."""
+    """Return whole bytes from a float of bytes, truncated."""
     return from_float(byte_counts)
 
 

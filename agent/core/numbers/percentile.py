@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 def percentile(values: NDArray[np.float64], ratio: float) -> float:
-    """Give a percentile, linear between ranks: rank = ratio x (n - 1) on the sorted values.
+    """Return a percentile, linear between ranks: rank = ratio x (n - 1) on the sorted values.
 
     Args:
         values: Finite, shape ``(n,)``, n >= 1, in any order; left as they are.
@@ -40,5 +40,5 @@ def percentile(values: NDArray[np.float64], ratio: float) -> float:
 
 
 def inside(moments: NDArray[np.float64] | NDArray[np.int64], *, end: float, length: float) -> NDArray[np.bool_]:
-    """Tell which moments lie in the window (end - length, end]; all in one unit of time, shape ``(n,)``."""
+    """Return which moments lie in the window (end - length, end]; all in one unit of time, shape ``(n,)``."""
     return (moments > end - length) & (moments <= end)

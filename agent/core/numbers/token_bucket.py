@@ -43,7 +43,7 @@ class TokenBucket:
         self._filled_at_seconds: Final = self._back_at_seconds[-1] if missing else now_seconds
 
     def available(self, now_seconds: float) -> int:
-        """Give how many tokens are there."""
+        """Return how many tokens are there."""
         while self._back_at_seconds and self._back_at_seconds[0] <= now_seconds:
             self._back_at_seconds.popleft()
         return self._tokens - len(self._back_at_seconds)
@@ -60,7 +60,7 @@ class TokenBucket:
         return True
 
     def wait_seconds(self, now_seconds: float) -> float:
-        """Give the seconds until a token is there; 0 = now."""
+        """Return the seconds until a token is there; 0 = now."""
         return 0.0 if self.available(now_seconds) else self._back_at_seconds[0] - now_seconds
 
 

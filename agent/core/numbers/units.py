@@ -29,7 +29,7 @@ def divide_truncating(dividend: int, divisor: int) -> int:
 
 
 def to_units(nanos: int) -> int:
-    """Give whole units (cores, bytes, pieces), rounded away from zero, within a signed 64-bit number.
+    """Return whole units (cores, bytes, pieces), rounded away from zero, within a signed 64-bit number.
 
     Source:
         ``Quantity.Value`` of k8s.io/apimachinery.
@@ -38,7 +38,7 @@ def to_units(nanos: int) -> int:
 
 
 def to_millis(nanos: int) -> int:
-    """Give thousandths of the unit (millicores for CPU), rounded away from zero, within a signed 64-bit number.
+    """Return thousandths of the unit (millicores for CPU), rounded away from zero, within a signed 64-bit number.
 
     Source:
         ``Quantity.MilliValue`` of k8s.io/apimachinery.

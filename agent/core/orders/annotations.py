@@ -69,7 +69,7 @@ class ValueNotAllowed(ValueError):  # noqa: N818  # the reader's answer, as comm
 
 
 def unknown_keys(keys: Iterable[str]) -> tuple[str, ...]:
-    """Give the annotations under Plimsoll's prefix that this version does not know, sorted: slips, or of a newer one.
+    """Return the annotations under Plimsoll's prefix that this version does not know, sorted: slips, or of a newer one.
 
     They make no pod ``off``: a newer webhook may write some that this agent need not read.
     """
@@ -155,5 +155,5 @@ PLACEHOLDER: Final = f"{PREFIX}placeholder"
 
 
 def is_placeholder(pod: Pod) -> bool:
-    """Say whether a pod keeps room for others, or says so of itself, whatever the label's value."""
+    """Return whether a pod keeps room for others, or says so of itself, whatever the label's value."""
     return PLACEHOLDER in pod.labels

@@ -22,7 +22,7 @@ _OFF: Final = frozenset({"", "false"})
 
 
 def pause_reason_of(text: str) -> str | None:
-    """Give why the cluster is paused, on one line; None = it is not.
+    """Return why the cluster is paused, on one line; None = it is not.
 
     Args:
         text: ``true`` or the reason in words; empty or ``false`` is no pause.
@@ -34,7 +34,7 @@ def pause_reason_of(text: str) -> str | None:
 
 
 def rule_of(rules: ClusterRules, workload: Workload) -> Mapping[str, str]:
-    """Give what the rules order, by the annotation that would order the same; ``orders_of`` takes it so.
+    """Return what the rules order, by the annotation that would order the same; ``orders_of`` takes it so.
 
     The first rule that fits wins, each of mode and policy by itself. A value is not looked at: who reads it says so.
     """

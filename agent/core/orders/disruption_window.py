@@ -29,7 +29,7 @@ class DisruptionWindow:
     """Does not belong to it; equal to the start = the window never closes."""
 
     def holds(self, unix_seconds: float) -> bool:
-        """Say whether a moment is inside."""
+        """Return whether a moment is inside."""
         second = unix_seconds % _DAY_SECONDS
         if self.start_second == self.end_second:
             return True

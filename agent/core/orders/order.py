@@ -56,7 +56,7 @@ class Fault:
     source: OrderSource
 
     def __str__(self) -> str:
-        """Give the sentence for people."""
+        """Return the sentence for people."""
         shown = self.value if len(self.value) <= 60 else f"{self.value[:57]}..."
         return f"{self.source} {self.key}: {shown!r} is not allowed ({self.allowed})"
 

@@ -37,7 +37,7 @@ def orders_of(
     replicas: int | None = None,
     rule: Mapping[str, str] = _NOTHING,
 ) -> Orders:
-    """Give what holds for a pod.
+    """Return what holds for a pod.
 
     Args:
         pod: The pod.
@@ -81,23 +81,23 @@ def orders_of(
 
 
 def labelled(namespace: Namespace | None) -> Mapping[str, str]:
-    """Give what a namespace's labels order: its mode alone, so that namespaces can be selected by it."""
+    """Return what a namespace's labels order: its mode alone, so that namespaces can be selected by it."""
     labels = namespace.labels if namespace is not None else _NOTHING
     return {names.MODE: labels[names.MODE]} if names.MODE in labels else _NOTHING
 
 
 def is_excluded(namespace_name: str, act: ActOptions) -> bool:
-    """Say whether a namespace is one that is never touched."""
+    """Return whether a namespace is one that is never touched."""
     return namespace_name in listed(act.excluded_namespaces)
 
 
 def listed(text: str) -> frozenset[str]:
-    """Give the words of a setting that separates them by commas."""
+    """Return the words of a setting that separates them by commas."""
     return frozenset(word.strip() for word in text.split(",")) - {""}
 
 
 def default_ranking(kind: str, replicas: int | None) -> Ranking:
-    """Give the ranking of a workload of which nobody has said any.
+    """Return the ranking of a workload of which nobody has said any.
 
     Args:
         kind: Of the workload.
@@ -133,7 +133,7 @@ class _Reading:
         self.faults: list[Fault] = []
 
     def take(self, key: str, read: Callable[[str], _Value], default: _Default) -> tuple[_Value | _Default, OrderSource]:
-        """Give the first order there is of this key and where it stands; the default when there is none, or a fault."""
+        """Return the first order there is of this key and where it stands; the default if none, or a fault."""
         source, value = self._find(key)
         if value is None:
             return default, source
@@ -146,7 +146,7 @@ class _Reading:
     def range(
         self, least_key: str, read_least: Callable[[str], int], most_key: str, read_most: Callable[[str], int]
     ) -> tuple[int | None, int | None]:
-        """Give a least and a most; both None, and a fault, when the least is more than the most."""
+        """Return a least and a most; both None, and a fault, when the least is more than the most."""
         least, _ = self.take(least_key, read_least, None)
         most, _ = self.take(most_key, read_most, None)
         if least is None or most is None or least <= most:

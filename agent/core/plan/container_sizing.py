@@ -46,7 +46,7 @@ class Edges:
 
 
 def cpu_edges(options: BoundsOptions) -> Edges:
-    """Give the bounds of CPU, millicores."""
+    """Return the bounds of CPU, millicores."""
     return Edges(
         least=options.min_cpu_millicores,
         most=min(options.max_cpu_millicores or MOST, MOST),
@@ -57,7 +57,7 @@ def cpu_edges(options: BoundsOptions) -> Edges:
 
 
 def memory_edges(options: BoundsOptions) -> Edges:
-    """Give the bounds of memory, bytes."""
+    """Return the bounds of memory, bytes."""
     return Edges(
         least=max(options.min_memory_bytes, 1),  # a request of 0 would be none, and of another class
         most=min(options.max_memory_bytes or MOST, MOST),
@@ -83,18 +83,18 @@ def nearest(amount: float, edges: Edges) -> int:
 
 
 def is_little(before: int, after: int, edges: Edges) -> bool:
-    """Say whether a difference is too small to be worth a change."""
+    """Return whether a difference is too small to be worth a change."""
     difference = after - before if after > before else before - after
     return difference < edges.smallest or difference < before * edges.ratio
 
 
 def is_small(before: int, after: int, edges: Edges) -> bool:
-    """Say whether a request may stay as it is: the difference is small, and the bounds allow what is there."""
+    """Return whether a request may stay as it is: the difference is small, and the bounds allow what is there."""
     return edges.least <= before <= edges.most and is_little(before, after, edges)
 
 
 def below_limit(limit: int) -> int:
-    """Give the largest request below a limit that stays.
+    """Return the largest request below a limit that stays.
 
     A Burstable pod is one as long as one request differs from its limit, so what is planned always differs. (A request
     that equals its limit today is kept where it would fall by this one unit only.)
@@ -118,7 +118,7 @@ def limit_within(wish: int, written: int | None, most_request: int, ratio: float
 
 
 def pair(peak: int, limit_wish: int | None) -> int:
-    """Give a request that is its own limit as well: it holds the peak, and what the limit should be, by itself."""
+    """Return a request that is its own limit as well: it holds the peak, and what the limit should be, by itself."""
     return peak if limit_wish is None else max(peak, limit_wish)
 
 
@@ -137,7 +137,7 @@ class Lowering:
 
 
 def why_not_lowered(limit: int, in_use: int | None, lowering: Lowering) -> Kept | None:
-    """Say why a memory limit does not fall to this; None = it may.
+    """Return why a memory limit does not fall to this; None = it may.
 
     Args:
         limit: What it would be.
@@ -155,7 +155,7 @@ def why_not_lowered(limit: int, in_use: int | None, lowering: Lowering) -> Kept 
 
 
 def limit_wish(limit: int, wish: int | None, request: int, *, differs: bool) -> int:
-    """Give what a limit should be: what is wished, else as it is, and never below the request.
+    """Return what a limit should be: what is wished, else as it is, and never below the request.
 
     Args:
         limit: As it is.

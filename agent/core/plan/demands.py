@@ -67,7 +67,7 @@ def demands(
     limit_held: Callable[[Workload, str], bool] = lambda workload, container: False,
     as_enforced: bool = False,
 ) -> tuple[PodDemand, ...]:
-    """Give what every pod of the node needs, in the order of the state; each pod by itself, whatever ails the others.
+    """Return what every pod of the node needs, in the order of the state; each pod by itself, whatever ails the others.
 
     Args:
         state: The pods and their namespaces.
@@ -230,7 +230,7 @@ def _container_demand(
 
 
 def _demand(advice: Advice | None, request: int | None, urgent: int | None, *, is_past: bool) -> Demand | None:
-    """Give the demand of one resource; None = there is no prediction, and nothing presses.
+    """Return the demand of one resource; None = there is no prediction, and nothing presses.
 
     Args:
         advice: What was recommended; None = nothing was measured.
@@ -303,7 +303,7 @@ def _at_least(least: int, amount: int | None) -> int | None:
 def _known_long_enough(
     advised: int | None, stated: int | None, recommendation: Recommendation | None, plan: PlanOptions
 ) -> int | None:
-    """Give the limit that is advised, but none that falls on the word of a container that was not known for long."""
+    """Return the limit that is advised, but none that falls on the word of a container that was not known for long."""
     if advised is None or stated is None or advised >= stated or recommendation is None:
         return advised
     is_known = recommendation.basis.memory_measured_seconds >= plan.memory_limit_history_seconds
@@ -311,7 +311,7 @@ def _known_long_enough(
 
 
 def _limit(advised: int | None, stated: int | None, urgent: int | None, most: int | None) -> int | None:
-    """Give what a memory limit should become; one that presses is only ever raised, and a first one is never set.
+    """Return what a memory limit should become; one that presses is only ever raised, and a first one is never set.
 
     Args:
         advised: By the policy; None = it stays.
@@ -328,7 +328,7 @@ def _limit(advised: int | None, stated: int | None, urgent: int | None, most: in
 
 
 def _most_limit_bytes(state: NodeState, orders: Orders, bounds: BoundsOptions) -> int | None:
-    """Give the most that a memory limit may be raised to: what was ordered for the pod, else what the node has.
+    """Return the most that a memory limit may be raised to: what was ordered for the pod, else what the node has.
 
     A limit costs no room, so nothing else would stop one that follows a leak; past the node's memory it is none.
     """

@@ -43,16 +43,16 @@ class Directed:
 
     @property
     def is_stale(self) -> bool:
-        """Say whether the webhook has been silent for too long."""
+        """Return whether the webhook has been silent for too long."""
         return self.directives is not None and self.age_seconds > STALE_SECONDS
 
     @property
     def pause_reason(self) -> str | None:
-        """Say why the cluster is paused; None = it is not."""
+        """Return why the cluster is paused; None = it is not."""
         return None if self.directives is None else self.directives.pause_reason
 
     def rule(self, workload: Workload) -> Mapping[str, str]:
-        """Give what the cluster's rules order, by the annotation that would order the same."""
+        """Return what the cluster's rules order, by the annotation that would order the same."""
         told = self.by_workload.get(workload)
         if told is None or (told.mode is None and told.policy is None):
             return _NO_ORDERS
@@ -64,7 +64,7 @@ class Directed:
         return rule
 
     def reserved(self, workload: Workload) -> Reserved | None:
-        """Say why a workload is left alone by what the cluster knows; None = it is not."""
+        """Return why a workload is left alone by what the cluster knows; None = it is not."""
         told = self.by_workload.get(workload)
         if told is None:
             return None
@@ -74,7 +74,7 @@ class Directed:
         return Reserved.HPA if has_both else None
 
     def frozen(self, workload: Workload) -> frozenset[Resource]:
-        """Give the resources whose requests an HPA divides by."""
+        """Return the resources whose requests an HPA divides by."""
         told = self.by_workload.get(workload)
         if told is None:
             return frozenset()
@@ -82,7 +82,7 @@ class Directed:
         return frozenset(resource for resource, owner in axes if owner is not None)
 
     def shrink_barred_seconds(self, workload: Workload) -> float | None:
-        """Give for how much longer a workload may only grow, after a kill somewhere; None = it may shrink."""
+        """Return for how much longer a workload may only grow, after a kill somewhere; None = it may shrink."""
         told = self.by_workload.get(workload)
         if told is None or told.stop_shrinking_seconds is None:
             return None
@@ -90,23 +90,23 @@ class Directed:
         return left_seconds if left_seconds > 0 else None
 
     def is_shrink_barred(self, workload: Workload) -> bool:
-        """Say whether a workload may only grow for now."""
+        """Return whether a workload may only grow for now."""
         return self.shrink_barred_seconds(workload) is not None
 
     def replicas(self, workload: Workload) -> int | None:
-        """Give how many replicas a workload has; None = not known."""
+        """Return how many replicas a workload has; None = not known."""
         told = self.by_workload.get(workload)
         return None if told is None else told.replicas
 
     def elsewhere(self, workload: Workload | None, container: str | None) -> ContainerDirective | None:
-        """Give what other nodes saw of a container, where that is still believed."""
+        """Return what other nodes saw of a container, where that is still believed."""
         told = None if workload is None else self.by_workload.get(workload)
         if told is None or self.age_seconds > PEAKS_BELIEVED_SECONDS:
             return None
         return next((one for one in told.containers if one.container == container), None)
 
     def sentences(self, workload: Workload) -> tuple[str, ...]:
-        """Say what the webhook told of a workload that changes what is done with it; empty = nothing."""
+        """Return what the webhook told of a workload that changes what is done with it; empty = nothing."""
         told = self.by_workload.get(workload)
         if told is None:
             return ()

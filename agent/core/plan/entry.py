@@ -148,14 +148,14 @@ class Side:
         self.total = self.literal_total = self.base_sum = self.spike = self.lasting_spike = 0
 
     def held(self, amounts: Sequence[int]) -> int:
-        """Give what the pod would hold with such requests, one per unit, as the scheduler counts."""
+        """Return what the pod would hold with such requests, one per unit, as the scheduler counts."""
         total = sum(amounts)
         for request, before in self.stages:
             total = max(total, request + sum(amounts[:before]))
         return total + self.overhead
 
     def most_at(self, place: int, amounts: Sequence[int], held: int) -> int:
-        """Give the most that one unit could request without the pod holding more than this."""
+        """Return the most that one unit could request without the pod holding more than this."""
         room = held - self.overhead
         most = room - sum(amounts) + amounts[place]
         for request, before in self.stages:
@@ -164,7 +164,7 @@ class Side:
         return most
 
     def held_applied(self) -> int:
-        """Give what it holds after all steps."""
+        """Return what it holds after all steps."""
         if self.stages:
             return self.held([unit.applied for unit in self.units])
         total = self.overhead
@@ -206,12 +206,12 @@ class PodEntry:
 
     @property
     def is_evicted(self) -> bool:
-        """Say whether it is proposed to go."""
+        """Return whether it is proposed to go."""
         return self.evicted_for is not None
 
     @property
     def is_wish_left(self) -> bool:
-        """Say whether after all steps its spec would still ask for more than is granted, of one container or more."""
+        """Return whether after all steps its spec would still ask for more than is granted, of any container."""
         return any(
             unit.granted is not None and unit.applied > unit.granted
             for side in (self.cpu, self.memory)
@@ -220,5 +220,5 @@ class PodEntry:
         )
 
     def side(self, resource: Resource) -> Side:
-        """Give one resource."""
+        """Return one resource."""
         return self.cpu if resource is Resource.CPU else self.memory

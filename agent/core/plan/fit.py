@@ -88,13 +88,13 @@ def evict(
 
 
 def is_candidate(entry: PodEntry, applied: Collection[Resource]) -> bool:
-    """Say whether a pod may be proposed to go at all: no DaemonSet's, not by its ranking, and no unforetold one."""
+    """Return whether a pod may be proposed to go at all: no DaemonSet's, not by its ranking, and no unforetold one."""
     is_known = all(entry.side(resource).is_predicted for resource in applied)
     return is_known and not entry.is_daemon and entry.demand.orders.ranking is not Ranking.NO_EVICTION
 
 
 def _candidates(resource: Resource, entries: Sequence[PodEntry], applied: Collection[Resource]) -> list[PodEntry]:
-    """Give who may go, in order; mark who is spared only because it would come back."""
+    """Return who may go, in order; mark who is spared only because it would come back."""
     keyed = []
     for entry in entries:
         side = entry.side(resource)
@@ -109,7 +109,7 @@ def _candidates(resource: Resource, entries: Sequence[PodEntry], applied: Collec
 
 
 def returns_larger(side: Side) -> bool:
-    """Say whether admission would ask for more than the pod has: only what is stated is admitted anew, by its peak."""
+    """Return whether admission would ask for more than the pod has: only what is stated is admitted, by its peak."""
     admitted = sum(unit.base + unit.lasting_spike for unit in side.units if unit.request is not None)
     return admitted > sum(unit.request or 0 for unit in side.units)
 
@@ -137,7 +137,7 @@ def share(fit: Fit, entries: Sequence[PodEntry], options: PlanOptions) -> None:
 
 
 def _left_over(fit: Fit, entries: Sequence[PodEntry], rule: FitRule) -> int:
-    """Give the room into which pods may grow beyond their share so that this makes nobody go, the next time either.
+    """Return the room into which pods may grow beyond their share so that this makes nobody go, the next time either.
 
     That is what the rule leaves where it was met: with those who go for want of the other resource only, as long as
     this one is asked first.
@@ -213,7 +213,7 @@ def _foresee(foreseeing: Sequence[Side], sides: Sequence[Side], left: int) -> No
 
 
 def _lift(pressed: Sequence[Side], left: int) -> int:
-    """Raise who is short now by one common share of what is lacking, the largest that fits; give how much that takes.
+    """Raise who is short now by one common share of what is lacking, the largest that fits; return how much that takes.
 
     Of the room that nobody else has a claim to: a burst moves nobody else. Like any level (``_fill_up``) the share does
     not depend on what was granted before.
@@ -306,7 +306,7 @@ _STANDING: Final = frozenset(
 
 
 def oom_evictions(entries: Sequence[PodEntry], memory: Fit) -> list[Eviction]:
-    """Give who should go for its own sake, by name; the plan goes on with it, as nobody is sure to let it go.
+    """Return who should go for its own sake, by name; the plan goes on with it, as nobody is sure to let it go.
 
     Args:
         entries: All pods that may be optimised, with what they are to be given.
@@ -329,7 +329,7 @@ def oom_evictions(entries: Sequence[PodEntry], memory: Fit) -> list[Eviction]:
 
 
 def _is_short(unit: Unit) -> bool:
-    """Say whether a container lacks what it was seen to need, and will go on lacking it."""
+    """Return whether a container lacks what it was seen to need, and will go on lacking it."""
     if unit.base > unit.applied and unit.kept in _STANDING:
         return True
     limit, wish = unit.limit_applied, unit.own_limit_wish

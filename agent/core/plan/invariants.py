@@ -289,7 +289,7 @@ class Stepped:
         self._is_plain = not pod.init_containers and pod.resources is None and not pod.overhead
 
     def take(self, step: PlanStep) -> Iterator[tuple[Broken, str]]:
-        """Take a step; give what it breaks, and where."""
+        """Take a step; return what it breaks, and where."""
         self._steps.append(step)
         if not step.changes:
             yield Broken.CHANGE, "it changes nothing"
@@ -333,7 +333,7 @@ class Stepped:
 
 
 def place_of(change: Change) -> int:
-    """Give the place of a change among the four numbers of its container."""
+    """Return the place of a change among the four numbers of its container."""
     place = 0 if change.resource is Resource.CPU else 2
     return place if change.setting is Setting.REQUEST else place + 1
 

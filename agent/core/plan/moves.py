@@ -28,7 +28,7 @@ class Room:
 
     @property
     def free(self) -> int:
-        """Give what is free before anything falls."""
+        """Return what is free before anything falls."""
         return max(0, self.allocatable - self.held)
 
 
@@ -138,7 +138,7 @@ def _in_use(unit: Unit) -> int | None:
 
 
 def lowering(entry: PodEntry, unit: Unit, rules: PlanRules, *, is_pressed: bool) -> Lowering:
-    """Say what holds for lowering memory limits of one container."""
+    """Return what holds for lowering memory limits of one container."""
     is_possible = rules.gates.memory_limit_down
     if not is_possible:
         is_possible = any(one.name == unit.name and one.restarts_for_memory for one in entry.pod.sized_containers())
@@ -178,7 +178,7 @@ def _let_fall(survivors: Sequence[tuple[PodEntry, Side]], small: list[tuple[Side
 
 
 def _held_calmly(side: Side) -> int:
-    """Give what it holds after all steps, without what it is given for being short: that moves nobody else.
+    """Return what it holds after all steps, without what it is given for being short: that moves nobody else.
 
     Nor does what is given for what other nodes saw. But what is given without a prediction is not taken back as soon as
     that is over.
@@ -247,7 +247,7 @@ def _is_foreseen(unit: Unit) -> bool:
 
 
 def _grant_part(side: Side, lowest: int, left: int) -> int:
-    """Grant what is urgent as far as there is room, one unit after the other; give how much that takes.
+    """Grant what is urgent as far as there is room, one unit after the other; return how much that takes.
 
     Args:
         side: A pod that cannot be granted all it wishes.

@@ -33,7 +33,7 @@ _NOTHING: Final[Mapping[str, int]] = {}
 
 
 def holds_room(pod: Pod) -> bool:
-    """Say whether the pod counts at all: a pod that has ended does not, one that is being deleted still does.
+    """Return whether the pod counts at all: a pod that has ended does not, one that is being deleted still does.
 
     Source:
         The scheduler lists pods by ``status.phase!=Succeeded,status.phase!=Failed``.
@@ -42,7 +42,7 @@ def holds_room(pod: Pod) -> bool:
 
 
 def counted(pod: Pod) -> tuple[int, int]:
-    """Give what a pod holds of its node: CPU in millicores, memory in bytes; overhead and init floors included.
+    """Return what a pod holds of its node: CPU in millicores, memory in bytes; overhead and init floors included.
 
     Where the pod's own budget is resized, the kubelet's figures for the pod hold its overhead already, and CPU in force
     is read back from a weight with loss: what is allocated stands for it.
@@ -137,7 +137,7 @@ def _granted(
 
 
 def fits_now(state: NodeState, step: PlanStep) -> bool:
-    """Say whether the node would hold all its pods if this step's wish stood in its pod's spec this moment.
+    """Return whether the node would hold all its pods if this step's wish stood in its pod's spec this moment.
 
     Nothing is assumed of other steps: a pod counts with whatever holds room now. What a step does not raise is not
     asked about, so that a node that is over its capacity can be relieved.
@@ -160,7 +160,7 @@ def fits_now(state: NodeState, step: PlanStep) -> bool:
 
 
 def part_that_fits(state: NodeState, step: PlanStep) -> PlanStep | None:
-    """Give the step if the node holds it now, else the part of it that needs no room; None = there is none.
+    """Return the step if the node holds it now, else the part of it that needs no room; None = there is none.
 
     Limits need no room. A pod that is killed at a limit that was put too low is helped by its limit alone.
     """

@@ -168,9 +168,9 @@ class Plan:
 
     @property
     def is_sound(self) -> bool:
-        """Say whether every invariant holds; a plan of which one does not is never carried out."""
+        """Return whether every invariant holds; a plan of which one does not is never carried out."""
         return all(invariant.holds for invariant in self.invariants)
 
     def resource(self, resource: Resource) -> ResourcePlan:
-        """Give the sum of one resource."""
+        """Return the sum of one resource."""
         return self.cpu if resource is Resource.CPU else self.memory

@@ -130,7 +130,7 @@ def _planned(
     notes: tuple[str, ...],
     left_out: Mapping[str, str],
 ) -> tuple[Plan, dict[str, str]]:
-    """Plan without those that are left out; give the plan, unchecked, and whose resize stays infeasible by it.
+    """Plan without those that are left out; return the plan, unchecked, and whose resize stays infeasible by it.
 
     Args:
         state: As for ``build``; so are demands, constraints, bounds and the moment.
@@ -184,7 +184,7 @@ def _planned(
 
 
 def _held_notes(entries: Sequence[PodEntry]) -> list[str]:
-    """Tell of which containers more is in use than the most that was ordered for them."""
+    """Return of which containers more is in use than the most that was ordered for them."""
     told = [
         f"{entry.ref} {unit.name}: more memory is in use than the most allowed, so it keeps what is in use"
         for entry in entries
@@ -195,7 +195,7 @@ def _held_notes(entries: Sequence[PodEntry]) -> list[str]:
 
 
 def _left_out_notes(reserved: Sequence[PodPlan], left_out: Mapping[str, str]) -> list[str]:
-    """Tell who is left out of the plan and why: the first few, and how many more."""
+    """Return who is left out of the plan and why: the first few, and how many more."""
     told = sorted(f"{pod.ref} is left out: {left_out[pod.ref.uid]}" for pod in reserved if pod.ref.uid in left_out)
     return told if len(told) <= _TOLD else [*told[:_TOLD], f"{len(told) - _TOLD} more pods are left out"]
 
@@ -211,7 +211,7 @@ def _checked(plan: Plan, examined: Examined) -> Plan:
 
 
 def _doubts(state: NodeState) -> tuple[str, ...]:
-    """Say why nothing may be written on what is known; empty = nothing speaks against it."""
+    """Return why nothing may be written on what is known; empty = nothing speaks against it."""
     notes: list[str] = []
     if state.node is None:
         notes.append("nothing is done: the node is not known")
@@ -242,7 +242,7 @@ def _sorted_out(
     rules: PlanRules,
     left_out: Mapping[str, str],
 ) -> tuple[list[PodEntry], list[PodPlan], tuple[int, int], tuple[int, int]]:
-    """Give who may be optimised, by namespace and name, who is reserved, what all hold and what is taken off the node.
+    """Return who may be optimised, by namespace and name, who is reserved, what all hold and what the node loses.
 
     Both in millicores and bytes. All hold what the scheduler counts, which is what growth must fit beside. Taken off
     is what those who are reserved have in force: a wish that is not granted, may be never, makes nobody else go.

@@ -33,7 +33,7 @@ class Change:
 
 
 def stated(pod: Pod, change: Change) -> int | None:
-    """Give what the pod's spec says now for the number that a change is about; None = nothing, or no such container."""
+    """Return what the pod's spec says now for the number that a change is about; None = nothing, no such container."""
     resources = _resources_of(pod, change.container)
     if resources is None:
         return None
@@ -44,7 +44,7 @@ def stated(pod: Pod, change: Change) -> int | None:
 
 
 def changed_pod(pod: Pod, changes: Iterable[Change]) -> Pod:
-    """Give the pod with the changes in its spec; its status, and so what is allocated and actual, stays.
+    """Return the pod with the changes in its spec; its status, and so what is allocated and actual, stays.
 
     A change of a container that the pod does not have changes nothing.
     """
@@ -54,7 +54,7 @@ def changed_pod(pod: Pod, changes: Iterable[Change]) -> Pod:
 
 
 def actuated(pod: Pod) -> Pod:
-    """Give the pod once the kubelet has acted on its spec: nothing else holds room for it any more."""
+    """Return the pod once the kubelet has acted on its spec: nothing else holds room for it any more."""
     statuses = tuple(replace(status, allocated=None, actual=None) for status in pod.statuses)
     return replace(pod, statuses=statuses, allocated=None, actual=None)
 

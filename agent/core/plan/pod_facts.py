@@ -74,7 +74,7 @@ class PlanMemo:
         self._facts: dict[str, PodFacts] = {}
 
     def facts_of(self, pods: Iterable[Pod]) -> Sequence[PodFacts]:
-        """Give the facts of each pod, in order, and forget all others."""
+        """Return the facts of each pod, in order, and forget all others."""
         known, told, every = self._facts, dict[str, PodFacts](), list[PodFacts]()
         for pod in pods:
             facts = known.get(pod.uid)

@@ -13,7 +13,7 @@ Setter = Callable[[object, object], None]
 
 
 def slot_setters(kind: type) -> tuple[Setter, ...]:
-    """Give what sets each field of a new value (``object.__new__``) of a dataclass with slots, in the fields' order.
+    """Return what sets each field of a new value (``object.__new__``) of a dataclass with slots, in the fields' order.
 
     Raises:
         TypeError: It is no dataclass.

@@ -34,7 +34,7 @@ def reserved_reason(
     is_namespace_known: bool,
     by_cluster: Reserved | None = None,
 ) -> Reserved | None:
-    """Give why a pod is only reserved for; None = it may be optimised.
+    """Return why a pod is only reserved for; None = it may be optimised.
 
     Whether anything was measured of it comes on top.
 
@@ -93,13 +93,13 @@ def _by_class(pod: Pod, orders: Orders) -> Reserved | None:
 
 
 def _has_whole_cores(pod: Pod) -> bool:
-    """Say whether a static CPU manager would give a container CPUs of its own: no node tells whether it has one."""
+    """Return whether a static CPU manager would give a container CPUs of its own: no node tells whether it has one."""
     requests = (container.resources.requests.get(CPU, 0) for container in pod.sized_containers())
     return any(nanos >= NANOS_PER_UNIT and nanos % NANOS_PER_UNIT == 0 for nanos in requests)
 
 
 def _has_devices(pod: Pod) -> bool:
-    """Say whether the pod holds extended resources, or claims some.
+    """Return whether the pod holds extended resources, or claims some.
 
     Source:
         ``IsExtendedResourceName`` of pkg/apis/core/v1/helper: a domain that is not kubernetes.io.

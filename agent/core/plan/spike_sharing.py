@@ -20,7 +20,7 @@ _ORDER: Final = {Ranking.LOW: 0, Ranking.MEDIUM: 1, Ranking.HIGH: 2}
 
 
 def needed(*, total: int, literal_total: int, spike: int, rule: FitRule) -> int:
-    """Give what must be available for a node to fit; equality fits.
+    """Return what must be available for a node to fit; equality fits.
 
     Args:
         total: Of the pods, by their bases.
@@ -32,7 +32,7 @@ def needed(*, total: int, literal_total: int, spike: int, rule: FitRule) -> int:
 
 
 def eviction_order(ranking: Ranking, spike: int, name: tuple[str, ...]) -> tuple[int, int, tuple[str, ...]] | None:
-    """Give a key that sorts those who go first to the front; None = it never goes.
+    """Return a key that sorts those who go first to the front; None = it never goes.
 
     Args:
         ranking: Low goes first, then medium, then high.
@@ -44,7 +44,7 @@ def eviction_order(ranking: Ranking, spike: int, name: tuple[str, ...]) -> tuple
 
 
 def handed_out(*, spike: int, room: int, is_infeasible: bool) -> int:
-    """Give the headroom: the largest spike; of a node that does not fit only what is left, to be shown."""
+    """Return the headroom: the largest spike; of a node that does not fit only what is left, to be shown."""
     return max(0, min(spike, room)) if is_infeasible else spike
 
 

@@ -112,7 +112,7 @@ def _moves(entry: PodEntry) -> _Moves | None:
 
 
 def _held_before_pairs(side: Side) -> int:
-    """Give what it holds after everything but the memory limits that fall with their requests."""
+    """Return what it holds after everything but the memory limits that fall with their requests."""
     if side.resource is Resource.CPU:
         return side.held_applied()
     return side.held(

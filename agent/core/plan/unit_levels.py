@@ -272,7 +272,7 @@ def _fill(
 
 
 def is_cpu_limit_raised(reading: _Reading) -> bool:
-    """Say whether a CPU limit that the policy has no word for is put out of the way."""
+    """Return whether a CPU limit that the policy has no word for is put out of the way."""
     return reading.rules.options.cpu_limits_raised and reading.entry.demand.orders.policy in _SETS_NO_CPU_LIMIT
 
 
@@ -348,7 +348,7 @@ def _read_pod_level(side: Side, resources: Requirements, reading: _Reading, fixe
 
 
 def _restarts_with_budget(reading: _Reading, name: str, *, is_cpu: bool) -> bool:
-    """Say whether a new limit of the pod restarts a container that goes by it, which nobody allowed."""
+    """Return whether a new limit of the pod restarts a container that goes by it, which nobody allowed."""
     if reading.entry.demand.orders.is_restart_allowed:
         return False
     return any(

@@ -38,12 +38,12 @@ class UrgentMemory:
         self._peaks.append((now_seconds, seen))
 
     def take_pressed(self) -> bool:
-        """Say whether it has waited for memory since the last call."""
+        """Return whether it has waited for memory since the last call."""
         pressed, self._is_pressed = self._is_pressed, False
         return pressed
 
     def at(self, now_seconds: float, fresh_seconds: float) -> Urgent | None:
-        """Give what is remembered at a moment; None = nothing is, and nothing will be.
+        """Return what is remembered at a moment; None = nothing is, and nothing will be.
 
         Args:
             now_seconds: The moment.
@@ -61,7 +61,7 @@ class UrgentMemory:
 
 
 def larger(one: Urgent, other: Urgent) -> Urgent:
-    """Give the larger of each figure; None where neither has it."""
+    """Return the larger of each figure; None where neither has it."""
     return replace(
         one,
         cpu_millicores=_most(one.cpu_millicores, other.cpu_millicores),

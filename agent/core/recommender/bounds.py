@@ -62,7 +62,7 @@ class Bounded:
 
 
 def bounds_of(bits: int) -> tuple[Bound, ...]:
-    """Give the bounds that a bit field names, in the order in which they are applied."""
+    """Return the bounds that a bit field names, in the order in which they are applied."""
     return _BOUNDS_OF_BITS[bits]
 
 
@@ -191,7 +191,7 @@ class _Marks:
         """What memory is in use is not known in the row that is told about."""
 
     def take(self, bound: Bound, before: Floats, after: Floats, *, of: str = "request") -> Floats:
-        """Note the rows that a rule changed; give what it made of them."""
+        """Note the rows that a rule changed; return what it made of them."""
         self.note(bound, after != before, before, after, of=of)
         return after
 
@@ -210,7 +210,7 @@ class _Marks:
 def _bounded(
     side: _Side, has: Bools, edges: _Edges, rule: LimitRule, is_guaranteed: Bools, marks: _Marks
 ) -> tuple[Floats, Floats, Bools]:
-    """Bound one resource; give the request, then the limit and whether it changes."""
+    """Bound one resource; return the request, then the limit and whether it changes."""
     has_request = side.has_request & (side.request > 0)
     has_limit = side.has_limit & (side.limit > 0)
     value = _least_and_most(np.where(has, side.proposed, 0.0), side, edges, marks)
@@ -290,7 +290,7 @@ def _worth_changing(value: Floats, side: _Side, edges: _Edges, has_request: Bool
 def _single_limits(
     limit: Floats, lowest: Floats, side: _Side, edges: _Edges, is_own: Bools, is_single: Bools, marks: _Marks
 ) -> Floats:
-    """Give the limits that do not move as one with their request.
+    """Return the limits that do not move as one with their request.
 
     Args:
         limit: What the rule makes of the limits.

@@ -55,7 +55,7 @@ def elsewhere_of(told: Sequence[ContainerDirective | None], has_own: Sequence[bo
 
 
 def same_hour_elsewhere(present: Present, now_unix_seconds: float, neighbours: int) -> Peaks:
-    """Give the largest peaks of other nodes at this UTC hour of the day and its neighbours.
+    """Return the largest peaks of other nodes at this UTC hour of the day and its neighbours.
 
     Args:
         present: Of ``k`` rows.
@@ -122,7 +122,7 @@ def say_peak_elsewhere(steps: Steps, resource: str, peak: float, unit: str, neig
 
 
 def _hours(rows: Sequence[Sequence[int | None]]) -> tuple[Floats, Bools]:
-    """Give values and mask, shape ``(k, 24)``; 0 where there is none. A row without hours knows none."""
+    """Return values and mask, shape ``(k, 24)``; 0 where there is none. A row without hours knows none."""
     whole = [row or _UNKNOWN_HOURS for row in rows]
     values = np.array([[0.0 if amount is None else amount for amount in row] for row in whole], dtype=np.float64)
     return values, np.array([[amount is not None for amount in row] for row in whole], dtype=np.bool_)

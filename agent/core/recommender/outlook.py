@@ -57,7 +57,7 @@ class Outlook:
     conditions: Conditions
 
     def sentences(self, answer: Recommendation) -> tuple[str, ...]:
-        """Say what would change the answer, CPU first.
+        """Return what would change the answer, CPU first.
 
         Args:
             answer: What was recommended for this row.
@@ -72,7 +72,7 @@ class Outlook:
         return tuple(told)
 
     def _until(self, resource: Resource, reason: Withheld | None) -> str:
-        """Say when a withheld recommendation would be made."""
+        """Return when a withheld recommendation would be made."""
         subject, conditions = self.subject, self.conditions
         if reason is Withheld.NOT_CONTROLLED:
             return f"bounds.controlledResources would have to name it; it is {self.options.controlled_resources}."
@@ -98,7 +98,7 @@ class Outlook:
         return "there is an answer once the policy has something to answer from."
 
     def _about(self, resource: Resource, advice: Advice, request: int) -> Iterator[str]:
-        """Say what would change a recommendation that is made."""
+        """Return what would change a recommendation that is made."""
         for bound, sentence in _WITHOUT.items():
             if bound not in advice.bounds or (bound is Bound.QOS and Bound.LIMIT in advice.bounds):
                 continue  # the unit below a limit goes with the limit
@@ -116,7 +116,7 @@ class Outlook:
         yield from self._moves(resource, advice, request)
 
     def _moves(self, resource: Resource, advice: Advice, request: int) -> Iterator[str]:
-        """Say from which answers of the policy on the request, once it is in force, would be changed again."""
+        """Return from which answers of the policy on the request, once it is in force, would be changed again."""
         applied = self._applied(resource, advice, request)
         if applied is None:
             return
@@ -135,7 +135,7 @@ class Outlook:
         return resources.cpu_request_millicores if resource is Resource.CPU else resources.memory_request_bytes
 
     def _applied(self, resource: Resource, advice: Advice, request: int) -> Stated | None:
-        """Give what is stated once the advice is in force; None = a resize cannot do that."""
+        """Return what is stated once the advice is in force; None = a resize cannot do that."""
         if not self._stated(resource):
             return None
         stated, requested, limited = self.stated, np.full(1, float(request)), np.full(1, float(advice.limit or 0))
@@ -146,7 +146,7 @@ class Outlook:
         return replace(stated, memory_request_bytes=requested, memory_limit_bytes=limit)
 
     def _request_for(self, answer: float, resource: Resource, stated: Stated) -> int:
-        """Give the request that another answer of the policy would lead to."""
+        """Return the request that another answer of the policy would lead to."""
         asked = np.full(1, float(answer))
         if resource is Resource.CPU:
             proposals = replace(self.proposals, cpu_request_millicores=asked)
@@ -155,7 +155,7 @@ class Outlook:
         return _request(apply(proposals, stated, self.options), resource)
 
     def _request_without(self, bound: Bound, resource: Resource) -> int:
-        """Give the request that there would be without one bound."""
+        """Return the request that there would be without one bound."""
         proposals, stated, options = self.proposals, self.stated, self.options
         if bound is Bound.MIN:
             options = replace(options, min_cpu_millicores=1, min_memory_bytes=0)

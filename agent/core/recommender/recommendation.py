@@ -93,12 +93,12 @@ class Basis:
 
     @property
     def cpu_measured_seconds(self) -> float:
-        """Give for how long CPU is known: what ``recommend.minSpanSeconds`` is held against."""
+        """Return for how long CPU is known: what ``recommend.minSpanSeconds`` is held against."""
         return max(self.history_span_seconds, self.cpu_span_seconds)
 
     @property
     def memory_measured_seconds(self) -> float:
-        """Give for how long memory is known."""
+        """Return for how long memory is known."""
         return max(self.history_span_seconds, self.memory_span_seconds)
 
 

@@ -277,7 +277,7 @@ def _recommendations(
 def _withheld(
     subject: Subject, missing: Missing | None, window_seconds: float, conditions: Conditions, *, has: bool
 ) -> Withheld | None:
-    """Say why one resource of a container gets no recommendation; None = it gets one.
+    """Return why one resource of a container gets no recommendation; None = it gets one.
 
     A window with gaps is no reason by itself: a policy that answers from days of history need not mind them.
     """
@@ -325,5 +325,5 @@ def _side(
 
 
 def _extra(proposals: Proposals, resource: Resource) -> dict[str, Floats]:
-    """Give the policy's further figures of one resource; the name says of which."""
+    """Return the policy's further figures of one resource; the name says of which."""
     return {name: values for name, values in proposals.extra.items() if name.startswith(f"{resource}_")}

@@ -60,7 +60,7 @@ def cap(
 def proportional_limits(
     limits: ArrayLike, requests: ArrayLike, recommendations: ArrayLike, *, default_limits: ArrayLike = 0
 ) -> tuple[Ints, Bools, Bools]:
-    """Give the limits that keep their ratio to requests: limit x recommendation / request, rounded down, exact.
+    """Return the limits that keep their ratio to requests: limit x recommendation / request, rounded down, exact.
 
     Without a request the limit counts as the request, so that the new limit is the recommendation.
 
@@ -83,7 +83,7 @@ def proportional_limits(
 
 
 def _floor_of_products(factors: Ints, others: Ints, divisors: Ints) -> tuple[Ints, Bools]:
-    """Give floor(a x b / c) though a x b may not fit 64 bits, and which quotients do not fit either.
+    """Return floor(a x b / c) though a x b may not fit 64 bits, and which quotients do not fit either.
 
     The quotient of floats is off by a few units; the remainder that it leaves is small, so that it is right although
     the products it is the difference of have wrapped around. It corrects the quotient.

@@ -55,24 +55,24 @@ class Subject:
 
     @property
     def has_own_week(self) -> bool:
-        """Say whether this node need not go by the peaks of others."""
+        """Return whether this node need not go by the peaks of others."""
         is_daemon = self.workload is not None and self.workload.kind == DAEMON_SET_KIND
         return is_daemon or self.history_minutes >= OWN_MINUTES
 
     @property
     def cpu_base_millicores(self) -> float | None:
-        """Give the sustained demand, PSI-adjusted where PSI is there; None = not known."""
+        """Return the sustained demand, PSI-adjusted where PSI is there; None = not known."""
         adjusted = self.cpu.adjusted_p75_millicores
         return self.cpu.usage_p75_millicores if adjusted is None else adjusted
 
     @property
     def cpu_missing(self) -> Missing | None:
-        """Say why the sustained CPU demand is not known; None = it is."""
+        """Return why the sustained CPU demand is not known; None = it is."""
         return self.cpu.missing.get(_CPU_BASE)
 
     @property
     def memory_missing(self) -> Missing | None:
-        """Say why the sustained working set is not known; None = it is."""
+        """Return why the sustained working set is not known; None = it is."""
         return self.memory.missing.get(_MEMORY_BASE)
 
 
@@ -89,12 +89,12 @@ class Conditions:
 
 
 def rows_of(subjects: Sequence[Subject]) -> Rows:
-    """Give the rows of the policy's state, shape ``(k,)``."""
+    """Return the rows of the policy's state, shape ``(k,)``."""
     return np.array([subject.row for subject in subjects], dtype=np.intp)
 
 
 def present_of(subjects: Sequence[Subject]) -> Present:
-    """Give what the windows say of the moment, shape ``(k,)`` each."""
+    """Return what the windows say of the moment, shape ``(k,)`` each."""
     cpu, has_cpu = _column([subject.cpu_base_millicores for subject in subjects])
     memory, has_memory = _column([subject.memory.working_set_p75_bytes for subject in subjects])
     return Present(
@@ -111,7 +111,7 @@ def present_of(subjects: Sequence[Subject]) -> Present:
 
 
 def stated_of(subjects: Sequence[Subject]) -> Stated:
-    """Give what is requested and used now, shape ``(k,)`` each."""
+    """Return what is requested and used now, shape ``(k,)`` each."""
     cpu_request, has_cpu_request = _column([subject.resources.cpu_request_millicores for subject in subjects])
     cpu_limit, has_cpu_limit = _column([subject.resources.cpu_limit_millicores for subject in subjects])
     memory_request, has_memory_request = _column([subject.resources.memory_request_bytes for subject in subjects])
@@ -136,6 +136,6 @@ def stated_of(subjects: Sequence[Subject]) -> Stated:
 
 
 def _column(values: Sequence[float | None]) -> tuple[Floats, Bools]:
-    """Give values and mask; 0 where there is none."""
+    """Return values and mask; 0 where there is none."""
     known = np.array([0.0 if value is None else value for value in values], dtype=np.float64)
     return known, np.array([value is not None for value in values], dtype=np.bool_)

@@ -61,7 +61,7 @@ def chosen_by(
 
 
 def called(identity: UnitIdentity) -> str:
-    """Give the shortest name that tells a unit from all others."""
+    """Return the shortest name that tells a unit from all others."""
     if identity.namespace is not None and identity.pod is not None and identity.container is not None:
         return f"{identity.namespace}/{identity.pod}/{identity.container}"
     return identity.cgroup_path
@@ -73,11 +73,11 @@ class _Known:
     workload: Workload | None
 
     def pod_names(self) -> Iterator[str]:
-        """Give the names of its very own pod."""
+        """Return the names of its very own pod."""
         yield from (pod for pod in (self.identity.pod, self.identity.pod_uid) if pod is not None)
 
     def words(self) -> set[str]:
-        """Give the parts of all its names."""
+        """Return the parts of all its names."""
         workload = () if self.workload is None else (self.workload.name,)
         return {*filter(None, called(self.identity).split("/")), *workload}
 
@@ -134,7 +134,7 @@ def _goes_by(
     pods: Iterable[str],
     is_same: Callable[[str, str], bool] = _is_same,
 ) -> bool:
-    """Say whether the parts of a name are those of a unit, whose pod has these names."""
+    """Return whether the parts of a name are those of a unit, whose pod has these names."""
     container = identity.container if identity.container is not None else identity.container_id
     for pod in pods:
         for head in ((pod,), *(((identity.namespace, pod),) if identity.namespace is not None else ())):

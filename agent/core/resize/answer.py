@@ -50,7 +50,7 @@ _PASSING: Final = frozenset(
 
 
 def is_passing(kind: AnswerKind) -> bool:
-    """Say whether an answer says nothing of the wish: the same may pass in a moment."""
+    """Return whether an answer says nothing of the wish: the same may pass in a moment."""
     return kind in _PASSING
 
 
@@ -68,7 +68,7 @@ class ResizeAnswer:
 
     @property
     def is_done(self) -> bool:
-        """Say whether the pod's spec holds the wish now."""
+        """Return whether the pod's spec holds the wish now."""
         return self.kind in (AnswerKind.ACCEPTED, AnswerKind.NO_CHANGE)
 
 
@@ -163,7 +163,7 @@ def classify(refusal: Refusal) -> ResizeAnswer:
 
 
 def one_line(message: str) -> str:
-    """Give a server's message as one line of a bearable length, without the object's name in front."""
+    """Return a server's message as one line of a bearable length, without the object's name in front."""
     text = _SUBJECT.sub("", " ".join(message.split()), count=1)
     return text if len(text) <= LONGEST_MESSAGE else f"{text[: LONGEST_MESSAGE - 3]}..."
 

@@ -21,7 +21,7 @@ _INFEASIBLE: Final = Constraint(shrink=Kept.INFEASIBLE, grow=Kept.INFEASIBLE, ur
 
 
 def constraint_of(record: PodRecord | None, pod: Pod, act: ActOptions, now_seconds: float) -> Constraint:
-    """Give what stands in the way of changing a pod.
+    """Return what stands in the way of changing a pod.
 
     Args:
         record: What the ledger holds of it; None = nothing.
@@ -68,7 +68,7 @@ def _cooling(age_seconds: float | None, cool_down_seconds: float) -> Kept | None
 def kept_back(
     step: PlanStep, record: PodRecord | None, pod: Pod, act: ActOptions, now_seconds: float, action: Action
 ) -> Kept | None:
-    """Say why a step may not be sent now; None = it may.
+    """Return why a step may not be sent now; None = it may.
 
     Args:
         step: The step.
@@ -102,19 +102,19 @@ def kept_back(
 
 
 def _held_up(record: PodRecord, phase: Phase, now_seconds: float) -> Kept | None:
-    """Say why what must be put back cannot be sent yet: it has been sent, no answer to what was, or a refusal."""
+    """Return why what must be put back cannot be sent yet: it has been sent, no answer to what was, or a refusal."""
     flight = record.flight
     is_held = flight is not None and (flight.state is FlightState.SENT or flight.action is Action.REVERT)
     return Kept.IN_FLIGHT if is_held else _waiting(record, now_seconds).get(phase)
 
 
 def _is_getting_on(flight: Flight | None, pod: Pod) -> bool:
-    """Say whether a resize is under way that the kubelet has not put off and does not fail at; somebody else's too."""
+    """Return whether a resize is under way that the kubelet has not put off and does not fail at; anybody's."""
     if resize_status(pod).state in (ResizeState.UNSEEN, ResizeState.IN_PROGRESS):
         return True  # whatever became of the one before it
     return flight is not None and flight.state not in (FlightState.DEFERRED, FlightState.FAILING)
 
 
 def _waiting(record: PodRecord, now_seconds: float) -> dict[Phase, Kept]:
-    """Give the phases of which steps wait for another try, and as what that is told."""
+    """Return the phases of which steps wait for another try, and as what that is told."""
     return {one.phase: one.kept for one in record.refused if now_seconds - one.since_seconds < one.delay_seconds}

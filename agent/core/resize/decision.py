@@ -152,6 +152,6 @@ def _key(decision: Decision) -> _Key | None:
 
 
 def _told_on(first: Decision, newer: Decision) -> Decision:
-    """Give what came of it with the reason why it was made; the newer reason where it says why it was not done."""
+    """Return what came of it with the reason why it was made; the newer reason where it says why it was not done."""
     has_reason = first.outcome is not Outcome.ERROR and newer.outcome is not Outcome.WITHHELD
     return replace(newer, reason=first.reason) if has_reason else newer

@@ -41,12 +41,12 @@ class EventReason(StrEnum):
 
     @property
     def is_warning(self) -> bool:
-        """Say whether a person should look."""
+        """Return whether a person should look."""
         return self not in _HARMLESS
 
     @property
     def action(self) -> str:
-        """Give what was tried, as the API wants it beside the reason."""
+        """Return what was tried, as the API wants it beside the reason."""
         return _ACTIONS.get(self, "Resize")
 
 
@@ -153,7 +153,7 @@ class EventPacing:
 
 
 def shortened_note(note: str) -> str:
-    """Give a note that the API server takes: one line of at most ``NOTE_BYTES`` bytes, cut at a character."""
+    """Return a note that the API server takes: one line of at most ``NOTE_BYTES`` bytes, cut at a character."""
     line = " ".join(note.split())
     if len(line.encode()) <= NOTE_BYTES:
         return line

@@ -53,7 +53,7 @@ class PodLook:
 
 
 def follow(record: PodRecord, look: PodLook) -> tuple[PodRecord, tuple[News, ...]]:
-    """Give a pod's record after a look at the pod, and what there is to tell."""
+    """Return a pod's record after a look at the pod, and what there is to tell."""
     told: tuple[News, ...] = ()
     spec = spec_text(look.pod)
     if record.flight is not None:
@@ -165,7 +165,7 @@ def _waiting(
 
 
 def _still_wanted(record: PodRecord) -> PutBack | None:
-    """Give what is wanted once a resize gets on.
+    """Return what is wanted once a resize gets on.
 
     It is not withdrawn any more; but a shrink is still taken back.
     """

@@ -46,14 +46,14 @@ class ResizePatch:
 
     @property
     def command(self) -> str:
-        """Give the command line, quoted for a shell; kubectl 1.32 or newer knows the subresource."""
+        """Return the command line, quoted for a shell; kubectl 1.32 or newer knows the subresource."""
         patch = json.dumps(self.body, separators=(",", ":"))
         words = ("kubectl", "patch", "pod", self.pod, "--namespace", self.namespace, "--subresource", "resize")
         return shlex.join((*words, "--type", "strategic", "--patch", patch))
 
 
 def resize_patches(items: Iterable[Recommendation]) -> tuple[ResizePatch, ...]:
-    """Give the patches that bring pods to their recommendations, in the order of the pods' first containers.
+    """Return the patches that bring pods to their recommendations, in the order of the pods' first containers.
 
     Left out: what has no pod or no name, static pods, containers whose recommendation is withheld or equals what they
     state.
@@ -73,7 +73,7 @@ def resize_patches(items: Iterable[Recommendation]) -> tuple[ResizePatch, ...]:
 
 
 def left_out(item: Recommendation) -> Mapping[Resource, LeftOut]:
-    """Say why requests of a container are in no patch; nothing of those that are, or that fit as they are."""
+    """Return why requests of a container are in no patch; nothing of those that are, or that fit as they are."""
     place = _place(item)
     reasons: dict[Resource, LeftOut] = {}
     for resource, advice, stated in (
@@ -131,5 +131,5 @@ def _resources(item: Recommendation) -> Resources:
 
 
 def _changed(advice: Advice, stated: int | None) -> int | None:
-    """Give the request to move to; None = there is no request to move, no advice, or no difference."""
+    """Return the request to move to; None = there is no request to move, no advice, or no difference."""
     return advice.request if stated and advice.request != stated else None

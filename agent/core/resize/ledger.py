@@ -80,7 +80,7 @@ class Ledger:
     # What may be done
 
     def constraints(self, state: NodeState, now_seconds: float) -> dict[str, Constraint]:
-        """Give what stands in the way of changing pods, by uid; a pod that is missing is free."""
+        """Return what stands in the way of changing pods, by uid; a pod that is missing is free."""
         found = {pod.uid: constraint_of(self._records.get(pod.uid), pod, self._act, now_seconds) for pod in state.pods}
         self._kills = {key: at for key, at in self._kills.items() if 0.0 <= now_seconds - at < KILL_SECONDS}
         for uid in found.keys() & {uid for uid, _ in self._kills}:
@@ -89,7 +89,7 @@ class Ledger:
         return found
 
     def may_send(self, step: PlanStep, pod: Pod, now_seconds: float, action: Action = Action.RESIZE) -> Kept | None:
-        """Say why a step may not be sent now; None = it may. What is wanted back may be sent over what is deferred.
+        """Return why a step may not be sent now; None = it may. What is wanted back may be sent over what is deferred.
 
         Args:
             step: The step.
@@ -100,11 +100,11 @@ class Ledger:
         return kept_back(step, self._records.get(pod.uid), pod, self._act, now_seconds, action)
 
     def wait_seconds(self, now_seconds: float) -> float:
-        """Give for how long nothing at all should be sent because the API server is overloaded or away; 0 = send."""
+        """Return for how long nothing at all should be sent because the API server is overloaded or away; 0 = send."""
         return max((self._quiet_until_seconds or now_seconds) - now_seconds, 0.0)
 
     def wanted(self, now_seconds: float) -> tuple[PlanStep, ...]:
-        """Give what must be put back before anything else, by the pods as last seen, and may be sent now."""
+        """Return what must be put back before anything else, by the pods as last seen, and may be sent now."""
         steps: list[PlanStep] = []
         for uid, record in self._records.items():
             pod = self._pods.get(uid)
@@ -116,12 +116,12 @@ class Ledger:
         return tuple(steps)
 
     def is_shrink_barred(self, workload: Workload, now_seconds: float) -> bool:
-        """Say whether a workload is not to be shrunk on this node, since one of its shrinks was taken back."""
+        """Return whether a workload is not to be shrunk on this node, since one of its shrinks was taken back."""
         since = self._bars.get(workload)
         return since is not None and now_seconds - since < self._act.shrink_barred_seconds
 
     def is_memory_limit_held(self, workload: Workload, container: str, now_seconds: float) -> bool:
-        """Say whether a container's memory limit has risen so lately that it must not rise again yet.
+        """Return whether a container's memory limit has risen so lately that it must not rise again yet.
 
         What leaks is stopped by its limit: one that followed each kill or each alarm would let it fill the node. A
         kill after an alarm's raise is answered once more.
@@ -177,7 +177,7 @@ class Ledger:
         self._records[uid] = after_answer(record, record.flight, answer, self._node, now_seconds)
 
     def observe(self, state: NodeState, now_seconds: float) -> tuple[News, ...]:
-        """Look at all pods, and give what became of their resizes; pods that are gone are forgotten."""
+        """Look at all pods, and return what became of their resizes; pods that are gone are forgotten."""
         self._node = state.node
         told: list[News] = []
         seen = {pod.uid: pod for pod in state.pods}
@@ -217,7 +217,7 @@ class Ledger:
         return self._take_back(uid, container, now_seconds, "an out-of-memory kill after a shrink: taken back")
 
     def is_shrunk_lately(self, uid: str, container: str, now_seconds: float) -> bool:
-        """Say whether a shrink of memory may be to blame for a kill now; any thread, as records are never changed."""
+        """Return whether a shrink of memory may be to blame for a kill now; any thread: records never change."""
         record = self._records.get(uid)
         return record is not None and revert(self._shrunk(record, now_seconds), container, "") is not None
 
@@ -226,7 +226,7 @@ class Ledger:
         return self._take_back(uid, container, now_seconds, "memory pressure after a shrink: taken back")
 
     def kept(self) -> LedgerState:
-        """Give all that must not be forgotten over a restart; equal when nothing has changed."""
+        """Return all that must not be forgotten over a restart; equal when nothing has changed."""
         return LedgerState(
             pods=tuple(self._records.values()),
             bars=tuple(ShrinkBar(workload=workload, since_seconds=since) for workload, since in self._bars.items()),
@@ -263,7 +263,7 @@ class Ledger:
         return step_of(record, pod) if pod is not None else None
 
     def _shrunk(self, record: PodRecord, now_seconds: float) -> list[Shrunk]:
-        """Give the shrinks of memory within ``act.revertSeconds``."""
+        """Return the shrinks of memory within ``act.revertSeconds``."""
         shrunk = [one for one in record.shrunk if now_seconds - one.at_seconds <= self._act.revert_seconds]
         flight = record.flight
         if flight is not None and flight.state is FlightState.SENT and flight.action is not Action.REVERT:

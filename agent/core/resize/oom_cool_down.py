@@ -43,7 +43,7 @@ class OomCoolDown:
         self._killed[workload, container] = now_seconds
 
     def take(self, workload: Workload, container: str, now_seconds: float) -> bool:
-        """Say whether an action may be taken now; if so, that counts as the action."""
+        """Return whether an action may be taken now; if so, that counts as the action."""
         key = workload, container
         self._acted = {key: at for key, at in self._acted.items() if not self._is_over(at, now_seconds)}
         if self.is_cooling(workload, container, now_seconds):
@@ -57,7 +57,7 @@ class OomCoolDown:
         return True
 
     def is_cooling(self, workload: Workload, container: str, now_seconds: float) -> bool:
-        """Say whether an action was taken so lately that another one has to wait."""
+        """Return whether an action was taken so lately that another one has to wait."""
         key = workload, container
         acted = self._acted.get(key)
         if acted is None or self._is_over(acted, now_seconds):
@@ -66,16 +66,16 @@ class OomCoolDown:
 
     @property
     def acted_seconds(self) -> Mapping[Key, float]:
-        """Give the moments that are remembered."""
+        """Return the moments that are remembered."""
         return self._acted
 
     def _is_over(self, acted_seconds: float, now_seconds: float) -> bool:
-        """Say whether a cool-down has passed, or lies so far ahead that the clock was put back since."""
+        """Return whether a cool-down has passed, or lies so far ahead that the clock was put back since."""
         return abs(now_seconds - acted_seconds) >= self._cool_down_seconds
 
 
 def raised_memory_limits(step: PlanStep) -> tuple[str, ...]:
-    """Give the containers whose memory limit a step raises for the limit's own sake.
+    """Return the containers whose memory limit a step raises for the limit's own sake.
 
     One that moves only as far as the request that passes it, and stays one byte above it so that the QoS class is kept,
     gives the container no room: that is no answer to a kill, and no foresight. Where request and limit are one amount

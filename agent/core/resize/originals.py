@@ -121,7 +121,7 @@ def annotation_text(original: Original) -> str:
 
 
 def restore_changes(pod: Pod, original: Original) -> tuple[Change, ...]:
-    """Say what differs from the original, of what both state; a resize can neither add nor take away."""
+    """Return what differs from the original, of what both state; a resize can neither add nor take away."""
     kinds: dict[str, ContainerKind] = {one.name: one.kind for one in pod.sized_containers()}
     now = {one.name: _amounts(one.name, one.resources) for one in pod.sized_containers()}
     if pod.resources is not None:
@@ -145,7 +145,7 @@ def restore_changes(pod: Pod, original: Original) -> tuple[Change, ...]:
 
 
 def restore_steps(pod: Pod, original: Original) -> tuple[PlanStep, ...]:
-    """Give the steps that put the original requests and limits back, in order; empty = they stand already.
+    """Return the steps that put the original requests and limits back, in order; empty = they stand already.
 
     Memory limits that fall come last and by themselves, since a refusal must not hold up the rest. A Guaranteed pod has
     one step, as its requests must equal its limits at every moment.
@@ -163,7 +163,7 @@ def restore_steps(pod: Pod, original: Original) -> tuple[PlanStep, ...]:
 
 
 def steps_left(promised_steps: int, kind: AnswerKind) -> int:
-    """Give how many steps of a promised restore may still be sent after an answer to one; 0 = the promise is over.
+    """Return how many steps of a promised restore may still be sent after an answer to one; 0 = the promise is over.
 
     Each that is taken counts, so that whoever changes a pod back each time is not fought. A no to the wish ends the
     promise, as it ends what is asked for at once; what says nothing of the wish does not.
@@ -178,7 +178,7 @@ def steps_left(promised_steps: int, kind: AnswerKind) -> int:
 
 
 def ref_of(pod: Pod) -> PodRef:
-    """Give how a plan refers to a pod."""
+    """Return how a plan refers to a pod."""
     return PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid)
 
 

@@ -67,7 +67,7 @@ def quantity_text(resource: Resource, amount: int) -> str:
 
 
 def patch_of(step: PlanStep, resource_version: str | None = None, *, pod: Pod | None = None) -> PatchBody:
-    """Give the patch that carries a step out.
+    """Return the patch that carries a step out.
 
     Args:
         step: What to change; of one pod.
@@ -100,7 +100,7 @@ def patch_of(step: PlanStep, resource_version: str | None = None, *, pod: Pod | 
 
 
 def _place_in_spec(pod: Pod | None, change: Change) -> int:
-    """Give the place to sort by; what a pod does not have comes last, for the server to refuse."""
+    """Return the place to sort by; what a pod does not have comes last, for the server to refuse."""
     names = [] if pod is None else [container.name for container in pod.sized_containers()]
     return names.index(change.container) if change.container in names else len(names)
 

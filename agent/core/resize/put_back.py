@@ -13,17 +13,17 @@ from agent.core.resize.record import Flight, PodRecord, PutBack, Shrunk
 
 
 def memory_falls(changes: Iterable[Change]) -> tuple[Change, ...]:
-    """Give the changes that lower memory, requests or limits."""
+    """Return the changes that lower memory, requests or limits."""
     return tuple(one for one in changes if one.resource is Resource.MEMORY and one.after < one.before)
 
 
 def lowers_memory_limit(flight: Flight) -> bool:
-    """Say whether a resize lowers a memory limit: failing at it, it stands beside a kill."""
+    """Return whether a resize lowers a memory limit: failing at it, it stands beside a kill."""
     return any(one.setting is Setting.LIMIT for one in memory_falls(flight.step.changes))
 
 
 def withdrawal(flight: Flight, reason: str) -> PutBack:
-    """Give what takes a wish back to what stood before it."""
+    """Return what takes a wish back to what stood before it."""
     targets = tuple(replace(one, before=one.after, after=one.before) for one in flight.step.changes)
     grows = any(one.after > one.before for one in targets)
     return PutBack(
@@ -35,7 +35,7 @@ def withdrawal(flight: Flight, reason: str) -> PutBack:
 
 
 def revert(shrunk: Iterable[Shrunk], container: str, reason: str) -> PutBack | None:
-    """Give what puts memory back to what it was before shrinks, of one container and the pod's own budget.
+    """Return what puts memory back to what it was before shrinks, of one container and the pod's own budget.
 
     Returns:
         The largest of what stood before each; None = none of them lowered memory there.
@@ -51,7 +51,7 @@ def revert(shrunk: Iterable[Shrunk], container: str, reason: str) -> PutBack | N
 
 
 def step_of(record: PodRecord, pod: Pod) -> PlanStep | None:
-    """Give the step to what is wanted from what stands now; None = nothing is wanted, or it stands already."""
+    """Return the step to what is wanted from what stands now; None = nothing is wanted, or it stands already."""
     wanted = record.wanted
     if wanted is None:
         return None

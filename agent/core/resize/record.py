@@ -144,11 +144,11 @@ class LedgerState:
 
     @property
     def has_flights(self) -> bool:
-        """Say whether any resize is under way."""
+        """Return whether any resize is under way."""
         return any(record.flight is not None for record in self.pods)
 
     def oldest_pending_seconds(self, now_seconds: float) -> float | None:
-        """Give how long the oldest deferred resize has waited; None = none waits."""
+        """Return how long the oldest deferred resize has waited; None = none waits."""
         flights = (record.flight for record in self.pods)
         waits = [
             now_seconds - one.since_seconds for one in flights if one is not None and one.state is FlightState.DEFERRED
@@ -178,7 +178,7 @@ class News:
 
 
 def as_of(kept: LedgerState, now_seconds: float) -> LedgerState:
-    """Give what was kept with every moment that lies ahead put to now: the clock has been put back since.
+    """Return what was kept with every moment that lies ahead put to now: the clock has been put back since.
 
     So a cool-down or a bar begins anew, rather than lasting for as long as the clock went wrong.
     """

@@ -34,7 +34,7 @@ _NEVER_PASSES: Final = frozenset({AnswerKind.FEATURE_MISSING, AnswerKind.INVALID
 def after_answer(
     record: PodRecord, flight: Flight, answer: ResizeAnswer, node: Node | None, now_seconds: float
 ) -> PodRecord:
-    """Give a pod's record after an answer to the resize that is under way.
+    """Return a pod's record after an answer to the resize that is under way.
 
     Args:
         record: The record.
@@ -60,7 +60,7 @@ def after_answer(
 
 
 def accepted(record: PodRecord, flight: Flight, now_seconds: float) -> PodRecord:
-    """Give the record once the pod's spec holds the wish."""
+    """Return the record once the pod's spec holds the wish."""
     shrunk = record.shrunk
     falls = memory_falls(flight.step.changes)
     # What takes back a wish that was never in force is no shrink.
@@ -82,7 +82,7 @@ def refused(
     *,
     least_delay_seconds: float = FIRST_DELAY_SECONDS,
 ) -> PodRecord:
-    """Give the record after a refusal: twice the delay of the one before, from a minute to an hour."""
+    """Return the record after a refusal: twice the delay of the one before, from a minute to an hour."""
     before = next((one for one in record.refused if one.phase is phase), None)
     doubled = 2.0 * before.delay_seconds if before is not None else 0.0
     delay = min(max(doubled, least_delay_seconds), LONGEST_DELAY_SECONDS)
@@ -94,7 +94,7 @@ def refused(
 
 
 def infeasible(flight: Flight, node: Node | None, resources: tuple[Resource, ...] = ()) -> Infeasible:
-    """Give what a "never" to a wish means: less of what rose may be tried; where nothing rose, nothing at all.
+    """Return what a "never" to a wish means: less of what rose may be tried; where nothing rose, nothing at all.
 
     Args:
         flight: The wish.
@@ -111,7 +111,7 @@ def infeasible(flight: Flight, node: Node | None, resources: tuple[Resource, ...
 
 
 def infeasible_as_stated(pod: Pod, node: Node | None) -> Infeasible:
-    """Give what a "never" to a wish of others, or from before the ledger began, means.
+    """Return what a "never" to a wish of others, or from before the ledger began, means.
 
     Args:
         pod: As it stands, with the wish in its spec.
@@ -123,7 +123,7 @@ def infeasible_as_stated(pod: Pod, node: Node | None) -> Infeasible:
 
 
 def requests_in_all(pod: Pod, rule: CountingRule = SPEC_ONLY) -> tuple[int, int]:
-    """Give what a pod requests in all: CPU in millicores, memory in bytes."""
+    """Return what a pod requests in all: CPU in millicores, memory in bytes."""
     requests = pod_requests(pod, rule)
     return to_millis(requests.get(CPU, 0)), to_units(requests.get(MEMORY, 0))
 

@@ -79,7 +79,7 @@ class ResizeStatus:
 
     @property
     def is_in_flight(self) -> bool:
-        """Say whether an answer of the kubelet is still to come."""
+        """Return whether an answer of the kubelet is still to come."""
         return self.state in (ResizeState.UNSEEN, ResizeState.DEFERRED, ResizeState.IN_PROGRESS, ResizeState.ERROR)
 
 
@@ -177,7 +177,7 @@ def _not_in_force(name: str, asked: Requirements, actual: Reported) -> Iterator[
 def _compared(
     name: str, setting: str, asked: Mapping[str, int], reported: Mapping[str, int], tolerance: _Tolerance
 ) -> Iterator[str]:
-    """Give the differences between what is asked for and what is reported; what is not reported is no difference.
+    """Return the differences between what is asked for and what is reported; what is not reported is no difference.
 
     A runtime may leave out what it does not know, and a difference that never goes would hold the pod up for ever.
     """

@@ -70,7 +70,7 @@ def may_write(
     has_prediction: bool = True,
     is_paused: bool = False,
 ) -> Refusal | None:
-    """Say why a write of this kind may not be; None = it may.
+    """Return why a write of this kind may not be; None = it may.
 
     Args:
         action: What it does.
@@ -108,7 +108,7 @@ def may_resize(
     is_put_back: bool = False,
     frozen: frozenset[Resource] = frozenset(),
 ) -> Refusal | None:
-    """Say why a step may not be sent; None = it may. It is sent as a whole or not at all.
+    """Return why a step may not be sent; None = it may. It is sent as a whole or not at all.
 
     Args:
         step: The resize.
@@ -165,7 +165,7 @@ def _kept(
     gates: Gates,
     memory_in_use_bytes: Mapping[str, int],
 ) -> Kept | None:
-    """Say why one number may not be changed."""
+    """Return why one number may not be changed."""
     restarts = _restarts(change, pod)
     is_memory_limit_down = (
         change.resource is Resource.MEMORY and change.setting is Setting.LIMIT and change.after < change.before
@@ -191,7 +191,7 @@ def _kept(
 
 
 def _is_in_force(change: Change, pod: Pod) -> bool:
-    """Say whether a lower memory limit is no more than what the kernel holds the container to already.
+    """Return whether a lower memory limit is no more than what the kernel holds the container to already.
 
     So it is where a rise has been put off or has failed: to take the wish back lowers nothing.
     """
@@ -201,7 +201,7 @@ def _is_in_force(change: Change, pod: Pod) -> bool:
 
 
 def _restarts(change: Change, pod: Pod) -> bool:
-    """Say whether a container restarts for a change: its own, or of the pod's limit where it goes by that."""
+    """Return whether a container restarts for a change: its own, or of the pod's limit where it goes by that."""
     name = CPU if change.resource is Resource.CPU else MEMORY
 
     def restarts(container: Container) -> bool:
@@ -215,7 +215,7 @@ def _restarts(change: Change, pod: Pod) -> bool:
 
 
 def _unsound(step: PlanStep, pod: Pod) -> Kept | Spared | None:
-    """Say what would be wrong with the pod after a step."""
+    """Return what would be wrong with the pod after a step."""
     if not step.changes or any(change.after <= 0 for change in step.changes):
         return Spared.UNSOUND
     after = changed_pod(pod, step.changes)

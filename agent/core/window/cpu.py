@@ -45,7 +45,7 @@ _THROTTLED: Final = int(Has.THROTTLED)
 
 
 def absent_cpu_window(reason: Missing) -> CpuWindow:
-    """Give the window of which nothing is known, for one reason."""
+    """Return the window of which nothing is known, for one reason."""
     return CpuWindow(
         readings=0,
         gaps={},
@@ -67,7 +67,7 @@ def absent_cpu_window(reason: Missing) -> CpuWindow:
 
 
 def cpu_window(pieces: Sequence[NDArray[np.void]], policy: WindowPolicy, *, end_monotonic_ns: int) -> CpuWindow:
-    """Give the CPU figures of one cgroup over (end - window, end].
+    """Return the CPU figures of one cgroup over (end - window, end].
 
     Rates slide as ``sliding.sliding_rates`` defines; each belongs to the moment at which it ends, and reaches back to
     before the window where the rings do. ``last_*`` is the newest pair of good readings: when that pair is a gap there
@@ -180,7 +180,7 @@ def _gaps(steps: CpuSteps, lead: int, start_ns: int) -> dict[Gap, int]:
 
 
 def _covered_ns(steps: CpuSteps, first: int, start_ns: int) -> int:
-    """Give how much of the window good pairs cover; the pair across the window's start counts from the start on."""
+    """Return how much of the window good pairs cover; the pair across the window's start counts from the start on."""
     lead = max(first - 1, 0)
     if steps.gap_code is None:
         return int(steps.axis_ns[-1]) - (start_ns if first > 0 else int(steps.axis_ns[0]))
@@ -191,7 +191,7 @@ def _covered_ns(steps: CpuSteps, first: int, start_ns: int) -> int:
 
 
 def _gap_ratio(steps: CpuSteps, covered_ns: int, policy: WindowPolicy, *, observed_from_ns: int, end_ns: int) -> float:
-    """Give the share of the observed part of the window that no good pair covers, 0..1."""
+    """Return the share of the observed part of the window that no good pair covers, 0..1."""
     observed_ns = end_ns - observed_from_ns
     silence_ns = end_ns - int(steps.axis_ns[-1])
     if silence_ns <= policy.max_step_seconds * NS:
@@ -202,14 +202,14 @@ def _gap_ratio(steps: CpuSteps, covered_ns: int, policy: WindowPolicy, *, observ
 def _rank_and_peak(
     rates: NDArray[np.float64] | None, policy: WindowPolicy, *, peak_only: bool
 ) -> tuple[float | None, float | None]:
-    """Give percentile and maximum; None where there are no rates."""
+    """Return percentile and maximum; None where there are no rates."""
     if rates is None or rates.size == 0:
         return None, None
     return None if peak_only else percentile(rates, policy.percentile), float(rates.max())
 
 
 def _ratio(usec: int, known_ns: int) -> float | None:
-    """Give a share of time; None where it is known of no time."""
+    """Return a share of time; None where it is known of no time."""
     return usec * 1000 / known_ns if known_ns else None
 
 
@@ -218,5 +218,5 @@ def _sum(values: NDArray[np.int64]) -> int:
 
 
 def _last_reason(steps: CpuSteps, bit: int, otherwise: Missing) -> Missing:
-    """Say why a newest figure is missing: the newest reading lost the signal, or what holds for the window."""
+    """Return why a newest figure is missing: the newest reading lost the signal, or what holds for the window."""
     return otherwise if int(steps.has[-1]) & bit else Missing.NO_SIGNAL

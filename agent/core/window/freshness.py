@@ -17,7 +17,7 @@ def measuring_fault(
     evaluation_age_seconds: float | None,
     evaluation_interval_seconds: float,
 ) -> str | None:
-    """Say why what was measured must not be acted by; None = it is new enough.
+    """Return why what was measured must not be acted by; None = it is new enough.
 
     Args:
         sweep_age_seconds: Since all containers were last read; None = they were not yet.

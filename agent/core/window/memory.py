@@ -39,7 +39,7 @@ MEMORY_FIGURES: Final = (
 
 
 def absent_memory_window(reason: Missing) -> MemoryWindow:
-    """Give the window of which nothing is known, for one reason."""
+    """Return the window of which nothing is known, for one reason."""
     return MemoryWindow(
         readings=0,
         span_seconds=0.0,
@@ -55,7 +55,7 @@ def absent_memory_window(reason: Missing) -> MemoryWindow:
 
 
 def memory_window(pieces: Sequence[NDArray[np.void]], policy: WindowPolicy, *, end_monotonic_ns: int) -> MemoryWindow:
-    """Give the memory figures of one cgroup over (end - window, end].
+    """Return the memory figures of one cgroup over (end - window, end].
 
     "Newest" figures come from the newest row that has the signal, if that row is no more than
     ``memory_max_step_seconds`` older than the newest good row. The peak takes what the sampler saw between rows, so it
@@ -143,7 +143,7 @@ def memory_window(pieces: Sequence[NDArray[np.void]], policy: WindowPolicy, *, e
 
 
 def _gap_ratio(stamps: NDArray[np.int64], oldest_ns: int, max_step_ns: int, start_ns: int, end_ns: int) -> float:
-    """Give the share of the observed part of the window that lies in pauses longer than a step may be."""
+    """Return the share of the observed part of the window that lies in pauses longer than a step may be."""
     observed_start_ns = max(start_ns, min(oldest_ns, int(stamps[0])))
     is_whole = int(stamps[0]) - observed_start_ns <= max_step_ns and end_ns - int(stamps[-1]) <= max_step_ns
     if is_whole and (stamps.size < 2 or int(np.max(stamps[1:] - stamps[:-1])) <= max_step_ns):
@@ -163,7 +163,7 @@ def _pressure(
     lead: int,
     max_step_ns: int,
 ) -> tuple[float | None, Missing]:
-    """Give the share of time with some task stalled on memory, 0..1, or why it is not known."""
+    """Return the share of time with some task stalled on memory, 0..1, or why it is not known."""
     there = (has[lead:] & _MEMORY_PRESSURE).astype(np.bool_)
     if not np.count_nonzero(there):
         return None, Missing.NO_SIGNAL
@@ -180,7 +180,7 @@ def _pressure(
 def _kills(
     pieces: Sequence[NDArray[np.void]], chosen: Selection, has: NDArray[np.uint32], lead: int
 ) -> tuple[int | None, Missing]:
-    """Give the out-of-memory kills seen in the window, or why they are not known."""
+    """Return the out-of-memory kills seen in the window, or why they are not known."""
     there = (has[lead:] & _MEMORY_EVENTS).astype(np.bool_)
     if not np.count_nonzero(there):
         return None, Missing.NO_SIGNAL

@@ -106,12 +106,12 @@ def minute_row(
 
 
 def _to_255(ratio: float) -> int:
-    """Give a ratio in steps of 1/255, rounded half up."""
+    """Return a ratio in steps of 1/255, rounded half up."""
     return int(min(ratio, 1.0) * _FULL + 0.5)
 
 
 def _minute_cpu(steps: CpuSteps, policy: WindowPolicy, *, start_ns: int, end_ns: int) -> _MinuteCpu | None:
-    """Give the minute's CPU figures; None when no good pair touches it."""
+    """Return the minute's CPU figures; None when no good pair touches it."""
     inside = interval_of(steps, start_ns=start_ns, end_ns=end_ns)
     if inside is None:
         return None
@@ -133,13 +133,13 @@ def _minute_cpu(steps: CpuSteps, policy: WindowPolicy, *, start_ns: int, end_ns:
 
 
 def _weighted(usec: NDArray[np.int64], weight_ns: NDArray[np.int64], share: NDArray[np.float64]) -> float | None:
-    """Give the mean of a share of time over the pairs that know it, each by its share of the minute."""
+    """Return the mean of a share of time over the pairs that know it, each by its share of the minute."""
     known_ns = float((weight_ns * share).sum())
     return min(float((usec * share).sum()) * 1e3 / known_ns, 1.0) if known_ns > 0 else None
 
 
 def _minute_memory(pieces: Sequence[NDArray[np.void]], *, start_ns: int, end_ns: int) -> tuple[int | None, int]:
-    """Give the working set's peak in the minute, and which signals its rows had."""
+    """Return the working set's peak in the minute, and which signals its rows had."""
     stamps: NDArray[np.int64] = column(pieces, "monotonic_ns", _EMPTY_MEMORY).view(np.int64)
     good = column(pieces, "status", _EMPTY_MEMORY) == int(Status.OK)
     chosen = selection((stamps > start_ns) & (stamps <= end_ns) & good)
@@ -155,7 +155,7 @@ def _minute_memory(pieces: Sequence[NDArray[np.void]], *, start_ns: int, end_ns:
 def _minutes_before(
     pieces: Sequence[NDArray[np.void]], end_monotonic_ns: int, window_seconds: float
 ) -> NDArray[np.void]:
-    """Give the rows (a copy) of the whole minutes that ended at or before the end, as many as the window is long."""
+    """Return the rows (a copy) of the whole minutes that ended at or before the end, as many as the window is long."""
     minutes: NDArray[np.int64] = column(pieces, "monotonic_minute", _EMPTY_MINUTES).astype(np.int64)
     after = end_monotonic_ns // MINUTE_NS
     chosen = (minutes < after) & (minutes >= after - max(round(window_seconds / 60), 1))
@@ -164,7 +164,7 @@ def _minutes_before(
 
 
 def minutes_window(pieces: Sequence[NDArray[np.void]], policy: WindowPolicy, *, end_monotonic_ns: int) -> CpuWindow:
-    """Give what minutes still tell of the CPU window that ended at a moment before the raw rows.
+    """Return what minutes still tell of the CPU window that ended at a moment before the raw rows.
 
     Args:
         pieces: MINUTE_ROW rows, oldest first; they are not changed.
@@ -221,7 +221,7 @@ def minutes_window(pieces: Sequence[NDArray[np.void]], policy: WindowPolicy, *, 
 def minutes_memory_window(
     pieces: Sequence[NDArray[np.void]], policy: WindowPolicy, *, end_monotonic_ns: int
 ) -> MemoryWindow:
-    """Give what minutes still tell of the memory window that ended at a moment before the memory rows.
+    """Return what minutes still tell of the memory window that ended at a moment before the memory rows.
 
     Args:
         pieces: MINUTE_ROW rows, oldest first; they are not changed.
@@ -250,7 +250,7 @@ def minutes_memory_window(
 
 
 def _mean_ratio(rows: NDArray[np.void], name: str, bit: Has) -> float | None:
-    """Give the mean of a ratio over minutes that have the signal, weighted by their coverage; exact in 255ths."""
+    """Return the mean of a ratio over minutes that have the signal, weighted by their coverage; exact in 255ths."""
     known = rows[(rows["has"] & bit) > 0]
     weight = known["coverage_255"].astype(np.int64)
     total = int(weight.sum())

@@ -68,7 +68,7 @@ def judge_overload(
     was_overloaded: bool,
     longest_gap_seconds: float | None = None,
 ) -> OverloadVerdict:
-    """Tell whether the node is overloaded now.
+    """Return whether the node is overloaded now.
 
     Args:
         readings: In any order; those outside (now - window, now] and those that are no number do not count.
@@ -122,7 +122,7 @@ def _is_high(reading: LoadReading, options: OverloadOptions) -> bool:
 
 
 def _is_low(reading: LoadReading, options: OverloadOptions, was_overloaded: bool) -> bool:
-    """Say whether a reading ends an overload, or keeps one from beginning."""
+    """Return whether a reading ends an overload, or keeps one from beginning."""
     if not was_overloaded:
         return not _is_high(reading, options)
     # A release above the threshold would be no hysteresis but its opposite.
@@ -147,7 +147,7 @@ def _limits(options: OverloadOptions, was_overloaded: bool) -> str:
 
 
 def pods_waiting_ratio(root_ratio: float | None, container_ratios: Sequence[float | None]) -> float | None:
-    """Give the share of time in which some pod waited for CPU that others had.
+    """Return the share of time in which some pod waited for CPU that others had.
 
     The pressure of ``kubepods`` holds the waits of containers at their own cpu.max too, which are no contention. Some
     task of some container waits for at most the sum of what the containers wait, throttling taken out of each.

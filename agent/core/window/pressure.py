@@ -6,7 +6,7 @@ _USEC_PER_SECOND = 1_000_000
 
 
 def psi_waiting_rate(t0_seconds: float, total0_usec: int, t1_seconds: float, total1_usec: int) -> float | None:
-    """Give the share of time spent waiting between two readings of a PSI total.
+    """Return the share of time spent waiting between two readings of a PSI total.
 
     Returns:
         0..1; None where the pair says nothing: the total went back (another cgroup) or no time passed.
@@ -19,7 +19,7 @@ def psi_waiting_rate(t0_seconds: float, total0_usec: int, t1_seconds: float, tot
 
 
 def adjusted_demand(usage_millicores: float, waiting_ratio: float | None) -> float:
-    """Give what would have been used without the wait: usage x (1 + waiting).
+    """Return what would have been used without the wait: usage x (1 + waiting).
 
     Args:
         usage_millicores: CPU use over the same time.

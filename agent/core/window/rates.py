@@ -15,7 +15,7 @@ from agent.core.window.steps import MILLICORES_PER_USEC_PER_NS, NS, SHORT_NS, Cp
 
 
 def segment_starts(steps: CpuSteps) -> NDArray[np.intp] | None:
-    """Give for each reading the oldest reading with no gap between the two; None = there is no gap at all."""
+    """Return for each reading the oldest reading with no gap between the two; None = there is no gap at all."""
     if steps.gap_code is None:
         return None
     starts = np.zeros(steps.axis_ns.size, dtype=np.intp)
@@ -24,7 +24,7 @@ def segment_starts(steps: CpuSteps) -> NDArray[np.intp] | None:
 
 
 def burst_millicores(steps: CpuSteps, pairs: slice[int, int | None, None]) -> float | None:
-    """Give the largest rate of the good pairs among these, in millicores; None when there is none.
+    """Return the largest rate of the good pairs among these, in millicores; None when there is none.
 
     Pairs shorter than SHORT_NS do not count beside longer ones: one tick more or less would make a burst of them.
     """
@@ -46,7 +46,7 @@ class SlidingRates:
 
 
 def sliding_rates(steps: CpuSteps, policy: WindowPolicy, *, first: int, stop: int) -> SlidingRates:
-    """Give the exact rate that ends at each reading in ``first <= i < stop``.
+    """Return the exact rate that ends at each reading in ``first <= i < stop``.
 
     Reading i is set against the newest reading j that is at least ``rate_window_seconds`` older, so a rate spans the
     rate window and at most one step more. Where a gap (or the start of the rings) is nearer, j is the first reading

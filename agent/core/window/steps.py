@@ -93,7 +93,7 @@ class CpuSteps:
 
 
 def column(pieces: Sequence[NDArray[np.void]], name: str, empty: NDArray[np.void]) -> NDArray[np.void]:
-    """Give one field of all rows, oldest first; a view when there is one piece, else a copy of that field alone."""
+    """Return one field of all rows, oldest first; a view when there is one piece, else a copy of that field alone."""
     if len(pieces) == 1:
         single: NDArray[np.void] = pieces[0][name]
         return single
@@ -104,7 +104,7 @@ def column(pieces: Sequence[NDArray[np.void]], name: str, empty: NDArray[np.void
 
 
 def selection(keep: NDArray[np.bool_]) -> Selection:
-    """Give a slice when the kept rows lie together (the usual case; a slice copies nothing), else their indices."""
+    """Return a slice when the kept rows lie together (the usual case; a slice copies nothing), else their indices."""
     index = keep.nonzero()[0]
     if index.size == 0:
         return slice(0, 0)
@@ -113,7 +113,7 @@ def selection(keep: NDArray[np.bool_]) -> Selection:
 
 
 def rise(counter: NDArray[np.void]) -> NDArray[np.int64]:
-    """Give neighbouring differences of an unsigned counter, right across its wrap; negative = it fell.
+    """Return neighbouring differences of an unsigned counter, right across its wrap; negative = it fell.
 
     Args:
         counter: u64 or u32, shape ``(n,)``.
@@ -222,7 +222,7 @@ def cpu_steps(
 
 
 def _known(has: NDArray[np.uint32], bit: np.uint32, good: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
-    """Tell which good pairs have the signal at both ends; None = no reading has it."""
+    """Return which good pairs have the signal at both ends; None = no reading has it."""
     flags = has & bit
     there = int(np.count_nonzero(flags))
     if there == 0:
@@ -240,7 +240,7 @@ def _throttling(
     good: NDArray[np.bool_],
     elapsed_ns: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64] | None]:
-    """Give throttled_ns, throttled_usec, nr_periods, nr_throttled and the wall time put down to cpu.max, in usec.
+    """Return throttled_ns, throttled_usec, nr_periods, nr_throttled and the wall time put down to cpu.max, in usec.
 
     The last is None when nothing was throttled, which is so for most containers.
     """
@@ -277,7 +277,7 @@ def _waiting(
     elapsed_ns: NDArray[np.int64],
     own_usec: NDArray[np.int64] | None,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Give waiting_ns and waiting_usec; own_usec is the wall time put down to the cgroup's own cpu.max."""
+    """Return waiting_ns and waiting_usec; own_usec is the wall time put down to the cgroup's own cpu.max."""
     known = _known(has, _PRESSURE, good)
     if known is None:
         zeros = np.zeros(elapsed_ns.size, dtype=np.int64)
@@ -294,7 +294,7 @@ def _waiting(
 
 
 def _where(known: NDArray[np.bool_], values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Give the values where known, else 0."""
+    """Return the values where known, else 0."""
     return values * known
 
 

@@ -83,7 +83,7 @@ def after_sweep(pace: Pace, *, now_ns: int, sweep_ns: int) -> tuple[Pace, dict[S
 
 
 def next_on_grid(due_ns: int, step_ns: int, now_ns: int) -> int:
-    """Give the first moment after now on the grid of the deadlines so far, so that lateness never adds up.
+    """Return the first moment after now on the grid of the deadlines so far, so that lateness never adds up.
 
     Args:
         due_ns: The deadline just met; it may lie in the future still.

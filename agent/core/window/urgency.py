@@ -36,7 +36,7 @@ class Starvation:
 
 
 def starvation(before: Rows, after: Rows, *, capacity_millicores: int, contended_ns: int | None = None) -> Starvation:
-    """Tell how much CPU containers wanted between two readings.
+    """Return how much CPU containers wanted between two readings.
 
     Args:
         before: SAMPLE rows, shape ``(n,)``; of the same cgroups as ``after``.
@@ -69,7 +69,7 @@ def starvation(before: Rows, after: Rows, *, capacity_millicores: int, contended
 
 
 def working_sets(rows: Rows, memory_rows: Rows) -> tuple[Floats, Bools]:
-    """Give the working set of now as well as it is known between two slow readings, bytes, and where it is known.
+    """Return the working set of now as well as it is known between two slow readings, bytes, and where it is known.
 
     The inactive file pages are those of the newest slow reading: what has grown since is taken for needed.
 
@@ -84,7 +84,7 @@ def working_sets(rows: Rows, memory_rows: Rows) -> tuple[Floats, Bools]:
 
 
 def memory_waiting(before: Rows, after: Rows) -> tuple[Floats, Bools]:
-    """Give the share of time in which containers waited for memory between two slow readings, 0..1; where it is known.
+    """Return the share of time in which containers waited for memory between two slow readings, 0..1, where known.
 
     Args:
         before: MEMORY_ROW rows, shape ``(n,)``.
@@ -102,7 +102,7 @@ def _rise(before: Rows, after: Rows, name: str) -> NDArray[np.int64]:
 
 
 def _own_limit_usec(before: Rows, after: Rows, elapsed_usec: Floats) -> Floats:
-    """Give the wall time that the containers' own cpu.max accounts for: the smallest of three upper bounds.
+    """Return the wall time that the containers' own cpu.max accounts for: the smallest of three upper bounds.
 
     ``core.steps`` says why.
     """

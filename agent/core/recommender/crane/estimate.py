@@ -23,7 +23,7 @@ EPSILON: Final = 1e-10
 
 
 def weigh(values: Floats, least_weight: float = LEAST_WEIGHT) -> Floats:
-    """Give what samples weigh: their value, so that a percentile is one of usage, not of time."""
+    """Return what samples weigh: their value, so that a percentile is one of usage, not of time."""
     return np.maximum(values, least_weight)
 
 
@@ -36,15 +36,15 @@ class Estimation:
     target_utilization: float = 1.0
 
     def of_percentile(self, percentile_values: Floats) -> Floats:
-        """Give estimates from percentile values, in their unit (cores or bytes)."""
+        """Return estimates from percentile values, in their unit (cores or bytes)."""
         return percentile_values * (1 + self.margin_fraction) / self.target_utilization
 
 
 def to_millicores(estimates_cores: Floats) -> Floats:
-    """Give whole millicores, truncated."""
+    """Return whole millicores, truncated."""
     return np.trunc(estimates_cores * 1000)
 
 
 def to_bytes(estimates_bytes: Floats) -> Floats:
-    """Give whole bytes, truncated."""
+    """Return whole bytes, truncated."""
     return np.trunc(estimates_bytes)

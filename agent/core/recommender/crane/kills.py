@@ -14,7 +14,7 @@ MIN_BUMP_BYTES: Final = 100 * (1 << 20)
 
 
 def needed_bytes(requested_bytes: Ints, bump_ratio: float) -> Ints:
-    """Give the memory that kills at these requests call for: 100 MiB more, or the request x ratio when that is more.
+    """Return the memory that kills at these requests call for: 100 MiB more, or the request x ratio when that is more.
 
     Source:
         recommendation/recommender/resource/recommend.go of Crane, which scales by the Vertical Pod Autoscaler's rule.
@@ -68,7 +68,7 @@ class CraneKills:
         self._requested_bytes[row, column] = requested_bytes
 
     def needed(self, rows: Rows, now_unix_seconds: float) -> tuple[Floats, Bools]:
-        """Give the memory that the kills inside the look-back (both ends count) call for.
+        """Return the memory that the kills inside the look-back (both ends count) call for.
 
         Args:
             rows: Which, shape ``(k,)``.

@@ -165,7 +165,7 @@ class CranePolicy:
 
 
 def _proposals(cpu_millicores: Floats, has_cpu: Bools, memory_bytes: Floats, has_memory: Bools) -> Proposals:
-    """Give requests as proposals: Crane knows neither base and peak nor limits."""
+    """Return requests as proposals: Crane knows neither base and peak nor limits."""
     cpu_millicores = np.where(has_cpu, cpu_millicores, 0.0)
     memory_bytes = np.where(has_memory, memory_bytes, 0.0)
     nowhere = np.zeros(has_cpu.shape, dtype=np.bool_)

@@ -148,11 +148,11 @@ class SlidingHistograms:
         self._walk()
 
     def percentiles(self, rows: Rows) -> Floats:
-        """Give the end of the bucket in which the share of weight is reached; 0.0 where there is no sample."""
+        """Return the end of the bucket in which the share of weight is reached; 0.0 where there is no sample."""
         return np.where(self._counts[rows] > 0, self._scheme.ends[self._answers[rows]], 0.0)
 
     def counts(self, rows: Rows) -> Ints:
-        """Give how many samples count."""
+        """Return how many samples count."""
         return self._counts[rows]
 
     def _to_codes(self, values: Floats, has: Bools) -> Codes:
@@ -164,7 +164,7 @@ class SlidingHistograms:
         return np.where(has, np.minimum(quanta + 1.0, _LARGEST_CODE), 0.0).astype(np.uint32)
 
     def _samples(self, codes: Codes) -> tuple[Floats, Floats]:
-        """Give values and weights: the same when a sample leaves as when it came."""
+        """Return values and weights: the same when a sample leaves as when it came."""
         quanta = codes.astype(np.float64) - 1.0
         return quanta / self._quantum.per_unit, weigh(quanta * self._quantum.weight, LEAST_QUANTUM_WEIGHT)
 

@@ -121,5 +121,5 @@ class Specifications:
 
 
 def _printed(amount: float, units: int) -> int:
-    """Give an amount in smaller units, after printing it with two decimals; rounded up."""
+    """Return an amount in smaller units, after printing it with two decimals; rounded up."""
     return int((Decimal(f"{amount:.2f}") * units).to_integral_value(ROUND_CEILING))

@@ -23,7 +23,7 @@ class OomFigure:
 
 
 def oom_figure_bytes(kill: OutOfMemory) -> int | None:
-    """Give the memory that was too little: in use at the kill, else the limit in force; None = neither is known.
+    """Return the memory that was too little: in use at the kill, else the limit in force; None = neither is known.
 
     0 is not known: what used nothing is not killed for want of memory, and a limit of 0 is none to Kubernetes.
     """
@@ -77,7 +77,7 @@ class OomMemory:
         self._has_any = True
 
     def figures(self, row: int) -> tuple[OomFigure, ...]:
-        """Give the kills of a row that are kept, newest first, each larger than the one before it.
+        """Return the kills of a row that are kept, newest first, each larger than the one before it.
 
         Some may be older than the retention.
         """
@@ -87,12 +87,12 @@ class OomMemory:
         )
 
     def counting(self, row: int, now_unix_seconds: float) -> tuple[OomFigure, ...]:
-        """Give those of ``figures`` within the retention."""
+        """Return those of ``figures`` within the retention."""
         reach_seconds = now_unix_seconds - self._retention_seconds
         return tuple(figure for figure in self.figures(row) if figure.unix_seconds >= reach_seconds)
 
     def largest(self, rows: Rows, now_unix_seconds: float) -> tuple[Floats, Bools]:
-        """Give the largest figure within the retention, bytes, and which rows have one (0 beside False)."""
+        """Return the largest figure within the retention, bytes, and which rows have one (0 beside False)."""
         if not self._has_any:
             return np.zeros(rows.size), np.zeros(rows.size, dtype=np.bool_)
         counts = self._kept[rows] & (self._seconds[rows] >= now_unix_seconds - self._retention_seconds)

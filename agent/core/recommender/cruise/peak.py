@@ -34,7 +34,7 @@ class Prediction:
 
     @property
     def is_predicted(self) -> Bools:
-        """Tell where there is more than the base to go by."""
+        """Return where there is more than the base to go by."""
         return self.has_last | self.has_same_hour | self.has_elsewhere
 
     @property

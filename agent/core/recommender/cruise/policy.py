@@ -152,7 +152,7 @@ class CruisePolicy:
         return proposals
 
     def _is_last(self, now_unix_seconds: float) -> Bools:
-        """Tell which slots of minutes reach into the last ``last_seconds``, the far edge included.
+        """Return which slots of minutes reach into the last ``last_seconds``, the far edge included.
 
         Minutes ahead of now count: they were measured before the clock was set back, and are overwritten within
         ``last_seconds`` as their slots come round.

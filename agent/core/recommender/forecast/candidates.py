@@ -76,7 +76,7 @@ class CandidateChoice:
 
 
 def candidate_needs(looks: Singles, levels: Singles) -> Singles:
-    """Give what every candidate asks for, shape ``(candidates, n)``.
+    """Return what every candidate asks for, shape ``(candidates, n)``.
 
     Args:
         looks: Maxima of the last minutes, shape ``(2, n)``.
@@ -169,7 +169,7 @@ class Candidates:
         self._newest = unix_minute
 
     def _limits(self) -> tuple[Floats, Floats, Bools]:
-        """Give the allowed share, how much of ``_exceeded`` that allows, and where the rule of peaks is compared with.
+        """Return the allowed share, how much of ``_exceeded`` that allows, and what the rule of peaks is compared with.
 
         One minute more than was seen is put to a candidate's account: what was never seen is not yet impossible.
         """
@@ -207,7 +207,7 @@ class Candidates:
         self._is_sized |= has
 
     def wanted(self, rows: Rows, looks: Singles, levels: Singles) -> Floats:
-        """Give what the chosen candidates ask for, shape ``(k,)``; ``looks`` and ``levels`` are of these rows."""
+        """Return what the chosen candidates ask for, shape ``(k,)``; ``looks`` and ``levels`` are of these rows."""
         choice = self._choice[rows]
         columns = np.arange(rows.size)
         larger = np.maximum(looks[_LOOK[choice], columns], levels[_SEASON[choice], columns])
@@ -216,7 +216,7 @@ class Candidates:
         return wanted
 
     def choice(self, row: int) -> CandidateChoice:
-        """Tell who speaks for a row."""
+        """Return who speaks for a row."""
         allowed, limits, compared = (one[row] for one in self._limits())
         chosen = int(self._choice[row])
         minutes = float(self._minutes[row])

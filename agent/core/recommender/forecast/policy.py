@@ -75,7 +75,7 @@ class MemoryMargins:
         self._is_sized = self._is_sized | has
 
     def margin(self, rows: Rows) -> Floats:
-        """Give the margins of some rows, as a share of the peak."""
+        """Return the margins of some rows, as a share of the peak."""
         return self._margin[rows]
 
 

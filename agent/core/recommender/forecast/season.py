@@ -44,7 +44,7 @@ class Season(IntEnum):
 
     @property
     def words(self) -> str:
-        """Give it in the field's terms."""
+        """Return it in the field's terms."""
         return _WORDS[self]
 
 
@@ -58,7 +58,7 @@ _WORDS: Final = {
 
 
 def season_levels(days: Floats, has_day: Bools, last_day: Floats, has_hour: Bools, today: Floats) -> Singles:
-    """Give the level of each ``Season``, shape ``(5, n)``.
+    """Return the level of each ``Season``, shape ``(5, n)``.
 
     Args:
         days: Largest demand around this hour of the day, one row per day back from yesterday, shape ``(7, n)``.
@@ -104,7 +104,7 @@ class Hours:
         self._ring.fold(unix_minute // MINUTES_PER_HOUR, demand)
 
     def levels(self, rows: Rows, hour: int) -> Singles:
-        """Give the levels for an hour since the epoch, shape ``(5, k)``."""
+        """Return the levels for an hour since the epoch, shape ``(5, k)``."""
         days = [self._largest(rows, hour - DAY_HOURS * day - 1, hour - DAY_HOURS * day + 1) for day in range(1, 8)]
         last_day = [self._largest(rows, hour - back, hour - back) for back in range(1, DAY_HOURS + 1)]
         return season_levels(
@@ -116,7 +116,7 @@ class Hours:
         )
 
     def week(self, rows: Rows, hour: int) -> Peaks:
-        """Give the maxima of seven days and the running hour."""
+        """Return the maxima of seven days and the running hour."""
         return self._ring.largest(rows, hour - self._ring.stretches <= WEEK_HOURS)
 
     def _largest(self, rows: Rows, first: int, last: int) -> Peaks:
@@ -155,7 +155,7 @@ class LastMinutes:
         self._newest = unix_minute
 
     def largest(self, minutes: int) -> Singles:
-        """Give the maximum of the newest so many minutes, shape ``(n,)``; nothing folded yet gives 0."""
+        """Return the maximum of the newest so many minutes, shape ``(n,)``; nothing folded yet gives 0."""
         if minutes >= MINUTES_PER_HOUR or self._newest is None:
             top: Singles = self._values.max(axis=0)
         else:

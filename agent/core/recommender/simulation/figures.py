@@ -44,7 +44,7 @@ class ResourceFigures:
     """Changes of the request or the limit; the first request of all is none."""
 
     def of(self, row: int) -> SimulatedResourceTotal:
-        """Give one container's."""
+        """Return one container's."""
         return SimulatedResourceTotal(
             **{field.name: getattr(self, field.name)[row].item() for field in fields(SimulatedResourceTotal)}
         )
@@ -229,7 +229,7 @@ class ResourceAccount:
         self._missing += over.sum(axis=0)
 
     def figures(self, resizes: Ints) -> ResourceFigures:
-        """Give what was counted; slack follows from it: requested - used + missing."""
+        """Return what was counted; slack follows from it: requested - used + missing."""
         # Sums of different order: what should be 0 may come out a hair below.
         unused = np.maximum(self._requested - self._used + self._missing, 0.0)
         return ResourceFigures(

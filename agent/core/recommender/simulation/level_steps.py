@@ -62,7 +62,7 @@ def demand_steps(trace: TraceSet) -> DemandSteps:
 
 
 def _steps_of_block(usage: Floats32, has: Bools) -> list[tuple[int, tuple[int, int, float]]]:
-    """Give (row, (first minute, end, level)) of each step; arrays are ``(containers, minutes)``."""
+    """Return (row, (first minute, end, level)) of each step; arrays are ``(containers, minutes)``."""
     minutes = usage.shape[1]
     starts = minutes - BEFORE_MINUTES - STAY_MINUTES + 1
     if starts < 1:
@@ -96,7 +96,7 @@ def _steps_of_block(usage: Floats32, has: Bools) -> list[tuple[int, tuple[int, i
 
 
 def _sliding_max(values: Floats32, length: int) -> Floats32:
-    """Give the maximum of each ``length`` neighbours along axis 1; ``length - 1`` columns fewer."""
+    """Return the maximum of each ``length`` neighbours along axis 1; ``length - 1`` columns fewer."""
     reach = 1
     best = values
     while reach * 2 <= length:
@@ -107,7 +107,7 @@ def _sliding_max(values: Floats32, length: int) -> Floats32:
 
 
 def _median_of_five(values: Floats32) -> Floats32:
-    """Give the median of each five neighbours along axis 1; four columns fewer."""
+    """Return the median of each five neighbours along axis 1; four columns fewer."""
     width = values.shape[1] - 4
     a, b, c, d, e = (values[:, offset : offset + width] for offset in range(5))
     # The largest of the two pairs' smaller ones and the smallest of their larger ones enclose the median of four.
@@ -153,5 +153,5 @@ class ReactionWatch:
                 self._reaction[index] = first_minute + (piece.start or 0) + int(covers.argmax()) - begin
 
     def reactions(self) -> StepReactions:
-        """Give what was seen."""
+        """Return what was seen."""
         return StepReactions(reaction_minutes=self._reaction, is_covered=self._is_covered, is_sized=self._is_sized)

@@ -115,7 +115,7 @@ class _InForce:
         self._no = np.zeros(rows, dtype=np.bool_)
 
     def stated(self, memory_bytes: Floats, has_memory: Bools) -> Stated:
-        """Give it as the bounds want it.
+        """Return it as the bounds want it.
 
         A limit that follows from the request is not told: it would cap the request that it has to follow.
         """
@@ -162,7 +162,7 @@ class _InForce:
     def _limits(
         self, memory: Floats, may_change: Bools, is_cool: Bools, proposals: Proposals, answer: bounds.Bounded
     ) -> Floats:
-        """Give the memory limits that go with new requests; notes which of them the policy names."""
+        """Return the memory limits that go with new requests; notes which of them the policy names."""
         follows = np.ceil(memory * self._rules.memory_limit_ratio)
         if not (self._is_named.any() or proposals.has_memory_limit.any()):
             return follows
@@ -236,7 +236,7 @@ class _Run:
         watch.see(first, cpu_request, has_cpu_request)
 
     def _minutes(self, first: int, after: int) -> Iterator[Minutes]:
-        """Give the trace's minutes as a policy learns them, memory not cut to its limit yet."""
+        """Return the trace's minutes as a policy learns them, memory not cut to its limit yet."""
         trace, piece = self._trace, slice(first, after)
         usage = trace.cpu_millicores[piece].astype(np.float64)
         peak = usage
@@ -312,7 +312,7 @@ class _Run:
         self._in_force.change(index, may_change, proposals, bounds.apply(proposals, stated, self._options))
 
     def outcome(self, watch: ReactionWatch) -> SimulatedOutcome:
-        """Give what was counted."""
+        """Return what was counted."""
         return SimulatedOutcome(
             policy=self._policy.name,
             trace=self._trace.name,
@@ -343,7 +343,7 @@ def _window(rows: int, rules: ReplayRules, seconds: float) -> SlidingPercentile:
 
 
 def _cut(minute: Minutes, working_set_bytes: Floats) -> Minutes:
-    """Give the minute with other memory."""
+    """Return the minute with other memory."""
     return Minutes(
         unix_minute=minute.unix_minute,
         cpu_usage_millicores=minute.cpu_usage_millicores,

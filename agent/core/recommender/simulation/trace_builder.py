@@ -178,7 +178,7 @@ class TraceBuilder:
         self._start_minute, self._minutes = first, minutes
 
     def build(self) -> TraceSet:
-        """Give the grid; call it once, after the last row.
+        """Return the grid; call it once, after the last row.
 
         Raises:
             TraceTooLargeError: As ``add``.
@@ -231,7 +231,7 @@ def shown_text(text: str) -> str:
 
 
 def _moved(old: NDArray[Kind], shape: tuple[int, int], target: slice[int, int, None]) -> NDArray[Kind]:
-    """Give a larger grid that holds the old one's used minutes at ``target``."""
+    """Return a larger grid that holds the old one's used minutes at ``target``."""
     # Pages that nobody writes to are never there, so room in advance costs nothing.
     new = np.zeros(shape, dtype=old.dtype)
     new[target, : old.shape[1]] = old[: target.stop - target.start]
@@ -248,7 +248,7 @@ def _check_size(minutes: int, containers: int) -> None:
 
 
 def _value_faults(rows: TraceRows) -> list[TraceFault]:
-    """Give the first fault of each kind."""
+    """Return the first fault of each kind."""
     faults: list[TraceFault] = []
 
     def look(column: str, wrong: Bools, values: Floats, rule: str) -> None:
@@ -317,7 +317,7 @@ def _holds(has_row: Bools) -> list[_Hold]:
 
 
 def _divided(sums: Floats32, counts: NDArray[np.uint16]) -> Floats32:
-    """Give the means in place of the sums; 0 where there is nothing."""
+    """Return the means in place of the sums; 0 where there is nothing."""
     return np.divide(sums, counts, out=sums, where=counts > 1)
 
 

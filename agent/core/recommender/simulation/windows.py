@@ -45,7 +45,7 @@ class SlidingPercentile:
         self._slot = (slot + 1) % self._minutes
 
     def read(self) -> tuple[Floats, Bools]:
-        """Give the percentile of each row's known minutes and whether there is one, shape ``(n,)`` each."""
+        """Return the percentile of each row's known minutes and whether there is one, shape ``(n,)`` each."""
         observed = np.minimum(self._observed, self._minutes)
         has = (self._known > 0) & (observed - self._known <= self._max_gap_ratio * observed)
         ordered = np.sort(self._ring, axis=1).ravel()

@@ -39,7 +39,7 @@ class Narration:
         return self._steps is not None
 
     def amounts(self, what: str, amounts: Ints, note: str = "") -> Ints:
-        """Say the amount of the one row asked for; give the amounts back."""
+        """Say the amount of the one row asked for; return the amounts back."""
         if self._steps is not None:
             self._steps.say(self._resource, what, float(amounts[0]), self._unit, note)
         return amounts

@@ -56,7 +56,7 @@ class StateCheckpoint:
 
 
 def save(histograms: Histograms, row: int) -> Checkpoint:
-    """Give the checkpoint of one row: its used buckets, scaled so that the largest weighs 10,000, rounded half up."""
+    """Return the checkpoint of one row: its used buckets, scaled so that the largest weighs 10,000, rounded half up."""
     used = histograms.used(row)
     weights = histograms.weights(row)[used]
     references, has_reference = histograms.references(np.array([row]))

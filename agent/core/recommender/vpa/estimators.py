@@ -40,7 +40,7 @@ def with_margin(amounts: Ints, fraction: float) -> Ints:
 def confidence(
     first_unix_seconds: Floats, last_unix_seconds: Floats, counts: ArrayLike, *, interval_seconds: float
 ) -> Floats:
-    """Tell how much history there is, in intervals: the smaller of its span and of its samples at one per minute.
+    """Return how much history there is, in intervals: the smaller of its span and of its samples at one per minute.
 
     Args:
         first_unix_seconds: Time of the first CPU sample, shape ``(k,)``; whatever where there is none.
@@ -58,7 +58,7 @@ def confidence(
 
 
 def widening_factors(confidences: Floats, widening: Widening) -> Floats:
-    """Give the factor of a bound per confidence; infinite or 0 for a confidence of 0.
+    """Return the factor of a bound per confidence; infinite or 0 for a confidence of 0.
 
     Powers are products (the quotient of 1 and a product, if negative) as in Go; a C library's power may differ in the
     last bit.
@@ -72,7 +72,7 @@ def widening_factors(confidences: Floats, widening: Widening) -> Floats:
 
 
 def cpu_minimums(pod_minimum_millicores: float, pod_containers: ArrayLike) -> Ints:
-    """Give each container's share of the least CPU of its pod, millicores, truncated.
+    """Return each container's share of the least CPU of its pod, millicores, truncated.
 
     Args:
         pod_minimum_millicores: For the pod.
@@ -83,7 +83,7 @@ def cpu_minimums(pod_minimum_millicores: float, pod_containers: ArrayLike) -> In
 
 
 def memory_minimums(pod_minimum_mib: float, pod_containers: ArrayLike) -> Ints:
-    """Give each container's share of the least memory of its pod, bytes, truncated.
+    """Return each container's share of the least memory of its pod, bytes, truncated.
 
     Args:
         pod_minimum_mib: For the pod; the flag says MB and means MiB.

@@ -45,7 +45,7 @@ class FittedAmounts:
 
 
 def scale_in_proportion(scaled: int, base: int, result: int, rounding: Rounding = Rounding.DOWN) -> tuple[int, bool]:
-    """Give what is to ``scaled`` as ``result`` is to ``base``: scaled x result / base.
+    """Return what is to ``scaled`` as ``result`` is to ``base``: scaled x result / base.
 
     Args:
         scaled: At least 0.
@@ -80,7 +80,7 @@ def cap_to_container_range(container: FittedAmounts, allowed: Range) -> int:
 
 
 def _request_for_limit(container: FittedAmounts, limit_bound: int, default_limit: int) -> int:
-    """Give the request at which the limit, kept in proportion, reaches a bound; 0 = no bound, there is no limit."""
+    """Return the request at which the limit, kept in proportion, reaches a bound; 0 = no bound, there is no limit."""
     limit = container.limit or default_limit
     if not limit:
         return 0

@@ -210,7 +210,7 @@ class VpaPolicy:
         return f"no sample, or no CPU sample for {self.state.retention_seconds:g} s"
 
     def to_arrays(self) -> dict[str, Floats | Ints]:
-        """Give what was learnt, exactly, for ``from_arrays``: by name."""
+        """Return what was learnt, exactly, for ``from_arrays``: by name."""
         return self.state.to_arrays()
 
     @classmethod

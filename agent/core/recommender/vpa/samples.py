@@ -112,7 +112,7 @@ class CpuSamples:
         return accepted
 
     def to_arrays(self) -> dict[str, Floats | Ints]:
-        """Give the state, without the histograms, as arrays of shape ``(n,)``."""
+        """Return the state, without the histograms, as arrays of shape ``(n,)``."""
         return {
             "counts": self.counts.copy(),
             "first_unix_seconds": self.first_unix_seconds.copy(),
@@ -252,7 +252,7 @@ class MemoryPeaks:
         return counted
 
     def to_arrays(self) -> dict[str, Floats | Ints]:
-        """Give the state, without the histograms, as arrays of shape ``(n,)``."""
+        """Return the state, without the histograms, as arrays of shape ``(n,)``."""
         return {
             "known": self.known.astype(np.int64),
             "window_end_unix_seconds": self.window_end_unix_seconds.copy(),

@@ -31,7 +31,7 @@ EPSILON: Final = 1e-4
 
 
 def is_expired(last_unix_seconds: Floats, now_unix_seconds: float, retention_seconds: float) -> Bools:
-    """Tell what is as old as the retention or older."""
+    """Return what is as old as the retention or older."""
     return now_unix_seconds - last_unix_seconds >= retention_seconds
 
 
@@ -125,7 +125,7 @@ class VpaState:
         return accepted
 
     def add_oom(self, row: int, request_bytes: int, unix_seconds: float) -> bool:
-        """Take an out-of-memory kill and say whether it was accepted; see ``MemoryPeaks.record_oom``."""
+        """Take an out-of-memory kill and return whether it was accepted; see ``MemoryPeaks.record_oom``."""
         accepted = self.memory.record_oom(row, request_bytes, unix_seconds)
         if accepted:
             rows = np.array([row], dtype=np.intp)
@@ -140,7 +140,7 @@ class VpaState:
             self._learnt_since_unix_seconds[first] = unix_seconds
 
     def expired(self, now_unix_seconds: float, rows: Rows | None = None) -> Bools:
-        """Tell which rows (None = all) have something to drop by now.
+        """Return which rows (None = all) have something to drop by now.
 
         Until the first CPU sample, the time when anything was learnt first stands in for it: memory alone keeps no row.
         """
@@ -151,7 +151,7 @@ class VpaState:
         return self._learnt[chosen] & is_expired(newest, now_unix_seconds, self.retention_seconds)
 
     def confidences(self, rows: Rows, interval_seconds: float) -> Floats:
-        """Give how much history these rows have, in intervals; see ``vpa_estimators.confidence``."""
+        """Return how much history these rows have, in intervals; see ``vpa_estimators.confidence``."""
         return confidence(
             self.cpu.first_unix_seconds[rows],
             self.cpu.last_unix_seconds[rows],
@@ -160,15 +160,15 @@ class VpaState:
         )
 
     def cpu_percentile(self, p: float, rows: Rows) -> Floats:
-        """Give a percentile of CPU usage, cores, 0.0 where there is none."""
+        """Return a percentile of CPU usage, cores, 0.0 where there is none."""
         return self._cpu_percentiles.of(p, rows)
 
     def memory_percentile(self, p: float, rows: Rows) -> Floats:
-        """Give a percentile of memory peaks, bytes, 0.0 where there is none."""
+        """Return a percentile of memory peaks, bytes, 0.0 where there is none."""
         return self._memory_percentiles.of(p, rows)
 
     def to_arrays(self) -> dict[str, Floats | Ints]:
-        """Give all that is known, exactly, for ``from_arrays``: by name, the first axis of each array is the row.
+        """Return all that is known, exactly, for ``from_arrays``: by name, the first axis of each array is the row.
 
         So rows may be left out or put elsewhere by whoever keeps them; 2.8 kB per row.
         """
@@ -222,7 +222,7 @@ def _of_part(arrays: Arrays, prefix: str) -> dict[str, Floats | Ints]:
 
 
 def _by_row(histograms: Histograms) -> dict[str, Floats | Ints]:
-    """Give histograms as arrays of one row each: a row's weights take the place of the entries of all."""
+    """Return histograms as arrays of one row each: a row's weights take the place of the entries of all."""
     arrays = histograms.to_arrays()
     weights = np.zeros((histograms.rows, histograms.scheme.count))
     weights[arrays.pop("entry_rows"), arrays.pop("entry_buckets")] = arrays.pop("entry_weights")
@@ -230,7 +230,7 @@ def _by_row(histograms: Histograms) -> dict[str, Floats | Ints]:
 
 
 def _by_entry(arrays: dict[str, Floats | Ints]) -> dict[str, Floats | Ints]:
-    """Give what ``_by_row`` gave as ``Histograms.from_arrays`` takes it.
+    """Return what ``_by_row`` gave as ``Histograms.from_arrays`` takes it.
 
     Raises:
         KeyError: An array is missing.
@@ -262,7 +262,7 @@ class _Percentiles:
             is_stale[rows] = True
 
     def of(self, p: float, rows: Rows) -> Floats:
-        """Give a percentile of these rows."""
+        """Return a percentile of these rows."""
         if p not in self._kept:
             self._kept[p] = np.zeros(self._histograms.rows), np.ones(self._histograms.rows, dtype=np.bool_)
         values, is_stale = self._kept[p]
