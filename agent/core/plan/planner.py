@@ -30,28 +30,11 @@ from agent.core.plan.invariants import Examined, examine
 from agent.core.plan.moves import Room, move
 from agent.core.plan.plan import ContainerPlan, Eviction, Plan, PodPlan, ResourcePlan, Share
 from agent.core.plan.pod_facts import PlanMemo, PodFacts
-from agent.core.plan.quick_values import slot_setters
 from agent.core.plan.steps import steps_of
 from agent.core.plan.unit_levels import entry_of
 
 _MEMORY_PRESSURE: Final = "MemoryPressure"
 _TRUE: Final = "True"
-(
-    _set_base,
-    _set_peak,
-    _set_spike,
-    _set_headroom,
-    _set_final,
-    _set_request,
-    _set_applied,
-    _set_limit,
-    _set_limit_applied,
-    _set_kept,
-    _set_limit_kept,
-    _set_withheld,
-    _set_urgent,
-) = slot_setters(Share)
-_set_name, _set_kind, _set_cpu, _set_memory = slot_setters(ContainerPlan)
 _TOLD: Final = 5
 """Pods that are left out, by name."""
 _STUCK: Final = "its resize is infeasible here, and it would go on asking for that"
@@ -345,33 +328,28 @@ def _pod_plan(entry: PodEntry) -> PodPlan:
 
 
 def _container_plan(cpu: Unit, memory: Unit) -> ContainerPlan:
-    made: ContainerPlan = object.__new__(ContainerPlan)
-    _set_name(made, cpu.name)
-    _set_kind(made, cpu.kind)
-    _set_cpu(made, _share(cpu))
-    _set_memory(made, _share(memory))
-    return made
+    return ContainerPlan(name=cpu.name, kind=cpu.kind, cpu=_share(cpu), memory=_share(memory))
 
 
 def _share(unit: Unit) -> Share | None:
     request = unit.request
     if request is None and unit.demand is None:
         return None
-    made: Share = object.__new__(Share)
-    _set_base(made, unit.base)
-    _set_peak(made, unit.peak)
-    _set_spike(made, unit.spike)
-    _set_headroom(made, unit.headroom)
-    _set_final(made, unit.final)
-    _set_request(made, request)
-    _set_applied(made, None if request is None else unit.applied)
-    _set_limit(made, unit.limit)
-    _set_limit_applied(made, unit.limit_applied)
-    _set_kept(made, unit.kept or unit.fixed)
-    _set_limit_kept(made, unit.limit_kept)
-    _set_withheld(made, unit.withheld)
-    _set_urgent(made, unit.urgent)
-    return made
+    return Share(
+        base=unit.base,
+        peak=unit.peak,
+        spike=unit.spike,
+        headroom=unit.headroom,
+        final=unit.final,
+        request=request,
+        applied=None if request is None else unit.applied,
+        limit=unit.limit,
+        limit_applied=unit.limit_applied,
+        kept=unit.kept or unit.fixed,
+        limit_kept=unit.limit_kept,
+        withheld=unit.withheld,
+        urgent=unit.urgent,
+    )
 
 
 def _resource_plan(fit: Fit, room: Room, entries: Sequence[PodEntry]) -> ResourcePlan:

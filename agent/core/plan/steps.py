@@ -22,9 +22,7 @@ from agent.core.plan.entry import PodEntry, Side, Unit
 from agent.core.plan.moves import Room
 from agent.core.plan.plan import Phase, PlanStep
 from agent.core.plan.pod_change import Change, Setting
-from agent.core.plan.quick_values import slot_setters
 
-_set_container, _set_kind, _set_resource, _set_setting, _set_before, _set_after = slot_setters(Change)
 _SHRINK_REASON: Final = "it requests more than it needs"
 _GROW_REASON: Final = "what it needs, and its share of the node's spike"
 _URGENT_REASON: Final = "it is short now"
@@ -150,14 +148,14 @@ def _sort_in(made: _Moves, side: Side, unit: Unit) -> None:
 
 
 def _change(side: Side, unit: Unit, setting: Setting, before: int, after: int) -> Change:
-    made: Change = object.__new__(Change)
-    _set_container(made, unit.name)
-    _set_kind(made, unit.kind if unit.name else None)
-    _set_resource(made, side.resource)
-    _set_setting(made, setting)
-    _set_before(made, before)
-    _set_after(made, after)
-    return made
+    return Change(
+        container=unit.name,
+        kind=unit.kind if unit.name else None,
+        resource=side.resource,
+        setting=setting,
+        before=before,
+        after=after,
+    )
 
 
 def _step(made: _Moves, phase: Phase, changes: Sequence[Change]) -> PlanStep:
