@@ -1,0 +1,100 @@
+"""What is written in a tree's own files: names and reasons in the code, and the chart as Helm renders it."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+_KEY: Final = re.compile(r"\b[a-z0-9.-]*plimsoll(?:\.dev|-[a-z]+)?/[a-z0-9._/-]+|\bplimsoll\.dev\b")
+_CHARTS: Final[dict[str, tuple[str, ...]]] = {
+    "default": (),
+    "enforce": ("settings.act.mode=enforce", "settings.plan.replanSeconds=10"),
+    "webhook": ("webhook.enabled=true", "webhook.replicas=1"),
+    "postgres": ("webhook.enabled=true", "webhook.replicas=3", "webhook.database.secretName=db"),
+    "monitoring": ("monitoring.enabled=true", "monitoring.rules=true", "monitoring.dashboards=true"),
+    "namespace": ("namespace.create=true", "agent.state.hostPath=", "agent.port=9999"),
+    "enforced-nodes": ("enforceNodes={a,b}",),
+    "wrong": ("colour=red", "agent.port=x"),
+}
+"""Values by name; those that the chart refuses are told with its words."""
+
+
+def _parsed(root: Path) -> Iterator[ast.Module]:
+    for path in sorted((root / "agent").rglob("*.py")):
+        yield ast.parse(path.read_text(encoding="utf-8"))
+
+
+def enumerations(root: Path) -> str:
+    """Give the words of each enumeration, a line each, without its name or place: they are keys, reasons and labels."""
+    lines = set()
+    for module in _parsed(root):
+        for node in ast.walk(module):
+            if isinstance(node, ast.ClassDef) and any(ast.unparse(base).endswith("StrEnum") for base in node.bases):
+                words = [
+                    item.value.value
+                    for item in node.body
+                    if isinstance(item, ast.Assign)
+                    and isinstance(item.value, ast.Constant)
+                    and isinstance(item.value.value, str)
+                ]
+                lines.add(" | ".join(words))
+    return "\n".join(sorted(lines)) + "\n"
+
+
+def own_names(root: Path) -> str:
+    """Give the annotations, labels, taints, formats and other names of the product's own that the code holds."""
+    found: set[str] = set()
+    for module in _parsed(root):
+        for node in ast.walk(module):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                text = node.value
+                if text.startswith(("plimsoll", "PLIMSOLL")) and " " not in text and len(text) < 80:
+                    found.add(text)
+                found.update(_KEY.findall(text))
+    return "\n".join(sorted(found)) + "\n"
+
+
+def strings(root: Path) -> str:
+    """Give every sentence and word in the code that is no docstring: what a program can say. For people to compare."""
+    found: set[str] = set()
+    for module in _parsed(root):
+        docstrings = {
+            id(node.value)
+            for node in ast.walk(module)
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        }
+        parts = (node for node in ast.walk(module) if isinstance(node, ast.Constant) and id(node) not in docstrings)
+        found.update(repr(node.value) for node in parts if isinstance(node.value, str) and node.value.strip())
+    return "\n".join(sorted(found)) + "\n"
+
+
+def helm_of(home: Path) -> Path | None:
+    """Give the project's Helm, where it was built."""
+    return next(iter(sorted((home / ".cache/plimsoll/cluster").glob("helm-*/helm"))), None)
+
+
+def write_charts(root: Path, out: Path, helm: Path) -> None:
+    """Write down the chart with several values, and what it refuses."""
+    for name, values in _CHARTS.items():
+        given = [word for value in values for word in ("--set", value)]
+        done = subprocess.run(
+            [str(helm), "template", "plimsoll", str(root / "charts/plimsoll"), "--namespace", "plimsoll", *given],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        text = f"{' '.join(values)}\nexit code {done.returncode}\n{done.stdout}{done.stderr}"
+        (out / f"chart-{name}.yaml").write_text(text.replace(str(root), "$TREE"), encoding="utf-8")
+
+
+def write_written(root: Path, out: Path) -> None:
+    """Write all that is read from files."""
+    for name, text in (("words", enumerations(root)), ("names", own_names(root)), ("strings", strings(root))):
+        (out / f"code-{name}.txt").write_text(text, encoding="utf-8")
+    helm = helm_of(Path.home())
+    if helm is not None:
+        write_charts(root, out, helm)
