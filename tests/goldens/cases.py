@@ -393,7 +393,7 @@ _FAULTS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "webhook": (
         *("--listen here", "--listen 0.0.0.0:99999", "--tls-cert tls.crt", "--tls-cert none --tls-key none"),
-        *("--set colour=red", "--database mysql://h/n --tls-cert tls.crt --tls-key tls.key", "--kubeconfig junk"),
+        *("--set colour=red", "--database mysql://h/n --listen 127.0.0.1:0", "--kubeconfig junk --listen 127.0.0.1:0"),
         *("--set listening.workers=0 --set access.bodyBytes=1", "--settings wrong.yaml"),
     ),
     "workloads": (

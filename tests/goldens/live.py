@@ -218,16 +218,19 @@ def write_agent(tree: Tree, out: Path, scratch: Path) -> None:
 def _write_running(name: str, tree: Tree, folder: Path, out: Path, answers: ClusterAnswers | None) -> None:
     path = folder / "live.sock"
     wait_for(lambda: has_answer(path), "an agent that answers")
-    wait_for(lambda: len(ask_socket(path, "snapshot", {})["result"]["units"]) >= 3, "an agent that sees its containers")
+    wait_for(lambda: len(_units(path)) >= 3, "an agent that sees its containers")
+    wait_for(lambda: all(unit["cpu"]["burst_millicores"] is not None for unit in _units(path)), "an agent with figures")
     if answers is not None:
         wait_for(lambda: has_answer(path, "plan") and bool(_planned(path)), "an agent that plans")
+        wait_for(lambda: bool(ask_socket(path, "events", {})["result"]["items"]), "an agent that told of its rights")
+    base = ask_socket(path, "ping", {})["result"]["metrics"].removesuffix("/metrics")
+    wait_for(lambda: "plimsoll_ring_span_seconds " in fetch(f"{base}/metrics"), "an agent that told of its rings")
     asked = []
     for verb, arguments in _RAW:
         answer = ask_socket(path, verb, arguments)
         said = path_lines(answer) if answer["ok"] else json.dumps(answer, sort_keys=True) + "\n"
         asked.append(f"? {verb} {json.dumps(arguments, sort_keys=True)}\n{said}")
     (out / f"live-agent-{name}-socket.txt").write_text(normalised("\n".join(asked), folder, tree), encoding="utf-8")
-    base = ask_socket(path, "ping", {})["result"]["metrics"].removesuffix("/metrics")
     (out / f"live-agent-{name}-metrics.txt").write_text(metric_lines(fetch(f"{base}/metrics")), encoding="utf-8")
     told = [_told_live(tree, folder, (*words, "--socket", str(path))) for words in _TOLD]
     told.append(_told_live(tree, folder, ("record", "-o", "live.plimsoll", "--state-dir", str(folder / "kept"))))
@@ -241,6 +244,11 @@ def _write_running(name: str, tree: Tree, folder: Path, out: Path, answers: Clus
     (out / f"live-agent-{name}-doctor.txt").write_text("\n".join(checks) + "\n", encoding="utf-8")
     if answers is not None:
         (out / "live-agent-api.txt").write_text("\n".join(sorted(answers.requests)) + "\n", encoding="utf-8")
+
+
+def _units(path: Path) -> list[Json]:
+    units: list[Json] = ask_socket(path, "snapshot", {})["result"]["units"]
+    return units
 
 
 def _planned(path: Path) -> list[object]:

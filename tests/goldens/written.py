@@ -12,15 +12,24 @@ from typing import Final
 _KEY: Final = re.compile(r"\b[a-z0-9.-]*plimsoll(?:\.dev|-[a-z]+)?/[a-z0-9._/-]+|\bplimsoll\.dev\b")
 _CHARTS: Final[dict[str, tuple[str, ...]]] = {
     "default": (),
-    "enforce": ("settings.act.mode=enforce", "settings.plan.replanSeconds=10"),
-    "webhook": ("webhook.enabled=true", "webhook.replicas=1"),
-    "postgres": ("webhook.enabled=true", "webhook.replicas=3", "webhook.database.secretName=db"),
-    "monitoring": ("monitoring.enabled=true", "monitoring.rules=true", "monitoring.dashboards=true"),
+    "enforce": ("mode=enforce", "settings.plan.replanSeconds=10", "evictions.enabled=true"),
+    "alone": ("webhook.enabled=false",),
+    "postgres": ("webhook.replicas=3", "webhook.postgresql.existingSecret=db", "webhook.forgetter.enabled=true"),
+    "monitoring": ("monitoring.podMonitor.enabled=true", "monitoring.serviceMonitor.enabled=true"),
     "namespace": ("namespace.create=true", "agent.state.hostPath=", "agent.port=9999"),
-    "enforced-nodes": ("enforceNodes={a,b}",),
+    "enforced-nodes": ("mode=enforce", "enforceNodes.pool=a"),
+    "kept": ("webhook.persistence.enabled=true",),
     "wrong": ("colour=red", "agent.port=x"),
+    "contradicting": ("enforceNodes.pool=a",),
+    "unfit-database": ("webhook.replicas=3",),
 }
 """Values by name; those that the chart refuses are told with its words."""
+
+
+_FOR: Final = (
+    *("--kube-version", "1.37.0"),
+    *("--api-versions", "monitoring.coreos.com/v1/ServiceMonitor,monitoring.coreos.com/v1/PodMonitor"),
+)
 
 
 def _parsed(root: Path) -> Iterator[ast.Module]:
@@ -82,7 +91,7 @@ def write_charts(root: Path, out: Path, helm: Path) -> None:
     for name, values in _CHARTS.items():
         given = [word for value in values for word in ("--set", value)]
         done = subprocess.run(
-            [str(helm), "template", "plimsoll", str(root / "charts/plimsoll"), "--namespace", "plimsoll", *given],
+            [str(helm), "template", "plimsoll", str(root / "charts/plimsoll"), "-n=plimsoll", *_FOR, *given],
             capture_output=True,
             text=True,
             check=False,
