@@ -15,19 +15,19 @@ from typing import Any, Final
 
 import msgspec
 
-from agent.core.decisions import Action, Outcome
-from agent.core.explanation import Explanations
-from agent.core.model import UnitIdentity
-from agent.core.planned import PodRef
-from agent.node.documents import CLUSTER, DECISIONS, EXPLANATIONS, PLAN, RECOMMENDATIONS, SNAPSHOT
-from agent.node.histories import HistoryFile
-from agent.node.journal import Journal
-from agent.node.measured import StateDirectory
-from agent.node.pods import PodsFile
-from agent.node.recorder import Recorder
-from agent.node.recording_writer import RecordingWriter
-from agent.sensing.layout import identify
-from agent.sensing.rings import RingFile, RingGeometry, read_boot_id
+from agent.core.resize.decision import Action, Outcome
+from agent.core.recommender.explanation import Explanations
+from agent.core.cluster.unit import UnitIdentity
+from agent.core.cluster.pod import PodRef
+from agent.node.files.documents import CLUSTER, DECISIONS, EXPLANATIONS, PLAN, RECOMMENDATIONS, SNAPSHOT
+from agent.node.history.file import HistoryFile
+from agent.node.orders.journal import Journal
+from agent.node.offline.measured import StateDirectory
+from agent.node.sampling.pods_file import PodsFile
+from agent.node.offline.recorder import Recorder
+from agent.node.offline.recording_writer import RecordingWriter
+from agent.sensing.cgroup_path import identify
+from agent.sensing.ring_file import RingFile, RingGeometry, read_boot_id
 from agent.settings import Settings, StateSettings
 from tests.explanations import explanation
 from tests.goldens.places import INPUTS, NOW_UNIX_SECONDS
@@ -35,8 +35,8 @@ from tests.plans import change, decision, decisions, mixed_plan, ref
 from tests.pods import container, pod_json
 from tests.recommendations import mixed_node
 from tests.snapshots import busy_node
-from tests.unit.core.test_cluster_checkup import facts
-from tests.unit.node.test_learning import MIB, Clocks, learner, row
+from tests.unit.core.machine.test_cluster_checkup import facts
+from tests.unit.node.history.test_learner import Clocks, MIB, learner, row
 from tests.webhook.report_bodies import packed, report_body, row_body
 from tests.webhook.stack import stack
 from tests.webhook.test_buffers_view import CUT, body, buffer, why
