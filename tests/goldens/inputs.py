@@ -15,17 +15,17 @@ from typing import Any, Final
 
 import msgspec
 
-from agent.core.resize.decision import Action, Outcome
-from agent.core.recommender.explanation import Explanations
-from agent.core.cluster.unit import UnitIdentity
 from agent.core.cluster.pod import PodRef
-from agent.node.files.documents import CLUSTER, DECISIONS, EXPLANATIONS, PLAN, RECOMMENDATIONS, SNAPSHOT
+from agent.core.cluster.unit import UnitIdentity
+from agent.core.resize.decision import Action, Outcome
+from agent.core.resize.why import Why, Whys
+from agent.node.files.documents import CLUSTER, DECISIONS, PLAN, RECOMMENDATIONS, SNAPSHOT, WHYS
 from agent.node.history.file import HistoryFile
-from agent.node.orders.journal import Journal
 from agent.node.offline.measured import StateDirectory
-from agent.node.sampling.pods_file import PodsFile
 from agent.node.offline.recorder import Recorder
 from agent.node.offline.recording_writer import RecordingWriter
+from agent.node.orders.journal import Journal
+from agent.node.sampling.pods_file import PodsFile
 from agent.sensing.cgroup_path import identify
 from agent.sensing.ring_file import RingFile, RingGeometry, read_boot_id
 from agent.settings import Settings, StateSettings
@@ -36,7 +36,7 @@ from tests.pods import container, pod_json
 from tests.recommendations import mixed_node
 from tests.snapshots import busy_node
 from tests.unit.core.machine.test_cluster_checkup import facts
-from tests.unit.node.history.test_learner import Clocks, MIB, learner, row
+from tests.unit.node.history.test_learner import MIB, Clocks, learner, row
 from tests.webhook.report_bodies import packed, report_body, row_body
 from tests.webhook.stack import stack
 from tests.webhook.test_buffers_view import CUT, body, buffer, why
@@ -240,7 +240,7 @@ def socket_answers() -> Mapping[str, object]:
         "plan": PLAN.to_json(mixed_plan()),
         "events": DECISIONS.to_json(decisions(*mixed)),
         "cluster": CLUSTER.to_json(facts()),
-        "why": EXPLANATIONS.to_json(Explanations(items=(explanation(),))),
+        "why": WHYS.to_json(Whys(items=(Why(explanation=explanation(), acted=None),))),
     }
 
 
