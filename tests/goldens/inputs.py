@@ -17,9 +17,8 @@ import msgspec
 
 from agent.core.cluster.pod import PodRef
 from agent.core.cluster.unit import UnitIdentity
-from agent.core.recommender.explanation import Explanations
 from agent.core.resize.decision import Action, Outcome
-from agent.core.resize.why import whys_of
+from agent.core.resize.why import Whys
 from agent.node.files.documents import CLUSTER, DECISIONS, PLAN, RECOMMENDATIONS, SNAPSHOT, WHYS
 from agent.node.history.file import HistoryFile
 from agent.node.offline.measured import StateDirectory
@@ -241,7 +240,7 @@ def socket_answers() -> Mapping[str, object]:
         "plan": PLAN.to_json(mixed_plan()),
         "events": DECISIONS.to_json(decisions(*mixed)),
         "cluster": CLUSTER.to_json(facts()),
-        "why": WHYS.to_json(whys_of(Explanations(items=(explanation(),)))),
+        "why": WHYS.to_json(Whys(items=(explanation(),))),
     }
 
 
