@@ -163,15 +163,6 @@ def _scopes(spec: Reader) -> tuple[ScopeTerm, ...]:
     return (*plain, *selecting)
 
 
-def scope_terms_from_json(spec: object) -> tuple[ScopeTerm, ...]:
-    """Read the scopes of a ResourceQuota's ``spec``.
-
-    Raises:
-        ConvertError: A value is malformed.
-    """
-    return _scopes(Reader(spec, "spec"))
-
-
 def pod_template_from_json(document: object) -> tuple[str, Content]:
     """Read a PodTemplate: its name and its ``template``, which is looked at where it is used.
 

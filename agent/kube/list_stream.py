@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-_DECODER: Final = json.JSONDecoder()
-_SPACE: Final = re.compile(r"[ \t\n\r]*")
-_ITEMS: Final = "items"
+import msgspec
 
 
 class ListError(ValueError):
-    """A text that is no list of the API, or is cut off."""
+    """A text that is no list of the API, or is cut off; the message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,70 +24,57 @@ class ListHead:
     """``metadata.continue``: what to ask the next page with; None = this is the last."""
 
 
-def read_list(text: str, take: Callable[[object], None]) -> ListHead:
-    """Hand over each item of a list as soon as it is parsed.
+class _List(msgspec.Struct):
+    kind: str
+    metadata: object = None
+    items: list[msgspec.Raw] | None = None
+    """Views of the text: nothing of it is copied, and one item at a time becomes Python objects."""
+
+
+_LIST: Final = msgspec.json.Decoder(_List)
+
+
+def read_list(text: bytes, take: Callable[[object], None]) -> ListHead:
+    """Hand over the items of a list one by one.
 
     Args:
-        text: The JSON of a ``PodList`` or the like.
-        take: Is given each item in order.
+        text: The JSON of a ``PodList`` or the like; what is not UTF-8 in an item is replaced.
+        take: Is given each item in order; what it raises goes through.
+
+    Returns:
+        What the list says of itself.
 
     Raises:
         ListError: It is something else; what was handed over already is not to be believed.
     """
-    kind: object = None
-    version: object = None
-    next_page: object = None
     try:
-        at = _expect(text, 0, "{")
-        while True:
-            key, at = _DECODER.raw_decode(text, _skip(text, at))
-            at = _skip(text, _expect(text, at, ":"))
-            if key == _ITEMS and text.startswith("[", at):
-                at = _read_items(text, at + 1, take)
-            else:
-                value, at = _DECODER.raw_decode(text, at)
-                if key == "kind":
-                    kind = value
-                elif key == "metadata" and isinstance(value, Mapping):
-                    version, next_page = value.get("resourceVersion"), value.get("continue")
-            at = _skip(text, at)
-            if text.startswith("}", at):
-                break
-            at = _expect(text, at, ",")
+        found = _LIST.decode(text)
     except (ValueError, RecursionError) as error:
-        msg = f"not a list of the API: {error}"
-        raise ListError(msg) from error
-    if not isinstance(kind, str) or not kind.endswith("List"):
-        msg = f"not a list of the API: kind is {kind!r}"
-        raise ListError(msg[:200])
-    return ListHead(_text(version), _text(next_page))
+        raise _no_list(str(error)) from error
+    if not found.kind.endswith("List"):
+        raise _no_list(f"kind is {found.kind!r}")
+    for index, item in enumerate(found.items or ()):
+        take(_value(item, index))
+    metadata = found.metadata if isinstance(found.metadata, Mapping) else {}
+    return ListHead(_text(metadata.get("resourceVersion")), _text(metadata.get("continue")))
+
+
+def _value(item: msgspec.Raw, index: int) -> object:
+    value: object
+    try:
+        value = msgspec.json.decode(item)
+    except (ValueError, RecursionError):
+        # An odd value is the object's own fault and none of the list: text that is not UTF-8, a number like 1e999.
+        try:
+            value = json.loads(bytes(item).decode("utf-8", errors="replace"))
+        except (ValueError, RecursionError) as error:
+            raise _no_list(f"items[{index}]: {error}") from error
+    return value
+
+
+def _no_list(why: str) -> ListError:
+    return ListError(f"not a list of the API: {why}"[:200])
 
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
-
-
-def _read_items(text: str, at: int, take: Callable[[object], None]) -> int:
-    at = _skip(text, at)
-    if text.startswith("]", at):
-        return at + 1
-    while True:
-        item, at = _DECODER.raw_decode(text, at)
-        take(item)
-        at = _skip(text, at)
-        if text.startswith("]", at):
-            return at + 1
-        at = _skip(text, _expect(text, at, ","))
-
-
-def _skip(text: str, at: int) -> int:
-    match = _SPACE.match(text, at)
-    return at if match is None else match.end()
-
-
-def _expect(text: str, at: int, sign: str) -> int:
-    at = _skip(text, at)
-    if not text.startswith(sign, at):
-        msg = f"{sign} expected at character {at}"
-        raise ListError(msg)
-    return at + 1

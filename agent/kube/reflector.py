@@ -295,7 +295,7 @@ class Reflector(Generic[T]):
         try:
             stream = self._open(query, self._source.accept_list, self._pace.list_timeout_seconds)
             try:
-                text = b"".join(stream).decode("utf-8", errors="replace")
+                text = b"".join(stream)
             finally:
                 self._close(stream)
             return read_list(text, gathering.take)

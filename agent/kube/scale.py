@@ -209,7 +209,7 @@ def newest_pod(api: Api, namespace: str, selector: str) -> PodMark | None:
 
     stream = api.stream(path, query=query, accept=_METADATA_LIST, timeout_seconds=CALL_SECONDS)
     try:
-        text = b"".join(stream).decode("utf-8", errors="replace")
+        text = b"".join(stream)
     finally:
         stream.close()
     try:

@@ -39,7 +39,6 @@ from agent.kube.buffer_json import (
     pod_of_template,
     scalable_from_json,
     scale_from_json,
-    scope_terms_from_json,
 )
 from agent.kube.json_reader import Reader
 from tests.conformance.capacity_buffer_schema import STORED_VERSION, spec_faults
@@ -198,7 +197,9 @@ def _allocate_quotas(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pod_matches_quota_scope(case: dict[str, Any]) -> dict[str, Any]:
-    verdict = matches_scopes(_chunk(case["template"]), scope_terms_from_json(case["quota_spec"]))
+    _, quota = buffer_quota_from_json({"metadata": {"name": "quota"}, "spec": case["quota_spec"]})
+    assert quota.fault is None
+    verdict = matches_scopes(_chunk(case["template"]), quota.scopes)
     return {"error": verdict.value} if isinstance(verdict, ScopeFault) else {"matches": verdict}
 
 

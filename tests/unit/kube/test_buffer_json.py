@@ -28,7 +28,6 @@ from agent.kube.buffer_json import (
     pod_template_from_json,
     scalable_from_json,
     scale_from_json,
-    scope_terms_from_json,
 )
 from agent.kube.json_reader import ConvertError
 from tests.capacity_buffers import content, cores, gibibytes
@@ -202,10 +201,12 @@ def test_an_odd_quota_is_left_out_with_its_fault() -> None:
         buffer_quota_from_json({"metadata": {}})
 
 
-def test_scopes_alone() -> None:
-    assert scope_terms_from_json({"scopes": ["BestEffort"]}) == (ScopeTerm(scope="BestEffort"),)
-    with pytest.raises(ConvertError, match=r"^spec\.scopes"):
-        scope_terms_from_json({"scopes": "BestEffort"})
+def test_scopes_that_are_no_list_are_told_by_their_place() -> None:
+    _, quota = buffer_quota_from_json({"metadata": {"name": "q"}, "spec": {"scopes": ["BestEffort"]}})
+    assert (quota.scopes, quota.fault) == ((ScopeTerm(scope="BestEffort"),), None)
+    _, odd = buffer_quota_from_json({"metadata": {"name": "q"}, "spec": {"scopes": "BestEffort"}})
+    assert odd.fault is not None
+    assert odd.fault.startswith("spec.scopes: 'BestEffort'")
 
 
 def test_templates_go_on_as_they_are() -> None:
