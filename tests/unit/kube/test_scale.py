@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent.kube.errors import Unreachable
-from agent.kube.reading import ConvertError
+from agent.kube.json_reader import ConvertError
 from agent.kube.scale import PodMark, newest_pod
 from tests.fake_api import FakeApi
 
