@@ -31,7 +31,6 @@ FORGET_SECONDS: Final = 300.0
 """A large database is looked through hour by hour."""
 _NOT_FOUND: Final = 404
 MOST_BYTES: Final = 64 << 20
-NO_EXTRA: Final = "the webhook's answers need msgspec; install it: pip install 'plimsoll[webhook]'"
 
 Body = TypeVar("Body")
 

@@ -40,9 +40,6 @@ def run(arguments: argparse.Namespace) -> int:
             fail(f"buffers: {arguments.buffer}: is not allowed; allowed: NAMESPACE/NAME, for instance shop/room")
         path = f"{path}/{namespace}/{name}"
     try:
-        from agent.cli.verbs.workloads import require_extra
-
-        require_extra()
         client = WebhookReader(arguments)
         found = _asked(client, path, None if arguments.buffer is not None else arguments.namespace)
     except NoWebhookAnswerError as error:

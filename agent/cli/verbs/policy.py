@@ -8,7 +8,7 @@ import sys
 
 from agent.cli.client.webhook import NoWebhookAnswerError, WebhookReader, add_webhook_options
 from agent.cli.options.row_options import add_look_options
-from agent.cli.verbs.workloads import add_workload_argument, one_workload, require_extra
+from agent.cli.verbs.workloads import add_workload_argument, one_workload
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +25,6 @@ def run(arguments: argparse.Namespace) -> int:
     from agent.cli.top.terminal import find_terminal, terminal_width, write_lines, write_text
 
     try:
-        require_extra()
         found, _ = one_workload(WebhookReader(arguments), arguments)
     except NoWebhookAnswerError as error:
         print(f"plimsoll policy: {error}", file=sys.stderr)

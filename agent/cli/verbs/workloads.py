@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.cli.client.forget import add_forget_options, check_forgetting, forget
-from agent.cli.client.webhook import NO_EXTRA, NotKnownError, NoWebhookAnswerError, WebhookReader, add_webhook_options
+from agent.cli.client.webhook import NotKnownError, NoWebhookAnswerError, WebhookReader, add_webhook_options
 from agent.cli.options.row_options import add_look_options
 from agent.cli.options.settings_options import fail
 
@@ -53,7 +53,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.workload is not None and arguments.namespace is not None:
         fail("workloads: --namespace is for the list; allowed: without WORKLOAD, which names its own")
     try:
-        require_extra()
         if arguments.png is not None:
             from agent.cli.text.png_plots import check_picture
 
@@ -70,18 +69,6 @@ def run(arguments: argparse.Namespace) -> int:
         return 1
     except _picture_error() as error:
         fail(f"workloads: --png {error}")
-
-
-def require_extra() -> None:
-    """Find out whether the webhook's types can be had.
-
-    Raises:
-        NoAnswerError: They cannot.
-    """
-    import importlib.util
-
-    if importlib.util.find_spec("msgspec") is None:
-        raise NoWebhookAnswerError(NO_EXTRA)
 
 
 def one_workload(client: WebhookReader, arguments: argparse.Namespace) -> tuple[WorkloadBody, bytes]:
