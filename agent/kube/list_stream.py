@@ -54,21 +54,26 @@ def read_list(text: bytes, take: Callable[[object], None]) -> ListHead:
     if not found.kind.endswith("List"):
         raise _no_list(f"kind is {found.kind!r}")
     for index, item in enumerate(found.items or ()):
-        take(_value(item, index))
+        try:
+            value = lenient_value(item)
+        except (ValueError, RecursionError) as error:
+            raise _no_list(f"items[{index}]: {error}") from error
+        take(value)
     metadata = found.metadata if isinstance(found.metadata, Mapping) else {}
     return ListHead(_text(metadata.get("resourceVersion")), _text(metadata.get("continue")))
 
 
-def _value(item: msgspec.Raw, index: int) -> object:
+def lenient_value(text: bytes) -> object:
+    """Return the value of a JSON text; what is odd in one object (no UTF-8, 1e999) must not hide the others.
+
+    Raises:
+        ValueError, RecursionError: It is no JSON.
+    """
     value: object
     try:
-        value = msgspec.json.decode(item)
+        value = msgspec.json.decode(text)
     except (ValueError, RecursionError):
-        # An odd value is the object's own fault and none of the list: text that is not UTF-8, a number like 1e999.
-        try:
-            value = json.loads(bytes(item).decode("utf-8", errors="replace"))
-        except (ValueError, RecursionError) as error:
-            raise _no_list(f"items[{index}]: {error}") from error
+        value = json.loads(bytes(text).decode("utf-8", errors="replace"))
     return value
 
 

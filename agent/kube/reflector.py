@@ -7,7 +7,6 @@ good state stays and its age grows.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -16,7 +15,7 @@ from typing import Final, Generic, TypeVar
 
 from agent.kube.api import JSON, Api, Stream
 from agent.kube.errors import GATEWAY_TIMEOUT, GONE, ApiError, KubeError, Unreachable, error_of_status
-from agent.kube.list_stream import ListError, ListHead, read_list
+from agent.kube.list_stream import ListError, ListHead, lenient_value, read_list
 from agent.kube.watched_objects import Gathering, ReflectedObjects, compare_versions
 
 log = logging.getLogger(__name__)
@@ -402,7 +401,7 @@ def _parse_event(path: str, line: bytes) -> tuple[str, Mapping[object, object]]:
     event: object = None
     if len(line) <= LONGEST_LINE_BYTES:
         try:
-            event = json.loads(line)
+            event = lenient_value(line)
         except (ValueError, RecursionError):
             event = None
     if isinstance(event, Mapping):

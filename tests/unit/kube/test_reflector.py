@@ -235,6 +235,14 @@ def test_an_object_that_is_malformed_affects_only_itself() -> None:
         assert run.api.versions[-1] == ("watch", "11")
 
 
+@pytest.mark.parametrize("odd", [b'"\xff"', b"1e999", b'"\\ud800"', b"NaN"])
+def test_an_event_with_an_odd_value_in_it_is_an_event(odd: bytes) -> None:
+    line = event("ADDED", {**thing("b", "y", "11"), "odd": "here"}).replace(b'"here"', odd)
+    with Run(FakeApi(listed(thing("a")), Script(line))) as run:
+        assert run.api.versions == [("list", "0"), ("watch", "10"), ("watch", "11")]
+        assert values(run) == ("x", "y")
+
+
 def test_blank_lines_and_kinds_of_later_servers_are_passed_over() -> None:
     with Run(FakeApi(listed(thing("a")), Script(b"\n", event("NOVELTY", thing("a", "z", "11"))))) as run:
         assert values(run) == ("x",)
