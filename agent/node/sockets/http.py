@@ -1,6 +1,6 @@
 """HTTP for probes and Prometheus: /metrics, /healthz, /readyz. Answers from what it is handed; never I/O of its own.
 
-Written on ``ListeningLoop`` and not on http.server, whose import brings ssl, email and a thread for each connection.
+Written on ``ListeningLoop`` and not on http.server, which takes a thread for each connection, without a bound.
 Every answer closes its connection, so there is no keep-alive to bound.
 """
 
