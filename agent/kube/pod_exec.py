@@ -1,6 +1,6 @@
-"""Run a command in a container, as ``kubectl exec`` does: the API server's WebSocket, spoken as far as that takes.
+"""Run a command in a container, as ``kubectl exec`` does: the API server's WebSocket.
 
-Kept apart from ``api``: nothing that runs all the time may do this, and a library for it would be the largest of all.
+Kept apart from ``api``: nothing that runs all the time may do this. The library is loaded with the first command.
 
 Source:
     RFC 6455 (WebSocket); the subprotocol v4.channel.k8s.io of Kubernetes: each message is a channel's number and bytes,
@@ -9,31 +9,29 @@ Source:
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import http.client
 import json
-import secrets
 import socket
 import ssl
-import struct
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import quote, urlencode, urlsplit
 
 from agent.kube.credentials import Authorization, Credentials
 from agent.kube.errors import Unreachable, api_error
 
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+    from websocket import WebSocket
+
 PROTOCOL: Final = "v4.channel.k8s.io"
 LONGEST_OUTPUT_BYTES: Final = 1 << 20
+_MOST_MESSAGE_BYTES: Final = 2 * LONGEST_OUTPUT_BYTES
+"""Of one message, and of the head before the first one."""
 _STATUS: Final = 3
 _OUTPUTS: Final = (1, 2)
-_CLOSE: Final = 8
-_PING: Final = 9
-_SHORT: Final = 125
-_TWO_BYTES: Final = 126
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,128 +70,119 @@ def execute(
         Unreachable: It did not answer, or broke off before the end was told.
         CredentialsError: There is no token.
     """
-    query = [("container", container), ("stdout", "true"), ("stderr", "true"), *(("command", one) for one in command)]
+    from websocket import WebSocketException, WebSocketTimeoutException
+
+    query = [
+        ("container", container),
+        ("stdout", "true"),
+        ("stderr", "true"),
+        *(("command", word) for word in command),
+    ]
     where = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(pod, safe='')}/exec"
-    deadline = time.monotonic() + timeout_seconds
     try:
-        with contextlib.closing(_connected(credentials, timeout_seconds)) as connection:
-            _upgrade(connection, credentials, where, urlencode(query))
-            return _read(_Frames(connection, deadline))
-    except (OSError, EOFError) as error:
-        raise Unreachable(
-            f"exec {namespace}/{pod}: {str(error) or type(error).__name__}", may_have_been_done=True
-        ) from error
+        with _connected(credentials, time.monotonic() + timeout_seconds) as connection:
+            return _read(_upgraded(connection, credentials, where, urlencode(query)), connection)
+    except (OSError, EOFError, WebSocketException) as error:
+        is_late = isinstance(error, WebSocketTimeoutException)
+        reason = "timed out" if is_late else str(error) or type(error).__name__
+        raise Unreachable(f"exec {namespace}/{pod}: {reason}", may_have_been_done=True) from error
 
 
-def _connected(credentials: Credentials, timeout_seconds: float) -> socket.socket:
+class _BoundedSocket(ssl.SSLSocket):
+    """A connection with one deadline for all that is waited for, and a bound on what may still come.
+
+    The library waits as long again for each piece, and takes as many bytes as a message says it has.
+    """
+
+    deadline: float = 0.0
+    """On the monotonic clock."""
+    left_bytes: int = _MOST_MESSAGE_BYTES
+    """To be received before somebody sets it anew."""
+
+    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
+        """Receive within both bounds.
+
+        Raises:
+            EOFError: It ended.
+            OSError: It broke off, took too long, or sends too much.
+        """
+        left_seconds = self.deadline - time.monotonic()
+        if left_seconds <= 0:
+            raise TimeoutError("timed out")
+        self.settimeout(left_seconds)
+        piece = super().recv(buflen, flags)
+        if not piece:
+            raise EOFError("the connection ended before the command did")
+        self.left_bytes -= len(piece)
+        if self.left_bytes < 0:
+            raise OSError(f"a message of more than {_MOST_MESSAGE_BYTES} bytes")
+        return piece
+
+    def send(self, data: ReadableBuffer, flags: int = 0) -> int:
+        """Send, unless nobody is there any more: an API server that has told the end does not wait for an answer."""
+        with contextlib.suppress(OSError):  # what it said before is read first; then its end is seen there
+            return super().send(data, flags)
+        return memoryview(data).nbytes
+
+
+def _connected(credentials: Credentials, deadline: float) -> _BoundedSocket:
     address = urlsplit(credentials.server)
     host = address.hostname or ""
     context = ssl.create_default_context(cafile=None if credentials.ca_file is None else str(credentials.ca_file))
+    context.sslsocket_class = _BoundedSocket
     if not credentials.is_verified:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if credentials.certificate_file is not None:
         key = credentials.key_file
         context.load_cert_chain(str(credentials.certificate_file), None if key is None else str(key))
-    plain = socket.create_connection((host, address.port or 443), timeout=timeout_seconds)
+    plain = socket.create_connection((host, address.port or 443), timeout=deadline - time.monotonic())
     try:
-        return context.wrap_socket(plain, server_hostname=credentials.server_name or host)
+        connection = context.wrap_socket(plain, server_hostname=credentials.server_name or host)
     except BaseException:
         plain.close()
         raise
+    bounded = cast("_BoundedSocket", connection)
+    bounded.deadline = deadline
+    return bounded
 
 
-def _upgrade(connection: socket.socket, credentials: Credentials, path: str, query: str) -> None:
+def _upgraded(connection: _BoundedSocket, credentials: Credentials, path: str, query: str) -> WebSocket:
+    from websocket import WebSocket, WebSocketBadStatusException, WebSocketException, WebSocketTimeoutException
+
     address = urlsplit(credentials.server)
     authorization = Authorization(credentials).header()
-    lines = [
-        f"GET {address.path.rstrip('/')}{path}?{query} HTTP/1.1",
-        f"Host: {address.netloc}",
-        "Upgrade: websocket",
-        "Connection: Upgrade",
-        "Sec-WebSocket-Version: 13",
-        f"Sec-WebSocket-Key: {base64.b64encode(secrets.token_bytes(16)).decode()}",
-        f"Sec-WebSocket-Protocol: {PROTOCOL}",
-        *([f"Authorization: {authorization}"] if authorization else []),
-    ]
-    connection.sendall("\r\n".join([*lines, "", ""]).encode("ascii"))
-    answer = http.client.HTTPResponse(_Unbuffered(connection))  # type: ignore[arg-type]  # a socket as far as it asks
+    channels = WebSocket(skip_utf8_validation=True)
     try:
-        answer.begin()
-        if answer.status != http.client.SWITCHING_PROTOCOLS:
-            raise api_error(f"GET {path}", answer.status, answer.read(), None)
-    except http.client.HTTPException as error:
-        raise Unreachable(f"GET {path}: the answer is no HTTP ({error!r})") from error
+        channels.connect(  # type: ignore[no-untyped-call]  # without types in an otherwise typed library
+            f"wss://{address.netloc}{address.path.rstrip('/')}{path}?{query}",
+            socket=connection,
+            host=address.netloc,
+            header=[f"Authorization: {authorization}"] if authorization else [],
+            subprotocols=[PROTOCOL],
+            suppress_origin=True,
+            redirect_limit=0,  # a token goes to the server that it is for, and nowhere else
+        )
+    except WebSocketBadStatusException as error:
+        # It has no status where the head is empty.
+        raise api_error(f"GET {path}", error.status_code or 0, error.resp_body or b"") from error
+    except WebSocketTimeoutException:
+        raise
+    except WebSocketException as error:
+        if (status := channels.getstatus()) is not None:  # a redirect
+            raise api_error(f"GET {path}", status, b"") from error
+        raise Unreachable(f"GET {path}: the answer is no WebSocket ({error})") from error
+    return channels
 
 
-class _Unbuffered:
-    """Hands http.client the bytes one by one, so that it takes none of what follows the head."""
+def _read(channels: WebSocket, connection: _BoundedSocket) -> Executed:
+    from websocket import ABNF
 
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-
-    def makefile(self, mode: str) -> object:
-        return self._connection.makefile("rb", buffering=0) if mode == "rb" else None
-
-
-class _Frames:
-    """Messages of the server, whole."""
-
-    def __init__(self, connection: socket.socket, deadline: float) -> None:
-        self._connection, self._deadline = connection, deadline
-
-    def next(self) -> bytes | None:
-        """Give the next message; None = the server closes.
-
-        Raises:
-            EOFError: It ended without.
-            OSError: It broke off, or took too long.
-        """
-        message = b""
-        while True:
-            first, second = self._take(2)
-            length = second & 0x7F
-            if length > _SHORT:
-                kind = "!H" if length == _TWO_BYTES else "!Q"
-                (length,) = struct.unpack(kind, self._take(struct.calcsize(kind)))
-            if length > 2 * LONGEST_OUTPUT_BYTES:
-                raise OSError(f"a message of {length} bytes")
-            content = self._take(length)
-            code = first & 0x0F
-            if code == _CLOSE:
-                return None
-            if code >= _CLOSE:
-                if code == _PING:
-                    self._connection.sendall(_masked(0x8A, content[:_SHORT]))
-                continue
-            message += content
-            if first & 0x80:
-                return message
-
-    def _take(self, count: int) -> bytes:
-        pieces = b""
-        while len(pieces) < count:
-            left_seconds = self._deadline - time.monotonic()
-            if left_seconds <= 0:
-                raise TimeoutError("timed out")
-            self._connection.settimeout(left_seconds)
-            piece = self._connection.recv(count - len(pieces))
-            if not piece:
-                raise EOFError("the connection ended before the command did")
-            pieces += piece
-        return pieces
-
-
-def _masked(first: int, content: bytes) -> bytes:
-    mask = secrets.token_bytes(4)
-    return bytes((first, 0x80 | len(content))) + mask + bytes(one ^ mask[at % 4] for at, one in enumerate(content))
-
-
-def _read(frames: _Frames) -> Executed:
     output = b""
     status: bytes | None = None
     while status is None:
-        message = frames.next()
-        if message is None:
+        connection.left_bytes = _MOST_MESSAGE_BYTES
+        opcode, message = channels.recv_data()
+        if opcode == ABNF.OPCODE_CLOSE:
             raise EOFError("the server closed before it told how the command ended")
         if message[:1] and message[0] in _OUTPUTS:
             output = (output + message[1:])[:LONGEST_OUTPUT_BYTES]
