@@ -52,6 +52,12 @@ class Demo:
             return []
         return list(answer["units"])
 
+    def recommended_millicores(self) -> dict[str, int]:
+        """What containers should request by now, by container; those without a recommendation are left out."""
+        found = {unit["identity"]["container"]: (unit["advice"] or {}) for unit in self.units()}
+        requests = {name: advice.get("cpu_request_millicores") for name, advice in found.items()}
+        return {name: millicores for name, millicores in requests.items() if millicores is not None}
+
     def wait_until_it_runs(self) -> None:
         wait_for(
             lambda: len(self.units()) == len(LOADS) and all(unit["cpu"]["readings"] for unit in self.units()),
@@ -131,6 +137,15 @@ def test_demo_shows_its_pods_by_name_and_ends_by_itself(directory: Path, demos: 
     assert demo.processes() == []
     demo.assert_nothing_is_left()
     assert "Traceback" not in demo.stderr.read_text()
+
+
+def test_demo_recommends_by_the_short_windows_that_it_names(directory: Path, demos: list[Demo]) -> None:
+    demo = Demo(directory)
+    demos.append(demo)
+    wait_for(lambda: len(demo.recommended_millicores()) == len(LOADS), "a recommendation for every container")
+    # Nobody was measured for as long as an agent waits before its first recommendation.
+    assert max(unit["cpu"]["span_seconds"] for unit in demo.units()) < 600
+    assert "first recommendation after 20 s instead of 600 s" in demo.stderr.read_text()
 
 
 @pytest.mark.parametrize(

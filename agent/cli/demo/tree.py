@@ -19,15 +19,27 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Final, Self
+from typing import IO, TYPE_CHECKING, Final, Self
 
 from agent.core.cluster.pod import Partition, QosClass
 from agent.sensing.cgroup_path import Driver, Runtime, container_cgroup_path, pod_cgroup_path
+
+if TYPE_CHECKING:
+    from agent.settings import Settings
 
 MIB: Final = 1024 * 1024
 _LOAD_PROGRAM: Final = Path(__file__).with_name("load.py")
 REMOVAL_SECONDS: Final = 10.0
 """How long the janitor tries; processes killed by the kernel leave their cgroup within milliseconds."""
+
+SETTINGS: Final = {
+    "windows.cpuWindowSeconds": 30.0,  # three rounds of the bursty load
+    "windows.rateWindowSeconds": 10.0,  # one round of it
+    "windows.memoryWindowSeconds": 60.0,  # the least that is allowed
+    "recommend.minSpanSeconds": 20.0,
+    "evaluateIntervalSeconds": 5.0,
+}
+"""Recommendations begin within half a minute, and may fall once the first whole minute is known."""
 
 
 class DemoError(Exception):
@@ -115,6 +127,24 @@ def demo_pods(loads: tuple[DemoLoad, ...], ids: dict[tuple[str, str], tuple[str,
             }
         )
     return {"apiVersion": "v1", "kind": "List", "items": items}
+
+
+def shorter_times_note(settings: Settings, *, usual: Settings) -> str | None:
+    """Return the sentence that names every time the demo has shortened, or None where there is none.
+
+    Args:
+        settings: Those in force.
+        usual: Those of an agent.
+    """
+    times = (
+        ("CPU window", settings.windows.cpu_window_seconds, usual.windows.cpu_window_seconds),
+        ("memory window", settings.windows.memory_window_seconds, usual.windows.memory_window_seconds),
+        ("first recommendation after", settings.recommend.min_span_seconds, usual.recommend.min_span_seconds),
+        ("rates over", settings.windows.rate_window_seconds, usual.windows.rate_window_seconds),
+        ("evaluated every", settings.evaluate_interval_seconds, usual.evaluate_interval_seconds),
+    )
+    shorter = [f"{name} {now:g} s instead of {default:g} s" for name, now, default in times if now < default]
+    return f"demo: {', '.join(shorter)}" if shorter else None
 
 
 def _quantities(cpu: str | None, memory: str | None) -> dict[str, str]:

@@ -25,6 +25,7 @@ from agent.cli.top.terminal import HUNG_UP, find_terminal, is_terminal_gone, let
 from agent.cli.verbs.top import LiveOptions, add_view_options, live_options_from, live_table, wait_for_first_figures
 
 if TYPE_CHECKING:
+    from agent.core.window.snapshot import Snapshot
     from agent.settings import Settings
 
 
@@ -51,18 +52,21 @@ def _seconds(text: str) -> float:
 
 
 def _demo_settings(arguments: argparse.Namespace) -> Settings:
-    """Return the settings of a demo: it has a tree and pods of its own, and makes way for an agent that runs here.
+    """Return the settings of a demo: it has short windows, and leaves port and socket to an agent that runs here.
 
     Raises:
         SystemExit: An option that a demo cannot honour; one line, code 2.
     """
+    from agent.cli.demo.tree import SETTINGS
     from agent.node.sockets.control import ControlError, NoAgent, request
 
     own = ("cgroup.root", "podsFile")
     given = [one.flag for one in CGROUP_OPTIONS if one.key in own and getattr(arguments, f"setting {one.key}", None)]
     if given:
         fail(f"{', '.join(given)} with --demo: it watches the tree it makes; allowed: one without the other")
-    settings = settings_from(arguments, serving__port="0")
+    settings = settings_from(
+        arguments, serving__port="0", **{key.replace(".", "__"): value for key, value in SETTINGS.items()}
+    )
     if settings.serving.socket is not None and getattr(arguments, "setting serving.socket", None) is None:
         try:
             request(settings.serving.socket, "ping", {})
@@ -103,20 +107,26 @@ def _show(settings: Settings, options: LiveOptions, ending: Ending, *, demo: boo
             # A line on stderr would be drawn over the screen: what goes wrong is told when the screen is gone.
             stack.callback(lambda: _tell(held.getvalue()))
         logs.setup("warning", "text", held if is_screen else None)
+        more_notes = _demo_notes(settings) if demo else ()
         if demo:
             settings = _with_demo(settings, stack)
         if ending.is_set():
             return False
         agent = stack.enter_context(started(lambda: Agent(settings, source="demo" if demo else "agent")))
         print(f"plimsoll: metrics at {agent.metrics_url}", file=sys.stderr)
-        for note in agent.watch.teller.notes():
+        for note in (*more_notes, *agent.watch.teller.notes()):
             print(f"plimsoll: {note}", file=sys.stderr)
         if for_seconds is not None:
             timer = threading.Timer(for_seconds, ending.end)
             timer.daemon = True
             timer.start()
             stack.callback(timer.cancel)
-        source = CallSource(agent.watch.observer.snapshot, name=agent.metrics_url, close=lambda: None)
+
+        def snapshot(at_age_seconds: float) -> Snapshot:
+            found = agent.watch.observer.snapshot(at_age_seconds)
+            return replace(found, notes=(*more_notes, *found.notes))
+
+        source = CallSource(snapshot, name=agent.metrics_url, close=lambda: None)
         if not is_screen:
             wait_for_first_figures(source, ending)  # a first table full of dashes tells nothing
         if ending.is_set():
@@ -130,6 +140,13 @@ def _tell(text: str) -> None:
     if is_terminal_gone(2):
         let_go_of_terminal()
     print(text, end="", file=sys.stderr)
+
+
+def _demo_notes(settings: Settings) -> tuple[str, ...]:
+    from agent.cli.demo.tree import shorter_times_note
+
+    note = shorter_times_note(settings, usual=type(settings)())
+    return () if note is None else (note,)
 
 
 def _with_demo(settings: Settings, stack: ExitStack) -> Settings:

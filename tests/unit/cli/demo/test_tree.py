@@ -14,18 +14,21 @@ import pytest
 from agent.cli.demo import load as demo_load
 from agent.cli.demo.tree import (
     LOADS,
+    SETTINGS,
     DemoError,
     DemoLoad,
     DemoTree,
     demo_pods,
     remove_tree,
     set_limits,
+    shorter_times_note,
     wait_and_remove,
 )
 from agent.core.cluster.pod import QosClass
 from agent.core.cluster.pod_index import PodIndex
 from agent.core.cluster.qos import pod_qos_class
 from agent.kube.pods_file import load_pods
+from agent.settings import Settings, load_settings
 
 
 def ids() -> dict[tuple[str, str], tuple[str, str]]:
@@ -54,6 +57,35 @@ def test_each_load_is_a_mode_that_the_program_has() -> None:
         mode, *arguments = load.load.split()
         assert callable(getattr(demo_load, mode))
         assert all(float(argument) > 0 for argument in arguments)
+
+
+def test_settings_of_the_demo_leave_a_minute_for_the_first_recommendation() -> None:
+    settings = load_settings(None, environment={}, overrides=SETTINGS)
+    # Measured for 20 s, then evaluated at most 5 s later: 25 s, and as long again for a machine that is slow to start.
+    span, interval = settings.recommend.min_span_seconds, settings.evaluate_interval_seconds
+    assert 2 * (span + interval) <= 60
+    # P75 of a window is one of several rates only where the window is longer than a rate.
+    assert settings.windows.cpu_window_seconds >= 2 * settings.windows.rate_window_seconds
+    assert span >= settings.windows.rate_window_seconds
+
+
+def test_every_time_that_the_demo_shortens_is_named() -> None:
+    settings = load_settings(None, environment={}, overrides=SETTINGS)
+    note = shorter_times_note(settings, usual=Settings())
+    assert note == (
+        "demo: CPU window 30 s instead of 600 s, memory window 60 s instead of 1800 s, "
+        "first recommendation after 20 s instead of 600 s, rates over 10 s instead of 60 s, "
+        "evaluated every 5 s instead of 60 s"
+    )
+    assert note.count("instead of") == len(SETTINGS)
+
+
+def test_a_time_that_was_given_as_usual_is_not_called_shorter() -> None:
+    settings = load_settings(None, environment={}, overrides={**SETTINGS, "windows.cpuWindowSeconds": "600"})
+    note = shorter_times_note(settings, usual=Settings())
+    assert note is not None
+    assert note.startswith("demo: memory window 60 s")
+    assert shorter_times_note(Settings(), usual=Settings()) is None
 
 
 LIMITED = DemoLoad(pod="p", container="c", qos=QosClass.GUARANTEED, load="x", cpu_limit="200m", memory_limit="64Mi")
