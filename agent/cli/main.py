@@ -62,7 +62,7 @@ def build_parser(verb: str | None) -> _Parser:
         description="Plimsoll sizes Kubernetes pods from the node: it measures what each container really needs.",
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="store_true", help="print the version and leave")
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs")
     for name, entry in VERBS.items():
         sub = verbs.add_parser(name, help=entry.summary, description=entry.summary, allow_abbrev=False)
@@ -96,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 2
     if sys.stdout is None:  # started with it closed
-        print("plimsoll: standard output is closed: there is nowhere to answer", file=sys.stderr)
+        print("plimsoll: standard output is closed: there is nowhere to write the answer", file=sys.stderr)
         return 3
     run: Callable[[argparse.Namespace], int] = arguments.run
     try:
@@ -105,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except MemoryError:
-        print(f"plimsoll {arguments.verb}: this takes more memory than there is", file=sys.stderr)
+        print(f"plimsoll {arguments.verb}: not enough memory for this", file=sys.stderr)
         return 3
     except BrokenPipeError:
         _give_up_stdout()  # the reader (head, less) left

@@ -17,11 +17,11 @@ class Verb:
 VERBS: Final[dict[str, Verb]] = {
     "run": Verb("agent.cli.verbs.run", "watch this machine and show a live table; serve metrics"),
     "agent": Verb(
-        "agent.cli.verbs.agent", "the DaemonSet's process: watch, serve metrics and the socket, draw nothing"
+        "agent.cli.verbs.agent", "the DaemonSet's process: watch, serve metrics and the socket, show no table"
     ),
     "top": Verb("agent.cli.verbs.top", "live table of pods and containers: usage, pressure, throttling, memory"),
     "recommend": Verb(
-        "agent.cli.verbs.recommend", "what every container should request, and why; or why it may not be said"
+        "agent.cli.verbs.recommend", "what every container should request, and why; or why there is no recommendation"
     ),
     "plan": Verb(
         "agent.cli.verbs.plan", "the plan of this node: what fits, who gets what, evictions, steps, invariants"
@@ -29,32 +29,36 @@ VERBS: Final[dict[str, Verb]] = {
     "events": Verb("agent.cli.verbs.events", "what was decided and done on this node, newest first"),
     "pause": Verb("agent.cli.verbs.pause", "stop every write on this node, at once; measuring goes on"),
     "resume": Verb("agent.cli.verbs.resume", "end the pause"),
-    "pin": Verb("agent.cli.verbs.pin", "leave one pod alone; without a name, what is pinned and paused"),
+    "pin": Verb("agent.cli.verbs.pin", "leave one pod alone; without a name, list what is pinned and paused"),
     "unpin": Verb("agent.cli.verbs.unpin", "let a pinned pod be sized again"),
-    "restore": Verb("agent.cli.verbs.restore", "give pods the requests back that they had before they were resized"),
-    "doctor": Verb("agent.cli.verbs.doctor", "is this machine fit for it: what works, what does not, how to mend it"),
+    "restore": Verb("agent.cli.verbs.restore", "give pods back the requests they had before they were resized"),
+    "doctor": Verb("agent.cli.verbs.doctor", "check this machine: what works, what does not, how to repair it"),
     "why": Verb(
         "agent.cli.verbs.why", "everything behind one recommendation: data, steps, bounds, what would change it"
     ),
     "audit": Verb("agent.cli.verbs.audit", "compare the kubelet's cgroup values with what they should be"),
     "simulate": Verb("agent.cli.verbs.simulate", "replay traces through policies: slack, shortfall, resizes, reaction"),
     "record": Verb("agent.cli.verbs.record", "write what a node measures into a compact file"),
-    "replay": Verb("agent.cli.verbs.replay", "what is in a recording; any decision over it again, at any moment of it"),
+    "replay": Verb("agent.cli.verbs.replay", "show what is in a recording, or repeat a decision at any moment of it"),
     "webhook": Verb(
-        "agent.cli.verbs.webhook", "the central process: reports in, sizes of new pods out, evictions judged"
+        "agent.cli.verbs.webhook", "the central process: collects reports, sizes new pods, judges evictions"
     ),
     "workloads": Verb(
-        "agent.cli.verbs.workloads", "what all nodes learnt of the cluster's workloads; of one, why and by hour"
+        "agent.cli.verbs.workloads", "what all nodes learnt about the workloads of the cluster; or one of them by hour"
     ),
     "buffers": Verb(
-        "agent.cli.verbs.buffers", "the cluster's CapacityBuffers: chunks asked for and given, and what decided"
+        "agent.cli.verbs.buffers", "the cluster's CapacityBuffers: chunks wanted and provided, and what decided"
     ),
     "policy": Verb(
-        "agent.cli.verbs.policy", "what applies to a workload - mode, policy, bounds, HPA, VPA - and where it is from"
+        "agent.cli.verbs.policy",
+        "what applies to a workload - mode, policy, bounds, HPA, VPA - and where each comes from",
     ),
     "admission": Verb(
-        "agent.cli.verbs.admission", "what would be changed in a new pod, and why; from files, without a cluster"
+        "agent.cli.verbs.admission",
+        "what the webhook would change in a new pod, and why; from files, without a cluster",
     ),
-    "retire": Verb("agent.cli.verbs.retire", "end all agents of a cluster in order, originals put back if asked for"),
+    "retire": Verb(
+        "agent.cli.verbs.retire", "end all agents of a cluster in order; restore original requests first if asked to"
+    ),
     "settings": Verb("agent.cli.verbs.settings", "every setting with its default, unit and reason"),
 }

@@ -242,7 +242,7 @@ def test_where_one_cannot_restore_nothing_ends(scene: Scene, code: int | None, a
     why = f"plimsoll restore ended with {code}" if code else "closed before it told how the command ended"
     assert why in done.stderr
     assert sorted(scene.asked()) == sorted([scene.pods[0], *[scene.pods[1]] * asked])
-    assert done.stderr.endswith("nothing was ended: not everything could be restored\n")
+    assert done.stderr.endswith("no agent was ended: not every pod could be restored\n")
     assert scene.are_there() == [True, True]
     assert scene.plane.admin.exists(f"{DAEMON_SETS}/plimsoll-agent")
 
@@ -323,7 +323,7 @@ def test_a_node_that_is_not_ready_is_named_and_nothing_ends(scene: Scene) -> Non
         f"{node}: not restored: the agent cannot be reached, and its pod is not ready: look at the node: GET "
     )
     assert counted == f"plimsoll retire: 1 agents cannot be reached: {node}: see --skip-unreachable"
-    assert last == "plimsoll retire: nothing was ended: not everything could be restored"
+    assert last == "plimsoll retire: no agent was ended: not every pod could be restored"
     assert scene.are_there() == [True, True]
     assert scene.plane.admin.exists(f"{DAEMON_SETS}/plimsoll-agent")
 

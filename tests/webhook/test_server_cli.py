@@ -116,7 +116,7 @@ def test_policy_keeps_to_the_width(served: tuple[Stack, list[str]], capsys: pyte
         (["policy", "shop"], 2, "shop: is not allowed; allowed: NAMESPACE/KIND/NAME"),
         (["workloads", "--png", "x.png"], 2, "--png and --policy are for one workload"),
         (["workloads", "shop/web", "-n", "bank"], 2, "--namespace is for the list; allowed: without WORKLOAD"),
-        (["workloads", "shop/web", "--png", "/nowhere/x.png"], 2, "there is no such directory"),
+        (["workloads", "shop/web", "--png", "/nowhere/x.png"], 2, "no such directory"),
         (["workloads", "shop/web", "--policy", "best"], 2, "workloads: policy: 'best' is not allowed; allowed: cruise"),
     ],
 )

@@ -27,7 +27,9 @@ _PERIOD_RANGE_USEC: Final = (1000, 1_000_000)
 
 def add_kubelet_options(parser: argparse.ArgumentParser) -> None:
     """Declare the flags that tell the audit how the node's kubelet is set up."""
-    group = parser.add_argument_group("the node's kubelet", "what is not told is shown, and unknown")
+    group = parser.add_argument_group(
+        "the node's kubelet", "what depends on an option that is not given is shown as unknown"
+    )
     group.add_argument("--capacity-cpu", metavar="CPU", type=_typed(_millicores), help="of the node, for instance 8")
     group.add_argument("--capacity-memory", metavar="SIZE", type=_typed(_bytes), help="of the node, for instance 32Gi")
     for name in ("kube", "system"):
@@ -56,7 +58,7 @@ def add_kubelet_options(parser: argparse.ArgumentParser) -> None:
         "--memory-throttling-factor", metavar="F", type=_typed(_factor), help="memoryThrottlingFactor (default: unset)"
     )
     group.add_argument("--single-process-oom-kill", action="store_true", help="singleProcessOOMKill is on")
-    group.add_argument("--pod-pids-limit", metavar="N", type=_typed(_count), help="podPidsLimit (default: not told)")
+    group.add_argument("--pod-pids-limit", metavar="N", type=_typed(_count), help="podPidsLimit (default: not given)")
     group.add_argument(
         "--system-namespaces", metavar="NS,..", type=_typed(_names), default=frozenset(),
         help="systemPartition.namespaces (default: those whose pods are found there)",

@@ -27,19 +27,20 @@ _DAY_SECONDS: Final = 86_400
 def add_forget_options(parser: argparse.ArgumentParser) -> None:
     """Declare ``--forget`` and what belongs to it."""
     group = parser.add_argument_group(
-        "forgetting", f"undoes a poisoning; as {FORGETTER} unless --account or --token-file is given"
+        "forgetting",
+        f"removes history that cannot be trusted; as {FORGETTER} unless --account or --token-file is given",
     )
     group.add_argument(
         "--forget",
         metavar="NAMESPACE/KIND/NAME",
         nargs="?",
         const=_NAMED,
-        help="have all that is known of a workload forgotten; with --node: what that node reported",
+        help="delete all history of a workload; with --node: what that node reported",
     )
     group.add_argument(
         "--node",
         metavar="NAME",
-        help="with --forget: every hour of every workload in which this node had a part, other nodes' share in it too",
+        help="with --forget: delete every hour in which this node had a part, other nodes' share in it too",
     )
     group.add_argument(
         "--since", metavar="TIME", type=_since, help="with --node: only the last 90m, 6h, 2d (default: all 14 days)"

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 TRIED_SECTIONS: Final = ("recommend", "bounds", "cruise", "vpa", "crane", "forecast", "windows")
 """Settings that make the answer another one than the agent's."""
 STATE_OPTIONS: Final = (
-    Option("--state-dir", "state.directory", "DIR", "state directory of the agent, for what it is not asked"),
+    Option(
+        "--state-dir", "state.directory", "DIR", "the agent's state directory, read for what the agent is not asked"
+    ),
     Option("--pods", "podsFile", "FILE", "a PodList as kubectl get pods -o json prints it: names, requests, limits"),
     Option("--socket", "serving.socket", "PATH", "unix socket of the agent"),
 )
@@ -117,7 +119,7 @@ class RecordingSizing:
 
         given = _given(arguments) & {"state.directory", "podsFile", "serving.socket"}
         if given:
-            fail(f"replay: {min(given)} is an agent's; allowed: policy, its options, bounds and windows")
+            fail(f"replay: {min(given)} is for an agent only; allowed: policy, its options, bounds and windows")
         try:
             with Recording(path) as recording:
                 ended = recording.manifest.ended_unix_seconds
@@ -272,7 +274,7 @@ def _own_settings(arguments: argparse.Namespace, told: Mapping[str, object], soc
     """Return the settings that an agent tells, with what the command line says otherwise."""
     settings, directory = told.get("settings"), told.get("directory")
     if not isinstance(settings, dict) or not isinstance(directory, str):
-        raise SizingError(f"agent at {socket_path}: of another release; allowed: the command of its own")
+        raise SizingError(f"agent at {socket_path}: of another release; allowed: the plimsoll command of that release")
     own: dict[str, object] = {}
     for name, value in settings.items():
         parts = {f"{name}__{key}": inner for key, inner in value.items()} if isinstance(value, dict) else {name: value}

@@ -46,19 +46,22 @@ class NotKnownError(NoWebhookAnswerError):
 def add_webhook_options(parser: argparse.ArgumentParser) -> None:
     """Declare where the webhook is, and who asks."""
     group = parser.add_argument_group(
-        "webhook", "reached by: kubectl -n plimsoll port-forward service/plimsoll-webhook 8443:443"
+        "webhook", "to reach it: kubectl -n plimsoll port-forward service/plimsoll-webhook 8443:443"
     )
-    group.add_argument("--webhook", metavar="URL", default=DEFAULT_URL, help=f"where it is (default: {DEFAULT_URL})")
+    group.add_argument("--webhook", metavar="URL", default=DEFAULT_URL, help=f"its address (default: {DEFAULT_URL})")
     group.add_argument("--token-file", metavar="FILE", type=Path, help=f"a token for the audience {AUDIENCE}")
     group.add_argument(
-        "--kubeconfig", metavar="FILE", type=Path, help="asks the API server for a token of --account, and for the CA"
+        "--kubeconfig", metavar="FILE", type=Path, help="ask the API server for a token of --account and for the CA"
     )
-    group.add_argument("--account", metavar="NAMESPACE/NAME", default=DEFAULT_ACCOUNT, help="(default: %(default)s)")
+    group.add_argument("--account", metavar="NAMESPACE/NAME", default=DEFAULT_ACCOUNT, help="default: %(default)s")
     group.add_argument(
-        "--ca-file", metavar="FILE", type=Path, help="whom to trust (default: by the kubeconfig, or the system)"
+        "--ca-file",
+        metavar="FILE",
+        type=Path,
+        help="CA certificates to trust (default: the kubeconfig's, else the system's)",
     )
     group.add_argument(
-        "--server-name", metavar="NAME", help=f"in its certificate (default on loopback: {SERVICE_NAME})"
+        "--server-name", metavar="NAME", help=f"name in its certificate (default on loopback: {SERVICE_NAME})"
     )
 
 
@@ -138,7 +141,7 @@ class WebhookReader:
             return msgspec.json.decode(body, type=kind), body
         except (msgspec.DecodeError, RecursionError) as error:
             raise NoWebhookAnswerError(
-                f"webhook at {self._url}: answers in other words than this release's: {error}"
+                f"webhook at {self._url}: its answer is not in this release's format: {error}"
             ) from error
 
 

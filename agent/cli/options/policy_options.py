@@ -64,6 +64,6 @@ def policy_names(text: str) -> tuple[PolicyName, ...]:
         except UnknownPolicyError as error:
             raise argparse.ArgumentTypeError(str(error)) from error
         if name in names:
-            raise argparse.ArgumentTypeError(f"{name} stands twice; allowed: each policy once")
+            raise argparse.ArgumentTypeError(f"{name} is given twice; allowed: each policy once")
         names.append(name)
     return tuple(names)

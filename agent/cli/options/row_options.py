@@ -15,10 +15,11 @@ def add_filter_options(parser: argparse.ArgumentParser) -> None:
         "--filter",
         metavar="WORDS",
         default="",
-        help="all words must hold: a part of a name, or ns= pod= container= kind= qos= runtime= path= with * allowed",
+        help="show what matches all words: a part of a name, or ns= pod= container= kind= qos= runtime= path=; "
+        "* matches anything",
     )
-    parser.add_argument("-n", "--namespace", metavar="NAME", help="this namespace only; * allowed")
-    parser.add_argument("--pod", metavar="NAME", help="this pod only, by name or uid; * allowed")
+    parser.add_argument("-n", "--namespace", metavar="NAME", help="only this namespace; * matches anything")
+    parser.add_argument("--pod", metavar="NAME", help="only this pod, by name or uid; * matches anything")
 
 
 def filter_text(arguments: argparse.Namespace) -> str:
@@ -31,8 +32,10 @@ def filter_text(arguments: argparse.Namespace) -> str:
 
 def add_look_options(parser: argparse.ArgumentParser) -> None:
     """Declare ``--width`` and ``--no-color``."""
-    parser.add_argument("--width", metavar="COLUMNS", type=_width, help="default: as the terminal has; 160 in a pipe")
-    parser.add_argument("--no-color", action="store_true", help="no colour; neither with NO_COLOR set nor in a pipe")
+    parser.add_argument("--width", metavar="COLUMNS", type=_width, help="default: the terminal's width; 160 in a pipe")
+    parser.add_argument(
+        "--no-color", action="store_true", help="no colour; the default in a pipe and where NO_COLOR is set"
+    )
 
 
 def _width(text: str) -> int:

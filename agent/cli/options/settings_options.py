@@ -24,22 +24,24 @@ class Option:
 
 
 CGROUP_OPTIONS: Final = (
-    Option("--cgroup-mount", "cgroup.mount", "DIR", "cgroup v2 mount to read (default: found)"),
+    Option("--cgroup-mount", "cgroup.mount", "DIR", "cgroup v2 mount to read (default: the one found)"),
     Option("--cgroup-root", "cgroup.root", "PATH", "the kubelet's --cgroup-root below the mount (default: /)"),
-    Option("--scope", "cgroup.scope", "SCOPE", "auto, kubernetes or machine (default: auto)"),
-    Option("--state-dir", "state.directory", "DIR", "where the rings are kept; none = memory only"),
+    Option("--scope", "cgroup.scope", "SCOPE", "what to watch: auto, kubernetes or machine (default: auto)"),
+    Option("--state-dir", "state.directory", "DIR", "directory of the ring buffers; none = in memory only"),
     Option("--pods", "podsFile", "FILE", "a PodList as kubectl get pods -o json prints it: names, requests, limits"),
 )
 KUBERNETES_OPTIONS: Final = (
     Option("--node", "nodeName", "NAME", "this node's name in Kubernetes (default: the host name)"),
-    Option("--kubeconfig", "kubernetes.kubeconfig", "FILE", "how to reach the API server outside a pod"),
+    Option(
+        "--kubeconfig", "kubernetes.kubeconfig", "FILE", "kubeconfig file, to reach the API server from outside a pod"
+    ),
 )
 SAMPLING_OPTIONS: Final = (
-    Option("--interval", "sampling.intervalSeconds", "SECONDS", "between two sweeps (default: 1)"),
-    Option("--sampler", "sampling.sampler", "NAME", "auto, native or reference (default: auto)"),
+    Option("--interval", "sampling.intervalSeconds", "SECONDS", "time between two sweeps (default: 1)"),
+    Option("--sampler", "sampling.sampler", "NAME", "which sampler: auto, native or reference (default: auto)"),
 )
 SERVING_OPTIONS: Final = (
-    Option("--address", "serving.address", "IP", "where /metrics is served (default: 127.0.0.1)"),
+    Option("--address", "serving.address", "IP", "address of /metrics (default: 127.0.0.1)"),
     Option("--port", "serving.port", "PORT", "port of /metrics; 0 = any free one (default: 9473)"),
     Option("--socket", "serving.socket", "PATH", "unix socket for the other verbs; none = no socket"),
 )
@@ -56,7 +58,7 @@ def add_options(
         lister: What lists the settings that the verb takes.
     """
     group = parser.add_argument_group("settings", f"{lister} lists all of them")
-    group.add_argument("--settings", metavar="FILE", type=Path, dest="settings_file", help="settings as YAML")
+    group.add_argument("--settings", metavar="FILE", type=Path, dest="settings_file", help="a YAML file of settings")
     group.add_argument(
         "--set",
         metavar="KEY=VALUE",

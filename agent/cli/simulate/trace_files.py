@@ -59,7 +59,7 @@ def load_trace(path: Path, *, on_progress: Progress | None = None) -> TraceSet:
     """
     suffix = next((one for one in SUFFIXES if path.name.lower().endswith(one)), None)
     if suffix is None:
-        raise TraceFileError(f"{path}: what it is cannot be told by its name; allowed: {', '.join(SUFFIXES)}")
+        raise TraceFileError(f"{path}: its name does not tell its format; allowed: {', '.join(SUFFIXES)}")
     if suffix == RECORDING:
         return _load_recording(path, on_progress)
     try:
@@ -69,13 +69,13 @@ def load_trace(path: Path, *, on_progress: Progress | None = None) -> TraceSet:
             load = _load_csv if suffix.startswith(".csv") else _load_json_lines
             return load(path, _blocks(stream, on_progress, share_read))
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise TraceFileError(f"{path}: not whole as gzip: {error}") from error
+        raise TraceFileError(f"{path}: damaged gzip: {error}") from error
     except UnicodeDecodeError as error:
         raise TraceFileError(f"{path}: not UTF-8 text: {error.reason}") from error
     except OSError as error:
         raise TraceFileError(f"{path}: cannot be read: {error.strerror or error}") from error
     except MemoryError as error:
-        raise TraceFileError(f"{path}: takes more memory than there is") from error
+        raise TraceFileError(f"{path}: does not fit into memory") from error
     except (TraceFileError, TraceTooLargeError, ParquetError) as error:
         raise TraceFileError(f"{path}: {error}") from error
 
@@ -177,7 +177,7 @@ class _Reading:
             TraceFileError: There was no row.
         """
         if not self._done:
-            raise TraceFileError("there are no rows in it")
+            raise TraceFileError("it has no rows")
         trace = self._builder.build()
         if not unused:
             return trace
@@ -192,7 +192,7 @@ def _check_columns(names: Sequence[str]) -> tuple[str, ...]:
     """
     for name in names:
         if names.count(name) > 1:
-            raise TraceFileError(f"column {shown_text(name)} stands twice; allowed: once")
+            raise TraceFileError(f"column {shown_text(name)} appears twice; allowed: once")
         bare = name.strip().lower()
         near = next((column for column in AMOUNTS if bare.startswith(column[:3])), None)
         if name not in COLUMNS and near is not None:
@@ -213,7 +213,7 @@ def _check_columns(names: Sequence[str]) -> tuple[str, ...]:
 def _load_csv(path: Path, blocks: Iterator[list[str]]) -> TraceSet:
     first = next(blocks, None)
     if first is None:
-        raise TraceFileError("there are no rows in it")
+        raise TraceFileError("it has no rows")
     try:
         (names,) = csv.reader(first[:1], strict=True)
     except csv.Error as error:

@@ -19,14 +19,14 @@ def check_output(path: Path) -> None:
     """
     try:
         if path.exists() and not stat.S_ISREG(path.stat().st_mode):
-            raise OutputError(f"{path}: is no regular file; allowed: a file, or a name that is free")
+            raise OutputError(f"{path}: is not a regular file; allowed: a file, or a new name")
         parent = path.resolve().parent
         if not parent.is_dir():
-            raise OutputError(f"{path}: there is no such directory; allowed: a file in one that is there")
+            raise OutputError(f"{path}: no such directory; allowed: a file in an existing directory")
     except (OSError, RuntimeError) as error:  # RuntimeError: links that go round, to pathlib
         raise OutputError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
     if not os.access(parent, os.W_OK | os.X_OK):
-        raise OutputError(f"{path}: its directory cannot be written to; allowed: a file in one that can")
+        raise OutputError(f"{path}: its directory is not writable; allowed: a file in a writable directory")
 
 
 def put_output(path: Path, content: bytes) -> None:

@@ -38,28 +38,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         type=file_or_stdin,
         required=True,
-        help="a pod, or a Deployment or another workload by its template, as YAML or JSON; - reads standard input",
+        help="YAML or JSON of a pod, or of a workload such as a Deployment (its template); - reads standard input",
     )
     parser.add_argument(
         "--history",
         "--workloads",
         metavar="FILE",
         type=file_or_stdin,
-        help="plimsoll workloads -o json of one workload; without it nothing is known and nothing is sized",
+        help="output of plimsoll workloads WORKLOAD -o json; without it there is no history and nothing is sized",
     )
-    parser.add_argument("--namespaces", metavar="FILE", type=file_or_stdin, help="kubectl get namespaces -o json")
+    parser.add_argument(
+        "--namespaces", metavar="FILE", type=file_or_stdin, help="output of kubectl get namespaces -o json"
+    )
     parser.add_argument(
         "--nodes",
         metavar="FILE",
         type=file_or_stdin,
-        help="kubectl get nodes -o json: growth that the pod's node, else the largest, cannot allocate is left out",
+        help="output of kubectl get nodes -o json; growth beyond the pod's node (else the largest) is left out",
     )
     parser.add_argument(
         "--server-version",
         metavar="VERSION",
-        help="of the API server and the kubelets, for instance v1.34.1: plimsoll.dev/pod-limits goes by it",
+        help="version of API server and kubelets, for instance v1.34.1; plimsoll.dev/pod-limits depends on it",
     )
-    parser.add_argument("--what-if", action="store_true", help="as if every pod in mode recommend were enforced")
+    parser.add_argument("--what-if", action="store_true", help="answer as if every pod in mode recommend were enforced")
     add_look_options(parser)
     add_options(parser, lister=SETTINGS_LISTER)
     parser.epilog = "Exit code: 0 shown, 1 a pod would be denied, 2 bad input."

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     add_options(parser, tuple(option for option in CGROUP_OPTIONS if option.key in _SETTINGS))
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
-    parser.add_argument("--all", action="store_true", help="a line for each value that is equal, too")
+    parser.add_argument("--all", action="store_true", help="list the values that are equal, too")
     parser.add_argument(
         "--node",
         metavar="NAME",
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="whose kubepods is read, and whether quotas are rounded (default: auto, by its name)",
     )
     add_kubelet_options(parser)
-    parser.epilog = "Exit code: 0 all equal (or unknown), 1 something drifted or not there, 2 bad input."
+    parser.epilog = "Exit code: 0 all equal (or unknown), 1 a value has drifted or is missing, 2 bad input."
 
 
 def run(arguments: argparse.Namespace) -> int:

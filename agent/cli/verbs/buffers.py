@@ -19,12 +19,12 @@ _PAGE = 500
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
-    parser.add_argument("buffer", metavar="NAMESPACE/NAME", nargs="?", help="one buffer, and why it is as it is")
-    parser.add_argument("-n", "--namespace", metavar="NAME", help="of the list: this namespace only")
+    parser.add_argument("buffer", metavar="NAMESPACE/NAME", nargs="?", help="show one buffer, with the reasons")
+    parser.add_argument("-n", "--namespace", metavar="NAME", help="list only this namespace")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="(default: table)")
     add_look_options(parser)
     add_webhook_options(parser)
-    parser.epilog = "Exit code: 0 shown, 1 no answer could be had, 2 bad input."
+    parser.epilog = "Exit code: 0 shown, 1 no answer, 2 bad input."
 
 
 def run(arguments: argparse.Namespace) -> int:

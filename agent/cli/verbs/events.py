@@ -30,21 +30,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     from agent.core.resize.decision import Action, Outcome
 
-    parser.add_argument("-n", "--namespace", metavar="NAME", help="of pods of this namespace only; * allowed")
+    parser.add_argument("-n", "--namespace", metavar="NAME", help="only pods of this namespace; * matches anything")
     parser.add_argument(
         "--limit",
         metavar="N",
         type=_limit,
         default=_DEFAULT_LIMIT,
-        help=f"so many at most, 0 = all that are kept (default: {_DEFAULT_LIMIT})",
+        help=f"show at most N; 0 = all that are kept (default: {_DEFAULT_LIMIT})",
     )
-    parser.add_argument("--pod", metavar="NAME", help="of this pod only, by name, namespace/name or uid; * allowed")
-    parser.add_argument("--action", metavar="NAMES", type=_words(Action), help=f"some of {', '.join(Action)}")
-    parser.add_argument("--outcome", metavar="NAMES", type=_words(Outcome), help=f"some of {', '.join(Outcome)}")
+    parser.add_argument(
+        "--pod", metavar="NAME", help="only this pod, by name, namespace/name or uid; * matches anything"
+    )
+    parser.add_argument(
+        "--action", metavar="NAMES", type=_words(Action), help=f"only these, separated by commas: {', '.join(Action)}"
+    )
+    parser.add_argument(
+        "--outcome",
+        metavar="NAMES",
+        type=_words(Outcome),
+        help=f"only these, separated by commas: {', '.join(Outcome)}",
+    )
     parser.add_argument(
         "--all", action="store_true", help="every decision about a resize, not only the newest outcome of each"
     )
-    parser.add_argument("--since", metavar="TIME", type=_since, help='no older than: 10m, 2h, "1d ago", an ISO time')
+    parser.add_argument(
+        "--since", metavar="TIME", type=_since, help='show nothing older: 10m, 2h, "1d ago", an ISO time'
+    )
     parser.add_argument(
         "-o",
         "--output",

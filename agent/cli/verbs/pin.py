@@ -20,11 +20,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "name",
         metavar="POD",
         nargs="?",
-        help="name, namespace/name, uid or workload; without it, tell what is pinned and paused",
+        help="name, namespace/name, uid or workload; without it, list what is pinned and paused",
     )
     add_for(parser, "until plimsoll unpin")
     add_options(parser, SOCKET_OPTIONS)
-    parser.epilog = "A pin ends with its pod. Exit code: 0 done, 1 no agent answers, 2 bad input (an unknown pod, too)."
+    parser.epilog = "A pin ends with its pod. Exit code: 0 done, 1 no agent answers, 2 bad input (also an unknown pod)."
 
 
 def run(arguments: argparse.Namespace) -> int:

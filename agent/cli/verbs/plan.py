@@ -28,27 +28,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         choices=_OUTPUTS,
         default="table",
-        help="csv has a line per container, patch gives a kubectl command for each step (default: table)",
+        help="csv: a line per container; patch: a kubectl command for each step (default: table)",
     )
     parser.add_argument(
         "--what-if", action="store_true", help="plan as if every pod in mode recommend were enforced; nothing is done"
     )
-    parser.add_argument("--invariants", action="store_true", help="tell each invariant, not only how many hold")
-    parser.add_argument("-n", "--namespace", metavar="NAME", help="show pods of this namespace only; * allowed")
-    parser.add_argument("--pod", metavar="NAME", help="show this pod only, by name or uid; * allowed")
+    parser.add_argument("--invariants", action="store_true", help="list every invariant, not only how many hold")
+    parser.add_argument(
+        "-n", "--namespace", metavar="NAME", help="show only pods of this namespace; * matches anything"
+    )
+    parser.add_argument("--pod", metavar="NAME", help="show only this pod, by name or uid; * matches anything")
     add_look_options(parser)
     files = parser.add_argument_group("offline", "plan from files instead of asking the agent; - reads standard input")
-    files.add_argument("--pods", metavar="FILE", type=file_or_stdin, help="kubectl get pods -A -o json (or yaml)")
-    files.add_argument("--node-file", metavar="FILE", type=file_or_stdin, help="kubectl get node NAME -o json")
+    files.add_argument(
+        "--pods", metavar="FILE", type=file_or_stdin, help="output of kubectl get pods -A -o json (or yaml)"
+    )
+    files.add_argument(
+        "--node-file", metavar="FILE", type=file_or_stdin, help="output of kubectl get node NAME -o json"
+    )
     files.add_argument(
         "--recommendations",
         metavar="FILE",
         type=file_or_stdin,
-        help="plimsoll recommend -o json; without it every container counts as it stands",
+        help="output of plimsoll recommend -o json; without it every container keeps what it requests",
     )
-    files.add_argument("--namespaces", metavar="FILE", type=file_or_stdin, help="kubectl get namespaces -o json")
+    files.add_argument(
+        "--namespaces", metavar="FILE", type=file_or_stdin, help="output of kubectl get namespaces -o json"
+    )
     add_options(parser, SOCKET_OPTIONS)
-    parser.epilog = "Exit code: 0 shown, 1 no answer could be had, 2 bad input."
+    parser.epilog = "Exit code: 0 shown, 1 no answer, 2 bad input."
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -92,7 +100,7 @@ def _from_files(arguments: argparse.Namespace) -> Plan:
 
     settings = settings_from(arguments)
     if "serving.socket" in overrides_from(arguments):
-        fail("plan: --socket with files: nobody is asked; allowed: one of them")
+        fail("plan: --socket with files: no agent is asked; allowed: one of them")
     if arguments.pods is None or arguments.node_file is None:
         fail("plan: files need both --pods FILE (kubectl get pods -A -o json) and --node-file FILE")
     files = PlanFiles(

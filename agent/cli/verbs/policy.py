@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="(default: table)")
     add_look_options(parser)
     add_webhook_options(parser)
-    parser.epilog = "Exit code: 0 shown, 1 no answer could be had, 2 bad input."
+    parser.epilog = "Exit code: 0 shown, 1 no answer, 2 bad input."
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -27,27 +27,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         choices=_OUTPUTS,
         default="table",
-        help="csv has a line per container, html is one page, patch gives kubectl commands (default: table)",
+        help="csv: a line per container; html: one page; patch: kubectl commands (default: table)",
     )
     parser.add_argument(
         "--policy",
         dest="setting recommend.policy",
         metavar="NAME",
-        help="cruise, vpa, crane or forecast; another than the agent's is tried out on its state files",
+        help="cruise, vpa, crane or forecast; one other than the agent's is computed here from its state files",
     )
     parser.add_argument(
         "--sort",
         choices=_ORDERS,
         default="severity",
-        help="inside a namespace and of namespaces: severity has danger first, cpu and memory the largest change; "
-        "namespace has those by name, danger first inside (default: severity)",
+        help="order of namespaces and of rows: severity = most urgent first, cpu and memory = largest change first, "
+        "namespace = namespaces by name, most urgent rows first (default: severity)",
     )
-    parser.add_argument("--reverse", action="store_true", help="the other way round")
+    parser.add_argument("--reverse", action="store_true", help="reverse the order")
     add_filter_options(parser)
     add_look_options(parser)
     add_options(parser, STATE_OPTIONS)
     add_policy_options(parser)
-    parser.epilog = "Exit code: 0 shown, 1 no answer could be had, 2 bad input."
+    parser.epilog = "Exit code: 0 shown, 1 no answer, 2 bad input."
 
 
 def run(arguments: argparse.Namespace) -> int:

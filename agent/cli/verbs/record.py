@@ -39,17 +39,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         type=Path,
         required=True,
-        help="the recording; its name should end in .plimsoll; a file of this name is replaced at the end",
+        help="the file to write; its name should end in .plimsoll; an existing file is replaced at the end",
     )
     parser.add_argument(
         "--for",
         dest="seconds",
         metavar="TIME",
         type=_span,
-        help=f"go on for so long, for instance {ALLOWED_SPANS}; Ctrl-C ends it sooner (default: what the agent holds "
+        help=f"record for so long, for instance {ALLOWED_SPANS}; Ctrl-C ends it sooner (default: what the agent holds "
         "now: eleven minutes of readings, a day of minutes, the history of seven days)",
     )
-    parser.add_argument("--self", action="store_true", dest="samples_itself", help="sample here even if an agent runs")
+    parser.add_argument(
+        "--self", action="store_true", dest="samples_itself", help="sample in this process even if an agent runs"
+    )
     add_filter_options(parser)
     add_options(parser, CGROUP_OPTIONS, SAMPLING_OPTIONS)
     parser.epilog = "Exit code: 0 written, 1 there was nothing to record, 2 bad input, 3 it could not be written."
@@ -75,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     except FilterError as error:
         fail(f"record: {error}")
     if arguments.samples_itself and arguments.seconds is None:
-        fail("record: --self begins to sample only now; allowed: with --for TIME")
+        fail("record: --self starts sampling now and has nothing to record yet; allowed: with --for TIME")
     try:
         check_output(arguments.output)
     except OutputError as error:

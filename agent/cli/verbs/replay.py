@@ -19,30 +19,30 @@ if TYPE_CHECKING:
 
 _QUESTIONS: Final = {
     "recommend": (recommend.add_arguments, recommend.run, "what every container should have requested then"),
-    "why": (why.add_arguments, why.run, "everything behind one recommendation of then"),
+    "why": (why.add_arguments, why.run, "everything behind one recommendation at that moment"),
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
-    parser.add_argument("recording", metavar="FILE", type=Path, help="as plimsoll record writes it")
+    parser.add_argument("recording", metavar="FILE", type=Path, help="a recording made by plimsoll record")
     parser.add_argument(
         "-o",
         "--output",
         dest="contents_output",
         choices=("table", "json"),
-        help="how to tell what is in it (default: table); for recommend and why it stands behind their name",
+        help="format of the summary (default: table); for recommend and why give it after their name",
     )
     _add_moment(parser, default=None)
     questions = parser.add_subparsers(
-        dest="question", metavar="QUESTION", title="questions", description="without one: what is in the recording"
+        dest="question", metavar="QUESTION", title="questions", description="without one: a summary of the recording"
     )
     for name, (declare, answer, summary) in _QUESTIONS.items():
         sub = questions.add_parser(name, help=summary, description=summary, allow_abbrev=False)
         declare(sub)
         _add_moment(sub, default=argparse.SUPPRESS)  # or it would take back what stands before the question
         sub.set_defaults(answer=answer, refuse=getattr(sub, "refuse_unknown", parser.error))
-    parser.epilog = "Exit code: 0 shown, 2 bad input (no recording, or a damaged one, too)."
+    parser.epilog = "Exit code: 0 shown, 2 bad input (also no recording, or a damaged one)."
 
 
 def _add_moment(parser: argparse.ArgumentParser, *, default: str | None) -> None:
@@ -50,7 +50,7 @@ def _add_moment(parser: argparse.ArgumentParser, *, default: str | None) -> None
         "--at",
         metavar="TIME",
         default=default,
-        help="a moment of the recording: an ISO time, or 10m ago, counted from its newest reading (default: that one)",
+        help="a moment of the recording: an ISO time, or 10m ago, counted from its newest reading (the default)",
     )
 
 
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.question is None:
         return _contents(arguments)
     if arguments.contents_output is not None:
-        fail(f"replay: -o stands before {arguments.question}; allowed: behind it")
+        fail(f"replay: -o is given before {arguments.question}; allowed: after it")
     answer: Callable[[argparse.Namespace], int] = arguments.answer
     return answer(arguments)  # by way of sizing.sizing_source, which sees the recording
 

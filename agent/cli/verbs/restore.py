@@ -36,15 +36,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("name", metavar="POD", nargs="?", help="name, namespace/name, uid or workload")
     parser.add_argument("--all", action="store_true", help="every pod of this node whose original requests are known")
-    parser.add_argument("--dry-run", action="store_true", help="tell what would be put back; nothing is done")
+    parser.add_argument("--dry-run", action="store_true", help="show what would be put back; nothing is done")
     add_options(parser, SOCKET_OPTIONS)
     parser.epilog = (
-        "What is restored is pinned, so that it stays; plimsoll unpin POD, or --all, lets it be sized again. A pause "
-        "does not stop a restore; Ctrl-C does, between two pods. Where a resize is under way, the rest is promised: "
-        "the agent sends it after that, whatever becomes of this command, unless the pod is unpinned or the node "
-        "paused meanwhile. With --all a pod that goes or ends meanwhile is told, counted, and no failure; and it ends "
-        "when all stands in the pods. Exit code: 0 done, 1 some could not be, or no agent answers, 2 bad input (an "
-        "unknown pod, too), or the agent does not know its pods yet, 130 stopped by Ctrl-C."
+        "A restored pod is pinned, so that it stays as it is; plimsoll unpin POD, or --all, lets it be sized again. A "
+        "pause does not stop a restore; Ctrl-C does, between two pods. Where a resize is still under way, the agent "
+        "sends the rest after it, even if this command has ended, unless the pod is unpinned or the node is paused "
+        "before. With --all, a pod that is deleted or ends meanwhile is reported and counted, and is no failure; the "
+        "command ends when every pod has its requests back. Exit code: 0 done, 1 some pods were not restored, or no "
+        "agent answers, 2 bad input (also an unknown pod), or the agent does not know its pods yet, 130 stopped by "
+        "Ctrl-C."
     )
 
 
@@ -89,7 +90,7 @@ def _each(arguments: argparse.Namespace, listed: Restored) -> int:
         return 1
     except KeyboardInterrupt:
         through = len(listed.items) - len(walk.rest) - len(walk.waiting)
-        print(f"\nplimsoll restore: stopped: {through} of {len(listed.items)} pods are through", file=sys.stderr)
+        print(f"\nplimsoll restore: stopped: {through} of {len(listed.items)} pods are done", file=sys.stderr)
         _tell_rest(walk)
         return _INTERRUPTED
     finally:
@@ -233,12 +234,12 @@ def _tell_rest(walk: _Walk) -> None:
     """Say what was not done."""
     asked, untried = walk.rest[:1], walk.rest[1:]
     if asked:
-        print(f"plimsoll restore: {_name(asked[0])}: asked for, with no answer: plimsoll events tells", file=sys.stderr)
+        print(f"plimsoll restore: {_name(asked[0])}: sent, but no answer came: see plimsoll events", file=sys.stderr)
     if untried:
         print(f"plimsoll restore: not tried: {', '.join(map(_name, untried))}", file=sys.stderr)
     if walk.waiting:
         waiting = ", ".join(_name(item) for _, item in walk.waiting)
-        print(f"plimsoll restore: promised, and done as soon as it can be: {waiting}", file=sys.stderr)
+        print(f"plimsoll restore: the agent restores these as soon as it can: {waiting}", file=sys.stderr)
 
 
 def _name(item: RestoredPod) -> str:

@@ -30,24 +30,29 @@ _NOT_FOUND: Final = 404
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
-    parser.add_argument("--namespace", default="plimsoll", metavar="NAME", help="of the agents (default: plimsoll)")
+    parser.add_argument(
+        "--namespace", default="plimsoll", metavar="NAME", help="namespace of the agents (default: plimsoll)"
+    )
     parser.add_argument("--restore", action="store_true", help="have every agent run plimsoll restore --all first")
     parser.add_argument(
         "--skip-unreachable",
         action="store_true",
-        help="go on without agents that cannot be asked or do not end in time, as on a node that is NotReady: they are "
-        "named; pods that they resized stay resized until they are replaced, and the node keeps a taint of overload",
+        help="go on without agents that cannot be reached or do not end in time, as on a node that is NotReady: they "
+        "are listed; pods that they resized stay resized until replaced, and the node keeps its overload taint",
     )
     parser.add_argument(
-        "--timeout", type=span, default=600.0, metavar="TIME", help="for all of it: 10m, 1h (default: 10m)"
+        "--timeout", type=span, default=600.0, metavar="TIME", help="time for the whole command: 10m, 1h (default: 10m)"
     )
     parser.add_argument(
-        "--kubeconfig", type=Path, metavar="FILE", help="how to reach the API server (default: the pod's own account)"
+        "--kubeconfig",
+        type=Path,
+        metavar="FILE",
+        help="kubeconfig file, to reach the API server (default: the pod's own account)",
     )
     parser.epilog = (
-        "Agents take their taints away as they end, which takes their rights: so this comes before rights are removed. "
-        "Pods that are gone, and agents that ended, have nothing left to restore: they are told and counted, and who "
-        "came in an agent's place is asked. Where a restore fails nothing is ended, and the exit code is 1."
+        "Agents need their rights to remove their taints when they end, so run this before the rights are removed. "
+        "Pods and agents that are gone meanwhile have nothing left to restore: they are reported and counted, and the "
+        "successor of an agent is asked instead. If a restore fails, no agent is ended and the exit code is 1."
     )
 
 
@@ -72,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
             until = deadline - min(END_SECONDS, END_RATIO * arguments.timeout)
             left = _left_by_restore(api, credentials, arguments, until)
             if left is None:
-                print("plimsoll retire: nothing was ended: not everything could be restored", file=sys.stderr)
+                print("plimsoll retire: no agent was ended: not every pod could be restored", file=sys.stderr)
                 return 1
             skipped = left
         return _ended(api, arguments.namespace, deadline, skipped, is_skipping=arguments.skip_unreachable)

@@ -34,9 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--demo",
         action="store_true",
-        help="make a kubelet-like tree of real cgroups with real loads, watch it, and remove it on exit (needs root)",
+        help="make a kubelet-like tree of real cgroups with real loads, watch it with short windows, and remove it on "
+        "exit (needs root)",
     )
-    parser.add_argument("--for", dest="for_seconds", metavar="SECONDS", type=_seconds, help="end after this long")
+    parser.add_argument("--for", dest="for_seconds", metavar="SECONDS", type=_seconds, help="end after so many seconds")
     add_view_options(parser)
     add_options(parser, CGROUP_OPTIONS, SAMPLING_OPTIONS, SERVING_OPTIONS)
 
@@ -47,7 +48,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds <= threading.TIMEOUT_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time; allowed: seconds above 0, such as 30")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration; allowed: seconds above 0, such as 30")
     return seconds
 
 

@@ -17,7 +17,9 @@ from agent.cli.options.settings_options import (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("--in-force", action="store_true", help="print the settings in force here, as JSON")
-    parser.add_argument("--webhook", action="store_true", help="those of plimsoll webhook instead of the agent's")
+    parser.add_argument(
+        "--webhook", action="store_true", help="list the settings of plimsoll webhook instead of the agent's"
+    )
     add_options(parser, CGROUP_OPTIONS, SAMPLING_OPTIONS, SERVING_OPTIONS)
 
 

@@ -46,10 +46,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAMES",
         type=policy_names,
         default=_ALL_POLICIES,
-        help=f"policies to compare, with commas between (default: {_ALL_POLICIES})",
+        help=f"policies to compare, separated by commas (default: {_ALL_POLICIES})",
     )
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
-    parser.add_argument("--html", metavar="FILE", type=Path, help="write a report with plots as one page, too")
+    parser.add_argument("--html", metavar="FILE", type=Path, help="write a report with plots as one HTML page, too")
     rules = parser.add_argument_group("rules", "how the agent acts in the simulation")
     rules.add_argument(
         "--cpu-request", metavar="QUANTITY", type=_millicores, help="every CPU request at the start (default: none)"
@@ -70,14 +70,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         type=_whole_minutes,
         default=float(_MINUTE_SECONDS),
-        help="between two decisions, in whole minutes (default: 60)",
+        help="time between two decisions; whole minutes only (default: 60)",
     )
     rules.add_argument(
         "--cool-down",
         metavar="SECONDS",
         type=_seconds,
         default=300.0,
-        help="a request falls no sooner after the container's last change; it rises at any time (default: 300)",
+        help="least time between a container's last change and a fall of its request (default: 300)",
     )
     add_options(parser)
     add_policy_options(parser)

@@ -41,21 +41,23 @@ _SOCKET_OPTIONS = tuple(option for option in SERVING_OPTIONS if option.flag == "
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
-    parser.add_argument("--once", action="store_true", help="print one table and leave; so does top in a pipe")
+    parser.add_argument("--once", action="store_true", help="print one table and exit; in a pipe this is the default")
     parser.add_argument(
         "-o",
         "--output",
         choices=("table", "json", "csv", "openmetrics"),
-        help="print once in this form; json and csv have a record per container with units in the names",
+        help="print once in this format; json and csv have one record per container, with units in the names",
     )
     parser.add_argument("--at", metavar="TIME", type=_moment, default=0.0, help=f"a moment in the past: {ALLOWED}")
-    parser.add_argument("--self", action="store_true", dest="samples_itself", help="sample here even if an agent runs")
     parser.add_argument(
-        "--interval", metavar="SECONDS", type=_interval, default=1.0, help="between two pictures (default: 1)"
+        "--self", action="store_true", dest="samples_itself", help="sample in this process even if an agent runs"
+    )
+    parser.add_argument(
+        "--interval", metavar="SECONDS", type=_interval, default=1.0, help="time between two updates (default: 1)"
     )
     add_view_options(parser)
     add_options(parser, CGROUP_OPTIONS, _SOCKET_OPTIONS)
-    parser.epilog = "Exit code: 0 shown, 1 no snapshot could be had, 2 bad input."
+    parser.epilog = "Exit code: 0 shown, 1 no snapshot, 2 bad input."
 
 
 def add_view_options(parser: argparse.ArgumentParser) -> None:
@@ -64,18 +66,18 @@ def add_view_options(parser: argparse.ArgumentParser) -> None:
         "--sort",
         choices=[key.value for key in SortKey],
         default=SortKey.CPU.value,
-        help="largest first, names from A on; what is not known comes last (default: cpu)",
+        help="largest first, names from A to Z, unknown values last (default: cpu)",
     )
-    parser.add_argument("--reverse", action="store_true", help="the other way round")
+    parser.add_argument("--reverse", action="store_true", help="reverse the order")
     add_filter_options(parser)
     parser.add_argument(
-        "--limit", metavar="N", type=_count, default=0, help="rows printed at most; 0 = all (default: 0)"
+        "--limit", metavar="N", type=_count, default=0, help="print at most N rows; 0 = all (default: 0)"
     )
     parser.add_argument(
         "--pods-only",
         action="store_false",
         dest="is_expanded",
-        help="without the containers beneath their pods (key e)",
+        help="hide the containers below their pods (key e)",
     )
     add_look_options(parser)
 
@@ -184,7 +186,9 @@ def _open_source(arguments: argparse.Namespace) -> Iterator[SnapshotSource]:
 
 def _refuse_past(arguments: argparse.Namespace) -> None:
     if arguments.at > 0:
-        raise SourceError("--at needs a running agent: sampling here begins only now; start one with plimsoll run")
+        raise SourceError(
+            "--at needs a running agent: sampling in this process begins only now; start an agent with plimsoll run"
+        )
 
 
 def _refuse_own_sampling_options(arguments: argparse.Namespace) -> None:
@@ -195,7 +199,10 @@ def _refuse_own_sampling_options(arguments: argparse.Namespace) -> None:
     """
     given = [one.flag for one in CGROUP_OPTIONS if getattr(arguments, f"setting {one.key}", None) is not None]
     if given:
-        fail(f"{', '.join(given)}: the running agent answers, and has its own; add --self, or give them to the agent")
+        fail(
+            f"{', '.join(given)}: the running agent answers by its own settings; "
+            "add --self, or set them where the agent is started"
+        )
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="POD", nargs="?", help="name, namespace/name, uid or workload")
     parser.add_argument("--all", action="store_true", help="every pod that is pinned on this node")
     add_options(parser, SOCKET_OPTIONS)
-    parser.epilog = "Exit code: 0 not pinned any more, 1 no agent answers, 2 bad input (an unknown pod, too)."
+    parser.epilog = "Exit code: 0 not pinned any more, 1 no agent answers, 2 bad input (also an unknown pod)."
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SETTINGS_LISTER: Final = "plimsoll settings --webhook"
 WEBHOOK_OPTIONS: Final = (
     Option("--database", "database.url", "URL", "a path or sqlite:///PATH, or postgresql://... for several replicas"),
-    Option("--kubeconfig", "cluster.kubeconfig", "FILE", "how to reach the API server outside a pod"),
+    Option("--kubeconfig", "cluster.kubeconfig", "FILE", "kubeconfig file, to reach the API server from outside a pod"),
     Option(
         "--namespace", "cluster.namespace", "NAME", "of the webhook, its ConfigMap and the agents (default: plimsoll)"
     ),
@@ -36,11 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tls-cert",
         metavar="FILE",
         type=Path,
-        help="PEM file of the certificate (default: made and renewed by itself)",
+        help="PEM file of the certificate (default: the webhook makes and renews its own)",
     )
     parser.add_argument("--tls-key", metavar="FILE", type=Path, help="PEM file of its key")
     add_options(parser, WEBHOOK_OPTIONS, lister=SETTINGS_LISTER)
-    parser.epilog = "Exit code: 0 ended, 2 it cannot work so."
+    parser.epilog = "Exit code: 0 ended, 2 it cannot run with these settings."
 
 
 def run(arguments: argparse.Namespace) -> int:

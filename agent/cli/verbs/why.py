@@ -38,13 +38,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also NAMESPACE/POD[/CONTAINER], a pod's uid, its workload, the beginning of its name, a pattern with *, "
         "a cgroup path or its last part; a pod stands for all its containers",
     )
-    parser.add_argument("--plot", action="store_true", help="draw usage, pressure, request and recommendation here")
-    parser.add_argument("--png", metavar="FILE", type=Path, help="write the same as a picture; replaces a file")
+    parser.add_argument(
+        "--plot", action="store_true", help="draw usage, pressure, request and recommendation in the terminal"
+    )
+    parser.add_argument(
+        "--png", metavar="FILE", type=Path, help="write the same as a picture; an existing file is replaced"
+    )
     parser.add_argument(
         "--since",
         metavar="TIME",
         type=_since,
-        help=f"how far back --plot and --png go, and whether -o json has the minutes: 6h, 2d, up to 7d "
+        help=f"how far back --plot and --png go; with -o json: add the minutes of this time; 6h, 2d, up to 7d "
         f"(default: {_DEFAULT_SINCE})",
     )
     parser.add_argument(
@@ -54,12 +58,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--policy", metavar="NAME", type=_policy, dest="setting recommend.policy", help="answer as this policy would"
     )
     parser.add_argument(
-        "--width", metavar="COLUMNS", type=_width, help=f"default: as the terminal has; {_PIPE_WIDTH} in a pipe"
+        "--width", metavar="COLUMNS", type=_width, help=f"default: the terminal's width; {_PIPE_WIDTH} in a pipe"
     )
-    parser.add_argument("--no-color", action="store_true", help="no colour; neither with NO_COLOR set nor in a pipe")
+    parser.add_argument(
+        "--no-color", action="store_true", help="no colour; the default in a pipe and where NO_COLOR is set"
+    )
     add_options(parser, STATE_OPTIONS)
     add_policy_options(parser)
-    parser.epilog = "Exit code: 0 shown, 1 no answer could be had, 2 bad input (an unknown name, too)."
+    parser.epilog = "Exit code: 0 shown, 1 no answer, 2 bad input (also an unknown name)."
 
 
 def _policy(text: str) -> PolicyName:
@@ -94,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Return why."""
     is_json = arguments.output == "json"
     if is_json and arguments.plot:
-        fail("why: --plot with -o json: characters are no JSON; allowed: one of them, or --png")
+        fail("why: --plot with -o json: a plot is not JSON; allowed: one of them, or --png")
     if arguments.png is not None:
         from agent.cli.text.png_plots import PictureError, check_picture
 

@@ -25,14 +25,14 @@ _PAGE = 500
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     add_workload_argument(parser, nargs="?")
-    parser.add_argument("-n", "--namespace", metavar="NAME", help="of the list: this namespace only")
-    parser.add_argument("--policy", metavar="NAME", help="of one workload: what another policy would have")
+    parser.add_argument("-n", "--namespace", metavar="NAME", help="list only this namespace")
+    parser.add_argument("--policy", metavar="NAME", help="with WORKLOAD: what this policy would recommend")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="(default: table)")
-    parser.add_argument("--png", metavar="FILE", type=Path, help="of one workload: draw its hours into a file")
+    parser.add_argument("--png", metavar="FILE", type=Path, help="with WORKLOAD: draw its hours into this PNG file")
     add_look_options(parser)
     add_forget_options(parser)
     add_webhook_options(parser)
-    parser.epilog = "Exit code: 0 shown or forgotten, 1 no answer could be had or not forgotten, 2 bad input."
+    parser.epilog = "Exit code: 0 shown or deleted, 1 no answer or not deleted, 2 bad input."
 
 
 def add_workload_argument(parser: argparse.ArgumentParser, *, nargs: str | None = None) -> None:
@@ -41,7 +41,7 @@ def add_workload_argument(parser: argparse.ArgumentParser, *, nargs: str | None 
         "workload",
         metavar="WORKLOAD",
         nargs=nargs,
-        help="NAMESPACE/KIND/NAME, or NAMESPACE/NAME where that is one workload alone",
+        help="NAMESPACE/KIND/NAME, or NAMESPACE/NAME where only one workload has that name",
     )
 
 

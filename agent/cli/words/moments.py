@@ -46,9 +46,9 @@ def parse_age_seconds(text: str, *, now_unix_seconds: float) -> float:
         # astimezone() takes a time without a zone as local, which is what a person at this machine means
         age_seconds = now_unix_seconds - moment.astimezone().timestamp()
     except (ValueError, OverflowError, OSError) as error:
-        raise TimeWordError(f"{text!r} is no moment; allowed: {ALLOWED}") from error
+        raise TimeWordError(f"{text!r} is not a time; allowed: {ALLOWED}") from error
     if age_seconds < 0:
-        raise TimeWordError(f"{text!r} is still to come; allowed: {ALLOWED}")
+        raise TimeWordError(f"{text!r} is in the future; allowed: {ALLOWED}")
     return age_seconds
 
 
@@ -61,5 +61,5 @@ def parse_span_seconds(text: str) -> float:
     words = text.strip().lower()
     seconds = sum(float(amount) * _UNIT_SECONDS[unit] for amount, unit in _AMOUNT.findall(words))
     if not _SPAN.fullmatch(words) or seconds <= 0:
-        raise TimeWordError(f"{text!r} is no span of time; allowed: {ALLOWED_SPANS}")
+        raise TimeWordError(f"{text!r} is not a duration; allowed: {ALLOWED_SPANS}")
     return seconds

@@ -149,8 +149,8 @@ def test_pause_and_resume_are_confirmed_on_one_line(agent: Agent, say: Any) -> N
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("soon", "'soon' is no span of time"),
-        ("0s", "'0s' is no span"),
+        ("soon", "'soon' is not a duration"),
+        ("0s", "'0s' is not a duration"),
         ("9999d", "'9999d' is too long"),
         ("-3m", "-3m"),
     ],
@@ -403,8 +403,8 @@ def test_ctrl_c_while_pods_are_waited_for_says_which(
     code, _, err = restore_all(three, Counted(three), capsys)
     assert code == 130
     assert err.splitlines()[-2:] == [
-        "plimsoll restore: stopped: 0 of 3 pods are through",
-        "plimsoll restore: promised, and done as soon as it can be: shop/api, shop/web, team/web",
+        "plimsoll restore: stopped: 0 of 3 pods are done",
+        "plimsoll restore: the agent restores these as soon as it can: shop/api, shop/web, team/web",
     ]
 
 
@@ -509,7 +509,7 @@ def test_an_agent_that_fails_in_the_middle_leaves_a_list(three: Agent, capsys: p
     code, out, err = restore_all(three, Counted(three, break_down), capsys)
     assert (code, out.count("restored and pinned")) == (1, 1)
     lines = err.splitlines()
-    assert "plimsoll restore: shop/web: asked for, with no answer: plimsoll events tells" in lines
+    assert "plimsoll restore: shop/web: sent, but no answer came: see plimsoll events" in lines
     assert lines[-1] == "plimsoll restore: not tried: team/web"
 
 
@@ -526,8 +526,8 @@ def test_ctrl_c_stops_between_two_pods_and_says_what_was_done(
     assert (code, out) == (130, "1/3 shop/api: restored and pinned: app CPU 200m to 500m\n")
     assert err.splitlines() == [
         "",
-        "plimsoll restore: stopped: 1 of 3 pods are through",
-        "plimsoll restore: shop/web: asked for, with no answer: plimsoll events tells",
+        "plimsoll restore: stopped: 1 of 3 pods are done",
+        "plimsoll restore: shop/web: sent, but no answer came: see plimsoll events",
         "plimsoll restore: not tried: team/web",
     ]
     assert three.holds.pinned(NOW) == {"uid-shop-api"}

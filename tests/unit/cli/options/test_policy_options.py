@@ -76,7 +76,7 @@ def test_policy_names_are_read_in_their_order() -> None:
         ("krr", "'krr' is no policy; allowed: cruise, vpa, crane, forecast"),
         ("", "'' is no policy"),
         ("vpa,", "'' is no policy"),
-        ("vpa,vpa", "vpa stands twice"),
+        ("vpa,vpa", "vpa is given twice"),
     ],
 )
 def test_wrong_policy_names_are_refused(text: str, said: str) -> None:

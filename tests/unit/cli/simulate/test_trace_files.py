@@ -164,9 +164,9 @@ BAD_CSV: dict[str, tuple[str | bytes, str]] = {
         HEAD.strip() + ",memory_mib\n",
         "column 'memory_mib': its unit is not known; allowed: memory_bytes",
     ),
-    "twice": ("time,time,container,cpu_millicores\n", "column 'time' stands twice; allowed: once"),
-    "empty": ("", "there are no rows in it"),
-    "header only": (HEAD, "there are no rows in it"),
+    "twice": ("time,time,container,cpu_millicores\n", "column 'time' appears twice; allowed: once"),
+    "empty": ("", "it has no rows"),
+    "header only": (HEAD, "it has no rows"),
     "open header": ('time,"container\n', "the first line is no CSV header: unexpected end of data"),
     "negative": (HEAD + "1,a,1,1\n61,a,-1,1\n", "row 2 (line 3): column cpu_millicores: -1 is negative"),
     "nan": (HEAD + "1,a,nan,1\n", "row 1 (line 2): column cpu_millicores: nan is not finite"),
@@ -327,10 +327,10 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("a.txt", "", "what it is cannot be told by its name; allowed: .csv, .csv.gz, .jsonl, .jsonl.gz, .parquet"),
-        ("a.csv.gz", "hello", "not whole as gzip: Not a gzipped file"),
-        ("b.csv.gz", PACKED[:40], "not whole as gzip: Compressed file ended"),
-        ("c.csv.gz", PACKED[:20] + b"\0" * 40, "not whole as gzip: "),
+        ("a.txt", "", "its name does not tell its format; allowed: .csv, .csv.gz, .jsonl, .jsonl.gz, .parquet"),
+        ("a.csv.gz", "hello", "damaged gzip: Not a gzipped file"),
+        ("b.csv.gz", PACKED[:40], "damaged gzip: Compressed file ended"),
+        ("c.csv.gz", PACKED[:20] + b"\0" * 40, "damaged gzip: "),
     ],
 )
 def test_file_that_is_no_trace_is_one_line(tmp_path: Path, name: str, content: str | bytes, said: str) -> None:

@@ -84,8 +84,8 @@ def test_nothing_measured_is_no_picture(tmp_path: Path) -> None:
     ("name", "message"),
     [
         ("a.jpg", r"a\.jpg: a picture is a PNG; allowed: a name that ends in \.png"),
-        ("none/a.png", "there is no such directory; allowed: a file in one that is there"),
-        ("dir.png", "is no regular file; allowed: a file, or a name that is free"),
+        ("none/a.png", "no such directory; allowed: a file in an existing directory"),
+        ("dir.png", "is not a regular file; allowed: a file, or a new name"),
         ("x" * 300 + ".png", "File name too long"),
     ],
 )

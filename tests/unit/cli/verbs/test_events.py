@@ -172,7 +172,7 @@ def test_a_log_that_cannot_be_read_is_1(tmp_path: Path, capsys: pytest.CaptureFi
         (("--limit", "many"), "'many' is not allowed; allowed: a whole number from 0 to 10000"),
         (("--action", "resize,dance"), "'dance' is not allowed; allowed: resize, revert"),
         (("--outcome", "fine"), "'fine' is not allowed; allowed: accepted"),
-        (("--since", "later"), "'later' is no moment"),
+        (("--since", "later"), "'later' is not a time"),
     ],
 )
 def test_bad_input_is_one_line(words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]) -> None:

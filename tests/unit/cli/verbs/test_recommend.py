@@ -166,7 +166,7 @@ def test_bad_input_is_one_line_that_says_what_is_allowed(
 @pytest.mark.parametrize(
     ("told", "reason"),
     [
-        ({}, "of another release; allowed: the command of its own"),
+        ({}, "of another release; allowed: the plimsoll command of that release"),
         ({"settings": {"state": {"directory": None}}, "directory": "/"}, "keeps its state in memory only"),
         ({"settings": {"state": {"directory": "/none"}}, "directory": "/"}, "/none"),
     ],

@@ -66,7 +66,7 @@ def test_a_file_of_the_name_is_replaced_only_by_a_whole_one(state: Path) -> None
 
 @pytest.mark.parametrize(
     ("name", "reason"),
-    [("none/r", "there is no such directory"), (".", "is no regular file"), ("pipe", "is no regular file")],
+    [("none/r", "no such directory"), (".", "is not a regular file"), ("pipe", "is not a regular file")],
 )
 def test_an_output_that_cannot_be_is_refused_before_anything_is_recorded(
     state: Path, capsys: pytest.CaptureFixture[str], name: str, reason: str
@@ -92,9 +92,9 @@ def test_a_link_stays_one_and_what_it_names_is_replaced(state: Path, tmp_path: P
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("--for", "soon"), "'soon' is no span of time; allowed: 90s"),
+        (("--for", "soon"), "'soon' is not a duration; allowed: 90s"),
         (("--for", "31d"), "too long; allowed: up to 30d"),
-        (("--self",), "--self begins to sample only now; allowed: with --for TIME"),
+        (("--self",), "--self starts sampling now and has nothing to record yet; allowed: with --for TIME"),
         (("--filter", "x=1"), "unknown key"),
         (("--pods", "none.json"), "none.json"),
     ],

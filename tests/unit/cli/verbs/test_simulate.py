@@ -152,7 +152,7 @@ def test_rules_are_heard(trace: Path, capsys: pytest.CaptureFixture[str]) -> Non
         (("--decision-interval", "90"), "'90' is not allowed; allowed: whole minutes in seconds, from 60"),
         (("--decision-interval", "soon"), "'soon' is not allowed"),
         (("--cool-down", "-1"), "'-1' is not allowed; allowed: seconds from 0"),
-        (("--html", "/no/such/page.html"), "--html /no/such/page.html: there is no such directory"),
+        (("--html", "/no/such/page.html"), "--html /no/such/page.html: no such directory"),
         (("-o", "yaml"), "'yaml' is not allowed"),
     ],
 )
@@ -180,9 +180,7 @@ def test_page_that_cannot_be_written_is_told(trace: Path, tmp_path: Path, capsys
         main(["simulate", str(trace), "--policy", "vpa", "--html", str(tmp_path)])
     assert caught.value.code == 2
     told = capsys.readouterr().err
-    assert (
-        told == f"plimsoll simulate: --html {tmp_path}: is no regular file; allowed: a file, or a name that is free\n"
-    )
+    assert told == f"plimsoll simulate: --html {tmp_path}: is not a regular file; allowed: a file, or a new name\n"
 
 
 def test_failed_simulation_is_told(

@@ -48,7 +48,7 @@ class FakeStdout(io.TextIOWrapper):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--at", "soon"), "'soon' is no moment; allowed: now, "),
+        (("--at", "soon"), "'soon' is not a time; allowed: now, "),
         (("--sort", "size"), "invalid choice: 'size'"),
         (("-o", "xml"), "invalid choice: 'xml'"),
         (("--limit", "-1"), "'-1' is not allowed; allowed: a whole number, 0 = all"),
