@@ -256,8 +256,8 @@ class Settings:
     pod_limits: PodLimitsOptions = field(default_factory=PodLimitsOptions)
     report: ReportSettings = field(default_factory=ReportSettings)
     propose: ProposeOptions = field(default_factory=ProposeOptions)
-    evaluate_interval_seconds: Annotated[float, Between(1, 3600)] = 60.0
-    """Seconds between two evaluations of all windows, for metrics and minute rows."""
+    evaluate_interval_seconds: Annotated[float, Between(0.1, 3600)] = 60.0
+    """Seconds between two evaluations of all windows, for metrics and minute rows; below 1 is for tests."""
     pods_file: Annotated[Path | None, Unset("no names of pods, only what cgroups tell")] = None
     """A PodList as JSON or YAML (kubectl get pods -o json): gives names, requests and limits."""
     cluster_pause_file: Annotated[Path | None, Unset("the webhook's answers alone tell of the cluster's pause")] = None

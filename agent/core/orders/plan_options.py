@@ -33,8 +33,8 @@ class DaemonSetGrowth(StrEnum):
 class PlanOptions:
     """How a node is planned."""
 
-    replan_seconds: Annotated[float, Between(1, 3600)] = 60.0
-    """Seconds between two plans; pressure and out-of-memory kills ask for one at once."""
+    replan_seconds: Annotated[float, Between(0.1, 3600)] = 60.0
+    """Seconds between two plans; pressure and out-of-memory kills ask for one at once. Below 1 is for tests."""
     fit_rule: FitRule = FitRule.SHARED
     """shared: sum of bases + largest spike <= available; literal: the CruiseKube document's test."""
     daemon_set_growth: DaemonSetGrowth = DaemonSetGrowth.FITS
