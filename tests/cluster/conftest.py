@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.cluster import fence
+from tests.cluster.acting_node import ActingNode, fresh_node
 from tests.cluster.binaries import KUBERNETES
 from tests.cluster.control_plane import ControlPlane, control_plane
 from tests.cluster.identities import create_namespace, fresh_name
@@ -55,3 +57,10 @@ def node_name(cluster: ControlPlane) -> Iterator[str]:
     name = fresh_name("node")
     yield name
     cluster.admin.delete(f"/api/v1/nodes/{name}")
+
+
+@pytest.fixture
+def node(fenced: ControlPlane, tmp_path: Path) -> Iterator[ActingNode]:
+    """A node of the test's own, for an agent that the test starts."""
+    with fresh_node(fenced, tmp_path) as made:
+        yield made

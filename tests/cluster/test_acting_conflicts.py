@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.cluster import objects
-from tests.cluster.acting_node import ActingNode, acting_node
-from tests.cluster.api import ApiError, Json
-from tests.cluster.control_plane import ControlPlane
+from tests.cluster.acting_node import ActingNode
+from tests.cluster.api import ApiError
 from tests.kernel.cgroups import why_not
 
 pytestmark = [
@@ -22,18 +20,6 @@ pytestmark = [
 ]
 
 PODS = [f"pod-{index}" for index in range(6)]
-
-
-@pytest.fixture
-def node(fenced: ControlPlane, namespace: str, node_name: str, tmp_path: Path) -> Iterator[ActingNode]:
-    with acting_node(fenced, namespace, node_name, tmp_path) as made:
-        yield made
-
-
-def wanting(node: ActingNode, name: str) -> Json:
-    """Run a pod that is ordered three times what it asks for."""
-    app = objects.container(requests={"cpu": "100m", "memory": "64Mi"})
-    return node.run_pod(name, app, orders={"min-cpu": "300m"})
 
 
 @contextlib.contextmanager
@@ -65,7 +51,7 @@ def bumping(node: ActingNode, name: str, pause_seconds: float) -> Iterator[None]
 
 
 def test_a_pod_whose_status_changes_all_the_time_is_resized_once_for_each_wish(node: ActingNode) -> None:
-    wanting(node, "web")
+    node.run_wanting("web")
     with bumping(node, "web", 0.05):
         node.start_agent()
         for wish in ("300m", "400m", "500m", "600m"):
@@ -82,7 +68,7 @@ def test_a_pod_whose_status_changes_all_the_time_is_resized_once_for_each_wish(n
 
 
 def test_a_resize_by_somebody_else_keeps_what_the_agent_does_not_order(node: ActingNode) -> None:
-    wanting(node, "web")
+    node.run_wanting("web")
     node.start_agent()
     node.wait(lambda: "applied" in node.outcomes("web"), "it is grown")
     theirs = objects.resize_body(app={"requests": {"cpu": "150m", "memory": "96Mi"}})
@@ -102,7 +88,7 @@ def test_a_resize_by_somebody_else_keeps_what_the_agent_does_not_order(node: Act
 
 def test_a_kill_in_the_middle_of_several_loses_nothing_and_repeats_nothing(node: ActingNode) -> None:
     for name in PODS:
-        wanting(node, name)
+        node.run_wanting(name)
     node.start_agent()
     node.wait(lambda: node.resizes(refused=False), "it has begun")
     node.kill_agent()
@@ -122,8 +108,8 @@ def test_a_kill_in_the_middle_of_several_loses_nothing_and_repeats_nothing(node:
 
 
 def test_a_kill_right_after_each_patch_repeats_none_and_cool_downs_outlive_it(node: ActingNode) -> None:
-    wanting(node, "web")
-    wanting(node, "cooling")
+    node.run_wanting("web")
+    node.run_wanting("cooling")
     node.start_agent()
     for wish in ("300m", "400m"):
         node.order("web", min_cpu=wish)

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,9 +15,7 @@ from agent.core.cluster.workload import Workload
 from agent.core.history.directive import DIRECTIVES_VERSION, Directives
 from agent.core.history.directive_json import directives_to_json
 from agent.node.reports.directives_file import FILE_NAME
-from tests.cluster import objects
-from tests.cluster.acting_node import ActingNode, acting_node
-from tests.cluster.control_plane import ControlPlane
+from tests.cluster.acting_node import ActingNode
 from tests.directives import directive
 from tests.kernel.cgroups import why_not
 
@@ -31,12 +27,6 @@ pytestmark = [
 
 AWAY = "https://127.0.0.1:1"
 """Nobody listens there."""
-
-
-@pytest.fixture
-def node(fenced: ControlPlane, namespace: str, node_name: str, tmp_path: Path) -> Iterator[ActingNode]:
-    with acting_node(fenced, namespace, node_name, tmp_path) as made:
-        yield made
 
 
 def tell(node: ActingNode, told: dict[str, dict[str, Any]], *, pause: str | None = None) -> None:
@@ -58,18 +48,11 @@ def tell(node: ActingNode, told: dict[str, dict[str, Any]], *, pause: str | None
     (state / FILE_NAME).write_text(json.dumps(document))
 
 
-def wanting(node: ActingNode, name: str, **orders: str) -> None:
-    """Run a pod that is ordered three times what it asks for."""
-    app = objects.container(requests={"cpu": "100m", "memory": "64Mi"})
-    node.run_pod(name, app, orders={"min-cpu": "300m", **orders})
-
-
 def test_frozen_and_left_alone_pods_get_no_patch_and_none_is_sent_before_the_webhook_told(node: ActingNode) -> None:
-    for name in ("frozen", "alone", "free"):
-        wanting(node, name)
-    wanting(node, "ruled")
+    for name in ("frozen", "alone", "free", "ruled"):
+        node.run_wanting(name)
     node.start_agent(report__url=AWAY)
-    node.wait(lambda: node.ask("plan")["steps"], "there would be steps")
+    node.wait(lambda: len(node.ask("plan")["steps"]) == 4, "there would be steps")
     node.settle(3)
     assert not node.resizes()
     assert any("the webhook has not yet told" in note for note in node.ask("plan")["notes"])
@@ -84,10 +67,10 @@ def test_frozen_and_left_alone_pods_get_no_patch_and_none_is_sent_before_the_web
     tell(node, told)
     node.agent.start()
     node.wait(lambda: node.request_of("free") == "300m", "who is free is sized")
+    node.wait(lambda: node.kept("frozen") == "hpa", "who is frozen is known")
     node.settle(3)
     assert {call.name for call in node.resizes()} == {"free"}
     assert node.request_of("frozen") == node.request_of("alone") == node.request_of("ruled") == "100m"
-    assert node.kept("frozen") == "hpa"
     assert (node.planned("alone") or {})["reserved"] == "vpa"
     assert (node.planned("ruled") or {})["reserved"] == "recommend"
     assert node.metric('plimsoll_directives_workloads{effect="cpu_frozen"}') == 1.0

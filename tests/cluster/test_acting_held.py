@@ -1,4 +1,7 @@
-"""Who is only recommended, and a node that is paused: nothing is written, counted at the API server's audit log."""
+"""Who is only recommended, and a node that is paused: nothing is written, counted at the API server's audit log.
+
+Where the mode does not matter tests share one agent; each has pods of its own, and leaves none.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster import objects
-from tests.cluster.acting_node import ActingNode, acting_node
+from tests.cluster.acting_node import ActingNode, fresh_node
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.kubelet_play import Answer
 from tests.kernel.cgroups import why_not
@@ -19,19 +22,39 @@ pytestmark = [
     pytest.mark.skipif(why_not() is not None, reason=why_not() or ""),
 ]
 
-PODS = [f"pod-{index}" for index in range(8)]
+PODS = [f"pod-{index}" for index in range(6)]
 
 
-@pytest.fixture
-def node(fenced: ControlPlane, namespace: str, node_name: str, tmp_path: Path) -> Iterator[ActingNode]:
-    with acting_node(fenced, namespace, node_name, tmp_path) as made:
+@pytest.fixture(scope="module")
+def enforcing(fenced: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ActingNode]:
+    directory = tmp_path_factory.mktemp("held")
+    with fresh_node(fenced, directory) as made:
+        pause_file(made).parent.mkdir()
+        made.start_agent(clusterPauseFile=pause_file(made))
         yield made
 
 
-def wanting(node: ActingNode, name: str, load: str = "sleep", **orders: str) -> None:
-    """Run a pod that is ordered three times what it asks for."""
-    app = objects.container(requests={"cpu": "100m", "memory": "64Mi"})
-    node.run_pod(name, app, load=load, orders={"min-cpu": "300m", **orders})
+@pytest.fixture
+def shared(enforcing: ActingNode) -> ActingNode:
+    """A node without pods, whose agent is in mode enforce and not paused; the tests share it."""
+    pause_file(enforcing).unlink(missing_ok=True)
+    enforcing.ask("resume")
+    enforcing.begin_anew()
+    return enforcing
+
+
+def pause_file(node: ActingNode) -> Path:
+    """Where the kubelet would mount the cluster's pause."""
+    return node.directory / "cluster" / "pause"
+
+
+def paused(node: ActingNode) -> bool:
+    return node.metric("plimsoll_paused") == 1.0
+
+
+def stepping(node: ActingNode) -> list[str]:
+    """Who would be resized, by the plan of now."""
+    return sorted(one["ref"]["name"] for one in node.ask("plan")["steps"])
 
 
 def grown(node: ActingNode) -> list[str]:
@@ -39,16 +62,19 @@ def grown(node: ActingNode) -> list[str]:
 
 
 def test_recommend_by_configuration_writes_nothing_and_what_if_shows_the_steps(node: ActingNode) -> None:
-    wanting(node, "web")
-    wanting(node, "hungry", load="busy")
-    wanting(node, "malformed", **{"max-cpu": "many"})
-    for _ in range(3):
-        node.tree.spawn("others", "busy")
+    node.run_wanting("web")
+    node.run_wanting("hungry")
+    node.run_wanting("malformed", **{"max-cpu": "many"})
+    node.starve("hungry")
     node.start_agent(act__mode="recommend")
-    node.wait(lambda: node.ask("plan", what_if=True)["steps"], "there would be steps")
+
+    def steps() -> set[str]:
+        return {one["ref"]["name"] for one in node.ask("plan", what_if=True)["steps"]}
+
+    node.wait(lambda: steps() == {"web", "hungry"}, "there would be steps")
+    node.wait_for_sweeps(5)
     node.settle(4)
-    steps = node.ask("plan", what_if=True)["steps"]
-    assert {one["ref"]["name"] for one in steps} == {"web", "hungry"}
+    assert steps() == {"web", "hungry"}
     assert not node.ask("plan")["steps"]
     assert not node.write_calls()
     assert node.metric('plimsoll_pods{mode="recommend"}') == 2.0
@@ -56,84 +82,88 @@ def test_recommend_by_configuration_writes_nothing_and_what_if_shows_the_steps(n
 
 
 def test_off_by_configuration_writes_nothing_but_for_who_asks_for_it(node: ActingNode) -> None:
-    wanting(node, "web")
-    wanting(node, "asking", mode="enforce")
+    node.run_wanting("web")
+    node.run_wanting("asking", mode="enforce")
     node.start_agent(act__mode="off")
+    node.wait_known("asking")
     node.wait(lambda: node.request_of("asking") == "300m", "who asks for it is sized")
     node.settle()
     assert {call.name for call in node.resizes()} == {"asking"}
 
 
-def test_a_node_paused_from_the_start_writes_nothing_until_it_is_resumed(node: ActingNode) -> None:
-    for name in PODS:
-        wanting(node, name)
-    node.start_agent()
+def test_a_paused_node_writes_nothing_over_a_restart_too_until_it_is_resumed(shared: ActingNode) -> None:
+    node = shared
     node.ask("pause")
-    already = len(grown(node))
-    node.wait(lambda: node.ask("plan")["steps"] or already, "there would be steps")
+    for name in PODS:
+        node.run_wanting(name)
+    node.wait(lambda: stepping(node) == PODS, "there would be steps")
     node.settle(3)
-    written = node.write_calls()
-    assert node.metric("plimsoll_paused") == 1.0
+    assert not node.writes()
+    assert paused(node)
     assert any("paused" in note for note in node.ask("plan")["notes"])
     node.kill_agent()
     node.agent.start()
-    node.wait(lambda: node.ask("plan")["steps"], "it is paused over a restart")
+    node.wait(lambda: stepping(node) == PODS, "it is paused over a restart")
     node.wait_told()
     node.settle(3)
-    assert node.write_calls() == written
+    assert not node.writes()
     node.ask("resume")
     node.wait(lambda: grown(node) == PODS, "all are sized")
     assert [len(node.resizes(name)) for name in PODS] == [1] * len(PODS)
 
 
 def test_a_pause_of_the_cluster_that_the_kubelet_mounts_stops_every_write_without_a_webhook(
-    node: ActingNode, tmp_path: Path
+    shared: ActingNode,
 ) -> None:
+    node = shared
+    pause_file(node).write_text("incident 12")
     for name in PODS:
-        wanting(node, name)
-    mounted = tmp_path / "cluster" / "pause"
-    mounted.parent.mkdir()
-    mounted.write_text("incident 12")
-    node.start_agent(clusterPauseFile=mounted)
-    node.wait(lambda: node.ask("plan")["steps"], "there would be steps")
+        node.run_wanting(name)
+    node.wait(lambda: stepping(node) == PODS, "there would be steps")
     node.settle(3)
     assert node.writes() == []
-    assert node.metric("plimsoll_paused") == 1.0
+    assert paused(node)
     [note] = [one for one in node.ask("plan")["notes"] if "paused" in one]
     assert note.endswith("the whole cluster is, by its ConfigMap: incident 12")
     node.ask("resume")  # which nobody can from here
     node.settle(3)
     assert node.writes() == []
-    mounted.unlink()
+    pause_file(node).unlink()
     node.wait(lambda: grown(node) == PODS, "all are sized")
 
 
-def test_a_pause_in_the_middle_lets_nothing_more_through_and_ends_by_itself(node: ActingNode) -> None:
+def test_a_pause_in_the_middle_lets_nothing_more_through_and_ends_by_itself(shared: ActingNode) -> None:
+    node = shared
+    node.kubelet.actuation_seconds = 0.2
     for name in PODS:
-        wanting(node, name)
-    node.start_agent()
+        node.run_wanting(name)
     node.wait(lambda: node.resizes(), "it has begun")
-    node.ask("pause", for_seconds=15)
+    node.ask("pause")
     at_answer = len(node.resizes())
-    node.wait(lambda: node.metric("plimsoll_paused") == 1.0, "the next turn has seen it")
-    then = node.write_calls()
-    assert len(node.resizes()) <= at_answer + 1  # one may have been under way
-    is_all_done = len(grown(node)) == len(PODS)
-    node.wait(lambda: is_all_done or node.ask("plan")["steps"], "there would be steps")
+    node.wait(lambda: paused(node), "the next turn has seen it")
+    then = len(node.resizes())
+    assert then <= at_answer + 1  # one may have been under way
+    for name in PODS:  # what they had come to at the pause does not matter: now each wants more
+        node.order(name, min_cpu="400m")
+        node.wait_wish(name, 400)
     node.settle(3)
-    assert node.write_calls() == then
-    node.wait(lambda: node.metric("plimsoll_paused") == 0.0, "its time is up")
-    node.wait(lambda: grown(node) == PODS, "all are sized")
-    assert [len(node.resizes(name)) for name in PODS] == [1] * len(PODS)
-    assert [one["reason"] for one in node.events(actions=["resume"])] == ["time is up"]
+    assert len(node.resizes()) == then
+    ended = node.events(actions=["resume"])
+    node.ask("pause", for_seconds=1)
+    node.wait(lambda: not paused(node), "its time is up")
+    node.wait(lambda: [node.request_of(name) for name in PODS] == ["400m"] * len(PODS), "all are sized")
+    [*_, newest] = reversed(node.events(actions=["resume"]))
+    assert newest["reason"] == "time is up"
+    assert len(node.events(actions=["resume"])) == len(ended) + 1
 
 
 def test_what_a_kubelet_does_during_a_pause_is_put_down_and_not_told_in_events(node: ActingNode) -> None:
-    wanting(node, "late")
+    node.run_wanting("late")
     node.kubelet.answer(node.namespace, "late", Answer.DEFER)
-    node.start_agent()
+    node.start_agent()  # its own: an agent writes no more than 20 Events in a minute
     node.wait(lambda: "ResizeDeferred" in node.told("late"), "it is deferred")
     node.ask("pause")
+    node.wait(lambda: paused(node), "the next turn has seen it")
     written = node.write_calls()
     node.kubelet.answer(node.namespace, "late", Answer.ACTUATE)
     node.wait(lambda: node.outcomes("late")[-1] == "applied", "it is applied all the same")
@@ -141,12 +171,12 @@ def test_what_a_kubelet_does_during_a_pause_is_put_down_and_not_told_in_events(n
     assert node.write_calls() == written
 
 
-def test_a_pin_ends_by_itself_or_when_it_is_taken_away(node: ActingNode) -> None:
-    for name in ("brief", "long", "free"):
-        wanting(node, name)
-    node.start_agent(plan__minAgeSeconds=1)
+def test_a_pin_ends_by_itself_or_when_it_is_taken_away(shared: ActingNode) -> None:
+    node = shared
     node.ask("pause")
-    node.wait(lambda: node.planned("free"), "the plan knows the pods")
+    for name in ("brief", "long", "free"):
+        node.run_wanting(name)
+    node.wait_known("brief", "long", "free")
     node.ask("pin", name="brief", for_seconds=5)
     node.ask("pin", name="long")
     node.ask("resume")
@@ -158,21 +188,18 @@ def test_a_pin_ends_by_itself_or_when_it_is_taken_away(node: ActingNode) -> None
     node.wait(lambda: node.request_of("long") == "300m", "it is sized again")
 
 
-def test_a_starving_pod_is_grown_and_its_bound_and_its_mode_hold(node: ActingNode) -> None:
-    app = objects.container(requests={"cpu": "50m", "memory": "64Mi"})
+def test_a_starving_pod_is_grown_and_its_bound_and_its_mode_hold(shared: ActingNode) -> None:
+    node = shared
+    app = objects.container(requests={"cpu": "10m", "memory": "64Mi"})
     node.run_pod("hungry", app)
-    node.run_pod("bounded", app, orders={"max-cpu": "90m"})
+    node.run_pod("bounded", app, orders={"max-cpu": "30m"})
     node.run_pod("looked-at", app, orders={"mode": "recommend"})
-    node.start_agent()
     node.wait_known("hungry", "bounded")
-    for _ in range(3):
-        node.tree.spawn("others", "busy")
-    for name in ("hungry", "bounded", "looked-at"):
-        node.tree.spawn(node.cgroup_of(node.pod(name)), "busy")
-    node.wait(lambda: node.request_of("hungry") != "50m", "the starved pod is grown")
-    node.wait(lambda: node.request_of("bounded") == "90m", "the bounded pod is grown to its bound")
+    node.starve("hungry", "bounded", "looked-at")
+    node.wait(lambda: node.request_of("hungry") != "10m", "the starved pod is grown")
+    node.wait(lambda: node.request_of("bounded") == "30m", "the bounded pod is grown to its bound")
     event = node.wait(lambda: node.events(pod="hungry", outcomes=["accepted", "applied"]), "it is told")[-1]
-    assert event["changes"][0]["before"] == 50
+    assert event["changes"][0]["before"] == 10
     node.settle(3)
-    assert node.request_of("bounded") == "90m"
+    assert node.request_of("bounded") == "30m"
     assert not node.resizes("looked-at")

@@ -5,15 +5,11 @@ The memory controller of the machines that run this may be bound to cgroup v1, s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from tests.cluster import fence, objects
-from tests.cluster.acting_node import MINUTE_SECONDS, ActingNode, acting_node
+from tests.cluster.acting_node import ActingNode
 from tests.cluster.api import Json
-from tests.cluster.control_plane import ControlPlane
 from tests.kernel.cgroups import cgroup2_mount, why_not
 
 pytestmark = [
@@ -26,12 +22,6 @@ pytestmark = [
 IS_MEMORY_MEASURED = (MOUNT := cgroup2_mount()) is not None and "memory" in (
     MOUNT / "cgroup.controllers"
 ).read_text().split()
-
-
-@pytest.fixture
-def node(fenced: ControlPlane, namespace: str, node_name: str, tmp_path: Path) -> Iterator[ActingNode]:
-    with acting_node(fenced, namespace, node_name, tmp_path) as made:
-        yield made
 
 
 def taints(node: ActingNode) -> list[Json]:
@@ -77,7 +67,7 @@ def test_where_pods_do_not_fit_nothing_is_resized_while_nobody_can_tell_who_shou
 def test_evictions_are_proposed_where_a_node_is_too_small_and_nobody_is_evicted(node: ActingNode) -> None:
     # Where memory is not applied nobody needs to foretell it: the machine may not even measure it.
     make_too_small(node, plan__memoryApplied=IS_MEMORY_MEASURED)
-    [proposed] = node.wait(lambda: node.events(outcomes=["proposed"]), "an eviction is proposed", MINUTE_SECONDS)
+    [proposed] = node.wait(lambda: node.events(outcomes=["proposed"]), "an eviction is proposed")
     assert proposed["action"] == "eviction"
     assert proposed["reason"] == "cpu"
     assert proposed["pod"]["name"] == "first"

@@ -1,18 +1,17 @@
 """What a kubelet and the API server may say to a grow but yes: deferred, infeasible, too much for the node.
 
-Pods are made to want more by their annotation ``min-cpu``, which needs no load.
+Pods are made to want more by their annotation ``min-cpu``, which needs no load. The tests share two agents, one that
+waits long for what was deferred and one that does not; each has pods of its own, and leaves none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.cluster import objects
-from tests.cluster.acting_node import ActingNode, acting_node
-from tests.cluster.api import Json
+from tests.cluster.acting_node import ActingNode, fresh_node
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.kubelet_play import Answer
 from tests.kernel.cgroups import why_not
@@ -24,15 +23,32 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def node(fenced: ControlPlane, namespace: str, node_name: str, tmp_path: Path) -> Iterator[ActingNode]:
-    with acting_node(fenced, namespace, node_name, tmp_path, cpu="2") as made:
+@pytest.fixture(scope="module")
+def patient(fenced: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ActingNode]:
+    with fresh_node(fenced, tmp_path_factory.mktemp("patient"), cpu="2") as made:
+        made.start_agent()
         yield made
 
 
-def wanting(node: ActingNode, name: str, now: str = "100m", then: str = "300m") -> Json:
-    """Run a pod that asks for one amount of CPU and is ordered at least another."""
-    return node.run_pod(name, objects.container(requests={"cpu": now, "memory": "64Mi"}), orders={"min-cpu": then})
+@pytest.fixture(scope="module")
+def hasty(fenced: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ActingNode]:
+    with fresh_node(fenced, tmp_path_factory.mktemp("hasty"), cpu="2") as made:
+        made.start_agent(act__deferredPatienceSeconds=1)
+        yield made
+
+
+@pytest.fixture
+def node(patient: ActingNode) -> ActingNode:
+    """The node whose agent waits for ten minutes, without pods."""
+    patient.begin_anew()
+    return patient
+
+
+@pytest.fixture
+def hasty_node(hasty: ActingNode) -> ActingNode:
+    """The node whose agent waits for a second, without pods."""
+    hasty.begin_anew()
+    return hasty
 
 
 def reasons(node: ActingNode, name: str) -> list[tuple[str, str]]:
@@ -42,12 +58,12 @@ def reasons(node: ActingNode, name: str) -> list[tuple[str, str]]:
 
 def test_a_deferred_resize_waits_and_lands_when_room_appears(node: ActingNode) -> None:
     node.kubelet.answer(node.namespace, "late", Answer.DEFER)
-    wanting(node, "late")
-    wanting(node, "other")
-    node.start_agent()
+    node.run_wanting("late")
+    node.run_wanting("other")
     node.wait(lambda: "deferred" in node.outcomes("late"), "it is deferred")
     node.wait(lambda: "applied" in node.outcomes("other"), "the other pod is not held up")
     node.order("late", min_cpu="400m")  # another wish meanwhile waits too
+    node.wait_wish("late", 400)
     node.settle(3)
     assert node.outcomes("late") == ["accepted", "deferred"]
     assert node.kept("late") == "deferred"
@@ -58,35 +74,35 @@ def test_a_deferred_resize_waits_and_lands_when_room_appears(node: ActingNode) -
     node.wait(lambda: node.outcomes("late")[3:] == ["accepted", "applied"], "it is applied")
     assert node.outcomes("late") == ["accepted", "deferred", "applied", "accepted", "applied"]
     assert len(node.resizes("late")) == 2
-    assert set(node.told("late")) == {"ResizeDeferred", "Resized"}
+    node.wait(lambda: set(node.told("late")) == {"ResizeDeferred", "Resized"}, "its owner is told of both")
 
 
-def test_a_resize_deferred_for_too_long_is_withdrawn_and_not_asked_again_at_once(node: ActingNode) -> None:
-    node.kubelet.answer(node.namespace, "late", Answer.DEFER)
-    wanting(node, "late")
-    node.start_agent(act__deferredPatienceSeconds=1)
-    node.wait(lambda: node.request_of("late") == "300m", "it is asked for")
-    node.wait(lambda: node.request_of("late") == "100m", "it is taken back")
+def test_a_resize_deferred_for_too_long_is_withdrawn_and_not_asked_again_at_once(hasty_node: ActingNode) -> None:
+    node = hasty_node
+    node.kubelet.answer(node.namespace, "tardy", Answer.DEFER)
+    node.run_wanting("tardy")
+    node.wait(lambda: "accepted" in node.outcomes("tardy"), "it is asked for")
+    node.wait(lambda: len(node.resizes("tardy")) == 2 and node.request_of("tardy") == "100m", "it is taken back")
+    node.wait(lambda: ("withheld", "withdrawn") in reasons(node, "tardy"), "it is wished for, and held back")
     node.settle(3)
-    assert node.request_of("late") == "100m"
-    assert len(node.resizes("late")) == 2, node.said()
-    assert ("withheld", "withdrawn") in reasons(node, "late")
+    assert node.request_of("tardy") == "100m"
+    assert len(node.resizes("tardy")) == 2, node.said()
 
 
 def test_what_the_kubelet_calls_infeasible_is_taken_back_and_never_repeated(node: ActingNode) -> None:
     node.kubelet.answer(node.namespace, "never", Answer.INFEASIBLE)
-    wanting(node, "never")
-    node.start_agent()
+    node.run_wanting("never")
     node.wait(lambda: "infeasible" in node.outcomes("never"), "it is infeasible")
     node.wait(lambda: node.request_of("never") == "100m", "it is taken back")
+    node.wait(lambda: node.kept("never") == "infeasible", "it is wished for, and held back")
     node.settle(3)
     assert len(node.resizes("never")) == 2, node.said()
     [told] = node.events(pod="never", outcomes=["infeasible"])
     assert "Guaranteed Pods alongside CPU Manager static policy" in told["detail"]
-    assert node.kept("never") == "infeasible"
     node.kill_agent()
     node.agent.start()
-    node.wait_known("never")
+    node.wait(lambda: node.kept("never") == "infeasible", "it is wished for, and held back")
+    node.wait_told()
     node.settle(3)
     assert len(node.resizes("never")) == 2, "remembered over a restart"
     node.order("never", min_cpu="200m")  # less than what was infeasible may be tried
@@ -94,10 +110,10 @@ def test_what_the_kubelet_calls_infeasible_is_taken_back_and_never_repeated(node
     node.wait(lambda: node.request_of("never") == "200m", "less is tried")
 
 
-def test_a_kubelet_that_fails_at_a_resize_is_given_time_and_then_spared(node: ActingNode) -> None:
+def test_a_kubelet_that_fails_at_a_resize_is_given_time_and_then_spared(hasty_node: ActingNode) -> None:
+    node = hasty_node
     node.kubelet.answer(node.namespace, "failing", Answer.ERROR)
-    wanting(node, "failing")
-    node.start_agent(act__deferredPatienceSeconds=2)
+    node.run_wanting("failing")
     node.wait(lambda: ("error", "kubelet_error") in reasons(node, "failing"), "its failure is told")
     node.wait(lambda: node.request_of("failing") == "100m", "it is taken back")
     node.settle(3)
@@ -105,21 +121,22 @@ def test_a_kubelet_that_fails_at_a_resize_is_given_time_and_then_spared(node: Ac
 
 
 def test_a_silent_kubelet_is_asked_once(node: ActingNode) -> None:
-    wanting(node, "silent")
+    node.run_wanting("silent", then="100m")
     node.kubelet.answer(node.namespace, "silent", Answer.SILENCE)
-    node.start_agent()
+    node.order("silent", min_cpu="300m")
     node.wait(lambda: node.outcomes("silent") == ["accepted"], "it is asked")
     node.order("silent", min_cpu="500m")
+    node.wait_wish("silent", 500)
     node.settle(3)
     assert len(node.resizes("silent")) == 1
     assert node.kept("silent") == "in_flight"
 
 
 def test_more_than_the_node_has_is_withheld_without_a_request(node: ActingNode) -> None:
-    wanting(node, "greedy", then="3")
-    wanting(node, "modest", then="300m")
-    node.start_agent()
+    node.run_wanting("greedy", then="3")
+    node.run_wanting("modest", then="300m")
     node.wait_known("greedy", "modest")
+    node.wait(lambda: node.kept("greedy") == "node_full", "it does not fit")
     node.settle(3)
     assert not node.resizes("greedy")
     assert node.request_of("greedy") == "100m"
@@ -129,9 +146,8 @@ def test_more_than_the_node_has_is_withheld_without_a_request(node: ActingNode) 
 def test_growth_waits_while_others_hold_the_room(node: ActingNode) -> None:
     """What the scheduler has given to a pod that nobody may touch is not there for others."""
     node.run_pod("bare", objects.container(requests={"cpu": "1700m", "memory": "64Mi"}), owner=None)
-    wanting(node, "wide", then="400m")
-    node.start_agent()
-    node.wait_known("wide")
+    node.run_wanting("wide", then="400m")
+    node.wait(lambda: node.kept("wide") == "node_full", "it does not fit")
     node.settle(3)
     assert not node.resizes("wide")
     node.plane.admin.delete(objects.pod_path(node.namespace, "bare"), gracePeriodSeconds="0")
@@ -140,12 +156,12 @@ def test_growth_waits_while_others_hold_the_room(node: ActingNode) -> None:
 
 
 def test_a_node_that_shrank_meanwhile_is_seen_and_the_same_is_not_sent_again(node: ActingNode) -> None:
-    wanting(node, "web", then="300m")
-    node.start_agent()
+    node.run_wanting("web", then="300m")
     node.wait(lambda: "applied" in node.outcomes("web"), "it grows")
     # In one step the node becomes too small for what is wished next, before the agent can know.
     objects.write_node_status(node.plane.admin, node.name, {"allocatable": {"cpu": "350m"}})
     node.order("web", min_cpu="1500m")
+    node.wait(lambda: node.kept("web") == "node_full", "it does not fit")
     node.settle(3)
     assert len(node.resizes("web", refused=False)) == 1
     assert len(node.resizes("web")) <= 2, node.write_calls()

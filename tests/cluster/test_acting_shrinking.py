@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from tests.cluster import objects
-from tests.cluster.acting_node import MINUTE_SECONDS, ActingNode, acting_node
+from tests.cluster.acting_node import ActingNode, acting_node
 from tests.cluster.api import Json
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.identities import create_namespace, fresh_name
@@ -57,7 +57,7 @@ def node(fenced: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iter
         made.start_agent(act__excludedNamespaces=f"kube-system,plimsoll,{others['excluded']}")
         made.wait(lambda: made.ask("plan")["pods"], "the plan knows the pods")
         made.ask("pin", name="pinned")
-        made.wait(lambda: made.request_of("web") != "400m", "the first pod is shrunk", MINUTE_SECONDS)
+        made.wait(lambda: made.request_of("web") != "400m", "the first pod is shrunk")
         made.wait(lambda: not made.ask("plan")["steps"], "nothing is left to do")
         yield made
     for one in (namespace, *others.values()):

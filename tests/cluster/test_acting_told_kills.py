@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +10,7 @@ from agent.core.numbers.quantity import parse_quantity
 from agent.core.numbers.units import MIB, to_units
 from agent.node.history.reported_kills import REASON
 from tests.cluster import objects
-from tests.cluster.acting_node import ActingNode, acting_node
-from tests.cluster.control_plane import ControlPlane
+from tests.cluster.acting_node import ActingNode
 from tests.kernel.cgroups import why_not
 
 pytestmark = [
@@ -21,12 +18,6 @@ pytestmark = [
     pytest.mark.kernel,
     pytest.mark.skipif(why_not() is not None, reason=why_not() or ""),
 ]
-
-
-@pytest.fixture
-def node(fenced: ControlPlane, namespace: str, node_name: str, tmp_path: Path) -> Iterator[ActingNode]:
-    with acting_node(fenced, namespace, node_name, tmp_path) as made:
-        yield made
 
 
 def limit_bytes(node: ActingNode, name: str) -> int:
