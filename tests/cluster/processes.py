@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import functools
 import os
+import secrets
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,6 +23,10 @@ READY_SECONDS: Final = 120.0
 STOP_SECONDS: Final = 5.0
 """What a program gets to end by itself. The API server would wait for up to a minute for open requests."""
 TAIL_LINES: Final = 12
+_PORTS: Final = range(20_000, 30_000)
+"""Below those that connections are given by themselves, 32768 on."""
+_TAKEN: Final[set[int]] = set()
+"""By this process, in which a lock of its own holds up nobody."""
 
 
 class ClusterError(Exception):
@@ -116,13 +125,34 @@ def wait_for(condition: Callable[[], bool], what: str, seconds: float = 30.0) ->
 
 
 def free_ports(count: int, address: str) -> list[int]:
-    """Find ports that nobody listens on; all are held until the last is found, so that they differ."""
+    """Find ports that nobody listens on, and that no other process that calls this will be given while this one lives.
+
+    A port that is merely free may be gone before its program listens: to another worker of the tests, or, of those that
+    the kernel gives to who asks for any, to any connection. So they are taken from below those, each under a lock.
+    """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    held = [socket.socket(family, socket.SOCK_STREAM) for _ in range(count)]
+    found: list[int] = []
+    while len(found) < count:
+        port = secrets.choice(_PORTS)
+        if port in _TAKEN or not _lock(port):
+            continue
+        _TAKEN.add(port)
+        with socket.socket(family, socket.SOCK_STREAM) as tried, contextlib.suppress(OSError):
+            tried.bind((address, port))
+            found.append(port)
+    return found
+
+
+def _lock(port: int) -> bool:
+    """Lock a port until this process ends: one byte of a file that stays empty; False = another process has it."""
     try:
-        for one in held:
-            one.bind((address, 0))
-        return [one.getsockname()[1] for one in held]
-    finally:
-        for one in held:
-            one.close()
+        fcntl.lockf(_locks(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except OSError:
+        return False
+    return True
+
+
+@functools.cache
+def _locks() -> int:
+    """Open the file of locks, once: a second descriptor of it, once closed, would take all locks along."""
+    return os.open(Path(tempfile.gettempdir(), "plimsoll-test-ports"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
