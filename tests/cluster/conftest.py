@@ -16,6 +16,7 @@ from tests.cluster import fence
 from tests.cluster.acting_node import ActingNode, fresh_node
 from tests.cluster.binaries import KUBERNETES
 from tests.cluster.control_plane import ControlPlane, control_plane
+from tests.cluster.first_minute import FirstMinutes
 from tests.cluster.identities import create_namespace, fresh_name
 
 
@@ -64,3 +65,19 @@ def node(fenced: ControlPlane, tmp_path: Path) -> Iterator[ActingNode]:
     """A node of the test's own, for an agent that the test starts."""
     with fresh_node(fenced, tmp_path) as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def first_minutes(fenced: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FirstMinutes]:
+    """Agents that live through their first minute; see ``first_minute``."""
+    made = FirstMinutes(fenced, tmp_path_factory.mktemp("minutes"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def begun_early(request: pytest.FixtureRequest) -> None:
+    """Begin first what takes a minute, where this worker is sure to run the tests of it: nobody waits for it then."""
+    is_only_worker = "PYTEST_XDIST_WORKER" not in os.environ
+    if is_only_worker and any("first_minutes" in getattr(one, "fixturenames", ()) for one in request.session.items):
+        request.getfixturevalue("first_minutes")

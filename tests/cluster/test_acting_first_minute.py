@@ -1,22 +1,23 @@
-"""One node with pods of every kind, and the agent's first minute on it: who is shrunk, to what, and who is left alone.
+"""An agent's first minute: who is shrunk to what and who is left alone, who is proposed for eviction, what is reported.
 
-Nothing falls before a whole minute has been measured, so all pods share one agent and its minute.
+Nothing falls before a whole minute has been measured, so all pods of a node share one agent and its minute.
 """
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import Final
+from typing import Any
 
 import pytest
 
 from tests.cluster import objects
-from tests.cluster.acting_node import ActingNode, acting_node
-from tests.cluster.api import Json
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.identities import create_namespace, fresh_name
+from tests.cluster.acting_node import ActingNode
+from tests.cluster.first_minute import ODD_AMOUNTS, WHOLE, FirstMinutes, Reporting
+from tests.cluster.identities import create_service_account, fresh_name, node_bound_token
+from tests.cluster.webhook_process import AUDIENCE, WebhookProcess, answer_of
 from tests.kernel.cgroups import why_not
 
 pytestmark = [
@@ -25,97 +26,30 @@ pytestmark = [
     pytest.mark.skipif(why_not() is not None, reason=why_not() or ""),
 ]
 
-LARGE: Final = {"cpu": "400m", "memory": "64Mi"}
-WHOLE: Final = {"cpu": "350m", "memory": "64Mi"}
-OTHER_NAMESPACES: Final = ("excluded", "recommended")
 
-ODD_AMOUNTS: Final = ("4e-1", "+.4", "400000u", "399999999n", "0.4000000001")
-"""About 400m, as nobody writes it but the API takes it."""
-
-
-def large(name: str = "app", **resources: object) -> Json:
-    """A container that asks for far more CPU than it uses."""
-    return objects.container(name, **{"requests": LARGE, **resources})
-
-
-def restarting(name: str = "app") -> Json:
-    policy = [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]
-    return {**large(name), "resizePolicy": policy}
+@pytest.fixture(scope="module")
+def minutes(first_minutes: FirstMinutes) -> Iterator[FirstMinutes]:
+    yield first_minutes
+    first_minutes.close()
 
 
 @pytest.fixture(scope="module")
-def node(fenced: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ActingNode]:
-    """A node after its agent's first minute, when nothing is left to do."""
-    namespace, name = fresh_name("test"), fresh_name("node")
-    create_namespace(fenced, namespace)
-    others = {what: fresh_name(what) for what in OTHER_NAMESPACES}
-    create_namespace(fenced, others["excluded"])
-    create_namespace(fenced, others["recommended"], {"plimsoll.dev/mode": "recommend"})
-    directory = tmp_path_factory.mktemp("shrinking")
-    with acting_node(fenced, namespace, name, directory, cpu="32", memory="8Gi") as made:
-        populate(made, others)
-        made.start_agent(act__excludedNamespaces=f"kube-system,plimsoll,{others['excluded']}")
-        made.wait(lambda: made.ask("plan")["pods"], "the plan knows the pods")
-        made.ask("pin", name="pinned")
-        made.wait(lambda: made.request_of("web") != "400m", "the first pod is shrunk")
-        made.wait(lambda: not made.ask("plan")["steps"], "nothing is left to do")
-        yield made
-    for one in (namespace, *others.values()):
-        fenced.admin.delete(f"/api/v1/namespaces/{one}")
-    fenced.admin.delete(f"/api/v1/nodes/{name}")
+def node(minutes: FirstMinutes) -> ActingNode:
+    """A node with pods of every kind after its agent's first minute, when nothing is left to do."""
+    node = minutes.of_every_kind
+    node.wait(lambda: node.request_of("web") != "400m", "the first pod is shrunk")
+    node.wait(lambda: not node.ask("plan")["steps"], "nothing is left to do")
+    return node
 
 
-def populate(node: ActingNode, others: dict[str, str]) -> None:
-    node.run_pod("web", large())
-    node.run_pod("near", objects.container(requests={"cpu": "10m", "memory": "64Mi"}))
-    node.run_pod("floor", large(), orders={"min-cpu": "300m"})
-    node.run_pod("ceiling", large(), orders={"max-cpu": "200m", "min-cpu": "200m"})
-    node.run_pod("vpa", large(), orders={"policy": "vpa"})
-    node.run_pod("crane", large(), orders={"policy": "crane"})
-    node.run_pod("limited", large(limits={"cpu": "600m", "memory": "128Mi"}))
-    node.run_pod("off", large(), orders={"mode": "off"})
-    node.run_pod("recommended", large(), orders={"mode": "recommend"})
-    node.run_pod("pinned", large())
-    node.run_pod("malformed", large(), orders={"min-cpu": "lots"})
-    node.run_pod("of-excluded", large(), namespace=others["excluded"])
-    node.run_pod("of-recommended", large(), namespace=others["recommended"])
-    sidecar = {**large("proxy"), "restartPolicy": "Always"}
-    node.run_pod("meshed", large(), initContainers=[sidecar])
-    node.run_pod("prepared", large(), initContainers=[large("init")])
-    node.run_pod("restarting", restarting())
-    node.run_pod("may-restart", restarting(), orders={"allow-restart": "true"})
-    node.run_pod("guaranteed", objects.container(requests=WHOLE, limits=WHOLE))
-    node.run_pod("may-be-sized", objects.container(requests=WHOLE, limits=WHOLE), orders={"guaranteed": "true"})
-    node.run_pod("best-effort", objects.container())
-    node.run_pod("bare", large(), owner=None)
-    run_mirror(node, "mirror")
-    run_job(node, "job")
-    if node.plane.version.startswith("1.37."):
-        resources = {"requests": {"cpu": "900m", "memory": "128Mi"}, "limits": {"cpu": "2", "memory": "256Mi"}}
-        node.run_pod("budgeted", objects.container(), objects.container("second"), resources=resources)
-
-    for index, amount in enumerate(ODD_AMOUNTS):
-        node.run_pod(f"odd-{index}", objects.container(requests={"cpu": amount, "memory": "64Mi"}))
+@pytest.fixture
+def too_small(minutes: FirstMinutes) -> ActingNode:
+    return minutes.too_small
 
 
-def run_mirror(node: ActingNode, name: str) -> None:
-    machine = node.plane.admin.get(f"/api/v1/nodes/{node.name}")
-    owner = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": machine["metadata"]["uid"]}
-    marks = {f"kubernetes.io/config.{key}": "0123456789abcdef0123456789abcdef" for key in ("mirror", "hash", "source")}
-    node.run_pod(name, large(), owner=owner | {"controller": True}, annotations=marks)
-
-
-def run_job(node: ActingNode, name: str) -> None:
-    template = objects.pod(name, node.name, large(), restartPolicy="Never")
-    jobs = f"/apis/batch/v1/namespaces/{node.namespace}/jobs"
-    node.plane.admin.create(
-        jobs, {"metadata": {"name": name}, "spec": {"template": {"spec": template["spec"]}, "backoffLimit": 0}}
-    )
-    pods = f"/api/v1/namespaces/{node.namespace}/pods"
-    selector = {"labelSelector": f"batch.kubernetes.io/job-name={name}"}
-    node.wait(lambda: node.plane.admin.items(pods, **selector), "the job has a pod")
-    [pod] = node.plane.admin.items(pods, **selector)
-    node.inhabit(pod["metadata"]["name"])
+@pytest.fixture
+def reporting(minutes: FirstMinutes) -> Reporting:
+    return minutes.reporting
 
 
 def test_a_request_far_too_large_is_shrunk_once_and_stays(node: ActingNode) -> None:
@@ -137,6 +71,11 @@ def test_what_differs_by_little_is_left(node: ActingNode) -> None:
     assert node.request_of("near") == "10m"
     assert node.kept("near") == "small_change"
     assert not node.resizes("near")
+
+
+def test_a_pod_that_orders_a_least_of_nothing_stops_nobody_on_its_node(node: ActingNode) -> None:
+    assert node.request_of("least-of-nothing") == "1m"
+    assert all(one["holds"] for one in node.ask("plan")["invariants"])
 
 
 @pytest.mark.parametrize(
@@ -298,7 +237,7 @@ def test_all_pods_are_restored_at_once_also_while_paused(node: ActingNode) -> No
 
 def test_restore_of_all_ends_when_it_is_done_and_not_when_it_is_promised(node: ActingNode) -> None:
     """Whoever ends the agent after it, as an uninstall does, must not lose what is still to be sent."""
-    node.kubelet.actuation_seconds = 0.5
+    node.kubelet.actuation_seconds = 0.2
     node.ask("unpin", all=True)
     node.wait(lambda: node.request_of("web") == "1m", "it is sized again, and its kubelet is at it")
     command = [sys.executable, "-m", "agent", "restore", "--all", "--socket", str(node.agent.socket)]
@@ -306,3 +245,74 @@ def test_restore_of_all_ends_when_it_is_done_and_not_when_it_is_promised(node: A
     assert done.returncode == 0, done.stderr
     names = ("web", "floor", "ceiling", "vpa", "crane", "limited", "meshed", "may-restart")
     assert {name: node.request_of(name) for name in names} == dict.fromkeys(names, "400m"), done.stdout
+
+
+def assert_nobody_goes(node: ActingNode) -> None:
+    assert {call.resource for call in node.writes()} <= {"events"}
+    for pod in ("first", "second", "kept", "bare"):
+        assert "deletionTimestamp" not in node.pod(pod)["metadata"]
+        assert node.request_of(pod) == "400m"
+
+
+def test_evictions_are_proposed_where_a_node_is_too_small_and_nobody_is_evicted(too_small: ActingNode) -> None:
+    node = too_small
+    [proposed] = node.wait(lambda: node.events(outcomes=["proposed"]), "an eviction is proposed")
+    assert proposed["action"] == "eviction"
+    assert proposed["reason"] == "cpu"
+    assert proposed["pod"]["name"] == "first"
+    assert "of cpu are lacking" in proposed["detail"]
+    assert [one["ref"]["name"] for one in node.ask("plan")["evictions"]] == ["first"]
+    node.settle(4)
+    assert node.metric('plimsoll_evictions_proposed_total{resource="cpu"}') == 1.0, "said once, not each turn"
+    node.wait(lambda: node.told("first"), "its owner is told")
+    assert node.told("first") == ["EvictionProposed"]
+    assert_nobody_goes(node)
+    objects.write_node_status(node.plane.admin, node.name, {"allocatable": {"cpu": "4"}})
+    node.wait(lambda: not node.ask("plan")["evictions"], "on a larger node all fit")
+
+
+@pytest.fixture
+def reader(reporting: Reporting) -> Iterator[str]:
+    """The token of somebody who may read what the webhook learnt."""
+    plane, namespace = reporting.node.plane, reporting.node.namespace
+    create_service_account(plane, namespace, "reader")
+    role = fresh_name("reader")
+    head = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": role}}
+    rules = [{"nonResourceURLs": ["/v1/workloads/*", "/v1/nodes"], "verbs": ["get"]}]
+    plane.admin.apply({**head, "kind": "ClusterRole", "rules": rules})
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}
+    subjects = [{"kind": "ServiceAccount", "name": "reader", "namespace": namespace}]
+    plane.admin.apply({**head, "kind": "ClusterRoleBinding", "roleRef": reference, "subjects": subjects})
+    yield node_bound_token(plane, namespace, "reader", None, audiences=(AUDIENCE,))
+    for kind in ("clusterrolebindings", "clusterroles"):
+        plane.admin.delete(f"/apis/rbac.authorization.k8s.io/v1/{kind}/{role}")
+
+
+def learnt(hook: WebhookProcess, namespace: str, reader: str) -> Any:
+    """Give what the webhook knows of the workload; None = nothing yet."""
+    reply = hook.get(f"/v1/workloads/{namespace}/Rollout/web", reader)
+    return None if reply.status == 404 else answer_of(reply)
+
+
+def test_what_a_node_measures_is_known_and_what_it_is_told_holds(reporting: Reporting, reader: str) -> None:
+    node, hook = reporting.node, reporting.hook
+    node.wait(lambda: node.metric('plimsoll_report_posts_total{result="taken"}'), "a report was taken")
+    workload = node.wait(lambda: learnt(hook, node.namespace, reader), "the webhook knows the workload")
+    (container,) = workload["containers"]
+    assert container["container"] == "app"
+    assert "HorizontalPodAutoscaler" in json.dumps(workload["applies"])
+    told = node.ask("cluster")
+    assert told["reporting"]["trouble"] is None
+    assert told["directives_age_seconds"] is not None
+    # The pod is ordered more: but the HPA divides by its CPU request, so it stays.
+    node.wait(lambda: '"hpa"' in json.dumps(node.ask("plan")), "the plan tells of the HPA")
+    resources = node.pod("web")["spec"]["containers"][0]["resources"]
+    assert resources == {"requests": {"cpu": "100m", "memory": "64Mi"}}
+    # Killed, the agent goes on with its numbers.
+    node.kill_agent()
+    (mine,) = [one for one in answer_of(hook.get("/v1/nodes", reader))["nodes"] if one["node"] == node.name]
+    assert mine["sequence"] >= 1
+    assert (mine["lostReports"], mine["workloads"]) == (0, 1)
+    kept = json.loads((node.agent.state / "reports" / "numbering").read_text())
+    assert kept["sequence"] - mine["sequence"] in (0, 1)  # 1: killed in the middle of a report
+    assert (kept["incarnation"], kept["lost"]) == (mine["incarnation"], 0)
