@@ -177,11 +177,12 @@ def test_a_pin_ends_by_itself_or_when_it_is_taken_away(shared: ActingNode) -> No
     for name in ("brief", "long", "free"):
         node.run_wanting(name)
     node.wait_known("brief", "long", "free")
-    node.ask("pin", name="brief", for_seconds=5)
+    node.ask("pin", name="brief", for_seconds=2)
     node.ask("pin", name="long")
     node.ask("resume")
     node.wait(lambda: node.request_of("free") == "300m", "who is not pinned is sized")
     node.wait(lambda: node.request_of("brief") == "300m", "its time is up")
+    assert [one["reason"] for one in node.events(actions=["unpin"], pod="brief")] == ["time is up"]
     assert (node.planned("long") or {})["reserved"] == "pinned"
     assert not node.resizes("long")
     node.ask("unpin", name="long")
