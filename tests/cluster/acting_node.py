@@ -141,7 +141,7 @@ class ActingNode:
                 self.tree.remove(str(directory.relative_to(self.tree.absolute())))
         self._pods.clear()
         self.wait(lambda: not self.ask("plan")["pods"], "the agent has forgotten the pods")
-        self.settle()
+        self.settle(2)
         self.audit = AuditLog(self.plane.audit_log)
 
     @staticmethod
@@ -344,8 +344,11 @@ class ActingNode:
         before = sweeps()
         self.wait(lambda: sweeps() >= before + count, f"{count} more sweeps")
 
-    def settle(self, plans_more: int = 2) -> None:
-        """Let time pass for the agent, as its own turns count it: until it has planned again so often."""
+    def settle(self, plans_more: int = 5) -> None:
+        """Let time pass for the agent, as its own turns count it: until it has planned again so often.
+
+        That what comes next is nothing is seen only after the agent knows of what was done to it: wait for that first.
+        """
 
         def plans() -> float:
             page = self.agent.get("/metrics")[1]

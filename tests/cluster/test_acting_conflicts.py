@@ -58,7 +58,7 @@ def test_a_pod_whose_status_changes_all_the_time_is_resized_once_for_each_wish(n
             node.order("web", min_cpu=wish)
             node.wait(lambda wish=wish: node.request_of("web") == wish, f"it has {wish}")  # type: ignore[misc]
         node.wait(lambda: node.outcomes("web")[-1:] == ["applied"], "it is applied")
-        node.settle(3)
+        node.settle()
     done = node.resizes("web", refused=False)
     assert len(done) <= 4
     assert node.generation("web") == 1 + len(done)
@@ -97,7 +97,7 @@ def test_a_kill_in_the_middle_of_several_loses_nothing_and_repeats_nothing(node:
     node.touch(*PODS)  # what was under way at the kill and never came through is else waited for, for two minutes
     node.wait(lambda: all(node.request_of(name) == "300m" for name in PODS), "all are grown")
     node.wait_told()
-    node.settle(2)
+    node.settle()
     assert [node.generation(name) for name in PODS] == [2] * len(PODS)
     # The server may have given up the one whose caller was killed; that one is sent again.
     again = [name for name in PODS if len(node.resizes(name)) > 1]
@@ -119,7 +119,7 @@ def test_a_kill_right_after_each_patch_repeats_none_and_cool_downs_outlive_it(no
         node.touch("web", "cooling")
     node.wait_known("web")
     node.wait(lambda: node.request_of("cooling") == "300m", "the other one is grown too")
-    node.settle(2)
+    node.settle()
     assert node.generation("web") == 3
     assert len(node.resizes("web", refused=False)) <= 2
     node.agent.end()
@@ -132,5 +132,5 @@ def test_a_kill_right_after_each_patch_repeats_none_and_cool_downs_outlive_it(no
     node.agent.start()
     node.wait(lambda: node.kept("cooling") == "cooldown", "and over it")
     node.wait_told()
-    node.settle(2)
+    node.settle()
     assert len(node.resizes("cooling")) == 1

@@ -53,7 +53,7 @@ def test_frozen_and_left_alone_pods_get_no_patch_and_none_is_sent_before_the_web
         node.run_wanting(name)
     node.start_agent(report__url=AWAY)
     node.wait(lambda: len(node.ask("plan")["steps"]) == 4, "there would be steps")
-    node.settle(3)
+    node.settle()
     assert not node.resizes()
     assert any("the webhook has not yet told" in note for note in node.ask("plan")["notes"])
 
@@ -68,7 +68,7 @@ def test_frozen_and_left_alone_pods_get_no_patch_and_none_is_sent_before_the_web
     node.agent.start()
     node.wait(lambda: node.request_of("free") == "300m", "who is free is sized")
     node.wait(lambda: node.kept("frozen") == "hpa", "who is frozen is known")
-    node.settle(3)
+    node.settle()
     assert {call.name for call in node.resizes()} == {"free"}
     assert node.request_of("frozen") == node.request_of("alone") == node.request_of("ruled") == "100m"
     assert (node.planned("alone") or {})["reserved"] == "vpa"
@@ -82,9 +82,9 @@ def test_frozen_and_left_alone_pods_get_no_patch_and_none_is_sent_before_the_web
     node.agent.start()
     node.wait(lambda: node.ask("plan")["steps"], "there would be steps")
     node.wait_told()
-    node.settle(3)
+    node.settle()
     node.ask("resume")
-    node.settle(3)
+    node.settle()
     assert {call.name for call in node.resizes()} == {"free"}
     assert any("upgrade" in note for note in node.ask("plan")["notes"])
 

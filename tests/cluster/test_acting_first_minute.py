@@ -58,7 +58,7 @@ def test_a_request_far_too_large_is_shrunk_once_and_stays(node: ActingNode) -> N
     assert node.generation("web") == 2
     node.wait(lambda: "applied" in node.outcomes("web"), "it is applied")
     assert node.outcomes("web") == ["accepted", "applied"]
-    node.settle()
+    node.settle(2)
     assert len(node.resizes("web")) == 1
 
 
@@ -193,7 +193,7 @@ def test_after_kill_nothing_is_sent_again_and_originals_are_known(node: ActingNo
     node.agent.start()
     node.wait(lambda: node.ask("plan")["pods"], "the plan knows the pods")
     node.wait_told()
-    node.settle()
+    node.settle(2)
     assert [call for call in node.write_calls() if "events" not in call] == [
         call for call in before if "events" not in call
     ]
@@ -207,7 +207,7 @@ def test_a_pod_is_restored_pinned_and_sized_again_when_it_is_unpinned(node: Acti
     restored = node.ask("restore", name="web")["items"]
     assert [one["outcome"] for one in restored] == ["accepted"]
     assert node.request_of("web") == "400m"
-    node.settle()
+    node.settle(2)
     assert node.request_of("web") == "400m"
     pod = node.planned("web")
     assert pod is not None
@@ -231,7 +231,7 @@ def test_all_pods_are_restored_at_once_also_while_paused(node: ActingNode) -> No
         lambda: node.pod("may-be-sized")["spec"]["containers"][0]["resources"] == whole, "may-be-sized has what it had"
     )
     node.ask("resume")
-    node.settle()
+    node.settle(2)
     assert node.request_of("web") == "400m"  # all of them are pinned
 
 

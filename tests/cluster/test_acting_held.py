@@ -73,7 +73,7 @@ def test_recommend_by_configuration_writes_nothing_and_what_if_shows_the_steps(n
 
     node.wait(lambda: steps() == {"web", "hungry"}, "there would be steps")
     node.wait_for_sweeps(5)
-    node.settle(4)
+    node.settle()
     assert steps() == {"web", "hungry"}
     assert not node.ask("plan")["steps"]
     assert not node.write_calls()
@@ -97,7 +97,7 @@ def test_a_paused_node_writes_nothing_over_a_restart_too_until_it_is_resumed(sha
     for name in PODS:
         node.run_wanting(name)
     node.wait(lambda: stepping(node) == PODS, "there would be steps")
-    node.settle(3)
+    node.settle()
     assert not node.writes()
     assert paused(node)
     assert any("paused" in note for note in node.ask("plan")["notes"])
@@ -105,7 +105,7 @@ def test_a_paused_node_writes_nothing_over_a_restart_too_until_it_is_resumed(sha
     node.agent.start()
     node.wait(lambda: stepping(node) == PODS, "it is paused over a restart")
     node.wait_told()
-    node.settle(3)
+    node.settle()
     assert not node.writes()
     node.ask("resume")
     node.wait(lambda: grown(node) == PODS, "all are sized")
@@ -120,13 +120,13 @@ def test_a_pause_of_the_cluster_that_the_kubelet_mounts_stops_every_write_withou
     for name in PODS:
         node.run_wanting(name)
     node.wait(lambda: stepping(node) == PODS, "there would be steps")
-    node.settle(3)
+    node.settle()
     assert node.writes() == []
     assert paused(node)
     [note] = [one for one in node.ask("plan")["notes"] if "paused" in one]
     assert note.endswith("the whole cluster is, by its ConfigMap: incident 12")
     node.ask("resume")  # which nobody can from here
-    node.settle(3)
+    node.settle()
     assert node.writes() == []
     pause_file(node).unlink()
     node.wait(lambda: grown(node) == PODS, "all are sized")
@@ -146,7 +146,7 @@ def test_a_pause_in_the_middle_lets_nothing_more_through_and_ends_by_itself(shar
     for name in PODS:  # what they had come to at the pause does not matter: now each wants more
         node.order(name, min_cpu="400m")
         node.wait_wish(name, 400)
-    node.settle(3)
+    node.settle()
     assert len(node.resizes()) == then
     ended = node.events(actions=["resume"])
     node.ask("pause", for_seconds=1)
@@ -201,6 +201,6 @@ def test_a_starving_pod_is_grown_and_its_bound_and_its_mode_hold(shared: ActingN
     node.wait(lambda: node.request_of("bounded") == "30m", "the bounded pod is grown to its bound")
     event = node.wait(lambda: node.events(pod="hungry", outcomes=["accepted", "applied"]), "it is told")[-1]
     assert event["changes"][0]["before"] == 10
-    node.settle(3)
+    node.settle()
     assert node.request_of("bounded") == "30m"
     assert not node.resizes("looked-at")

@@ -46,7 +46,7 @@ def test_where_pods_do_not_fit_nothing_is_resized_while_nobody_can_tell_who_shou
     assert "cpu does not fit and nobody else may go: no cpu is resized" in node.ask("plan")["notes"]
     for name in ("first", "second", "kept"):
         node.wait(lambda name=name: node.kept(name) == "node_full", f"{name} says why it stays")  # type: ignore[misc]
-    node.settle(3)
+    node.settle()
     assert_nobody_goes(node)
     objects.write_node_status(node.plane.admin, node.name, {"allocatable": {"cpu": "4"}})
     node.wait(lambda: node.request_of("first") == "450m", "on a larger node all get what they need")

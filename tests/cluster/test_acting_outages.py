@@ -112,7 +112,7 @@ def test_a_server_that_is_away_for_longer_than_is_believed_in(node: ActingNode) 
         node.wait(lambda: node.request_of("web") == "400m", "it acts again")
         node.wait(lambda: node.request_of("hungry") != HUNGRY, "what starved meanwhile is grown")
         node.tree.kill("others")
-        node.settle(2)
+        node.settle()
         # Others write the pods all the time: one may be refused by a conflict and come again.
         assert len(node.resizes("web", refused=False)) == 2
         for name in ("web", "hungry"):
@@ -136,7 +136,7 @@ def test_a_frozen_server_gets_no_second_patch_for_a_wish_that_it_may_have_taken(
     node.wait(lambda: node.request_of("hungry") != HUNGRY, "the wish is done in the end")
     node.order("web", min_cpu="400m")
     node.wait(lambda: node.request_of("web") == "400m", "others go on")
-    node.settle(2)
+    node.settle()
     assert node.generation("hungry") == 1 + len(node.resizes("hungry", refused=False))
     changes = [call.body and call.body["spec"] for call in node.resizes("hungry", refused=False)]
     assert all(one != other for one, other in pairwise(changes)), changes
@@ -158,7 +158,7 @@ def test_a_cut_watch_goes_on_and_one_whose_version_is_forgotten_lists_anew(node:
                 pass  # a restarted server remembers no event from before its start: older versions are too old (410)
         node.wait(lambda: node.request_of("third") == "300m", "a pod from before the new list is grown")
         node.wait(lambda: node.planned("first") is None, "who is gone is forgotten")
-        node.settle(2)
+        node.settle()
     assert [len(node.resizes(name)) for name in ("first", "second", "third")] == [1, 1, 1]
 
 
@@ -176,7 +176,7 @@ def test_a_kill_while_a_patch_is_unanswered_repeats_nothing(node: ActingNode) ->
     node.agent.start()
     node.wait_known("hungry")
     node.wait_told()
-    node.settle(3)
+    node.settle()
     # Of a caller that is gone the audit log has no 200, whatever became of the call.
     wishes = {json.dumps(call.body and call.body["spec"]) for call in node.resizes("hungry") if call.code != 409}
     assert node.generation("hungry") <= 1 + len(wishes)

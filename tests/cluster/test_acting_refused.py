@@ -64,7 +64,7 @@ def test_a_deferred_resize_waits_and_lands_when_room_appears(node: ActingNode) -
     node.wait(lambda: "applied" in node.outcomes("other"), "the other pod is not held up")
     node.order("late", min_cpu="400m")  # another wish meanwhile waits too
     node.wait_wish("late", 400)
-    node.settle(3)
+    node.settle()
     assert node.outcomes("late") == ["accepted", "deferred"]
     assert node.kept("late") == "deferred"
     assert (node.metric("plimsoll_resize_pending_oldest_seconds") or 0.0) > 0.0
@@ -84,7 +84,7 @@ def test_a_resize_deferred_for_too_long_is_withdrawn_and_not_asked_again_at_once
     node.wait(lambda: "accepted" in node.outcomes("tardy"), "it is asked for")
     node.wait(lambda: len(node.resizes("tardy")) == 2 and node.request_of("tardy") == "100m", "it is taken back")
     node.wait(lambda: ("withheld", "withdrawn") in reasons(node, "tardy"), "it is wished for, and held back")
-    node.settle(3)
+    node.settle()
     assert node.request_of("tardy") == "100m"
     assert len(node.resizes("tardy")) == 2, node.said()
 
@@ -95,7 +95,7 @@ def test_what_the_kubelet_calls_infeasible_is_taken_back_and_never_repeated(node
     node.wait(lambda: "infeasible" in node.outcomes("never"), "it is infeasible")
     node.wait(lambda: node.request_of("never") == "100m", "it is taken back")
     node.wait(lambda: node.kept("never") == "infeasible", "it is wished for, and held back")
-    node.settle(3)
+    node.settle()
     assert len(node.resizes("never")) == 2, node.said()
     [told] = node.events(pod="never", outcomes=["infeasible"])
     assert "Guaranteed Pods alongside CPU Manager static policy" in told["detail"]
@@ -103,7 +103,7 @@ def test_what_the_kubelet_calls_infeasible_is_taken_back_and_never_repeated(node
     node.agent.start()
     node.wait(lambda: node.kept("never") == "infeasible", "it is wished for, and held back")
     node.wait_told()
-    node.settle(3)
+    node.settle()
     assert len(node.resizes("never")) == 2, "remembered over a restart"
     node.order("never", min_cpu="200m")  # less than what was infeasible may be tried
     node.kubelet.answer(node.namespace, "never", Answer.ACTUATE)
@@ -116,7 +116,7 @@ def test_a_kubelet_that_fails_at_a_resize_is_given_time_and_then_spared(hasty_no
     node.run_wanting("failing")
     node.wait(lambda: ("error", "kubelet_error") in reasons(node, "failing"), "its failure is told")
     node.wait(lambda: node.request_of("failing") == "100m", "it is taken back")
-    node.settle(3)
+    node.settle()
     assert len(node.resizes("failing")) == 2, node.said()
 
 
@@ -127,7 +127,7 @@ def test_a_silent_kubelet_is_asked_once(node: ActingNode) -> None:
     node.wait(lambda: node.outcomes("silent") == ["accepted"], "it is asked")
     node.order("silent", min_cpu="500m")
     node.wait_wish("silent", 500)
-    node.settle(3)
+    node.settle()
     assert len(node.resizes("silent")) == 1
     assert node.kept("silent") == "in_flight"
 
@@ -137,7 +137,7 @@ def test_more_than_the_node_has_is_withheld_without_a_request(node: ActingNode) 
     node.run_wanting("modest", then="300m")
     node.wait_known("greedy", "modest")
     node.wait(lambda: node.kept("greedy") == "node_full", "it does not fit")
-    node.settle(3)
+    node.settle()
     assert not node.resizes("greedy")
     assert node.request_of("greedy") == "100m"
     assert node.kept("greedy") == "node_full"
@@ -148,7 +148,7 @@ def test_growth_waits_while_others_hold_the_room(node: ActingNode) -> None:
     node.run_pod("bare", objects.container(requests={"cpu": "1700m", "memory": "64Mi"}), owner=None)
     node.run_wanting("wide", then="400m")
     node.wait(lambda: node.kept("wide") == "node_full", "it does not fit")
-    node.settle(3)
+    node.settle()
     assert not node.resizes("wide")
     node.plane.admin.delete(objects.pod_path(node.namespace, "bare"), gracePeriodSeconds="0")
     node.wait(lambda: node.request_of("wide") == "400m", "it grows into the room")
@@ -162,7 +162,7 @@ def test_a_node_that_shrank_meanwhile_is_seen_and_the_same_is_not_sent_again(nod
     objects.write_node_status(node.plane.admin, node.name, {"allocatable": {"cpu": "350m"}})
     node.order("web", min_cpu="1500m")
     node.wait(lambda: node.kept("web") == "node_full", "it does not fit")
-    node.settle(3)
+    node.settle()
     assert len(node.resizes("web", refused=False)) == 1
     assert len(node.resizes("web")) <= 2, node.write_calls()
     assert node.request_of("web") == "300m"

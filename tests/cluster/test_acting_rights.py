@@ -102,7 +102,7 @@ def await_decision(node: ActingNode) -> None:
     node.wait(lambda: node.ask("plan", what_if=True)["pods"], "the plan knows the pod")
     node.wait(node.events, "something was decided")
     node.wait(lambda: (node.planned("web", what_if=True) or {}).get("containers"), "the pod is sized, if on paper")
-    node.settle(3)
+    node.settle()
 
 
 def notices(node: ActingNode, reason: str = "rights") -> list[str]:

@@ -49,6 +49,6 @@ def test_a_kill_while_no_agent_looked_raises_the_limit_and_is_learnt_once(node: 
     node.kill_agent()
     node.agent.start()
     node.wait_told()
-    node.settle(3)
+    node.settle()
     assert notices(node) == [notice]  # said by the first, and not again
     assert limit_bytes(node, "killed") == raised
