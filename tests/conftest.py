@@ -10,7 +10,11 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("plimsoll", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# The same examples in every run: what is red is red for everybody, and what is covered is covered always. `make explore`
+# looks further, with --hypothesis-profile=explore: other examples each time, kept in .hypothesis where one fails.
+_NO_CLOCK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("plimsoll", _NO_CLOCK, derandomize=True)
+settings.register_profile("explore", _NO_CLOCK, print_blob=True)
 settings.load_profile("plimsoll")
 # A shell that begins this in the background ignores SIGINT; programs would inherit that, and tests interrupt them.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
