@@ -22,6 +22,8 @@ from tests.cluster.processes import wait_for
 CRDS: Final = Path(__file__).parents[2] / "charts/plimsoll/crds/capacitybuffers.yaml"
 CRD_PATH: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 GROUP: Final = "/apis/autoscaling.x-k8s.io/v1beta1"
+SPACING_SECONDS: Final = 0.05
+"""Between two looks at one namespace; the second of a real controller is proved without waiting for it."""
 PROMPT: Final = WatchPace(start_spread_seconds=0.0, first_wait_seconds=0.1, longest_wait_seconds=1.0)
 
 
@@ -160,6 +162,7 @@ def controller(
     is_leader: Callable[[], bool] = lambda: True,
     sizer: Sizer | None = None,
     ask_seconds: float = 1.0,
+    spacing_seconds: float = SPACING_SECONDS,
     **more: Any,
 ) -> Iterator[BufferController]:
     """Run a controller inside the block."""
@@ -171,6 +174,7 @@ def controller(
         instance="tests",
         sizer=sizer,
         pace=PROMPT,
+        spacing_seconds=spacing_seconds,
         **more,
     )
     made.start()

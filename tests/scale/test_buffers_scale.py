@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from agent.webhook.buffer_queue import SPACING_SECONDS
+
 from tests.cluster.binaries import KUBERNETES
 from tests.cluster.buffers import Buffers, content, controller, install_crd, is_ready
 from tests.cluster.control_plane import ControlPlane, control_plane
@@ -73,7 +75,7 @@ def test_five_hundred_buffers_are_looked_after_anew_within_half_a_minute(plane: 
     wait_for(lambda: len(plane.admin.items("/api/v1/pods")) >= pods, "the deployments have pods", PATIENCE_SECONDS)
 
     began = time.monotonic()
-    with controller(plane) as first:
+    with controller(plane, spacing_seconds=SPACING_SECONDS) as first:
         wait_for(lambda: first.counts.statuses >= NAMESPACES * EACH, "all were written", PATIENCE_SECONDS)
         told("first time", time.monotonic() - began, first.api.calls())
     assert all_ready(plane)
@@ -83,7 +85,7 @@ def test_five_hundred_buffers_are_looked_after_anew_within_half_a_minute(plane: 
     }
 
     began = time.monotonic()
-    with controller(plane) as second:
+    with controller(plane, spacing_seconds=SPACING_SECONDS) as second:
         wait_for(lambda: len(second.views()) == NAMESPACES, "every namespace was looked at", allowed_seconds())
         seconds, calls = time.monotonic() - began, Counter(second.api.calls())
     told("after a restart", seconds, calls)
@@ -99,7 +101,7 @@ def test_five_hundred_buffers_are_looked_after_anew_within_half_a_minute(plane: 
 
 
 def test_a_quiet_hour_costs_next_to_nothing(plane: ControlPlane) -> None:
-    with controller(plane) as one:
+    with controller(plane, spacing_seconds=SPACING_SECONDS) as one:
         wait_for(lambda: len(one.views()) == NAMESPACES, "every namespace was looked at", PATIENCE_SECONDS)
         before = Counter(one.api.calls())
         # What changes in one namespace costs that one namespace's scale, and nobody else anything.

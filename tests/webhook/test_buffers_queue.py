@@ -96,3 +96,17 @@ def test_who_waits_comes_back_when_it_is_closed() -> None:
     one.close()
     waiting.join(10.0)
     assert found == [None]
+
+
+def test_the_spacing_can_be_set_and_is_a_second_otherwise() -> None:
+    assert SPACING_SECONDS == 1.0
+    clock = Clock()
+    one = NamespaceQueue(clock=clock, random=lambda: 0.5, spacing_seconds=10.0)
+    one.wake("shop")
+    clock.now += GATHER_SECONDS
+    assert one.take(0.0) == "shop"
+    one.wake("shop")
+    clock.now += 9.5
+    assert one.take(0.0) is None
+    clock.now += 0.5
+    assert one.take(0.0) == "shop"

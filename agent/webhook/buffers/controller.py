@@ -26,7 +26,7 @@ from agent.webhook.buffers.counted_api import CountedApi
 from agent.webhook.buffers.dry_run import DryRun
 from agent.webhook.buffers.namespace_pass import AgainError, Looked, LostLeadError, NamespacePasses, NamespaceView
 from agent.webhook.buffers.options import BufferMode, BufferOptions
-from agent.webhook.buffers.queue import NamespaceQueue
+from agent.webhook.buffers.queue import SPACING_SECONDS, NamespaceQueue
 from agent.webhook.buffers.reading import SeenBuffer
 from agent.webhook.buffers.resolver import Resolver, reference_of
 from agent.webhook.buffers.seams import Activities, NoRoomKeeper, RoomKeeper, Sizer, always_active
@@ -78,6 +78,7 @@ class BufferController:
         wall_clock: Callable[[], float] = time.time,
         random: Callable[[], float] = system_random.random,
         loops: LoopSeries | None = None,
+        spacing_seconds: float = SPACING_SECONDS,
     ) -> None:
         """Prepare; nothing is asked yet.
 
@@ -95,6 +96,7 @@ class BufferController:
             wall_clock: Unix seconds.
             random: Gives 0..1.
             loops: Told of the thread's turns, once it runs.
+            spacing_seconds: Least time between two looks at one namespace.
         """
         self.options: Final = options
         self.api: Final = CountedApi(api)
@@ -104,7 +106,7 @@ class BufferController:
         self._clock, self._random = clock, random
         self._loops: Final = loops if loops is not None else LoopSeries()
         self._keeper: Final[RoomKeeper] = keeper if keeper is not None else NoRoomKeeper()
-        self._queue = NamespaceQueue(clock=clock, random=random)
+        self._queue = NamespaceQueue(clock=clock, random=random, spacing_seconds=spacing_seconds)
         self.watches: Final = BufferWatches(
             self.api,
             on_change=self.wake,

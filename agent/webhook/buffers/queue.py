@@ -13,7 +13,7 @@ from typing import Final
 GATHER_SECONDS: Final = 0.1
 """What changes together is looked at once."""
 SPACING_SECONDS: Final = 1.0
-"""Between two looks at one namespace, whatever happens there."""
+"""Between two looks at one namespace, whatever happens there, unless told otherwise."""
 FIRST_RETRY_SECONDS: Final = 1.0
 LONGEST_RETRY_SECONDS: Final = 60.0
 """What is watched is looked at when it changes; this is for what is not: a PriorityClass, a LimitRange, a kind."""
@@ -23,14 +23,22 @@ _MOST_DOUBLINGS: Final = 16
 class NamespaceQueue:
     """The namespaces to look at, by when."""
 
-    def __init__(self, *, clock: Callable[[], float], random: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float],
+        random: Callable[[], float],
+        spacing_seconds: float = SPACING_SECONDS,
+    ) -> None:
         """Begin empty.
 
         Args:
             clock: Monotonic seconds.
             random: Gives 0..1; spreads retries.
+            spacing_seconds: Least time between two looks at one namespace.
         """
         self._clock, self._random = clock, random
+        self._spacing_seconds = spacing_seconds
         self._changed = threading.Condition()
         self._due: dict[str, float] = {}
         self._done: dict[str, float] = {}
@@ -101,7 +109,7 @@ class NamespaceQueue:
     def _put(self, namespace: str, due: float) -> None:
         with self._changed:
             if namespace in self._done:
-                due = max(due, self._done[namespace] + SPACING_SECONDS)
+                due = max(due, self._done[namespace] + self._spacing_seconds)
             if namespace not in self._due or due < self._due[namespace]:
                 self._due[namespace] = due
                 self._changed.notify_all()
