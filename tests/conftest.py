@@ -6,6 +6,7 @@ import contextlib
 import logging
 import signal
 from collections.abc import Iterator
+from typing import Final
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,6 +17,13 @@ _NO_CLOCK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow]
 settings.register_profile("plimsoll", _NO_CLOCK, derandomize=True)
 settings.register_profile("explore", _NO_CLOCK, print_blob=True)
 settings.load_profile("plimsoll")
+SHARED: Final = ("tests/chart/", "tests/guest/", "tests/image/")
+"""Folders with one release on one control plane, one run of each guest, one image."""
+SECONDS: Final = {}
+"""How long files and shared folders took, where that is more than half a minute, on two cores and little else to do.
+
+They only say what begins first; a figure that is out of date costs a wait at the end, not a test.
+"""
 # A shell that begins this in the background ignores SIGINT; programs would inherit that, and tests interrupt them.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     with contextlib.suppress(ValueError):  # not the main thread
@@ -35,20 +43,32 @@ def logs_as_before() -> Iterator[None]:
 # Optional: the guest's pytest has no xdist.
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | None:
-    """Give each folder to one worker as a whole, where ``--dist loadgroup`` asks for groups (`make test WORKERS=2`).
+    """Give each file to one worker as a whole, the longest first (``--dist loadfile``).
 
-    Marks would say it too, but xdist 3.8 writes them to where pytest 9.2 does not look.
+    xdist's own order is by the number of tests, and a file that takes three minutes has nine.
     """
-    if config.getvalue("dist") != "loadgroup":
+    if config.getvalue("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-    made: object = LoadScopeScheduling(config, log)
-    setattr(made, "_split_scope", folder_of)  # noqa: B010  the one thing in which its kinds differ
-    return made
+    class LongestFirst(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+        def _assign_work_unit(self, node: object) -> None:
+            self.workqueue.move_to_end(max(self.workqueue, key=seconds_of), last=False)
+            super()._assign_work_unit(node)
+
+    scheduler: object = LongestFirst(config, log)
+    return scheduler
 
 
-def folder_of(nodeid: str) -> str:
-    """Name a test's group; the largest folder is two: agents that act on a node, and all else with a control plane."""
-    _, folder, file = nodeid.split("/", 2)
-    return f"{folder} acting" if file.startswith("test_acting") else folder
+def group_of(nodeid: str) -> str:
+    """Return what goes to one worker as a whole: a file, or a folder whose tests share what is costly."""
+    file = nodeid.partition("::")[0]
+    return next((folder for folder in SHARED if file.startswith(folder)), file)
+
+
+def seconds_of(group: str) -> float:
+    """Return about how long a group takes; files without a figure come last, in the order collected."""
+    return float(SECONDS.get(group, 0))
