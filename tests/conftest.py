@@ -11,15 +11,16 @@ from typing import Final
 import pytest
 from hypothesis import HealthCheck, settings
 
-# The same examples in every run: what is red is red for everybody, and what is covered is covered always. `make explore`
-# looks further, with --hypothesis-profile=explore: other examples each time, kept in .hypothesis where one fails.
+# The same examples in every run: what is red is red for everybody. `make explore` looks further, with
+# --hypothesis-profile=explore: other examples each time, kept in .hypothesis where one fails.
 _NO_CLOCK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("plimsoll", _NO_CLOCK, derandomize=True)
 settings.register_profile("explore", _NO_CLOCK, print_blob=True)
 settings.load_profile("plimsoll")
+CORE_TESTS: Final = ("tests/unit/core/", "tests/conformance/")
 SHARED: Final = ("tests/chart/", "tests/guest/", "tests/image/")
 """Folders with one release on one control plane, one run of each guest, one image."""
-SECONDS: Final = {}
+SECONDS: Final[dict[str, int]] = {"tests/chart/": 400}
 """How long files and shared folders took, where that is more than half a minute, on two cores and little else to do.
 
 They only say what begins first; a figure that is out of date costs a wait at the end, not a test.
@@ -38,6 +39,19 @@ def logs_as_before() -> Iterator[None]:
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests by which agent/core must be covered: its own, and of those no property tests and no slow ones.
+
+    What only a property covers is covered by the examples of one version of hypothesis and of that test's text.
+    """
+    for item in items:
+        is_of_core = item.nodeid.startswith(CORE_TESTS)
+        is_property = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
+        if is_of_core and not is_property and not any(item.iter_markers("slow")):
+            item.add_marker("covers_core")
 
 
 # Optional: the guest's pytest has no xdist.

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.webhook.buffer_queue import SPACING_SECONDS
-
+from agent.webhook.buffers.queue import SPACING_SECONDS
 from tests.cluster.binaries import KUBERNETES
 from tests.cluster.buffers import Buffers, content, controller, install_crd, is_ready
 from tests.cluster.control_plane import ControlPlane, control_plane

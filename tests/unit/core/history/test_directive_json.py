@@ -195,3 +195,12 @@ def test_of_too_many_workloads_those_that_are_restrained_are_kept() -> None:
 def test_an_etag_that_no_header_can_carry_is_refused(etag: str) -> None:
     with pytest.raises(DirectiveTextError, match=r"^etag: "):
         directives_from_json({}, etag=etag)
+
+
+def test_amounts_and_seconds_are_read_as_the_wire_has_them() -> None:
+    body = of_container(cpuPeakMillicores=500, oomMemoryBytes=1 << 20)
+    body["workloads"][0]["stopShrinkingSeconds"] = 60
+    (workload,) = directives_from_json(body, etag="e").workloads
+    assert workload.stop_shrinking_seconds == 60.0
+    (one,) = workload.containers
+    assert (one.cpu_peak_millicores, one.memory_peak_bytes, one.oom_memory_bytes) == (500, None, 1 << 20)

@@ -292,3 +292,14 @@ def test_hours_of_a_thousand_rows_fit_two_kilobytes_each() -> None:
     # 181 hours with twelve neighbours: 4 bytes and a flag, of two resources.
     ring = hour_peaks(rows=1000, neighbour_hours=12)._ring
     assert (ring._values.nbytes + ring._known.nbytes) / 1000 == 1810
+
+
+def test_ring_asked_for_few_of_its_rows_tells_what_it_tells_of_all() -> None:
+    ring = PeakRing(20, 3)
+    ring.fold(1, demand([float(row) for row in range(20)]))
+    ring.fold(2, demand([None] * 19 + [5.0]))
+    used = np.ones(3, dtype=np.bool_)
+    few = ring.largest(np.array([19, 3], dtype=np.intp), used)
+    assert few.cpu_millicores.tolist() == [19.0, 3.0]
+    assert few.has_cpu.tolist() == [True, True]
+    assert ring.largest(all_rows(20), used).cpu_millicores.tolist() == [float(row) for row in range(20)]

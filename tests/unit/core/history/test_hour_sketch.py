@@ -182,3 +182,25 @@ def test_maxima_are_never_told_too_small() -> None:
     assert demand_code(Distribution(count=1, sum=0.01, max=0.01, buckets={0: 1})) == 2  # an eighth of a millicore
     assert memory_code(Distribution(count=1, sum=1025.0, max=1025.0, buckets={0: 1})) == 3  # two KiB
     assert CPU_BUCKETS.count < 256
+
+
+def test_two_halves_merged_are_the_whole() -> None:
+    halves = [
+        row(cpu=[100.0, 900.0], adjusted=[150.0, 900.0], memory=[5.0 * MIB], throttled=1.5, kills=[(1.0, 7 * MIB)]),
+        row(cpu=[300.0], memory=[9.0 * MIB, 5.0 * MIB], pod="web-2", waiting=2.5),
+    ]
+    whole, merged = HourSketch(), HourSketch()
+    for node, half in enumerate(halves, 1):
+        whole.add(half, NOW, node)
+        part = HourSketch()
+        part.add(half, NOW, node)
+        merged.merge(part)
+    assert merged == whole
+    assert (merged.rows, merged.cpu.count, merged.memory.count) == (2, 3, 3)
+    assert (merged.throttled.seconds, merged.waiting.seconds) == (1.5, 2.5)
+
+
+def test_a_bucket_that_lost_its_samples_is_passed_over() -> None:
+    assert percentile_bucket({3: 0, 5: 2, 9: 0}, 0.0) == 5
+    assert percentile_bucket({3: 0, 5: 2, 9: 0}, 1.0) == 5
+    assert percentile_bucket({3: 0}, 0.5) is None

@@ -73,3 +73,20 @@ def test_as_kept_never_understates_and_is_within_the_precision_of_the_history(
     small = amounts <= 4096
     assert (np.ceil(kept.cpu_usage_millicores[small]) == np.ceil(amounts[small])).all()
     assert np.array_equal(as_kept(kept).cpu_usage_millicores, kept.cpu_usage_millicores)
+
+
+def test_a_minute_comes_back_from_the_history_in_eighths_of_a_millicore_and_in_kib() -> None:
+    minutes = Minutes(
+        unix_minute=7,
+        cpu_usage_millicores=np.array([100.3, 5.0]),
+        cpu_peak_millicores=np.array([200.0, 6.0]),
+        has_cpu=np.array([True, False]),
+        working_set_bytes=np.array([4097.0, 10.0]),
+        has_memory=np.array([True, False]),
+    )
+    kept = as_kept(minutes)
+    # 100.3 x 8 = 802.4 is rounded up to 803 eighths; 4097 bytes are a little more than 4 KiB, so 5.
+    assert kept.cpu_usage_millicores[0] == 803 / 8
+    assert kept.cpu_peak_millicores[0] == 200.0
+    assert kept.working_set_bytes[0] == 5 * 1024
+    assert (kept.unix_minute, kept.has_cpu.tolist(), kept.has_memory.tolist()) == (7, [True, False], [True, False])

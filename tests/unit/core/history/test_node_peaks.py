@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -66,3 +67,25 @@ def test_what_is_beyond_the_format_stays_at_its_end() -> None:
 def test_node_numbers_are_stable_and_never_nobodys() -> None:
     assert node_number("node-a") == node_number("node-a") != node_number("node-b")
     assert all(0 < node_number(f"node-{index}") < 1 << 32 for index in range(200))
+
+
+@pytest.mark.parametrize(
+    ("pairs", "expected"),
+    [
+        ([(0, 1)], Leaders()),  # a missing value leads nobody
+        ([(5, 1), (7, 1), (6, 1)], Leaders(top=7, node=1, second=0)),  # the same node again
+        ([(5, 1), (7, 2)], Leaders(top=7, node=2, second=5)),  # another node passes it
+        ([(7, 2), (5, 1), (6, 3)], Leaders(top=7, node=2, second=6)),  # others stay below it
+        ([(7, 2), (7, 3)], Leaders(top=7, node=3, second=7)),  # of two with the same one, the larger hash
+    ],
+)
+def test_the_leader_and_the_largest_of_any_other_node(pairs: list[tuple[int, int]], expected: Leaders) -> None:
+    assert leaders_of(pairs) == expected
+
+
+def test_leaders_merged_are_those_of_all_values() -> None:
+    ours, same = Leaders(top=7, node=2, second=3), Leaders(top=9, node=2, second=1)
+    assert ours.merged(same) == Leaders(top=9, node=2, second=3)
+    # Node 5 led with 8 and had 4 beside it: 7 of node 2 is now the largest of another node than 5.
+    assert ours.merged(Leaders(top=8, node=5, second=4)) == Leaders(top=8, node=5, second=7)
+    assert Leaders(top=8, node=5, second=4).merged(ours) == Leaders(top=8, node=5, second=7)

@@ -129,3 +129,31 @@ def test_numbers_of_nodes_long_gone_are_given_anew_and_else_there_are_none_left(
     assert numbers.find(5) not in (None, again)
     assert numbers.find(6) is None
     assert numbers.give(NODE_NUMBERS + 1, HOUR + RING_HOURS) not in (0, again)
+
+
+def test_which_slots_count_is_worked_out_once_an_hour() -> None:
+    slots = slots_of(HOUR, HOUR - 1)
+    options = CruiseOptions()
+    for kept, again in (
+        (slots.week(NOW), slots.week(NOW + 60.0)),
+        (slots.predicting(options, NOW), slots.predicting(options, NOW)),
+    ):
+        assert again is kept
+    later = slots.week(NOW + 3600.0)
+    assert later is not slots.week(NOW)
+    assert chosen(slots, later) == [HOUR - 1, HOUR]
+
+
+def test_the_peaks_of_several_rows_are_the_largest_of_each_and_one_node_can_be_left_out() -> None:
+    rings = CodeRings(LEADER_PLANES, 4)
+    rows = rings.give(), rings.give()
+    assert rows == (0, 1)
+    slot = HOUR % RING_HOURS
+    for row, value, node in ((0, 500, 7), (0, 300, 8), (1, 400, 7)):
+        add_leader(rings.of(row), CPU, slot, value, node)
+    assert rings.peaks((0,))[CPU, slot] == 500
+    assert rings.peaks((0, 1))[CPU, slot] == 500
+    # Without node 7 only the 300 of node 8 are left, in row 0.
+    assert rings.peaks_without((0, 1), 7)[CPU, slot] == 300
+    assert rings.peaks_without((0, 1), 9)[CPU, slot] == 500
+    assert rings.peaks((0, 1))[MEMORY, slot] == 0

@@ -1,7 +1,16 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.history.pod_count import PODS_KEPT, Pods, PodSums, pack_numbers, pod_number, unpack_numbers
+from agent.core.history.pod_count import (
+    PODS_KEPT,
+    Pods,
+    PodSums,
+    pack_numbers,
+    packed_count,
+    pod_number,
+    unpack_numbers,
+)
 
 rows = st.lists(
     st.tuples(
@@ -71,3 +80,39 @@ def test_packed_numbers_keep_who_there_was(added: list[tuple[int, PodSums]]) -> 
     back = unpack_numbers(pack_numbers(pods))
     assert (sorted(back.sums), back.bits, back.has_more) == (sorted(pods.sums), pods.bits, pods.has_more)
     assert len(pack_numbers(pods)) <= 4 * PODS_KEPT + 32
+
+
+def test_the_samples_of_one_pod_add_up() -> None:
+    pods = pods_of([(7, PodSums(1, 2, 3, 4)), (7, PodSums(10, 20, 30, 40))])
+    assert pods.sums == {7: PodSums(11, 22, 33, 44)}
+    assert (pods.count, pods.has_more) == (1, False)
+
+
+def test_of_nine_pods_the_eight_smallest_hashes_are_kept_and_the_ninth_is_not_forgotten() -> None:
+    pods = pods_of([(number, PodSums()) for number in range(PODS_KEPT)])
+    other = pods_of([(PODS_KEPT, PodSums())])
+    pods.merge(other)
+    assert sorted(pods.sums) == list(range(PODS_KEPT))
+    assert pods.has_more
+    assert pods.count == PODS_KEPT + 1
+    assert pods.bits.bit_count() == PODS_KEPT + 1
+
+
+@pytest.mark.parametrize("count", [0, 3, PODS_KEPT, PODS_KEPT + 1, 40])
+def test_who_there_was_is_packed_and_read_back(count: int) -> None:
+    pods = pods_of([(pod_number(f"uid-{pod}"), PodSums(cpu_count=pod)) for pod in range(count)])
+    packed = pack_numbers(pods)
+    assert len(packed) == 4 * min(count, PODS_KEPT) + (32 if count > PODS_KEPT else 0)
+    assert packed_count(packed) == pods.count
+    read = unpack_numbers(packed)
+    assert (sorted(read.sums), read.bits, read.has_more) == (sorted(pods.sums), pods.bits, pods.has_more)
+    assert set(read.sums.values()) <= {PodSums()}
+
+
+def test_spreads_are_the_least_and_the_largest_mean_of_a_pod() -> None:
+    pods = pods_of([(1, PodSums(2, 400_000, 0, 0)), (2, PodSums(1, 300_000, 4, 400)), (3, PodSums())])
+    # 400,000 microcores over two samples are 200 millicores; the second pod's one sample is 300.
+    assert pods.cpu_spread_millicores() == (200.0, 300.0)
+    assert pods.memory_spread_bytes() == (100.0, 100.0)
+    assert Pods().cpu_spread_millicores() is None
+    assert Pods().memory_spread_bytes() is None

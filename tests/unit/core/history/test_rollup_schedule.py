@@ -73,3 +73,13 @@ def test_the_webhook_is_not_asked_sooner_than_it_wants(failures: int, asked: flo
 def test_a_queue_is_sent_within_the_webhooks_bound_of_30_a_minute() -> None:
     assert (drain_seconds(0.0) + drain_seconds(1.0)) / 2 == DRAIN_SECONDS
     assert 60 / DRAIN_SECONDS < 30
+
+
+def test_what_the_webhook_asks_for_is_waited_for_at_least_and_not_by_all_alike() -> None:
+    # Its own wait after one failure is half of the first retry where chance is 0; ten minutes asked for are longer.
+    assert retry_seconds(1, retry_after_seconds=600.0, chance=0.0) == 600.0
+    assert retry_seconds(1, retry_after_seconds=600.0, chance=1.0) == 600.0 + min(300.0, LONGEST_RETRY_SECONDS)
+    assert retry_seconds(1, retry_after_seconds=1e9, chance=0.0) == LONGEST_RETRY_AFTER_SECONDS
+    assert retry_seconds(1, retry_after_seconds=-1.0, chance=0.0) == retry_seconds(
+        1, retry_after_seconds=None, chance=0.0
+    )

@@ -65,3 +65,12 @@ def test_keys_of_a_workload_and_no_others_lie_in_its_range(one: SketchKey, other
     start, end = (text.encode(errors="surrogatepass") for text in range_of(one.workload))
     assert start <= str(one).encode(errors="surrogatepass") < end
     assert (start <= str(other).encode(errors="surrogatepass") < end) == (one.workload == other.workload)
+
+
+def test_keys_of_a_workload_lie_in_its_range_and_those_of_its_neighbours_do_not() -> None:
+    first, after = (text.encode() for text in range_of(WEB))
+    for key in (SketchKey(WEB, "", M5), SketchKey(WEB, "~", "node-a")):
+        assert first <= str(key).encode() < after
+    for name in ("we", "web-1", "web0"):
+        other = Workload(namespace="shop", kind="Deployment", name=name)
+        assert not first <= str(SketchKey(other, "app", M5)).encode() < after

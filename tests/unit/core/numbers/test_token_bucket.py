@@ -73,3 +73,12 @@ def test_no_minute_sees_more_than_there_are_tokens(tokens: int, fill_ratio: floa
             assert bucket.wait_seconds(now) > 0
     for first in taken:
         assert sum(first <= moment < first + WINDOW_SECONDS for moment in taken) <= tokens
+
+
+@pytest.mark.parametrize(("tokens", "reserve", "there"), [(60, 15, 16), (1, 0, 1), (4, 3, 4)])
+def test_the_bucket_at_the_start_holds_the_reserve_and_one_and_fills_within_a_minute(
+    tokens: int, reserve: int, there: int
+) -> None:
+    bucket = filling_bucket(tokens, reserve=reserve, now_seconds=0.0, chance=0.5)
+    assert bucket.available(0.0) == there
+    assert bucket.available(WINDOW_SECONDS) == tokens

@@ -58,6 +58,12 @@ def test_a_good_plan_says_every_invariant_and_that_it_holds() -> None:
     assert plan.is_sound
 
 
+def test_the_sums_of_a_plan_are_found_by_resource() -> None:
+    plan = GOOD.plan()
+    assert plan.cpu != plan.memory
+    assert (plan.resource(Resource.CPU), plan.resource(Resource.MEMORY)) == (plan.cpu, plan.memory)
+
+
 def test_a_plan_without_steps_asks_nothing_of_the_node() -> None:
     plan = replace(GOOD.plan(), steps=())
     assert [one for one in check(plan, NodeState(node=None, pods=())) if not one.holds] == []

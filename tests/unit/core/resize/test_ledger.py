@@ -472,3 +472,15 @@ def test_the_api_server_is_left_alone_for_five_minutes_at_most_whatever_it_asks(
     desk = Desk()
     desk.send(step(desk.fake, cpu=600), AnswerKind.THROTTLED, retry_after_seconds=99_999_999.0)
     assert desk.ledger.wait_seconds(desk.now) == 300.0
+
+
+def test_a_restore_that_the_kubelet_puts_off_holds_up_no_plan() -> None:
+    desk = Desk()
+    back = step(desk.fake, cpu=600)
+    desk.send(back, action=Action.RESTORE)
+    assert desk.constraint == IN_FLIGHT
+    desk.fake.defer()
+    desk.look(0.5)
+    # Nothing of a restore is withdrawn; what a plan says of the pod may come in its place.
+    assert desk.constraint.urgent_grow is None
+    assert desk.may(step(desk.fake, cpu=700, urgent=True)) is None

@@ -133,3 +133,8 @@ def test_a_total_that_falls_or_a_clock_that_stands_is_a_new_baseline() -> None:
 )
 def test_the_next_deadline_lies_on_the_grid_and_after_now(now: int, following: int) -> None:
     assert next_on_grid(10, 3, now) == following
+
+
+def test_the_interval_in_force_is_the_base_stretched() -> None:
+    assert PACE.interval_ns == SECOND
+    assert replace(PACE, factor=8).interval_ns == 8 * SECOND
