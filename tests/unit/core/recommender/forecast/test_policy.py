@@ -482,12 +482,16 @@ def test_steps_memory_base_only_names_no_limit() -> None:
     assert named(steps, "memory", "limit").value is None
 
 
-@pytest.mark.slow
-def test_steps_tell_when_no_candidate_keeps_the_share_and_when_peaks_were_safer() -> None:
-    random = np.random.default_rng(3)
-    policy = ForecastPolicy(ForecastOptions(exceed_ratio=0.005), 1)
+@pytest.mark.parametrize("no_more_than_peaks", [True, False])
+def test_steps_tell_when_no_candidate_keeps_the_share(no_more_than_peaks: bool) -> None:
+    policy = ForecastPolicy(ForecastOptions(exceed_ratio=0.005, no_more_than_peaks=no_more_than_peaks), 1)
     minute = learn(policy, ([100.0 * 1.12**step] for step in range(250)))  # each minute passes the largest margin, 10 %
     assert "no candidate keeps" in named(say(policy, minute), "cpu", "candidate's share").note
+
+
+@pytest.mark.slow
+def test_steps_tell_when_peaks_were_safer() -> None:
+    random = np.random.default_rng(3)
     # Bursts in fewer minutes than 0.5 %: after a day without, they are let go of, and peaks turn out to be safer.
     policy = ForecastPolicy(ForecastOptions(), 1)
     usage = np.full(4 * DAY, 50.0)
