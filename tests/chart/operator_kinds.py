@@ -60,6 +60,11 @@ MODULES: Final = (
 )
 
 
+def are_there() -> bool:
+    """Say whether all definitions are in the cache."""
+    return all(module.place(file).is_file() for module in MODULES for file in module.files)
+
+
 def ensure_definitions(progress: Progress = lambda _line: None) -> list[dict[str, Any]]:
     """Give the definitions, fetched where they are not there yet.
 
