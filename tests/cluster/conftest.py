@@ -18,7 +18,7 @@ from tests.cluster.acting_node import ActingNode, fresh_node
 from tests.cluster.binaries import KUBERNETES
 from tests.cluster.control_plane import ControlPlane, control_plane
 from tests.cluster.first_minute import FirstMinutes
-from tests.cluster.identities import create_namespace, fresh_name
+from tests.cluster.identities import create_namespace, create_service_account, fresh_name
 from tests.kernel.cgroups import why_not
 
 
@@ -27,6 +27,19 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """The session's control plane with controllers and audit log, of the version asked for; no scheduler."""
     version = os.environ.get("PLIMSOLL_KUBERNETES", KUBERNETES)
     with control_plane(version, directory=tmp_path_factory.mktemp("cluster")) as plane:
+        yield plane
+
+
+@pytest.fixture(scope="session")
+def fragile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A server that may be stopped: the session's controllers would take half a minute to come back after an outage.
+
+    Whoever defines kinds there takes them away again: others begin with none.
+    """
+    version = os.environ.get("PLIMSOLL_KUBERNETES", KUBERNETES)
+    directory = tmp_path_factory.mktemp("fragile")
+    with control_plane(version, directory=directory, with_controllers=False, audit=False) as plane:
+        create_service_account(plane, "default", "default")
         yield plane
 
 

@@ -29,7 +29,7 @@ from tests.cluster.buffers import (
     template_json,
     templates_path,
 )
-from tests.cluster.control_plane import ControlPlane, control_plane
+from tests.cluster.control_plane import ControlPlane
 from tests.cluster.identities import create_namespace, create_service_account, fresh_name, node_bound_token
 from tests.cluster.processes import wait_for
 
@@ -156,21 +156,33 @@ def test_a_recommended_size_is_admissions_and_a_new_one_waits_for_the_next_full_
         assert room.chunk("b") == {"cpu": "200m"}
 
 
-def test_before_there_are_buffers_only_that_is_asked(tmp_path: Path) -> None:
-    with control_plane(directory=tmp_path / "bare", with_controllers=False) as plane:
-        create_namespace(plane, "shop")
-        with controller(plane, dry_run=False, ask_seconds=0.2) as one:
-            wait_for(lambda: sum(one.api.calls().values()) >= 6, "it asks now and then")
-            assert {resource for _, resource in one.api.calls()} == {"discovery"}
-            install_crd(plane)
-            wait_for(lambda: ("list", "capacitybuffers") in one.api.calls(), "they are watched")
-            assert {resource for _, resource in one.api.calls()} == {"discovery", "capacitybuffers"}
-            room = Buffers(plane, "shop")
-            room.template("shape")
-            room.create("b", podTemplateRef={"name": "shape"}, replicas=2)
-            room.await_replicas("b", 2)
-            room.delete("b")
-            wait_for(lambda: one.view("shop") is None, "it is forgotten")
+@pytest.fixture
+def bare(fragile: ControlPlane) -> Iterator[tuple[ControlPlane, str]]:
+    """A server without CapacityBuffers, with a namespace of this test's; the kind is taken away at the end."""
+    (document,) = yaml.safe_load_all(CRDS.read_text())
+    path = f"{CRD_PATH}/{document['metadata']['name']}"
+    assert not fragile.admin.exists(path)
+    name = fresh_name("shop")
+    create_namespace(fragile, name)
+    yield fragile, name
+    fragile.admin.delete(path)
+    wait_for(lambda: not fragile.admin.exists(path), "the kind is gone")
+
+
+def test_before_there_are_buffers_only_that_is_asked(bare: tuple[ControlPlane, str]) -> None:
+    plane, shop = bare
+    with controller(plane, dry_run=False, ask_seconds=0.2) as one:
+        wait_for(lambda: sum(one.api.calls().values()) >= 6, "it asks now and then")
+        assert {resource for _, resource in one.api.calls()} == {"discovery"}
+        install_crd(plane)
+        wait_for(lambda: ("list", "capacitybuffers") in one.api.calls(), "they are watched")
+        assert {resource for _, resource in one.api.calls()} == {"discovery", "capacitybuffers"}
+        room = Buffers(plane, shop)
+        room.template("shape")
+        room.create("b", podTemplateRef={"name": "shape"}, replicas=2)
+        room.await_replicas("b", 2)
+        room.delete("b")
+        wait_for(lambda: one.view(shop) is None, "it is forgotten")
 
 
 def test_a_cluster_that_is_paused_is_written_to_by_nobody(served: ControlPlane, namespace: str) -> None:
@@ -202,40 +214,38 @@ def test_without_any_right_it_says_so_once(
     assert len(told) == 1, [record.getMessage() for record in told]
 
 
-def test_a_server_that_has_the_older_version_alone(tmp_path: Path) -> None:
-    with control_plane(directory=tmp_path / "older", with_controllers=False) as plane:
-        create_namespace(plane, "shop")
-        (document,) = yaml.safe_load_all(CRDS.read_text())
-        (older,) = [one for one in document["spec"]["versions"] if one["name"] == "v1alpha1"]
-        document["spec"]["versions"] = [{**older, "storage": True}]
-        plane.admin.create(CRD_PATH, document)
-        path = buffers_path("shop", version="v1alpha1")
-        wait_for(lambda: is_awaited(lambda: plane.admin.get(path), 404, 429), "it is served")
-        with controller(plane, dry_run=False):
-            plane.admin.create(templates_path("shop"), template_json("shape"))
-            spec = {"podTemplateRef": {"name": "shape"}, "replicas": 2}
-            head = {"apiVersion": "autoscaling.x-k8s.io/v1alpha1", "kind": "CapacityBuffer", "metadata": {"name": "b"}}
-            plane.admin.create(path, {**head, "spec": spec})
+def test_a_server_that_has_the_older_version_alone(bare: tuple[ControlPlane, str]) -> None:
+    plane, shop = bare
+    (document,) = yaml.safe_load_all(CRDS.read_text())
+    (older,) = [one for one in document["spec"]["versions"] if one["name"] == "v1alpha1"]
+    document["spec"]["versions"] = [{**older, "storage": True}]
+    plane.admin.create(CRD_PATH, document)
+    path = buffers_path(shop, version="v1alpha1")
+    wait_for(lambda: is_awaited(lambda: plane.admin.get(path), 404, 429), "it is served")
+    with controller(plane, dry_run=False):
+        plane.admin.create(templates_path(shop), template_json("shape"))
+        spec = {"podTemplateRef": {"name": "shape"}, "replicas": 2}
+        head = {"apiVersion": "autoscaling.x-k8s.io/v1alpha1", "kind": "CapacityBuffer", "metadata": {"name": "b"}}
+        plane.admin.create(path, {**head, "spec": spec})
 
-            def is_counted() -> bool:
-                status = plane.admin.get(f"{path}/b").get("status") or {}
-                return bool(status.get("replicas") == 2)
+        def is_counted() -> bool:
+            status = plane.admin.get(f"{path}/b").get("status") or {}
+            return bool(status.get("replicas") == 2)
 
-            wait_for(is_counted, "it is reconciled")
+        wait_for(is_counted, "it is reconciled")
 
 
-def test_an_outage_leaves_statuses_and_is_caught_up_with(tmp_path: Path) -> None:
-    with control_plane(directory=tmp_path / "outage", with_controllers=False) as plane:
-        create_namespace(plane, "shop")
-        install_crd(plane)
-        room = Buffers(plane, "shop")
-        room.template("shape")
-        with controller(plane, dry_run=False) as one:
-            room.create("b", podTemplateRef={"name": "shape"}, replicas=2)
-            status = room.await_replicas("b", 2)
-            with plane.outage():
-                wait_for(lambda: bool(one.standing().troubles), "it notices")
-                one.wake("shop")
-            assert room.status("b") == status
-            room.change("b", replicas=3)
-            room.await_replicas("b", 3, 60.0)
+def test_an_outage_leaves_statuses_and_is_caught_up_with(bare: tuple[ControlPlane, str]) -> None:
+    plane, shop = bare
+    install_crd(plane)
+    room = Buffers(plane, shop)
+    room.template("shape")
+    with controller(plane, dry_run=False) as one:
+        room.create("b", podTemplateRef={"name": "shape"}, replicas=2)
+        status = room.await_replicas("b", 2)
+        with plane.outage():
+            wait_for(lambda: bool(one.standing().troubles), "it notices")
+            one.wake(shop)
+        assert room.status("b") == status
+        room.change("b", replicas=3)
+        room.await_replicas("b", 3, 60.0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,8 +21,7 @@ from agent.kube.reflector import WatchPace
 from agent.node.cluster.view import ClusterView
 from tests.cluster.api import JSON_PATCH, MERGE, STRATEGIC, Json
 from tests.cluster.audit import AuditLog
-from tests.cluster.binaries import KUBERNETES
-from tests.cluster.control_plane import ControlPlane, control_plane
+from tests.cluster.control_plane import ControlPlane
 from tests.cluster.cut_wire import wire
 from tests.cluster.fence import ACCOUNT, NAMESPACE, USER, install
 from tests.cluster.identities import create_service_account, fresh_name, node_bound_token
@@ -58,16 +56,6 @@ def rights(cluster: ControlPlane) -> None:
 def node(cluster: ControlPlane, node_name: str, rights: None) -> str:
     create_node(cluster.admin, node_name)
     return node_name
-
-
-@pytest.fixture(scope="module")
-def fragile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A server that may be stopped: the session's controllers would take half a minute to come back after an outage."""
-    version = os.environ.get("PLIMSOLL_KUBERNETES", KUBERNETES)
-    directory = tmp_path_factory.mktemp("fragile")
-    with control_plane(version, directory=directory, with_controllers=False, audit=False) as plane:
-        create_service_account(plane, "default", "default")
-        yield plane
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ def booted(
     command: Sequence[str],
     *,
     variant: Variant = Variant.FULL,
-    timeout_seconds: float = 600.0,
+    timeout_seconds: float = 1200.0,
     memory_mib: int = 2048,
 ) -> Iterator[GuestRun]:
     """Boot, run ``command`` in the repository's folder as root, wait for the end.
@@ -72,7 +72,7 @@ def booted(
         kernel: What ``kernel.ensure`` gave.
         command: Program and arguments; files it writes below ``EXCHANGE`` are found in ``GuestRun.exchange``.
         variant: Kernel parameters.
-        timeout_seconds: After this qemu is killed. Ten times what a run takes on a quiet machine.
+        timeout_seconds: After this qemu is killed. Twenty times what a run takes on a quiet machine.
         memory_mib: Of the guest; only what it touches is taken.
 
     Raises:

@@ -20,7 +20,7 @@ NAMESPACES: Final = ("pid", "mount", "ipc", "uts")
 """The network stays this machine's: what is served is asked from outside."""
 LOADS_ALL: Final = """
 import importlib, sys
-from agent.cli.main import VERBS
+from agent.cli.verb_table import VERBS
 import agent.node.daemon, agent.webhook.assembly, agent.webhook.http.routes, agent.webhook.certificates.certificates
 for verb in VERBS.values():
     importlib.import_module(verb.module)

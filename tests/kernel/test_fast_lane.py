@@ -28,7 +28,7 @@ from tests.cgroup_files import container_path
 from tests.kernel.agents import wait_for
 from tests.kernel.cgroups import CgroupTree
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.alone]  # it has a bound on time
 
 BOUND_NS = 500_000_000
 """Issue 3: "real contention seen by the fast lane within 0.5 s"."""

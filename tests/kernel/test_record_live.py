@@ -135,6 +135,7 @@ def test_a_recorder_that_is_killed_leaves_no_recording(agent: AgentProcess, dire
     assert agent.end() == 0  # it never noticed
 
 
+@pytest.mark.alone  # three seconds of a busy loop must be seen, whatever else wants the CPUs
 def test_without_an_agent_the_recorder_samples_by_itself(tree: CgroupTree, directory: Path) -> None:
     tree.spawn(ONE, "busy")
     path = directory / "r.plimsoll"
