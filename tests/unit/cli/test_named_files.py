@@ -283,6 +283,7 @@ def test_what_is_wrong_with_a_file_is_one_line_that_names_it(
     assert [fault for fault in faults if fault is not None] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of", [of for of in ENDS if of[1] not in ("recording", "traces")], ids=" ".join)
 def test_a_pipe_without_end_is_read_up_to_the_bound(of: tuple[str, str], good: Path) -> None:
     """In a process of its own that may take a gigabyte: bounded in memory, and by it in time."""
