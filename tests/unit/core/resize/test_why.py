@@ -3,7 +3,8 @@ from __future__ import annotations
 from dataclasses import fields
 
 from agent.core.cluster.unit import UnitIdentity
-from agent.core.orders.order import Mode, Orders, OrderSource, PolicyName, Ranking
+from agent.core.orders.order import Mode, Orders, OrderSource, Ranking
+from agent.core.orders.policy_options import PolicyName
 from agent.core.recommender.explanation import Explanation, Explanations
 from agent.core.resize.why import Acted, Why, whys_of
 from tests.explanations import explanation
