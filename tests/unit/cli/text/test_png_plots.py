@@ -34,6 +34,7 @@ def test_a_picture_has_a_strip_of_charts_per_container(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["both.png", "one.png"]
 
 
+@pytest.mark.slow
 def test_a_picture_of_a_week_with_gaps_is_drawn_without_warnings(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     minutes = 7 * 1440

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -205,6 +206,7 @@ def _assert_limits_within_max_memory(before: Pod, now: Pod) -> None:
             assert limit == budget
 
 
+@pytest.mark.slow
 @_ENOUGH
 @given(pods(), knowledge, facts, all_settings)
 def test_every_admission_keeps_what_must_hold(
@@ -246,6 +248,7 @@ def test_every_admission_keeps_what_must_hold(
             assert quota_fault(before, now, surroundings.quotas, resource, setting, pods=pods) is None
 
 
+@pytest.mark.slow
 @_ENOUGH
 @given(pods(), knowledge, facts, all_settings)
 def test_asking_again_changes_nothing_more(

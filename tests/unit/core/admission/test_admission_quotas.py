@@ -185,6 +185,7 @@ def pods(draw: st.DrawFn) -> dict[str, Any]:
     return new_pod(*containers)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.data(), pods())
 def test_replicas_that_fit_as_they_are_written_fit_as_they_are_patched(

@@ -200,6 +200,7 @@ MORE_NIGHTS = {**NIGHTS, "Europe/Berlin": "2027-03-28T01:00", "America/New_York"
     ),
     ats=st.lists(st.integers(-1500 * 60, 1500 * 60), min_size=5, max_size=5),
 )
+@pytest.mark.slow
 def test_activity_is_that_of_a_walk_through_the_minutes(
     zone: str, is_other: bool, windows: list[tuple[str, int]], ats: list[int]
 ) -> None:

@@ -52,6 +52,7 @@ workloads = st.builds(
 @given(
     st.builds(Directives, etag=st.just("e1"), pause_reason=st.none() | texts, workloads=st.lists(workloads).map(tuple))
 )
+@pytest.mark.slow
 def test_what_is_written_is_read_back(directives: Directives) -> None:
     text = json.dumps(directives_to_json(directives), allow_nan=False)
     assert directives_from_json(json.loads(text), etag="e1") == directives

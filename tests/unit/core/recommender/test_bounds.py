@@ -434,6 +434,7 @@ def after(now: Stated, answer: Bounded) -> Stated:
     return replace(now, **fields)
 
 
+@pytest.mark.slow
 @given(answers(), statements(), rules)
 @settings(max_examples=600, deadline=None)
 def test_applying_an_applied_answer_changes_nothing(
@@ -448,6 +449,7 @@ def test_applying_an_applied_answer_changes_nothing(
     assert not second.has_memory_limit.any()
 
 
+@pytest.mark.slow
 @given(answers(), statements(), rules)
 @settings(max_examples=600, deadline=None)
 def test_answer_is_whole_and_within_bounds_and_what_results_is_valid(

@@ -212,6 +212,7 @@ def _times(figure: float | None, steps: int) -> float | None:
         max_size=25,
     )
 )
+@pytest.mark.slow
 def test_what_was_added_is_read_back_within_the_codec_s_precision(
     added: list[tuple[int, list[tuple[float | None, float | None]], bool]],
 ) -> None:
