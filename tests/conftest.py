@@ -25,6 +25,7 @@ SECONDS: Final[dict[str, int]] = {
     "tests/cluster/test_acting_outages.py": 130,
     "tests/cluster/test_acting_node.py": 130,
     "tests/image/": 110,
+    "tests/cluster/test_acting_first_minute.py": 100,
     "tests/cluster/test_acting_conflicts.py": 70,
     "tests/cluster/test_acting_held.py": 70,
     "tests/cluster/test_acting_rights.py": 60,
