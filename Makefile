@@ -47,7 +47,7 @@ format: $(STAMP)/dev ## Put Python and C into the house's format
 bench: $(STAMP)/dev ## Measure on real cgroups (root, quiet machine, minutes); table and build/bench.json
 	@$(BIN)/python -m tests.bench $(ARGS)
 
-bench-policies: $(STAMP)/dev ## All policies over the real traces in ../shared/traces (or PLIMSOLL_TRACES); the table of the README
+bench-policies: $(STAMP)/dev ## All policies over the real traces in ../shared/traces (or PLIMSOLL_TRACES); the table of agent/README.md
 	@$(BIN)/python -m tests.bench.policies $(ARGS)
 
 bench-reaction: $(STAMP)/dev test-tools ## From contention to an accepted resize, 50 runs on real cgroups and a real API server

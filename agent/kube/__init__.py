@@ -1,1 +1,1 @@
-"""From Kubernetes objects to values. ``convert`` is pure; files and, later, the API server come through here."""
+"""From Kubernetes objects to values. ``pod_json``, ``buffer_json`` and ``cluster_json`` are pure; the API server and files come through here."""
