@@ -61,6 +61,7 @@ from agent.webhook.settings import WebhookSettings
 from agent.webhook.store.engine import database_now
 from agent.webhook.store.evictions import EvictionStore
 from agent.webhook.store.late_store import LateStore
+from agent.webhook.store.report_payload import encode_report
 from agent.webhook.store.shapes import SchemaTooNew, StoreAway, StoreError, StoreUnusable
 from agent.webhook.store.store import Store
 from agent.webhook.store.taints import TaintStore
@@ -69,7 +70,7 @@ from agent.webhook.workloads.index import WorkloadIndex
 from agent.webhook.workloads.percentiles import Statistics
 from agent.webhook.workloads.preparation import Preparing
 from agent.webhook.workloads.rebuilder import Rebuilder
-from agent.webhook.workloads.tailer import Tailer, encode_report
+from agent.webhook.workloads.tailer import Tailer
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,6 @@ from agent.core.buffers.placeholder_options import PlaceholderOptions
 from agent.core.eviction.options import ArbiterOptions
 from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, CraneOptions, CruiseOptions, ForecastOptions, VpaOptions
-from agent.settings import SettingsError
 from agent.settings.sections import LoggingSettings, RecommendSettings, camel
 from agent.settings.sources import load_into
 from agent.settings.webhook_sections import AccessSettings, ClusterSettings, DatabaseSettings, ListeningSettings
@@ -23,8 +22,6 @@ from agent.webhook.certificates.options import CertificateOptions, CertificateSo
 from agent.webhook.workloads.folder import FoldOptions
 from agent.webhook.workloads.rebuilder import RebuildOptions
 from agent.webhook.workloads.shapes import IndexOptions
-
-__all__ = ["SettingsError", "WebhookSettings", "load_webhook_settings"]
 
 _PASSWORD: Final = re.compile(r"(?<=://)([^/@:]*):[^/@]*@")
 

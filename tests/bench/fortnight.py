@@ -30,7 +30,8 @@ from typing import Final
 import psutil
 
 from agent.core.history.hour_peaks import hour_of
-from agent.webhook.store.store import StoredSketch, open_store
+from agent.webhook.store.shapes import StoredSketch
+from agent.webhook.store.store import open_store
 from tests.bench.fortnight_reports import NodeReports, Rows
 from tests.bench.fortnight_run import INTERVALS_PER_HOUR, Run
 from tests.bench.webhook import INTERVAL_SECONDS, NODES, Node, cluster_of_nodes, fill, loaded

@@ -16,10 +16,13 @@ from agent.core.history.hour_peaks import HOUR_SECONDS
 from agent.core.history.rollup import ROLLUP_SECONDS
 from agent.settings import Settings
 from agent.webhook.reports.decoder import decode_report
-from agent.webhook.store.store import NewReport, open_store
+from agent.webhook.store.report_payload import encode_report
+from agent.webhook.store.shapes import NewReport
+from agent.webhook.store.store import open_store
 from agent.webhook.workloads.folder import Folder, FoldOptions
-from agent.webhook.workloads.index import IndexOptions, WorkloadIndex
-from agent.webhook.workloads.tailer import Tailer, encode_report
+from agent.webhook.workloads.index import WorkloadIndex
+from agent.webhook.workloads.shapes import IndexOptions
+from agent.webhook.workloads.tailer import Tailer
 from tests.bench.fortnight_reports import CONTAINERS, NodeReports, Rows
 
 FOLLOWED_REPORTS: Final = 20

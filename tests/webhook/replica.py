@@ -10,7 +10,8 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from agent.webhook.store.store import Store, StoreError, open_store
+from agent.webhook.store.shapes import StoreError
+from agent.webhook.store.store import Store, open_store
 from tests.dying import dying_with_us
 from tests.webhook.reports import new_report
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.webhook.store.store import NewReport
+from agent.webhook.store.shapes import NewReport
 
 HOUR_SECONDS = 3600.0
 

@@ -14,8 +14,8 @@ from agent.core.cluster.workload import Workload
 from agent.core.history.rollup import Report
 from agent.core.orders.policy_options import PolicyName
 from agent.webhook.store.forgetting_entry import Forgetting
-from agent.webhook.store.shapes import ForgetWish, Forgotten, NodeDay
-from agent.webhook.store.store import Store, StoredSketch, open_store
+from agent.webhook.store.shapes import ForgetWish, Forgotten, NodeDay, StoredSketch
+from agent.webhook.store.store import Store, open_store
 from agent.webhook.workloads.folder import Folder
 from agent.webhook.workloads.index import WorkloadIndex
 from agent.webhook.workloads.rebuilder import Rebuilder, RebuildOptions

@@ -13,7 +13,8 @@ import pytest
 
 from agent.cli.main import main
 from agent.core.cluster.facts import ClusterRule, ClusterRules, FrozenAxes
-from agent.webhook.settings import SettingsError, WebhookSettings, load_webhook_settings
+from agent.settings import SettingsError
+from agent.webhook.settings import WebhookSettings, load_webhook_settings
 from tests.webhook.https import running
 from tests.webhook.report_bodies import packed, report_body, row_body
 from tests.webhook.stack import Stack, stack

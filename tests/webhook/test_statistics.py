@@ -14,13 +14,14 @@ from agent.cli.text.spans import ASCII
 from agent.cli.workloads.view import workload_lines
 from agent.settings import Settings
 from agent.webhook.queries.workload_bodies import WorkloadBody
+from agent.webhook.store.report_payload import encode_report
 from agent.webhook.store.shapes import NewReport, StoreAway, StoredSketch
 from agent.webhook.store.store import Store
 from agent.webhook.workloads.folder import Folder, FoldOptions
 from agent.webhook.workloads.index import WorkloadIndex
 from agent.webhook.workloads.percentiles import HOURS, ContainerStatistics, Statistics
 from agent.webhook.workloads.shapes import IndexOptions
-from agent.webhook.workloads.tailer import Tailer, encode_report
+from agent.webhook.workloads.tailer import Tailer
 from tests.webhook.stack import READABLE, stack
 from tests.webhook.test_access import Server, user
 from tests.webhook.workload_reports import DNS, HOUR, LARGE, MIB, NOON, SMALL, WEB, report, row

@@ -12,7 +12,8 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import event, insert, select
 
-from agent.webhook.store.store import FoldRaced, LogFolded, NewReport, Store, StoredSketch, open_store
+from agent.webhook.store.shapes import FoldRaced, LogFolded, NewReport, StoredSketch
+from agent.webhook.store.store import Store, open_store
 from agent.webhook.store.tables import evictions, reports
 from tests.webhook.reports import HOUR_SECONDS, new_report, whose
 

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event, exc
 
-from agent.webhook.store.engine import StoreEngine
+from agent.webhook.store.engine import StoreEngine, StorePatience
 from agent.webhook.store.place import to_place
-from agent.webhook.store.store import Store, StoreAway, StorePatience, StoreUnusable, open_store
+from agent.webhook.store.shapes import StoreAway, StoreUnusable
+from agent.webhook.store.store import Store, open_store
 from tests.webhook.postgres import PASSWORD, PostgresServer
 from tests.webhook.reports import new_report
 

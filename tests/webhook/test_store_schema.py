@@ -24,7 +24,8 @@ from agent.webhook.store import schema as store_schema
 from agent.webhook.store import tables
 from agent.webhook.store.engine import StoreEngine
 from agent.webhook.store.place import SqlitePlace
-from agent.webhook.store.store import SchemaTooNew, Store, StoreAway, StoreUnusable, open_store
+from agent.webhook.store.shapes import SchemaTooNew, StoreAway, StoreUnusable
+from agent.webhook.store.store import Store, open_store
 from tests.webhook.postgres import PostgresServer
 from tests.webhook.replica import Replica
 from tests.webhook.reports import new_report

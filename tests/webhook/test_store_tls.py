@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from agent.webhook.store.engine import StoreEngine
-from agent.webhook.store.store import StoreAway, open_store
+from agent.webhook.store.shapes import StoreAway
+from agent.webhook.store.store import open_store
 from tests.webhook.postgres import PostgresServer, postgres_server
 
 WORDS = "database connection is open to others on the network"

@@ -15,11 +15,13 @@ from agent.core.history.rollup import Report
 from agent.core.orders.policy_options import PolicyName
 from agent.webhook.store.forgetting_entry import Forgetting
 from agent.webhook.store.report_payload import encode_report
-from agent.webhook.store.shapes import NodeDay
+from agent.webhook.store.shapes import LoggedReport, NewReport, NodeDay, StoreAway, StoredSketch
 from agent.webhook.store.sketch_bytes import decode, encode
-from agent.webhook.store.store import LoggedReport, NewReport, Store, StoreAway, StoredSketch, StoreSnapshot
+from agent.webhook.store.snapshot import StoreSnapshot
+from agent.webhook.store.store import Store
 from agent.webhook.workloads.folder import Folder, FoldOptions
-from agent.webhook.workloads.index import IndexOptions, WorkloadIndex
+from agent.webhook.workloads.index import WorkloadIndex
+from agent.webhook.workloads.shapes import IndexOptions
 from agent.webhook.workloads.tailer import Tailer
 from tests.webhook.test_workloads import Policies, answers_of, index_of, reports_at_random
 from tests.webhook.workload_reports import HOUR, MIB, NOON, SMALL, WEB, report, row

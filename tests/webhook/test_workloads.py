@@ -13,7 +13,8 @@ from agent.core.history.rollup import NodeClass, Report
 from agent.core.orders.policy_options import CraneOptions, CruiseOptions, ForecastOptions, PolicyName, VpaOptions
 from agent.webhook.workloads.asked import Asked, Place
 from agent.webhook.workloads.estimates import PolicyAnswer
-from agent.webhook.workloads.index import IndexOptions, WorkloadIndex
+from agent.webhook.workloads.index import WorkloadIndex
+from agent.webhook.workloads.shapes import IndexOptions
 from tests.webhook.workload_reports import DNS, HOUR, LARGE, MIB, NOON, SMALL, WEB, report, row
 
 DAY = 24 * HOUR

@@ -12,12 +12,14 @@ from agent.core.cluster.facts import NodeAmounts, WrittenContainer
 from agent.core.cluster.workload import Workload
 from agent.core.history.rollup import Report
 from agent.core.orders.policy_options import PolicyName
+from agent.webhook.store.report_payload import encode_report
 from agent.webhook.store.shapes import NewReport
 from agent.webhook.store.store import Store
 from agent.webhook.workloads.folder import Folder, FoldOptions
-from agent.webhook.workloads.index import IndexOptions, WorkloadIndex
+from agent.webhook.workloads.index import WorkloadIndex
 from agent.webhook.workloads.rebuilder import Rebuilder, RebuildOptions
-from agent.webhook.workloads.tailer import Tailer, encode_report
+from agent.webhook.workloads.shapes import IndexOptions
+from agent.webhook.workloads.tailer import Tailer
 from tests.webhook.test_workloads import Policies
 from tests.webhook.workload_reports import DNS, HOUR, LARGE, MIB, NOON, WEB, report, row
 

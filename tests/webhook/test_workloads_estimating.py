@@ -16,7 +16,8 @@ from agent.core.history.sketch_minutes import unfold
 from agent.core.orders.policy_options import PolicyName
 from agent.core.recommender.policy import Present
 from agent.core.recommender.registry import make
-from agent.webhook.store.store import Store, StoreAway, StoredSketch
+from agent.webhook.store.shapes import StoreAway, StoredSketch
+from agent.webhook.store.store import Store
 from agent.webhook.workloads.folder import Folder
 from agent.webhook.workloads.index import WorkloadIndex
 from agent.webhook.workloads.rebuilder import Rebuilder, RebuildOptions

@@ -73,7 +73,8 @@ def webhook_settings_from(arguments: argparse.Namespace) -> WebhookSettings:
         SystemExit: With every fault on a line of its own on stderr; code 2.
     """
     from agent.cli.text.spans import harmless
-    from agent.webhook.settings import SettingsError, load_webhook_settings
+    from agent.settings import SettingsError
+    from agent.webhook.settings import load_webhook_settings
 
     overrides: dict[str, object] = {**_listening(arguments), **_certificate(arguments), **overrides_from(arguments)}
     try:

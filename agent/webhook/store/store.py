@@ -33,11 +33,7 @@ from agent.webhook.store.shapes import (
     NodeDay,
     NodeMark,
     PodsRaced,
-    SchemaTooNew,
-    StoreAway,
     StoredSketch,
-    StoreError,
-    StoreUnusable,
 )
 from agent.webhook.store.snapshot import PIECE, StoreSnapshot, counter, pieces, sketches_of
 from agent.webhook.store.statements import (
@@ -67,26 +63,6 @@ from agent.webhook.store.tables import (
     reports,
     sketches,
 )
-
-__all__ = [
-    "Appended",
-    "FoldRaced",
-    "LogFolded",
-    "LoggedReport",
-    "NewReport",
-    "NodeMark",
-    "PodsRaced",
-    "SchemaTooNew",
-    "Store",
-    "StoreAway",
-    "StoreError",
-    "StorePatience",
-    "StoreSnapshot",
-    "StoreUnusable",
-    "StoredSketch",
-    "open_store",
-]
-
 
 _HOUR_SECONDS: Final = 3600
 _MARKS_OUTLAST_SECONDS: Final = 86_400

@@ -30,7 +30,6 @@ from agent.webhook.store.shapes import (
     LogFolded,
     LoggedReport,
     NodeDay,
-    StoreAway,
     StoredSketch,
 )
 from agent.webhook.store.sketch_bytes import BadSketchError, decode, encode
@@ -304,6 +303,3 @@ def _due(reports: Iterable[LoggedReport], now_unix_seconds: float, log_seconds: 
 
 def _go_on() -> None:
     pass
-
-
-__all__ = ["FoldOptions", "FoldedStore", "Folder", "StoreAway"]

@@ -61,16 +61,6 @@ from agent.webhook.workloads.shapes import (
     WorkloadSeen,
 )
 
-__all__ = [
-    "ContainerHistory",
-    "IndexOptions",
-    "IndexSize",
-    "MergedHistory",
-    "NodeSeen",
-    "WorkloadIndex",
-    "WorkloadSeen",
-]
-
 DAY_SECONDS: Final = 86_400
 SIZED_KINDS: Final = listed(PlanOptions().managed_kinds)
 MIN_AGE_SECONDS: Final = PlanOptions().min_age_seconds

@@ -19,12 +19,10 @@ from typing import Final, Protocol
 from agent.core.history.hour_peaks import hour_of
 from agent.core.history.hour_sketch import ReportInterval
 from agent.webhook.store.forgetting_entry import Forgetting, decode_forgetting, is_forgetting, rows_left
-from agent.webhook.store.report_payload import BadPayloadError, decode_report, encode_report
+from agent.webhook.store.report_payload import BadPayloadError, decode_report
 from agent.webhook.store.shapes import LogFolded, LoggedReport, StoreAway, StoredSketch
 from agent.webhook.store.snapshot import SketchHeads, StoreSnapshot
 from agent.webhook.workloads.index import WorkloadIndex
-
-__all__ = ["FollowedStore", "Tailer", "decode_report", "encode_report"]
 
 log = logging.getLogger(__name__)
 

@@ -218,7 +218,8 @@ def test_a_person_is_told_what_a_node_without_a_history_would_be() -> None:
 def test_the_real_index_is_such_a_history() -> None:
     from agent.core.recommender.registry import PolicyOptions
     from agent.settings import Settings
-    from agent.webhook.workloads.index import IndexOptions, WorkloadIndex
+    from agent.webhook.workloads.index import WorkloadIndex
+    from agent.webhook.workloads.shapes import IndexOptions
 
     options: PolicyOptions = Settings()
     assert options.cruise == CruiseOptions()
