@@ -60,7 +60,6 @@ from agent.webhook.reports.posts import Posts
 from agent.webhook.settings import WebhookSettings
 from agent.webhook.store.engine import database_now
 from agent.webhook.store.evictions import EvictionStore
-from agent.webhook.store.late_store import LateStore
 from agent.webhook.store.report_payload import encode_report
 from agent.webhook.store.shapes import SchemaTooNew, StoreAway, StoreError, StoreUnusable
 from agent.webhook.store.store import Store
@@ -109,7 +108,7 @@ class Webhook:
         cluster = settings.cluster
         self.listener: Final = open_listener(settings.listening.address, settings.listening.port)
         try:
-            self._store = LateStore(Store(settings.database.url))
+            self._store = Store(settings.database.url)
             self._api = HttpApi(
                 credentials_of(settings),
                 timeout_seconds=cluster.request_timeout_seconds,
@@ -347,7 +346,7 @@ class Webhook:
             StoreError: The database turned out to be none for this Plimsoll.
         """
         # The first try comes before anything is answered: a newer schema must stop the start.
-        self._store.prepare()
+        self._store.ensure_prepared()
         sys.setswitchinterval(self.settings.listening.switch_interval_seconds)
         self._began_seconds = time.monotonic()
         self.facts.start()
@@ -424,7 +423,7 @@ class Webhook:
             return
 
     def _follow(self) -> bool:
-        if not self._store.prepare():
+        if not self._store.ensure_prepared():
             return False
         was_loaded = self.index.is_loaded
         more = self.tailer.advance(time.time())

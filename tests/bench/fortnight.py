@@ -31,13 +31,13 @@ import psutil
 
 from agent.core.history.hour_peaks import hour_of
 from agent.webhook.store.shapes import StoredSketch
-from agent.webhook.store.store import open_store
 from tests.bench.fortnight_reports import NodeReports, Rows
 from tests.bench.fortnight_run import INTERVALS_PER_HOUR, Run
 from tests.bench.webhook import INTERVAL_SECONDS, NODES, Node, cluster_of_nodes, fill, loaded
 from tests.cluster.binaries import KUBERNETES
 from tests.cluster.control_plane import ControlPlane, control_plane
 from tests.cluster.webhook_process import WebhookProcess, webhook_started
+from tests.webhook.open_store import open_store
 from tests.webhook.postgres import postgres_server
 
 DAYS: Final = 14

@@ -18,12 +18,12 @@ from agent.settings import Settings
 from agent.webhook.reports.decoder import decode_report
 from agent.webhook.store.report_payload import encode_report
 from agent.webhook.store.shapes import NewReport
-from agent.webhook.store.store import open_store
 from agent.webhook.workloads.folder import Folder, FoldOptions
 from agent.webhook.workloads.index import WorkloadIndex
 from agent.webhook.workloads.shapes import IndexOptions
 from agent.webhook.workloads.tailer import Tailer
 from tests.bench.fortnight_reports import CONTAINERS, NodeReports, Rows
+from tests.webhook.open_store import open_store
 
 FOLLOWED_REPORTS: Final = 20
 """Between two looks at the log: a second's worth of 5,000 nodes, rounded up."""

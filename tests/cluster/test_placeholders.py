@@ -29,7 +29,6 @@ from agent.webhook.cluster.facts import ClusterFacts
 from agent.webhook.eviction.arbiter import Arbiter
 from agent.webhook.eviction.preemption import GivingWay
 from agent.webhook.store.evictions import EvictionStore
-from agent.webhook.store.store import open_store
 from tests.cluster import chart
 from tests.cluster.api import APPLY, MERGE, Json
 from tests.cluster.binaries import KUBERNETES
@@ -40,6 +39,7 @@ from tests.cluster.kubelet_play import KubeletPlay
 from tests.cluster.objects import create_node, pod, pod_path
 from tests.cluster.placeholder_room import QUICK, SECONDS, STRATEGY, Room, cpu_of, uids
 from tests.cluster.processes import wait_for
+from tests.webhook.open_store import open_store
 
 pytestmark = pytest.mark.cluster
 

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from agent.core.cluster.workload import Workload
-from agent.webhook.store.store import open_store
 from agent.webhook.workloads.folder import Folder, FoldOptions
 from tests.cluster.admission_room import (
     ADMISSION,
@@ -39,6 +38,7 @@ from tests.cluster.objects import pod_path
 from tests.cluster.processes import wait_for
 from tests.cluster.test_cluster_facts import CRD
 from tests.cluster.webhook_process import NAMESPACE, answer_of, webhook
+from tests.webhook.open_store import open_store
 from tests.webhook.test_tailing import append
 from tests.webhook.workload_reports import report, row
 

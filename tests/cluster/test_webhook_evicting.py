@@ -29,7 +29,7 @@ from agent.webhook.admission.review import Reviewer
 from agent.webhook.cluster.facts import ClusterFacts
 from agent.webhook.eviction.arbiter import Arbiter
 from agent.webhook.store.evictions import EvictionStore
-from agent.webhook.store.store import Store, open_store
+from agent.webhook.store.store import Store
 from tests import plans
 from tests.cluster import chart, fence, objects
 from tests.cluster.api import Json, kubeconfig
@@ -40,6 +40,7 @@ from tests.cluster.resizing import client
 from tests.cluster.webhook_process import agent_token, answer_of, webhook
 from tests.evictions import NOW, OLD, estimate
 from tests.fakes import FakeClock
+from tests.webhook.open_store import open_store
 from tests.webhook.report_bodies import distribution, report_body, row_body
 
 pytestmark = pytest.mark.cluster

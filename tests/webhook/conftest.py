@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.webhook.store.store import Store, open_store
+from agent.webhook.store.store import Store
+from tests.webhook.open_store import open_store
 from tests.webhook.postgres import PostgresServer, postgres_server
 
 

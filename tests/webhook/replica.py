@@ -11,8 +11,9 @@ import sys
 from collections.abc import Sequence
 
 from agent.webhook.store.shapes import StoreError
-from agent.webhook.store.store import Store, open_store
+from agent.webhook.store.store import Store
 from tests.dying import dying_with_us
+from tests.webhook.open_store import open_store
 from tests.webhook.reports import new_report
 
 PAYLOAD_BYTES = 20_000

@@ -43,13 +43,14 @@ from agent.webhook.reports.posts import Posts
 from agent.webhook.store.engine import database_now
 from agent.webhook.store.evictions import EvictionStore
 from agent.webhook.store.report_payload import encode_report
-from agent.webhook.store.store import Store, open_store
+from agent.webhook.store.store import Store
 from agent.webhook.store.taints import TaintStore
 from agent.webhook.workloads.index import WorkloadIndex
 from agent.webhook.workloads.percentiles import Statistics
 from agent.webhook.workloads.shapes import IndexOptions
 from agent.webhook.workloads.tailer import Tailer
 from tests.fake_api import FakeApi
+from tests.webhook.open_store import open_store
 from tests.webhook.signed_tokens import AnyWord
 from tests.webhook.test_access import Server, user
 

@@ -28,7 +28,7 @@ from agent.webhook.eviction import arbiter as arbiter_module
 from agent.webhook.eviction.arbiter import Arbiter
 from agent.webhook.store.evictions import EvictionStore, EvictionWish
 from agent.webhook.store.shapes import StoreAway
-from agent.webhook.store.store import Store, open_store
+from agent.webhook.store.store import Store
 from tests.evictions import (
     ENFORCED,
     NODE,
@@ -44,6 +44,7 @@ from tests.evictions import (
 )
 from tests.fake_api import Call, FakeApi
 from tests.fakes import FakeClock
+from tests.webhook.open_store import open_store
 
 ENFORCE = ArbiterOptions(
     mode=EvictionMode.ENFORCE,

@@ -17,8 +17,9 @@ from agent.core.eviction.options import ArbiterOptions
 from agent.core.eviction.proposal import Reason, Ruling, Want
 from agent.webhook.store.engine import database_now
 from agent.webhook.store.evictions import KEPT_SECONDS, BackOff, EvictionStore, EvictionWish
-from agent.webhook.store.store import Store, open_store
+from agent.webhook.store.store import Store
 from tests.evictions import NODE, NOW, WEB
+from tests.webhook.open_store import open_store
 
 MISSING_SECONDS = 600.0
 REPLICAS = 4

@@ -15,11 +15,12 @@ from agent.core.history.rollup import Report
 from agent.core.orders.policy_options import PolicyName
 from agent.webhook.store.forgetting_entry import Forgetting
 from agent.webhook.store.shapes import ForgetWish, Forgotten, NodeDay, StoredSketch
-from agent.webhook.store.store import Store, open_store
+from agent.webhook.store.store import Store
 from agent.webhook.workloads.folder import Folder
 from agent.webhook.workloads.index import WorkloadIndex
 from agent.webhook.workloads.rebuilder import Rebuilder, RebuildOptions
 from agent.webhook.workloads.tailer import Tailer
+from tests.webhook.open_store import open_store
 from tests.webhook.reports import new_report
 from tests.webhook.test_tailing import AT_ONCE, Dying, append, follow, replica, sketches_of
 from tests.webhook.test_workloads import Policies, answers_of, index_of

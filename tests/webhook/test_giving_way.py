@@ -17,11 +17,11 @@ from agent.kube.errors import ApiError, Unreachable
 from agent.webhook.eviction.arbiter import Arbiter
 from agent.webhook.eviction.preemption import SPACING_SECONDS, GivingWay
 from agent.webhook.store.evictions import EvictionStore
-from agent.webhook.store.store import open_store
 from tests.evictions import NODE, Admissions, Cluster, pod_document, proposal
 from tests.fake_api import Call, FakeApi
 from tests.fakes import FakeClock
 from tests.placeholders import container, content, placeholder_pod, read, shape_of
+from tests.webhook.open_store import open_store
 
 
 def placeholder(name: str, cpu: str = "1", node: str = NODE) -> Pod:

@@ -17,8 +17,8 @@ from agent.core.cluster.facts import NodeAmounts, WrittenContainer
 from agent.core.history.rollup import RollupRow
 from agent.settings.webhook_sections import AccessSettings
 from agent.webhook.store.report_payload import decode_report
-from agent.webhook.store.store import open_store
 from agent.webhook.store.tables import node_pods
+from tests.webhook.open_store import open_store
 from tests.webhook.report_bodies import distribution, packed, report_body, row_body
 from tests.webhook.stack import Stack, place, stack
 

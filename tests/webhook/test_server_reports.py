@@ -17,7 +17,7 @@ from agent.settings.webhook_sections import AccessSettings
 from agent.webhook.http.routes import Call, HttpAnswer
 from agent.webhook.store.report_payload import decode_report
 from agent.webhook.store.shapes import Appended, NewReport, StoreAway
-from agent.webhook.store.store import open_store
+from tests.webhook.open_store import open_store
 from tests.webhook.report_bodies import distribution, packed, report_body, row_body
 from tests.webhook.stack import GOOD, Stack, place, stack
 from tests.webhook.test_access import Server, user

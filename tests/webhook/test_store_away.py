@@ -17,7 +17,8 @@ from sqlalchemy import event, exc
 from agent.webhook.store.engine import StoreEngine, StorePatience
 from agent.webhook.store.place import to_place
 from agent.webhook.store.shapes import StoreAway, StoreUnusable
-from agent.webhook.store.store import Store, open_store
+from agent.webhook.store.store import Store
+from tests.webhook.open_store import open_store
 from tests.webhook.postgres import PASSWORD, PostgresServer
 from tests.webhook.reports import new_report
 
@@ -106,7 +107,7 @@ def test_connection_cut_in_the_middle_of_an_append_writes_nothing(postgres: Post
 
 def test_server_that_answers_nothing_is_given_up(restartable: PostgresServer) -> None:
     restartable.freeze()
-    engine = StoreEngine(restartable.tcp_url(), patience=StorePatience(connect_seconds=2))
+    engine = StoreEngine(restartable.tcp_url(), patience=StorePatience(connect_seconds=2), is_prepared=True)
     try:
         with pytest.raises(StoreAway, match="connection timeout expired"), engine.reading():
             pass
@@ -116,7 +117,7 @@ def test_server_that_answers_nothing_is_given_up(restartable: PostgresServer) ->
 
 
 def test_statement_that_takes_too_long_is_given_up(postgres: PostgresServer) -> None:
-    engine = StoreEngine(postgres.url(), patience=StorePatience(statement_seconds=0.05))
+    engine = StoreEngine(postgres.url(), patience=StorePatience(statement_seconds=0.05), is_prepared=True)
     with pytest.raises(StoreAway, match="statement timeout"), engine.reading() as connection:
         connection.exec_driver_sql("SELECT pg_sleep(60)")
     with engine.reading(is_long=True) as connection:
@@ -142,6 +143,7 @@ def test_after_a_refusal_nobody_tries_for_a_moment() -> None:
         engine = StoreEngine(
             f"postgresql://u@127.0.0.1:{listener.getsockname()[1]}/d?sslmode=disable&gssencmode=disable",
             patience=StorePatience(retry_seconds=1.0),
+            is_prepared=True,
             monotonic_seconds=lambda: now[0],
         )
         for seconds, tried in ((100.0, 1), (100.5, 1), (100.9, 1), (101.1, 2)):
@@ -173,7 +175,7 @@ def test_commits_wait_for_the_disk_whatever_the_server_says(postgres: PostgresSe
     database = postgres.new_database()
     for said, wanted in (("off", "on"), ("remote_apply", "remote_apply")):
         postgres.execute(f"ALTER DATABASE {database} SET synchronous_commit = {said}")
-        engine = StoreEngine(postgres.url(database))
+        engine = StoreEngine(postgres.url(database), is_prepared=True)
         with engine.reading() as connection:
             assert connection.exec_driver_sql("SHOW synchronous_commit").scalar_one() == wanted
         engine.close()

@@ -11,7 +11,8 @@ import pytest
 
 from agent.webhook.store.engine import StorePatience
 from agent.webhook.store.shapes import Appended, StoreAway
-from agent.webhook.store.store import Store, open_store
+from agent.webhook.store.store import Store
+from tests.webhook.open_store import open_store
 from tests.webhook.postgres import PostgresServer
 from tests.webhook.replica import PAYLOAD_BYTES, Replica
 from tests.webhook.reports import new_report, whose

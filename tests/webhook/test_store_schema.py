@@ -25,7 +25,8 @@ from agent.webhook.store import tables
 from agent.webhook.store.engine import StoreEngine
 from agent.webhook.store.place import SqlitePlace
 from agent.webhook.store.shapes import SchemaTooNew, StoreAway, StoreUnusable
-from agent.webhook.store.store import Store, open_store
+from agent.webhook.store.store import Store
+from tests.webhook.open_store import open_store
 from tests.webhook.postgres import PostgresServer
 from tests.webhook.replica import Replica
 from tests.webhook.reports import new_report
@@ -33,7 +34,7 @@ from tests.webhook.reports import new_report
 
 @contextmanager
 def engine(url: str) -> Iterator[StoreEngine]:
-    opened = StoreEngine(url)
+    opened = StoreEngine(url, is_prepared=True)
     yield opened
     opened.close()
 
@@ -65,9 +66,16 @@ def test_newest_migration_is_the_schema_looked_for() -> None:
     assert ScriptDirectory.from_config(config).get_heads() == [store_schema.SCHEMA]
 
 
+def old_replica(url: str) -> Store:
+    """A store that found its tables there when it began."""
+    old = Store(url)
+    old._engine.is_prepared = True
+    return old
+
+
 def test_store_of_the_first_schema_is_taken_over_with_its_reports(store_url: str) -> None:
     make_first_schema(store_url)
-    old = Store(store_url)
+    old = old_replica(store_url)
     old.append(new_report(1))
     old.append(new_report(3))
     old.close()
@@ -85,7 +93,7 @@ def test_store_of_the_first_schema_is_taken_over_with_its_reports(store_url: str
 def test_old_replica_goes_on_beside_the_new_schema(store_url: str) -> None:
     """Replicas are replaced one after the other."""
     make_first_schema(store_url)
-    old = Store(store_url)
+    old = old_replica(store_url)
     old.append(new_report(1))
     new = open_store(store_url)
     old.append(new_report(2))
@@ -152,7 +160,7 @@ def test_replicas_that_start_together_prepare_it_once(store_url: str, begun_with
 def test_start_on_a_prepared_store_loads_no_alembic(store: Store, store_url: str) -> None:
     """Its 9 MB would stay in memory for good."""
     code = (
-        "import json, sys; from agent.webhook.store.store import open_store;"
+        "import json, sys; from tests.webhook.open_store import open_store;"
         f"open_store({store_url!r}); print(json.dumps('alembic' in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)

@@ -17,8 +17,9 @@ from agent.webhook.eviction.taint_cap import TaintCap
 from agent.webhook.http.routes import Call
 from agent.webhook.store.engine import database_now
 from agent.webhook.store.shapes import StoreAway
-from agent.webhook.store.store import Store, open_store
+from agent.webhook.store.store import Store
 from agent.webhook.store.taints import TaintStore
+from tests.webhook.open_store import open_store
 from tests.webhook.stack import Facts, Stack, stack
 
 NODES = tuple(f"node-{number}" for number in range(40))

@@ -14,12 +14,13 @@ from agent.core.cluster.node import Namespace
 from agent.core.cluster.workload import Workload
 from agent.core.orders import annotations as names
 from agent.core.orders.policy_options import PolicyName
-from agent.webhook.store.store import Store, open_store
+from agent.webhook.store.store import Store
 from agent.webhook.workloads.folder import Folder
 from agent.webhook.workloads.index import WorkloadIndex
 from agent.webhook.workloads.preparation import LOOK_SECONDS, READY_SECONDS, Preparing
 from agent.webhook.workloads.rebuilder import Rebuilder, RebuildOptions
 from agent.webhook.workloads.shapes import IndexOptions
+from tests.webhook.open_store import open_store
 from tests.webhook.stack import Facts
 from tests.webhook.test_tailing import AT_ONCE, append, follow, replica
 from tests.webhook.test_workloads import Policies

@@ -71,17 +71,20 @@ class StorePatience:
 
 
 class StoreEngine:
-    """Connections for any thread, opened when needed."""
+    """Connections for any thread, opened when needed; until the schema is known to be there, StoreAway for all."""
 
     def __init__(
         self,
         url: str,
         *,
         patience: StorePatience | None = None,
+        is_prepared: bool = False,
         monotonic_seconds: Callable[[], float] = time.monotonic,
     ) -> None:
         self.place: Final = to_place(url)
         self.patience: Final = patience or StorePatience()
+        self.is_prepared = is_prepared
+        """The schema is there: the webhook starts, and admits pods, while its database is away."""
         self._monotonic_seconds: Final = monotonic_seconds
         self._away: tuple[float, str] | None = None
         self._told_weakness: str | None = None
@@ -109,9 +112,9 @@ class StoreEngine:
         return isinstance(self.place, SqlitePlace)
 
     @contextmanager
-    def reading(self, *, is_long: bool = False) -> Iterator[Connection]:
+    def reading(self, *, is_long: bool = False, is_setup: bool = False) -> Iterator[Connection]:
         """Open a transaction that sees one moment and writes nothing."""
-        with self._translated(), self._connection() as connection:
+        with self._translated(), self._connection(is_setup=is_setup) as connection:
             if not self.is_sqlite:
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")
             with connection.begin():
@@ -120,9 +123,9 @@ class StoreEngine:
                 yield connection
 
     @contextmanager
-    def writing(self, *, is_long: bool = False) -> Iterator[Connection]:
+    def writing(self, *, is_long: bool = False, is_setup: bool = False) -> Iterator[Connection]:
         """Open a transaction that writes; it commits at the end, unless an exception or a rollback came before."""
-        with self._translated(), self._writers_place(), self._connection() as connection:
+        with self._translated(), self._writers_place(), self._connection(is_setup=is_setup) as connection:
             if self.is_sqlite:
                 connection = connection.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
             connection.begin()
@@ -152,7 +155,9 @@ class StoreEngine:
             self._writer.release()
 
     @contextmanager
-    def _connection(self) -> Iterator[Connection]:
+    def _connection(self, *, is_setup: bool) -> Iterator[Connection]:
+        if not (self.is_prepared or is_setup):
+            raise StoreAway(f"{self.place} was not reached yet")
         away = self._away
         if away and self._monotonic_seconds() < away[0]:
             raise StoreAway(away[1])

@@ -38,22 +38,27 @@ def prepare(store: StoreEngine, *, schema: str = SCHEMA) -> None:
     if isinstance(store.place, SqlitePlace):
         _make_file(store.place)
     try:
-        with store.reading() as connection:
-            if _found(connection, store) == schema:
-                return
-        with store.writing(is_long=True) as connection:
-            if not store.is_sqlite:
-                connection.execute(text("SET LOCAL lock_timeout = 0"))  # another replica's migration takes its time
-                connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
-            # Looked at again: the one before us in the queue may have done it.
-            if _found(connection, store) != schema:
-                _upgrade(connection, schema)
+        with store.reading(is_setup=True) as connection:
+            is_there = _found(connection, store) == schema
+        if not is_there:
+            _migrate(store, schema)
     except StoreAway as error:
         cause = error.__cause__
         if isinstance(cause, exc.DBAPIError) and isinstance(cause.orig, psycopg.errors.InsufficientPrivilege):
             reason = str(cause.orig).partition("\n")[0]
             raise StoreUnusable(f"database {store.place} cannot be set up: {reason}") from error
         raise
+    store.is_prepared = True
+
+
+def _migrate(store: StoreEngine, schema: str) -> None:
+    with store.writing(is_long=True, is_setup=True) as connection:
+        if not store.is_sqlite:
+            connection.execute(text("SET LOCAL lock_timeout = 0"))  # another replica's migration takes its time
+            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
+        # Looked at again: the one before us in the queue may have done it.
+        if _found(connection, store) != schema:
+            _upgrade(connection, schema)
 
 
 def _found(connection: Connection, store: StoreEngine) -> str | None:

@@ -9,6 +9,7 @@ Ids come from a counter's row: taking one locks the row until the commit, so tha
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -33,6 +34,7 @@ from agent.webhook.store.shapes import (
     NodeDay,
     NodeMark,
     PodsRaced,
+    StoreAway,
     StoredSketch,
 )
 from agent.webhook.store.snapshot import PIECE, StoreSnapshot, counter, pieces, sketches_of
@@ -64,30 +66,11 @@ from agent.webhook.store.tables import (
     sketches,
 )
 
+log = logging.getLogger(__name__)
+
 _HOUR_SECONDS: Final = 3600
 _MARKS_OUTLAST_SECONDS: Final = 86_400
 """A report as old as the sketches may still be repeated; its mark must be there to tell."""
-
-
-def open_store(url: str, *, patience: StorePatience | None = None) -> Store:
-    """Open the store, made or migrated first where that is needed; safe with other replicas doing the same.
-
-    Args:
-        url: A path or ``sqlite:///PATH`` (made if missing), or a PostgreSQL URL as libpq takes it.
-        patience: How long to wait for the database.
-
-    Raises:
-        StoreAway: The database does not answer now.
-        SchemaTooNew: A newer Plimsoll was here.
-        StoreUnusable: The URL, the directory or the database is not one for Plimsoll.
-    """
-    store = Store(url, patience=patience)
-    try:
-        store.prepare()
-    except BaseException:
-        store.close()
-        raise
-    return store
 
 
 class Store:
@@ -101,9 +84,33 @@ class Store:
         """The database for people: no password."""
         return str(self._engine.place)
 
+    @property
+    def is_prepared(self) -> bool:
+        """Whether the tables are there; until then everything else raises StoreAway."""
+        return self._engine.is_prepared
+
     def prepare(self) -> None:
-        """Make or migrate the tables: what ``open_store`` does, to be tried again after StoreAway."""
+        """Make or migrate the tables, safe with other replicas doing the same; to be tried again after StoreAway.
+
+        Raises:
+            StoreAway: The database does not answer now.
+            SchemaTooNew: A newer Plimsoll was here.
+            StoreUnusable: The URL, the directory or the database is not one for Plimsoll.
+        """
         store_schema.prepare(self._engine)
+
+    def ensure_prepared(self) -> bool:
+        """Return whether the tables are there, made or migrated now if they were not; False = the database is away.
+
+        Raises:
+            SchemaTooNew, StoreUnusable: It is no database for this Plimsoll.
+        """
+        if not self.is_prepared:
+            try:
+                self.prepare()
+            except StoreAway as error:
+                log.warning("the database is away: going on without", extra={"cause": str(error)})
+        return self.is_prepared
 
     def append(self, entry: NewReport) -> Appended:
         """Keep a report unless its node and incarnation had this sequence before: then nothing happens.
@@ -329,8 +336,8 @@ class Store:
             if isinstance(place, SqlitePlace):
                 pages: int = connection.execute(text("PRAGMA page_count")).scalar_one()
                 page_bytes: int = connection.execute(text("PRAGMA page_size")).scalar_one()
-                log = place.path.with_name(f"{place.path.name}-wal")
-                return pages * page_bytes + (log.stat().st_size if log.exists() else 0)
+                beside = place.path.with_name(f"{place.path.name}-wal")
+                return pages * page_bytes + (beside.stat().st_size if beside.exists() else 0)
             return sum(_table_bytes(connection, name) for name in metadata.tables)
 
     @contextmanager
