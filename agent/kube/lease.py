@@ -111,7 +111,8 @@ class LeaderLease:
         self._api = api
         self._namespace, self._name = namespace, name
         self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-        self._on_change = on_change
+        self.on_change = on_change
+        """As above; may be set until ``start``, by who is made after the Lease."""
         self._clock, self._wall_clock, self._random = clock, wall_clock, random
         self._call_seconds = max(self.timing.renew_within_seconds / 3, 0.1)
         self._stopping = threading.Event()
@@ -266,10 +267,10 @@ class LeaderLease:
             return
         self._told = is_leader
         log.info("leading" if is_leader else "no longer leading", extra={"lease": self._name, "who": self.identity})
-        if self._on_change is None:
+        if self.on_change is None:
             return
         try:
-            self._on_change(is_leader)
+            self.on_change(is_leader)
         except Exception:  # whoever listens must not end the election
             log.exception("a change of leader was not taken", extra={"lease": self._name})
 

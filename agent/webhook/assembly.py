@@ -28,15 +28,19 @@ from agent.kube.lease import LeaderLease
 from agent.kube.reflector import pace_within
 from agent.metrics.buffer_series import of_buffers
 from agent.metrics.webhook_series import WebhookMetrics
+from agent.turns import Turns
 from agent.version import installed_version
-from agent.webhook import own_series as telling
+from agent.webhook import own_series
 from agent.webhook.admission.glance import Unread
+from agent.webhook.admission.recent_growth import RecentGrowth
 from agent.webhook.admission.review import Reviewer
 from agent.webhook.buffers.calendar import Schedules
 from agent.webhook.buffers.chunk_size import AdmissionSizer
 from agent.webhook.buffers.controller import BufferController
 from agent.webhook.buffers.figures import ControllerFigures
+from agent.webhook.buffers.options import BufferMode
 from agent.webhook.buffers.placeholders import Placeholders
+from agent.webhook.buffers.seams import Collaborators, WritePermission
 from agent.webhook.certificates.certificates import Certificates
 from agent.webhook.cluster.facts import ClusterFacts
 from agent.webhook.collector_pause import Settling
@@ -50,13 +54,10 @@ from agent.webhook.http.tokens import SigningKeys
 from agent.webhook.openapi import document
 from agent.webhook.queries.buffers import BufferQuestions
 from agent.webhook.queries.effective_policy import Defaults
-from agent.webhook.queries.forget import ForgetParts as ForgettingParts
-from agent.webhook.queries.forget import Forgetter
-from agent.webhook.queries.workloads import QueryParts as ReadingParts
-from agent.webhook.queries.workloads import Questions
+from agent.webhook.queries.forget import ForgetParts, Forgetter
+from agent.webhook.queries.workloads import QueryParts, Questions
 from agent.webhook.reports.directives import Director
-from agent.webhook.reports.posts import PostParts as PostParts
-from agent.webhook.reports.posts import Posts
+from agent.webhook.reports.posts import PostParts, Posts
 from agent.webhook.settings import WebhookSettings
 from agent.webhook.store.engine import database_now
 from agent.webhook.store.evictions import EvictionStore
@@ -67,7 +68,7 @@ from agent.webhook.store.taints import TaintStore
 from agent.webhook.workloads.folder import Folder
 from agent.webhook.workloads.index import WorkloadIndex
 from agent.webhook.workloads.percentiles import Statistics
-from agent.webhook.workloads.preparation import Preparing
+from agent.webhook.workloads.preparation import PodOrders, Preparing
 from agent.webhook.workloads.rebuilder import Rebuilder
 from agent.webhook.workloads.tailer import Tailer
 
@@ -94,80 +95,97 @@ class Webhook:
     """One replica."""
 
     def __init__(self, settings: WebhookSettings) -> None:
-        """Put everything together; nothing is asked and nobody is answered yet.
+        """Put everything together, each part after those that it is handed; nothing is asked or answered yet.
 
         Raises:
             CredentialsError, StoreError, CertificateSetupError, ListeningError: It cannot work so; one line.
         """
         self.settings: Final = settings
         self._stopping = threading.Event()
-        self._news = threading.Event()
         self._fatal: StoreError | None = None
-        self._threads: list[threading.Thread] = []
         self._began_seconds = time.monotonic()
-        cluster = settings.cluster
         self.listener: Final = open_listener(settings.listening.address, settings.listening.port)
         try:
             self._store = Store(settings.database.url)
             self._api = HttpApi(
                 credentials_of(settings),
-                timeout_seconds=cluster.request_timeout_seconds,
+                timeout_seconds=settings.cluster.request_timeout_seconds,
                 user_agent=f"plimsoll/{installed_version()} webhook",
             )
-            pace = pace_within(cluster.stale_seconds)
+            self._pace = pace_within(settings.cluster.stale_seconds)
             self.metrics = WebhookMetrics(
                 version=installed_version(),
                 commit=os.environ.get("PLIMSOLL_COMMIT", "unknown"),
-                admission_results=[str(one) for one in AdmissionOutcome],
-                unread_reasons=[str(one) for one in Unread],
+                admission_results=[str(outcome) for outcome in AdmissionOutcome],
+                unread_reasons=[str(reason) for reason in Unread],
             )
-            self.facts = ClusterFacts(
-                self._api,
-                namespace=cluster.namespace,
-                config_map=cluster.config_map,
-                pace=pace,
-                on_pod=self._see_pod,
-            )
-            self.lease = LeaderLease(
-                self._api,
-                namespace=cluster.namespace,
-                name=cluster.lease,
-                identity=cluster.replica or socket.gethostname(),
-                on_change=lambda _: self.certificates.wake(),
-            )
-            self.certificates = Certificates(
-                settings.certificate,
-                namespace=cluster.namespace,
-                api=self._api,
-                is_leader=lambda: self.lease.is_leader,
-                pace=pace,
-                loops=self.metrics.loops,
-            )
-            self.index = WorkloadIndex(
-                settings.history,
-                settings,
-                sized_kinds=listed(settings.plan.managed_kinds),
-                min_age_seconds=settings.plan.min_age_seconds,
-                cluster=self.facts,
-            )
-            self.tailer = Tailer(self._store, self.index, pause=self._breathe)
-            self._settling = Settling(self._staying)
-            self._folder = Folder(self._store, settings.folding, pause=self._breathe)
-            self._preparing = Preparing(
-                self.facts,
-                self.index,
-                Rebuilder(self._store, self.index, settings, settings.rebuilding, pause=self._breathe),
-                policy=settings.recommend.policy,
-                sized_kinds=listed(settings.plan.managed_kinds),
-                excluded_namespaces=listed(settings.act.excluded_namespaces),
-                pause=self._breathe,
-            )
-            self._served()
+            self._know()
+            self._learn()
+            self._answer()
         except BaseException:
             self.listener.close()
             raise
 
-    def _served(self) -> None:
+    def _know(self) -> None:
+        """Put together what is known of the cluster, who leads, and the certificate."""
+        settings, cluster = self.settings, self.settings.cluster
+        self._growth = RecentGrowth(time.monotonic)
+        self._pod_orders = PodOrders(listed(settings.plan.managed_kinds), listed(settings.act.excluded_namespaces))
+        self.facts = ClusterFacts(
+            self._api,
+            namespace=cluster.namespace,
+            config_map=cluster.config_map,
+            pace=self._pace,
+            on_pod=self._see_pod,
+        )
+        self.lease = LeaderLease(
+            self._api,
+            namespace=cluster.namespace,
+            name=cluster.lease,
+            identity=cluster.replica or socket.gethostname(),
+        )
+        self.certificates = Certificates(
+            settings.certificate,
+            namespace=cluster.namespace,
+            api=self._api,
+            is_leader=self._is_leader,
+            pace=self._pace,
+            counts=self.metrics.loops.begin("certificates"),
+        )
+        self.lease.on_change = lambda _: self.certificates.wake()
+
+    def _learn(self) -> None:
+        """Put together the history: the index, what feeds it, and the loops that do."""
+        settings = self.settings
+        self.index = WorkloadIndex(
+            settings.history,
+            settings,
+            sized_kinds=listed(settings.plan.managed_kinds),
+            min_age_seconds=settings.plan.min_age_seconds,
+            cluster=self.facts,
+        )
+        self.tailer = Tailer(self._store, self.index, pause=self._breathe)
+        self._folder = Folder(self._store, settings.folding, pause=self._breathe)
+        self._preparing = Preparing(
+            self.facts,
+            self.index,
+            Rebuilder(self._store, self.index, settings, settings.rebuilding, pause=self._breathe),
+            self._pod_orders,
+            policy=settings.recommend.policy,
+            pause=self._breathe,
+        )
+        self._settling = Settling(self._staying)
+        self._sizes = own_series.StoreSize(self._store)
+        self._following = self._loop("follow", self._follow, FOLLOW_SECONDS)
+        self._loops = (
+            self._following,
+            self._loop("fold", self._fold, UPKEEP_SECONDS),
+            self._loop("rebuild", self._rebuild, UPKEEP_SECONDS),
+            self._loop("sizes", self._sizes.look, own_series.SIZE_SECONDS),
+            self._loop("settle", self._settling.look, SETTLE_SECONDS),
+        )
+
+    def _answer(self) -> None:
         """Put together what answers."""
         settings = self.settings
         sizing = settings.sizing()
@@ -185,10 +203,31 @@ class Webhook:
             clock=time.monotonic,
             keys=SigningKeys(self._api),
         )
-        reviewer = Reviewer(self.facts, self.index, sizing, count=self.metrics.count_admission)
-        self._reviewer = reviewer
-        placeholders = self._placeholders()
-        self.buffers = self._buffer_controller(reviewer, placeholders)
+        reviewer = Reviewer(self.facts, self.index, sizing, growth=self._growth, count=self.metrics.count_admission)
+        permission = WritePermission(is_leader=self._is_leader, pause_reason=lambda: self.facts.rules().pause_reason)
+        placeholders = Placeholders(
+            self._api,
+            settings.placeholders,
+            permission=permission,
+            can_resize=lambda: resize_supported(self.facts.server_version),
+            pace=self._pace,
+        )
+        self.buffers = BufferController(
+            self._api,
+            options=settings.buffers,
+            permission=permission,
+            instance=self.lease.identity,
+            collaborators=Collaborators(
+                sizer=AdmissionSizer(
+                    reviewer.admission, is_ready=lambda: self.facts.is_complete and self.index.is_loaded
+                ),
+                activities=Schedules(),
+                keeper=placeholders,
+            ),
+            pace=self._pace,
+            # A loop that never runs has no place on the page.
+            counts=None if settings.buffers.mode is BufferMode.OFF else self.metrics.loops.begin("buffers"),
+        )
         arbiter = Arbiter(
             api=self._api,
             store=EvictionStore(self._store, clock=database_now),
@@ -209,13 +248,13 @@ class Webhook:
                 arbitrate=arbiter.decide,
                 taint=taints.decide,
                 taint_seconds=settings.arbiter.taint_grant_seconds,
-                appended=self._news.set,
+                appended=self._following.wake,
             ),
             settings.access,
             self.metrics,
         )
         questions = Questions(
-            ReadingParts(
+            QueryParts(
                 access=access,
                 histories=self.index,
                 facts=self.facts,
@@ -232,11 +271,11 @@ class Webhook:
             self.metrics,
         )
         forgetter = Forgetter(
-            ForgettingParts(
+            ForgetParts(
                 access=access,
                 store=self._store,
                 merged=self.index.merged,
-                ordered=self._news.set,
+                ordered=self._following.wake,
                 wait_for=self.tailer.wait_for,
             ),
             self.metrics,
@@ -248,16 +287,6 @@ class Webhook:
             replica=self.lease.identity,
             namespace=settings.cluster.namespace,
             leader=lambda: self.lease.holder,
-        )
-        self._sizes = telling.StoreSize(self._store)
-        self.metrics.read(
-            *telling.of_history(self.index, self.tailer, self._folder, self._sizes, lambda: self._store.is_prepared),
-            *telling.of_directives(director),
-            *telling.of_cluster(self.facts, self.lease),
-            *telling.of_certificate(self.certificates),
-            *telling.of_evictions(arbiter),
-            *of_buffers(ControllerFigures(self.buffers)),
-            *telling.of_taints(taints, lambda: most_tainted(self.facts.node_count(), settings.arbiter)),
         )
         app = WebhookApp(
             Services(
@@ -284,44 +313,26 @@ class Webhook:
             settings.listening,
         )
         self.server = HttpsServer(app, self.listener, self.certificates.served_context(), settings.listening)
-        self.metrics.read(*telling.of_connections(self.server.connections))
+        self.metrics.read(
+            *own_series.of_history(self.index, self.tailer, self._folder, self._sizes, lambda: self._store.is_prepared),
+            *own_series.of_directives(director),
+            *own_series.of_cluster(self.facts, self.lease),
+            *own_series.of_certificate(self.certificates),
+            *own_series.of_evictions(arbiter),
+            *of_buffers(ControllerFigures(self.buffers)),
+            *own_series.of_taints(taints, lambda: most_tainted(self.facts.node_count(), settings.arbiter)),
+            *own_series.of_connections(self.server.connections),
+        )
+
+    def _is_leader(self) -> bool:
+        return self.lease.is_leader
 
     def _see_pod(self, place: PodPlace, is_new: bool) -> None:
-        """Take note of a pod that the watch brings."""
+        """Record a pod that the watch brings."""
         if is_new:
-            self._reviewer.see(place.workload)
+            self._growth.see(place.workload)
         if place.policy is not None:
-            self._preparing.order(place.workload, place.policy)
-
-    def _placeholders(self) -> Placeholders:
-        """Put together who keeps room by placeholder pods; ``buffers``, which has it kept, comes after it."""
-        settings = self.settings
-        return Placeholders(
-            self._api,
-            settings.placeholders,
-            wake=lambda namespace: self.buffers.wake(namespace),
-            can_resize=lambda: resize_supported(self.facts.server_version),
-            is_leader=lambda: self.lease.is_leader,
-            pause_reason=lambda: self.facts.rules().pause_reason,
-            version=lambda: self.buffers.watches.version,
-            pace=pace_within(settings.cluster.stale_seconds),
-        )
-
-    def _buffer_controller(self, reviewer: Reviewer, keeper: Placeholders) -> BufferController:
-        """Put the controller of CapacityBuffers together, with its schedules and its placeholder pods."""
-        settings = self.settings
-        return BufferController(
-            self._api,
-            options=settings.buffers,
-            is_leader=lambda: self.lease.is_leader,
-            instance=self.lease.identity,
-            pause_reason=lambda: self.facts.rules().pause_reason,
-            sizer=AdmissionSizer(reviewer.admission, is_ready=lambda: self.facts.is_complete and self.index.is_loaded),
-            activities=Schedules(),
-            keeper=keeper,
-            pace=pace_within(settings.cluster.stale_seconds),
-            loops=self.metrics.loops,
-        )
+            self._pod_orders.order(place.workload, place.policy)
 
     def ready(self) -> tuple[bool, str]:
         """Say whether admissions are answered as well as they can be, and in one line why (not)."""
@@ -329,7 +340,7 @@ class Webhook:
         if not certificate.is_served:
             return False, "no certificate is served yet"
         if not self.facts.is_complete:
-            missing = ", ".join(one.name for one in self.facts.statuses() if not one.is_listed)
+            missing = ", ".join(status.name for status in self.facts.statuses() if not status.is_listed)
             return False, f"not read yet from the API server: {missing}"
         if self.index.is_loaded:
             is_ready, words = self._preparing.readiness()
@@ -353,16 +364,8 @@ class Webhook:
         self.lease.start()
         self.certificates.start()
         self.buffers.start()
-        for name, turn, seconds in (
-            ("follow", self._follow, FOLLOW_SECONDS),
-            ("fold", self._fold, UPKEEP_SECONDS),
-            ("rebuild", self._rebuild, UPKEEP_SECONDS),
-            ("sizes", self._sizes.look, telling.SIZE_SECONDS),
-            ("settle", self._settling.look, SETTLE_SECONDS),
-        ):
-            thread = threading.Thread(target=self._turns, args=(turn, seconds), name=name, daemon=True)
-            self._threads.append(thread)
-            thread.start()
+        for loop in self._loops:
+            loop.start()
         log.info("serving", extra={"url": self.server.url, "database": self._store.place})
         try:
             self.server.run()
@@ -383,44 +386,41 @@ class Webhook:
 
     def _end(self) -> None:
         self._stopping.set()
-        self._news.set()
+        for loop in self._loops:
+            loop.stop()
         self.buffers.stop()  # before the Lease is given back: nothing is written after it
         self.lease.stop()
         self.certificates.stop()
         self.facts.stop()
         until = time.monotonic() + STOP_SECONDS
-        for thread in self._threads:
-            thread.join(max(0.0, until - time.monotonic()))
+        for loop in self._loops:
+            loop.join(max(0.0, until - time.monotonic()))
         self.close()
         log.info("ended")
 
     # -- threads ---------------------------------------------------------------------------------------------------
 
-    def _turns(self, turn: Callable[[], bool], seconds: float) -> None:
-        """Call again and again: at once while there is more, else after so many seconds, or when there is news."""
-        event = self._news if turn == self._follow else self._stopping
-        turns = self.metrics.loops.begin(threading.current_thread().name)
-        try:
-            while not self._stopping.is_set():
-                try:
-                    more = turn()
-                    turns.done()
-                except StoreAway:
-                    more = False
-                    turns.done()  # the store's own series tells of that
-                except (SchemaTooNew, StoreUnusable) as error:
-                    log.exception("the database is none for this Plimsoll")
-                    self._fatal = error
-                    self.stop()
-                    return
-                except Exception:  # the top of a thread's loop: a fault in here must not end it for good
-                    log.exception("background work failed")
-                    turns.failed()
-                    more = False
-                if not more and event.wait(seconds) and event is self._news:
-                    event.clear()
-        except _Ending:
-            return
+    def _loop(self, name: str, turn: Callable[[], bool], seconds: float) -> Turns:
+        """Return a loop of background work: the next turn comes at once while there is more, else after so long."""
+
+        def guarded() -> float:
+            try:
+                return 0.0 if turn() else seconds
+            except StoreAway:
+                return seconds  # the store's own series tells of that
+            except _Ending:
+                return seconds  # the loop is asked to end in a moment
+
+        def failed(error: Exception) -> float:
+            if isinstance(error, (SchemaTooNew, StoreUnusable)):
+                log.exception("the database is none for this Plimsoll")
+                self._fatal = error
+                self.stop()
+            else:
+                log.exception("background work failed")
+            return seconds
+
+        return Turns(name, guarded, failed=failed, counts=self.metrics.loops.begin(name))
 
     def _follow(self) -> bool:
         if not self._store.ensure_prepared():
@@ -439,7 +439,7 @@ class Webhook:
             + size.node_rows
             + size.nodes
             + self._preparing.workloads
-            + sum(one.objects for one in self.facts.statuses())
+            + sum(status.objects for status in self.facts.statuses())
         )
 
     def _fold(self) -> bool:

@@ -14,7 +14,7 @@ from agent.kube.credentials import from_kubeconfig
 from agent.kube.reflector import WatchPace
 from agent.webhook.buffers.controller import BufferController
 from agent.webhook.buffers.options import BufferMode, BufferOptions
-from agent.webhook.buffers.seams import Sizer
+from agent.webhook.buffers.seams import WritePermission
 from tests.cluster.api import MERGE, Json, is_awaited
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.processes import wait_for
@@ -25,6 +25,9 @@ GROUP: Final = "/apis/autoscaling.x-k8s.io/v1beta1"
 SPACING_SECONDS: Final = 0.05
 """Between two looks at one namespace; the second of a real controller is proved without waiting for it."""
 PROMPT: Final = WatchPace(start_spread_seconds=0.0, first_wait_seconds=0.1, longest_wait_seconds=1.0)
+
+
+ALWAYS: Final = WritePermission(is_leader=lambda: True)
 
 
 def install_crd(cluster: ControlPlane) -> None:
@@ -159,8 +162,7 @@ def controller(
     mode: BufferMode = BufferMode.AUTO,
     dry_run: bool = True,
     resync_seconds: float = 300.0,
-    is_leader: Callable[[], bool] = lambda: True,
-    sizer: Sizer | None = None,
+    permission: WritePermission = ALWAYS,
     ask_seconds: float = 1.0,
     spacing_seconds: float = SPACING_SECONDS,
     **more: Any,
@@ -170,13 +172,12 @@ def controller(
     made = BufferController(
         api,
         options=BufferOptions(mode=mode, dry_run=dry_run, resync_seconds=resync_seconds, ask_seconds=ask_seconds),
-        is_leader=is_leader,
+        permission=permission,
         instance="tests",
-        sizer=sizer,
         pace=PROMPT,
-        spacing_seconds=spacing_seconds,
         **more,
     )
+    made._queue.spacing_seconds = spacing_seconds
     made.start()
     try:
         yield made

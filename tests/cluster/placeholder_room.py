@@ -13,6 +13,8 @@ from agent.core.orders.annotations import PLACEHOLDER
 from agent.kube.api import HttpApi
 from agent.webhook.buffers.calendar import Schedules
 from agent.webhook.buffers.placeholders import READY_REPLICAS, Placeholders
+from agent.webhook.buffers.seams import Collaborators, WritePermission
+from agent.webhook.clocks import Clocks
 from tests.cluster.api import Json
 from tests.cluster.buffers import PROMPT, Buffers, controller, templates_path
 from tests.cluster.control_plane import ControlPlane
@@ -108,18 +110,16 @@ class Room:
         self, options: PlaceholderOptions = QUICK, *, can_resize: bool = True, **more: Any
     ) -> Iterator[Placeholders]:
         """Have a controller at work inside the block."""
-        wakes: list[Callable[[str], None]] = []
         keeper = Placeholders(
             self.api,
             options,
-            wake=lambda namespace: wakes[0](namespace) if wakes else None,
+            permission=WritePermission(is_leader=lambda: True),
             can_resize=lambda: can_resize,
-            is_leader=lambda: True,
             pace=PROMPT,
-            wall_clock=self.wall_clock,
+            clocks=Clocks(wall=self.wall_clock),
         )
-        with controller(self.plane, keeper=keeper, activities=Schedules(), wall_clock=self.wall_clock, **more) as found:
-            wakes.append(found.wake)
+        asked = Collaborators(keeper=keeper, activities=Schedules())
+        with controller(self.plane, collaborators=asked, clocks=Clocks(wall=self.wall_clock), **more):
             yield keeper
 
 

@@ -15,7 +15,7 @@ from agent.kube.api import HttpApi
 from agent.kube.credentials import from_kubeconfig
 from agent.kube.lease import LeaderLease
 from agent.webhook.buffers.controller import BufferController
-from agent.webhook.buffers.seams import SizedChunk
+from agent.webhook.buffers.seams import Collaborators, SizedChunk, WritePermission
 from tests.cluster import chart
 from tests.cluster.api import Json, is_awaited, kubeconfig
 from tests.cluster.buffers import (
@@ -53,7 +53,7 @@ def replica(cluster: ControlPlane, namespace: str, name: str) -> Iterator[tuple[
     lease = LeaderLease(api, namespace=namespace, name="buffers", identity=name)
     lease.start()
     try:
-        with controller(cluster, is_leader=lambda: lease.is_leader) as one:
+        with controller(cluster, permission=WritePermission(is_leader=lambda: lease.is_leader)) as one:
             yield lease, one
     finally:
         lease.stop()
@@ -134,7 +134,7 @@ def test_a_recommended_size_is_admissions_and_a_new_one_waits_for_the_next_full_
         container = {**given["spec"]["containers"][0], "resources": {"requests": dict(wanted)}}
         return SizedChunk(content={**given, "spec": {**given["spec"], "containers": [container]}}, words="by history")
 
-    with controller(served, sizer=sizer) as one:
+    with controller(served, collaborators=Collaborators(sizer=sizer)) as one:
         room.create(
             "b",
             annotations={"plimsoll.dev/buffer-sizing": "recommended"},
@@ -188,7 +188,10 @@ def test_before_there_are_buffers_only_that_is_asked(bare: tuple[ControlPlane, s
 def test_a_cluster_that_is_paused_is_written_to_by_nobody(served: ControlPlane, namespace: str) -> None:
     room, reasons = Buffers(served, namespace), ["maintenance"]
     room.template("shape")
-    with controller(served, pause_reason=lambda: reasons[0] if reasons else None) as one:
+    with controller(
+        served,
+        permission=WritePermission(is_leader=lambda: True, pause_reason=lambda: reasons[0] if reasons else None),
+    ) as one:
         room.create("b", podTemplateRef={"name": "shape"}, replicas=2)
         wait_for(lambda: one.watches.is_listed and len(one.watches.buffers.find(namespace)) == 1, "it is seen")
         before = one.api.calls()

@@ -17,6 +17,7 @@ from agent.webhook.certificates.certificates import Certificates
 from agent.webhook.certificates.material import Material
 from agent.webhook.certificates.options import CertificateOptions, CertificateSource
 from agent.webhook.certificates.rotation import DAY_SECONDS, RotationStep, after_step
+from agent.webhook.clocks import Clocks
 from tests.cluster import chart
 from tests.cluster.api import MERGE, Json
 from tests.cluster.control_plane import ControlPlane
@@ -100,7 +101,7 @@ class Site:
             is_leader=lambda: self.leader == name,
             pace=QUICK,
             look_seconds=0.05,
-            wall_clock=lambda: time.time() + self.now_offset_seconds,
+            clocks=Clocks(wall=lambda: time.time() + self.now_offset_seconds),
         )
 
 

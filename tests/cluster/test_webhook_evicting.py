@@ -26,6 +26,7 @@ from agent.kube.errors import ApiError
 from agent.node.reports.client import WebhookClient
 from agent.node.reports.proposer import Proposer
 from agent.webhook.admission.review import Reviewer
+from agent.webhook.clocks import Clocks
 from agent.webhook.cluster.facts import ClusterFacts
 from agent.webhook.eviction.arbiter import Arbiter
 from agent.webhook.store.evictions import EvictionStore
@@ -96,8 +97,7 @@ class Place:
             admission=lambda pod: reviewer.admission(pod, None),
             options=options,
             sizing=AdmissionSettings(),
-            wall_now=lambda: self.wall,
-            clock=lambda: self.clock.seconds,
+            clocks=Clocks(wall=lambda: self.wall, monotonic=lambda: self.clock.seconds),
         )
 
     def workload(self, kind: str = "Deployment", replicas: int = 4) -> list[Proposal]:

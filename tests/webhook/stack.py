@@ -26,6 +26,7 @@ from agent.webhook.admission.glance import Unread
 from agent.webhook.admission.review import Reviewer
 from agent.webhook.buffers.controller import BufferController
 from agent.webhook.buffers.options import BufferMode, BufferOptions
+from agent.webhook.buffers.seams import WritePermission
 from agent.webhook.eviction.arbiter import Arbiter
 from agent.webhook.eviction.taint_cap import TaintCap
 from agent.webhook.http.access import Access
@@ -281,7 +282,10 @@ def stack(
         metrics,
     )
     controller = BufferController(
-        api, options=BufferOptions(mode=BufferMode.OFF), is_leader=lambda: False, instance="replica"
+        api,
+        options=BufferOptions(mode=BufferMode.OFF),
+        permission=WritePermission(is_leader=lambda: False),
+        instance="replica",
     )
     buffers = BufferQuestions(controller, doors, metrics, replica="a", namespace="plimsoll", leader=lambda: None)
     services = Services(

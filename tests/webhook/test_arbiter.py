@@ -24,6 +24,7 @@ from agent.core.eviction.budget import EvictionState
 from agent.core.eviction.options import ArbiterOptions, EvictionMode
 from agent.core.eviction.proposal import MAX_PROPOSALS, EvictionReply, PodAmounts, Proposal, Reason, Verdict, Want
 from agent.kube.errors import ApiError, Cause, Unreachable
+from agent.webhook.clocks import Clocks
 from agent.webhook.eviction import arbiter as arbiter_module
 from agent.webhook.eviction.arbiter import Arbiter
 from agent.webhook.store.evictions import EvictionStore, EvictionWish
@@ -150,8 +151,7 @@ class Scene:
             "facts": self.cluster,
             "admission": self.admissions,
             "sizing": AdmissionSettings(),
-            "wall_now": lambda: self.wall,
-            "clock": lambda: self.clock.seconds,
+            "clocks": Clocks(wall=lambda: self.wall, monotonic=lambda: self.clock.seconds),
         }
         return Arbiter(options=options, **{**known, **parts})
 

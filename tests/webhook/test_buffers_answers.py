@@ -14,6 +14,7 @@ from agent.settings.webhook_sections import AccessSettings
 from agent.webhook.buffers.controller import BufferController
 from agent.webhook.buffers.namespace_pass import NamespaceView
 from agent.webhook.buffers.options import BufferOptions
+from agent.webhook.buffers.seams import WritePermission
 from agent.webhook.http.access import Access
 from agent.webhook.http.routes import Call, HttpAnswer
 from agent.webhook.queries.buffer_bodies import BufferBody, BuffersBody
@@ -74,7 +75,10 @@ class Replica:
         readable = frozenset({"/v1/buffers", "/v1/buffers/shop/web", "/v1/buffers/shop/nobody"})
         api = FakeApi(Server(readable=readable).answer)
         self.controller = BufferController(
-            api, options=BufferOptions(), is_leader=lambda: leads, instance="x", pause_reason=lambda: paused
+            api,
+            options=BufferOptions(),
+            permission=WritePermission(is_leader=lambda: leads, pause_reason=lambda: paused),
+            instance="x",
         )
         self.metrics = WebhookMetrics(version="0", commit="0", admission_results=[])
         access = Access(

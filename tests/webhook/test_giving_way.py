@@ -14,6 +14,7 @@ from agent.core.cluster.pod import Pod
 from agent.core.eviction.options import ArbiterOptions, EvictionMode
 from agent.core.eviction.proposal import PodAmounts, Proposal, Reason, Ruling, Verdict, Want
 from agent.kube.errors import ApiError, Unreachable
+from agent.webhook.clocks import Clocks
 from agent.webhook.eviction.arbiter import Arbiter
 from agent.webhook.eviction.preemption import SPACING_SECONDS, GivingWay
 from agent.webhook.store.evictions import EvictionStore
@@ -155,7 +156,7 @@ def decided(scene: Scene, store: EvictionStore, cluster: Cluster, mode: Eviction
         options=ArbiterOptions(mode=mode),
         sizing=AdmissionSettings(),
         give_way=scene.giving,
-        clock=lambda: scene.clock.seconds,
+        clocks=Clocks(monotonic=lambda: scene.clock.seconds),
     )
     [reply] = arbiter.decide(NODE, [proposal(**fields)])
     return reply.ruling.reason

@@ -17,7 +17,7 @@ from agent.core.orders.policy_options import PolicyName
 from agent.webhook.store.store import Store
 from agent.webhook.workloads.folder import Folder
 from agent.webhook.workloads.index import WorkloadIndex
-from agent.webhook.workloads.preparation import LOOK_SECONDS, READY_SECONDS, Preparing
+from agent.webhook.workloads.preparation import LOOK_SECONDS, READY_SECONDS, PodOrders, Preparing
 from agent.webhook.workloads.rebuilder import Rebuilder, RebuildOptions
 from agent.webhook.workloads.shapes import IndexOptions
 from tests.webhook.open_store import open_store
@@ -52,13 +52,13 @@ class Scene:
         self.index, tailer = replica(store)
         follow(tailer, NOW)
         self.seconds = 0.0
+        self.orders = PodOrders(("Deployment", "DaemonSet"), ("kube-system",))
         self.preparing = Preparing(
             self.facts,
             self.index,
             Rebuilder(store, self.index, Policies(), RebuildOptions()),
+            self.orders,
             policy=policy,
-            sized_kinds=("Deployment", "DaemonSet"),
-            excluded_namespaces=("kube-system",),
             clock=lambda: self.seconds,
         )
 
@@ -190,17 +190,17 @@ def test_only_what_live_pods_order_is_prepared_and_not_what_reviews_name(store: 
         )
         assert asked is NoEstimate.NOT_LOADED
     assert scene.index.preparation().waiting == 0
-    scene.preparing.order(WEB, "vpa")
-    scene.preparing.order(WEB, "nonsense")
-    scene.preparing.order(JOB, "vpa")
-    scene.preparing.order(SYSTEM, "vpa")
+    scene.orders.order(WEB, "vpa")
+    scene.orders.order(WEB, "nonsense")
+    scene.orders.order(JOB, "vpa")
+    scene.orders.order(SYSTEM, "vpa")
     while scene.preparing.turn(NOW + 1):
         pass
     asked = scene.index.estimate(
         WEB, "app", policy=PolicyName.VPA, node=None, node_class=None, now_unix_seconds=NOW, is_ordered=False
     )
     assert isinstance(asked, Estimate)
-    assert list(scene.preparing._ordered) == [(WEB, PolicyName.VPA)]
+    assert list(scene.orders._ordered) == [(WEB, PolicyName.VPA)]
     scene.facts.runs = 0
     scene.preparing.turn(NOW + 1 + LOOK_SECONDS)
-    assert not scene.preparing._ordered
+    assert not scene.orders._ordered

@@ -139,7 +139,7 @@ class Reviewer:
         settings: AdmissionSettings,
         *,
         clock: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = time.monotonic,
+        growth: RecentGrowth | None = None,
         count: Callable[[str, float], None] = lambda _result, _seconds: None,
     ) -> None:
         """Begin.
@@ -149,12 +149,12 @@ class Reviewer:
             history: Of its workloads.
             settings: What annotations and rules do not say.
             clock: Wall clock, unix seconds.
-            monotonic: Monotonic seconds.
+            growth: What quotas do not show yet; None = of nobody yet.
             count: Told of each answer: how it came out (an ``AdmissionOutcome``) and the seconds that it took.
         """
         self._facts, self._history, self._settings = facts, history, settings
         self._clock, self._count = clock, count
-        self._growth = RecentGrowth(monotonic)
+        self._growth: Final = growth if growth is not None else RecentGrowth(time.monotonic)
         self._told: set[str] = set()
 
     def review(self, body: bytes, peer: str = "") -> bytes:
@@ -184,10 +184,6 @@ class Reviewer:
         written = answer(uid or uid_of(body), response)
         self._count(outcome, time.perf_counter() - started)
         return written
-
-    def see(self, workload: Workload) -> None:
-        """Take note that the watch shows a new pod of a workload."""
-        self._growth.see(workload)
 
     def admission(self, pod: Pod, node: str | None, *, peer: str | None = None) -> Admission:
         """Say what becomes of a pod.

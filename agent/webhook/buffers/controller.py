@@ -7,11 +7,8 @@ made, it waits and asks nothing. Where another controller writes their status, i
 from __future__ import annotations
 
 import logging
-import random as system_random
-import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,17 +18,18 @@ from agent.kube.errors import KubeError
 from agent.kube.json_reader import ConvertError
 from agent.kube.reflector import WatchPace
 from agent.kube.scale import ScalableKinds
-from agent.metrics.loop_series import LoopSeries
+from agent.turns import TurnCounts, Turns
 from agent.webhook.buffers.counted_api import CountedApi
 from agent.webhook.buffers.dry_run import DryRun
 from agent.webhook.buffers.namespace_pass import AgainError, Looked, LostLeadError, NamespacePasses, NamespaceView
 from agent.webhook.buffers.options import BufferMode, BufferOptions
-from agent.webhook.buffers.queue import SPACING_SECONDS, NamespaceQueue
+from agent.webhook.buffers.queue import NamespaceQueue
 from agent.webhook.buffers.reading import SeenBuffer
 from agent.webhook.buffers.resolver import Resolver, reference_of
-from agent.webhook.buffers.seams import Activities, NoRoomKeeper, RoomKeeper, Sizer, always_active
+from agent.webhook.buffers.seams import Collaborators, WritePermission
 from agent.webhook.buffers.watches import BufferWatches, Reference
 from agent.webhook.buffers.writer import BufferWriter, OthersStatusError
+from agent.webhook.clocks import REAL_CLOCKS, Clocks
 
 log = logging.getLogger(__name__)
 
@@ -67,46 +65,36 @@ class BufferController:
         api: Api,
         *,
         options: BufferOptions,
-        is_leader: Callable[[], bool],
+        permission: WritePermission,
         instance: str,
-        pause_reason: Callable[[], str | None] = lambda: None,
-        sizer: Sizer | None = None,
-        activities: Activities = always_active,
-        keeper: RoomKeeper | None = None,
+        collaborators: Collaborators | None = None,
         pace: WatchPace | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], float] = time.time,
-        random: Callable[[], float] = system_random.random,
-        loops: LoopSeries | None = None,
-        spacing_seconds: float = SPACING_SECONDS,
+        clocks: Clocks = REAL_CLOCKS,
+        counts: TurnCounts | None = None,
     ) -> None:
         """Prepare; nothing is asked yet.
 
         Args:
             api: The server.
             options: What is wanted.
-            is_leader: Whether this replica leads; asked before each write.
+            permission: Asked before each write.
             instance: This replica's name, for Events.
-            pause_reason: Why nothing may be written anywhere now; None = it may.
-            sizer: Sizes chunks as admission would; None = the annotation that asks for it has no effect.
-            activities: Schedules.
-            keeper: Keeps room by pods of ours; None = nobody does.
+            collaborators: Sizes, schedules, placeholder pods; None = there is none of them.
             pace: How often and how patiently the server is asked.
-            clock: Monotonic seconds.
-            wall_clock: Unix seconds.
-            random: Gives 0..1.
-            loops: Told of the thread's turns, once it runs.
-            spacing_seconds: Least time between two looks at one namespace.
+            clocks: Time and chance.
+            counts: Counts the thread's turns.
         """
         self.options: Final = options
         self.api: Final = CountedApi(api)
         self.results: Final[Counter[str]] = Counter()
         """Looks at namespaces, by how they came out."""
-        self._is_leader, self._pause_reason = is_leader, pause_reason
+        asked = collaborators or Collaborators()
+        clock, random = clocks.monotonic, clocks.random
+        self._permission = permission
         self._clock, self._random = clock, random
-        self._loops: Final = loops if loops is not None else LoopSeries()
-        self._keeper: Final[RoomKeeper] = keeper if keeper is not None else NoRoomKeeper()
-        self._queue = NamespaceQueue(clock=clock, random=random, spacing_seconds=spacing_seconds)
+        self._turns: Final = Turns("buffers", self._turn, failed=self._failed, counts=counts)
+        self._keeper: Final = asked.keeper
+        self._queue = NamespaceQueue(clock=clock, random=random)
         self.watches: Final = BufferWatches(
             self.api,
             on_change=self.wake,
@@ -121,27 +109,24 @@ class BufferController:
             self.api,
             kinds=ScalableKinds(self.api, clock=clock),
             dry_run=self._dry_run,
-            sizer=sizer,
+            sizer=asked.sizer,
             template_seen=self.watches.templates.named,
             clock=clock,
         )
         self._writer = BufferWriter(
-            self.api, version=lambda: self.watches.version, instance=instance, wall_clock=wall_clock
+            self.api, version=lambda: self.watches.version, instance=instance, wall_clock=clocks.wall
         )
         self._passes = NamespacePasses(
             watches=self.watches,
             resolver=self._resolver,
             writer=self._writer,
             keeper=self._keeper,
-            activities=activities,
-            may_write=lambda: is_leader() and pause_reason() is None and not self._stopping.is_set(),
+            activities=asked.activities,
+            may_write=lambda: permission.is_given() and not self._turns.is_stopping,
             takes_over=options.mode is BufferMode.ON,
-            clock=clock,
-            wall_clock=wall_clock,
+            clocks=clocks,
         )
         self.counts: Final = self._passes.counts
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
         self._leads = False
         self._paused: str | None = None
         self._views: dict[str, NamespaceView] = {}
@@ -160,19 +145,17 @@ class BufferController:
         if self.options.mode is BufferMode.OFF:
             return
         self.watches.start()
-        self._keeper.start()
-        self._thread = threading.Thread(target=self._run, name="buffers", daemon=True)
-        self._thread.start()
+        self._keeper.start(self.wake)
+        self._turns.start()
 
     def stop(self) -> None:
         """End; what is being written is written."""
-        self._stopping.set()
+        self._turns.stop()
         self._queue.close()
-        if self._thread is None:
-            return
-        self.watches.stop()
-        self._keeper.stop()
-        self._thread.join(STOP_SECONDS)
+        if self.options.mode is not BufferMode.OFF:
+            self.watches.stop()
+            self._keeper.stop()
+            self._turns.join(STOP_SECONDS)
 
     def wake(self, namespace: str) -> None:
         """Look at a namespace soon; for any thread."""
@@ -183,9 +166,9 @@ class BufferController:
         """Tell whether it acts, and if not, why."""
         return ControllerStanding(
             mode=self.options.mode,
-            is_leader=self._is_leader(),
+            is_leader=self._permission.is_leader(),
             is_served=self.watches.has_looked,
-            pause_reason=None if self.options.mode is BufferMode.OFF else self._pause_reason(),
+            pause_reason=None if self.options.mode is BufferMode.OFF else self._permission.pause_reason(),
             contested_by=self._contested_by,
             troubles=self.watches.troubles(),
             has_dry_run=self.options.dry_run and self._dry_run.has_right,
@@ -219,41 +202,30 @@ class BufferController:
 
     # -- the thread ------------------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        turns = self._loops.begin(threading.current_thread().name)
-        while not self._stopping.is_set():
-            try:
-                self._turn()
-                turns.done()
-            except Exception:  # the top of a thread's loop: a fault in here must not end the controller for good
-                log.exception("buffers failed")
-                turns.failed()
-                self._stopping.wait(IDLE_SECONDS)
+    def _failed(self, _: Exception) -> float:
+        log.exception("buffers failed")
+        return IDLE_SECONDS
 
-    def _turn(self) -> None:
+    def _turn(self) -> float:
         self.watches.follow_buffers()
         self._follow_lead()
-        if not self._leads:
-            self._stopping.wait(IDLE_SECONDS)
-            return
-        if self._is_paused():
-            self._stopping.wait(IDLE_SECONDS)
-            return
+        if not self._leads or self._is_paused():
+            return IDLE_SECONDS
         now = self._clock()
         if now >= self._refer_due_seconds:
             self._refer_due_seconds = now + IDLE_SECONDS
             seen = self.seen()
             self._follow_references([one.buffer for one in seen])
             self._follow_others(seen)
-        if self.watches.has_looked and (self.watches.is_listed or not self.watches.buffers.count()):
-            namespace = self._queue.take(IDLE_SECONDS)
-            if namespace is not None:
-                self._take(namespace)
-        else:
-            self._stopping.wait(IDLE_SECONDS / 10)
+        if not self.watches.has_looked or (self.watches.buffers.count() and not self.watches.is_listed):
+            return IDLE_SECONDS / 10
+        namespace = self._queue.take(IDLE_SECONDS)
+        if namespace is not None:
+            self._take(namespace)
+        return 0.0
 
     def _follow_lead(self) -> None:
-        is_leader = self._is_leader()
+        is_leader = self._permission.is_leader()
         if is_leader == self._leads:
             return
         self._leads = is_leader
@@ -271,7 +243,7 @@ class BufferController:
 
     def _is_paused(self) -> bool:
         """Say whether all stands still; afterwards all is looked at."""
-        was_paused, self._paused = self._paused, self._pause_reason()
+        was_paused, self._paused = self._paused, self._permission.pause_reason()
         if was_paused is not None and self._paused is None:
             for namespace in self.watches.buffers.namespaces():
                 self._queue.wake(namespace)

@@ -6,7 +6,6 @@ A failure that passes (the server is away) leaves the statuses as they are; one 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -33,6 +32,7 @@ from agent.webhook.buffers.resolver import Resolved, Resolver, words_of
 from agent.webhook.buffers.seams import Activities, RoomKeeper, RoomOutcome
 from agent.webhook.buffers.watches import BufferWatches
 from agent.webhook.buffers.writer import BufferWriter
+from agent.webhook.clocks import REAL_CLOCKS, Clocks
 
 log = logging.getLogger(__name__)
 
@@ -103,8 +103,7 @@ class NamespacePasses:
         activities: Activities,
         may_write: Callable[[], bool],
         takes_over: bool = False,
-        clock: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], float] = time.time,
+        clocks: Clocks = REAL_CLOCKS,
     ) -> None:
         """Begin.
 
@@ -116,13 +115,12 @@ class NamespacePasses:
             activities: Schedules.
             may_write: Whether this replica leads.
             takes_over: Statuses that another controller wrote are overwritten.
-            clock: Monotonic seconds.
-            wall_clock: Unix seconds.
+            clocks: Time.
         """
         self._watches, self._resolver, self._writer = watches, resolver, writer
         self._keeper, self._activities, self._may_write = keeper, activities, may_write
         self._takes_over = takes_over
-        self._clock, self._wall_clock = clock, wall_clock
+        self._clock, self._wall_clock = clocks.monotonic, clocks.wall
         self.counts: Final = PassCounts()
         self._managed = ManagedTemplates(watches.templates.named, writer.read_template, writer.list_templates)
         self._provisioning: dict[str, Mapping[str, Condition]] = {}
@@ -140,7 +138,7 @@ class NamespacePasses:
         """
         self._managed.keep_only(namespace, frozenset())
         self._provisioning.pop(namespace, None)
-        self._keeper.keep(namespace, (), {})
+        self._keeper.keep(namespace, (), {}, self._watches.version)
 
     def look(self, namespace: str, buffers: Sequence[Buffer], *, period_seconds: float) -> Looked:
         """Look at a namespace and put right what is to be.
@@ -290,7 +288,7 @@ class NamespacePasses:
     def _kept(self, namespace: str, facts: NamespaceFacts, result: Pass) -> tuple[RoomOutcome, Pass]:
         """Have the room kept, and tell in the statuses how far it is."""
         self._check_lead()
-        kept = self._keeper.keep(namespace, result.outcomes, facts.templates)
+        kept = self._keeper.keep(namespace, result.outcomes, facts.templates, self._watches.version)
         if kept.provisioning != self._provisioning.get(namespace, {}):
             self._provisioning[namespace] = kept.provisioning
             # Over the statuses as they were just written: whatever they are told of then is the condition alone.

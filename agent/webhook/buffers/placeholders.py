@@ -8,9 +8,7 @@ without, and finds the pods that there are by their names.
 from __future__ import annotations
 
 import logging
-import random as system_random
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -23,11 +21,10 @@ from agent.core.buffers.buffer import (
     BufferOutcome,
     Condition,
     ManagedTemplate,
-    PodReader,
 )
 from agent.core.buffers.placeholder_condition import provisioning_of
 from agent.core.buffers.placeholder_options import PlaceholderOptions
-from agent.core.buffers.placeholder_pod import PlaceholderShape, placeholder_of, resources_json
+from agent.core.buffers.placeholder_pod import placeholder_of, resources_json
 from agent.core.buffers.placeholder_state import Memory, after_creation, after_refusal, after_refused_resize
 from agent.core.buffers.placeholders import PlaceholderPlan, PlaceholderWish, buffer_uid_of, plan_placeholders
 from agent.core.cluster.effective_resources import CountingRule, pod_requests
@@ -38,8 +35,9 @@ from agent.kube.buffer_json import pod_of_template
 from agent.kube.errors import ApiError, KubeError, Unreachable
 from agent.kube.pod_json import pod_from_json
 from agent.kube.reflector import Reflector, WatchPace, WatchSource
-from agent.webhook.buffers.seams import RoomOutcome
+from agent.webhook.buffers.seams import RoomOutcome, WritePermission
 from agent.webhook.buffers.tables import ByNamespace
+from agent.webhook.clocks import REAL_CLOCKS, Clocks
 
 _GONE: Final = frozenset({404, 409})
 
@@ -89,38 +87,28 @@ class Placeholders:
         api: Api,
         options: PlaceholderOptions,
         *,
-        wake: Callable[[str], None],
+        permission: WritePermission,
         can_resize: Callable[[], bool],
-        is_leader: Callable[[], bool],
-        pause_reason: Callable[[], str | None] = lambda: None,
-        version: Callable[[], str] = lambda: "v1beta1",
-        read_pod: PodReader = pod_of_template,
         pace: WatchPace | None = None,
-        wall_clock: Callable[[], float] = time.time,
-        clock: Callable[[], float] = time.monotonic,
-        random: Callable[[], float] = system_random.random,
+        clocks: Clocks = REAL_CLOCKS,
     ) -> None:
         """Prepare; nothing is asked yet.
 
         Args:
             api: The server, as an account that may create, delete and resize pods.
             options: Image, PriorityClass, bounds.
-            wake: Told of a namespace whose placeholder pods changed; from the watching thread.
+            permission: Asked before each write.
             can_resize: Says whether the server resizes pods in place.
-            is_leader: Asked before each write.
-            pause_reason: Says why nothing may be written in the whole cluster; None = something may. Asked as the last.
-            version: Gives that of the API in which the server has buffers.
-            read_pod: Reads a pod template.
             pace: How often and how patiently the server is asked.
-            wall_clock: Unix seconds: what conditions show and waits go by.
-            clock: Monotonic seconds.
-            random: Gives 0..1; spreads waits.
+            clocks: Time and chance.
         """
         self._api, self._options = api, options
-        self._can_resize, self._is_leader, self._version = can_resize, is_leader, version
-        self._pause_reason = pause_reason
-        self._read_pod, self._wall_clock, self._clock = read_pod, wall_clock, clock
-        self._pods: Final = ByNamespace(_seen_pod, lambda pod: pod.namespace, lambda namespace, _: wake(namespace))
+        self._permission, self._can_resize = permission, can_resize
+        self._wall_clock, self._clock = clocks.wall, clocks.monotonic
+        self._wake: Callable[[str], None] = lambda _: None
+        self._pods: Final = ByNamespace(
+            _seen_pod, lambda pod: pod.namespace, lambda namespace, _: self._wake(namespace)
+        )
         self._listed = threading.Event()
         self._watch = Reflector(
             api,
@@ -131,8 +119,8 @@ class Placeholders:
                 is_same=self._pods.is_same,
                 query={"labelSelector": PLACEHOLDER},
             ),
-            clock=clock,
-            random=random,
+            clock=clocks.monotonic,
+            random=clocks.random,
             on_news=self._listed.set,
             pace=replace(pace if pace is not None else WatchPace(), start_spread_seconds=0.0),
             kept=self._pods,
@@ -147,8 +135,9 @@ class Placeholders:
         """Give the PriorityClass of placeholder pods."""
         return self._options.priority_class
 
-    def start(self) -> None:
-        """Begin to look at the pods that there are."""
+    def start(self, wake: Callable[[str], None]) -> None:
+        """Begin to look at the pods that there are; ``wake`` is told of a namespace in which they changed."""
+        self._wake = wake
         self._listed_until_seconds = self._clock() + LIST_SECONDS
         self._watch.start()
 
@@ -183,7 +172,12 @@ class Placeholders:
         return sums
 
     def keep(
-        self, namespace: str, outcomes: Sequence[BufferOutcome], templates: Mapping[str, ManagedTemplate], /
+        self,
+        namespace: str,
+        outcomes: Sequence[BufferOutcome],
+        templates: Mapping[str, ManagedTemplate],
+        version: str,
+        /,
     ) -> RoomOutcome:
         """Make the pods of a namespace what its buffers ask for, a bounded number at a time.
 
@@ -197,8 +191,8 @@ class Placeholders:
             uid = buffer_uid_of(pod)
             if uid is not None:
                 pods.setdefault(uid, []).append(pod)
-        paused = self._pause_reason()
-        wishes = {one.buffer.uid: self._wish(one, templates) for one in outcomes if _is_ours(one.buffer)}
+        paused = self._permission.pause_reason()
+        wishes = {one.buffer.uid: self._wish(one, templates, version) for one in outcomes if _is_ours(one.buffer)}
         if paused is not None:
             wishes = {uid: replace(wish, replicas=None, shape=None) for uid, wish in wishes.items()}
         gone = [_nothing(namespace, uid) for uid in pods if uid not in wishes and paused is None]
@@ -222,25 +216,23 @@ class Placeholders:
                 provisioning[buffer.name] = provisioning_of(buffer, standing, now_unix_seconds=now, pause_reason=paused)
                 ready[buffer.name] = plan.standing.ready
         for outcome in outcomes:
-            self._annotate(outcome.buffer, ready.get(outcome.buffer.name))
+            self._annotate(outcome.buffer, ready.get(outcome.buffer.name), version)
         if paused is not None:
             again.append(PAUSED_SECONDS)
         return RoomOutcome(again_seconds=min(again, default=None), provisioning=provisioning, ready=ready)
 
     # -- one buffer ------------------------------------------------------------------------------------------------
 
-    def _wish(self, outcome: BufferOutcome, templates: Mapping[str, ManagedTemplate]) -> PlaceholderWish:
+    def _wish(self, outcome: BufferOutcome, templates: Mapping[str, ManagedTemplate], version: str) -> PlaceholderWish:
         buffer, status = outcome.buffer, outcome.status
         if buffer.is_terminating:
             return PlaceholderWish(buffer=buffer, replicas=0, shape=None)
         template = templates.get(status.template_name) if status.template_name is not None else None
         if status.replicas is None or template is None:
             return PlaceholderWish(buffer=buffer, replicas=None, shape=None)
-        return PlaceholderWish(buffer=buffer, replicas=status.replicas, shape=self._shape(template, buffer))
-
-    def _shape(self, template: ManagedTemplate, buffer: Buffer) -> PlaceholderShape | None:
         content = template.content
-        return placeholder_of(content, self._read_pod(content), buffer, self._options, version=self._version())
+        shape = placeholder_of(content, pod_of_template(content), buffer, self._options, version=version)
+        return PlaceholderWish(buffer=buffer, replicas=status.replicas, shape=shape)
 
     def _keep_one(self, wish: PlaceholderWish, pods: Sequence[Pod], memories: dict[str, Memory]) -> PlaceholderPlan:
         uid = wish.buffer.uid
@@ -269,18 +261,15 @@ class Placeholders:
             )
         return plan
 
-    def _may_write(self) -> bool:
-        return self._is_leader() and self._pause_reason() is None
-
     def _remove(self, buffer: Buffer, plan: PlaceholderPlan) -> None:
         for name, uid in plan.removals:
-            if not self._may_write():
+            if not self._permission.is_given():
                 return
             remove_placeholder(self._api, namespace=buffer.namespace, name=name, uid=uid)
 
     def _resize(self, buffer: Buffer, plan: PlaceholderPlan, memories: dict[str, Memory]) -> None:
         for one in plan.resizings:
-            if not self._may_write():
+            if not self._permission.is_given():
                 return
             containers = [{"name": name, "resources": resources_json(wanted)} for name, wanted in one.containers]
             try:
@@ -300,7 +289,7 @@ class Placeholders:
     def _create(self, wish: PlaceholderWish, plan: PlaceholderPlan, memories: dict[str, Memory]) -> None:
         buffer, shape = wish.buffer, wish.shape
         for name in plan.creations if shape is not None else ():
-            if shape is None or not self._is_leader():
+            if shape is None or not self._permission.is_leader():
                 return
             metadata = shape.body["metadata"]
             body = {**shape.body, "metadata": {**(metadata if isinstance(metadata, dict) else {}), "name": name}}
@@ -325,12 +314,12 @@ class Placeholders:
                 return
             memories[buffer.uid] = after_creation(_with_made(memory, name, plan))
 
-    def _annotate(self, buffer: Buffer, ready: int | None) -> None:
+    def _annotate(self, buffer: Buffer, ready: int | None, version: str) -> None:
         """Write how many run onto the buffer; take it away from one that is not kept so any more."""
         text = None if ready is None else str(ready)
-        if text == buffer.annotations.get(READY_REPLICAS) or buffer.is_terminating or not self._may_write():
+        if text == buffer.annotations.get(READY_REPLICAS) or buffer.is_terminating or not self._permission.is_given():
             return
-        path = f"/apis/{GROUP}/{self._version()}/namespaces/{quote(buffer.namespace, safe='')}/capacitybuffers"
+        path = f"/apis/{GROUP}/{version}/namespaces/{quote(buffer.namespace, safe='')}/capacitybuffers"
         try:
             self._api.call(
                 "PATCH",

@@ -38,7 +38,7 @@ class NamespaceQueue:
             spacing_seconds: Least time between two looks at one namespace.
         """
         self._clock, self._random = clock, random
-        self._spacing_seconds = spacing_seconds
+        self.spacing_seconds = spacing_seconds
         self._changed = threading.Condition()
         self._due: dict[str, float] = {}
         self._done: dict[str, float] = {}
@@ -109,7 +109,7 @@ class NamespaceQueue:
     def _put(self, namespace: str, due: float) -> None:
         with self._changed:
             if namespace in self._done:
-                due = max(due, self._done[namespace] + self._spacing_seconds)
+                due = max(due, self._done[namespace] + self.spacing_seconds)
             if namespace not in self._due or due < self._due[namespace]:
                 self._due[namespace] = due
                 self._changed.notify_all()

@@ -5,11 +5,24 @@ Each has a stand-in that says nothing, for a controller without that part.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from agent.core.buffers.buffer import Buffer, BufferOutcome, Condition, Content, ManagedTemplate, ScalableRef
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritePermission:
+    """Whether this replica may write anything now; asked before each write."""
+
+    is_leader: Callable[[], bool]
+    pause_reason: Callable[[], str | None] = lambda: None
+    """Why nothing may be written in the whole cluster; None = it may."""
+
+    def is_given(self) -> bool:
+        """Return whether this replica leads and nothing is paused."""
+        return self.is_leader() and self.pause_reason() is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +70,12 @@ class RoomKeeper(Protocol):
         """Give the PriorityClass of the pods that keep room; None = there are none."""
         ...
 
-    def start(self) -> None:
-        """Begin to look at the pods that there are."""
+    def start(self, wake: Callable[[str], None]) -> None:
+        """Begin to look at the pods that there are.
+
+        Args:
+            wake: Told of a namespace whose placeholder pods changed; from the watching thread.
+        """
         ...
 
     def stop(self) -> None:
@@ -66,7 +83,12 @@ class RoomKeeper(Protocol):
         ...
 
     def keep(
-        self, namespace: str, outcomes: Sequence[BufferOutcome], templates: Mapping[str, ManagedTemplate], /
+        self,
+        namespace: str,
+        outcomes: Sequence[BufferOutcome],
+        templates: Mapping[str, ManagedTemplate],
+        version: str,
+        /,
     ) -> RoomOutcome:
         """Make pods what the outcomes say; the statuses are written already.
 
@@ -74,6 +96,7 @@ class RoomKeeper(Protocol):
             namespace: Of the buffers.
             outcomes: All of its buffers that were reconciled, of any strategy; empty = there is none any more.
             templates: By name, as they stand.
+            version: Of the API in which the server has buffers.
 
         Raises:
             KubeError: The namespace is repeated, later each time.
@@ -94,14 +117,19 @@ class NoRoomKeeper:
 
     priority_class: str | None = None
 
-    def start(self) -> None:
+    def start(self, wake: Callable[[str], None]) -> None:
         """Do nothing."""
 
     def stop(self) -> None:
         """Do nothing."""
 
     def keep(
-        self, _namespace: str, _outcomes: Sequence[BufferOutcome], _templates: Mapping[str, ManagedTemplate], /
+        self,
+        _namespace: str,
+        _outcomes: Sequence[BufferOutcome],
+        _templates: Mapping[str, ManagedTemplate],
+        _version: str,
+        /,
     ) -> RoomOutcome:
         """Do nothing."""
         return RoomOutcome()
@@ -137,3 +165,14 @@ class Sizer(Protocol):
             workload: Whose pods they would be; None = nobody's that is known.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collaborators:
+    """Whom the controller asks; each stand-in says nothing."""
+
+    sizer: Sizer | None = None
+    """Sizes chunks as admission would; None = the annotation that asks for it has no effect."""
+    activities: Activities = always_active
+    keeper: RoomKeeper = field(default_factory=NoRoomKeeper)
+    """Keeps room by pods of ours."""

@@ -7,10 +7,8 @@ now) is told, and what was served before still is.
 from __future__ import annotations
 
 import logging
-import random as system_random
 import ssl
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +17,7 @@ from typing import Final
 from agent.kube.api import Api
 from agent.kube.errors import KubeError
 from agent.kube.reflector import WatchPace
-from agent.metrics.loop_series import LoopSeries
+from agent.turns import TurnCounts, Turns
 from agent.webhook.certificates.material import Material, MaterialError, read_material
 from agent.webhook.certificates.options import CertificateOptions, CertificateSource
 from agent.webhook.certificates.publication import Publication
@@ -27,6 +25,8 @@ from agent.webhook.certificates.registration import Registration
 from agent.webhook.certificates.rotation import DAY_SECONDS, RotationStep, after_step, next_step
 from agent.webhook.certificates.secret import SecretData, SecretWatch, material_of
 from agent.webhook.certificates.served_tls import ServedTls
+from agent.webhook.clocks import REAL_CLOCKS, Clocks
+from agent.webhook.cluster.one_object import WatchMeans
 
 log = logging.getLogger(__name__)
 
@@ -71,10 +71,8 @@ class Certificates:
         is_leader: Callable[[], bool],
         pace: WatchPace | None = None,
         look_seconds: float = LOOK_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], float] = time.time,
-        random: Callable[[], float] = system_random.random,
-        loops: LoopSeries | None = None,
+        clocks: Clocks = REAL_CLOCKS,
+        counts: TurnCounts | None = None,
     ) -> None:
         """Prepare; nothing is asked or read yet.
 
@@ -85,18 +83,16 @@ class Certificates:
             is_leader: Whether this replica may make and register.
             pace: How often and how patiently the server is asked.
             look_seconds: Between two looks at files and at the time.
-            clock: Monotonic seconds.
-            wall_clock: Unix seconds.
-            random: Gives 0..1.
-            loops: Told of the thread's turns, once it runs.
+            clocks: Time and chance.
+            counts: Counts the thread's turns.
 
         Raises:
             CertificateSetupError: Files are not named, or there is no API server to ask.
         """
         self.options: Final = options
         self._is_leader, self._look_seconds = is_leader, look_seconds
-        self._wall_clock = wall_clock
-        self._loops: Final = loops if loops is not None else LoopSeries()
+        self._wall_clock = clocks.wall
+        self._turns: Final = Turns("certificates", self._look, failed=self._failed, counts=counts)
         self._host = f"{options.service}.{namespace}.svc"
         self._tls = ServedTls()
         self._good: Material | None = None
@@ -107,10 +103,7 @@ class Certificates:
         self._material_fault: str | None = None
         self._work_fault: str | None = None
         """Why the last try to make or register failed."""
-        self._wake = threading.Event()
-        self._stopping = threading.Event()
         self._has_first = threading.Event()
-        self._thread: threading.Thread | None = None
         self._secret: SecretWatch | None = None
         self._registration: Registration | None = None
         self._publication: Publication | None = None
@@ -122,14 +115,11 @@ class Certificates:
             return
         if api is None:
             raise CertificateSetupError(f"certificate: source {options.source} needs an API server (or source files)")
-        self._secret = SecretWatch(
-            api, namespace, options.secret, clock=clock, random=random, on_news=self._wake.set, pace=pace
-        )
-        self._publication = Publication(api, namespace, options.authority_config_map, clock=clock)
+        means = WatchMeans(api=api, on_news=self._turns.wake, pace=pace, clocks=clocks)
+        self._secret = SecretWatch(means, namespace, options.secret)
+        self._publication = Publication(api, namespace, options.authority_config_map, clock=clocks.monotonic)
         if options.source is CertificateSource.BUILT_IN:
-            self._registration = Registration(
-                api, options.configuration, clock=clock, random=random, on_news=self._wake.set, pace=pace
-            )
+            self._registration = Registration(means, options.configuration)
 
     # -- what others ask -------------------------------------------------------------------------------------------
 
@@ -138,20 +128,17 @@ class Certificates:
         for watch in (self._secret, self._registration):
             if watch is not None:
                 watch.start()
-        self._thread = threading.Thread(target=self._run, name="certificates", daemon=True)
-        self._thread.start()
+        self._turns.start()
 
     def stop(self) -> None:
         """End; takes a second or two at most."""
-        self._stopping.set()
-        self._wake.set()
+        self._turns.stop()
         watches = [watch for watch in (self._secret, self._registration) if watch is not None]
         for watch in watches:
             watch.stop()
         for watch in watches:
             watch.join(STOP_SECONDS)
-        if self._thread is not None:
-            self._thread.join(STOP_SECONDS)
+        self._turns.join(STOP_SECONDS)
 
     def wait(self, timeout_seconds: float) -> bool:
         """Wait for the first good certificate; False = there is none yet."""
@@ -163,7 +150,7 @@ class Certificates:
 
     def wake(self) -> None:
         """Look now: this replica began to lead."""
-        self._wake.set()
+        self._turns.wake()
 
     def status(self) -> CertificateStatus:
         """Tell how it fares."""
@@ -196,18 +183,14 @@ class Certificates:
 
     # -- the thread ------------------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        turns = self._loops.begin(threading.current_thread().name)
-        while not self._stopping.is_set():
-            self._wake.clear()
-            try:
-                self.turn()
-                turns.done()
-            except Exception:  # the top of a thread's loop: a fault in here must not end the renewal for good
-                log.exception("certificates failed")
-                turns.failed()
-                self._work_fault = "a fault of this program, see its log"
-            self._wake.wait(self._look_seconds)
+    def _look(self) -> float:
+        self.turn()
+        return self._look_seconds
+
+    def _failed(self, _: Exception) -> float:
+        log.exception("certificates failed")
+        self._work_fault = "a fault of this program, see its log"
+        return self._look_seconds
 
     def turn(self) -> None:
         """Look once: take up what changed, and do what the leader has to; the thread does nothing else."""

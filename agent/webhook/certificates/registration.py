@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from agent.kube.api import JSON_PATCH, Api
+from agent.kube.api import JSON_PATCH
 from agent.kube.errors import ApiError
 from agent.kube.json_reader import Reader
-from agent.kube.reflector import WatchPace
-from agent.webhook.cluster.one_object import OneObject
+from agent.kube.reflector import WatchSource
+from agent.webhook.cluster.one_object import OneObject, WatchMeans
 
 PATH: Final = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 _CHANGED: Final = (404, 409, 422)
@@ -38,38 +37,17 @@ class WebhookConfiguration:
 class Registration(OneObject[WebhookConfiguration]):
     """The configuration as the API server has it; one thread asks."""
 
-    def __init__(
-        self,
-        api: Api,
-        name: str,
-        *,
-        clock: Callable[[], float],
-        random: Callable[[], float],
-        on_news: Callable[[], None],
-        pace: WatchPace | None = None,
-    ) -> None:
-        """Prepare; nothing is asked yet.
-
-        Args:
-            api: The server.
-            name: Of the MutatingWebhookConfiguration, which the chart makes.
-            clock: Monotonic seconds.
-            random: Gives 0..1.
-            on_news: Called after it changed; from the watching thread.
-            pace: How often and how patiently the server is asked.
-        """
-        self._api, self._clock = api, clock
+    def __init__(self, means: WatchMeans, name: str) -> None:
+        self._api, self._clock = means.api, means.clocks.monotonic
         super().__init__(
-            api,
+            means,
             name,
-            watch="registration",
-            path=PATH,
-            read=configuration_from_json,
-            is_same=lambda one, other: one == other,
-            clock=clock,
-            random=random,
-            on_news=on_news,
-            pace=pace,
+            WatchSource(
+                name="registration",
+                path=PATH,
+                read=configuration_from_json,
+                is_same=lambda one, other: one == other,
+            ),
         )
         self._standing: tuple[bytes, float] | None = None
         """A bundle that stands everywhere, and since when that is seen."""

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from agent.kube.api import MERGE_PATCH, Api
+from agent.kube.api import MERGE_PATCH
 from agent.kube.errors import ApiError
 from agent.kube.json_reader import ConvertError, Reader
-from agent.kube.reflector import WatchPace
+from agent.kube.reflector import WatchSource
 from agent.webhook.certificates.material import Material, read_material
-from agent.webhook.cluster.one_object import OneObject
+from agent.webhook.cluster.one_object import OneObject, WatchMeans
 
 CERTIFICATE: Final = "tls.crt"
 KEY: Final = "tls.key"
@@ -36,41 +36,18 @@ class SecretData:
 class SecretWatch(OneObject[SecretData]):
     """Keeps the Secret in step; one thread asks."""
 
-    def __init__(
-        self,
-        api: Api,
-        namespace: str,
-        name: str,
-        *,
-        clock: Callable[[], float],
-        random: Callable[[], float],
-        on_news: Callable[[], None],
-        pace: WatchPace | None = None,
-    ) -> None:
-        """Prepare; nothing is asked yet.
-
-        Args:
-            api: The server.
-            namespace: Of the Secret.
-            name: Of the Secret.
-            clock: Monotonic seconds.
-            random: Gives 0..1.
-            on_news: Called after it changed; from the watching thread.
-            pace: How often and how patiently the server is asked.
-        """
-        self._api, self._namespace = api, namespace
+    def __init__(self, means: WatchMeans, namespace: str, name: str) -> None:
+        self._api, self._namespace = means.api, namespace
         self._collection = f"/api/v1/namespaces/{namespace}/secrets"
         super().__init__(
-            api,
+            means,
             name,
-            watch="certificate",
-            path=self._collection,
-            read=secret_from_json,
-            is_same=lambda one, other: one.data == other.data,
-            clock=clock,
-            random=random,
-            on_news=on_news,
-            pace=pace,
+            WatchSource(
+                name="certificate",
+                path=self._collection,
+                read=secret_from_json,
+                is_same=lambda one, other: one.data == other.data,
+            ),
         )
 
     def write(self, material: Material, before: SecretData | None) -> bool:

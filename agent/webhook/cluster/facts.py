@@ -7,7 +7,7 @@ its age says so.
 from __future__ import annotations
 
 import logging
-import random as system_random
+import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -48,7 +48,7 @@ from agent.webhook.cluster.nodes import (
     largest_allocatable,
     smallest_capacity,
 )
-from agent.webhook.cluster.optional_watch import ASK_SECONDS, AnyWatch, OptionalWatch, WatchState
+from agent.webhook.cluster.optional_watch import AnyWatch, OptionalWatch, WatchState
 from agent.webhook.cluster.pods import PodTable
 
 log = logging.getLogger(__name__)
@@ -90,11 +90,7 @@ class ClusterFacts:
         namespace: str,
         config_map: str = "plimsoll",
         pace: WatchPace | None = None,
-        on_rules: Callable[[], None] | None = None,
         on_pod: Callable[[PodPlace, bool], None] = lambda _place, _is_new: None,
-        ask_seconds: float = ASK_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
-        random: Callable[[], float] = system_random.random,
     ) -> None:
         """Prepare; nothing is asked yet.
 
@@ -103,16 +99,10 @@ class ClusterFacts:
             namespace: The webhook's own: where its ConfigMap is.
             config_map: Its name: pause and rules.
             pace: How often and how patiently the server is asked.
-            on_rules: Called after ``rules`` became others; from a watching thread, so it must be quick.
-            on_pod: Told of each pod that is brought, and whether it was not known before; from a watching thread too.
-            ask_seconds: Between two questions whether the server knows VerticalPodAutoscalers.
-            clock: Monotonic seconds.
-            random: Gives 0..1; spreads starts and waits.
+            on_pod: Told of each pod that is brought, and whether it was not known before; from a watching thread.
         """
-        self._api, self._clock, self._random = api, clock, random
-        self._ask_seconds = ask_seconds
+        self._api = api
         self._pace = pace if pace is not None else WatchPace()
-        self._on_rules: Callable[[], None] = on_rules if on_rules is not None else _nobody
         self._server_version: str | None = None
         self._rules = ClusterRules(pause_reason=NOT_READ)
         self._good_rules: ClusterRules | None = None
@@ -120,7 +110,7 @@ class ClusterFacts:
         self._kubelets_take_pod_resources = False
         self._largest_allocatable: NodeAmounts | None = None
         self._smallest_capacity: NodeAmounts | None = None
-        self._pods = PodTable(clock, on_pod)
+        self._pods = PodTable(time.monotonic, on_pod)
         self._nodes = Indexed(known_node_from_json, lambda one: one.name)
         self._namespaces = Indexed(namespace_from_json, lambda one: one.name)
         self._hpas = ByTarget(autoscaler_from_json)
@@ -331,8 +321,8 @@ class ClusterFacts:
         reflector = Reflector(
             self._api,
             source,
-            clock=self._clock,
-            random=self._random,
+            clock=time.monotonic,
+            random=random.random,
             on_news=on_news if on_news is not None else _nobody,
             on_connect=on_connect,
             pace=self._pace,
@@ -349,8 +339,7 @@ class ClusterFacts:
             resource=resource,
             kept=self._vpas,
             make=lambda: self._watch("vpas", f"{group}/{resource}", self._vpas)[1],
-            clock=self._clock,
-            ask_seconds=self._ask_seconds,
+            clock=time.monotonic,
         )
         return "vpas", watch, self._vpas
 
@@ -374,10 +363,8 @@ class ClusterFacts:
                 self._good_rules = self._rules
         else:
             self._rules = replace(self._rules, fault=faults[0])
-        if self._rules != before:
-            if self._rules.fault is not None and self._rules.fault != before.fault:
-                log.warning("the ConfigMap is not understood", extra={"fault": self._rules.fault})
-            self._on_rules()
+        if self._rules.fault is not None and self._rules.fault != before.fault:
+            log.warning("the ConfigMap is not understood", extra={"fault": self._rules.fault})
 
     def _ask_version(self) -> None:
         """Ask before each list and watch of the nodes: a server is replaced by another version while they are cut."""

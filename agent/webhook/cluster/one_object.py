@@ -3,55 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
 from agent.kube.api import Api
 from agent.kube.reflector import Reflector, WatchPace, WatchSource
+from agent.webhook.clocks import REAL_CLOCKS, Clocks
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchMeans:
+    """How an object is watched."""
+
+    api: Api
+    on_news: Callable[[], None]
+    """Called after it changed; from the watching thread."""
+    pace: WatchPace | None = None
+    """How often and how patiently the server is asked."""
+    clocks: Clocks = REAL_CLOCKS
 
 
 class OneObject(Generic[T]):
     """The object as the API server has it."""
 
-    def __init__(
-        self,
-        api: Api,
-        name: str,
-        *,
-        watch: str,
-        path: str,
-        read: Callable[[object], T],
-        is_same: Callable[[T, T], bool],
-        clock: Callable[[], float],
-        random: Callable[[], float],
-        on_news: Callable[[], None],
-        pace: WatchPace | None,
-    ) -> None:
+    def __init__(self, means: WatchMeans, name: str, source: WatchSource[T]) -> None:
         """Prepare; nothing is asked yet.
 
         Args:
-            api: The server.
+            means: How it is watched.
             name: Of the object.
-            watch: What the watch is called in threads and log lines.
-            path: Of its collection.
-            read: Makes a value of its JSON; raises ConvertError.
-            is_same: Says whether two values are the same to those who use them.
-            clock: Monotonic seconds.
-            random: Gives 0..1.
-            on_news: Called after it changed; from the watching thread.
-            pace: How often and how patiently the server is asked.
+            source: Its collection; the query by its name is added here.
         """
         self.name: Final = name
         self._reflector = Reflector(
-            api,
-            WatchSource(
-                name=watch, path=path, query={"fieldSelector": f"metadata.name={name}"}, read=read, is_same=is_same
-            ),
-            clock=clock,
-            random=random,
-            on_news=on_news,
-            pace=pace,
+            means.api,
+            replace(source, query={"fieldSelector": f"metadata.name={name}"}),
+            clock=means.clocks.monotonic,
+            random=means.clocks.random,
+            on_news=means.on_news,
+            pace=means.pace,
         )
 
     def start(self) -> None:

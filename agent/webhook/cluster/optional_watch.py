@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Mapping
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -11,6 +10,7 @@ from agent.kube.api import Api
 from agent.kube.errors import ApiError, KubeError
 from agent.kube.reflector import Reflector, WatchCounts
 from agent.kube.watched_objects import ReflectedObjects
+from agent.turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -98,8 +98,7 @@ class OptionalWatch(Generic[T]):
         self.kept: Final = kept
         self._api, self._name, self._group_path, self._resource = api, name, group_path, resource
         self._make, self._clock, self._ask_seconds = make, clock, ask_seconds
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._turns = Turns(f"ask-{name}", self._turn, failed=self._failed)
         self._reflector: Reflector[T] | None = None
         self._absent_seconds: float | None = None
         """When it was last known to be absent; None = it is served, or nothing is known."""
@@ -134,34 +133,33 @@ class OptionalWatch(Generic[T]):
 
     def start(self) -> None:
         """Begin to ask, in a thread of its own."""
-        self._thread = threading.Thread(target=self._run, name=f"ask-{self._name}", daemon=True)
-        self._thread.start()
+        self._turns.start()
 
     def stop(self) -> None:
         """Ask it to end; ``join`` waits."""
-        self._stopping.set()
+        self._turns.stop()
         if self._reflector is not None:
             self._reflector.stop()
 
     def join(self, timeout_seconds: float) -> bool:
         """Wait until its threads have ended; False = one hangs in a connection and dies with the process."""
-        if self._thread is not None:
-            self._thread.join(timeout_seconds)
+        has_ended = self._turns.join(timeout_seconds)
         reflector = self._reflector
-        has_ended = self._thread is None or not self._thread.is_alive()
         return has_ended and (reflector is None or reflector.join(timeout_seconds))
 
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                self._set(is_served=self._ask())
-                self._trouble = None
-            except KubeError as error:
-                self._trouble = str(error)
-            except Exception:  # the top of a thread's loop
-                log.exception("watch failed", extra={"watch": self._name})
-                self._trouble = "a fault of this program, see its log"
-            self._stopping.wait(self._ask_seconds if self._trouble is None else ASK_AFTER_TROUBLE_SECONDS)
+    def _turn(self) -> float:
+        try:
+            self._set(is_served=self._ask())
+        except KubeError as error:
+            self._trouble = str(error)
+            return ASK_AFTER_TROUBLE_SECONDS
+        self._trouble = None
+        return self._ask_seconds
+
+    def _failed(self, _: Exception) -> float:
+        log.exception("watch failed", extra={"watch": self._name})
+        self._trouble = "a fault of this program, see its log"
+        return ASK_AFTER_TROUBLE_SECONDS
 
     def _ask(self) -> bool:
         try:
@@ -182,7 +180,7 @@ class OptionalWatch(Generic[T]):
             reflector = self._make()
             reflector.start()
             self._reflector, self._absent_seconds = reflector, None
-            if self._stopping.is_set():
+            if self._turns.is_stopping:
                 reflector.stop()
         elif not is_served:
             self._absent_seconds = self._clock()

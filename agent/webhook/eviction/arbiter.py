@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
@@ -31,6 +30,7 @@ from agent.core.orders.cluster_rules import rule_of
 from agent.core.orders.order import Orders
 from agent.core.orders.resolution import orders_of
 from agent.kube.api import Api
+from agent.webhook.clocks import REAL_CLOCKS, Clocks
 from agent.webhook.eviction.evictions import Evictions
 from agent.webhook.eviction.reads import read_pod, read_replicas
 from agent.webhook.store.evictions import EvictionStore, EvictionWish
@@ -88,8 +88,7 @@ class Arbiter:
         options: ArbiterOptions,
         sizing: AdmissionSettings,
         give_way: Callable[[str, Proposal], Ruling | None] = lambda _node, _proposal: None,
-        wall_now: Callable[[], float] = time.time,
-        clock: Callable[[], float] = time.monotonic,
+        clocks: Clocks = REAL_CLOCKS,
     ) -> None:
         """Take the parts.
 
@@ -101,21 +100,20 @@ class Arbiter:
             options: Mode and budgets.
             sizing: By which pods are sized, at admission and on the nodes.
             give_way: Has placeholder pods of a node make room for what is proposed; None = there are none.
-            wall_now: Unix seconds; budgets go by the store's clock, where it has one.
-            clock: Monotonic seconds, for waiting.
+            clocks: Budgets go by the store's clock, where it has one; waits by the monotonic one.
         """
         self._api, self._facts, self._admission = api, facts, admission
         self._options, self._sizing, self._give_way = options, sizing, give_way
-        self._wall_now, self._clock = wall_now, clock
+        self._wall_now, self._clock = clocks.wall, clocks.monotonic
         self._evictions: Evictions | None = None
         if options.mode is EvictionMode.ENFORCE:
             self._evictions = Evictions(
-                api=api, store=store, options=options, doubt=self._doubt, wall_now=wall_now, clock=clock
+                api=api, store=store, options=options, doubt=self._doubt, wall_now=clocks.wall, clock=clocks.monotonic
             )
         self._rules = ArbiterRules(arbiter=options, act=sizing.act, plan=sizing.plan, bounds=sizing.bounds)
         self._lock = threading.Lock()
         """Of what follows."""
-        self._reads = TokenBucket(options.pod_reads_per_minute, now_seconds=clock())
+        self._reads = TokenBucket(options.pod_reads_per_minute, now_seconds=clocks.monotonic())
         self._counts: Counter[tuple[Verdict, Reason]] = Counter()
 
     def decide(self, node: str, proposals: Sequence[Proposal]) -> tuple[EvictionReply, ...]:

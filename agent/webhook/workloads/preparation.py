@@ -57,6 +57,49 @@ class PreparationFacts(Protocol):
         ...
 
 
+class PodOrders:
+    """Policies that pods order by an annotation of their own; any thread."""
+
+    def __init__(self, sized_kinds: Collection[str], excluded_namespaces: Collection[str]) -> None:
+        """Begin empty.
+
+        Args:
+            sized_kinds: Of owners whose pods are sized (``plan.managedKinds``).
+            excluded_namespaces: Where no pod is (``act.excludedNamespaces``).
+        """
+        self._sized_kinds, self._excluded = frozenset(sized_kinds), frozenset(excluded_namespaces)
+        self._guard = threading.Lock()
+        self._ordered: OrderedDict[tuple[Workload, PolicyName], bool] = OrderedDict()
+        """True = since the last turn."""
+
+    def is_sized(self, workload: Workload) -> bool:
+        """Return whether a workload's pods are sized at all."""
+        return workload.kind in self._sized_kinds and workload.namespace not in self._excluded
+
+    def order(self, workload: Workload, text: str) -> None:
+        """Record that a pod that is there orders a policy; returns at once."""
+        policy = _read(text)
+        if policy is None or policy is PolicyName.CRUISE or not self.is_sized(workload):
+            return
+        with self._guard:
+            self._ordered[workload, policy] = True
+            if len(self._ordered) > MOST_ORDERED:
+                self._ordered.popitem(last=False)
+
+    def waiting(self, *, all_of_them: bool) -> list[tuple[Workload, PolicyName]]:
+        """Return the orders that are new since the last turn, or all."""
+        with self._guard:
+            return [key for key, is_new in self._ordered.items() if is_new or all_of_them]
+
+    def settle(self, workload: Workload, policy: PolicyName, *, is_taken: bool, is_over: bool) -> None:
+        """Record what became of an order: it was taken up, or no such pod is there any more."""
+        with self._guard:
+            if is_over:
+                self._ordered.pop((workload, policy), None)
+            elif is_taken:
+                self._ordered[workload, policy] = False
+
+
 class Preparing:
     """See the module's docstring."""
 
@@ -65,10 +108,9 @@ class Preparing:
         facts: PreparationFacts,
         index: WorkloadIndex,
         rebuilder: Rebuilder,
+        orders: PodOrders,
         *,
         policy: PolicyName,
-        sized_kinds: Collection[str],
-        excluded_namespaces: Collection[str],
         pause: Callable[[], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -78,15 +120,13 @@ class Preparing:
             facts: The cluster.
             index: Its workloads.
             rebuilder: Works the policies out.
+            orders: Of pods that are there.
             policy: What holds where nobody has said anything (``recommend.policy``).
-            sized_kinds: Of owners whose pods are sized (``plan.managedKinds``).
-            excluded_namespaces: Where no pod is (``act.excludedNamespaces``).
             pause: Called now and then while all workloads are looked at, to let others run.
             clock: Monotonic seconds.
         """
         self._facts, self._index, self._rebuilder = facts, index, rebuilder
-        self._policy, self._clock = policy, clock
-        self._sized_kinds, self._excluded = frozenset(sized_kinds), frozenset(excluded_namespaces)
+        self._orders, self._policy, self._clock = orders, policy, clock
         self._pause = pause or _go_on
         self._rules: ClusterRules | None = None
         self._stated: dict[str, str | None] = {}
@@ -95,9 +135,6 @@ class Preparing:
         self._since_seconds: float | None = None
         self._progress: Preparation | None = None
         self._is_prepared = False
-        self._guard = threading.Lock()
-        self._ordered: OrderedDict[tuple[Workload, PolicyName], bool] = OrderedDict()
-        """By pods of their own; True = since the last turn."""
 
     @property
     def can_begin(self) -> bool:
@@ -123,18 +160,6 @@ class Preparing:
         if waited < READY_SECONDS:
             return False, f"{missing} ({waited:.0f} s)"
         return True, f"ready, but {missing}"
-
-    def order(self, workload: Workload, text: str) -> None:
-        """Take note that a pod that is there orders a policy by an annotation; from any thread, at once."""
-        policy = _read(text)
-        if policy is None or policy is PolicyName.CRUISE:
-            return
-        if workload.kind not in self._sized_kinds or workload.namespace in self._excluded:
-            return
-        with self._guard:
-            self._ordered[workload, policy] = True
-            if len(self._ordered) > MOST_ORDERED:
-                self._ordered.popitem(last=False)
 
     def turn(self, now_unix_seconds: float) -> bool:
         """Work out a piece, if one is due; True = somebody may wait for more, else it can wait some seconds."""
@@ -165,9 +190,9 @@ class Preparing:
         for number, workload in enumerate(self._index.known()):
             if number % _PIECE == 0:
                 self._pause()
-            namespace = workload.namespace
-            if workload.kind not in self._sized_kinds or namespace in self._excluded:
+            if not self._orders.is_sized(workload):
                 continue
+            namespace = workload.namespace
             if namespace not in stated:
                 stated[namespace] = self._stated_by(namespace)
             text = stated[namespace]
@@ -182,16 +207,10 @@ class Preparing:
     def _have_ordered(self, now_unix_seconds: float) -> None:
         """Have prepared what live pods order: new orders now, and all again at each look, so that they go on."""
         is_looked = self._looked_unix_seconds == now_unix_seconds
-        with self._guard:
-            waiting = [key for key, is_new in self._ordered.items() if is_new or is_looked]
-        for workload, policy in waiting:
+        for workload, policy in self._orders.waiting(all_of_them=is_looked):
             is_known = self._index.order(workload, policy, now_unix_seconds)
             is_alive = bool(self._facts.replicas(workload))
-            with self._guard:
-                if is_known or not is_alive:
-                    self._ordered[workload, policy] = False
-                if is_looked and not is_alive:
-                    self._ordered.pop((workload, policy), None)
+            self._orders.settle(workload, policy, is_taken=is_known or not is_alive, is_over=is_looked and not is_alive)
 
     def _stated_by(self, namespace: str) -> str | None:
         found = self._facts.namespace(namespace)

@@ -239,7 +239,7 @@ def test_a_listener_that_fails_does_not_end_the_election() -> None:
 
     world = World()
     first = Replica(world, "a")
-    first.lease._on_change = fail
+    first.lease.on_change = fail
     assert first.attempt()
     world.now += 20.0
     assert first.attempt()

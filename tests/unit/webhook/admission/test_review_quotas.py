@@ -7,7 +7,7 @@ from typing import Any
 
 from agent.core.cluster.facts import Quota
 from agent.core.cluster.workload import Workload
-from agent.webhook.admission.recent_growth import UNSEEN_SECONDS
+from agent.webhook.admission.recent_growth import UNSEEN_SECONDS, RecentGrowth
 from agent.webhook.admission.review import Reviewer
 from tests.admissions import EXACT, MB, NOW_UNIX_SECONDS, Cluster, Told, estimate, new_pod, response_of, review_of
 from tests.json_patch import apply_patch
@@ -25,12 +25,13 @@ class Desk:
         self.hard_bytes, self.seconds = hard_bytes, 100.0
         self.cluster = Cluster(running=running)
         self.shows(0)
+        self.growth = RecentGrowth(lambda: self.seconds)
         self.reviewer = Reviewer(
             self.cluster,
             Told(estimate(500, 1.5 * GI / MB)),
             EXACT,
             clock=lambda: NOW_UNIX_SECONDS,
-            monotonic=lambda: self.seconds,
+            growth=self.growth,
         )
 
     def shows(self, used_bytes: int) -> None:

@@ -19,7 +19,8 @@ from agent.core.buffers.buffer import (
 from agent.core.buffers.placeholder_options import PlaceholderOptions
 from agent.kube.errors import ApiError, KubeError, Unreachable
 from agent.webhook.buffers.placeholders import READY_REPLICAS, UNLISTED_SECONDS, Placeholders
-from agent.webhook.buffers.seams import RoomOutcome
+from agent.webhook.buffers.seams import RoomOutcome, WritePermission
+from agent.webhook.clocks import Clocks
 from tests.fake_api import Call, FakeApi
 from tests.placeholders import BUFFER, OPTIONS, container, content, placeholder_pod, shape_of
 
@@ -68,13 +69,11 @@ class Bench:
         self.keeper = Placeholders(
             self.server,
             options,
-            wake=self.woken.append,
+            permission=WritePermission(is_leader=lambda: self.leads, pause_reason=lambda: self.paused),
             can_resize=lambda: True,
-            is_leader=lambda: self.leads,
-            pause_reason=lambda: self.paused,
-            wall_clock=lambda: self.now,
-            clock=lambda: self.now,
+            clocks=Clocks(wall=lambda: self.now, monotonic=lambda: self.now),
         )
+        self.keeper._wake = self.woken.append
         self.keeper._watch._version = "1"
 
     def see(self, *documents: Json) -> None:
@@ -83,7 +82,7 @@ class Bench:
 
     def keep(self, *outcomes: BufferOutcome, template: Json | None = None) -> RoomOutcome:
         found = ManagedTemplate(name="managed", generation=1, content=template or content(), owner_uid=BUFFER.uid)
-        return self.keeper.keep("shop", outcomes, {"managed": found})
+        return self.keeper.keep("shop", outcomes, {"managed": found}, "v1beta1")
 
     def reason(self, kept: RoomOutcome) -> tuple[str, str]:
         return kept.provisioning["spare"].reason, kept.provisioning["spare"].message

@@ -12,6 +12,7 @@ from agent.webhook.certificates.certificates import Certificates, CertificateSet
 from agent.webhook.certificates.material import Material
 from agent.webhook.certificates.options import CertificateOptions, CertificateSource
 from agent.webhook.certificates.rotation import DAY_SECONDS, RotationStep, after_step
+from agent.webhook.clocks import Clocks
 from tests.tls_clients import is_trusted, serving
 
 HOST = "plimsoll-webhook.plimsoll.svc"
@@ -37,7 +38,7 @@ class Files:
             api=None,
             is_leader=lambda: True,
             look_seconds=0.01,
-            wall_clock=lambda: self.now,
+            clocks=Clocks(wall=lambda: self.now),
         )
 
     def write(self, material: Material) -> None:
