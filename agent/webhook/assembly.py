@@ -335,7 +335,7 @@ class Webhook:
             self._pod_orders.order(place.workload, place.policy)
 
     def ready(self) -> tuple[bool, str]:
-        """Say whether admissions are answered as well as they can be, and in one line why (not)."""
+        """Return whether admissions are answered as well as they can be, and in one line why (not)."""
         certificate = self.certificates.status()
         if not certificate.is_served:
             return False, "no certificate is served yet"
@@ -458,7 +458,7 @@ class Webhook:
 
 
 def credentials_of(settings: WebhookSettings) -> Credentials:
-    """Give how to reach the API server.
+    """Return how to reach the API server.
 
     Raises:
         CredentialsError: There is no way to.

@@ -24,12 +24,6 @@ class Settling:
     """Freezes what stays; one thread."""
 
     def __init__(self, entries: Callable[[], int], *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Begin; nothing is frozen yet.
-
-        Args:
-            entries: Counts what stays.
-            clock: Monotonic seconds.
-        """
         self._entries, self._clock = entries, clock
         self._frozen_entries = 0
         self._whole_due_seconds = clock() + WHOLE_SECONDS

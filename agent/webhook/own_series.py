@@ -35,8 +35,7 @@ class SizedStore(Protocol):
     """The store, as far as its size is looked at."""
 
     def size_bytes(self) -> int:
-        """Give what it takes on disk."""
-        ...
+        """Return what it takes on disk."""
 
 
 class StoreSize:
@@ -59,7 +58,7 @@ class StoreSize:
 def of_history(
     index: WorkloadIndex, tailer: Tailer, folder: Folder, sizes: StoreSize, is_open: Callable[[], bool]
 ) -> tuple[FamilyReading, ...]:
-    """Give the families of what nodes learnt and where it is kept."""
+    """Return the families of what nodes learnt and where it is kept."""
 
     def kept() -> Values:
         size = index.size()
@@ -123,7 +122,7 @@ def of_directives(director: Director) -> tuple[FamilyReading, ...]:
 
 
 def of_cluster(facts: ClusterFacts, lease: LeaderLease) -> tuple[FamilyReading, ...]:
-    """Give the families of what the API server tells, and of who leads."""
+    """Return the families of what the API server tells, and of who leads."""
     return (
         _gauge("plimsoll_leader", "1 = this replica does what only one may do.", lambda: _one(lease.is_leader)),
         _gauge(
@@ -161,7 +160,7 @@ def of_cluster(facts: ClusterFacts, lease: LeaderLease) -> tuple[FamilyReading, 
 
 
 def of_certificate(certificates: Certificates) -> tuple[FamilyReading, ...]:
-    """Give the families of the serving certificate."""
+    """Return the families of the serving certificate."""
     return (
         _gauge(
             "plimsoll_webhook_cert_expiry_timestamp_seconds",
@@ -185,7 +184,7 @@ def of_certificate(certificates: Certificates) -> tuple[FamilyReading, ...]:
 
 
 def of_evictions(arbiter: Arbiter) -> tuple[FamilyReading, ...]:
-    """Give the family of proposals by verdict and reason; every pair that can be stands at 0 from the start."""
+    """Return the family of proposals by verdict and reason; every pair that can be stands at 0 from the start."""
     pairs: list[tuple[Verdict, Reason]] = [(reason.verdict, reason) for reason in Reason]
 
     def read() -> Values:
@@ -198,7 +197,7 @@ def of_evictions(arbiter: Arbiter) -> tuple[FamilyReading, ...]:
 
 
 def of_taints(cap: TaintCap, most: Callable[[], int]) -> tuple[FamilyReading, ...]:
-    """Give the families of nodes that asked for the overload taint."""
+    """Return the families of nodes that asked for the overload taint."""
 
     def read() -> Values:
         counts = cap.counts()

@@ -53,7 +53,7 @@ class WebhookSettings:
     logging: LoggingSettings = field(default_factory=LoggingSettings)
 
     def sizing(self) -> AdmissionSettings:
-        """Give the parts that a pod is sized by."""
+        """Return the parts that a pod is sized by."""
         return AdmissionSettings(
             act=self.act,
             plan=self.plan,
@@ -64,7 +64,7 @@ class WebhookSettings:
         )
 
     def to_dict(self) -> dict[str, object]:
-        """Give all values under their keys in the file, as plain JSON values; a password in a URL is not shown."""
+        """Return all values under their keys in the file, as plain JSON values; a password in a URL is not shown."""
         return {camel(one.name): _plain(getattr(self, one.name)) for one in fields(self)}
 
 
@@ -82,7 +82,7 @@ def load_webhook_settings(
 
 
 def _contradictions(settings: WebhookSettings, _: Mapping[str, tuple[str, object]]) -> Iterable[str]:
-    """Give one line for each pair of settings that cannot both hold."""
+    """Return one line for each pair of settings that cannot both hold."""
     bounds, certificate, access = settings.bounds, settings.certificate, settings.access
     for name, least, most in (
         ("CpuMillicores", bounds.min_cpu_millicores, bounds.max_cpu_millicores),

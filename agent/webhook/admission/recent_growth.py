@@ -61,11 +61,6 @@ class RecentGrowth:
     """The growth of the last seconds, by namespace and the quotas' names; nanos. For any thread."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """Begin empty.
-
-        Args:
-            clock: Monotonic seconds.
-        """
         self._clock = clock
         self._guard = threading.Lock()
         self._admissions: deque[_Admission] = deque()
@@ -88,7 +83,7 @@ class RecentGrowth:
             self._forget()
 
     def see(self, workload: Workload) -> None:
-        """Take note that a new pod of a workload is there: the oldest of its admissions was of it."""
+        """Record that a new pod of a workload is there: the oldest of its admissions was of it."""
         with self._guard:
             waiting = self._unseen.get(workload)
             if not waiting:
@@ -149,7 +144,6 @@ class RecentGrowth:
         self._record(admission.address).end(came=came)
 
     def _forget(self) -> None:
-        """Take away what is too old."""
         oldest = self._clock() - UNSEEN_SECONDS
         while self._admissions and (self._admissions[0].at_seconds < oldest or len(self._admissions) > MOST_ADMISSIONS):
             admission = self._admissions.popleft()

@@ -48,52 +48,40 @@ class ReviewFacts(Protocol):
 
     @property
     def is_complete(self) -> bool:
-        """Say whether all of it was read once."""
-        ...
+        """Return whether all of it was read once."""
 
     def namespace(self, name: str) -> Namespace | None:
-        """Give a namespace; None = not known."""
-        ...
+        """Return a namespace; None = not known."""
 
     def node_class(self, node: str) -> NodeClass | None:
-        """Give which nodes one is like; None = not known."""
-        ...
+        """Return which nodes one is like; None = not known."""
 
     def frozen(self, workload: Workload) -> FrozenAxes:
-        """Give the requests that an HPA divides by."""
-        ...
+        """Return the requests that an HPA divides by."""
 
     def left_alone_for(self, workload: Workload) -> str | None:
-        """Give who else sets the requests; None = nobody."""
-        ...
+        """Return who else sets the requests; None = nobody."""
 
     def limit_ranges(self, namespace: str) -> tuple[LimitRangeItem, ...]:
-        """Give those of a namespace."""
-        ...
+        """Return those of a namespace."""
 
     def quotas(self, namespace: str) -> tuple[Quota, ...]:
-        """Give those of a namespace."""
-        ...
+        """Return those of a namespace."""
 
     def replicas(self, workload: Workload) -> int | None:
         """Count the pods of a workload that run; None = not known."""
-        ...
 
     def bounds_fault(self, namespace: str) -> str | None:
-        """Say which LimitRange or ResourceQuota of a namespace is not understood; None = all are."""
-        ...
+        """Return which LimitRange or ResourceQuota of a namespace is not understood; None = all are."""
 
     def allocatable(self, node: str | None) -> NodeAmounts | None:
         """Return what a node can allocate, or the most that any can; None = no node states it."""
-        ...
 
     def rules(self) -> ClusterRules:
-        """Give the cluster's rules."""
-        ...
+        """Return the cluster's rules."""
 
     def knows_pod_level_resources(self) -> bool | None:
-        """Say whether pods may have resources of their own; None = not known."""
-        ...
+        """Return whether pods may have resources of their own; None = not known."""
 
 
 class ReviewHistory(Protocol):
@@ -110,8 +98,7 @@ class ReviewHistory(Protocol):
         now_unix_seconds: float,
         is_ordered: bool = True,
     ) -> Estimate | NoEstimate:
-        """Say what a new pod's container needs."""
-        ...
+        """Return what a new pod's container needs."""
 
 
 class _Passed(Exception):  # noqa: N818
@@ -142,31 +129,14 @@ class Reviewer:
         growth: RecentGrowth | None = None,
         count: Callable[[str, float], None] = lambda _result, _seconds: None,
     ) -> None:
-        """Begin.
-
-        Args:
-            facts: The cluster.
-            history: Of its workloads.
-            settings: What annotations and rules do not say.
-            clock: Wall clock, unix seconds.
-            growth: What quotas do not show yet; None = of nobody yet.
-            count: Told of each answer: how it came out (an ``AdmissionOutcome``) and the seconds that it took.
-        """
+        """Begin; ``count`` is told of each answer: an ``AdmissionOutcome``, and the seconds that it took."""
         self._facts, self._history, self._settings = facts, history, settings
         self._clock, self._count = clock, count
         self._growth: Final = growth if growth is not None else RecentGrowth(time.monotonic)
         self._told: set[str] = set()
 
     def review(self, body: bytes, peer: str = "") -> bytes:
-        """Answer one review.
-
-        Args:
-            body: As it came, whatever it is.
-            peer: The address that it came from.
-
-        Returns:
-            An AdmissionReview, always complete, with the request's uid where one can be found.
-        """
+        """Return the answer to whatever came: a complete AdmissionReview, with the request's uid if one is found."""
         started = time.perf_counter()
         uid, outcome = "", AdmissionOutcome.ERROR
         response: dict[str, object] = {}
@@ -186,7 +156,7 @@ class Reviewer:
         return written
 
     def admission(self, pod: Pod, node: str | None, *, peer: str | None = None) -> Admission:
-        """Say what becomes of a pod.
+        """Return what becomes of a pod.
 
         Args:
             pod: As it is being created.
@@ -229,7 +199,7 @@ class Reviewer:
         )
 
     def _answer(self, request: Mapping[str, object], peer: str) -> tuple[AdmissionOutcome, dict[str, object]]:
-        """Give how it came out and what the response says besides uid and allowed."""
+        """Return how it came out and what the response says besides uid and allowed."""
         asked = _asked(request)
         if not self._facts.is_complete:
             return AdmissionOutcome.NO_HISTORY, {}  # who is to be left alone is not known yet
@@ -307,6 +277,6 @@ def _mapping(value: object, place: str) -> Mapping[str, object]:
 
 
 def _warning(text: str) -> str:
-    """Give a line that may stand in an HTTP header."""
+    """Return a line that may stand in an HTTP header."""
     line = f"plimsoll: {''.join(one if one.isprintable() else ' ' for one in text)}"
     return line if len(line) <= _LONGEST_WARNING else f"{line[: _LONGEST_WARNING - 3]}..."

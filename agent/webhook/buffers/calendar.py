@@ -31,16 +31,11 @@ class Schedules:
     """Says whether buffers are active, by their annotation; ``buffer_seams.Activities``. For one thread."""
 
     def __init__(self, calendar: Calendar | None = None) -> None:
-        """Begin.
-
-        Args:
-            calendar: Zones and cron; None = the system's.
-        """
         self._calendar = calendar if calendar is not None else SystemCalendar()
         self._read: OrderedDict[str, Schedule | ScheduleError] = OrderedDict()
 
     def __call__(self, buffer: Buffer, now_unix_seconds: float, /) -> ScheduleState:
-        """Say whether a buffer is active; one without a schedule always is."""
+        """Return whether a buffer is active; one without a schedule always is."""
         text = buffer.annotations.get(SCHEDULE)
         if text is None:
             return ScheduleState()
@@ -107,11 +102,11 @@ class _CronBeginnings:
         self._from(datetime(2024, 1, 1), is_back=False)  # noqa: DTZ001  a time of the wall
 
     def before(self, wall: datetime) -> datetime | None:
-        """Give the last one before a time."""
+        """Return the last one before a time."""
         return next(self._from(wall, is_back=True), None)
 
     def after(self, wall: datetime) -> datetime | None:
-        """Give the first one after a time."""
+        """Return the first one after a time."""
         return next(self._from(wall, is_back=False), None)
 
     def _from(self, wall: datetime, *, is_back: bool) -> Iterator[datetime]:

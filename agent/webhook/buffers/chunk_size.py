@@ -31,12 +31,7 @@ class AdmissionSizer:
     """A ``Sizer`` that asks admission."""
 
     def __init__(self, admission: Callable[[Pod, str | None], Admission], *, is_ready: Callable[[], bool]) -> None:
-        """Begin.
-
-        Args:
-            admission: Says what becomes of a pod that may go to any node (None).
-            is_ready: Whether the cluster and the history have been read.
-        """
+        """Begin; ``admission`` tells what becomes of a pod that may go to any node (None)."""
         self._admission, self._is_ready = admission, is_ready
 
     def __call__(self, content: Content, namespace: str, workload: ScalableRef | None, /) -> SizedChunk:

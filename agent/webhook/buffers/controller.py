@@ -72,18 +72,7 @@ class BufferController:
         clocks: Clocks = REAL_CLOCKS,
         counts: TurnCounts | None = None,
     ) -> None:
-        """Prepare; nothing is asked yet.
-
-        Args:
-            api: The server.
-            options: What is wanted.
-            permission: Asked before each write.
-            instance: This replica's name, for Events.
-            collaborators: Sizes, schedules, placeholder pods; None = there is none of them.
-            pace: How often and how patiently the server is asked.
-            clocks: Time and chance.
-            counts: Counts the thread's turns.
-        """
+        """Prepare; nothing is asked yet. ``instance`` is this replica's name, for Events."""
         self.options: Final = options
         self.api: Final = CountedApi(api)
         self.results: Final[Counter[str]] = Counter()
@@ -101,8 +90,7 @@ class BufferController:
             on_reference=self._ring,
             pace=pace,
             ask_seconds=options.ask_seconds,
-            clock=clock,
-            random=random,
+            clocks=clocks,
         )
         self._dry_run = DryRun(self.api, is_wanted=options.dry_run, clock=clock)
         self._resolver = Resolver(
@@ -163,7 +151,7 @@ class BufferController:
             self._queue.wake(namespace)
 
     def standing(self) -> ControllerStanding:
-        """Tell whether it acts, and if not, why."""
+        """Return whether it acts, and if not, why."""
         return ControllerStanding(
             mode=self.options.mode,
             is_leader=self._permission.is_leader(),
@@ -175,21 +163,21 @@ class BufferController:
         )
 
     def seen(self) -> tuple[SeenBuffer, ...]:
-        """Give all buffers, by namespace and name."""
+        """Return all buffers, by namespace and name."""
         buffers = self.watches.buffers
         found = [one for namespace in buffers.namespaces() for one in buffers.find(namespace)]
         return tuple(sorted(found, key=lambda one: (one.buffer.namespace, one.buffer.name)))
 
     def view(self, namespace: str) -> NamespaceView | None:
-        """Give what the last look at a namespace came to; None = this replica has not looked, or does not lead."""
+        """Return what the last look at a namespace came to; None = this replica has not looked, or does not lead."""
         return self._views.get(namespace)
 
     def views(self) -> tuple[NamespaceView, ...]:
-        """Give all of them."""
+        """Return all of them."""
         return tuple(self._views.values())
 
     def fault(self, namespace: str) -> str | None:
-        """Say why the last look at a namespace failed; None = it did not."""
+        """Return why the last look at a namespace failed; None = it did not."""
         return self._faults.get(namespace)
 
     def waiting(self) -> int:
@@ -242,7 +230,7 @@ class BufferController:
                 self._queue.wake(namespace)
 
     def _is_paused(self) -> bool:
-        """Say whether all stands still; afterwards all is looked at."""
+        """Return whether all stands still; afterwards all is looked at."""
         was_paused, self._paused = self._paused, self._permission.pause_reason()
         if was_paused is not None and self._paused is None:
             for namespace in self.watches.buffers.namespaces():
@@ -250,7 +238,6 @@ class BufferController:
         return self._paused is not None
 
     def _follow_references(self, buffers: Sequence[Buffer]) -> None:
-        """Watch the kinds that buffers refer to."""
         self.watches.refer(self._resolver.keep_only(buffers))
         self._writer.forget(frozenset(one.uid for one in buffers))
 
@@ -339,18 +326,18 @@ class BufferController:
             self._queue.later(namespace, UNHEARD_SECONDS)
 
     def _mine(self, namespace: str) -> list[Buffer]:
-        """Give the buffers to look after: all of them, or those of our own strategy, where somebody else does."""
+        """Return the buffers to look after: all of them, or those of our own strategy, where somebody else does."""
         buffers = [one.buffer for one in self.watches.buffers.find(namespace)]
         if self._contested_by is None:
             return buffers
         return [one for one in buffers if one.strategy == PLACEHOLDER_PODS]
 
     def _unheard(self, buffers: list[Buffer]) -> list[Reference]:
-        """Give the scalable objects of which no change would be noticed."""
+        """Return the scalable objects of which no change would be noticed."""
         references = {one for one in map(reference_of, buffers) if one is not None}
         return [one for one in references if not self.watches.hears(one[0], one[1])]
 
     def _ring(self, reference: Reference, version: str | None) -> None:
-        """Take note that a scalable object changed; from a watching thread."""
+        """Record that a scalable object changed; from a watching thread."""
         if self._resolver.changed(reference, version):
             self.wake(reference[2].partition("/")[0])

@@ -46,18 +46,18 @@ class CountedApi:
             raise
 
     def calls(self) -> dict[tuple[str, str], int]:
-        """Give how often what was asked: verb, resource."""
+        """Return how often what was asked: verb, resource."""
         with self._lock:
             return dict(self._calls)
 
     def errors(self) -> dict[tuple[str, str], int]:
-        """Give how often the answer was no, or none came."""
+        """Return how often the answer was no, or none came."""
         with self._lock:
             return dict(self._errors)
 
 
 def resource_of(path: str) -> str:
-    """Give the resource that a path is about: ``capacitybuffers/status``; of discovery, ``discovery``."""
+    """Return the resource that a path is about: ``capacitybuffers/status``; of discovery, ``discovery``."""
     parts = path.strip("/").split("/")
     rest = parts[3:] if parts[0] == "apis" else parts[2:]
     if rest[:1] == ["namespaces"] and len(rest) > 2:

@@ -52,13 +52,6 @@ class DryRun:
     """Shapes chunks by dry runs, where it may; for one thread."""
 
     def __init__(self, api: Api, *, is_wanted: bool, clock: Callable[[], float] = time.monotonic) -> None:
-        """Begin.
-
-        Args:
-            api: The server.
-            is_wanted: False = a shape always stays as it is.
-            clock: Monotonic seconds.
-        """
         self._api, self._is_wanted, self._clock = api, is_wanted, clock
         self._without_right_until: float | None = None
         self._resting: dict[str, tuple[float, str]] = {}
@@ -66,11 +59,11 @@ class DryRun:
 
     @property
     def has_right(self) -> bool:
-        """Say whether it was allowed when it was last tried."""
+        """Return whether it was allowed when it was last tried."""
         return self._without_right_until is None
 
     def shaped(self, shape: Shape, namespace: str) -> Shaped:
-        """Give the shape as the server would have it; as it is, where dry runs are not wanted, allowed or possible.
+        """Return the shape as the server would have it; as it is, where dry runs are not wanted, allowed or possible.
 
         Raises:
             NotTriedError: No answer, or one that says nothing of the shape.
@@ -108,7 +101,7 @@ class DryRun:
         return _not_tried(shape, why)
 
     def _refused(self, error: ApiError, shape: Shape) -> Shaped | None:
-        """Give what a refusal says of the shape; None = nothing."""
+        """Return what a refusal says of the shape; None = nothing."""
         if error.status == _FORBIDDEN and _NO_RIGHT in error.message:
             if self._without_right_until is None:
                 log.warning(

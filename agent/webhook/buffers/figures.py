@@ -17,15 +17,15 @@ class ControllerFigures:
         self._controller = controller
 
     def wanted(self) -> Values:
-        """Give chunks before quotas."""
+        """Return chunks before quotas."""
         return self._each(lambda one: None if one.explanation.sizing is None else one.explanation.sizing.replicas)
 
     def allowed(self) -> Values:
-        """Give chunks in the status."""
+        """Return chunks in the status."""
         return self._each(lambda one: one.status.replicas)
 
     def ready(self) -> Values:
-        """Give placeholder pods that run."""
+        """Return placeholder pods that run."""
         return [
             ((one.buffer.namespace, one.buffer.name), view.ready[one.buffer.name])
             for view in self._controller.views()
@@ -34,7 +34,7 @@ class ControllerFigures:
         ]
 
     def not_ready(self) -> Values:
-        """Give 1 for each buffer that could not be resolved or sized."""
+        """Return 1 for each buffer that could not be resolved or sized."""
         return self._each(lambda one: 0 if one.explanation.fault is None else 1)
 
     def known(self) -> int:
@@ -50,7 +50,7 @@ class ControllerFigures:
         return self._controller.faults()
 
     def contested(self) -> bool:
-        """Say whether another controller writes statuses."""
+        """Return whether another controller writes statuses."""
         return self._controller.standing().contested_by is not None
 
     def looks(self) -> dict[str, int]:

@@ -46,7 +46,7 @@ class ManagedTemplates:
         """Begin with nothing.
 
         Args:
-            seen: Gives a PodTemplate by namespace and name, as the watch shows it.
+            seen: Returns a PodTemplate by namespace and name, as the watch shows it.
             read: Reads what stands under the name of a buffer's managed template.
             read_all: Reads all managed templates of a namespace, by name.
         """
@@ -91,7 +91,7 @@ class ManagedTemplates:
                 del known[name]  # the watch should have shown it long ago
 
     def standing(self, namespace: str, buffers: Sequence[Buffer]) -> dict[str, ManagedTemplate]:
-        """Give what stands under the names of managed templates; what is known already is not read again.
+        """Return what stands under the names of managed templates; what is known already is not read again.
 
         Raises:
             KubeError: The server refused, or did not answer.
@@ -130,7 +130,7 @@ class ManagedTemplates:
             return None
 
     def is_pod_held(self, buffer: Buffer) -> bool:
-        """Say whether the shape became that of another live pod in this stretch already."""
+        """Return whether the shape became that of another live pod in this stretch already."""
         rewrite = self._rewrites.get((buffer.namespace, buffer.name))
         is_of_now = rewrite is not None and rewrite.period_seconds == self._periods.get(buffer.namespace)
         return is_of_now and rewrite is not None and rewrite.source[:1] == (LIVE,)
@@ -138,7 +138,7 @@ class ManagedTemplates:
     def unwritable(
         self, namespace: str, resolved: Mapping[str, Resolved], templates: Mapping[str, ManagedTemplate]
     ) -> frozenset[str]:
-        """Give the buffers whose template stays as it stands: nobody ordered another, or not all of it is known."""
+        """Return the buffers whose template stays as it stands: nobody ordered another, or not all of it is known."""
         names = set()
         for name, one in resolved.items():
             standing = templates.get(managed_template_name(name))
@@ -158,12 +158,12 @@ class ManagedTemplates:
         return frozenset(names)
 
     def is_as_written(self, order: TemplateOrder, standing: ManagedTemplate | None) -> bool:
-        """Say whether an order is what was written last, and nobody touched it since."""
+        """Return whether an order is what was written last, and nobody touched it since."""
         key = (order.buffer.namespace, order.buffer.name)
         return standing is not None and self._wanted.get(key) == (_digest(order.content), standing.generation)
 
     def wrote(self, order: TemplateOrder, template: ManagedTemplate, resolved: Resolved | None) -> None:
-        """Take note that an order was carried out."""
+        """Record that an order was carried out."""
         namespace, name = order.buffer.namespace, order.template_name
         key = (namespace, order.buffer.name)
         known = self._known.setdefault(namespace, {})
@@ -175,7 +175,7 @@ class ManagedTemplates:
 
 
 def _is_right(seen: SeenTemplate | None, known: tuple[str, ManagedTemplate]) -> bool:
-    """Say whether what is known of a managed template is not behind the watch."""
+    """Return whether what is known of a managed template is not behind the watch."""
     uid, template = known
     if seen is None:
         return not uid
@@ -183,7 +183,7 @@ def _is_right(seen: SeenTemplate | None, known: tuple[str, ManagedTemplate]) -> 
 
 
 def is_within(part: object, whole: object) -> bool:
-    """Say whether a JSON value has nothing that another one lacks: members by name, items of lists by place."""
+    """Return whether a JSON value has nothing that another one lacks: members by name, items of lists by place."""
     if isinstance(part, Mapping):
         return isinstance(whole, Mapping) and all(is_within(one, whole.get(key)) for key, one in part.items())
     if isinstance(part, list):

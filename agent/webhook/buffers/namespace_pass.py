@@ -105,18 +105,7 @@ class NamespacePasses:
         takes_over: bool = False,
         clocks: Clocks = REAL_CLOCKS,
     ) -> None:
-        """Begin.
-
-        Args:
-            watches: What is known of buffers, templates and quotas.
-            resolver: Finds out what references come to.
-            writer: Writes.
-            keeper: Keeps room by pods of ours.
-            activities: Schedules.
-            may_write: Whether this replica leads.
-            takes_over: Statuses that another controller wrote are overwritten.
-            clocks: Time.
-        """
+        """Begin; ``takes_over`` = statuses that another controller wrote are overwritten."""
         self._watches, self._resolver, self._writer = watches, resolver, writer
         self._keeper, self._activities, self._may_write = keeper, activities, may_write
         self._takes_over = takes_over
@@ -141,12 +130,7 @@ class NamespacePasses:
         self._keeper.keep(namespace, (), {}, self._watches.version)
 
     def look(self, namespace: str, buffers: Sequence[Buffer], *, period_seconds: float) -> Looked:
-        """Look at a namespace and put right what is to be.
-
-        Args:
-            namespace: Which.
-            buffers: Those to look after.
-            period_seconds: When the last full look began: what was found out earlier is found out anew.
+        """Look at a namespace and put right what is to be; what is older than the period is found out anew.
 
         Raises:
             KubeError: The server did not answer; what was written already is right.
@@ -194,7 +178,7 @@ class NamespacePasses:
     # -- finding out -----------------------------------------------------------------------------------------------
 
     def _scheduled(self, buffers: Sequence[Buffer], now: float) -> tuple[dict[str, str], dict[str, str], float | None]:
-        """Give by name why buffers are empty now, what of a schedule is not understood, and when that changes."""
+        """Return by name why buffers are empty now, what of a schedule is not understood, and when that changes."""
         inactive: dict[str, str] = {}
         faults: dict[str, str] = {}
         waits: list[float] = []
@@ -304,7 +288,7 @@ class NamespacePasses:
 
 
 def _is_its_own(error: KubeError) -> bool:
-    """Say whether a failure is of what one buffer names: a webhook, an API of its own; others go on."""
+    """Return whether a failure is of what one buffer names: a webhook, an API of its own; others go on."""
     return isinstance(error, NotTriedError) or (isinstance(error, ApiError) and error.status >= _SERVER_FAILED)
 
 

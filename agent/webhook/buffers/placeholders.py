@@ -43,7 +43,7 @@ _GONE: Final = frozenset({404, 409})
 
 
 def pods_path(namespace: str, name: str | None = None) -> str:
-    """Give the path of a namespace's pods, or of one of them."""
+    """Return the path of a namespace's pods, or of one of them."""
     path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
     return path if name is None else f"{path}/{quote(name, safe='')}"
 
@@ -92,16 +92,7 @@ class Placeholders:
         pace: WatchPace | None = None,
         clocks: Clocks = REAL_CLOCKS,
     ) -> None:
-        """Prepare; nothing is asked yet.
-
-        Args:
-            api: The server, as an account that may create, delete and resize pods.
-            options: Image, PriorityClass, bounds.
-            permission: Asked before each write.
-            can_resize: Says whether the server resizes pods in place.
-            pace: How often and how patiently the server is asked.
-            clocks: Time and chance.
-        """
+        """Prepare; nothing is asked yet. ``api`` is that of an account that may create, delete and resize pods."""
         self._api, self._options = api, options
         self._permission, self._can_resize = permission, can_resize
         self._wall_clock, self._clock = clocks.wall, clocks.monotonic
@@ -132,7 +123,7 @@ class Placeholders:
 
     @property
     def priority_class(self) -> str | None:
-        """Give the PriorityClass of placeholder pods."""
+        """Return the PriorityClass of placeholder pods."""
         return self._options.priority_class
 
     def start(self, wake: Callable[[str], None]) -> None:
@@ -152,13 +143,13 @@ class Placeholders:
         self._memories.clear()
 
     def pods(self) -> tuple[Pod, ...] | None:
-        """Give the placeholder pods of the whole cluster; None = they have not been read yet. For any thread."""
+        """Return the placeholder pods of the whole cluster; None = they have not been read yet. For any thread."""
         if self._listed_until_seconds is not None and not self._watch.is_listed:
             return None
         return tuple(pod for namespace in self._pods.namespaces() for pod in self._pods.find(namespace))
 
     def usage(self, namespace: str, /) -> Mapping[str, Mapping[str, int]]:
-        """Give what the pods of each buffer request together, by its name, nanos; as quotas count it."""
+        """Return what the pods of each buffer request together, by its name, nanos; as quotas count it."""
         if self._listed_until_seconds is not None:
             self._listed.wait(max(self._listed_until_seconds - self._clock(), 0.0))
         sums: dict[str, dict[str, int]] = {}
@@ -351,7 +342,7 @@ def _seen_pod(document: object) -> Pod:
 
 
 def _is_judgement(error: ApiError) -> bool:
-    """Say whether the server refused the thing itself."""
+    """Return whether the server refused the thing itself."""
     return 400 <= error.status < 500 and error.status not in _NO_JUDGEMENT
 
 

@@ -24,21 +24,11 @@ class NamespaceQueue:
     """The namespaces to look at, by when."""
 
     def __init__(
-        self,
-        *,
-        clock: Callable[[], float],
-        random: Callable[[], float],
-        spacing_seconds: float = SPACING_SECONDS,
+        self, *, clock: Callable[[], float], random: Callable[[], float], spacing_seconds: float = SPACING_SECONDS
     ) -> None:
-        """Begin empty.
-
-        Args:
-            clock: Monotonic seconds.
-            random: Gives 0..1; spreads retries.
-            spacing_seconds: Least time between two looks at one namespace.
-        """
         self._clock, self._random = clock, random
         self.spacing_seconds = spacing_seconds
+        """Least time between two looks at one namespace."""
         self._changed = threading.Condition()
         self._due: dict[str, float] = {}
         self._done: dict[str, float] = {}
@@ -97,7 +87,7 @@ class NamespaceQueue:
             return None
 
     def close(self) -> None:
-        """Give nothing any more; who waits comes back."""
+        """Close: ``take`` returns None from now on, also to who waits."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()

@@ -28,7 +28,7 @@ class SeenBuffer:
 
     @property
     def is_contested(self) -> bool:
-        """Say whether another controller does what this one would; it does not know our own strategy."""
+        """Return whether another controller does what this one would; it does not know our own strategy."""
         return bool(self.others) and self.buffer.strategy in (None, "", ACTIVE_CAPACITY)
 
 
@@ -43,7 +43,7 @@ def seen_buffer(document: object) -> SeenBuffer:
 
 
 def _others(document: object) -> Iterator[str]:
-    """Give the managers, ours and people's apart, that own fields of a status that only a controller writes."""
+    """Return the managers, ours and people's apart, that own fields of a status that only a controller writes."""
     metadata = document.get("metadata") if isinstance(document, Mapping) else None
     entries = metadata.get("managedFields") if isinstance(metadata, Mapping) else None
     for entry in entries if isinstance(entries, list) else []:

@@ -101,16 +101,7 @@ class Resolver:
         template_seen: Callable[[str, str], SeenTemplate | None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begin.
-
-        Args:
-            api: The server.
-            kinds: Where kinds are.
-            dry_run: Shapes chunks.
-            sizer: Sizes chunks as admission would; None = there is none.
-            template_seen: Gives a PodTemplate that is there by namespace and name, as the watch shows it.
-            clock: Monotonic seconds.
-        """
+        """Begin; ``template_seen`` returns a PodTemplate that is there by namespace and name, as the watch shows it."""
         self._api, self._kinds, self._dry_run, self._sizer = api, kinds, dry_run, sizer
         self._template_seen, self._clock = template_seen, clock
         self._templates: dict[tuple[str, str], _Template] = {}
@@ -125,7 +116,7 @@ class Resolver:
     # -- what changes ----------------------------------------------------------------------------------------------
 
     def changed(self, reference: Reference, version: str | None) -> bool:
-        """Take note that a scalable object changed, from any thread; False = it is nobody's, or that is known."""
+        """Record that a scalable object changed, from any thread; False = it is nobody's, or that is known."""
         if reference not in self._read:
             return False
         if version is not None and not is_newer(version, self._versions.get(reference)):
@@ -157,10 +148,10 @@ class Resolver:
     # -- resolving -------------------------------------------------------------------------------------------------
 
     def resolve(self, buffer: Buffer, *, not_before: float, is_pod_held: bool) -> Resolved:
-        """Find out what a buffer's reference comes to.
+        """Find out what the reference of a buffer comes to, whose strategy is ours.
 
         Args:
-            buffer: Of a strategy that is ours, and with a reference.
+            buffer: With a reference.
             not_before: What was found out earlier than this, on the clock, is found out anew.
             is_pod_held: The shape is of a live pod and may not become another's yet: no pods are looked for.
 
@@ -289,7 +280,7 @@ class Resolver:
     def _live(
         self, namespace: str, ref: ScalableRef, scale: ReadScale, known: _Scaled | None, *, is_pod_held: bool
     ) -> _Scaled | None:
-        """Give the shape of the newest live pod; None = there is none."""
+        """Return the shape of the newest live pod; None = there is none."""
         selector = scale.facts.selector
         is_same = known is not None and known.pod is not None and known.selector == selector
         if known is not None and is_same and is_pod_held and scale.facts.replicas > 0:
@@ -328,7 +319,7 @@ class Resolver:
         return _Scaled(shape=shaped.shape, at_seconds=began, digest=digest, is_whole=shaped.is_whole)
 
     def _is_usable(self, known: _Template | _Scaled, not_before: float) -> bool:
-        """Say whether what was found out still holds if its source did not change."""
+        """Return whether what was found out still holds if its source did not change."""
         if isinstance(known.shape, Unresolved) and known.at_seconds < self._clock() - REFUSED_SECONDS:
             return False  # what refused it may not be watched: a LimitRange, a PriorityClass, another webhook
         return known.at_seconds >= not_before
@@ -340,7 +331,7 @@ class Resolver:
 
 
 def reference_of(buffer: Buffer) -> Reference | None:
-    """Give the scalable object that a buffer refers to; None = it refers to none."""
+    """Return the scalable object that a buffer refers to; None = it refers to none."""
     ref = buffer.scalable_ref
     return None if ref is None else (ref.api_group, ref.kind, f"{buffer.namespace}/{ref.name}")
 
@@ -363,7 +354,7 @@ def _counted(known: _Scaled, scale: ReadScale) -> _Scaled:
 
 
 def _is_current(known: tuple[str, int], seen: tuple[str, int]) -> bool:
-    """Say whether what was read is not behind the watch; a watch that is behind what was read does not matter."""
+    """Return whether what was read is not behind the watch; a watch that is behind what was read does not matter."""
     return known[0] == seen[0] and 0 < seen[1] <= known[1]
 
 
@@ -372,5 +363,5 @@ def _is_lasting(error: KubeError) -> bool:
 
 
 def words_of(error: KubeError) -> str:
-    """Say why a reference could not be followed."""
+    """Return why a reference could not be followed."""
     return str(error) if isinstance(error, NotTriedError) else f"it cannot be read: {error}"

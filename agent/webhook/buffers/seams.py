@@ -41,8 +41,7 @@ class Activities(Protocol):
     """Schedules."""
 
     def __call__(self, buffer: Buffer, now_unix_seconds: float, /) -> ScheduleState:
-        """Say whether a buffer is active."""
-        ...
+        """Return whether a buffer is active."""
 
 
 def always_active(_buffer: Buffer, _now_unix_seconds: float, /) -> ScheduleState:
@@ -67,20 +66,13 @@ class RoomKeeper(Protocol):
 
     @property
     def priority_class(self) -> str | None:
-        """Give the PriorityClass of the pods that keep room; None = there are none."""
-        ...
+        """Return the PriorityClass of the pods that keep room; None = there are none."""
 
     def start(self, wake: Callable[[str], None]) -> None:
-        """Begin to look at the pods that there are.
-
-        Args:
-            wake: Told of a namespace whose placeholder pods changed; from the watching thread.
-        """
-        ...
+        """Begin to look at the pods that there are; ``wake`` is told of a namespace in which they changed."""
 
     def stop(self) -> None:
         """End that."""
-        ...
 
     def keep(
         self,
@@ -90,26 +82,17 @@ class RoomKeeper(Protocol):
         version: str,
         /,
     ) -> RoomOutcome:
-        """Make pods what the outcomes say; the statuses are written already.
-
-        Args:
-            namespace: Of the buffers.
-            outcomes: All of its buffers that were reconciled, of any strategy; empty = there is none any more.
-            templates: By name, as they stand.
-            version: Of the API in which the server has buffers.
+        """Make pods what the outcomes say, all of its buffers'; the statuses are written already.
 
         Raises:
             KubeError: The namespace is repeated, later each time.
         """
-        ...
 
     def clear(self) -> None:
         """Forget what was found out while this replica led."""
-        ...
 
     def usage(self, namespace: str, /) -> Mapping[str, Mapping[str, int]]:
-        """Give what the pods of each buffer request together, nanos; quotas count it as used."""
-        ...
+        """Return what the pods of each buffer request together, nanos; quotas count it as used."""
 
 
 class NoRoomKeeper:
@@ -157,14 +140,7 @@ class Sizer(Protocol):
     """Gives a chunk the size that a new pod of its workload would be given."""
 
     def __call__(self, content: Content, namespace: str, workload: ScalableRef | None, /) -> SizedChunk:
-        """Size it.
-
-        Args:
-            content: A PodTemplateSpec; not changed.
-            namespace: Where its pods would be.
-            workload: Whose pods they would be; None = nobody's that is known.
-        """
-        ...
+        """Return a PodTemplateSpec sized for a namespace; ``workload`` None = nobody's that is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

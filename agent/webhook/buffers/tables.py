@@ -64,13 +64,7 @@ class ByNamespace(Indexed[str, T], Generic[T]):
     def __init__(
         self, read: Callable[[object], T], namespace_of: Callable[[T], str], on_change: Callable[[str, str], None]
     ) -> None:
-        """Begin empty.
-
-        Args:
-            read: Makes a value of an object's JSON; raises ConvertError.
-            namespace_of: Gives where it is.
-            on_change: Told of namespace and name of what came, went or became another; from a watching thread.
-        """
+        """Begin empty; ``on_change`` is told namespace and name of what came, went or changed, by a watching thread."""
         super().__init__(read, namespace_of)
         self._on_change = on_change
 
@@ -79,7 +73,7 @@ class ByNamespace(Indexed[str, T], Generic[T]):
         return self._found.get(namespace, {}).get(f"{namespace}/{name}")
 
     def namespaces(self) -> tuple[str, ...]:
-        """Give the namespaces in which there is one."""
+        """Return the namespaces in which there is one."""
         return tuple(self._found)
 
     def count(self) -> int:
@@ -126,12 +120,7 @@ class Bell(ReflectedObjects[str]):
     """Keeps nothing of the objects of a kind, and rings for each that changed or went."""
 
     def __init__(self, ring: Callable[[str, str | None], None], referenced: Callable[[], Iterable[str]]) -> None:
-        """Begin.
-
-        Args:
-            ring: Told of ``namespace/name`` and resourceVersion of what changed; None = it is not there.
-            referenced: Gives those that anybody asks for.
-        """
+        """Begin; ``ring`` is told ``namespace/name`` and resourceVersion of what changed, None = it is not there."""
         super().__init__(lambda _: "", lambda _one, _other: False)
         self._ring, self._referenced = ring, referenced
 

@@ -7,7 +7,6 @@ change rings a bell where a buffer refers to the object. So a change of nothing 
 from __future__ import annotations
 
 import logging
-import random as system_random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -21,6 +20,7 @@ from agent.kube.scale import KindPlace
 from agent.kube.watched_objects import ReflectedObjects, compare_versions
 from agent.webhook.buffers.reading import SeenBuffer, seen_buffer
 from agent.webhook.buffers.tables import Bell, ByNamespace, seen_quota, template_seen
+from agent.webhook.clocks import REAL_CLOCKS, Clocks
 from agent.webhook.cluster.optional_watch import OptionalWatch
 
 log = logging.getLogger(__name__)
@@ -86,8 +86,7 @@ class BufferWatches:
         on_reference: Callable[[Reference, str | None], None],
         pace: WatchPace | None = None,
         ask_seconds: float = 120.0,
-        clock: Callable[[], float] = time.monotonic,
-        random: Callable[[], float] = system_random.random,
+        clocks: Clocks = REAL_CLOCKS,
     ) -> None:
         """Prepare; nothing is asked yet.
 
@@ -98,10 +97,9 @@ class BufferWatches:
                 resourceVersion; None = it went.
             pace: How often and how patiently the server is asked.
             ask_seconds: Between two questions whether there are buffers at all.
-            clock: Monotonic seconds.
-            random: Gives 0..1.
+            clocks: Time and chance.
         """
-        self._api, self._clock, self._random = api, clock, random
+        self._api, self._clocks = api, clocks
         self._pace = pace if pace is not None else WatchPace()
         # What is begun because of a buffer is wanted at once: only one replica of a few begins it.
         self._prompt = replace(self._pace, start_spread_seconds=0.0)
@@ -120,7 +118,7 @@ class BufferWatches:
             resource=RESOURCE,
             kept=self.buffers,
             make=self._watch_buffers,
-            clock=clock,
+            clock=clocks.monotonic,
             ask_seconds=ask_seconds,
         )
         self._others: dict[str, _Running] = {}
@@ -130,7 +128,7 @@ class BufferWatches:
 
     @property
     def version(self) -> str:
-        """Give the version of the API that buffers are read and written in."""
+        """Return the version of the API that buffers are read and written in."""
         return self._buffer_watch.version
 
     def start(self) -> None:
@@ -148,18 +146,18 @@ class BufferWatches:
 
     @property
     def is_listed(self) -> bool:
-        """Say whether all that a pass goes by has been read once."""
+        """Return whether all that a pass goes by has been read once."""
         return (
             self._buffer_watch.is_listed and bool(self._others) and all(one.is_listed for one in self._others.values())
         )
 
     @property
     def has_looked(self) -> bool:
-        """Say whether it is known which buffers there are."""
+        """Return whether it is known which buffers there are."""
         return self._buffer_watch.is_listed
 
     def troubles(self) -> tuple[str, ...]:
-        """Say which watches do not hear the server, and why."""
+        """Return which watches do not hear the server, and why."""
         running = (
             ("buffers", self._buffer_watch),
             *self._others.items(),
@@ -168,7 +166,7 @@ class BufferWatches:
         return tuple(f"{name}: {one.trouble}" for name, one in running if one.trouble is not None)
 
     def hears(self, api_group: str, kind: str) -> bool:
-        """Say whether changes of a kind's objects are noticed."""
+        """Return whether changes of a kind's objects are noticed."""
         found = self._kinds.get((api_group, kind))
         return found is not None and found[1].is_listed and found[1].trouble is None
 
@@ -224,8 +222,8 @@ class BufferWatches:
         return Reflector(
             self._api,
             source,
-            clock=self._clock,
-            random=self._random,
+            clock=self._clocks.monotonic,
+            random=self._clocks.random,
             on_news=lambda: None,
             pace=self._pace if name == "buffers" else self._prompt,
             kept=kept,
@@ -233,7 +231,7 @@ class BufferWatches:
 
 
 def is_newer(version: str | None, known: str | None) -> bool:
-    """Say whether a resourceVersion tells of something that the known one does not; in doubt it does."""
+    """Return whether a resourceVersion tells of something that the known one does not; in doubt it does."""
     if version is None or known is None:
         return True
     order = compare_versions(version, known)

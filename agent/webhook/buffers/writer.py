@@ -63,14 +63,7 @@ class BufferWriter:
         instance: str,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        """Begin.
-
-        Args:
-            api: The server.
-            version: Gives the API version that buffers are written in.
-            instance: This replica, told in Events.
-            wall_clock: Unix seconds.
-        """
+        """Begin; ``instance`` is this replica, told in Events."""
         self._api, self._version, self._instance, self._wall_clock = api, version, instance, wall_clock
         self._told: dict[str, int] = {}
         """By uid of a buffer, the generation that an Event told of."""
@@ -175,15 +168,9 @@ class BufferWriter:
     # Statuses
 
     def write_status(self, buffer: Buffer, status: BufferStatus, *, may_take_over: bool) -> Mapping[str, object] | None:
-        """Write what is ours of a status; give the buffer as it is then.
+        """Write what is ours of a status; return the buffer as it is then, None = it is gone.
 
-        Args:
-            buffer: Whose.
-            status: As it should be.
-            may_take_over: What another controller wrote is overwritten; what people wrote is in any case.
-
-        Returns:
-            None = the buffer is gone, or another one has its name now.
+        What another controller wrote is overwritten if ``may_take_over``; what people wrote is in any case.
 
         Raises:
             OthersStatusError: Another controller wrote it, and it may not be overwritten.
@@ -299,7 +286,7 @@ def _replacing(order: TemplateOrder) -> list[dict[str, object]]:
 
 
 def _left_over(answer: object, wanted: Mapping[str, object]) -> dict[str, object]:
-    """Give the merge patch that takes away what should not be there; empty = nothing is."""
+    """Return the merge patch that takes away what should not be there; empty = nothing is."""
     status = answer.get("status") if isinstance(answer, dict) else None
     if not isinstance(status, dict):
         return {}
@@ -314,7 +301,7 @@ def _left_over(answer: object, wanted: Mapping[str, object]) -> dict[str, object
 
 
 def _conflicting(error: ApiError) -> list[str]:
-    """Give the managers that an apply is in conflict with; empty = it failed for something else."""
+    """Return the managers that an apply is in conflict with; empty = it failed for something else."""
     causes = [one.message for one in error.causes if one.reason == _MANAGER_CONFLICT]
     return [found[1] for found in map(_MANAGER.search, causes) if found is not None]
 

@@ -74,17 +74,7 @@ class Certificates:
         clocks: Clocks = REAL_CLOCKS,
         counts: TurnCounts | None = None,
     ) -> None:
-        """Prepare; nothing is asked or read yet.
-
-        Args:
-            options: Where it comes from, and how long things last.
-            namespace: The webhook's own.
-            api: The server; None = there is none (then only files will do).
-            is_leader: Whether this replica may make and register.
-            pace: How often and how patiently the server is asked.
-            look_seconds: Between two looks at files and at the time.
-            clocks: Time and chance.
-            counts: Counts the thread's turns.
+        """Prepare; nothing is asked or read yet. ``api`` None = there is no server: then only files will do.
 
         Raises:
             CertificateSetupError: Files are not named, or there is no API server to ask.
@@ -145,7 +135,7 @@ class Certificates:
         return self._has_first.wait(timeout_seconds)
 
     def served_context(self) -> ssl.SSLContext:
-        """Give the TLS settings for the server: always the same ones, whatever certificate is served."""
+        """Return the TLS settings for the server: always the same ones, whatever certificate is served."""
         return self._tls.context
 
     def wake(self) -> None:
@@ -153,7 +143,7 @@ class Certificates:
         self._turns.wake()
 
     def status(self) -> CertificateStatus:
-        """Tell how it fares."""
+        """Return how it fares."""
         good, now, registration = self._good, self._wall_clock(), self._registration
         return CertificateStatus(
             source=self.options.source,
@@ -171,7 +161,7 @@ class Certificates:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Give what a built-in certificate is for."""
+        """Return what a built-in certificate is for."""
         service, namespace, _ = self._host.rsplit(".", 2)
         further = self.options.further_names or ""
         return (
@@ -298,7 +288,6 @@ class Certificates:
         stored: Material | None,
         now: float,
     ) -> None:
-        """Do the next step, if there is one."""
         if stored is None and secret.fault() is not None:
             return  # nothing that could be replaced: its resourceVersion is not known
         # Where the Secret was removed or spoilt, what replicas serve must stay trusted until they have its successor.
@@ -319,7 +308,7 @@ class Certificates:
             log.info("certificates: %s", step, extra={"secret": secret.name})
 
     def _stored(self, current: SecretData | None, now: float) -> Material | None:
-        """Give what the Secret holds if one can build on it and have it trusted; None = it is begun anew.
+        """Return what the Secret holds if one can build on it and have it trusted; None = it is begun anew.
 
         Only further names may be missing from it: those it is given by the next step.
         """
@@ -352,7 +341,7 @@ class Certificates:
         return self._soon(good, now)
 
     def _soon(self, good: Material | None, now: float) -> str | None:
-        """Say that the end is near; a built-in one with a short life is renewed in time."""
+        """Return that the end is near; a built-in one with a short life is renewed in time."""
         if good is None:
             return "there is no certificate yet"
         left_days = (good.leaf.not_after_unix_seconds - now) / DAY_SECONDS

@@ -23,15 +23,7 @@ _LONGEST_COMMON_NAME: Final = 64
 
 
 def make_authority(*, now_unix_seconds: float, life_seconds: float) -> tuple[bytes, bytes]:
-    """Make an authority that signs itself.
-
-    Args:
-        now_unix_seconds: The time.
-        life_seconds: For how long from now it is good.
-
-    Returns:
-        Its certificate and its key, PEM.
-    """
+    """Return an authority that signs itself, good from now on: its certificate and its key, PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name(
         [x509.NameAttribute(NameOID.COMMON_NAME, f"plimsoll-webhook {_time(now_unix_seconds):%Y-%m-%dT%H:%M:%S.%f}")]
@@ -53,17 +45,7 @@ def make_leaf(
     now_unix_seconds: float,
     life_seconds: float,
 ) -> tuple[bytes, bytes]:
-    """Make a serving certificate.
-
-    Args:
-        authority_pem: Who signs.
-        authority_key_pem: Its key.
-        names: DNS names and addresses.
-        now_unix_seconds: The time.
-        life_seconds: For how long from now it is good; never longer than its authority.
-
-    Returns:
-        The certificate and its key, PEM.
+    """Return a serving certificate and its key, PEM; it is never good for longer than its authority.
 
     Raises:
         MaterialError: The authority cannot sign.

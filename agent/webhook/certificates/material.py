@@ -37,7 +37,7 @@ class Certificate:
     not_after_unix_seconds: float
 
     def elapsed_ratio(self, now_unix_seconds: float) -> float:
-        """Give how much of its life is over: 0 at its beginning, 1 at its end."""
+        """Return how much of its life is over: 0 at its beginning, 1 at its end."""
         life_seconds = max(self.not_after_unix_seconds - self.not_before_unix_seconds, 1.0)
         return (now_unix_seconds - self.not_before_unix_seconds) / life_seconds
 
@@ -61,7 +61,7 @@ class Material:
 
     @property
     def bundle_pem(self) -> bytes:
-        """Give the authorities as caBundle holds them."""
+        """Return the authorities as caBundle holds them."""
         return b"".join(one.pem for one in self.authorities)
 
 
@@ -185,7 +185,7 @@ def _is_for(stated: frozenset[str], name: str) -> bool:
 
 
 def _leads_to(chain: Sequence[x509.Certificate], authorities: Sequence[x509.Certificate]) -> bool:
-    """Say whether the chain goes from the leaf to one of the authorities, or the leaf is one itself."""
+    """Return whether the chain goes from the leaf to one of the authorities, or the leaf is one itself."""
     current = chain[0]
     for _ in range(_LONGEST_PATH):
         if current in authorities or any(_is_by(current, one) for one in authorities):

@@ -30,14 +30,7 @@ class Publication:
     """The ConfigMap; one thread."""
 
     def __init__(self, api: Api, namespace: str, name: str, *, clock: Callable[[], float]) -> None:
-        """Prepare; nothing is asked yet.
-
-        Args:
-            api: The server.
-            namespace: Of the ConfigMap.
-            name: Of the ConfigMap, which the chart makes; where there is none, nobody is told.
-            clock: Monotonic seconds.
-        """
+        """Prepare; nothing is asked yet. The ConfigMap is the chart's: where there is none, nobody is told."""
         self._api, self._clock = api, clock
         self._name: Final = name
         self._path: Final = f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps/{quote(name, safe='')}"
@@ -60,10 +53,8 @@ class Publication:
     def look(self, served: bytes, vouches: Callable[[bytes], bool], why: str) -> None:
         """Look whether agents are told of who vouches, by somebody else; nothing is written. Never raises for the API.
 
-        Args:
-            served: The certificate; for another one it is looked again at once.
-            vouches: Says whether authorities are those of the certificate.
-            why: Nothing is known here that could be written; the beginning of a line.
+        For another certificate it is looked again at once; ``why`` nothing is known here that could be written begins a
+        line.
         """
         now = self._clock()
         if served == self._looked_for and now < self._due_seconds:

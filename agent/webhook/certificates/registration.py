@@ -53,13 +53,13 @@ class Registration(OneObject[WebhookConfiguration]):
         """A bundle that stands everywhere, and since when that is seen."""
 
     def fault(self) -> str | None:
-        """Say why admissions cannot come here; None = nothing is known against it."""
+        """Return why admissions cannot come here; None = nothing is known against it."""
         if not self.is_listed or self.current() is not None:
             return None
         return super().fault() or f"there is no MutatingWebhookConfiguration {self.name}: no pod is sized"
 
     def stands(self, bundle_pem: bytes) -> bool:
-        """Say whether the bundle stands in every webhook; for any thread."""
+        """Return whether the bundle stands in every webhook; for any thread."""
         configuration = self.current()
         return (
             configuration is not None
@@ -68,7 +68,7 @@ class Registration(OneObject[WebhookConfiguration]):
         )
 
     def standing_seconds(self, bundle_pem: bytes) -> float | None:
-        """Give for how long the bundle was seen to stand everywhere, by this process; None = it does not."""
+        """Return for how long the bundle was seen to stand everywhere, by this process; None = it does not."""
         if not self.stands(bundle_pem):
             self._standing = None
             return None

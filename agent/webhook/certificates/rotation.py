@@ -44,7 +44,7 @@ def next_step(
     now_unix_seconds: float,
     options: CertificateOptions,
 ) -> RotationStep:
-    """Give the next step.
+    """Return the next step.
 
     Args:
         material: What there is, good now; None = nothing.
@@ -80,14 +80,7 @@ def after_step(
     now_unix_seconds: float,
     options: CertificateOptions,
 ) -> Material:
-    """Do a step.
-
-    Args:
-        step: Any but NOTHING.
-        material: As for ``next_step``.
-        names: What the certificate is for.
-        now_unix_seconds: The time.
-        options: Lives.
+    """Return what there is after a step, any but NOTHING.
 
     Raises:
         MaterialError: The authority cannot sign.

@@ -53,10 +53,6 @@ class SecretWatch(OneObject[SecretData]):
     def write(self, material: Material, before: SecretData | None) -> bool:
         """Write what is to be served and who signs, in the place of what was read; other keys and labels stay.
 
-        Args:
-            material: With the authority's key.
-            before: What it replaces; None = there is no Secret.
-
         Returns:
             False = somebody else wrote meanwhile: the watch brings it.
 
@@ -96,7 +92,7 @@ def material_of(data: Mapping[str, bytes], *, names: Sequence[str], now_unix_sec
 
 
 def data_of(material: Material) -> dict[str, bytes]:
-    """Give a Secret's data."""
+    """Return a Secret's data."""
     return {
         CERTIFICATE: material.chain_pem,
         KEY: material.key_pem,

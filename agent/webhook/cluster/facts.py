@@ -170,7 +170,7 @@ class ClusterFacts:
         return self._pods.gone_pod(uid)
 
     def pods_age_seconds(self) -> float:
-        """Give for how long the server was not heard of pods; nothing is known of those younger than that."""
+        """Return for how long the server was not heard of pods; nothing is known of those younger than that."""
         return self._all[0][1].age_seconds or 0.0
 
     def written(self, workload: Workload) -> Mapping[str, WrittenContainer]:
@@ -178,11 +178,11 @@ class ClusterFacts:
         return self._pods.written(workload)
 
     def pods_on(self, node: str) -> tuple[PodPlace, ...]:
-        """Give the pods bound to a node that have not ended, by namespace and name."""
+        """Return the pods bound to a node that have not ended, by namespace and name."""
         return self._pods.pods_on(node)
 
     def node_class(self, node: str) -> NodeClass | None:
-        """Give the class of a node; None = the node or its capacity is not known."""
+        """Return the class of a node; None = the node or its capacity is not known."""
         found = self._nodes.find(node)
         return found[0].node_class if found else None
 
@@ -203,7 +203,7 @@ class ClusterFacts:
         return known if known is not None else self._largest_allocatable
 
     def has_node(self, name: str) -> bool:
-        """Say whether the cluster has such a node."""
+        """Return whether the cluster has such a node."""
         return bool(self._nodes.find(name))
 
     def node_count(self) -> int:
@@ -211,11 +211,11 @@ class ClusterFacts:
         return len(self._nodes)
 
     def tainted_nodes(self) -> frozenset[str]:
-        """Give the nodes that carry Plimsoll's overload taint."""
+        """Return the nodes that carry Plimsoll's overload taint."""
         return self._overloaded
 
     def frozen(self, workload: Workload) -> FrozenAxes:
-        """Give the requests that HorizontalPodAutoscalers of a workload divide by; both where one is not understood."""
+        """Return the requests that HPAs of a workload divide by; both where one is not understood."""
         axes = [one.frozen for one in self._hpas.find_for(workload)]
         return FrozenAxes(
             cpu_for=next((one.cpu_for for one in axes if one.cpu_for is not None), None),
@@ -227,21 +227,21 @@ class ClusterFacts:
         return next((one.name for one in self._vpas.find_for(workload) if one.acts), None)
 
     def limit_ranges(self, namespace: str) -> tuple[LimitRangeItem, ...]:
-        """Give the items of all LimitRanges of a namespace."""
+        """Return the items of all LimitRanges of a namespace."""
         return tuple(item for one in self._limit_ranges.find(namespace) for item in one.items)
 
     def quotas(self, namespace: str) -> tuple[Quota, ...]:
-        """Give the ResourceQuotas of a namespace."""
+        """Return the ResourceQuotas of a namespace."""
         return tuple(one.quota for one in self._quotas.find(namespace))
 
     def bounds_fault(self, namespace: str) -> str | None:
-        """Say which LimitRange or ResourceQuota of a namespace is not understood, so that it may refuse anything."""
+        """Return which LimitRange or ResourceQuota of a namespace is not understood, so that it may refuse anything."""
         faults = [one.fault for one in self._limit_ranges.find(namespace)]
         faults += [one.fault for one in self._quotas.find(namespace)]
         return next((fault for fault in faults if fault is not None), None)
 
     def rules(self) -> ClusterRules:
-        """Give what the ConfigMap says; paused as long as it was never read."""
+        """Return what the ConfigMap says; paused as long as it was never read."""
         return self._rules
 
     def replicas(self, workload: Workload) -> int | None:
@@ -250,11 +250,11 @@ class ClusterFacts:
 
     @property
     def server_version(self) -> str | None:
-        """Give the API server's gitVersion; None = not known yet."""
+        """Return the API server's gitVersion; None = not known yet."""
         return self._server_version
 
     def knows_pod_level_resources(self) -> bool:
-        """Say whether the server and every Linux node's kubelet take spec.resources of pods; in doubt they do not.
+        """Return whether the server and every Linux node's kubelet take spec.resources of pods; in doubt they do not.
 
         Where a new pod will run is not known, and kubelets may be three minor versions older than the server.
         """
@@ -265,18 +265,18 @@ class ClusterFacts:
 
     @property
     def is_complete(self) -> bool:
-        """Say whether every kind has been read at least once, or is known not to be there."""
+        """Return whether every kind has been read at least once, or is known not to be there."""
         return self._server_version is not None and all(one.is_listed for _, one, _ in self._all)
 
     @property
     def age_seconds(self) -> float | None:
-        """Give the age of the kind that was heard longest ago; None = not all were."""
+        """Return the age of the kind that was heard longest ago; None = not all were."""
         ages = [one.age_seconds for _, one, _ in self._all]
         known = [age for age in ages if age is not None]
         return max(known) if len(known) == len(ages) else None
 
     def statuses(self) -> tuple[SourceStatus, ...]:
-        """Tell how each watch fares."""
+        """Return how each watch fares."""
         return tuple(
             SourceStatus(
                 name=name,
@@ -290,7 +290,7 @@ class ClusterFacts:
         )
 
     def faults(self) -> tuple[str, ...]:
-        """Tell what is not understood: ``hpas shop/web: why``; the ConfigMap's fault as ``rules: why``."""
+        """Return what is not understood: ``hpas shop/web: why``; the ConfigMap's fault as ``rules: why``."""
         told = [f"{name} {fault}" for name, _, kept in self._all for fault in kept.faults()]
         return (*told, *([f"rules: {self._rules.fault}"] if self._rules.fault is not None else []))
 

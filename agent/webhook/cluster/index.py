@@ -16,8 +16,7 @@ class Faulty(Protocol):
 
     @property
     def fault(self) -> str | None:
-        """Say what is not understood of it; None = all is."""
-        ...
+        """Return what is not understood of it; None = all is."""
 
 
 class Aimed(Faulty, Protocol):
@@ -25,8 +24,7 @@ class Aimed(Faulty, Protocol):
 
     @property
     def target(self) -> Workload | str:
-        """Give whom it is for; a namespace = any workload of it, for all that is understood."""
-        ...
+        """Return whom it is for; a namespace = any workload of it, for all that is understood."""
 
 
 K = TypeVar("K", bound=Hashable)
@@ -40,12 +38,7 @@ class Indexed(ReflectedObjects[T], Generic[K, T]):
     """What a reflector knows, by a key that a value has; to look one up takes no lock."""
 
     def __init__(self, read: Callable[[object], T], key_of: Callable[[T], K]) -> None:
-        """Begin empty.
-
-        Args:
-            read: Makes a value of an object's JSON; raises ConvertError.
-            key_of: Gives what a value is found by; several may share it.
-        """
+        """Begin empty; ``read`` raises ConvertError, and several values may share what ``key_of`` finds them by."""
         super().__init__(read, lambda one, other: one == other)
         self._key_of = key_of
         self._found: dict[K, dict[str, T]] = {}
@@ -55,7 +48,7 @@ class Indexed(ReflectedObjects[T], Generic[K, T]):
         """By the entry's key: where its value stands."""
 
     def find(self, key: K) -> tuple[T, ...]:
-        """Give the values with a key, by name; empty = there are none."""
+        """Return the values with a key, by name; empty = there are none."""
         return tuple(self._found.get(key, _NOTHING).values())
 
     def replace_all(self, entries: Iterable[WatchedEntry[T]], *, now_seconds: float, is_newest: bool) -> bool:
@@ -111,13 +104,9 @@ class ByTarget(Doubted[Workload | str, A]):
     """Autoscalers by whom they are for. One that is not understood holds whom it may be for, and is told."""
 
     def __init__(self, read: Callable[[object], A]) -> None:
-        """Begin empty.
-
-        Args:
-            read: Makes a value of an object's JSON; raises ConvertError where not even a namespace is known.
-        """
+        """Begin empty; ``read`` raises ConvertError where not even a namespace is known."""
         super().__init__(read, lambda one: one.target)
 
     def find_for(self, workload: Workload) -> tuple[A, ...]:
-        """Give those for a workload, by name, and after them those that may be for it."""
+        """Return those for a workload, by name, and after them those that may be for it."""
         return (*self.find(workload), *self.find(workload.namespace))

@@ -58,6 +58,6 @@ def smallest_capacity(nodes: Iterable[KnownNode]) -> NodeAmounts | None:
 
 
 def all_take_pod_resources(nodes: Iterable[KnownNode]) -> bool:
-    """Say whether a pod may have resources of its own wherever it is put; False where no Linux node is known."""
+    """Return whether a pod may have resources of its own wherever it is put; False where no Linux node is known."""
     takes = [one.takes_pod_resources for one in nodes if one.takes_pod_resources is not None]
     return bool(takes) and all(takes)

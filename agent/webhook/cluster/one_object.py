@@ -29,13 +29,7 @@ class OneObject(Generic[T]):
     """The object as the API server has it."""
 
     def __init__(self, means: WatchMeans, name: str, source: WatchSource[T]) -> None:
-        """Prepare; nothing is asked yet.
-
-        Args:
-            means: How it is watched.
-            name: Of the object.
-            source: Its collection; the query by its name is added here.
-        """
+        """Prepare; nothing is asked yet. ``source`` is the collection: the query by the name is added here."""
         self.name: Final = name
         self._reflector = Reflector(
             means.api,
@@ -60,7 +54,7 @@ class OneObject(Generic[T]):
 
     @property
     def is_listed(self) -> bool:
-        """Say whether it is known what there is."""
+        """Return whether it is known what there is."""
         return self._reflector.is_listed
 
     @property
@@ -69,9 +63,9 @@ class OneObject(Generic[T]):
         return self._reflector.trouble
 
     def current(self) -> T | None:
-        """Give the object; None = there is none, or it is not known yet, or not understood."""
+        """Return the object; None = there is none, or it is not known yet, or not understood."""
         return next(iter(self._reflector.kept.values()), None)
 
     def fault(self) -> str | None:
-        """Say why it is not understood; None = it is, or there is none."""
+        """Return why it is not understood; None = it is, or there is none."""
         return next(iter(self._reflector.kept.faults()), None)

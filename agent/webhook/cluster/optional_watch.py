@@ -27,43 +27,35 @@ class AnyWatch(Protocol):
 
     @property
     def is_listed(self) -> bool:
-        """Say whether all has been read at least once."""
-        ...
+        """Return whether all has been read at least once."""
 
     @property
     def age_seconds(self) -> float | None:
         """How long ago the server was last heard; None = never."""
-        ...
 
     @property
     def trouble(self) -> str | None:
         """Why the server is not heard; None = it is."""
-        ...
 
     @property
     def counts(self) -> WatchCounts:
         """What happened since the start."""
-        ...
 
     def start(self) -> None:
         """Begin, in a thread of its own."""
-        ...
 
     def stop(self) -> None:
         """Ask it to end."""
-        ...
 
     def join(self, timeout_seconds: float) -> bool:
         """Wait until it has ended."""
-        ...
 
 
 class WatchState(Protocol):
     """What one of the watches knows, whatever it is."""
 
     def faults(self) -> tuple[str, ...]:
-        """Give ``namespace/name: why`` of what is not understood."""
-        ...
+        """Return ``namespace/name: why`` of what is not understood."""
 
     def __len__(self) -> int: ...
 
@@ -107,7 +99,7 @@ class OptionalWatch(Generic[T]):
 
     @property
     def is_listed(self) -> bool:
-        """Say whether all has been read, or is known not to be there."""
+        """Return whether all has been read, or is known not to be there."""
         reflector = self._reflector
         return reflector.is_listed if reflector is not None else self._absent_seconds is not None
 

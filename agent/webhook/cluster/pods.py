@@ -31,7 +31,7 @@ class Interned(Generic[V]):
         self._free: list[int] = []
 
     def take(self, value: V) -> int:
-        """Give the number of a value, one user more."""
+        """Return the number of a value, one user more."""
         number = self._numbers.get(value)
         if number is None:
             if self._free:
@@ -46,7 +46,7 @@ class Interned(Generic[V]):
         return number
 
     def give_back(self, number: int) -> None:
-        """Say that one user is gone."""
+        """Record that one user is gone."""
         self._users[number] -= 1
         if not self._users[number]:
             del self._numbers[self.value(number)]
@@ -58,7 +58,7 @@ class Interned(Generic[V]):
         return self._numbers.get(value)
 
     def value(self, number: int) -> V:
-        """Give the value of a number that is in use."""
+        """Return the value of a number that is in use."""
         value = self._values[number]
         if value is None:
             msg = f"number {number} is not in use"
@@ -98,12 +98,7 @@ class PodTable(ReflectedObjects[PodPlace]):
     def __init__(
         self, clock: Callable[[], float], on_pod: Callable[[PodPlace, bool], None] = lambda _place, _is_new: None
     ) -> None:
-        """Begin empty.
-
-        Args:
-            clock: Monotonic seconds.
-            on_pod: Told of each pod that a list or watch brings, and whether it was not known before; must be quick.
-        """
+        """Begin empty; ``on_pod`` is told of each pod that is brought, and whether it was not known before."""
         super().__init__(pod_place_from_json, lambda one, other: one == other)
         self._clock, self._on_pod = clock, on_pod
         self._guard = threading.Lock()
@@ -137,7 +132,7 @@ class PodTable(ReflectedObjects[PodPlace]):
         return found[1] if found is not None and self._clock() - found[0] <= GONE_SECONDS else None
 
     def pods_on(self, node: str) -> tuple[PodPlace, ...]:
-        """Give the pods bound to a node, by namespace and name."""
+        """Return the pods bound to a node, by namespace and name."""
         with self._guard:
             number = self._nodes.number(node)
             keys = self._on.get(number, ()) if number is not None else ()
@@ -219,13 +214,13 @@ class PodTable(ReflectedObjects[PodPlace]):
             self._not_understood.clear()
 
     def values(self) -> tuple[PodPlace, ...]:
-        """Give all pods; only tests ask for them."""
+        """Return all pods; only tests ask for them."""
         with self._guard:
             places = [self._place(key, record) for key, record in self._records.items()]
         return tuple(sorted(places, key=_order))
 
     def faults(self) -> tuple[str, ...]:
-        """Give ``namespace/name: why`` of what is not understood."""
+        """Return ``namespace/name: why`` of what is not understood."""
         with self._guard:
             return tuple(f"{name}: {why}" for name, why in sorted(self._not_understood.items()))
 
@@ -327,7 +322,7 @@ def _to_key(uid: str) -> Uid:
 
 
 def _to_text(number: int) -> str:
-    """Give the text of a UUID; ``uuid`` takes five times as long."""
+    """Return the text of a UUID; ``uuid`` takes five times as long."""
     digits = f"{number:032x}"
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 

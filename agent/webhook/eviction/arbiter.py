@@ -46,33 +46,26 @@ class EvictionFacts(Protocol):
 
     @property
     def is_complete(self) -> bool:
-        """Say whether every kind has been read."""
-        ...
+        """Return whether every kind has been read."""
 
     @property
     def age_seconds(self) -> float | None:
-        """Give the age of the kind that was heard longest ago; None = not all were."""
-        ...
+        """Return the age of the kind that was heard longest ago; None = not all were."""
 
     def namespace(self, name: str) -> Namespace | None:
         """Find a namespace."""
-        ...
 
     def pod(self, uid: str) -> PodPlace | None:
         """Find a pod that has not ended."""
-        ...
 
     def frozen(self, workload: Workload) -> FrozenAxes:
-        """Give what HPAs divide by."""
-        ...
+        """Return what HPAs divide by."""
 
     def left_alone_for(self, workload: Workload) -> str | None:
         """Name the VPA that sets the workload's requests."""
-        ...
 
     def rules(self) -> ClusterRules:
-        """Give what the ConfigMap says."""
-        ...
+        """Return what the ConfigMap says."""
 
 
 class Arbiter:
@@ -117,15 +110,7 @@ class Arbiter:
         self._counts: Counter[tuple[Verdict, Reason]] = Counter()
 
     def decide(self, node: str, proposals: Sequence[Proposal]) -> tuple[EvictionReply, ...]:
-        """Answer a node's proposals, in the order that the node gives them; in mode enforce evict who may go.
-
-        Args:
-            node: As the caller's token names it, whatever the body says.
-            proposals: Of that node; a pod that stands there twice has one answer.
-
-        Returns:
-            One reply per pod.
-        """
+        """Return one reply for each pod that a node (by its token) proposes; in mode enforce evict who may go."""
         until = self._clock() + CALL_SECONDS
         self.settle_old()
         replies: dict[str, EvictionReply] = {}
@@ -145,7 +130,7 @@ class Arbiter:
         return tuple(replies.values())
 
     def counts(self) -> Mapping[tuple[Verdict, Reason], int]:
-        """Give how many proposals were answered with what since the start, for metrics."""
+        """Return how many proposals were answered with what since the start, for metrics."""
         with self._lock:
             return dict(self._counts)
 
@@ -218,7 +203,7 @@ class Arbiter:
         return namespace, orders
 
     def _doubt(self) -> Ruling | None:
-        """Say why nobody may go at all at the moment; None = somebody may."""
+        """Return why nobody may go at all at the moment; None = somebody may."""
         if not self._facts.is_complete:
             return Ruling(reason=Reason.FACTS_UNKNOWN, detail="the cluster has not been read as a whole yet")
         age, most = self._facts.age_seconds, self._options.stale_seconds

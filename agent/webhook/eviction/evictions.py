@@ -52,16 +52,7 @@ class Evictions:
         wall_now: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Take the parts.
-
-        Args:
-            api: The API server, as an account that may evict.
-            store: What was evicted, shared by all replicas.
-            options: The budgets.
-            doubt: Says why nobody may go at the moment, a pause above all; None = somebody may.
-            wall_now: Unix seconds, where the store has no clock of its own.
-            clock: Monotonic seconds.
-        """
+        """Take the parts; ``doubt`` returns why nobody may go at the moment, a pause above all, None = somebody may."""
         self._api, self._store, self._options, self._doubt = api, store, options, doubt
         self._wall_now, self._clock = wall_now, clock
         self._lock = threading.Lock()
@@ -127,7 +118,7 @@ class Evictions:
     def _outcome(
         self, answer: EvictionAnswer, spent: Spent, began_seconds: float
     ) -> tuple[EvictionState, Ruling, BackOff | None]:
-        """Give what an answer leaves in the store, what the node is told, and for how long its workload is left."""
+        """Return what an answer leaves in the store, what the node is told, and for how long its workload is left."""
         kind, said = answer.kind, answer.message
         if kind is EvictionKind.ACCEPTED:
             return EvictionState.EVICTED, Ruling(reason=Reason.EVICTED, detail=""), None

@@ -36,13 +36,7 @@ class GivingWay:
     def __init__(
         self, api: Api, *, pods: Callable[[], Iterable[Pod] | None], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Begin.
-
-        Args:
-            api: The server, as an account that may delete placeholder pods.
-            pods: Gives all placeholder pods that there are; None = they have not been read yet.
-            clock: Monotonic seconds.
-        """
+        """Begin; ``pods`` returns all placeholder pods that there are, None = they have not been read yet."""
         self._api, self._pods, self._clock = api, pods, clock
         self._lock = threading.Lock()
         self._until: dict[str, float] = {}
@@ -51,9 +45,7 @@ class GivingWay:
     def __call__(self, node: str, proposal: Proposal, /) -> Ruling | None:
         """Have placeholders make room for what a node proposes; None = it has none that hold any of it.
 
-        Args:
-            node: Who proposes, and whose placeholders go.
-            proposal: Where it says how much is needed, as many go as hold that; else one.
+        Where the proposal says how much is needed, as many go as hold that; else one.
         """
         pods = self._pods()
         if pods is None:

@@ -26,29 +26,23 @@ class TaintFacts(Protocol):
 
     @property
     def is_complete(self) -> bool:
-        """Say whether every kind has been read."""
-        ...
+        """Return whether every kind has been read."""
 
     @property
     def age_seconds(self) -> float | None:
-        """Give the age of the kind that was heard longest ago; None = not all were."""
-        ...
+        """Return the age of the kind that was heard longest ago; None = not all were."""
 
     def node_count(self) -> int:
         """Count the nodes."""
-        ...
 
     def has_node(self, name: str) -> bool:
-        """Say whether a node is known."""
-        ...
+        """Return whether a node is known."""
 
     def tainted_nodes(self) -> Collection[str]:
-        """Give the nodes that carry the overload taint."""
-        ...
+        """Return the nodes that carry the overload taint."""
 
     def rules(self) -> ClusterRules:
-        """Give what the ConfigMap says."""
-        ...
+        """Return what the ConfigMap says."""
 
 
 class TaintCap:
@@ -60,11 +54,7 @@ class TaintCap:
         self._counts: Counter[TaintReason] = Counter()
 
     def decide(self, node: str) -> TaintRuling:
-        """Say whether a node may taint itself.
-
-        Args:
-            node: As the caller's token names it.
-        """
+        """Return whether a node, as the caller's token names it, may taint itself."""
         ruling = self._doubt(node) or self._granted(node)
         with self._lock:
             self._counts[ruling.reason] += 1
@@ -72,7 +62,7 @@ class TaintCap:
         return ruling
 
     def counts(self) -> Mapping[TaintReason, int]:
-        """Give how many questions were answered with what since the start, for metrics."""
+        """Return how many questions were answered with what since the start, for metrics."""
         with self._lock:
             return dict(self._counts)
 

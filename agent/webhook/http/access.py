@@ -68,7 +68,7 @@ class Caller:
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def claim(self, name: str) -> str | None:
-        """Give a claim that the token makes once; None = it makes none, or several."""
+        """Return a claim that the token makes once; None = it makes none, or several."""
         values = self.extra.get(name, ())
         return values[0] if len(values) == 1 and values[0] else None
 
@@ -77,16 +77,13 @@ class PodPlaces(Protocol):
     """Where pods are, from memory; ``ClusterFacts`` is one."""
 
     def pod(self, uid: str) -> PodPlace | None:
-        """Give a pod that is there."""
-        ...
+        """Return a pod that is there."""
 
     def gone_pod(self, uid: str) -> PodPlace | None:
-        """Give a pod that was there lately."""
-        ...
+        """Return a pod that was there lately."""
 
     def pods_age_seconds(self) -> float:
-        """Give for how long nothing was heard of pods."""
-        ...
+        """Return for how long nothing was heard of pods."""
 
 
 Kept = TypeVar("Kept")
@@ -97,15 +94,12 @@ class Keys(Protocol):
 
     def look(self, text: str, *, audience: str, now_unix_seconds: float) -> Token:
         """Look into a token, or raise NotAToken."""
-        ...
 
     def is_signed(self, token: Token) -> bool | None:
         """Return whether a signature is the API server's; None = it cannot be told."""
-        ...
 
     def refresh(self) -> bool:
         """Get the keys anew, if that was not done lately; True = they were."""
-        ...
 
 
 class _Memory(Generic[Kept]):
@@ -151,14 +145,8 @@ class Access:
     ) -> None:
         """Prepare; nothing is asked yet.
 
-        Args:
-            api: As an account that may create tokenreviews and subjectaccessreviews.
-            settings: Bounds.
-            namespace: Of the agents' account.
-            places: Where pods are.
-            clock: Seconds that only go forward.
-            keys: Tokens are looked into before anybody is asked, and their signatures checked by these.
-            wall_clock: Unix seconds.
+        Tokens are looked into before anybody is asked, and their signatures checked by ``keys``; ``api`` is that of an
+        account that may create tokenreviews and subjectaccessreviews, ``namespace`` that of the agents' account.
         """
         self._api = api
         self._keys, self._wall_clock = keys, wall_clock
@@ -274,11 +262,7 @@ class Access:
         return node
 
     def admit(self, node: str, what: str) -> None:
-        """Count a call of a node.
-
-        Args:
-            node: As its token says.
-            what: ``report`` or ``evictions``; each has its own budget.
+        """Count a call (``report`` or ``evictions``, each with its own budget) of a node, as its token names it.
 
         Raises:
             Denied: 429; there were too many within a minute.
@@ -298,12 +282,7 @@ class Access:
         raise Denied(429, "too_many", reason, retry_after_seconds=seconds)
 
     def charge(self, node: str, what: str, unpacked_bytes: int) -> None:
-        """Count what a call of a node costs beyond the one that was admitted: a large body is several calls.
-
-        Args:
-            node: As its token says.
-            what: As for ``admit``, which came before.
-            unpacked_bytes: Of the body: reading it takes time in proportion.
+        """Count what a call that was admitted costs beyond one: reading a large body takes time in proportion.
 
         Raises:
             Denied: 429; its node has not so many calls left in this minute. The largest body that is read at all
@@ -334,15 +313,10 @@ class Access:
     def row_fault(
         self, caller: Caller, node: str, row: RollupRow, remembered: Callable[[str], PodPlace | None]
     ) -> str | None:
-        """Say why a row may not come from a node; None = it may.
+        """Return why a row may not come from a node; None = it may.
 
-        A pod that is gone may still be told of: its last minutes come after its end.
-
-        Args:
-            caller: Who reports.
-            node: As the token says.
-            row: Of the report.
-            remembered: Gives pods of the node that no watch knows, by their uid.
+        A pod that is gone may still be told of: its last minutes come after its end. ``remembered`` returns pods of the
+        node that no watch knows, by their uid.
         """
         uid = row.pod_uid
         place = self._places.pod(uid) or self._places.gone_pod(uid) or remembered(uid)
@@ -363,12 +337,7 @@ class Access:
         return None
 
     def containers_of(self, uid: str, remembered: Callable[[str], PodPlace | None]) -> tuple[str, ...] | None:
-        """Return the names of a pod's containers; None = they are not known.
-
-        Args:
-            uid: Of the pod.
-            remembered: As for ``row_fault``.
-        """
+        """Return the names of a pod's containers, ``remembered`` as for ``row_fault``; None = they are not known."""
         place = self._places.pod(uid) or self._places.gone_pod(uid) or remembered(uid)
         known = None if place is None else place.containers
         return None if known is None else tuple(one.name for one in known)
@@ -376,13 +345,8 @@ class Access:
     def check_known(self, caller: Caller, rows: Iterable[RollupRow], *, end_age_seconds: float) -> None:
         """Wait for pods that began so lately that the watch may not have brought them: their rows are not foreign.
 
-        Args:
-            caller: Who reports.
-            rows: Of the report.
-            end_age_seconds: How long ago the rows were measured; as it grows the waiting ends.
-
         Raises:
-            Denied: 503; the whole report comes again in some seconds.
+            Denied: 503; the whole report comes again in some seconds. As the rows grow older the waiting ends.
         """
         young_seconds = NEW_POD_SECONDS + self._places.pods_age_seconds()
         for row in rows:
@@ -397,12 +361,7 @@ class Access:
             )
 
     def reader(self, authorization: str | None, path: str, *, verb: str = "get") -> Caller:
-        """Find out whether who calls may read, or do what else.
-
-        Args:
-            authorization: The header.
-            path: What is asked for; RBAC grants it as nonResourceURL with the verb.
-            verb: ``get`` to read, ``delete`` to have it forgotten.
+        """Return who calls with a header Authorization, if RBAC grants the verb on the path as a nonResourceURL.
 
         Raises:
             Denied: As ``caller``; 403 where RBAC does not grant it.

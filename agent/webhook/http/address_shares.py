@@ -30,18 +30,13 @@ class Shares:
     """See the module's docstring. Of the event loop."""
 
     def __init__(self, clock: Callable[[], float], *, share_ratio: float = SHARE_RATIO) -> None:
-        """Begin: everybody has all of it.
-
-        Args:
-            clock: Monotonic seconds.
-            share_ratio: Of a CPU that one address may use up in the long run.
-        """
+        """Begin: everybody has all of it, ``share_ratio`` of a CPU in the long run."""
         self._clock, self._ratio = clock, share_ratio
         self._used: OrderedDict[str, tuple[float, float]] = OrderedDict()
         """Seconds of CPU that are not worked off, and when that was so."""
 
     def charge(self, address: str, seconds: float) -> None:
-        """Take note of work done, or about to be done, for an address."""
+        """Record work done, or about to be done, for an address."""
         most = BURST_SECONDS + MOST_OWED_SECONDS * self._ratio
         self._used[address] = min(self._left(address) + seconds, most), self._clock()
         self._used.move_to_end(address)

@@ -55,7 +55,7 @@ class Bodies:
         """Read a review.
 
         Raises:
-            TooLarge: It is, or all on their way are; with its first MAX_HEAD_BYTES.
+            BodyTooLarge: It is, or all on their way are; with its first MAX_HEAD_BYTES.
             TooSlow: It did not come in time.
             ClientDisconnect: The sender left.
         """
@@ -89,15 +89,10 @@ class Bodies:
         return b"".join(pieces)
 
     async def posted(self, stream: AsyncIterator[bytes], most_bytes: int, stated_length: str) -> bytes:
-        """Read what somebody who was let in posts.
-
-        Args:
-            stream: The body, in pieces.
-            most_bytes: Taken.
-            stated_length: The header Content-Length; empty = there is none.
+        """Read what somebody who was let in posts; an empty ``stated_length`` = there is no header Content-Length.
 
         Raises:
-            TooLarge: It is; nothing of it is kept.
+            BodyTooLarge: It is; nothing of it is kept.
             TooSlow: It did not come in time.
             ClientDisconnect: The sender left.
         """

@@ -55,13 +55,7 @@ class Connections:
     """See the module's docstring. Of the event loop."""
 
     def __init__(self, most: int, most_idle_of_one: int, shares: Shares) -> None:
-        """Begin with none.
-
-        Args:
-            most: At once.
-            most_idle_of_one: Without a request under way, of one address.
-            shares: Who may begin TLS, which is the most expensive thing that a stranger can ask for.
-        """
+        """Begin with none; ``shares`` decides who may begin TLS: the dearest thing that a stranger can ask for."""
         self._most, self._most_idle, self._shares = most, most_idle_of_one, shares
         self._by_address: dict[str, _OfOne] = {}
         self._by_descriptor: dict[int, AcceptedConnection] = {}
@@ -97,14 +91,14 @@ class Connections:
         return self._by_descriptor.get(descriptor)
 
     def busy(self, connection: AcceptedConnection) -> None:
-        """Take note that a request begins."""
+        """Record that a request begins."""
         own = self._by_address.get(connection.address)
         if own is not None and connection in own.idle:
             del own.idle[connection]
             own.busy[connection] = None
 
     def idle(self, connection: AcceptedConnection) -> None:
-        """Take note that its request was answered."""
+        """Record that its request was answered."""
         own = self._by_address.get(connection.address)
         if own is None or connection not in own.busy:
             return

@@ -47,13 +47,7 @@ class Turns:
         return sum(self._seconds.values())
 
     async def take(self, address: str, seconds: float, work: Callable[[bytes, str], bytes], body: bytes) -> bytes:
-        """Have a piece of work done when it is the address' turn.
-
-        Args:
-            address: Who sent it.
-            seconds: That it takes, about.
-            work: Done in a thread, with body and address.
-            body: What came.
+        """Have a piece of work, of so many seconds, done in a thread when it is the address' turn.
 
         Raises:
             Full: Too much waits, of this address or of all; one piece is always taken, however long.

@@ -44,14 +44,7 @@ class Asking:
     """The door of questions."""
 
     def __init__(self, access: Access, metrics: WebhookMetrics, *, what: str = "reading", verb: str = "get") -> None:
-        """Begin.
-
-        Args:
-            access: Who may ask.
-            metrics: Counts questions.
-            what: Under which name.
-            verb: That RBAC must grant on the path.
-        """
+        """Begin; ``verb`` is what RBAC must grant on the path, ``what`` the questions' name in metrics."""
         self._access, self._metrics = access, metrics
         self._what, self._verb = what, verb
 
@@ -76,16 +69,10 @@ class Asking:
 
 
 def page_of(call: Call, items: Sequence[T], key: Callable[[T], tuple[str, ...]], allowed: str) -> ListPage[T]:
-    """Give the part of a list that ``limit=`` and ``after=`` choose.
-
-    Args:
-        call: The question.
-        items: All that was asked for, in the order of their keys.
-        key: Gives what an item is called, in parts.
-        allowed: What ``after`` is to look like: ``NAMESPACE/NAME``.
+    """Return the part of a list, in the order of keys, that ``limit=`` and ``after=`` choose.
 
     Raises:
-        BadQuestionError: One of the two is not understood.
+        BadQuestionError: One of the two is not understood; ``allowed`` says what ``after`` is to look like.
     """
     limit, start = _limit(call.query.get("limit")), 0
     if "after" in call.query:

@@ -270,7 +270,6 @@ class WebhookApp:
     async def _posted(
         self, request: Request, sender: str, work: Callable[[Call], HttpAnswer], most_bytes: int
     ) -> HttpAnswer:
-        """Read what a sender who was let in posts, and work on it."""
         self._senders[sender] += 1
         try:
             body = await self.bodies.posted(request.stream(), most_bytes, request.headers.get("content-length", ""))
@@ -343,7 +342,6 @@ class _Shared:
 
 
 def _peer(scope: Scope) -> str:
-    """Return the address of who asks."""
     client = scope.get("client")
     return str(client[0]) if client else ""
 

@@ -135,14 +135,7 @@ class HttpsServer:
     def __init__(
         self, app: WebhookApp, listener: socket.socket, context: ssl.SSLContext, settings: ListeningSettings
     ) -> None:
-        """Prepare.
-
-        Args:
-            app: The routes.
-            listener: Bound and listening.
-            context: The certificate; what is loaded into it later counts for new connections.
-            settings: Bounds.
-        """
+        """Prepare; what is loaded into ``context`` later counts for new connections."""
         context.minimum_version = max(context.minimum_version, ssl.TLSVersion.TLSv1_2)
         # Connections inherit it. asyncio sets it only where the listener was made with the protocol's number, and
         # without it the body of each answer waits 40 ms for the acknowledgement of its head.

@@ -153,12 +153,7 @@ class SigningKeys:
     """The API server's published keys; for any thread, ``refresh`` for one that may wait."""
 
     def __init__(self, api: Api, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Begin without any.
-
-        Args:
-            api: The server, as an account that may get ``/openid/v1/jwks``: by default every service account may.
-            clock: Seconds that only go forward.
-        """
+        """Begin without any; every service account may get ``/openid/v1/jwks`` by default."""
         self._api, self._clock = api, clock
         self._keys: Mapping[str, PublicKey] = {}
         self._lock = threading.Lock()

@@ -44,17 +44,7 @@ class BufferQuestions:
         leader: Callable[[], str | None],
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        """Begin.
-
-        Args:
-            controller: Whose buffers.
-            access: Who may read.
-            metrics: Counts questions.
-            replica: The name of this one in the election: in a cluster that of its pod.
-            namespace: Of the replicas.
-            leader: Names the replica that leads; None = not known.
-            wall_clock: Unix seconds.
-        """
+        """Begin; ``replica`` is the name of this one in the election: in a cluster that of its pod."""
         self._controller, self._asking = controller, Asking(access, metrics)
         self._replica, self._namespace = replica, namespace
         self._leader, self._wall_clock = leader, wall_clock
@@ -64,7 +54,7 @@ class BufferQuestions:
         return self._asking.answered(call, self._list)
 
     def buffer(self, call: Call) -> HttpAnswer:
-        """Give one buffer, as a list of one."""
+        """Return one buffer, as a list of one."""
         return self._asking.answered(call, self._one)
 
     def _list(self, call: Call) -> HttpAnswer:

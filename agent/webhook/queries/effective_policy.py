@@ -26,12 +26,10 @@ class PolicyFacts(Protocol):
     """The cluster; ``ClusterFacts`` is one."""
 
     def namespace(self, name: str) -> Namespace | None:
-        """Give a namespace; None = there is none known."""
-        ...
+        """Return a namespace; None = there is none known."""
 
     def rules(self) -> ClusterRules:
-        """Give the cluster's rules."""
-        ...
+        """Return the cluster's rules."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,13 +58,13 @@ class Applying:
         self._facts, self._defaults = facts, defaults
 
     def annotations(self, namespace: str) -> Mapping[str, str]:
-        """Give those of a namespace that are Plimsoll's."""
+        """Return those of a namespace that are Plimsoll's."""
         found = self._facts.namespace(namespace)
         every = found.annotations if found is not None else {}
         return {key: value for key, value in every.items() if key.startswith(names.PREFIX)}
 
     def mode(self, workload: Workload, rules: ClusterRules) -> FromBody:
-        """Give the mode; an order that is not understood, of the policy too, makes it off."""
+        """Return the mode; an order that is not understood, of the policy too, makes it off."""
         if is_excluded(workload.namespace, self._defaults.act):
             return FromBody(value=Mode.OFF, source="setting act.excludedNamespaces")
         policy_fault = self._policy(workload, rules)[1]
@@ -81,16 +79,16 @@ class Applying:
             return FromBody(value=Mode.OFF, source=_fault(stated, error))
 
     def policy(self, workload: Workload, rules: ClusterRules) -> FromBody:
-        """Give the policy."""
+        """Return the policy."""
         found, fault = self._policy(workload, rules)
         return found if fault is None else FromBody(value=found.value, source=fault)
 
     def policy_name(self, workload: Workload, rules: ClusterRules) -> PolicyName:
-        """Give the policy by name."""
+        """Return the policy by name."""
         return PolicyName(self._policy(workload, rules)[0].value or self._defaults.policy)
 
     def bounds(self, namespace: str) -> Iterable[BoundBody]:
-        """Give the bounds of requests that are set."""
+        """Return the bounds of requests that are set."""
         stated, bounds = self.annotations(namespace), self._defaults.bounds
         for key, amount, unit, setting in (
             (names.MIN_CPU, bounds.min_cpu_millicores, "m", "bounds.minCpuMillicores"),
@@ -105,11 +103,11 @@ class Applying:
                 yield BoundBody(name=name, value=f"{amount}{unit}", source=f"setting {setting}")
 
     def pause(self, rules: ClusterRules) -> FromBody:
-        """Give why the cluster is paused; None = it is not."""
+        """Return why the cluster is paused; None = it is not."""
         return FromBody(value=rules.pause_reason, source=f"ConfigMap {self._defaults.config_map}")
 
     def _policy(self, workload: Workload, rules: ClusterRules) -> tuple[FromBody, str | None]:
-        """Give the policy, and why it is not understood."""
+        """Return the policy, and why it is not understood."""
         default = FromBody(value=self._defaults.policy, source="setting recommend.policy")
         stated = self._stated(names.POLICY, workload, rules)
         if stated is None:

@@ -40,11 +40,9 @@ class ForgetfulStore(Protocol):
 
     def would_forget(self, wish: ForgetWish) -> Forgotten:
         """Return what ``forget`` would let go."""
-        ...
 
     def forget(self, wish: ForgetWish, *, now_unix_seconds: float) -> Forgotten:
         """Let it go, and write it into the log."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

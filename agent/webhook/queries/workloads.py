@@ -53,15 +53,12 @@ class WorkloadHistories(ReviewHistory, Protocol):
 
     def workloads(self) -> tuple[WorkloadSeen, ...]:
         """List all workloads, in order."""
-        ...
 
     def merged(self, workload: Workload) -> MergedHistory | None:
-        """Give what is known of one; None = nothing."""
-        ...
+        """Return what is known of one; None = nothing."""
 
     def nodes(self) -> tuple[NodeSeen, ...]:
         """List the nodes that report."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +97,7 @@ class Questions:
         return self._asking.answered(call, self._list)
 
     def workload(self, call: Call) -> HttpAnswer:
-        """Give one workload whole; ``policy=`` tries another policy."""
+        """Return one workload whole; ``policy=`` tries another policy."""
         return self._asking.answered(call, self._one)
 
     def nodes(self, call: Call) -> HttpAnswer:
@@ -187,7 +184,7 @@ class Questions:
         return HttpAnswer(body=msgspec.json.encode(body))
 
     def _statistics(self, workload: Workload, now: float) -> tuple[Mapping[str, ContainerStatistics], str | None]:
-        """Give the percentiles, or why there are none: what is in memory is told all the same."""
+        """Return the percentiles, or why there are none: what is in memory is told all the same."""
         try:
             return self._parts.statistics(workload, now), None
         except StoreAway:

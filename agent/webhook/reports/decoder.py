@@ -95,16 +95,11 @@ class DecodedReport:
 
 
 def unpacked(body: bytes, encoding: str | None, *, most_bytes: int) -> bytes:
-    """Take the compression off.
-
-    Args:
-        body: As it came.
-        encoding: The header Content-Encoding; None or ``identity`` = there is none, else ``gzip``.
-        most_bytes: What may come out at most.
+    """Return a body without its compression: ``gzip``; None or ``identity`` = there is none.
 
     Raises:
         NotAReport: No gzip, or cut off.
-        TooLarge: It would become larger; nothing beyond the bound is unpacked.
+        ReportTooLarge: It would become larger than ``most_bytes``; nothing beyond the bound is unpacked.
     """
     if encoding in (None, "", "identity"):
         if len(body) > most_bytes:
@@ -286,7 +281,7 @@ def _row(raw: object) -> RowBody:
 
 
 def _is_text(text: str) -> bool:
-    """Say whether it can be written as UTF-8: Python's reader lets halves of characters through."""
+    """Return whether it can be written as UTF-8: Python's reader lets halves of characters through."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -310,7 +305,7 @@ class _Bounds:
 
 
 def _contradiction(row: RowBody, *, interval_seconds: float, bounds: _Bounds) -> str | None:
-    """Say what in a row cannot be; None = it could all be."""
+    """Return what in a row cannot be; None = it could all be."""
     if not _is_text(row.workload):
         return "workload: half a character"
     if row.covered_seconds > interval_seconds * 1.05 + _COVER_SLACK_SECONDS:
@@ -385,7 +380,6 @@ def _to_row(body: RowBody, bounds: _Bounds) -> RollupRow:
 
 
 def _highest_bucket(most_millicores: float) -> int:
-    """Return the bucket that an amount falls into."""
     return bisect_right(_STARTS[CPU_BUCKETS], most_millicores) - 1
 
 

@@ -40,28 +40,22 @@ class DirectiveFacts(Protocol):
 
     @property
     def is_complete(self) -> bool:
-        """Say whether everything has been read at least once."""
-        ...
+        """Return whether everything has been read at least once."""
 
     def pods_on(self, node: str) -> tuple[PodPlace, ...]:
-        """Give the pods bound to a node."""
-        ...
+        """Return the pods bound to a node."""
 
     def frozen(self, workload: Workload) -> FrozenAxes:
-        """Give the axes that an HPA scales a workload by."""
-        ...
+        """Return the axes that an HPA scales a workload by."""
 
     def left_alone_for(self, workload: Workload) -> str | None:
-        """Give the VPA that sets a workload's requests."""
-        ...
+        """Return the VPA that sets a workload's requests."""
 
     def rules(self) -> ClusterRules:
-        """Give the cluster's rules."""
-        ...
+        """Return the cluster's rules."""
 
     def replicas(self, workload: Workload) -> int | None:
-        """Give how many replicas a workload has."""
-        ...
+        """Return how many replicas a workload has."""
 
 
 class DirectiveHistories(Protocol):
@@ -69,20 +63,16 @@ class DirectiveHistories(Protocol):
 
     @property
     def is_loaded(self) -> bool:
-        """Say whether what was stored is in memory again."""
-        ...
+        """Return whether what was stored is in memory again."""
 
     def directive_of(self, workload: Workload, *, node: str, now_unix_seconds: float) -> tuple[ContainerDirective, ...]:
-        """Give what other nodes saw of a workload's containers."""
-        ...
+        """Return what other nodes saw of a workload's containers."""
 
     def newest_kill(self, workload: Workload) -> float | None:
-        """Give when the newest out-of-memory kill was, Unix seconds."""
-        ...
+        """Return when the newest out-of-memory kill was, Unix seconds."""
 
     def workloads_on(self, node: str) -> tuple[Workload, ...]:
-        """Give the workloads of a node's newest report."""
-        ...
+        """Return the workloads of a node's newest report."""
 
 
 class NotKnownYet(Exception):  # noqa: N818 - a state of the world, named as one
@@ -118,7 +108,7 @@ class Director:
         """Containers that nodes were not told of since the start, as the answer would have been too long."""
 
     def directives_of(self, node: str, now_unix_seconds: float) -> Directives:
-        """Give everything that a node is to know, in order of workloads, with its ETag.
+        """Return everything that a node is to know, in order of workloads, with its ETag.
 
         Raises:
             NotKnownYet: Nothing can be said, so what the node holds must stay.
@@ -161,13 +151,13 @@ class Director:
         return kept
 
     def directive_of(self, workload: Workload, now_unix_seconds: float) -> WorkloadDirective:
-        """Give what a node without a history of its own would be told of a workload, for people."""
+        """Return what a node without a history of its own would be told of a workload, for people."""
         return self._directive(workload, "", self._facts.rules(), now_unix_seconds)[0]
 
     def _directive(
         self, workload: Workload, node: str, rules: ClusterRules, now_unix_seconds: float
     ) -> tuple[WorkloadDirective, float | None]:
-        """Give one directive, and when its stop of shrinking ends."""
+        """Return one directive, and when its stop of shrinking ends."""
         rule, frozen = rule_of(rules, workload), self._frozen(workload)
         containers = self._histories.directive_of(workload, node=node, now_unix_seconds=now_unix_seconds)
         end = self._stop_end(workload, now_unix_seconds)
@@ -185,14 +175,14 @@ class Director:
         return directive, end
 
     def _frozen(self, workload: Workload) -> FrozenAxes:
-        """Give what an HPA holds: both axes where the whole workload is left, so that nodes do as admission does."""
+        """Return what an HPA holds: both axes where the whole workload is left, so that nodes do as admission does."""
         frozen = self._facts.frozen(workload)
         if not is_whole_workload_left(frozen, freezes_axes=self._freezes_axes):
             return frozen
         return FrozenAxes(cpu_for=frozen.cpu_for or frozen.memory_for, memory_for=frozen.memory_for or frozen.cpu_for)
 
     def _stop_end(self, workload: Workload, now_unix_seconds: float) -> float | None:
-        """Give until when a workload only grows, a whole number of steps; None = it may shrink."""
+        """Return until when a workload only grows, a whole number of steps; None = it may shrink."""
         killed = self._histories.newest_kill(workload)
         if killed is None or not self._stop_shrinking_seconds:
             return None
@@ -223,7 +213,7 @@ def _up(amount: int | None) -> int | None:
 
 
 def _clipped(text: str | None) -> str | None:
-    """Give text that an agent takes: an empty one says nothing."""
+    """Return text that an agent takes: an empty one says nothing."""
     return text[:LONGEST_TEXT] if text else None
 
 

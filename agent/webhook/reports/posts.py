@@ -76,15 +76,12 @@ class ReportLog(Protocol):
 
     def append(self, entry: NewReport) -> Appended:
         """Keep a report unless it was kept before, or raise PodsRaced where it builds on what is not there any more."""
-        ...
 
     def pods_of(self, node: str) -> bytes | None:
-        """Give the pods of a node's newest report."""
-        ...
+        """Return the pods of a node's newest report."""
 
     def last_heard(self, node: str) -> float | None:
         """Return when a node's newest report was received, Unix seconds."""
-        ...
 
 
 class ReportFacts(Protocol):
@@ -92,16 +89,13 @@ class ReportFacts(Protocol):
 
     @property
     def is_complete(self) -> bool:
-        """Say whether every part has been read."""
-        ...
+        """Return whether every part has been read."""
 
     def node_class(self, node: str) -> NodeClass | None:
-        """Give a node's class; None = it is not known."""
-        ...
+        """Return a node's class; None = it is not known."""
 
     def capacity(self, node: str) -> NodeAmounts | None:
         """Return what a node has, in doubt as little as any node has; None = of no node it is known."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,12 +156,7 @@ class Posts:
         self._lost: OrderedDict[tuple[str, str], int] = OrderedDict()
 
     def known(self, what: str, authorization: str | None) -> str | HttpAnswer | None:
-        """Say from memory who posts: the node, or why it is not let in; None = ``entering`` must be asked.
-
-        Args:
-            what: ``report``, ``evictions`` or ``taint``.
-            authorization: The header.
-        """
+        """Return from memory who posts what: the node, or why it is not let in; None = ``entering`` must be asked."""
         try:
             return self._parts.access.known_node(authorization)
         except Denied as denied:
@@ -202,13 +191,12 @@ class Posts:
         return answer
 
     def taint(self, call: Call) -> HttpAnswer:
-        """Say whether a node may taint itself."""
+        """Return whether a node may taint itself."""
         result, answer = self._guarded(call, lambda: self._tainting(call))
         self._metrics.count_call("taint", result)
         return answer
 
     def _guarded(self, call: Call, work: Callable[[], tuple[str, HttpAnswer]]) -> tuple[str, HttpAnswer]:
-        """Turn what may go wrong into its answer."""
         try:
             _check_media(call)
             return work()

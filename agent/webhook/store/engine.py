@@ -30,7 +30,7 @@ _NOW = text("SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS double precisi
 
 
 def database_now(connection: Connection) -> float:
-    """Give Unix seconds by the database's clock; SQLite's is this machine's, as its only replica's is.
+    """Return Unix seconds by the database's clock; SQLite's is this machine's, as its only replica's is.
 
     The moment of the question, not of the transaction's begin: who waited for a lock must not act by an old time.
     """

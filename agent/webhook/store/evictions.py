@@ -46,11 +46,9 @@ class EvictionTransactions(Protocol):
 
     def transaction(self) -> AbstractContextManager[Connection]:
         """Begin a transaction that has the arbiter's tables to itself."""
-        ...
 
     def reading(self) -> AbstractContextManager[Connection]:
         """Begin a transaction that only reads."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,11 +101,7 @@ class EvictionStore:
         self._store, self._clock = store, clock
 
     def now(self, given_unix_seconds: float) -> float:
-        """Give the time that evictions are kept by.
-
-        Args:
-            given_unix_seconds: By the caller's clock.
-        """
+        """Return the time that evictions are kept by, where the store has no clock that given by the caller's."""
         if self._clock is None:
             return given_unix_seconds
         with self._store.reading() as connection:
@@ -208,11 +202,9 @@ class EvictionStore:
                 )
 
     def unsettled(self, before_unix_seconds: float, after_unix_seconds: float) -> list[EvictionRecord]:
-        """Give evictions that were begun before a time and never settled: their replica was killed.
+        """Return evictions that were begun before a time and never settled: their replica was killed.
 
-        Args:
-            before_unix_seconds: Later ones may still be under way ...
-            after_unix_seconds: ... but for those that seem to be of the future: a clock was wrong.
+        Later ones may still be under way, but for those that seem to be of the future: a clock was wrong.
         """
         is_old = or_(
             evictions.c.requested_unix_seconds < before_unix_seconds,
@@ -223,7 +215,7 @@ class EvictionStore:
             return _read(connection, is_begun, is_old, most=MOST_UNSETTLED)
 
     def newest(self, most: int) -> list[EvictionRecord]:
-        """Give the evictions begun last, newest first."""
+        """Return the evictions begun last, newest first."""
         with self._store.reading() as connection:
             return _read(connection, most=most)
 
@@ -293,7 +285,6 @@ def _back_off_of(workload: Workload) -> ColumnElement[bool]:
 
 
 def _read(connection: Connection, *which: ColumnElement[bool], most: int) -> list[EvictionRecord]:
-    """Read the newest evictions, newest first."""
     newest = (evictions.c.requested_unix_seconds.desc(), evictions.c.id.desc())
     found = connection.execute(select(evictions).where(*which).order_by(*newest).limit(most))
     return [_record(row) for row in found.mappings()]

@@ -157,7 +157,7 @@ def _led_before(connection: Connection, node: str, since_unix_hour: int) -> Hour
 
 
 def _each(connection: Connection, hours: Hours, *, is_deleted: bool) -> int:
-    """Count the sketches that there are of these, or let them go; give how many."""
+    """Count the sketches that there are of these, or let them go; return how many."""
     by_hour: dict[int, list[str]] = defaultdict(list)
     for key, found in hours.items():
         for hour in found:
@@ -187,7 +187,7 @@ def _forget_days(connection: Connection, node: str, since_unix_hour: int) -> Non
 
 
 def _of_log(connection: Connection, wish: ForgetWish, hours: Hours) -> int:
-    """Add the hours that a node's reports of the log would have been folded into; give how many reports."""
+    """Add the hours that a node's reports of the log would have been folded into; return how many reports."""
     if wish.node is None:
         return 0
     here = (reports.c.node == wish.node, reports.c.id > counter(connection, FOLDED_THROUGH))

@@ -47,7 +47,7 @@ def first_mark(entry: NewReport) -> Mark:
 
 
 def moved(mark: Mark, entry: NewReport) -> Mark | None:
-    """Give the mark with one more report, or None: its sequence was taken or given up.
+    """Return the mark with one more report, or None: its sequence was taken or given up.
 
     With more than ``RANGES_MAX`` gaps the oldest is given up: what belongs there is missing for good, as it could no
     longer be told from a repeat.
@@ -77,7 +77,7 @@ def _without(mark: Mark, sequence: int) -> tuple[tuple[int, int], ...] | None:
 
 
 def _between(before: int, after: int) -> tuple[tuple[int, int], ...]:
-    """Give the range of what lies between two sequences, none if nothing does."""
+    """Return the range of what lies between two sequences, none if nothing does."""
     return ((before + 1, after - 1),) if after - before > 1 else ()
 
 

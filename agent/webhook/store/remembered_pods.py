@@ -78,12 +78,8 @@ class RememberedPods:
     ) -> None:
         """Prepare; nothing is read yet.
 
-        Args:
-            node: Which reports.
-            load: Gives what ``with_rows`` gave for the node's newest report; None = there is nothing.
-            now_unix_seconds: The moment.
-            last_heard: Gives when the node's newest report was received, Unix seconds, where ``load`` gives nothing;
-                None = it never reported.
+        ``load`` returns what ``with_rows`` gave for the node's newest report; where it returns nothing, ``last_heard``
+        returns when that was received, Unix seconds, None = the node never reported.
         """
         self._node, self._load, self._now, self._last_heard = node, load, now_unix_seconds, last_heard
         self._known: dict[str, _Remembered] | None = None
@@ -139,12 +135,7 @@ class RememberedPods:
         return None
 
     def with_rows(self, rows: Iterable[RollupRow], containers: Mapping[str, Iterable[str]] | None = None) -> bytes:
-        """Return what is to be remembered after a report with these rows was taken.
-
-        Args:
-            rows: Those taken.
-            containers: The names of each pod's containers, by uid; of a pod that is absent they are not known.
-        """
+        """Return what is to be remembered after these rows; names of pods not in ``containers`` are not known."""
         names = containers or {}
         pods = {row.pod_uid: row for row in rows}
         told = [

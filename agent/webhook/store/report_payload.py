@@ -25,7 +25,7 @@ class BadPayloadError(ValueError):
 
 
 def encode_report(report: Report) -> bytes:
-    """Give the ``payload`` for ``Store.append``: the report with the rows that were accepted, and no others."""
+    """Return the ``payload`` for ``Store.append``: the report with the rows that were accepted, and no others."""
     return zlib.compress(_encoder.encode(report), _FAST)
 
 

@@ -26,10 +26,6 @@ _MIGRATION_LOCK: Final = 0x504C4D53
 def prepare(store: StoreEngine, *, schema: str = SCHEMA) -> None:
     """Leave the database at a revision of the schema, with nothing done if it is there already.
 
-    Args:
-        store: Connections to it.
-        schema: The revision; tests make older ones.
-
     Raises:
         StoreAway: The database does not answer.
         SchemaTooNew: It is at a revision above the newest known; nothing was changed.
@@ -62,7 +58,7 @@ def _migrate(store: StoreEngine, schema: str) -> None:
 
 
 def _found(connection: Connection, store: StoreEngine) -> str | None:
-    """Give the revision that is there, None = nothing is; refuse what is another's or newer."""
+    """Return the revision that is there, None = nothing is; refuse what is another's or newer."""
     names = set(inspect(connection).get_table_names())
     if store.is_sqlite:
         mark: int = connection.execute(text("PRAGMA application_id")).scalar_one()

@@ -127,7 +127,7 @@ class LoggedReport:
     payload: bytes
 
     def believed_unix_seconds(self, now_unix_seconds: float) -> float:
-        """Give when it was received as far as that can be: none comes from the future.
+        """Return when it was received as far as that can be: none comes from the future.
 
         A replica whose clock was wrong would otherwise put it into hours to come, in whose slots past ones stand.
         """

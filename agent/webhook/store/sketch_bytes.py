@@ -77,7 +77,7 @@ _buckets_decoder: Final = msgspec.msgpack.Decoder(dict[int, int])
 
 
 def encode(sketch: HourSketch, unix_hour: int) -> bytes:
-    """Give the bytes of a sketch that has rows."""
+    """Return the bytes of a sketch that has rows."""
     start = unix_hour * HOUR_SECONDS
     kills, pods = sketch.kills, sketch.pods
     cpu, memory = sketch.demand_leaders, sketch.memory_leaders
@@ -174,7 +174,7 @@ def leaders_of(payload: bytes) -> tuple[Leaders, Leaders]:
 
 
 def is_readable(payload: bytes) -> bool:
-    """Tell whether these bytes begin as a sketch of this version does."""
+    """Return whether these bytes begin as a sketch of this version does."""
     return len(payload) > _HEAD.size and payload[0] == SKETCH_VERSION
 
 
@@ -185,11 +185,7 @@ def _why(payload: bytes) -> str:
 
 
 def read_heads(joined: bytes) -> Heads:
-    """Read the heads of many sketches at once, all of one length: a structured array of `HEAD`, in their order.
-
-    Args:
-        joined: The first `HEAD_BYTES` bytes of each, one after the other.
-    """
+    """Read the heads of many sketches, all of one length and one after the other: a structured array of `HEAD`."""
     heads: Heads = np.frombuffer(joined, dtype=_BEGINNING)["head"]
     return heads
 
@@ -201,7 +197,7 @@ def are_readable(heads: Heads) -> NDArray[np.bool_]:
 
 
 def encode_buckets(buckets: Mapping[int, int]) -> bytes:
-    """Give a histogram's counts alone as bytes; equal histograms may differ in them."""
+    """Return a histogram's counts alone as bytes; equal histograms may differ in them."""
     return _encoder.encode(buckets)
 
 

@@ -54,12 +54,7 @@ class StoreSnapshot:
     """See the module's docstring. For one thread, and while the transaction is open in which it was taken."""
 
     def __init__(self, connection: Connection, since_unix_hour: int) -> None:
-        """Take it.
-
-        Args:
-            connection: In a transaction that sees one moment.
-            since_unix_hour: Older sketches are left out.
-        """
+        """Take a connection in a transaction that sees one moment."""
         self._connection = connection
         self._since_unix_hour = since_unix_hour
         self.folded_through: Final = counter(connection, FOLDED_THROUGH)
@@ -81,11 +76,7 @@ class StoreSnapshot:
                 yield StoredSketch(key=row.key, unix_hour=row.unix_hour, payload=bytes(row.payload))
 
     def beginnings(self, length: int) -> Iterator[SketchHeads]:
-        """Read the first bytes of all sketches, the newest hour first; far cheaper than reading them whole.
-
-        Args:
-            length: How many bytes.
-        """
+        """Read the first bytes of all sketches, the newest hour first; far cheaper than reading them whole."""
         hour: int | None = self._connection.execute(_NEWEST_HOUR).scalar()
         while hour is not None and hour >= self._since_unix_hour:
             yield self.beginnings_at(hour, length)

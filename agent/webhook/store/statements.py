@@ -79,7 +79,7 @@ def to_mark(row: RowMapping) -> Mark:
 
 
 def mark_values(mark: Mark) -> dict[str, str | float]:
-    """Give the columns of ``node_marks`` beside its key."""
+    """Return the columns of ``node_marks`` beside its key."""
     return {
         "lowest_sequence": mark.lowest_sequence,
         "highest_sequence": mark.highest_sequence,
@@ -92,7 +92,7 @@ def mark_values(mark: Mark) -> dict[str, str | float]:
 
 
 def upsert_sketch(connection: Connection) -> Insert:
-    """Give the statement that writes a sketch whether there is one or not; each dialect has its own class for it."""
+    """Return the statement that writes a sketch whether there is one or not; each dialect has its own class for it."""
     here = [sketches.c.unix_hour, sketches.c.key]
     if connection.dialect.name == "sqlite":
         on_file = sqlite.insert(sketches)
@@ -102,7 +102,7 @@ def upsert_sketch(connection: Connection) -> Insert:
 
 
 def upsert_pods(connection: Connection) -> Insert:
-    """Give the statement that writes a node's pods whether there are some or not."""
+    """Return the statement that writes a node's pods whether there are some or not."""
     here, moment = [node_pods.c.node], "received_unix_seconds"
     if connection.dialect.name == "sqlite":
         on_file = sqlite.insert(node_pods)

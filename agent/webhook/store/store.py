@@ -153,7 +153,7 @@ class Store:
         return Appended(id=report_id, missing_reports=mark.missing_reports, lost_reports=mark.lost_reports)
 
     def pods_of(self, node: str) -> bytes | None:
-        """Give the pods of a node's newest report; None = nothing is remembered."""
+        """Return the pods of a node's newest report; None = nothing is remembered."""
         with self._engine.reading() as connection:
             return self._pods_of(connection, node)
 
@@ -169,7 +169,7 @@ class Store:
         return found
 
     def tail(self, after_id: int, limit: int) -> list[LoggedReport]:
-        """Give the next reports of the log, oldest first; empty = no more yet.
+        """Return the next reports of the log, oldest first; empty = no more yet.
 
         Raises:
             LogFolded: Some after ``after_id`` are folded and gone: load a snapshot again. To spare other replicas
@@ -190,7 +190,7 @@ class Store:
         ]
 
     def last_id(self) -> int:
-        """Give the newest report's id, of all ever logged; 0 = none."""
+        """Return the newest report's id, of all ever logged; 0 = none."""
         with self._engine.reading() as connection:
             return counter(connection, LAST_ID)
 
@@ -223,7 +223,7 @@ class Store:
         return found
 
     def folded_through(self) -> int:
-        """Give the id up to which reports are in the sketches; 0 = none."""
+        """Return the id up to which reports are in the sketches; 0 = none."""
         with self._engine.reading() as connection:
             return counter(connection, FOLDED_THROUGH)
 
@@ -330,7 +330,7 @@ class Store:
             )
 
     def size_bytes(self) -> int:
-        """Give what the store takes on disk: its tables, or SQLite's file and log."""
+        """Return what the store takes on disk: its tables, or SQLite's file and log."""
         place = self._engine.place
         with self._engine.reading(is_long=True) as connection:
             if isinstance(place, SqlitePlace):

@@ -20,29 +20,17 @@ class TaintTransactions(Protocol):
 
     def transaction(self) -> AbstractContextManager[Connection]:
         """Begin a transaction that has the arbiter's tables to itself."""
-        ...
 
 
 class TaintStore:
     """Grants of taints; any thread. Every method may raise ``StoreAway``: then nothing was changed."""
 
     def __init__(self, store: TaintTransactions, *, now: Callable[[Connection], float]) -> None:
-        """Take the parts.
-
-        Args:
-            store: Where grants are kept.
-            now: Unix seconds by the one clock that all replicas share.
-        """
+        """Take the parts; ``now`` returns Unix seconds by the one clock that all replicas share."""
         self._store, self._now = store, now
 
     def grant(self, node: str, judge: Judge, *, held_seconds: float) -> TaintRuling:
-        """Give a node one of the places, or not; one node after the other over all replicas.
-
-        Args:
-            node: Who asks.
-            judge: Decides, by the nodes that hold a grant at this moment.
-            held_seconds: For how long the place is the node's.
-        """
+        """Grant a node a place for so long, or not, as ``judge`` decides; one after the other over all replicas."""
         with self._store.transaction() as connection:
             now = self._now(connection)
             until, granted = taint_grants.c.until_unix_seconds, taint_grants.c.granted_unix_seconds

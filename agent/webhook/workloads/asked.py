@@ -71,13 +71,13 @@ class Asked:
         self._kept: Final[dict[PolicyName, dict[Workload, AskedEntry]]] = {name: {} for name in PolicyName}
 
     def note(self, policy: PolicyName, workload: Workload, now_unix_seconds: float) -> None:
-        """Take note that somebody asks: it is worked out though nobody requires it, and what is waited for first."""
+        """Record that somebody asks: it is worked out though nobody requires it, and what is waited for first."""
         kept = self._of(policy, workload)
         if not kept.is_required or kept.done_unix_seconds is None:
             kept.asked_unix_seconds = now_unix_seconds
 
     def is_required(self, policy: PolicyName, workload: Workload) -> bool:
-        """Say whether it is required already."""
+        """Return whether it is required already."""
         kept = self._kept[policy].get(workload)
         return kept is not None and kept.is_required
 
@@ -86,7 +86,7 @@ class Asked:
         self._of(policy, workload).is_required = True
 
     def release(self, policy: PolicyName, workload: Workload, now_unix_seconds: float) -> None:
-        """Take note that it is required no longer; it goes, unless somebody asked lately."""
+        """Record that it is required no longer; it goes, unless somebody asked lately."""
         kept = self._kept[policy].get(workload)
         if kept is None:
             return
@@ -96,7 +96,7 @@ class Asked:
             del self._kept[policy][workload]
 
     def forget(self, policy: PolicyName, workload: Workload) -> None:
-        """Take note that the workload is known no longer."""
+        """Record that the workload is known no longer."""
         self._kept[policy].pop(workload, None)
 
     def renew(self, workloads: Collection[Workload]) -> None:
@@ -108,7 +108,7 @@ class Asked:
                     kept.answers, kept.done_unix_seconds = (), None
 
     def tables(self) -> Tables:
-        """Give all there are, as copies: of pointers alone, so that the lock is held for less than a millisecond."""
+        """Return all there are, as copies: of pointers alone, so that the lock is held for less than a millisecond."""
         return [(policy, list(table), list(table.values())) for policy, table in self._kept.items()]
 
     def take(
@@ -127,7 +127,7 @@ class Asked:
         kept.done_unix_seconds = now_unix_seconds
 
     def answer_of(self, policy: PolicyName, workload: Workload, place: Place) -> PolicyAnswer | None:
-        """Give what it answered for one container; None = nothing yet."""
+        """Return what it answered for one container; None = nothing yet."""
         kept = self._kept[policy].get(workload)
         if kept is None:
             return None
@@ -141,7 +141,7 @@ class Asked:
 
 
 def due(tables: Tables, now_unix_seconds: float, rebuild_seconds: float) -> list[Key]:
-    """Give what is to be worked out, the most urgent first. Needs no lock: what changes meanwhile is seen next time."""
+    """Return what is to be worked out, the most urgent first. Needs no lock: changes are seen next time."""
     found = [
         (urgency, policy, workload)
         for policy, workloads, every in tables

@@ -29,7 +29,7 @@ class ContainerEntry:
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """Give all rows by class."""
+        """Return all rows by class."""
         return tuple(row for _, row in self.classes)
 
 
@@ -46,7 +46,7 @@ class WorkloadEntry:
         return tuple(self.by_name[name] for name in sorted(self.by_name))
 
     def find(self, name: str) -> ContainerEntry | None:
-        """Give the container of a name; None = it has none."""
+        """Return the container of a name; None = it has none."""
         return self.by_name.get(name)
 
 
@@ -69,7 +69,7 @@ class Entries:
             self.slots.open(unix_hour)
 
     def interned(self, node_class: NodeClass) -> NodeClass:
-        """Give the one object that stands for a class."""
+        """Return the one object that stands for a class."""
         return self._classes.setdefault(node_class, node_class)
 
     def entry(self, workload: Workload) -> WorkloadEntry:
@@ -177,7 +177,7 @@ class Entries:
                 self.by_node.take_back(row)
 
     def span(self, entry: WorkloadEntry) -> tuple[float, float]:
-        """Give from when to when a workload is known, Unix seconds."""
+        """Return from when to when a workload is known, Unix seconds."""
         rows = [(self.by_class, row) for one in entry.containers for row in one.rows]
         rows += [(self.by_node, row) for one in entry.containers for row in (one.nodes or {}).values()]
         first = min((int(table.first[row]) for table, row in rows), default=0)

@@ -74,7 +74,7 @@ def cruise_estimate(
 
 
 def with_answer(estimate: Estimate, policy: PolicyName, answer: PolicyAnswer) -> Estimate:
-    """Give the estimate with another policy's requests."""
+    """Return the estimate with another policy's requests."""
     return replace(
         estimate,
         policy=policy,
@@ -140,7 +140,7 @@ def container_directive(
 def row_history(
     table: RowTable, row: int, slots: Slots, *, node_class: NodeClass | None = None, node: str | None = None
 ) -> RowHistory:
-    """Give all that is known of a row."""
+    """Return all that is known of a row."""
     return RowHistory(
         node_class=node_class,
         node=node,
@@ -162,7 +162,7 @@ def row_history(
 
 
 def hour_peaks(table: RowTable, rows: tuple[int, ...], slots: Slots) -> tuple[HourPeak, ...]:
-    """Give the peaks of rows together hour by hour, oldest first; hours in which nothing was known are absent."""
+    """Return the peaks of rows together hour by hour, oldest first; hours in which nothing was known are absent."""
     if not rows:
         return ()
     amounts, has = decode(table.rings.peaks(rows))
@@ -180,13 +180,13 @@ def hour_peaks(table: RowTable, rows: tuple[int, ...], slots: Slots) -> tuple[Ho
 
 
 def _largest(peaks: Codes, chosen: Bools) -> list[int]:
-    """Give the largest code of each resource in the slots chosen; 0 = missing."""
+    """Return the largest code of each resource in the slots chosen; 0 = missing."""
     largest: list[int] = peaks[PEAKS].max(axis=1, where=chosen, initial=0).tolist()
     return largest
 
 
 def _base(table: RowTable, rows: tuple[int, ...], resource: int, most: Most = AS_TOLD) -> int | None:
-    """Give the P75 of the newest hour of rows: the end of its bucket, at most the hour's largest value that counts."""
+    """Return the P75 of the newest hour of rows: the end of its bucket, at most the hour's largest that counts."""
     bucket = percentile_bucket(table.buckets_of(rows, resource), BASE_RATIO)
     if bucket is None:
         return None

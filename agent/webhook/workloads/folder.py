@@ -72,24 +72,19 @@ class FoldedStore(Protocol):
     """The store, as far as a fold needs it."""
 
     def tail(self, after_id: int, limit: int) -> list[LoggedReport]:
-        """Give the next reports of the log."""
-        ...
+        """Return the next reports of the log."""
 
     def folded_through(self) -> int:
-        """Give the id up to which reports are in the sketches."""
-        ...
+        """Return the id up to which reports are in the sketches."""
 
     def sketches_of(self, keys: Iterable[str], unix_hours: Iterable[int]) -> Iterator[StoredSketch]:
         """Read the sketches of these keys at these hours."""
-        ...
 
     def forgettings(self, after_id: int) -> list[Forgetting]:
         """Return what was forgotten at somebody's order after a place in the log."""
-        ...
 
     def node_days(self, unix_days: set[int], nodes: set[str]) -> list[NodeDay]:
         """Return in which hours of these days these nodes had a part in which sketches."""
-        ...
 
     def fold(
         self,
@@ -102,20 +97,13 @@ class FoldedStore(Protocol):
         forgotten_id: int,
     ) -> None:
         """Write sketches, and drop old ones and the log."""
-        ...
 
 
 class Folder:
     """See the module's docstring."""
 
     def __init__(self, store: FoldedStore, options: FoldOptions, *, pause: Callable[[], None] | None = None) -> None:
-        """Make one.
-
-        Args:
-            store: The store.
-            options: When.
-            pause: Called between pieces of work of some ten milliseconds, to let others run.
-        """
+        """Begin; ``pause`` is called between pieces of work of some ten milliseconds, to let others run."""
         self._store = store
         self._options = options
         self._pause = pause or _go_on
@@ -128,14 +116,7 @@ class Folder:
         """Sketches that could not be read and were begun anew."""
 
     def fold_once(self, is_leader: bool, *, now_unix_seconds: float) -> int:
-        """Fold what is due; call it every few seconds.
-
-        Args:
-            is_leader: Whether this replica leads now; otherwise nothing happens.
-            now_unix_seconds: The moment.
-
-        Returns:
-            How many reports were folded.
+        """Fold what is due, if this replica leads, and return how many reports were folded; call it every few seconds.
 
         Raises:
             StoreAway: The database does not answer; nothing is lost, and the next call tries again.
@@ -157,7 +138,7 @@ class Folder:
         return folded
 
     def _fold_some(self, now_unix_seconds: float) -> int:
-        """Fold as many reports as one transaction takes; give how many."""
+        """Fold as many reports as one transaction takes; return how many."""
         base = through = self._store.folded_through()
         # Read before any sketch: a fold that does not heed one that comes later is refused.
         forgettings = self._store.forgettings(base)
@@ -207,7 +188,7 @@ class Folder:
         merged: Merged,
         now_unix_seconds: float,
     ) -> list[_Place]:
-        """Merge reports into what is merged already, and that with what the store has; give where they counted."""
+        """Merge reports into what is merged already, and that with what the store has; return where they counted."""
         places = list(self._places(reports, forgettings, now_unix_seconds))
         self._fetch(places, merged)
         piece: dict[tuple[int, str], HourSketch] = {}
@@ -222,7 +203,7 @@ class Folder:
         return places
 
     def _note_nodes(self, places: list[_Place], days: Days) -> set[tuple[int, str]]:
-        """Take note of which nodes had a part in which sketches; give the days and nodes of which that was not known.
+        """Record which nodes had a part in which sketches; return the days and nodes of which that was not known.
 
         Most reports tell of an hour and of containers that were told of before: then nothing is written.
         """
@@ -268,7 +249,6 @@ class Folder:
                     yield _Place(row, interval, node, str(key), report.node)
 
     def _fetch(self, places: list[_Place], merged: Merged) -> None:
-        """Get from the store what was not merged yet in this transaction."""
         new: dict[int, set[str]] = defaultdict(set)
         for place in places:
             if place.key not in merged[place.interval.unix_hour]:
@@ -278,7 +258,6 @@ class Folder:
                 merged[hour][stored.key] = stored.payload
 
     def _begun(self, payload: bytes | None, hour: int, key: str) -> HourSketch:
-        """Give the sketch to go on with."""
         if payload is None:
             return HourSketch()
         try:
@@ -290,7 +269,7 @@ class Folder:
 
 
 def _due(reports: Iterable[LoggedReport], now_unix_seconds: float, log_seconds: float) -> Iterator[LoggedReport]:
-    """Give the first reports up to one that was received too lately.
+    """Return the first reports up to one that was received too lately.
 
     One that was taken by a clock that was wrong is folded with the others: waiting for its time would hold up all that
     came after it, for as long as the clock was wrong.

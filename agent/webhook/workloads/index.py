@@ -74,11 +74,9 @@ class ClaimBounds(Protocol):
 
     def largest_allocatable(self) -> NodeAmounts | None:
         """Return the most that any node can allocate; None = it is not known."""
-        ...
 
     def written(self, workload: Workload) -> Mapping[str, WrittenContainer]:
         """Return a workload's containers by name, with their requests as written."""
-        ...
 
 
 class WorkloadIndex:
@@ -129,7 +127,7 @@ class WorkloadIndex:
         return self._is_loaded
 
     def loaded(self) -> None:
-        """Take note that the store's sketches and its log were read to the end."""
+        """Record that the store's sketches and its log were read to the end."""
         self._is_loaded = True
 
     # -- learning ---------------------------------------------------------------------------------------------------
@@ -215,11 +213,8 @@ class WorkloadIndex:
     def load(self, sketches: LoadedSketches, *, on_piece: Iterator[None] | None = None) -> int:
         """Take over all sketches of the store as of one moment; what the index knew of their hours was part of them.
 
-        May be done again when the log was missed: sketches then replace what is known.
-
-        Args:
-            sketches: Where they are.
-            on_piece: Advanced after each few thousand, to let others run.
+        May be done again when the log was missed: sketches then replace what is known. ``on_piece`` is advanced after
+        each few thousand, to let others run.
 
         Returns:
             How many could not be read: they are left out.
@@ -227,7 +222,7 @@ class WorkloadIndex:
         return SketchLoad(self._entries, self._lock, sized_kinds=self._sized_kinds).run(sketches, on_piece=on_piece)
 
     def expire(self, now_unix_seconds: float) -> int:
-        """Forget what was not reported for the days of ``retention_days``; give how many workloads went.
+        """Forget what was not reported for the days of ``retention_days``; return how many workloads went.
 
         Workloads of a kind that is never sized go after ``PASSING_SECONDS``.
         """
@@ -256,7 +251,7 @@ class WorkloadIndex:
         now_unix_seconds: float,
         is_ordered: bool = True,
     ) -> Estimate | NoEstimate:
-        """Say what a new pod's container needs.
+        """Return what a new pod's container needs.
 
         ``cruise``: the request is the predicted peak, by the rules of the policy's module; see ``Slots.predicting``
         for the last hour. Other policies: their requests for the workload as a whole, and for DaemonSets on the nodes
@@ -302,7 +297,7 @@ class WorkloadIndex:
         *,
         is_ordered: bool,
     ) -> Estimate | NoEstimate:
-        """Give the estimate by the nearest answer; of DaemonSets there is one for each class of nodes."""
+        """Return the estimate by the nearest answer; of DaemonSets there is one for each class of nodes."""
         if not self._is_old_enough(self._by_class, found.rows, now_unix_seconds):
             return NoEstimate.TOO_YOUNG
         if is_ordered:
@@ -350,14 +345,7 @@ class WorkloadIndex:
         return self.bounds(workload, found.name, cpu, memory)
 
     def bounds(self, workload: Workload, container: str, cpu: NodeClaim, memory: NodeClaim) -> Most:
-        """Return up to what the claims of nodes count for a container.
-
-        Args:
-            workload: Whose.
-            container: Its name.
-            cpu: What nodes saw of it; nothing = the word of one node on its own pods.
-            memory: The same.
-        """
+        """Return up to what the claims of nodes count; none = the word of one node on its own pods."""
         if self._cluster is None:
             return most_of(cpu, memory)
         # Where no other node saw anything no floor is needed, which is the rule.
@@ -368,7 +356,7 @@ class WorkloadIndex:
     def _sources(
         self, found: ContainerEntry, node: str | None, node_class: NodeClass | None
     ) -> Iterator[tuple[EstimateSource, RowTable, tuple[int, ...]]]:
-        """Give whose history could be taken, the nearest first."""
+        """Return whose history could be taken, the nearest first."""
         if node is not None and found.nodes is not None and node in found.nodes:
             yield EstimateSource.NODE, self._by_node, (found.nodes[node],)
         alike = tuple(row for known, row in found.classes if known == node_class)
@@ -378,7 +366,7 @@ class WorkloadIndex:
             yield EstimateSource.WORKLOAD, self._by_class, found.rows
 
     def _is_old_enough(self, table: RowTable, rows: tuple[int, ...], now_unix_seconds: float) -> bool:
-        """Tell whether there is enough history in the last seven days: what is older is no part of any prediction."""
+        """Return whether there is enough history in the last seven days: what is older is no part of any prediction."""
         if not rows:
             return False
         first = min(int(table.first[row]) for row in rows)
@@ -393,7 +381,7 @@ class WorkloadIndex:
         return now_unix_seconds - oldest >= self._min_age_seconds
 
     def directive_of(self, workload: Workload, *, node: str, now_unix_seconds: float) -> tuple[ContainerDirective, ...]:
-        """Give the peaks that nodes other than this saw, by container in order of name; empty = nothing known.
+        """Return the peaks that nodes other than this saw, by container in order of name; empty = nothing known.
 
         Exact for the node asked about, within what a claim counts: of each hour the largest value is kept with its
         node, and the largest of any other node.
@@ -425,7 +413,7 @@ class WorkloadIndex:
             return () if entry is None else entry.containers
 
     def newest_kill(self, workload: Workload) -> float | None:
-        """Give when the newest out-of-memory kill of eight days was, Unix seconds; None = there was none."""
+        """Return when the newest out-of-memory kill of eight days was, Unix seconds; None = there was none."""
         newest: float | None = None
         with self._lock:
             entry = self._entries.known.get(workload)
@@ -436,12 +424,12 @@ class WorkloadIndex:
         return newest
 
     def workloads_on(self, node: str) -> tuple[Workload, ...]:
-        """Give the workloads of a node's newest report, in order; empty = the node has not reported since the start."""
+        """Return the workloads of a node's newest report, in order; empty = it has not reported since the start."""
         with self._lock:
             return self._nodes.workloads_on(node)
 
     def merged(self, workload: Workload) -> MergedHistory | None:
-        """Give what is in memory of a workload; None = nothing."""
+        """Return what is in memory of a workload; None = nothing."""
         with self._lock:
             entry = self._entries.known.get(workload)
             if entry is None:
@@ -456,7 +444,7 @@ class WorkloadIndex:
         )
 
     def _merged(self, container: ContainerEntry) -> ContainerHistory:
-        """Give one container, the lock held for one row at a time."""
+        """Return one container, the lock held for one row at a time."""
         with self._lock:
             classes, nodes = container.classes, sorted((container.nodes or {}).items())
             hours = hour_peaks(self._by_class, container.rows, self._slots)
@@ -522,10 +510,6 @@ class WorkloadIndex:
 
         What somebody asked about is worked out all the same. A workload that is not known, or too young to be sized by
         its history, is passed over: its first answer shall not be that of a few minutes.
-
-        Args:
-            wanted: All for which another policy holds, and which.
-            now_unix_seconds: The moment, by which their age is told.
         """
         for workload, policy in wanted.items():
             with self._lock:
@@ -545,7 +529,7 @@ class WorkloadIndex:
                         self._asked.release(policy, workload, now_unix_seconds)
 
     def due(self, rebuild_seconds: float, now_unix_seconds: float) -> list[Key]:
-        """Give for which workloads which other policies are to be worked out, the most urgent first."""
+        """Return for which workloads which other policies are to be worked out, the most urgent first."""
         return due(self._asked_tables(), now_unix_seconds, rebuild_seconds)
 
     def order(self, workload: Workload, policy: PolicyName, now_unix_seconds: float) -> bool:
@@ -570,7 +554,7 @@ class WorkloadIndex:
             return self._asked.tables()
 
     def places(self, workload: Workload) -> tuple[SketchKey, ...]:
-        """Give under which keys the store has a workload's histories by class; empty = it is not known."""
+        """Return under which keys the store has a workload's histories by class; empty = it is not known."""
         return tuple(
             SketchKey(workload, container.name, node_class)
             for container in self._containers_of(workload)

@@ -31,11 +31,9 @@ class LoadedSketches(Protocol):
 
     def beginnings(self, length: int) -> Iterator[SketchHeads]:
         """Read the first bytes of all sketches."""
-        ...
 
     def sketches_of(self, keys: Iterable[str], unix_hours: Iterable[int]) -> Iterator[StoredSketch]:
         """Read the sketches of these keys at these hours whole."""
-        ...
 
 
 class _Places(dict[str, int]):
@@ -56,20 +54,14 @@ class SketchLoad:
     """One reading of all sketches; they replace what the rows knew of their hours."""
 
     def __init__(self, entries: Entries, lock: threading.Lock, *, sized_kinds: Collection[str]) -> None:
-        """Begin.
-
-        Args:
-            entries: Where they go.
-            lock: Held for one piece at a time.
-            sized_kinds: Of owners whose sketches are taken: what still runs of the others is reported again.
-        """
+        """Begin; sketches are taken of owners of ``sized_kinds``: what still runs of the others is reported again."""
         self._entries, self._lock = entries, lock
         self._places = _Places(entries, sized_kinds)
         self._known_keys: Sequence[str] = ()
         self._known_places: Ints = np.zeros(0, dtype=np.int64)
 
     def run(self, sketches: LoadedSketches, *, on_piece: Iterator[None] | None) -> int:
-        """Take all; give how many could not be read. See ``WorkloadIndex.load``."""
+        """Take all; return how many could not be read. See ``WorkloadIndex.load``."""
         with self._lock:
             self._entries.by_class.begin_load()
             self._entries.by_node.begin_load()
@@ -97,7 +89,7 @@ class SketchLoad:
         return bad
 
     def _places_of(self, keys: Sequence[str]) -> Ints:
-        """Give where an hour's sketches go; most hours have the keys of the one before."""
+        """Return where an hour's sketches go; most hours have the keys of the one before."""
         if keys is not self._known_keys:
             known = self._places
             found: list[int] = []
@@ -117,7 +109,7 @@ class SketchLoad:
                     table.load((places[chosen] // 2).astype(np.intp), unix_hour, heads[chosen], entries.numbers)
 
     def _wanted(self) -> dict[int, list[str]]:
-        """Give which sketches are to be read whole: keys by hour."""
+        """Return which sketches are to be read whole: keys by hour."""
         keys = {place: key for key, place in self._places.items() if place != _NO_PLACE}
         wanted: dict[int, list[str]] = defaultdict(list)
         with self._lock:

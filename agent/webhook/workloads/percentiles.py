@@ -63,23 +63,17 @@ class SketchSource(Protocol):
 
     def sketches_of(self, keys: Iterable[str], unix_hours: Iterable[int]) -> Iterator[StoredSketch]:
         """Read the sketches of these keys at these hours."""
-        ...
 
 
 class Statistics:
     """Works them out; any thread that may wait."""
 
     def __init__(self, store: SketchSource, places: Callable[[Workload], tuple[SketchKey, ...]]) -> None:
-        """Take the parts.
-
-        Args:
-            store: Where the sketches are.
-            places: Gives under which keys a workload has them, by class of nodes.
-        """
+        """Take the parts; ``places`` returns under which keys a workload has its sketches, by class of nodes."""
         self._store, self._places = store, places
 
     def of(self, workload: Workload, now_unix_seconds: float) -> dict[str, ContainerStatistics]:
-        """Give them by container; one without a sketch is left out.
+        """Return them by container; one without a sketch is left out.
 
         Raises:
             StoreAway: The database is away.

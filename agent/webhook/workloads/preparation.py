@@ -41,32 +41,22 @@ class PreparationFacts(Protocol):
 
     @property
     def is_complete(self) -> bool:
-        """Say whether all of it was read once."""
-        ...
+        """Return whether all of it was read once."""
 
     def namespace(self, name: str) -> Namespace | None:
-        """Give a namespace; None = there is none known."""
-        ...
+        """Return a namespace; None = there is none known."""
 
     def rules(self) -> ClusterRules:
-        """Give the cluster's rules."""
-        ...
+        """Return the cluster's rules."""
 
     def replicas(self, workload: Workload) -> int | None:
         """Count the pods of a workload that run; None = not known."""
-        ...
 
 
 class PodOrders:
     """Policies that pods order by an annotation of their own; any thread."""
 
     def __init__(self, sized_kinds: Collection[str], excluded_namespaces: Collection[str]) -> None:
-        """Begin empty.
-
-        Args:
-            sized_kinds: Of owners whose pods are sized (``plan.managedKinds``).
-            excluded_namespaces: Where no pod is (``act.excludedNamespaces``).
-        """
         self._sized_kinds, self._excluded = frozenset(sized_kinds), frozenset(excluded_namespaces)
         self._guard = threading.Lock()
         self._ordered: OrderedDict[tuple[Workload, PolicyName], bool] = OrderedDict()
@@ -114,17 +104,7 @@ class Preparing:
         pause: Callable[[], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begin; nothing is known yet.
-
-        Args:
-            facts: The cluster.
-            index: Its workloads.
-            rebuilder: Works the policies out.
-            orders: Of pods that are there.
-            policy: What holds where nobody has said anything (``recommend.policy``).
-            pause: Called now and then while all workloads are looked at, to let others run.
-            clock: Monotonic seconds.
-        """
+        """Begin; ``policy`` is what holds where nobody has said anything, ``pause`` lets others run now and then."""
         self._facts, self._index, self._rebuilder = facts, index, rebuilder
         self._orders, self._policy, self._clock = orders, policy, clock
         self._pause = pause or _go_on
@@ -138,7 +118,7 @@ class Preparing:
 
     @property
     def can_begin(self) -> bool:
-        """Say whether workloads and orders are known."""
+        """Return whether workloads and orders are known."""
         return self._index.is_loaded and self._facts.is_complete
 
     @property
@@ -147,7 +127,7 @@ class Preparing:
         return 0 if self._progress is None else self._progress.required
 
     def readiness(self) -> tuple[bool, str]:
-        """Say whether all was worked out once since the start, or took too long; and in one line why (not)."""
+        """Return whether all was worked out once since the start, or took too long; and in one line why (not)."""
         if self._is_prepared:
             return True, "ready"
         if self._since_seconds is None:

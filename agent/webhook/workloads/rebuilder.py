@@ -68,7 +68,6 @@ class RebuildSource(Protocol):
 
     def sketches_of(self, keys: Iterable[str], unix_hours: Iterable[int]) -> Iterator[StoredSketch]:
         """Read the sketches of these keys at these hours."""
-        ...
 
 
 class Rebuilder:
@@ -83,15 +82,7 @@ class Rebuilder:
         *,
         pause: Callable[[], None] | None = None,
     ) -> None:
-        """Make one.
-
-        Args:
-            store: Where the sketches are.
-            index: Who is asked, and who is told.
-            policies: Options of the policies.
-            options: How often.
-            pause: Called after each hour that policies learnt (some ten milliseconds), to let others run.
-        """
+        """Begin; ``pause`` is called after each hour that policies learnt: some ten milliseconds."""
         self._store = store
         self._index = index
         self._policies = policies
@@ -164,7 +155,7 @@ class Rebuilder:
             )
 
     def _read(self, row_of_key: dict[str, int], now_unix_seconds: float) -> dict[int, list[tuple[int, bytes]]]:
-        """Give row and sketch by hour, from the oldest hour that is kept to the running one."""
+        """Return row and sketch by hour, from the oldest hour that is kept to the running one."""
         last = hour_of(now_unix_seconds)
         hours = range(last - self._index.options.retention_days * DAY_HOURS, last + 1)
         by_hour: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
@@ -173,7 +164,7 @@ class Rebuilder:
         return by_hour
 
     def _most(self, by_hour: Mapping[int, Sequence[tuple[int, bytes]]], rows: Sequence[Row]) -> list[Most]:
-        """Give up to what the claims of nodes count, by row: all hours and all classes of nodes together bound them."""
+        """Return up to what the claims of nodes count, by row: all hours and classes of nodes together bound them."""
         seen = [(Leaders(), Leaders()) for _ in rows]
         for sketches in by_hour.values():
             for row, payload in sketches:
@@ -218,7 +209,7 @@ def _row(place: SketchKey) -> Row:
 
 
 def _larger(one: PolicyAnswer | None, other: PolicyAnswer) -> PolicyAnswer:
-    """Give the larger of each resource; what one of them cannot say is as the other says."""
+    """Return the larger of each resource; what one of them cannot say is as the other says."""
     if one is None:
         return other
     return PolicyAnswer(

@@ -36,7 +36,7 @@ class ReportingNodes:
     def see(
         self, report: Report, interval: ReportInterval, node_class: NodeClass, entries: tuple[WorkloadEntry, ...]
     ) -> None:
-        """Take note of a report with these workloads in it."""
+        """Record a report with these workloads in it."""
         newest = interval.end_unix_seconds, report.sequence
         known = self._nodes.get(report.node)
         if known is None:
@@ -56,7 +56,7 @@ class ReportingNodes:
             del self._nodes[name]
 
     def workloads_on(self, node: str) -> tuple[Workload, ...]:
-        """Give the workloads of a node's newest report, in order; empty = it is not known."""
+        """Return the workloads of a node's newest report, in order; empty = it is not known."""
         seen = self._nodes.get(node)
         return () if seen is None else tuple(sorted(entry.workload for entry in seen.entries))
 

@@ -62,7 +62,7 @@ class RowTable:
         """Hours and rows with kills."""
 
     def give(self) -> int | None:
-        """Give a row that knows nothing; None = there is no room."""
+        """Return a row that knows nothing; None = there is no room."""
         row = self.rings.give()
         if row is not None and row >= self.first.size:
             more = np.full(_BLOCK, NEVER, dtype=np.int64)
@@ -83,14 +83,7 @@ class RowTable:
         self._kills.pop(row, None)
 
     def learn(self, row: int, learnt: RollupRow, interval: ReportInterval, node: int) -> None:
-        """Take in a report's row.
-
-        Args:
-            row: Which.
-            learnt: What the node said.
-            interval: When it was measured.
-            node: The node's number, of ``NodeNumbers``.
-        """
+        """Take in a report's row; ``node`` is the node's number, of ``NodeNumbers``."""
         hour = interval.unix_hour
         self.first[row] = min(int(self.first[row]), interval.start_unix_seconds)
         self.last[row] = max(int(self.last[row]), interval.end_unix_seconds)
@@ -133,7 +126,7 @@ class RowTable:
             del by_hour[known]
 
     def kills_of(self, row: int) -> list[HourKills]:
-        """Give the kills of the hours in the rings, by hour, oldest first."""
+        """Return the kills of the hours in the rings, by hour, oldest first."""
         by_hour = self._kills.get(row)
         if not by_hour:
             return []
@@ -149,11 +142,7 @@ class RowTable:
     def load(self, rows: Rows, unix_hour: int, heads: Heads, numbers: NodeNumbers) -> None:
         """Take over an hour's sketches of the store: each counts all that was known of its row, and replaces it.
 
-        Args:
-            rows: Each at most once, shape ``(k,)``.
-            unix_hour: Of the sketches; put into the rings if its slot is open.
-            heads: Of the sketches, shape ``(k,)``.
-            numbers: Of nodes.
+        Rows are named once at most; the hour is put into the rings if its slot is open.
         """
         start = unix_hour * HOUR_SECONDS
         self.first[rows] = np.minimum(self.first[rows], start + heads["first_seconds"])
@@ -180,7 +169,7 @@ class RowTable:
         return codes
 
     def wanted(self) -> dict[int, set[int]]:
-        """Give of which rows a load needs whole sketches, by hour: of their newest one, and of those with kills."""
+        """Return of which rows a load needs whole sketches, by hour: of their newest one, and of those with kills."""
         wanted: dict[int, set[int]] = defaultdict(set)
         for row, hour in self._loading.items():
             if hour == self.newest_hour[row]:
@@ -204,7 +193,7 @@ class RowTable:
     # -- asking -----------------------------------------------------------------------------------------------------
 
     def newest_of(self, rows: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
-        """Give those of the rows whose newest hour is the newest of all, and that hour."""
+        """Return those of the rows whose newest hour is the newest of all, and that hour."""
         hours = [int(self.newest_hour[row]) for row in rows]
         newest = max(hours)
         return tuple(row for row, hour in zip(rows, hours, strict=True) if hour == newest), newest
@@ -223,7 +212,7 @@ class RowTable:
         return leaders_of(self.rings.of(row), resource)
 
     def buckets_of(self, rows: tuple[int, ...], resource: int) -> dict[int, int]:
-        """Give the histogram of the rows' newest hours together."""
+        """Return the histogram of the rows' newest hours together."""
         packed = self._demand if resource == CPU else self._memory
         merged: dict[int, int] = {}
         for row in rows:

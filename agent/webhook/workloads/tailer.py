@@ -36,29 +36,20 @@ class FollowedStore(Protocol):
     """The store, as far as following needs it."""
 
     def tail(self, after_id: int, limit: int) -> list[LoggedReport]:
-        """Give the next reports of the log."""
-        ...
+        """Return the next reports of the log."""
 
     def snapshot(self, since_unix_hour: int) -> AbstractContextManager[StoreSnapshot]:
         """Open the sketches with their place in the log."""
-        ...
 
     def forgettings(self, after_id: int) -> list[Forgetting]:
         """Return what was forgotten at somebody's order after a place in the log."""
-        ...
 
 
 class Tailer:
     """See the module's docstring. One thread calls `advance`; any may ask the rest."""
 
     def __init__(self, store: FollowedStore, index: WorkloadIndex, *, pause: Callable[[], None] | None = None) -> None:
-        """Make one.
-
-        Args:
-            store: The store.
-            index: Where it goes; nobody else teaches it.
-            pause: Called between pieces of work of a few milliseconds, to let others run.
-        """
+        """Begin; nobody else teaches the index. ``pause`` is called between pieces of work of a few milliseconds."""
         self._store = store
         self._index = index
         self._pause = pause or _go_on
@@ -86,7 +77,7 @@ class Tailer:
         return self._position
 
     def age_seconds(self, now_unix_seconds: float) -> float | None:
-        """Give how long ago the index was up to date; None = it has not been yet."""
+        """Return how long ago the index was up to date; None = it has not been yet."""
         return None if self._read_unix_seconds is None else max(now_unix_seconds - self._read_unix_seconds, 0.0)
 
     def wait_for(self, entry_id: int, timeout_seconds: float) -> bool:
