@@ -48,7 +48,7 @@ from agent.webhook.cluster.nodes import (
     largest_allocatable,
     smallest_capacity,
 )
-from agent.webhook.cluster.optional_watch import AnyWatch, OptionalWatch, WatchState
+from agent.webhook.cluster.optional_watch import ASK_SECONDS, AnyWatch, OptionalWatch, WatchState
 from agent.webhook.cluster.pods import PodTable
 
 log = logging.getLogger(__name__)
@@ -91,6 +91,7 @@ class ClusterFacts:
         config_map: str = "plimsoll",
         pace: WatchPace | None = None,
         on_pod: Callable[[PodPlace, bool], None] = lambda _place, _is_new: None,
+        ask_seconds: float = ASK_SECONDS,
     ) -> None:
         """Prepare; nothing is asked yet.
 
@@ -100,8 +101,9 @@ class ClusterFacts:
             config_map: Its name: pause and rules.
             pace: How often and how patiently the server is asked.
             on_pod: Told of each pod that is brought, and whether it was not known before; from a watching thread.
+            ask_seconds: Between two questions whether the server knows VerticalPodAutoscalers.
         """
-        self._api = api
+        self._api, self._ask_seconds = api, ask_seconds
         self._pace = pace if pace is not None else WatchPace()
         self._server_version: str | None = None
         self._rules = ClusterRules(pause_reason=NOT_READ)
@@ -340,6 +342,7 @@ class ClusterFacts:
             kept=self._vpas,
             make=lambda: self._watch("vpas", f"{group}/{resource}", self._vpas)[1],
             clock=time.monotonic,
+            ask_seconds=self._ask_seconds,
         )
         return "vpas", watch, self._vpas
 
