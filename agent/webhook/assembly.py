@@ -20,6 +20,7 @@ from agent.core.admission.answer import AdmissionOutcome
 from agent.core.cluster.facts import PodPlace
 from agent.core.cluster.versions import resize_supported
 from agent.core.eviction.taint_cap import most_tainted
+from agent.core.history.rollup import Report
 from agent.core.orders.resolution import listed
 from agent.kube.api import HttpApi
 from agent.kube.credentials import Credentials, from_kubeconfig, in_cluster
@@ -27,7 +28,7 @@ from agent.kube.errors import CredentialsError
 from agent.kube.lease import LeaderLease
 from agent.kube.reflector import pace_within
 from agent.metrics.buffer_series import of_buffers
-from agent.metrics.webhook_series import WebhookMetrics
+from agent.metrics.webhook_series import CallResult, WebhookMetrics
 from agent.turns import Turns
 from agent.version import installed_version
 from agent.webhook import own_series
@@ -248,7 +249,7 @@ class Webhook:
                 arbitrate=arbiter.decide,
                 taint=taints.decide,
                 taint_seconds=settings.arbiter.taint_grant_seconds,
-                appended=self._following.wake,
+                appended=self._see_report,
             ),
             settings.access,
             self.metrics,
@@ -303,7 +304,7 @@ class Webhook:
                 nodes=questions.nodes,
                 buffers=buffer_questions.buffers,
                 buffer=buffer_questions.buffer,
-                rejected=lambda what: self.metrics.count_call(what, "overload"),
+                rejected=lambda kind: self.metrics.count_call(kind, CallResult.OVERLOAD),
                 page=self.metrics.page,
                 scrape_rejected=self.metrics.count_rejected_scrape,
                 ready=self.ready,
@@ -326,6 +327,10 @@ class Webhook:
 
     def _is_leader(self) -> bool:
         return self.lease.is_leader
+
+    def _see_report(self, report_id: int, report: Report) -> None:
+        self.tailer.offer(report_id, report)
+        self._following.wake()
 
     def _see_pod(self, place: PodPlace, is_new: bool) -> None:
         """Record a pod that the watch brings."""

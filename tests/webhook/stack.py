@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from agent.core.eviction.options import ArbiterOptions
 from agent.core.history.rollup import NodeClass
 from agent.core.orders.plan_options import ActOptions
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
-from agent.metrics.webhook_series import WebhookMetrics
+from agent.metrics.webhook_series import CallResult, WebhookMetrics
 from agent.settings import Settings
 from agent.settings.webhook_sections import AccessSettings, ListeningSettings
 from agent.webhook.admission.glance import Unread
@@ -243,7 +242,6 @@ def stack(
     )
     options = ArbiterOptions()
     taints = TaintCap(store=TaintStore(opened, now=database_now), facts=facts, options=options)
-    news = threading.Event()
     posts = Posts(
         PostParts(
             access=doors,
@@ -254,7 +252,7 @@ def stack(
             arbitrate=arbiter.decide,
             taint=taints.decide,
             taint_seconds=options.taint_grant_seconds,
-            appended=news.set,
+            appended=tailer.offer,
         ),
         settings,
         metrics,
@@ -302,7 +300,7 @@ def stack(
         nodes=questions.nodes,
         buffers=buffers.buffers,
         buffer=buffers.buffer,
-        rejected=lambda what: metrics.count_call(what, "overload"),
+        rejected=lambda kind: metrics.count_call(kind, CallResult.OVERLOAD),
         page=metrics.page,
         scrape_rejected=metrics.count_rejected_scrape,
         ready=lambda: (True, "ready"),

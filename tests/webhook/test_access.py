@@ -11,6 +11,7 @@ from agent.core.cluster.facts import PodPlace
 from agent.core.cluster.workload import Workload
 from agent.kube.errors import ApiError, Unreachable
 from agent.kube.own_rights import NODE_NAME_CLAIM
+from agent.metrics.webhook_series import CallKind
 from agent.settings.webhook_sections import AccessSettings
 from agent.webhook.http.access import (
     ACCESS_REVIEWS_PATH,
@@ -112,13 +113,13 @@ class Scene:
 
     def denial(self, header: str | None) -> Denied:
         with pytest.raises(Denied) as denied:
-            self.access.node(header)
+            self.access.sender(header)
         assert "\n" not in denied.value.reason
         return denied.value
 
 
 def test_an_agent_is_the_node_that_its_token_names() -> None:
-    caller, node = Scene().access.node("Bearer good")
+    caller, node = Scene().access.sender("Bearer good")
     assert node == "node-a"
     assert caller.username == AGENT
     assert caller.claim(POD_UID_CLAIM) == "uid-agent-x"
@@ -126,18 +127,20 @@ def test_an_agent_is_the_node_that_its_token_names() -> None:
 
 def test_who_was_asked_about_is_known_from_memory_until_the_verdict_is_old() -> None:
     scene = Scene()
-    assert scene.access.known_node("Bearer good") is None
+    assert scene.access.known_sender("Bearer good") is None
     assert scene.api.calls == []
-    scene.access.node("Bearer good")
-    assert scene.access.known_node("Bearer good") == "node-a"
+    scene.access.sender("Bearer good")
+    known = scene.access.known_sender("Bearer good")
+    assert known is not None
+    assert known.node == "node-a"
     with pytest.raises(Denied, match="no token"):
-        scene.access.known_node(None)
+        scene.access.known_sender(None)
     scene.denial("Bearer other")
     with pytest.raises(Denied, match="not good for audience"):
-        scene.access.known_node("Bearer other")
+        scene.access.known_sender("Bearer other")
     assert len(scene.api.calls) == 2
     scene.clock.now += scene.settings.verdict_seconds
-    assert scene.access.known_node("Bearer good") is None
+    assert scene.access.known_sender("Bearer good") is None
 
 
 @pytest.mark.parametrize("header", [None, "", "good", "Basic good", "Bearer", "Bearer "])
@@ -219,7 +222,7 @@ def test_a_refused_token_is_refused_from_memory_and_asked_about_again() -> None:
     assert len(scene.api.calls) == 1
     scene.server.users["other"] = user()
     scene.clock.now += 10.1
-    assert scene.access.node("Bearer other")[1] == "node-a"
+    assert scene.access.sender("Bearer other")[1] == "node-a"
 
 
 def test_the_memory_is_bounded_and_forgets_the_oldest() -> None:
@@ -241,7 +244,7 @@ def test_while_the_server_is_away_the_caller_is_told_to_come_again_and_nothing_i
     denied = scene.denial("Bearer good")
     assert (denied.status, denied.result, denied.retry_after_seconds) == (503, "api_away", 5.0)
     scene.server.down = None
-    assert scene.access.node("Bearer good")[1] == "node-a"
+    assert scene.access.sender("Bearer good")[1] == "node-a"
 
 
 def test_strangers_cannot_make_the_webhook_flood_the_api_server() -> None:
@@ -265,29 +268,29 @@ def test_who_reads_every_path_does_not_keep_agents_from_reporting() -> None:
             scene.access.reader("Bearer good", f"/v1/workloads/shop/Deployment/web-{number}")
         results.append(denied.value.status)
     assert results == [403] * 5 + [429] * 3
-    assert scene.access.node("Bearer late")[1] == "node-a"
+    assert scene.access.sender("Bearer late")[1] == "node-a"
 
 
 def test_each_node_has_its_own_budget_of_each_kind() -> None:
     scene = Scene(settings=AccessSettings(requests_per_minute=2))
     access = scene.access
-    access.admit("node-a", "report")
-    access.admit("node-a", "report")
+    access.admit("node-a", CallKind.REPORT)
+    access.admit("node-a", CallKind.REPORT)
     with pytest.raises(Denied) as denied:
-        access.admit("node-a", "report")
+        access.admit("node-a", CallKind.REPORT)
     assert (denied.value.status, denied.value.result) == (429, "too_many")
     assert denied.value.retry_after_seconds == pytest.approx(60.0)
-    access.admit("node-b", "report")
-    access.admit("node-a", "evictions")
+    access.admit("node-b", CallKind.REPORT)
+    access.admit("node-a", CallKind.EVICTIONS)
     scene.clock.now += 60.0
-    access.admit("node-a", "report")
+    access.admit("node-a", CallKind.REPORT)
 
 
 # Rows
 
 
 def fault(scene: Scene, **changes: object) -> str | None:
-    caller, node = scene.access.node("Bearer good")
+    caller, node = scene.access.sender("Bearer good")
     return scene.access.row_fault(caller, node, replace(row(), **changes), scene.places.remembered.get)  # type: ignore[arg-type]
 
 
@@ -308,7 +311,7 @@ def test_the_last_row_of_a_pod_that_no_watch_knows_any_more_is_taken_where_it_wa
 
 def test_a_pod_younger_than_what_was_last_heard_is_waited_for() -> None:
     scene = Scene(places=Places(age_seconds=200.0))
-    caller, _ = scene.access.node("Bearer good")
+    caller, _ = scene.access.sender("Bearer good")
     told = replace(row(), pod_age_seconds=150.0)
     with pytest.raises(Denied, match="is not known yet"):
         scene.access.check_known(caller, [told], end_age_seconds=79.0)

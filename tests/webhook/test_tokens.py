@@ -76,8 +76,8 @@ class Door:
     def status(self, token: str) -> int:
         """Ask as the server does: from memory first, and then in a thread."""
         try:
-            if self.access.known_node(f"Bearer {token}") is None:
-                self.access.node(f"Bearer {token}")
+            if self.access.known_sender(f"Bearer {token}") is None:
+                self.access.sender(f"Bearer {token}")
         except Denied as denied:
             return denied.status
         return 200

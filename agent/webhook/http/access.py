@@ -16,7 +16,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from agent.core.cluster.facts import PodPlace
 from agent.core.history.rollup import RollupRow
@@ -24,6 +24,7 @@ from agent.core.numbers.token_bucket import WINDOW_SECONDS, TokenBucket
 from agent.kube.api import Api
 from agent.kube.errors import KubeError
 from agent.kube.own_rights import NODE_NAME_CLAIM
+from agent.metrics.webhook_series import CallKind, CallResult
 from agent.settings.webhook_sections import AccessSettings
 from agent.webhook.http.tokens import NotAToken, Token
 
@@ -50,7 +51,9 @@ MOST_NODES: Final = 20_000
 class Denied(Exception):  # noqa: N818  an answer
     """The caller is not let in. ``reason`` is one line for the caller; ``result`` is the label it is counted under."""
 
-    def __init__(self, status: int, result: str, reason: str, *, retry_after_seconds: float | None = None) -> None:
+    def __init__(
+        self, status: int, result: CallResult, reason: str, *, retry_after_seconds: float | None = None
+    ) -> None:
         super().__init__(reason)
         self.status: Final = status
         self.result: Final = result
@@ -71,6 +74,14 @@ class Caller:
         """Return a claim that the token makes once; None = it makes none, or several."""
         values = self.extra.get(name, ())
         return values[0] if len(values) == 1 and values[0] else None
+
+
+class Sender(NamedTuple):
+    """The agent that posts."""
+
+    caller: Caller
+    node: str
+    """As its token names it."""
 
 
 class PodPlaces(Protocol):
@@ -168,7 +179,7 @@ class Access:
         self._bearers: OrderedDict[bytes, TokenBucket] = OrderedDict()
         self._rights = TokenBucket(settings.reviews_per_minute, now_seconds=clock())
         """Of who reads: each path is a question, and who reads them all must not keep agents from reporting."""
-        self._nodes: OrderedDict[tuple[str, str], TokenBucket] = OrderedDict()
+        self._nodes: OrderedDict[tuple[CallKind, str], TokenBucket] = OrderedDict()
 
     def caller(self, authorization: str | None) -> Caller:
         """Find out who sent a header Authorization.
@@ -200,10 +211,10 @@ class Access:
         try:
             told = self._keys.look(token, audience=self._settings.audience, now_unix_seconds=self._wall_clock())
         except NotAToken as error:
-            raise Denied(401, "bad_token", str(error)) from None
+            raise Denied(401, CallResult.BAD_TOKEN, str(error)) from None
         is_signed = self._keys.is_signed(told)
         if is_signed is False:
-            raise Denied(401, "bad_token", "the token's signature is not the API server's")
+            raise Denied(401, CallResult.BAD_TOKEN, "the token's signature is not the API server's")
         return told, is_signed
 
     def _budgets(self, token: str, key: bytes) -> tuple[TokenBucket, ...]:
@@ -228,40 +239,39 @@ class Access:
                 self._bearers.popitem(last=False)
         return own, self._reviews
 
-    def known_node(self, authorization: str | None) -> str | None:
+    def known_sender(self, authorization: str | None) -> Sender | None:
         """Find out which node's agent calls, from memory and at once; None = the API server must be asked.
 
         Raises:
-            Denied: As ``node``, where that is known or there is no token at all.
+            Denied: As ``sender``, where that is known or there is no token at all.
         """
         token = _bearer(authorization)
         found = self._verdict(_hash(token))
         if found is None:
             self._looked_into(token)
             return None
-        return self._node_of(_good(found))
+        return self._sender(_good(found))
 
-    def node(self, authorization: str | None) -> tuple[Caller, str]:
+    def sender(self, authorization: str | None) -> Sender:
         """Find out which node's agent calls.
 
         Raises:
             Denied: As ``caller``; 403 where it is no agent, or its token names no node.
         """
-        caller = self.caller(authorization)
-        return caller, self._node_of(caller)
+        return self._sender(self.caller(authorization))
 
-    def _node_of(self, caller: Caller) -> str:
+    def _sender(self, caller: Caller) -> Sender:
         if caller.username != self._agent:
-            raise Denied(403, "wrong_account", f"{caller.username} may not report; allowed: {self._agent}")
+            raise Denied(403, CallResult.WRONG_ACCOUNT, f"{caller.username} may not report; allowed: {self._agent}")
         node = caller.claim(NODE_NAME_CLAIM)
         if node is None:
             reason = (
                 "the token names no node; allowed: a token of a pod, or bound to a Node, of Kubernetes 1.32 or newer"
             )
-            raise Denied(403, "no_claim", reason)
-        return node
+            raise Denied(403, CallResult.NO_CLAIM, reason)
+        return Sender(caller, node)
 
-    def admit(self, node: str, what: str) -> None:
+    def admit(self, node: str, kind: CallKind) -> None:
         """Count a call (``report`` or ``evictions``, each with its own budget) of a node, as its token names it.
 
         Raises:
@@ -269,19 +279,19 @@ class Access:
         """
         now = self._clock()
         with self._lock:
-            bucket = self._nodes.pop((what, node), None)
+            bucket = self._nodes.pop((kind, node), None)
             if bucket is None:
                 bucket = TokenBucket(self._settings.requests_per_minute, now_seconds=now)
-            self._nodes[what, node] = bucket
+            self._nodes[kind, node] = bucket
             while len(self._nodes) > MOST_NODES:
                 self._nodes.popitem(last=False)
             if bucket.take(now):
                 return
             seconds = bucket.wait_seconds(now)
         reason = f"more than {self._settings.requests_per_minute} calls a minute of node {node}"
-        raise Denied(429, "too_many", reason, retry_after_seconds=seconds)
+        raise Denied(429, CallResult.TOO_MANY, reason, retry_after_seconds=seconds)
 
-    def charge(self, node: str, what: str, unpacked_bytes: int) -> None:
+    def charge(self, node: str, kind: CallKind, unpacked_bytes: int) -> None:
         """Count what a call that was admitted costs beyond one: reading a large body takes time in proportion.
 
         Raises:
@@ -291,7 +301,7 @@ class Access:
         more = min(unpacked_bytes // CALL_BYTES, self._settings.requests_per_minute - 1)
         now = self._clock()
         with self._lock:
-            bucket = self._nodes.get((what, node))
+            bucket = self._nodes.get((kind, node))
             if bucket is None or not more:
                 return
             if bucket.available(now) >= more:
@@ -299,7 +309,7 @@ class Access:
                     bucket.take(now)
                 return
         reason = f"{unpacked_bytes} bytes count as {more + 1} calls; too many of node {node} in a minute"
-        raise Denied(429, "too_many", reason, retry_after_seconds=WINDOW_SECONDS / 4)
+        raise Denied(429, CallResult.TOO_MANY, reason, retry_after_seconds=WINDOW_SECONDS / 4)
 
     def check_node(self, claimed: str, reported: str) -> None:
         """Compare the token's node with the body's.
@@ -308,7 +318,9 @@ class Access:
             Denied: 403; they differ.
         """
         if claimed != reported:
-            raise Denied(403, "wrong_node", f"the token is of node {claimed}, the report of node {reported[:253]}")
+            raise Denied(
+                403, CallResult.WRONG_NODE, f"the token is of node {claimed}, the report of node {reported[:253]}"
+            )
 
     def row_fault(
         self, caller: Caller, node: str, row: RollupRow, remembered: Callable[[str], PodPlace | None]
@@ -357,7 +369,10 @@ class Access:
             if uid == caller.claim(POD_UID_CLAIM) or self._places.pod(uid) or self._places.gone_pod(uid):
                 continue
             raise Denied(
-                503, "not_ready", f"pod {row.workload.namespace}/{row.pod} is not known yet", retry_after_seconds=5.0
+                503,
+                CallResult.NOT_READY,
+                f"pod {row.workload.namespace}/{row.pod} is not known yet",
+                retry_after_seconds=5.0,
             )
 
     def reader(self, authorization: str | None, path: str, *, verb: str = "get") -> Caller:
@@ -376,7 +391,7 @@ class Access:
             settings = self._settings
             self._readers.put(key, allowed, settings.verdict_seconds if allowed else settings.refusal_seconds)
         if not allowed:
-            raise Denied(403, "forbidden", f"{caller.username} may not {verb} the nonResourceURL {path}")
+            raise Denied(403, CallResult.FORBIDDEN, f"{caller.username} may not {verb} the nonResourceURL {path}")
         return caller
 
     def _reviewed(self, token: str, budgets: tuple[TokenBucket, ...]) -> Caller | str:
@@ -421,14 +436,14 @@ class Access:
         with self._lock:
             seconds = max(budget.wait_seconds(now) for budget in budgets)
             if seconds:
-                raise Denied(429, "too_many", "too many questions at once", retry_after_seconds=seconds)
+                raise Denied(429, CallResult.TOO_MANY, "too many questions at once", retry_after_seconds=seconds)
             for budget in budgets:
                 budget.take(now)
         try:
             return self._api.call("POST", path, body=review)
         except KubeError as error:
             reason = "the API server cannot be asked about the token now"
-            raise Denied(503, "api_away", reason, retry_after_seconds=AWAY_SECONDS) from error
+            raise Denied(503, CallResult.API_AWAY, reason, retry_after_seconds=AWAY_SECONDS) from error
 
 
 def _hash(token: str) -> bytes:
@@ -437,7 +452,7 @@ def _hash(token: str) -> bytes:
 
 def _good(found: Caller | str) -> Caller:
     if isinstance(found, str):
-        raise Denied(401, "bad_token", found)
+        raise Denied(401, CallResult.BAD_TOKEN, found)
     return found
 
 
@@ -445,9 +460,9 @@ def _bearer(authorization: str | None) -> str:
     scheme, _, token = (authorization or "").partition(" ")
     token = token.strip()
     if scheme.lower() != "bearer" or not token:
-        raise Denied(401, "no_token", "no token; allowed: Authorization: Bearer TOKEN")
+        raise Denied(401, CallResult.NO_TOKEN, "no token; allowed: Authorization: Bearer TOKEN")
     if len(token) > MOST_TOKEN_BYTES or not token.isascii() or not token.isprintable() or " " in token:
-        raise Denied(401, "bad_token", "this is no token")
+        raise Denied(401, CallResult.BAD_TOKEN, "this is no token")
     return token
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from agent.metrics.webhook_series import WebhookMetrics
+from agent.metrics.webhook_series import CallKind, CallResult, WebhookMetrics
 from agent.webhook.http.access import Access, Denied
 from agent.webhook.http.routes import Call, HttpAnswer, fault
 from agent.webhook.store.shapes import StoreAway
@@ -43,28 +43,30 @@ class ListPage(Generic[T]):
 class Asking:
     """The door of questions."""
 
-    def __init__(self, access: Access, metrics: WebhookMetrics, *, what: str = "reading", verb: str = "get") -> None:
-        """Begin; ``verb`` is what RBAC must grant on the path, ``what`` the questions' name in metrics."""
+    def __init__(
+        self, access: Access, metrics: WebhookMetrics, *, kind: CallKind = CallKind.READING, verb: str = "get"
+    ) -> None:
+        """Begin; ``verb`` is what RBAC must grant on the path, ``kind`` what is counted."""
         self._access, self._metrics = access, metrics
-        self._what, self._verb = what, verb
+        self._kind, self._verb = kind, verb
 
     def answered(self, call: Call, work: Callable[[Call], HttpAnswer]) -> HttpAnswer:
         """Answer a question of somebody who may ask it; whatever goes wrong is an answer too."""
         try:
             self._access.reader(call.authorization, call.path, verb=self._verb)
-            answer, result = work(call), "accepted"
+            answer, result = work(call), CallResult.ACCEPTED
         except Denied as denied:
             answer = fault(denied.status, denied.reason, retry_after_seconds=denied.retry_after_seconds)
             result = denied.result
         except BadQuestionError as error:
-            answer, result = fault(400, str(error)), "malformed"
+            answer, result = fault(400, str(error)), CallResult.MALFORMED
         except StoreAway:
             answer = fault(503, "the database is away", retry_after_seconds=STORE_RETRY_SECONDS)
-            result = "store_away"
+            result = CallResult.STORE_AWAY
         except Exception:
             log.exception("a question failed", extra={"path": call.path})
-            answer, result = fault(500, "failed; see the webhook's log"), "error"
-        self._metrics.count_call(self._what, result)
+            answer, result = fault(500, "failed; see the webhook's log"), CallResult.ERROR
+        self._metrics.count_call(self._kind, result)
         return answer
 
 

@@ -25,8 +25,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agent.metrics.exposition import MetricsPage
+from agent.metrics.webhook_series import CallKind
 from agent.settings.webhook_sections import ListeningSettings
 from agent.webhook.admission.glance import BYTE_SECONDS, Unread, glance, unchanged
+from agent.webhook.http.access import Sender
 from agent.webhook.http.address_shares import MOST_OWED_SECONDS, REQUEST_SECONDS, Shares
 from agent.webhook.http.bodies import Bodies, BodyTooLarge, TooSlow
 from agent.webhook.http.fair_queue import Full, Turns
@@ -66,6 +68,8 @@ class Call:
     query: Mapping[str, str] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
     """Parts of the path by name."""
+    sender: Sender | None = None
+    """Who posts, where that was found out before the body was read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,10 +100,10 @@ class Services:
     """An AdmissionReview and its sender's address with the answer; from memory, at once, in any thread."""
     failed: Callable[[Unread], None]
     """Counts an admission that had to be answered without ``review``, and why."""
-    known: Callable[[str, str | None], str | HttpAnswer | None]
-    """Who posts (``report``, ``evictions``, ``taint``), by the header Authorization and from memory: a name, or why not
-    to be let in; None = ``entering`` has to find out."""
-    entering: Callable[[str, str | None], str | HttpAnswer]
+    known: Callable[[CallKind, str | None], Sender | HttpAnswer | None]
+    """Who posts, by the header Authorization and from memory, or why not to let it in; None = ``entering`` has to find
+    out."""
+    entering: Callable[[CallKind, str | None], Sender | HttpAnswer]
     """The same; it may wait."""
     report: Callable[[Call], HttpAnswer]
     """These may wait, each in one of a few threads."""
@@ -112,8 +116,8 @@ class Services:
     nodes: Callable[[Call], HttpAnswer]
     buffers: Callable[[Call], HttpAnswer]
     buffer: Callable[[Call], HttpAnswer]
-    rejected: Callable[[str], None]
-    """Counts a call that found no thread free: ``report``, ``evictions``, ``taint``, ``reading``, ``forgetting``."""
+    rejected: Callable[[CallKind], None]
+    """Counts a call that found no thread free."""
     page: Callable[[str, str], MetricsPage]
     """/metrics by the headers Accept and Accept-Encoding."""
     scrape_rejected: Callable[[], None]
@@ -136,27 +140,32 @@ class WebhookApp:
         self.shares: Final = Shares(time.monotonic, share_ratio=settings.address_share_ratio)
         self._turns = Turns()
         self._senders: Counter[str] = Counter()
-        """Posts under way, by who sends them."""
+        """Posts under way, by the node whose agent sends them."""
         self._scrapes = 0
         self._is_ending = False
         report, reading = services.most_report_bytes, 0
         routes = Starlette(
             routes=[
                 Route("/mutate", self._mutate, methods=["POST"]),
-                Route("/v1/report", self._working("report", services.report, report), methods=["POST"]),
-                Route("/v1/evictions", self._working("evictions", services.evictions, report), methods=["POST"]),
-                Route("/v1/taint", self._working("taint", services.taint, MAX_QUESTION_BYTES), methods=["POST"]),
-                Route("/v1/workloads", self._working("reading", services.workloads, reading)),
-                Route("/v1/workloads/{namespace}/{kind}/{name}", self._working("reading", services.workload, reading)),
+                Route("/v1/report", self._working(CallKind.REPORT, services.report, report), methods=["POST"]),
+                Route("/v1/evictions", self._working(CallKind.EVICTIONS, services.evictions, report), methods=["POST"]),
+                Route("/v1/taint", self._working(CallKind.TAINT, services.taint, MAX_QUESTION_BYTES), methods=["POST"]),
+                Route("/v1/workloads", self._working(CallKind.READING, services.workloads, reading)),
                 Route(
                     "/v1/workloads/{namespace}/{kind}/{name}",
-                    self._working("forgetting", services.forget, reading),
+                    self._working(CallKind.READING, services.workload, reading),
+                ),
+                Route(
+                    "/v1/workloads/{namespace}/{kind}/{name}",
+                    self._working(CallKind.FORGETTING, services.forget, reading),
                     methods=["DELETE"],
                 ),
-                Route("/v1/nodes/{node}", self._working("forgetting", services.forget, reading), methods=["DELETE"]),
-                Route("/v1/nodes", self._working("reading", services.nodes, reading)),
-                Route("/v1/buffers", self._working("reading", services.buffers, reading)),
-                Route("/v1/buffers/{namespace}/{name}", self._working("reading", services.buffer, reading)),
+                Route(
+                    "/v1/nodes/{node}", self._working(CallKind.FORGETTING, services.forget, reading), methods=["DELETE"]
+                ),
+                Route("/v1/nodes", self._working(CallKind.READING, services.nodes, reading)),
+                Route("/v1/buffers", self._working(CallKind.READING, services.buffers, reading)),
+                Route("/v1/buffers/{namespace}/{name}", self._working(CallKind.READING, services.buffer, reading)),
                 Route("/metrics", self._scrape),
                 Route("/healthz", self._health),
                 Route("/readyz", self._readiness),
@@ -222,26 +231,26 @@ class WebhookApp:
             self.shares.charge(peer, time.thread_time() - begun)
 
     def _working(
-        self, what: str, work: Callable[[Call], HttpAnswer], most_bytes: int
+        self, kind: CallKind, work: Callable[[Call], HttpAnswer], most_bytes: int
     ) -> Callable[[Request], Awaitable[Response]]:
         async def handle(request: Request) -> Response:
             # Before the body: what cannot be worked on need not be held in memory.
             if self._under_way >= self._settings.workers + self._settings.waiting_requests:
-                self._services.rejected(what)
+                self._services.rejected(kind)
                 text = f"{self._under_way} requests are under way or wait"
                 return _response(fault(503, text, retry_after_seconds=RETRY_SECONDS, closes=True))
             self._under_way += 1
             try:
                 if not most_bytes:
-                    return _response(await self._in_thread(_worked, work, _call_of(request, b"")))
-                sender = await self._sender(what, request)
-                if isinstance(sender, str):
+                    return _response(await self._in_thread(_worked, work, _call_of(request)))
+                sender = await self._sender(kind, request)
+                if isinstance(sender, Sender):
                     answer = await self._posted(request, sender, work, most_bytes)
             except ClientDisconnect:
                 return _GONE
             finally:
                 self._under_way -= 1
-            if not isinstance(sender, str):  # its place is another's by now
+            if not isinstance(sender, Sender):  # its place is another's by now
                 answer = sender
                 await self.bodies.drain(request.stream(), self._services.most_report_bytes)
             # Of five thousand agents each comes every five minutes: a connection kept for it is memory for nothing.
@@ -249,39 +258,41 @@ class WebhookApp:
 
         return handle
 
-    async def _sender(self, what: str, request: Request) -> str | HttpAnswer:
+    async def _sender(self, kind: CallKind, request: Request) -> Sender | HttpAnswer:
         """Find out who posts before the body is read, or why not to let it in."""
         authorization = request.headers.get("authorization")
-        sender = self._services.known(what, authorization)
+        sender = self._services.known(kind, authorization)
         if sender is None:
-            sender = await self._in_thread(self._entering, what, authorization)
-        if isinstance(sender, str) and self._senders[sender] >= MAX_BODIES:
-            self._services.rejected(what)
-            return fault(429, f"{MAX_BODIES} requests of {sender} are under way", retry_after_seconds=RETRY_SECONDS)
+            sender = await self._in_thread(self._entering, kind, authorization)
+        if isinstance(sender, Sender) and self._senders[sender.node] >= MAX_BODIES:
+            self._services.rejected(kind)
+            return fault(
+                429, f"{MAX_BODIES} requests of {sender.node} are under way", retry_after_seconds=RETRY_SECONDS
+            )
         return sender
 
-    def _entering(self, what: str, authorization: str | None) -> str | HttpAnswer:
+    def _entering(self, kind: CallKind, authorization: str | None) -> Sender | HttpAnswer:
         try:
-            return self._services.entering(what, authorization)
+            return self._services.entering(kind, authorization)
         except Exception:
             log.exception("a sender could not be judged")
             return fault(500, _FAILED)
 
     async def _posted(
-        self, request: Request, sender: str, work: Callable[[Call], HttpAnswer], most_bytes: int
+        self, request: Request, sender: Sender, work: Callable[[Call], HttpAnswer], most_bytes: int
     ) -> HttpAnswer:
-        self._senders[sender] += 1
+        self._senders[sender.node] += 1
         try:
             body = await self.bodies.posted(request.stream(), most_bytes, request.headers.get("content-length", ""))
-            return await self._in_thread(_worked, work, _call_of(request, body))
+            return await self._in_thread(_worked, work, _call_of(request, body, sender))
         except BodyTooLarge:
             return fault(413, f"the body has more than {most_bytes} bytes", closes=True)
         except TooSlow:
             return fault(408, "the body did not arrive in time", closes=True)
         finally:
-            self._senders[sender] -= 1
-            if not self._senders[sender]:
-                del self._senders[sender]
+            self._senders[sender.node] -= 1
+            if not self._senders[sender.node]:
+                del self._senders[sender.node]
 
     async def _in_thread(self, work: Callable[[*_Given], _Made], *given: *_Given) -> _Made:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work, *given)
@@ -354,7 +365,7 @@ def _worked(work: Callable[[Call], HttpAnswer], call: Call) -> HttpAnswer:
         return fault(500, _FAILED)
 
 
-def _call_of(request: Request, body: bytes) -> Call:
+def _call_of(request: Request, body: bytes = b"", sender: Sender | None = None) -> Call:
     headers = request.headers
     return Call(
         # Routes go by the same; ``request.url`` is made of the header Host too, which the client chooses.
@@ -366,6 +377,7 @@ def _call_of(request: Request, body: bytes) -> Call:
         if_none_match=headers.get("if-none-match"),
         query=dict(request.query_params),
         names={name: str(value) for name, value in request.path_params.items()},
+        sender=sender,
     )
 
 

@@ -19,7 +19,7 @@ import msgspec
 from agent.core.cluster.workload import Workload
 from agent.core.history.hour_peaks import HOUR_SECONDS, hour_of
 from agent.core.history.sketch_key import parse_key
-from agent.metrics.webhook_series import WebhookMetrics
+from agent.metrics.webhook_series import CallKind, WebhookMetrics
 from agent.webhook.http.access import Access
 from agent.webhook.http.reader_request import Asking, BadQuestionError
 from agent.webhook.http.routes import Call, HttpAnswer, fault
@@ -66,7 +66,7 @@ class Forgetter:
         self, parts: ForgetParts, metrics: WebhookMetrics, *, wall_clock: Callable[[], float] = time.time
     ) -> None:
         self._parts, self._metrics, self._wall_clock = parts, metrics, wall_clock
-        self._asking = Asking(parts.access, metrics, what="forgetting", verb="delete")
+        self._asking = Asking(parts.access, metrics, kind=CallKind.FORGETTING, verb="delete")
 
     def forget(self, call: Call) -> HttpAnswer:
         """Forget what the path names: a workload, or a node's word."""

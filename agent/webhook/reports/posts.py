@@ -26,9 +26,9 @@ from agent.core.history.hour_sketch import ReportInterval
 from agent.core.history.node_peaks import node_number
 from agent.core.history.rollup import SCHEMA_VERSION, NodeClass, Report, RollupRow
 from agent.core.history.rollup_merge import merged_row, weighed_row
-from agent.metrics.webhook_series import WebhookMetrics
+from agent.metrics.webhook_series import CallKind, CallResult, WebhookMetrics
 from agent.settings.webhook_sections import AccessSettings
-from agent.webhook.http.access import Access, Caller, Denied
+from agent.webhook.http.access import Access, Caller, Denied, Sender
 from agent.webhook.http.routes import Call, HttpAnswer, fault
 from agent.webhook.reports.bodies import (
     AmountsBody,
@@ -115,8 +115,8 @@ class PostParts:
     """Whether a node may carry the overload taint."""
     taint_seconds: float
     """For how long a grant of it holds."""
-    appended: Callable[[], None]
-    """Told after a report was kept: whoever follows the log may look now."""
+    appended: Callable[[int, Report], None]
+    """Told of a report that was kept, and its id in the log: whoever follows the log may look now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,25 +155,25 @@ class Posts:
         self._lost_lock = threading.Lock()
         self._lost: OrderedDict[tuple[str, str], int] = OrderedDict()
 
-    def known(self, what: str, authorization: str | None) -> str | HttpAnswer | None:
-        """Return from memory who posts what: the node, or why it is not let in; None = ``entering`` must be asked."""
+    def known(self, kind: CallKind, authorization: str | None) -> Sender | HttpAnswer | None:
+        """Return from memory who posts, or why it is not let in; None = ``entering`` must be asked."""
         try:
-            return self._parts.access.known_node(authorization)
+            return self._parts.access.known_sender(authorization)
         except Denied as denied:
-            return self._denied(what, denied)
+            return self._denied(kind, denied)
 
-    def entering(self, what: str, authorization: str | None) -> str | HttpAnswer:
+    def entering(self, kind: CallKind, authorization: str | None) -> Sender | HttpAnswer:
         """Find out who posts, before the body is read: what strangers send must not take the place of what agents do.
 
         As ``known``, but it may ask the API server.
         """
         try:
-            return self._parts.access.node(authorization)[1]
+            return self._parts.access.sender(authorization)
         except Denied as denied:
-            return self._denied(what, denied)
+            return self._denied(kind, denied)
 
-    def _denied(self, what: str, denied: Denied) -> HttpAnswer:
-        self._metrics.count_call(what, denied.result)
+    def _denied(self, kind: CallKind, denied: Denied) -> HttpAnswer:
+        self._metrics.count_call(kind, denied.result)
         return fault(denied.status, denied.reason, retry_after_seconds=denied.retry_after_seconds)
 
     def report(self, call: Call) -> HttpAnswer:
@@ -181,22 +181,22 @@ class Posts:
         started = time.perf_counter()
         received = self._wall_clock()
         result, answer = self._guarded(call, lambda: self._taken(call, received, started))
-        self._metrics.count_call("report", result)
+        self._metrics.count_call(CallKind.REPORT, result)
         return answer
 
     def evictions(self, call: Call) -> HttpAnswer:
         """Judge proposals."""
         result, answer = self._guarded(call, lambda: self._judged(call))
-        self._metrics.count_call("evictions", result)
+        self._metrics.count_call(CallKind.EVICTIONS, result)
         return answer
 
     def taint(self, call: Call) -> HttpAnswer:
         """Return whether a node may taint itself."""
         result, answer = self._guarded(call, lambda: self._tainting(call))
-        self._metrics.count_call("taint", result)
+        self._metrics.count_call(CallKind.TAINT, result)
         return answer
 
-    def _guarded(self, call: Call, work: Callable[[], tuple[str, HttpAnswer]]) -> tuple[str, HttpAnswer]:
+    def _guarded(self, call: Call, work: Callable[[], tuple[CallResult, HttpAnswer]]) -> tuple[CallResult, HttpAnswer]:
         try:
             _check_media(call)
             return work()
@@ -204,27 +204,27 @@ class Posts:
             text = fault(denied.status, denied.reason, retry_after_seconds=denied.retry_after_seconds)
             return denied.result, text
         except ReportTooLarge as error:
-            return "too_large", fault(413, str(error))
+            return CallResult.TOO_LARGE, fault(413, str(error))
         except NewerSchema as error:
-            return "malformed", fault(415, str(error))  # with 400 the agent would throw it away
+            return CallResult.MALFORMED, fault(415, str(error))  # with 400 the agent would throw it away
         except NotAReport as error:
-            return "malformed", fault(400, str(error))
+            return CallResult.MALFORMED, fault(400, str(error))
         except _OtherMedia as error:
-            return "malformed", fault(415, str(error))
+            return CallResult.MALFORMED, fault(415, str(error))
         except StoreAway as error:
             log.warning("the database is away: a report is put off", extra={"cause": str(error)})
-            return "store_away", fault(503, "the database is away", retry_after_seconds=STORE_RETRY_SECONDS)
+            return CallResult.STORE_AWAY, fault(503, "the database is away", retry_after_seconds=STORE_RETRY_SECONDS)
         except Exception:
             log.exception("a post failed", extra={"path": call.path})
-            return "error", fault(500, "failed; see the webhook's log")
+            return CallResult.ERROR, fault(500, "failed; see the webhook's log")
 
-    def _node(self, call: Call, what: str) -> tuple[Caller, str]:
-        caller, node = self._parts.access.node(call.authorization)
-        self._parts.access.admit(node, what)
+    def _admitted(self, call: Call, kind: CallKind) -> Sender:
+        sender = call.sender or self._parts.access.sender(call.authorization)
+        self._parts.access.admit(sender.node, kind)
         if not self._parts.facts.is_complete:
             reason = "which pods run where is not known yet"
-            raise Denied(503, "not_ready", reason, retry_after_seconds=READY_RETRY_SECONDS)
-        return caller, node
+            raise Denied(503, CallResult.NOT_READY, reason, retry_after_seconds=READY_RETRY_SECONDS)
+        return sender
 
     def _text(self, call: Call) -> bytes:
         return unpacked(
@@ -233,10 +233,10 @@ class Posts:
 
     # Reports
 
-    def _taken(self, call: Call, received: float, started: float) -> tuple[str, HttpAnswer]:
-        caller, node = self._node(call, "report")
+    def _taken(self, call: Call, received: float, started: float) -> tuple[CallResult, HttpAnswer]:
+        caller, node = self._admitted(call, CallKind.REPORT)
         text = self._text(call)
-        self._parts.access.charge(node, "report", len(text))
+        self._parts.access.charge(node, CallKind.REPORT, len(text))
         decoded = decode_report(
             text, most_rows=self._settings.rows, cpus_of=self._cpus_of, memory_of=lambda _: self._capacity(node)[1]
         )
@@ -250,11 +250,11 @@ class Posts:
                     return self._kept(call, caller, node, decoded, received, started)
                 except PodsRaced as raced:
                     reason = str(raced)
-        raise Denied(503, "store_away", reason, retry_after_seconds=READY_RETRY_SECONDS)
+        raise Denied(503, CallResult.STORE_AWAY, reason, retry_after_seconds=READY_RETRY_SECONDS)
 
     def _kept(
         self, call: Call, caller: Caller, node: str, decoded: DecodedReport, received: float, started: float
-    ) -> tuple[str, HttpAnswer]:
+    ) -> tuple[CallResult, HttpAnswer]:
         store = self._parts.store
         before = store.pods_of(node)
         pods = RememberedPods(
@@ -280,8 +280,8 @@ class Posts:
                 builds_on=None if own.is_late else PodsRead(before),
             )
         )
-        if not appended.repeated:
-            self._parts.appended()
+        if appended.id is not None:
+            self._parts.appended(appended.id, report)
             self._count_lost(node, report)
             self._metrics.count_report(
                 seconds=time.perf_counter() - started,
@@ -289,7 +289,9 @@ class Posts:
                 out_of_bounds=len(refused) - foreign,
                 foreign=foreign,
             )
-        return "repeated" if appended.repeated else "accepted", self._answer(call, node, own, appended)
+        return CallResult.REPEATED if appended.repeated else CallResult.ACCEPTED, self._answer(
+            call, node, own, appended
+        )
 
     def _capacity(self, node: str) -> tuple[int, int]:
         """Return a node's CPUs, and bytes of memory, in doubt as few as any node has."""
@@ -389,8 +391,8 @@ class Posts:
 
     # Proposals
 
-    def _judged(self, call: Call) -> tuple[str, HttpAnswer]:
-        _, node = self._node(call, "evictions")
+    def _judged(self, call: Call) -> tuple[CallResult, HttpAnswer]:
+        _, node = self._admitted(call, CallKind.EVICTIONS)
         body = _decoded(_PROPOSALS, self._text(call))
         self._parts.access.check_node(node, body.node)
         proposals = [
@@ -408,12 +410,12 @@ class Posts:
         answers = [
             ReplyBody(pod_uid=one.pod_uid, verdict=one.ruling.verdict, reason=str(one.ruling)) for one in replies
         ]
-        return "accepted", HttpAnswer(body=msgspec.json.encode(RepliesBody(answers=answers)))
+        return CallResult.ACCEPTED, HttpAnswer(body=msgspec.json.encode(RepliesBody(answers=answers)))
 
     # Questions
 
-    def _tainting(self, call: Call) -> tuple[str, HttpAnswer]:
-        _, node = self._node(call, "taint")
+    def _tainting(self, call: Call) -> tuple[CallResult, HttpAnswer]:
+        _, node = self._admitted(call, CallKind.TAINT)
         body = _decoded(_TAINT_QUESTION, self._text(call))
         self._parts.access.check_node(node, body.node)
         ruling = self._parts.taint(node)
@@ -423,7 +425,7 @@ class Posts:
             detail=ruling.detail,
             seconds=self._parts.taint_seconds if ruling.is_granted else 0.0,
         )
-        return "accepted", HttpAnswer(body=msgspec.json.encode(reply))
+        return CallResult.ACCEPTED, HttpAnswer(body=msgspec.json.encode(reply))
 
 
 def _decoded(decoder: msgspec.json.Decoder[_Body], text: bytes) -> _Body:

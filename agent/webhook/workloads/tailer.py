@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
 from agent.core.history.hour_peaks import hour_of
 from agent.core.history.hour_sketch import ReportInterval
+from agent.core.history.rollup import Report
 from agent.webhook.store.forgetting_entry import Forgetting, decode_forgetting, is_forgetting, rows_left
 from agent.webhook.store.report_payload import BadPayloadError, decode_report
 from agent.webhook.store.shapes import LogFolded, LoggedReport, StoreAway, StoredSketch
@@ -29,6 +30,8 @@ log = logging.getLogger(__name__)
 PIECE_REPORTS: Final = 100
 """Read from the log at a time: a few MiB at most."""
 EXPIRE_SECONDS: Final = 3600.0
+MOST_TAKEN: Final = PIECE_REPORTS
+"""Some hundred kB each at most; they are followed within a second."""
 DAY_HOURS: Final = 24
 
 
@@ -53,6 +56,9 @@ class Tailer:
         self._store = store
         self._index = index
         self._pause = pause or _go_on
+        self._taken: OrderedDict[int, Report] = OrderedDict()
+        """Reports that this replica wrote into the log just now, by their id: the log holds them as bytes."""
+        self._taken_lock = threading.Lock()
         self._position: int | None = None
         self._heeded_id: int | None = None
         """Up to where the log's orders to forget were heeded; None = there is nothing in the index yet."""
@@ -79,6 +85,13 @@ class Tailer:
     def age_seconds(self, now_unix_seconds: float) -> float | None:
         """Return how long ago the index was up to date; None = it has not been yet."""
         return None if self._read_unix_seconds is None else max(now_unix_seconds - self._read_unix_seconds, 0.0)
+
+    def offer(self, report_id: int, report: Report) -> None:
+        """Keep a report that this replica has just logged, so that it is not decoded again; from any thread."""
+        with self._taken_lock:
+            self._taken[report_id] = report
+            if len(self._taken) > MOST_TAKEN:
+                self._taken.popitem(last=False)
 
     def wait_for(self, entry_id: int, timeout_seconds: float) -> bool:
         """Wait until the index has all up to an entry of the log; False = it has not come so far in time."""
@@ -202,8 +215,10 @@ class Tailer:
         return False
 
     def _take(self, logged: LoggedReport, now_unix_seconds: float) -> None:
+        with self._taken_lock:
+            taken = self._taken.pop(logged.id, None)
         try:
-            report = decode_report(logged.payload)
+            report = decode_report(logged.payload) if taken is None else taken
         except BadPayloadError as error:
             self.bad_reports += 1
             log.warning("report unreadable", extra={"report": logged.id, "reason": str(error)})
