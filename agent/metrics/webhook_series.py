@@ -9,7 +9,6 @@ import platform
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 from prometheus_client import (
@@ -22,44 +21,14 @@ from prometheus_client import (
 )
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from agent.metrics.call_result import CallResult
 from agent.metrics.exposition import MetricsPage, wants_openmetrics, write_page
 from agent.metrics.loop_series import LoopSeries
 
 ADMISSION_BUCKETS_SECONDS: Final = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)
 REPORT_BUCKETS_SECONDS: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
-
-class CallKind(StrEnum):
-    """What is called beside admissions."""
-
-    REPORT = "report"
-    EVICTIONS = "evictions"
-    TAINT = "taint"
-    READING = "reading"
-    FORGETTING = "forgetting"
-
-
-class CallResult(StrEnum):
-    """What may become of a report, of a call with proposals, and of a question. Also a metric label."""
-
-    ACCEPTED = "accepted"
-    REPEATED = "repeated"
-    MALFORMED = "malformed"
-    TOO_LARGE = "too_large"
-    NO_TOKEN = "no_token"  # noqa: S105  a label
-    BAD_TOKEN = "bad_token"  # noqa: S105  a label
-    WRONG_ACCOUNT = "wrong_account"
-    NO_CLAIM = "no_claim"
-    WRONG_NODE = "wrong_node"
-    FORBIDDEN = "forbidden"
-    TOO_MANY = "too_many"
-    OVERLOAD = "overload"
-    NOT_READY = "not_ready"
-    API_AWAY = "api_away"
-    STORE_AWAY = "store_away"
-    ERROR = "error"
-
-
+REPORT_RESULTS: Final = tuple(CallResult)
 ROW_RESULTS: Final = ("taken", "out_of_bounds", "foreign")
 
 
@@ -141,25 +110,13 @@ class WebhookMetrics:
             registry=registry,
         )
         self._calls = {
-            kind: _children(Counter(f"plimsoll_{name}_total", text, ("result",), registry=registry), tuple(CallResult))
-            for kind, name, text in (
-                (CallKind.REPORT, "reports_received", "Reports of nodes, by what became of them."),
-                (
-                    CallKind.EVICTIONS,
-                    "proposals_received",
-                    "Calls of nodes that propose evictions, by what became of them.",
-                ),
-                (
-                    CallKind.TAINT,
-                    "taint_questions_received",
-                    "Nodes that asked for the taint, by what became of the call.",
-                ),
-                (
-                    CallKind.READING,
-                    "questions_received",
-                    "Questions about workloads and nodes, by what became of them.",
-                ),
-                (CallKind.FORGETTING, "forget_orders_received", "Orders to forget history, by what became of them."),
+            what: _children(Counter(f"plimsoll_{name}_total", text, ("result",), registry=registry), REPORT_RESULTS)
+            for what, name, text in (
+                ("report", "reports_received", "Reports of nodes, by what became of them."),
+                ("evictions", "proposals_received", "Calls of nodes that propose evictions, by what became of them."),
+                ("taint", "taint_questions_received", "Nodes that asked for the taint, by what became of the call."),
+                ("reading", "questions_received", "Questions about workloads and nodes, by what became of them."),
+                ("forgetting", "forget_orders_received", "Orders to forget history, by what became of them."),
             )
         }
         self._rows = _children(
@@ -203,9 +160,9 @@ class WebhookMetrics:
         self._admissions["error"].inc()
         self._unread[reason].inc()
 
-    def count_call(self, kind: CallKind, result: CallResult) -> None:
-        """Count a call."""
-        self._calls[kind][result].inc()
+    def count_call(self, what: str, result: str) -> None:
+        """Count a call, by its ``CallKind`` and ``CallResult``."""
+        self._calls[what][result].inc()
 
     def count_report(self, *, seconds: float, taken: int, out_of_bounds: int, foreign: int) -> None:
         """Count the rows of a report that was accepted, and its time."""

@@ -28,7 +28,8 @@ from agent.kube.errors import CredentialsError
 from agent.kube.lease import LeaderLease
 from agent.kube.reflector import pace_within
 from agent.metrics.buffer_series import of_buffers
-from agent.metrics.webhook_series import CallResult, WebhookMetrics
+from agent.metrics.call_result import CallResult
+from agent.metrics.webhook_series import WebhookMetrics
 from agent.turns import Turns
 from agent.version import installed_version
 from agent.webhook import own_series

@@ -8,6 +8,7 @@ import json
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 
 from agent.metrics.exposition import MetricsPage
 from agent.settings.webhook_sections import ListeningSettings
+from agent.webhook.http.access import Caller, Sender
 from agent.webhook.http.routes import Call, HttpAnswer, Services, WebhookApp
 from agent.webhook.http.tls_server import HttpsServer
 from tests.cluster.certificates import Authority, KeyPair
@@ -83,13 +85,17 @@ def echo(call: Call) -> HttpAnswer:
     return HttpAnswer(body=json.dumps(said).encode())
 
 
+def sender_of(node: str) -> Sender:
+    return Sender(Caller(username="agent"), node)
+
+
 def services(**changes: Any) -> Services:
     """Services that echo, unless a test gives others."""
     ones: dict[str, Any] = {
         "review": lambda body, _: b'{"reviewed":' + body + b"}",
         "failed": lambda _: None,
-        "known": lambda what, authorization: None,
-        "entering": lambda what, authorization: "node-a",
+        "known": lambda kind, authorization: None,
+        "entering": lambda kind, authorization: sender_of("node-a"),
         "report": echo,
         "evictions": echo,
         "taint": echo,
@@ -130,7 +136,10 @@ def running(given: Services, folder: Path, *, names: Sequence[str] = (), **setti
     thread.start()
     one = Running(server, app, listener.getsockname()[:2], authority.certificate, thread)
     try:
-        assert server.wait_until_started()
+        until = time.monotonic() + 10.0
+        while not server._server.started:
+            assert time.monotonic() < until
+            time.sleep(0.005)
         yield one
     finally:
         for connection in one.connections:  # else the server waits for each to ask once more

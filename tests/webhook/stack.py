@@ -18,7 +18,8 @@ from agent.core.eviction.options import ArbiterOptions
 from agent.core.history.rollup import NodeClass
 from agent.core.orders.plan_options import ActOptions
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
-from agent.metrics.webhook_series import CallResult, WebhookMetrics
+from agent.metrics.call_result import CallResult
+from agent.metrics.webhook_series import WebhookMetrics
 from agent.settings import Settings
 from agent.settings.webhook_sections import AccessSettings, ListeningSettings
 from agent.webhook.admission.glance import Unread

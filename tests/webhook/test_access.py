@@ -11,7 +11,7 @@ from agent.core.cluster.facts import PodPlace
 from agent.core.cluster.workload import Workload
 from agent.kube.errors import ApiError, Unreachable
 from agent.kube.own_rights import NODE_NAME_CLAIM
-from agent.metrics.webhook_series import CallKind
+from agent.metrics.call_result import CallKind
 from agent.settings.webhook_sections import AccessSettings
 from agent.webhook.http.access import (
     ACCESS_REVIEWS_PATH,

@@ -17,12 +17,14 @@ from pathlib import Path
 
 import pytest
 
+from agent.metrics.call_result import CallKind
 from agent.node.reports.client import WebhookClient
 from agent.webhook.admission.glance import MAX_REVIEW_BYTES, Unread
+from agent.webhook.http.access import Sender
 from agent.webhook.http.bodies import MAX_DISCARDED_BYTES, MAX_HEAD_BYTES, MAX_REVIEWS_BYTES
 from agent.webhook.http.routes import MAX_BODIES, HttpAnswer, fault
 from agent.webhook.http.tls_server import OTHER_FILES
-from tests.webhook.https import Running, running, services
+from tests.webhook.https import Running, running, sender_of, services
 
 
 @pytest.mark.parametrize("kibibytes", [1500, 4000])
@@ -63,11 +65,11 @@ def test_reviews_that_never_end_take_bounded_memory_and_small_ones_are_answered_
         assert one.ask("POST", "/mutate", begun + b"x" * (1 << 20) + b'"}}').body == b"reviewed"
 
 
-def knows(_: str, authorization: str | None) -> str | HttpAnswer | None:
+def knows(_: CallKind, authorization: str | None) -> Sender | HttpAnswer:
     """Know who sends a token, from memory; whoever sends none is not let in."""
     if authorization is None:
         return fault(401, "no token; allowed: Authorization: Bearer TOKEN")
-    return authorization.removeprefix("Bearer ")
+    return sender_of(authorization.removeprefix("Bearer "))
 
 
 SLOW = b"POST %s HTTP/1.1\r\nHost: x\r\n%sContent-Length: 900\r\n\r\nslow"
@@ -123,7 +125,7 @@ def test_one_sender_does_not_take_the_places_of_all(tmp_path: Path) -> None:
 def test_a_token_that_is_not_known_is_asked_about_before_the_body_is_read(tmp_path: Path) -> None:
     asked: list[tuple[str, str | None]] = []
 
-    def entering(what: str, authorization: str | None) -> str | HttpAnswer:
+    def entering(what: str, authorization: str | None) -> HttpAnswer:
         asked.append((what, authorization))
         return fault(403, "not you")
 

@@ -284,6 +284,16 @@ def test_old_sketches_go_with_the_fold(store: Store) -> None:
     assert [hour for _, hour in sketches_of(store)] == [(NOON + 15 * DAY) // HOUR - 1]
 
 
+def test_a_report_that_this_replica_took_is_not_decoded_again(store: Store) -> None:
+    index, tailer = replica(store)
+    one = report(row(cpu=300.0))
+    append(store, one, NOON, payload=b"nobody reads this")
+    tailer.offer(1, one)
+    follow(tailer, NOON + 1)
+    assert (tailer.position, tailer.taken_reports, tailer.bad_reports) == (1, 1, 0)
+    assert index.size().workloads == 1
+
+
 def test_a_report_that_cannot_be_read_is_counted_and_stops_nobody(store: Store) -> None:
     append(store, report(row(), sequence=1), NOON, payload=b"nonsense")
     append(store, report(row(cpu=70.0), sequence=2), NOON + 1)

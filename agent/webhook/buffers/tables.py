@@ -90,27 +90,6 @@ class ByNamespace(Indexed[str, T], Generic[T]):
                 self._tell(key)
         return has_news
 
-    def put(self, entry: WatchedEntry[T], *, now_seconds: float) -> bool:
-        """Take one object of a watch."""
-        has_news = super().put(entry, now_seconds=now_seconds)
-        if has_news:
-            self._tell(entry.key)
-        return has_news
-
-    def put_answer(self, entry: WatchedEntry[T], *, now_seconds: float) -> bool:
-        """Take the object that a write was answered with; nobody is told: who wrote it knows."""
-        has_news = super().put_answer(entry, now_seconds=now_seconds)
-        if has_news:
-            self._place(entry.key, entry.value)
-        return has_news
-
-    def remove(self, entry: WatchedEntry[T]) -> bool:
-        """Take an object away."""
-        was_there = super().remove(entry)
-        if was_there:
-            self._tell(entry.key)
-        return was_there
-
     def _tell(self, key: str) -> None:
         namespace, _, name = key.partition("/")
         self._on_change(namespace, name)

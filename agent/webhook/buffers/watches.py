@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from agent.core.buffers.buffer import GROUP
 from agent.kube.api import Api
@@ -21,7 +21,7 @@ from agent.kube.watched_objects import ReflectedObjects, compare_versions
 from agent.webhook.buffers.reading import SeenBuffer, seen_buffer
 from agent.webhook.buffers.tables import Bell, ByNamespace, seen_quota, template_seen
 from agent.webhook.clocks import REAL_CLOCKS, Clocks
-from agent.webhook.cluster.optional_watch import OptionalWatch
+from agent.webhook.cluster.optional_watch import AnyWatch, OptionalWatch
 
 log = logging.getLogger(__name__)
 
@@ -34,20 +34,6 @@ STOP_SECONDS: Final = 0.5
 _METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 _METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 _NOT_FOUND: Final = 404
-
-
-class _Running(Protocol):
-    @property
-    def is_listed(self) -> bool: ...
-
-    @property
-    def trouble(self) -> str | None: ...
-
-    def start(self) -> None: ...
-
-    def stop(self) -> None: ...
-
-    def join(self, timeout_seconds: float) -> bool: ...
 
 
 class _BufferWatch(OptionalWatch[SeenBuffer]):
@@ -121,9 +107,9 @@ class BufferWatches:
             clock=clocks.monotonic,
             ask_seconds=ask_seconds,
         )
-        self._others: dict[str, _Running] = {}
+        self._others: dict[str, AnyWatch] = {}
         """Those that run only while there is a buffer."""
-        self._kinds: dict[tuple[str, str], tuple[KindPlace, _Running]] = {}
+        self._kinds: dict[tuple[str, str], tuple[KindPlace, AnyWatch]] = {}
         self._references: frozenset[Reference] = frozenset()
 
     @property
@@ -199,12 +185,10 @@ class BufferWatches:
                 self._kinds[kind] = (place, watch)
                 watch.start()
 
-    # -- inside ----------------------------------------------------------------------------------------------------
-
     def _watch_buffers(self) -> Reflector[SeenBuffer]:
         return self._reflector("buffers", f"/apis/{GROUP}/{self.version}/{RESOURCE}", self.buffers)
 
-    def _watch_kind(self, kind: tuple[str, str], place: KindPlace) -> _Running:
+    def _watch_kind(self, kind: tuple[str, str], place: KindPlace) -> AnyWatch:
         def referenced() -> list[str]:
             return [key for group, name, key in self._references if (group, name) == kind]
 

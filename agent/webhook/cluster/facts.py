@@ -296,8 +296,6 @@ class ClusterFacts:
         told = [f"{name} {fault}" for name, _, kept in self._all for fault in kept.faults()]
         return (*told, *([f"rules: {self._rules.fault}"] if self._rules.fault is not None else []))
 
-    # -- inside ----------------------------------------------------------------------------------------------------
-
     def _watch(
         self,
         name: str,

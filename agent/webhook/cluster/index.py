@@ -69,6 +69,14 @@ class Indexed(ReflectedObjects[T], Generic[K, T]):
         has_news = super().put(entry, now_seconds=now_seconds)
         if has_news:
             self._place(entry.key, entry.value)
+            self._tell(entry.key)
+        return has_news
+
+    def put_answer(self, entry: WatchedEntry[T], *, now_seconds: float) -> bool:
+        """Take the object that a write was answered with; nobody is told: who wrote it knows."""
+        has_news = super().put_answer(entry, now_seconds=now_seconds)
+        if has_news:
+            self._place(entry.key, entry.value)
         return has_news
 
     def remove(self, entry: WatchedEntry[T]) -> bool:
@@ -76,7 +84,11 @@ class Indexed(ReflectedObjects[T], Generic[K, T]):
         was_there = super().remove(entry)
         if was_there:
             self._place(entry.key, None)
+            self._tell(entry.key)
         return was_there
+
+    def _tell(self, key: str) -> None:
+        """Hook: the object of a key came, went or became another."""
 
     def _place(self, name: str, value: T | None) -> None:
         if name in self._keys:

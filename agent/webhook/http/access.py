@@ -24,7 +24,7 @@ from agent.core.numbers.token_bucket import WINDOW_SECONDS, TokenBucket
 from agent.kube.api import Api
 from agent.kube.errors import KubeError
 from agent.kube.own_rights import NODE_NAME_CLAIM
-from agent.metrics.webhook_series import CallKind, CallResult
+from agent.metrics.call_result import CallKind, CallResult
 from agent.settings.webhook_sections import AccessSettings
 from agent.webhook.http.tokens import NotAToken, Token
 

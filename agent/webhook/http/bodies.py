@@ -44,12 +44,8 @@ class Bodies:
 
     def __init__(self, request_seconds: float) -> None:
         self._request_seconds = request_seconds
-        self._reviews_bytes = 0
-
-    @property
-    def reviews_bytes(self) -> int:
-        """Bytes of reviews on their way in, beyond the first MAX_HEAD_BYTES of each."""
-        return self._reviews_bytes
+        self.reviews_bytes = 0
+        """Of reviews on their way in, beyond the first MAX_HEAD_BYTES of each."""
 
     async def review(self, stream: AsyncIterator[bytes]) -> bytes:
         """Read a review.
@@ -73,17 +69,17 @@ class Bodies:
                     pieces.append(piece)
                     more = max(0, size - MAX_HEAD_BYTES) - held
                     held += more
-                    self._reviews_bytes += more
-                    if size > MAX_REVIEW_BYTES or (more and self._reviews_bytes > MAX_REVIEWS_BYTES):
+                    self.reviews_bytes += more
+                    if size > MAX_REVIEW_BYTES or (more and self.reviews_bytes > MAX_REVIEWS_BYTES):
                         is_too_large = True
                         pieces = [b"".join(pieces)[:MAX_HEAD_BYTES]]
-                        self._reviews_bytes -= held
+                        self.reviews_bytes -= held
                         held = 0
         except TimeoutError:
             if not is_too_large:
                 raise TooSlow from None
         finally:
-            self._reviews_bytes -= held
+            self.reviews_bytes -= held
         if is_too_large:
             raise BodyTooLarge(pieces[0], size)
         return b"".join(pieces)

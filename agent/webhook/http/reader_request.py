@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from agent.metrics.webhook_series import CallKind, CallResult, WebhookMetrics
+from agent.metrics.call_result import CallKind, CallResult
+from agent.metrics.webhook_series import WebhookMetrics
 from agent.webhook.http.access import Access, Denied
 from agent.webhook.http.routes import Call, HttpAnswer, fault
 from agent.webhook.store.shapes import StoreAway

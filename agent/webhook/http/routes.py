@@ -24,8 +24,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from agent.metrics.call_result import CallKind
 from agent.metrics.exposition import MetricsPage
-from agent.metrics.webhook_series import CallKind
 from agent.settings.webhook_sections import ListeningSettings
 from agent.webhook.admission.glance import BYTE_SECONDS, Unread, glance, unchanged
 from agent.webhook.http.access import Sender

@@ -9,7 +9,6 @@ import logging
 import resource
 import socket
 import ssl
-import time
 from collections.abc import Iterator
 from typing import Final
 
@@ -190,13 +189,6 @@ class HttpsServer:
         """Take no more connections, answer what is under way, and come back from ``run``; from any thread."""
         self._app.end()
         self._server.should_exit = True
-
-    def wait_until_started(self, timeout_seconds: float = 10.0) -> bool:
-        """Wait until it answers; False = it did not begin in time."""
-        until = time.monotonic() + timeout_seconds
-        while not self._server.started and time.monotonic() < until:
-            time.sleep(0.005)
-        return self._server.started
 
 
 def raise_open_files(connections: int) -> int:

@@ -19,7 +19,8 @@ import msgspec
 from agent.core.cluster.workload import Workload
 from agent.core.history.hour_peaks import HOUR_SECONDS, hour_of
 from agent.core.history.sketch_key import parse_key
-from agent.metrics.webhook_series import CallKind, WebhookMetrics
+from agent.metrics.call_result import CallKind
+from agent.metrics.webhook_series import WebhookMetrics
 from agent.webhook.http.access import Access
 from agent.webhook.http.reader_request import Asking, BadQuestionError
 from agent.webhook.http.routes import Call, HttpAnswer, fault

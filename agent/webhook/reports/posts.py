@@ -26,7 +26,8 @@ from agent.core.history.hour_sketch import ReportInterval
 from agent.core.history.node_peaks import node_number
 from agent.core.history.rollup import SCHEMA_VERSION, NodeClass, Report, RollupRow
 from agent.core.history.rollup_merge import merged_row, weighed_row
-from agent.metrics.webhook_series import CallKind, CallResult, WebhookMetrics
+from agent.metrics.call_result import CallKind, CallResult
+from agent.metrics.webhook_series import WebhookMetrics
 from agent.settings.webhook_sections import AccessSettings
 from agent.webhook.http.access import Access, Caller, Denied, Sender
 from agent.webhook.http.routes import Call, HttpAnswer, fault

@@ -41,7 +41,7 @@ Judge = Callable[[Spent], Ruling | None]
 """Says what speaks against one more eviction; None = nothing."""
 
 
-class EvictionTransactions(Protocol):
+class ArbiterTransactions(Protocol):
     """The store, as far as the arbiter needs it; ``store.Store`` is one. Both raise ``StoreAway``."""
 
     def transaction(self) -> AbstractContextManager[Connection]:
@@ -90,7 +90,7 @@ class BackOff:
 class EvictionStore:
     """The arbiter's part of the store; any thread. Every method may raise ``StoreAway``: then nothing was changed."""
 
-    def __init__(self, store: EvictionTransactions, *, clock: Callable[[Connection], float] | None = None) -> None:
+    def __init__(self, store: ArbiterTransactions, *, clock: Callable[[Connection], float] | None = None) -> None:
         """Take the parts.
 
         Args:

@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Protocol
 
 from sqlalchemy import Connection, delete, insert, or_, select
 
 from agent.core.eviction.taint_cap import TaintRuling
+from agent.webhook.store.evictions import ArbiterTransactions
 from agent.webhook.store.tables import taint_grants
 
 Judge = Callable[[frozenset[str]], TaintRuling]
 """Says by who else was granted it whether one more node may be."""
 
 
-class TaintTransactions(Protocol):
-    """The store, as far as it is needed here; ``store.Store`` is one. Raises ``StoreAway``."""
-
-    def transaction(self) -> AbstractContextManager[Connection]:
-        """Begin a transaction that has the arbiter's tables to itself."""
-
-
 class TaintStore:
     """Grants of taints; any thread. Every method may raise ``StoreAway``: then nothing was changed."""
 
-    def __init__(self, store: TaintTransactions, *, now: Callable[[Connection], float]) -> None:
+    def __init__(self, store: ArbiterTransactions, *, now: Callable[[Connection], float]) -> None:
         """Take the parts; ``now`` returns Unix seconds by the one clock that all replicas share."""
         self._store, self._now = store, now
 

@@ -102,11 +102,11 @@ class FoldedStore(Protocol):
 class Folder:
     """See the module's docstring."""
 
-    def __init__(self, store: FoldedStore, options: FoldOptions, *, pause: Callable[[], None] | None = None) -> None:
+    def __init__(self, store: FoldedStore, options: FoldOptions, *, pause: Callable[[], None] = lambda: None) -> None:
         """Begin; ``pause`` is called between pieces of work of some ten milliseconds, to let others run."""
         self._store = store
         self._options = options
-        self._pause = pause or _go_on
+        self._pause = pause
         self._next_unix_seconds: float | None = None
         self.folded_reports = 0
         """Since the start, by this process."""
@@ -278,7 +278,3 @@ def _due(reports: Iterable[LoggedReport], now_unix_seconds: float, log_seconds: 
         if now_unix_seconds - log_seconds < report.received_unix_seconds <= now_unix_seconds + WRONG_CLOCK_SECONDS:
             return
         yield report
-
-
-def _go_on() -> None:
-    pass

@@ -101,13 +101,13 @@ class Preparing:
         orders: PodOrders,
         *,
         policy: PolicyName,
-        pause: Callable[[], None] | None = None,
+        pause: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Begin; ``policy`` is what holds where nobody has said anything, ``pause`` lets others run now and then."""
         self._facts, self._index, self._rebuilder = facts, index, rebuilder
         self._orders, self._policy, self._clock = orders, policy, clock
-        self._pause = pause or _go_on
+        self._pause = pause
         self._rules: ClusterRules | None = None
         self._stated: dict[str, str | None] = {}
         """What namespaces of workloads order, at the last look."""
@@ -203,7 +203,3 @@ def _read(text: str) -> PolicyName | None:
         return names.policy_from(text)
     except ValueNotAllowed:
         return None
-
-
-def _go_on() -> None:
-    pass

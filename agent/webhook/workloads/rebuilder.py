@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Annotated, Final, Protocol
+from typing import Annotated, Final
 
 import numpy as np
 
@@ -39,11 +39,12 @@ from agent.core.numbers.allowed_range import Between
 from agent.core.numbers.arrays import Floats
 from agent.core.recommender.policy import Policy, Present
 from agent.core.recommender.registry import PolicyOptions, make
-from agent.webhook.store.shapes import StoreAway, StoredSketch
+from agent.webhook.store.shapes import StoreAway
 from agent.webhook.store.sketch_bytes import BadSketchError, decode, is_readable, leaders_of
 from agent.webhook.workloads.asked import Key, Place
 from agent.webhook.workloads.estimates import BASE_RATIO, PolicyAnswer
 from agent.webhook.workloads.index import WorkloadIndex
+from agent.webhook.workloads.percentiles import SketchSource
 
 log = logging.getLogger(__name__)
 
@@ -63,31 +64,24 @@ class RebuildOptions:
     """Seconds after which an answer is worked out again."""
 
 
-class RebuildSource(Protocol):
-    """The store, as far as it is read here."""
-
-    def sketches_of(self, keys: Iterable[str], unix_hours: Iterable[int]) -> Iterator[StoredSketch]:
-        """Read the sketches of these keys at these hours."""
-
-
 class Rebuilder:
     """See the module's docstring. One thread."""
 
     def __init__(
         self,
-        store: RebuildSource,
+        store: SketchSource,
         index: WorkloadIndex,
         policies: PolicyOptions,
         options: RebuildOptions,
         *,
-        pause: Callable[[], None] | None = None,
+        pause: Callable[[], None] = lambda: None,
     ) -> None:
         """Begin; ``pause`` is called after each hour that policies learnt: some ten milliseconds."""
         self._store = store
         self._index = index
         self._policies = policies
         self._options = options
-        self._pause = pause or _go_on
+        self._pause = pause
 
     def rebuild(self, now_unix_seconds: float) -> int:
         """Work out the most urgent of what is due, some dozens of containers; call it by a thread that has time.
@@ -272,7 +266,3 @@ def _answers(
 
 def _whole(amounts: Floats, row: int) -> int:
     return ceil(float(amounts[row]))
-
-
-def _go_on() -> None:
-    pass

@@ -51,11 +51,11 @@ class FollowedStore(Protocol):
 class Tailer:
     """See the module's docstring. One thread calls `advance`; any may ask the rest."""
 
-    def __init__(self, store: FollowedStore, index: WorkloadIndex, *, pause: Callable[[], None] | None = None) -> None:
+    def __init__(self, store: FollowedStore, index: WorkloadIndex, *, pause: Callable[[], None] = lambda: None) -> None:
         """Begin; nobody else teaches the index. ``pause`` is called between pieces of work of a few milliseconds."""
         self._store = store
         self._index = index
-        self._pause = pause or _go_on
+        self._pause = pause
         self._taken: OrderedDict[int, Report] = OrderedDict()
         """Reports that this replica wrote into the log just now, by their id: the log holds them as bytes."""
         self._taken_lock = threading.Lock()
@@ -246,7 +246,3 @@ class _Chosen:
     def sketches_of(self, keys: Iterable[str], unix_hours: Iterable[int]) -> Iterator[StoredSketch]:
         """Read those of these keys at these hours whole."""
         return self._snapshot.sketches_of(keys, unix_hours)
-
-
-def _go_on() -> None:
-    pass
