@@ -97,6 +97,8 @@ def test_without_the_database_nobody_is_tainted() -> None:
         def transaction(self) -> Any:
             raise StoreAway("database x is away: gone")
 
+        reading = transaction
+
     asked = TaintCap(store=TaintStore(Away(), now=database_now), facts=facts(), options=OPTIONS)
     ruling = asked.decide("node-1")
     assert (ruling.reason, ruling.detail) == (TaintReason.STORE_AWAY, "database x is away: gone")
