@@ -334,7 +334,6 @@ class Webhook:
         self._following.wake()
 
     def _see_pod(self, place: PodPlace, is_new: bool) -> None:
-        """Record a pod that the watch brings."""
         if is_new:
             self._growth.see(place.workload)
         if place.policy is not None:

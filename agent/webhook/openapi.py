@@ -240,7 +240,6 @@ def _deletes(schemas: Mapping[str, _Json]) -> _Json:
 
 
 def _joined(*parts: _Json) -> _Json:
-    """Put paths together; a path may have methods in several parts."""
     paths: dict[str, dict[str, object]] = {}
     for part in parts:
         for path, methods in part.items():

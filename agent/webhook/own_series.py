@@ -128,19 +128,21 @@ def of_cluster(facts: ClusterFacts, lease: LeaderLease) -> tuple[FamilyReading, 
         _gauge(
             "plimsoll_cluster_objects",
             "Objects of the cluster in memory, by kind.",
-            lambda: [((one.name,), one.objects) for one in facts.statuses()],
+            lambda: [((status.name,), status.objects) for status in facts.statuses()],
             "kind",
         ),
         _gauge(
             "plimsoll_cluster_age_seconds",
             "Time since the API server was last heard, by kind.",
-            lambda: [((one.name,), one.age_seconds) for one in facts.statuses() if one.age_seconds is not None],
+            lambda: [
+                ((status.name,), status.age_seconds) for status in facts.statuses() if status.age_seconds is not None
+            ],
             "kind",
         ),
         _counter(
             "plimsoll_cluster_watch_failures",
             "Watches and lists that broke off, by kind.",
-            lambda: [((one.name,), one.counts.failures) for one in facts.statuses()],
+            lambda: [((status.name,), status.counts.failures) for status in facts.statuses()],
             "kind",
         ),
         _gauge(

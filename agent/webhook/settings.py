@@ -82,7 +82,6 @@ def load_webhook_settings(
 
 
 def _contradictions(settings: WebhookSettings, _: Mapping[str, tuple[str, object]]) -> Iterable[str]:
-    """Return one line for each pair of settings that cannot both hold."""
     bounds, certificate, access = settings.bounds, settings.certificate, settings.access
     for name, least, most in (
         ("CpuMillicores", bounds.min_cpu_millicores, bounds.max_cpu_millicores),

@@ -11,7 +11,7 @@ from agent.kube.errors import ApiError, Unreachable
 from agent.webhook.buffers.counted_api import CountedApi, resource_of
 from agent.webhook.buffers.dry_run import REST_SECONDS, SLOW_SECONDS, DryRun, NotTriedError
 from agent.webhook.buffers.managed_templates import is_within
-from agent.webhook.buffers.reading import FIELD_MANAGER, seen_buffer
+from agent.webhook.buffers.seen_buffer import FIELD_MANAGER, seen_buffer
 from tests.fake_api import Call, FakeApi, in_turn
 from tests.fakes import FakeClock
 

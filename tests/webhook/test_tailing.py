@@ -13,7 +13,7 @@ from agent.core.admission.estimate import Estimate
 from agent.core.history.hour_sketch import HourSketch, ReportInterval
 from agent.core.history.rollup import Report
 from agent.core.orders.policy_options import PolicyName
-from agent.webhook.store.forgetting_entry import Forgetting
+from agent.webhook.store.forget_entry import Forgetting
 from agent.webhook.store.report_payload import encode_report
 from agent.webhook.store.shapes import LoggedReport, NewReport, NodeDay, StoreAway, StoredSketch
 from agent.webhook.store.sketch_bytes import decode, encode

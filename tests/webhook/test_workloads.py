@@ -11,9 +11,9 @@ from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
 from agent.core.cluster.workload import Workload
 from agent.core.history.rollup import NodeClass, Report
 from agent.core.orders.policy_options import CraneOptions, CruiseOptions, ForecastOptions, PolicyName, VpaOptions
-from agent.webhook.workloads.asked import Asked, Place
 from agent.webhook.workloads.estimates import PolicyAnswer
 from agent.webhook.workloads.index import WorkloadIndex
+from agent.webhook.workloads.policy_demand import Asked, Place
 from agent.webhook.workloads.shapes import IndexOptions
 from tests.webhook.workload_reports import DNS, HOUR, LARGE, MIB, NOON, SMALL, WEB, report, row
 

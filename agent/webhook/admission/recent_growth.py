@@ -136,7 +136,6 @@ class RecentGrowth:
             del self._sums[namespace]
 
     def _settle(self, admission: _Admission, *, came: bool) -> None:
-        """Take an admission out of those that wait for their pod."""
         waiting = self._unseen[admission.workload]
         waiting.popleft()  # they are settled in their order
         if not waiting:

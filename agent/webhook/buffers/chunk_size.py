@@ -50,7 +50,9 @@ class AdmissionSizer:
             return SizedChunk(content=content, words="not sized: a PodTemplate belongs to no workload with a history")
         admission = self._admission(replace(pod, owners=owners), None)
         operations = [
-            one for one in patch_operations(admission, has_annotations=True) if one["path"].startswith("/spec/")
+            patch_operation
+            for patch_operation in patch_operations(admission, has_annotations=True)
+            if patch_operation["path"].startswith("/spec/")
         ]
         if admission.outcome is not AdmissionOutcome.PATCHED or not operations:
             return SizedChunk(content=content, words=admission.why)

@@ -24,9 +24,9 @@ from agent.webhook.buffers.dry_run import DryRun
 from agent.webhook.buffers.namespace_pass import AgainError, Looked, LostLeadError, NamespacePasses, NamespaceView
 from agent.webhook.buffers.options import BufferMode, BufferOptions
 from agent.webhook.buffers.queue import NamespaceQueue
-from agent.webhook.buffers.reading import SeenBuffer
 from agent.webhook.buffers.resolver import Resolver, reference_of
 from agent.webhook.buffers.seams import Collaborators, WritePermission
+from agent.webhook.buffers.seen_buffer import SeenBuffer
 from agent.webhook.buffers.watches import BufferWatches, Reference
 from agent.webhook.buffers.writer import BufferWriter, OthersStatusError
 from agent.webhook.clocks import REAL_CLOCKS, Clocks
@@ -239,10 +239,9 @@ class BufferController:
 
     def _follow_references(self, buffers: Sequence[Buffer]) -> None:
         self.watches.refer(self._resolver.keep_only(buffers))
-        self._writer.forget(frozenset(one.uid for one in buffers))
+        self._writer.forget(frozenset(buffer.uid for buffer in buffers))
 
     def _follow_others(self, seen: Sequence[SeenBuffer]) -> None:
-        """Find out whether another controller writes the statuses."""
         may_step_back = self.options.mode is BufferMode.AUTO
         found = next((one for one in seen if one.is_contested), None) if may_step_back else None
         by = None if found is None else f"{found.others[0]} (of {found.buffer.namespace}/{found.buffer.name})"
@@ -259,7 +258,6 @@ class BufferController:
         self._contested_by = by
 
     def _take(self, namespace: str) -> None:
-        """Look at a namespace, and see to it that it is looked at again when it has to be."""
         try:
             looked = self._look(namespace)
         except LostLeadError:
@@ -330,14 +328,12 @@ class BufferController:
         buffers = [one.buffer for one in self.watches.buffers.find(namespace)]
         if self._contested_by is None:
             return buffers
-        return [one for one in buffers if one.strategy == PLACEHOLDER_PODS]
+        return [buffer for buffer in buffers if buffer.strategy == PLACEHOLDER_PODS]
 
     def _unheard(self, buffers: list[Buffer]) -> list[Reference]:
-        """Return the scalable objects of which no change would be noticed."""
         references = {one for one in map(reference_of, buffers) if one is not None}
-        return [one for one in references if not self.watches.hears(one[0], one[1])]
+        return [reference for reference in references if not self.watches.hears(reference[0], reference[1])]
 
     def _ring(self, reference: Reference, version: str | None) -> None:
-        """Record that a scalable object changed; from a watching thread."""
         if self._resolver.changed(reference, version):
             self.wake(reference[2].partition("/")[0])

@@ -101,7 +101,6 @@ class DryRun:
         return _not_tried(shape, why)
 
     def _refused(self, error: ApiError, shape: Shape) -> Shaped | None:
-        """Return what a refusal says of the shape; None = nothing."""
         if error.status == _FORBIDDEN and _NO_RIGHT in error.message:
             if self._without_right_until is None:
                 log.warning(

@@ -27,10 +27,10 @@ class ControllerFigures:
     def ready(self) -> Values:
         """Return placeholder pods that run."""
         return [
-            ((one.buffer.namespace, one.buffer.name), view.ready[one.buffer.name])
+            ((outcome.buffer.namespace, outcome.buffer.name), view.ready[outcome.buffer.name])
             for view in self._controller.views()
-            for one in view.outcomes
-            if one.buffer.name in view.ready
+            for outcome in view.outcomes
+            if outcome.buffer.name in view.ready
         ]
 
     def not_ready(self) -> Values:
@@ -73,8 +73,8 @@ class ControllerFigures:
     def _each(self, value: Callable[[BufferOutcome], int | None]) -> Values:
         found: list[tuple[tuple[str, ...], float]] = []
         for view in self._controller.views():
-            for one in view.outcomes:
-                figure = value(one)
+            for outcome in view.outcomes:
+                figure = value(outcome)
                 if figure is not None:
-                    found.append(((one.buffer.namespace, one.buffer.name), figure))
+                    found.append(((outcome.buffer.namespace, outcome.buffer.name), figure))
         return found

@@ -71,7 +71,7 @@ class ManagedTemplates:
         """Forget what is of other buffers of a namespace than these."""
         for key in [one for one in self._wanted if one[0] == namespace and one[1] not in buffers]:
             del self._wanted[key]
-        for key in [one for one in self._rewrites if one[0] == namespace and one[1] not in buffers]:
+        for key in [rewrite for rewrite in self._rewrites if rewrite[0] == namespace and rewrite[1] not in buffers]:
             del self._rewrites[key]
         if not buffers:
             self._known.pop(namespace, None)

@@ -270,13 +270,12 @@ class NamespacePasses:
             kept.put_answer(kept.entry(document), now_seconds=self._clock())
 
     def _kept(self, namespace: str, facts: NamespaceFacts, result: Pass) -> tuple[RoomOutcome, Pass]:
-        """Have the room kept, and tell in the statuses how far it is."""
         self._check_lead()
         kept = self._keeper.keep(namespace, result.outcomes, facts.templates, self._watches.version)
         if kept.provisioning != self._provisioning.get(namespace, {}):
             self._provisioning[namespace] = kept.provisioning
             # Over the statuses as they were just written: whatever they are told of then is the condition alone.
-            buffers = tuple(replace(one.buffer, status=one.status) for one in result.outcomes)
+            buffers = tuple(replace(outcome.buffer, status=outcome.status) for outcome in result.outcomes)
             facts = replace(facts, buffers=(*buffers, *result.passed_over), provisioning=kept.provisioning)
             result = reconcile(facts, read_pod=pod_of_template, now_unix_seconds=self._wall_clock())
             self._write_statuses(result.outcomes)

@@ -259,23 +259,23 @@ class Placeholders:
             remove_placeholder(self._api, namespace=buffer.namespace, name=name, uid=uid)
 
     def _resize(self, buffer: Buffer, plan: PlaceholderPlan, memories: dict[str, Memory]) -> None:
-        for one in plan.resizings:
+        for resizing in plan.resizings:
             if not self._permission.is_given():
                 return
-            containers = [{"name": name, "resources": resources_json(wanted)} for name, wanted in one.containers]
+            containers = [{"name": name, "resources": resources_json(wanted)} for name, wanted in resizing.containers]
             try:
                 self._api.call(
                     "PATCH",
-                    f"{pods_path(buffer.namespace, one.name)}/resize",
+                    f"{pods_path(buffer.namespace, resizing.name)}/resize",
                     query={"fieldManager": FIELD_MANAGER},
-                    body={"metadata": {"uid": one.uid}, "spec": {"containers": containers}},
+                    body={"metadata": {"uid": resizing.uid}, "spec": {"containers": containers}},
                     content_type=STRATEGIC_MERGE_PATCH,
                 )
             except ApiError as error:
                 if not _is_judgement(error):
                     raise
                 # Whatever speaks against it, a new pod will do; one that is gone by now is nobody's loss.
-                memories[buffer.uid] = after_refused_resize(memories[buffer.uid], one.uid)
+                memories[buffer.uid] = after_refused_resize(memories[buffer.uid], resizing.uid)
 
     def _create(self, wish: PlaceholderWish, plan: PlaceholderPlan, memories: dict[str, Memory]) -> None:
         buffer, shape = wish.buffer, wish.shape
@@ -306,7 +306,6 @@ class Placeholders:
             memories[buffer.uid] = after_creation(_with_made(memory, name, plan))
 
     def _annotate(self, buffer: Buffer, ready: int | None, version: str) -> None:
-        """Write how many run onto the buffer; take it away from one that is not kept so any more."""
         text = None if ready is None else str(ready)
         if text == buffer.annotations.get(READY_REPLICAS) or buffer.is_terminating or not self._permission.is_given():
             return
@@ -342,7 +341,6 @@ def _seen_pod(document: object) -> Pod:
 
 
 def _is_judgement(error: ApiError) -> bool:
-    """Return whether the server refused the thing itself."""
     return 400 <= error.status < 500 and error.status not in _NO_JUDGEMENT
 
 

@@ -280,7 +280,6 @@ class Resolver:
     def _live(
         self, namespace: str, ref: ScalableRef, scale: ReadScale, known: _Scaled | None, *, is_pod_held: bool
     ) -> _Scaled | None:
-        """Return the shape of the newest live pod; None = there is none."""
         selector = scale.facts.selector
         is_same = known is not None and known.pod is not None and known.selector == selector
         if known is not None and is_same and is_pod_held and scale.facts.replicas > 0:

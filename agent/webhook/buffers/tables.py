@@ -105,7 +105,7 @@ class Bell(ReflectedObjects[str]):
 
     def replace_all(self, entries: Iterable[WatchedEntry[str]], *, now_seconds: float, is_newest: bool) -> bool:
         """Take a whole list."""
-        there = {one.key: one.version for one in entries}
+        there = {entry.key: entry.version for entry in entries}
         for key in self._referenced():
             self._ring(key, there.get(key))
         return False

@@ -18,7 +18,7 @@ from agent.kube.errors import ApiError
 from agent.kube.reflector import Reflector, WatchPace, WatchSource
 from agent.kube.scale import KindPlace
 from agent.kube.watched_objects import ReflectedObjects, compare_versions
-from agent.webhook.buffers.reading import SeenBuffer, seen_buffer
+from agent.webhook.buffers.seen_buffer import SeenBuffer, seen_buffer
 from agent.webhook.buffers.tables import Bell, ByNamespace, seen_quota, template_seen
 from agent.webhook.clocks import REAL_CLOCKS, Clocks
 from agent.webhook.cluster.optional_watch import AnyWatch, OptionalWatch

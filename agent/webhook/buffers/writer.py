@@ -30,7 +30,7 @@ from agent.kube.api import JSON_PATCH, MERGE_PATCH, Api
 from agent.kube.buffer_json import buffer_status_to_json, managed_template_from_json
 from agent.kube.errors import ApiError, KubeError
 from agent.kube.json_reader import ConvertError
-from agent.webhook.buffers.reading import FIELD_MANAGER, PEOPLE
+from agent.webhook.buffers.seen_buffer import FIELD_MANAGER, PEOPLE
 
 log = logging.getLogger(__name__)
 
@@ -218,7 +218,7 @@ class BufferWriter:
             return apply(force=may_take_over)
         except ApiError as error:
             managers = _conflicting(error)
-            others = [one for one in managers if not one.startswith(PEOPLE)]
+            others = [manager for manager in managers if not manager.startswith(PEOPLE)]
             if others:
                 raise OthersStatusError(f"{others[0]} writes its status") from error
             if not managers:
@@ -294,15 +294,14 @@ def _left_over(answer: object, wanted: Mapping[str, object]) -> dict[str, object
     conditions, own = status.get("conditions"), wanted.get("conditions")
     if isinstance(conditions, list) and isinstance(own, list):
         is_wanted = any(_type(one) == LIMITED_BY_QUOTAS for one in own)
-        kept = [one for one in conditions if is_wanted or _type(one) != LIMITED_BY_QUOTAS]
+        kept = [condition for condition in conditions if is_wanted or _type(condition) != LIMITED_BY_QUOTAS]
         if len(kept) < len(conditions):
             left["conditions"] = kept
     return left
 
 
 def _conflicting(error: ApiError) -> list[str]:
-    """Return the managers that an apply is in conflict with; empty = it failed for something else."""
-    causes = [one.message for one in error.causes if one.reason == _MANAGER_CONFLICT]
+    causes = [cause.message for cause in error.causes if cause.reason == _MANAGER_CONFLICT]
     return [found[1] for found in map(_MANAGER.search, causes) if found is not None]
 
 

@@ -341,7 +341,6 @@ class Certificates:
         return self._soon(good, now)
 
     def _soon(self, good: Material | None, now: float) -> str | None:
-        """Return that the end is near; a built-in one with a short life is renewed in time."""
         if good is None:
             return "there is no certificate yet"
         left_days = (good.leaf.not_after_unix_seconds - now) / DAY_SECONDS

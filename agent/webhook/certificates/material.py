@@ -62,7 +62,7 @@ class Material:
     @property
     def bundle_pem(self) -> bytes:
         """Return the authorities as caBundle holds them."""
-        return b"".join(one.pem for one in self.authorities)
+        return b"".join(authority.pem for authority in self.authorities)
 
 
 def read_material(
@@ -113,7 +113,7 @@ def read_material(
         leaf=shown,
         chain_pem=b"".join(_pem(one) for one in chain),
         key_pem=key_pem or b"",
-        authorities=tuple(_certificate(one) for one in authorities),
+        authorities=tuple(_certificate(authority) for authority in authorities),
         authority_key_pem=authority_key_pem,
         is_by_first=bool(authorities) and _is_by(leaf, authorities[0]),
         names=stated,
@@ -185,10 +185,9 @@ def _is_for(stated: frozenset[str], name: str) -> bool:
 
 
 def _leads_to(chain: Sequence[x509.Certificate], authorities: Sequence[x509.Certificate]) -> bool:
-    """Return whether the chain goes from the leaf to one of the authorities, or the leaf is one itself."""
     current = chain[0]
     for _ in range(_LONGEST_PATH):
-        if current in authorities or any(_is_by(current, one) for one in authorities):
+        if current in authorities or any(_is_by(current, authority) for authority in authorities):
             return True
         above = next((one for one in chain if one != current and _is_by(current, one)), None)
         if above is None:

@@ -64,7 +64,7 @@ class Registration(OneObject[WebhookConfiguration]):
         return (
             configuration is not None
             and bool(configuration.webhooks)
-            and all(one.bundle_pem == bundle_pem for one in configuration.webhooks)
+            and all(webhook.bundle_pem == bundle_pem for webhook in configuration.webhooks)
         )
 
     def standing_seconds(self, bundle_pem: bytes) -> float | None:

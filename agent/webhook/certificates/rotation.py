@@ -91,7 +91,7 @@ def after_step(
         return _with_leaf(authority_pem, b"", authority_key_pem, names, now, options)
     if step is RotationStep.ADD_AUTHORITY:
         authority_pem, authority_key_pem = _authority(now, options)
-        known = [one for one in material.authorities if one.not_after_unix_seconds > now]
+        known = [authority for authority in material.authorities if authority.not_after_unix_seconds > now]
         others = b"".join(one.pem for one in known[: MOST_AUTHORITIES - 1])
         return read_material(
             chain_pem=material.chain_pem,

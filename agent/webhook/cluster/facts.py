@@ -347,7 +347,7 @@ class ClusterFacts:
     def _see_nodes(self) -> None:
         """Sum up the nodes whenever one of them changed, so that admissions need not walk them."""
         nodes = self._nodes.values()
-        self._overloaded = frozenset(one.name for one in nodes if one.is_overloaded)
+        self._overloaded = frozenset(node.name for node in nodes if node.is_overloaded)
         self._largest_allocatable = largest_allocatable(nodes)
         self._smallest_capacity = smallest_capacity(nodes)
         # One that is not understood is none of the values, and may run a kubelet of any version.

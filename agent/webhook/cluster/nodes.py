@@ -49,15 +49,15 @@ def known_node_from_json(document: object) -> KnownNode:
 
 def largest_allocatable(nodes: Iterable[KnownNode]) -> NodeAmounts | None:
     """Return the most that any node can allocate, of each resource; None = no node states it."""
-    return largest_of(one.allocatable for one in nodes if one.allocatable is not None)
+    return largest_of(node.allocatable for node in nodes if node.allocatable is not None)
 
 
 def smallest_capacity(nodes: Iterable[KnownNode]) -> NodeAmounts | None:
     """Return the least that any node has, of each resource; None = no node states it."""
-    return smallest_of(one.capacity for one in nodes if one.capacity is not None)
+    return smallest_of(node.capacity for node in nodes if node.capacity is not None)
 
 
 def all_take_pod_resources(nodes: Iterable[KnownNode]) -> bool:
     """Return whether a pod may have resources of its own wherever it is put; False where no Linux node is known."""
-    takes = [one.takes_pod_resources for one in nodes if one.takes_pod_resources is not None]
+    takes = [node.takes_pod_resources for node in nodes if node.takes_pod_resources is not None]
     return bool(takes) and all(takes)

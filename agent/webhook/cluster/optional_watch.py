@@ -162,7 +162,7 @@ class OptionalWatch(Generic[T]):
             raise
         resources = answer.get("resources") if isinstance(answer, Mapping) else None
         return isinstance(resources, list) and any(
-            isinstance(one, Mapping) and one.get("name") == self._resource for one in resources
+            isinstance(resource, Mapping) and resource.get("name") == self._resource for resource in resources
         )
 
     def _set(self, *, is_served: bool) -> None:

@@ -336,7 +336,7 @@ def _as_first_seen(containers: Containers | None, known: Containers | None) -> C
     if containers is None or known is None or containers == known:
         return containers
     first = {one.name: one for one in known}
-    return tuple(first.get(one.name, one) for one in containers)
+    return tuple(first.get(container.name, container) for container in containers)
 
 
 def _rank(counted: tuple[int, Containers | None]) -> tuple[int, list[tuple[int, int]]]:

@@ -203,7 +203,6 @@ class Arbiter:
         return namespace, orders
 
     def _doubt(self) -> Ruling | None:
-        """Return why nobody may go at all at the moment; None = somebody may."""
         if not self._facts.is_complete:
             return Ruling(reason=Reason.FACTS_UNKNOWN, detail="the cluster has not been read as a whole yet")
         age, most = self._facts.age_seconds, self._options.stale_seconds

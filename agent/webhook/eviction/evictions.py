@@ -118,7 +118,6 @@ class Evictions:
     def _outcome(
         self, answer: EvictionAnswer, spent: Spent, began_seconds: float
     ) -> tuple[EvictionState, Ruling, BackOff | None]:
-        """Return what an answer leaves in the store, what the node is told, and for how long its workload is left."""
         kind, said = answer.kind, answer.message
         if kind is EvictionKind.ACCEPTED:
             return EvictionState.EVICTED, Ruling(reason=Reason.EVICTED, detail=""), None

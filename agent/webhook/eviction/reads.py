@@ -76,7 +76,6 @@ def _read(api: Api, group: str, resource: str, namespace: str, name: str) -> obj
 
 
 def _number(document: object, section: str, key: str, *, absent: int) -> int | None:
-    """Return a count; None = it is none. The API leaves zeros out."""
     part = document.get(section) if isinstance(document, Mapping) else None
     if not isinstance(part, Mapping):
         return None

@@ -17,7 +17,7 @@ from agent.core.numbers.quantity import format_quantity
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.webhook.buffers.controller import BufferController, ControllerStanding
 from agent.webhook.buffers.namespace_pass import NamespaceView
-from agent.webhook.buffers.reading import SeenBuffer
+from agent.webhook.buffers.seen_buffer import SeenBuffer
 from agent.webhook.http.access import Access
 from agent.webhook.http.reader_request import Asking, ListPage, page_of
 from agent.webhook.http.routes import Call, HttpAnswer, fault
@@ -115,7 +115,7 @@ class BufferQuestions:
             chunks=buffer.status.replicas,
             template=buffer.status.template_name,
             template_generation=buffer.status.template_generation,
-            conditions=[_condition(one, now) for one in buffer.status.conditions],
+            conditions=[_condition(condition, now) for condition in buffer.status.conditions],
             others=list(seen.others),
             left_alone=left_alone,
             trouble=trouble,
@@ -123,7 +123,7 @@ class BufferQuestions:
         )
 
     def _why(self, view: NamespaceView, buffer: Buffer, now: float) -> BufferWhyBody | None:
-        found = next((one for one in view.outcomes if one.buffer.name == buffer.name), None)
+        found = next((outcome for outcome in view.outcomes if outcome.buffer.name == buffer.name), None)
         if found is None:
             return None
         return why_body(

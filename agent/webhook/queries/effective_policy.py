@@ -107,7 +107,6 @@ class Applying:
         return FromBody(value=rules.pause_reason, source=f"ConfigMap {self._defaults.config_map}")
 
     def _policy(self, workload: Workload, rules: ClusterRules) -> tuple[FromBody, str | None]:
-        """Return the policy, and why it is not understood."""
         default = FromBody(value=self._defaults.policy, source="setting recommend.policy")
         stated = self._stated(names.POLICY, workload, rules)
         if stated is None:
@@ -133,7 +132,6 @@ class Applying:
 
 
 def _rule_number(rules: ClusterRules, workload: Workload, key: str) -> int:
-    """Find the rule that orders it, from 1 on as people count."""
     alone = (key in rule_of(replace(rules, rules=(rule,)), workload) for rule in rules.rules)
     return next(number for number, orders in enumerate(alone, 1) if orders)
 

@@ -126,7 +126,6 @@ class Forgetter:
 def _body(
     wish: ForgetWish, found: Forgotten, history: MergedHistory | None, *, is_dry_run: bool, is_applied: bool
 ) -> ForgottenBody:
-    """Return what went, by workload: what the database had, and what only memory has of the last minutes."""
     hours: dict[Workload, set[int]] = defaultdict(set)
     containers: dict[Workload, set[str]] = defaultdict(set)
     for text, of_key in found.hours.items():
@@ -134,9 +133,9 @@ def _body(
         hours[key.workload] |= of_key
         containers[key.workload].add(key.container)
     if history is not None:
-        for one in history.containers:
-            containers[history.workload].add(one.container)
-            hours[history.workload].update(peak.hour_unix_seconds // HOUR_SECONDS for peak in one.hours)
+        for container in history.containers:
+            containers[history.workload].add(container.container)
+            hours[history.workload].update(peak.hour_unix_seconds // HOUR_SECONDS for peak in container.hours)
     workloads = [
         ForgottenWorkloadBody(
             namespace=workload.namespace,

@@ -109,7 +109,11 @@ class Questions:
     def _list(self, call: Call) -> HttpAnswer:
         now = self._wall_clock()
         chosen = call.query.get("namespace")
-        seen = [one for one in self._parts.histories.workloads() if chosen is None or one.workload.namespace == chosen]
+        seen = [
+            workload
+            for workload in self._parts.histories.workloads()
+            if chosen is None or workload.workload.namespace == chosen
+        ]
         page = page_of(call, seen, _key, "NAMESPACE/KIND/NAME")
         rules = self._parts.facts.rules()
         body = WorkloadsBody(
@@ -142,8 +146,8 @@ class Questions:
 
     def _nodes(self, _: Call) -> HttpAnswer:
         now = self._wall_clock()
-        seen = {one.name: one for one in self._parts.histories.nodes()}
-        marks = {one.node: one for one in self._parts.marks()}
+        seen = {node.name: node for node in self._parts.histories.nodes()}
+        marks = {mark.node: mark for mark in self._parts.marks()}
         nodes = [_node_body(name, seen.get(name), marks.get(name), now) for name in sorted({*seen, *marks})]
         return HttpAnswer(body=msgspec.json.encode(NodesBody(nodes=nodes)))
 
@@ -170,21 +174,22 @@ class Questions:
             applies=self._applies(workload, rules, now),
             containers=[
                 ContainerBody(
-                    container=one.container,
-                    advice=_advice(policy, self._estimate(workload, one.container, policy, now)),
-                    hours=_hours(one),
-                    classes=[_side(row, now) for row in one.classes],
-                    nodes=[_side(row, now) for row in one.nodes],
-                    statistics=_statistics_body(statistics.get(one.container), one.nodes or one.classes),
+                    container=container.container,
+                    advice=_advice(policy, self._estimate(workload, container.container, policy, now)),
+                    hours=_hours(container),
+                    classes=[_side(row, now) for row in container.classes],
+                    nodes=[_side(row, now) for row in container.nodes],
+                    statistics=_statistics_body(
+                        statistics.get(container.container), container.nodes or container.classes
+                    ),
                 )
-                for one in history.containers
+                for container in history.containers
             ],
             statistics_fault=statistics_fault,
         )
         return HttpAnswer(body=msgspec.json.encode(body))
 
     def _statistics(self, workload: Workload, now: float) -> tuple[Mapping[str, ContainerStatistics], str | None]:
-        """Return the percentiles, or why there are none: what is in memory is told all the same."""
         try:
             return self._parts.statistics(workload, now), None
         except StoreAway:
@@ -263,8 +268,8 @@ def _statistics_body(found: ContainerStatistics | None, rows: Sequence[RowHistor
         pods=found.pods,
         pod_cpu_millicores=_spread_body(found.pod_cpu_millicores),
         pod_memory_bytes=_spread_body(found.pod_memory_bytes),
-        node_cpu_millicores=_spread_body([one.cpu_base_millicores for one in rows]),
-        node_memory_bytes=_spread_body([one.memory_base_bytes for one in rows]),
+        node_cpu_millicores=_spread_body([row.cpu_base_millicores for row in rows]),
+        node_memory_bytes=_spread_body([row.memory_base_bytes for row in rows]),
     )
 
 
@@ -288,7 +293,7 @@ def _spread_body(amounts: Sequence[int | None] | None) -> SpreadBody | None:
 
 
 def _hours(container: ContainerHistory) -> list[HourBody]:
-    return [_hour(one) for one in container.hours]
+    return [_hour(hour) for hour in container.hours]
 
 
 def _hour(peak: HourPeak) -> HourBody:
@@ -310,12 +315,12 @@ def _side(row: RowHistory, now: float) -> SideBody:
         newest_age_seconds=max(0.0, now - row.last_unix_seconds),
         cpu_base_millicores=row.cpu_base_millicores,
         memory_base_bytes=row.memory_base_bytes,
-        hours=[_hour(one) for one in row.hours],
+        hours=[_hour(hour) for hour in row.hours],
         kills=[
             KillBody(
-                age_seconds=max(0.0, now - one.newest_unix_seconds), memory_bytes=one.largest_bytes, count=one.count
+                age_seconds=max(0.0, now - kill.newest_unix_seconds), memory_bytes=kill.largest_bytes, count=kill.count
             )
-            for one in row.kills
+            for kill in row.kills
         ],
     )
 

@@ -305,7 +305,6 @@ class _Bounds:
 
 
 def _contradiction(row: RowBody, *, interval_seconds: float, bounds: _Bounds) -> str | None:
-    """Return what in a row cannot be; None = it could all be."""
     if not _is_text(row.workload):
         return "workload: half a character"
     if row.covered_seconds > interval_seconds * 1.05 + _COVER_SLACK_SECONDS:
@@ -384,7 +383,6 @@ def _highest_bucket(most_millicores: float) -> int:
 
 
 def _up_to(buckets: Mapping[int, int], highest: int) -> dict[int, int]:
-    """Put what is in higher buckets into this one."""
     kept = {bucket: count for bucket, count in buckets.items() if bucket < highest}
     above = sum(count for bucket, count in buckets.items() if bucket >= highest)
     return {**kept, highest: above} if above else kept

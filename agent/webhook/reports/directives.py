@@ -157,7 +157,6 @@ class Director:
     def _directive(
         self, workload: Workload, node: str, rules: ClusterRules, now_unix_seconds: float
     ) -> tuple[WorkloadDirective, float | None]:
-        """Return one directive, and when its stop of shrinking ends."""
         rule, frozen = rule_of(rules, workload), self._frozen(workload)
         containers = self._histories.directive_of(workload, node=node, now_unix_seconds=now_unix_seconds)
         end = self._stop_end(workload, now_unix_seconds)
@@ -213,7 +212,6 @@ def _up(amount: int | None) -> int | None:
 
 
 def _clipped(text: str | None) -> str | None:
-    """Return text that an agent takes: an empty one says nothing."""
     return text[:LONGEST_TEXT] if text else None
 
 
@@ -223,9 +221,9 @@ def _digest(directives: Directives, ends: list[float | None]) -> str:
     Container by container: written at once, a node's thousands of figures would hold up an admission for a millisecond.
     """
     digest = blake2b(msgspec.json.encode((directives.pause_reason, ends)), digest_size=16)
-    for one in directives.workloads:
+    for workload in directives.workloads:
         # Everything in it has its order, and each piece ends where the next one begins.
-        digest.update(msgspec.json.encode(replace(one, stop_shrinking_seconds=None, containers=())))
-        for container in one.containers:
+        digest.update(msgspec.json.encode(replace(workload, stop_shrinking_seconds=None, containers=())))
+        for container in workload.containers:
             digest.update(msgspec.json.encode(container))
     return digest.hexdigest()

@@ -295,7 +295,6 @@ class Posts:
         )
 
     def _capacity(self, node: str) -> tuple[int, int]:
-        """Return a node's CPUs, and bytes of memory, in doubt as few as any node has."""
         known = self._parts.facts.capacity(node) or IN_DOUBT
         return max(known.cpu_millicores // 1000, 1), known.memory_bytes
 
@@ -398,18 +397,19 @@ class Posts:
         self._parts.access.check_node(node, body.node)
         proposals = [
             Proposal(
-                ref=PodRef(namespace=one.namespace, name=one.pod, uid=one.pod_uid),
-                want=one.reason,
-                order=one.order,
-                ranking=one.ranking,
-                requested=_amounts(one.requested),
-                needed=_amounts(one.needed),
+                ref=PodRef(namespace=proposal.namespace, name=proposal.pod, uid=proposal.pod_uid),
+                want=proposal.reason,
+                order=proposal.order,
+                ranking=proposal.ranking,
+                requested=_amounts(proposal.requested),
+                needed=_amounts(proposal.needed),
             )
-            for one in body.proposals
+            for proposal in body.proposals
         ]
         replies = self._parts.arbitrate(node, proposals)
         answers = [
-            ReplyBody(pod_uid=one.pod_uid, verdict=one.ruling.verdict, reason=str(one.ruling)) for one in replies
+            ReplyBody(pod_uid=reply.pod_uid, verdict=reply.ruling.verdict, reason=str(reply.ruling))
+            for reply in replies
         ]
         return CallResult.ACCEPTED, HttpAnswer(body=msgspec.json.encode(RepliesBody(answers=answers)))
 
@@ -455,7 +455,6 @@ def _amounts(body: AmountsBody) -> PodAmounts:
 
 
 def _etag_of(header: str | None) -> str | None:
-    """Read If-None-Match with the one ETag that an agent sends."""
     if header is None:
         return None
     return header.strip().removeprefix("W/").strip('"')

@@ -77,7 +77,6 @@ def _without(mark: Mark, sequence: int) -> tuple[tuple[int, int], ...] | None:
 
 
 def _between(before: int, after: int) -> tuple[tuple[int, int], ...]:
-    """Return the range of what lies between two sequences, none if nothing does."""
     return ((before + 1, after - 1),) if after - before > 1 else ()
 
 

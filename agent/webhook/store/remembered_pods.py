@@ -166,7 +166,7 @@ class RememberedPods:
         if self._known is None:
             payload = self._load()
             kept, pods = _decoded(payload)
-            self._known = {one.uid: one for one in pods}
+            self._known = {pod.uid: pod for pod in pods}
             if kept is not None:
                 self._told_unix_seconds, self._covered = kept.told_unix_seconds, dict(kept.covered)
             elif payload is None:

@@ -51,7 +51,7 @@ def _is_sound(report: Report) -> bool:
         return False
     for row in report.rows:
         seconds = (row.covered_seconds, row.throttled_seconds or 0.0, row.waiting_seconds or 0.0)
-        if not all(0.0 <= one < inf for one in seconds):
+        if not all(0.0 <= second < inf for second in seconds):
             return False
         if not all(0.0 <= kill.age_seconds < inf and (kill.memory_bytes or 0) >= 0 for kill in row.oom_kills):
             return False

@@ -58,7 +58,6 @@ def _migrate(store: StoreEngine, schema: str) -> None:
 
 
 def _found(connection: Connection, store: StoreEngine) -> str | None:
-    """Return the revision that is there, None = nothing is; refuse what is another's or newer."""
     names = set(inspect(connection).get_table_names())
     if store.is_sqlite:
         mark: int = connection.execute(text("PRAGMA application_id")).scalar_one()

@@ -16,10 +16,10 @@ from typing import Final
 
 from sqlalchemy import Connection, delete, insert, select, text
 
-from agent.webhook.store import forgetting as store_forgetting
+from agent.webhook.store import forget_statements as store_forgetting
 from agent.webhook.store import schema as store_schema
 from agent.webhook.store.engine import StoreEngine, StorePatience
-from agent.webhook.store.forgetting_entry import Forgetting
+from agent.webhook.store.forget_entry import Forgetting
 from agent.webhook.store.marks import first_mark, moved
 from agent.webhook.store.node_hours import DAY_HOURS
 from agent.webhook.store.place import SqlitePlace
@@ -312,7 +312,7 @@ class Store:
             upsert_days = upsert_node_hours(connection)
             for days in pieces(node_days, PIECE):
                 connection.execute(
-                    upsert_days, [{"unix_day": one.unix_day, "node": one.node, "payload": one.payload} for one in days]
+                    upsert_days, [{"unix_day": day.unix_day, "node": day.node, "payload": day.payload} for day in days]
                 )
             oldest: int | None = connection.execute(OLDEST_HOUR).scalar()
             if oldest is not None:

@@ -178,8 +178,8 @@ class Entries:
 
     def span(self, entry: WorkloadEntry) -> tuple[float, float]:
         """Return from when to when a workload is known, Unix seconds."""
-        rows = [(self.by_class, row) for one in entry.containers for row in one.rows]
-        rows += [(self.by_node, row) for one in entry.containers for row in (one.nodes or {}).values()]
+        rows = [(self.by_class, row) for container in entry.containers for row in container.rows]
+        rows += [(self.by_node, row) for container in entry.containers for row in (container.nodes or {}).values()]
         first = min((int(table.first[row]) for table, row in rows), default=0)
         last = max((int(table.last[row]) for table, row in rows), default=0)
         return float(first), float(last)

@@ -180,7 +180,6 @@ def hour_peaks(table: RowTable, rows: tuple[int, ...], slots: Slots) -> tuple[Ho
 
 
 def _largest(peaks: Codes, chosen: Bools) -> list[int]:
-    """Return the largest code of each resource in the slots chosen; 0 = missing."""
     largest: list[int] = peaks[PEAKS].max(axis=1, where=chosen, initial=0).tolist()
     return largest
 

@@ -21,7 +21,7 @@ from agent.core.history.node_peaks import node_number
 from agent.core.history.rollup import RollupRow
 from agent.core.history.sketch_key import keys_of
 from agent.core.numbers.allowed_range import Between
-from agent.webhook.store.forgetting_entry import Forgetting, is_forgetting, rows_left
+from agent.webhook.store.forget_entry import Forgetting, is_forgetting, rows_left
 from agent.webhook.store.node_hours import DAY_HOURS, with_hour
 from agent.webhook.store.report_payload import BadPayloadError, decode_report
 from agent.webhook.store.shapes import (
@@ -138,7 +138,6 @@ class Folder:
         return folded
 
     def _fold_some(self, now_unix_seconds: float) -> int:
-        """Fold as many reports as one transaction takes; return how many."""
         base = through = self._store.folded_through()
         # Read before any sketch: a fold that does not heed one that comes later is refused.
         forgettings = self._store.forgettings(base)
@@ -177,7 +176,7 @@ class Folder:
                 for day, node in sorted(changed_days)
                 if (payload := days[day, node]) is not None and (day + 1) * DAY_HOURS > oldest_hour
             ),
-            forgotten_id=max((one.id for one in forgettings), default=base),
+            forgotten_id=max((forgetting.id for forgetting in forgettings), default=base),
         )
         return count
 

@@ -36,8 +36,7 @@ from agent.core.orders.plan_options import PlanOptions
 from agent.core.orders.policy_options import PolicyName
 from agent.core.orders.resolution import listed
 from agent.core.recommender.registry import PolicyOptions
-from agent.webhook.store.forgetting_entry import Forgetting
-from agent.webhook.workloads.asked import Asked, Key, Place, Preparation, Tables, due
+from agent.webhook.store.forget_entry import Forgetting
 from agent.webhook.workloads.entries import ContainerEntry, Entries, WorkloadEntry
 from agent.webhook.workloads.estimates import (
     PolicyAnswer,
@@ -49,6 +48,7 @@ from agent.webhook.workloads.estimates import (
     with_answer,
 )
 from agent.webhook.workloads.loader import LoadedSketches, SketchLoad
+from agent.webhook.workloads.policy_demand import Asked, Key, Place, Preparation, Tables, due
 from agent.webhook.workloads.reporting_nodes import ReportingNodes
 from agent.webhook.workloads.rows import RowTable
 from agent.webhook.workloads.shapes import (
@@ -356,7 +356,6 @@ class WorkloadIndex:
     def _sources(
         self, found: ContainerEntry, node: str | None, node_class: NodeClass | None
     ) -> Iterator[tuple[EstimateSource, RowTable, tuple[int, ...]]]:
-        """Return whose history could be taken, the nearest first."""
         if node is not None and found.nodes is not None and node in found.nodes:
             yield EstimateSource.NODE, self._by_node, (found.nodes[node],)
         alike = tuple(row for known, row in found.classes if known == node_class)
@@ -444,7 +443,6 @@ class WorkloadIndex:
         )
 
     def _merged(self, container: ContainerEntry) -> ContainerHistory:
-        """Return one container, the lock held for one row at a time."""
         with self._lock:
             classes, nodes = container.classes, sorted((container.nodes or {}).items())
             hours = hour_peaks(self._by_class, container.rows, self._slots)
@@ -468,7 +466,7 @@ class WorkloadIndex:
                 entry = self._entries.known.get(workload)
                 if entry is not None:
                     first, last = self._entries.span(entry)
-                    containers = tuple(one.name for one in entry.containers)
+                    containers = tuple(container.name for container in entry.containers)
                     seen.append(
                         WorkloadSeen(
                             workload=entry.workload,
@@ -517,7 +515,8 @@ class WorkloadIndex:
                     entry = self._entries.known.get(workload)
                     containers = () if entry is None else entry.containers
                     if entry is not None and any(
-                        self._is_old_enough(self._by_class, one.rows, now_unix_seconds) for one in containers
+                        self._is_old_enough(self._by_class, container.rows, now_unix_seconds)
+                        for container in containers
                     ):
                         self._asked.require(policy, entry.workload)
         for policy, workloads, _ in self._asked_tables():

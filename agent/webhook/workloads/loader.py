@@ -109,7 +109,6 @@ class SketchLoad:
                     table.load((places[chosen] // 2).astype(np.intp), unix_hour, heads[chosen], entries.numbers)
 
     def _wanted(self) -> dict[int, list[str]]:
-        """Return which sketches are to be read whole: keys by hour."""
         keys = {place: key for key, place in self._places.items() if place != _NO_PLACE}
         wanted: dict[int, list[str]] = defaultdict(list)
         with self._lock:

@@ -23,8 +23,8 @@ from agent.core.orders import annotations as names
 from agent.core.orders.annotations import ValueNotAllowed
 from agent.core.orders.cluster_rules import rule_of
 from agent.core.orders.policy_options import PolicyName
-from agent.webhook.workloads.asked import Preparation
 from agent.webhook.workloads.index import WorkloadIndex
+from agent.webhook.workloads.policy_demand import Preparation
 from agent.webhook.workloads.rebuilder import Rebuilder
 
 LOOK_SECONDS: Final = 60.0
@@ -163,7 +163,6 @@ class Preparing:
         )
 
     def _look(self, now_unix_seconds: float) -> None:
-        """Find out which policy holds for each workload, and have those other than cruise prepared."""
         rules, stated = self._facts.rules(), dict[str, str | None]()
         are_rules_asked = any(rule.policy is not None for rule in rules.rules)
         wanted: dict[Workload, PolicyName] = {}

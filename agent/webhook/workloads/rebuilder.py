@@ -41,10 +41,10 @@ from agent.core.recommender.policy import Policy, Present
 from agent.core.recommender.registry import PolicyOptions, make
 from agent.webhook.store.shapes import StoreAway
 from agent.webhook.store.sketch_bytes import BadSketchError, decode, is_readable, leaders_of
-from agent.webhook.workloads.asked import Key, Place
 from agent.webhook.workloads.estimates import BASE_RATIO, PolicyAnswer
 from agent.webhook.workloads.index import WorkloadIndex
 from agent.webhook.workloads.percentiles import SketchSource
+from agent.webhook.workloads.policy_demand import Key, Place
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +105,6 @@ class Rebuilder:
         return len(batch)
 
     def _batch(self, due: Sequence[Key]) -> list[Key]:
-        """Put together what has the most urgent one's policy, up to so many containers."""
         batch: list[Key] = []
         containers = 0
         for policy, workload in due:
@@ -149,7 +148,6 @@ class Rebuilder:
             )
 
     def _read(self, row_of_key: dict[str, int], now_unix_seconds: float) -> dict[int, list[tuple[int, bytes]]]:
-        """Return row and sketch by hour, from the oldest hour that is kept to the running one."""
         last = hour_of(now_unix_seconds)
         hours = range(last - self._index.options.retention_days * DAY_HOURS, last + 1)
         by_hour: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
@@ -213,11 +211,10 @@ def _larger(one: PolicyAnswer | None, other: PolicyAnswer) -> PolicyAnswer:
 
 
 def _largest(*amounts: int | None) -> int | None:
-    return max((one for one in amounts if one is not None), default=None)
+    return max((amount for amount in amounts if amount is not None), default=None)
 
 
 def _merged(hour: int, found: list[tuple[int, bytes]]) -> dict[int, HourSketch]:
-    """Merge the classes of nodes of each row; what cannot be read is left out."""
     merged: dict[int, HourSketch] = {}
     for row, payload in found:
         try:

@@ -19,7 +19,7 @@ from typing import Final, Protocol
 from agent.core.history.hour_peaks import hour_of
 from agent.core.history.hour_sketch import ReportInterval
 from agent.core.history.rollup import Report
-from agent.webhook.store.forgetting_entry import Forgetting, decode_forgetting, is_forgetting, rows_left
+from agent.webhook.store.forget_entry import Forgetting, decode_forgetting, is_forgetting, rows_left
 from agent.webhook.store.report_payload import BadPayloadError, decode_report
 from agent.webhook.store.shapes import LogFolded, LoggedReport, StoreAway, StoredSketch
 from agent.webhook.store.snapshot import SketchHeads, StoreSnapshot

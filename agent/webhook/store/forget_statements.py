@@ -16,7 +16,7 @@ from sqlalchemy import Connection, bindparam, delete, func, insert, select, upda
 from agent.core.history.hour_sketch import ReportInterval
 from agent.core.history.node_peaks import node_number
 from agent.core.history.sketch_key import keys_of, range_of
-from agent.webhook.store.forgetting_entry import Forgetting, decode_forgetting, encode_forgetting
+from agent.webhook.store.forget_entry import Forgetting, decode_forgetting, encode_forgetting
 from agent.webhook.store.node_hours import DAY_HOURS, KeyHours, decode, encode, unix_hours
 from agent.webhook.store.report_payload import BadPayloadError, decode_report
 from agent.webhook.store.shapes import ForgetWish, Forgotten, NodeDay
@@ -110,7 +110,6 @@ def forgotten(connection: Connection, wish: ForgetWish, now_unix_seconds: float)
 
 
 def _found(connection: Connection, wish: ForgetWish) -> tuple[Hours, bool]:
-    """Return the hours of the sketches that go, by key, and whether anything is known of what was named."""
     if wish.workload is not None:
         hours = _of_workload(connection, wish)
         return hours, bool(hours)

@@ -76,7 +76,7 @@ def rows_left(
     report: Report, report_id: int, unix_hour: int, forgettings: Iterable[Forgetting]
 ) -> tuple[RollupRow, ...]:
     """Return the rows of a report of the log that no later entry has forgotten."""
-    later = [one for one in forgettings if one.id > report_id]
+    later = [forgetting for forgetting in forgettings if forgetting.id > report_id]
     if not later:
         return report.rows
     return tuple(
