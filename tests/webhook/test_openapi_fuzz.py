@@ -49,7 +49,9 @@ def test_every_answer_is_one_that_the_document_has(whole: Stack, path: str, meth
             case.body["node"] = "node-a"  # the token's; what is not of it ends at the door
         response = case.call(headers={"Authorization": "Bearer good"})
         statuses.add(response.status_code)
-        case.validate_response(response, checks=CHECKS)
+        # A row of a pod that is seconds old and not known yet: the document has that answer, and it is no fault.
+        is_put_off = response.status_code == 503 and "retry-after" in response.headers
+        case.validate_response(response, checks=CHECKS[1:] if is_put_off else CHECKS)
 
     fuzz()
     assert 200 in statuses or "{" in path
