@@ -34,13 +34,19 @@ from agent.node.cluster.rights import Rights
 from agent.node.orders.holds import FILE_NAME as HOLDS_FILE
 from agent.node.orders.holds import Holds
 from agent.node.orders.journal import Journal
+from agent.node.orders.restores import RestorePromises
 from agent.node.recommender.evaluation import Evaluated
 from agent.node.recommender.planner import Planned, Planner
+from agent.node.recommender.pod_orders import PodOrders
 from agent.node.reports.directives_file import FILE_NAME as DIRECTIVES_FILE
 from agent.node.reports.directives_file import Directions
-from agent.node.resize.actor import Actor, reserve_of
+from agent.node.resize.acting_parts import ActingClocks, ActingParts
+from agent.node.resize.actor import Actor
+from agent.node.resize.barriers import Barriers
 from agent.node.resize.ledger_file import FILE_NAME as LEDGER_FILE
 from agent.node.resize.ledger_file import LedgerFile
+from agent.node.resize.step_sender import StepSender, reserve_of
+from agent.node.resize.teller import ActTeller
 from agent.node.resize.writer import StepWriter
 from agent.settings import Settings
 from tests import recommendations
@@ -224,6 +230,13 @@ class Hours(threading.Condition):
         self._turns = turns
         self._waits = 0
 
+    def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:  # type: ignore[override]
+        assert timeout is not None
+        until = self._turns.clock + timeout
+        while not predicate() and self._turns.clock < until:
+            self.wait(until - self._turns.clock)
+        return predicate()
+
     def wait(self, timeout: float | None = None) -> bool:
         self._waits += 1
         assert self._waits < 10_000, "it spins"
@@ -272,8 +285,8 @@ class Turns:
         self.state_fields: dict[str, Any] = {"server_version": "v1.37.1", "age_seconds": 1.0}
         self.recommended: dict[str, Recommendation] = {}
         self.measured: Measured = NOTHING_MEASURED
-        self.is_history_known = True
-        self.measuring_fault: str | None = None
+        self.has_history = True
+        self.too_old: str | None = None
         self.in_use: dict[str, int] = {}
         self.plans: list[tuple[float, Planned]] = []
         self.triggers: list[tuple[float, Trigger]] = []
@@ -300,59 +313,81 @@ class Turns:
         self.ledger_file = LedgerFile(below(LEDGER_FILE))
         self.ledger = self.ledger_file.read(self.settings.act, now_seconds=self.wall)
         self.rights = Rights(self.server, node=NODE, needs_claim=self._needs_claim, tell=self.told.append)
+        self.orders = PodOrders(settings=self.settings, state=self.state, directed=self.directions.now)
         self.planner = Planner(
             settings=self.settings,
             state=self.state,
+            directed=self.directions.now,
             evaluated=self.evaluated,
             wall_now=lambda: self.wall,
-            directed=self.directions.now,
         )
-        self.writer = StepWriter(
-            api=self.server,
-            ledger=self.ledger,
-            journal=self.journal,
-            holds=self.holds,
-            series=self.series,
-            take_pod=lambda _: self.actor.ask(Trigger.NEWS),
-            keep=self.keep,
-            now=lambda: self.wall,
-            wall_now=lambda: self.wall,
-            timeout_seconds=1.0,
-        )
-        self.actor = Actor(
+        parts = ActingParts(
             settings=self.settings,
-            node_name=NODE,
+            api=self.server,
             cluster=self,
+            node_name=NODE,
+            orders=self.orders,
             planner=self.planner,
-            writer=self.writer,
             ledger=self.ledger,
+            keep_ledger=self.keep,
             holds=self.holds,
             journal=self.journal,
             series=self.series,
             rights=self.rights,
-            bucket=TokenBucket(self._tokens, now_seconds=self.clock)
-            if self._chance is None
-            else filling_bucket(
-                self._tokens, reserve=reserve_of(self._tokens), now_seconds=self.clock, chance=self._chance
-            ),
-            events=EventWriter(
-                self.server, NODE, unix_seconds=lambda: self.wall, monotonic_seconds=lambda: self.clock, per_minute=1000
-            )
-            if self._has_events
-            else None,
-            keepers=(self.keeper,),
-            keep=self.keep,
-            is_history_known=lambda: self.is_history_known,
-            measuring_fault=lambda: self.measuring_fault,
-            is_untold=lambda: self.directions.is_awaited,
+            clocks=ActingClocks(now=lambda: self.wall, wall_now=lambda: self.wall, monotonic=lambda: self.clock),
             memory_in_use=lambda _: self.in_use,
-            planned=self._planned,
-            now=lambda: self.wall,
-            wall_now=lambda: self.wall,
-            turns=LoopSeries(lambda: self.clock).begin("acting"),
-            clock=lambda: self.clock,
         )
-        self.actor._condition = Hours(self)
+        self.writer = StepWriter(parts)
+        self.barriers = Barriers(parts, self)
+        self.teller = ActTeller(parts, self.barriers, self._events())
+        restoring = RestorePromises(self.holds, self.ledger)
+        self.bucket = self._new_bucket()
+        self.actor = Actor(
+            parts,
+            writer=self.writer,
+            barriers=self.barriers,
+            teller=self.teller,
+            sender=StepSender(
+                parts,
+                writer=self.writer,
+                barriers=self.barriers,
+                teller=self.teller,
+                restoring=restoring,
+                bucket=self.bucket,
+            ),
+            restoring=restoring,
+            keepers=(self.keeper,),
+            counts=LoopSeries(lambda: self.clock).begin("acting"),
+        )
+        self.actor.followers.append(self._planned)
+        self.actor.turns._condition = Hours(self)
+
+    def _new_bucket(self) -> TokenBucket:
+        if self._chance is None:
+            return TokenBucket(self._tokens, now_seconds=self.clock)
+        reserve = reserve_of(self._tokens)
+        return filling_bucket(self._tokens, reserve=reserve, now_seconds=self.clock, chance=self._chance)
+
+    def _events(self) -> EventWriter | None:
+        if not self._has_events:
+            return None
+        return EventWriter(
+            self.server, NODE, unix_seconds=lambda: self.wall, monotonic_seconds=lambda: self.clock, per_minute=1000
+        )
+
+    # -- what plans stand on ---------------------------------------------------------------------------------------
+
+    def measuring_fault(self) -> str | None:
+        return self.too_old
+
+    def is_history_known(self) -> bool:
+        return self.has_history
+
+    def is_untold(self) -> bool:
+        return self.directions.is_awaited
+
+    def put(self, pod_json: object) -> None:
+        self.actor.ask(Trigger.NEWS)
 
     # -- what the agent reads --------------------------------------------------------------------------------------
 
@@ -421,9 +456,9 @@ class Turns:
             turns.append((self.clock - BOOTED, trigger))
             turn(trigger)
 
-        self.at(until, self.actor.stop)
+        self.at(until, self.actor.turns.stop)
         self.actor.turn = noted  # type: ignore[method-assign]
-        self.actor.run()
+        self.actor.turns.run()
         return turns
 
     # -- what came of it -------------------------------------------------------------------------------------------

@@ -10,32 +10,34 @@ import logging
 import os
 import random
 import resource
-import threading
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Self
 
 from agent.core.cluster.unit import UnitIdentity
 from agent.core.history.minutes import OutOfMemory
+from agent.core.window.snapshot import Snapshot
 from agent.metrics.acting_series import Trigger
 from agent.metrics.agent_series import Metrics, PodSource
 from agent.metrics.directive_series import DirectiveSeries
 from agent.node.cluster.connection import connect
 from agent.node.history.clock import HistoryClock, newest_minute
-from agent.node.history.file import HistoryFile
+from agent.node.history.file import HISTORY_FILE_NAME, HistoryFile
 from agent.node.history.learner import Learner
 from agent.node.history.reported_kills import ToldKills
 from agent.node.recommender.decider import Decider
-from agent.node.recommender.evaluation import Teller
+from agent.node.recommender.evaluation import Evaluator
+from agent.node.recommender.gauges import Gauges
 from agent.node.recommender.loop import ControlLoop
+from agent.node.recommender.notes import Notes
 from agent.node.reports.directives_file import FILE_NAME as DIRECTIVES_FILE
 from agent.node.reports.directives_file import Directions
 from agent.node.sampling.limit_hit import limit_hit
 from agent.node.sampling.listener import Listener, Tally
 from agent.node.sampling.loop import SamplingLoop, SamplingPolicy
 from agent.node.sampling.observer import Observer
+from agent.node.sampling.parts import SamplingParts
 from agent.node.sampling.pods_file import NoPods, PodsFile
 from agent.node.sampling.unit_table import UnitTable
 from agent.node.sampling.window_settings import ring_geometry, window_policy
@@ -49,15 +51,15 @@ from agent.settings import SamplerChoice, Settings
 from agent.version import installed_version
 
 if TYPE_CHECKING:
+    from agent.node.cluster.connection import Connection
     from agent.node.cluster.view import ClusterView
-    from agent.node.recommender.planner import Planner
+    from agent.node.recommender.pod_orders import PodOrders
     from agent.node.reports.reporter import Reporter
     from agent.node.resize.assembly import Acting
 
 log = logging.getLogger(__name__)
 
 RING_FILE_NAME: Final = "rings"
-HISTORY_FILE_NAME: Final = "history"
 MAX_LANES: Final = 512
 EVENT_FILES_SHARE: Final = 4
 """One in so many descriptors may go to memory.events: of a unit's eleven it is one, and one more of its pod."""
@@ -100,113 +102,95 @@ class Watch:
         except BaseException:
             self._stack.close()
             raise
-        self._threads: list[threading.Thread] = []
+        self._turns = (self.sampling.loop.turns, self.control.turns)
 
     def _build(self, settings: Settings, source: str, *, acts: bool) -> None:
-        sampling = settings.sampling
-        self.mount = find_cgroup_mount(settings.cgroup.mount)
-        self.machine = Machine(settings.node_name or node_name())
-        connection = connect(settings, self.machine.name) if acts else None
+        """Build the parts in order, each of those before it."""
+        machine = Machine(settings.node_name or node_name())
+        connection = connect(settings, machine.name) if acts else None
         self._is_alone = acts and connection is None
-        self._pods: PodsFile | NoPods | ClusterView
-        if connection is not None:
-            self._pods = connection[1]
-        else:
-            self._pods = PodsFile(settings.pods_file) if settings.pods_file else NoPods()
-        _, self._open_files_limit = raise_open_files_limit()
+        self._pods: PodsFile | NoPods | ClusterView = connection[1] if connection is not None else _pods_of(settings)
+        self.sampling = self._sampling(settings, machine)
+        self.learner = self._learner(settings)
+        self.directions = self._directions(settings)
+        self.orders = self._orders(settings, connection)
+        self.observer = Observer(
+            rings=self.sampling.rings,
+            units=self.sampling.units,
+            machine=machine,
+            heartbeat=self.sampling.loop.heartbeat,
+            windows=window_policy(settings, capacity_millicores=machine.capacity_millicores),
+            source=source,
+            slow_interval_seconds=settings.sampling.slow_interval_seconds,
+        )
+        self.decider = Decider(
+            settings=settings,
+            learner=self.learner,
+            node=machine.name,
+            source=source,
+            orders_of=(lambda identity: None) if self.orders is None else self.orders.of_unit,
+            directed=self.directions.now,
+        )
+        self.evaluator = Evaluator(
+            sampling=self.sampling,
+            observer=self.observer,
+            learner=self.learner,
+            decider=self.decider,
+            metrics=self.metrics,
+            orders=self.orders,
+            per_container=settings.metrics.per_container,
+        )
+        self.gauges = Gauges(
+            metrics=self.metrics,
+            sampling=self.sampling,
+            pod_source=_pod_source(settings, is_connected=connection is not None),
+            pods_age_seconds=lambda: self._pods.age_seconds,
+        )
+        self.notes = Notes(self.sampling, self.learner, interval_seconds=settings.sampling.interval_seconds)
+        self.reporter = self._reporter(settings, connection)
+        self.acting = self._acting(settings, connection)
+        self.told_kills = self._told_kills(connection)
+        self.control = ControlLoop(
+            evaluate_interval_seconds=settings.evaluate_interval_seconds,
+            learner=self.learner,
+            evaluator=self.evaluator,
+            tally=self.sampling.tally,
+            told_kills=self.told_kills,
+            evaluated=self._evaluated,
+            counts=self.metrics.loops.begin("control"),
+        )
+
+    def _sampling(self, settings: Settings, machine: Machine) -> SamplingParts:
+        sampling, mount = settings.sampling, find_cgroup_mount(settings.cgroup.mount)
+        _, open_files_limit = raise_open_files_limit()
         if settings.state.directory is not None:
             _make_state_directory(settings.state.directory)
-        self.rings = RingFile.open(
-            settings.state.directory / RING_FILE_NAME if settings.state.directory else None,
-            ring_geometry(settings),
-            boot_id=read_boot_id(),
-        )
-        self._stack.callback(self.rings.close)
-        if self.rings.set_aside_reason is not None:
-            log.warning(
-                "state file set aside, beginning anew",
-                extra={"reason": self.rings.set_aside_reason, "kept_as": str(self.rings.set_aside)},
-            )
-        if self.rings.damaged_slots:
-            log.warning("slots of the state file are damaged: begun anew", extra={"slots": self.rings.damaged_slots})
+        rings = self._rings(settings)
         files = max(64, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - sampling.open_files_reserve)
         event_files = files // EVENT_FILES_SHARE
-        self.discovery = Discovery(
-            self.mount,
+        discovery = Discovery(
+            mount,
             cgroup_root=settings.cgroup.root,
             scope=UnitScope(settings.cgroup.scope),
             max_units=sampling.max_containers,
         )
-        self._stack.callback(self.discovery.close)
-        self.sampler = open_sampler(
-            self.mount,
-            self.rings,
+        self._stack.callback(discovery.close)
+        sampler = open_sampler(
+            mount,
+            rings,
             fd_budget=files - event_files,
             max_lanes=MAX_LANES,
             force=_FORCED_SAMPLER[sampling.sampler],
         )
-        self._stack.callback(self.sampler.close)
-        self.units = UnitTable()
-        self.tally = Tally()
-        history = HistoryFile.open(
-            settings.state.directory / HISTORY_FILE_NAME if settings.state.directory else None,
-            max_rows=sampling.max_containers,
-        )
-        self._stack.callback(history.close)
-        self.learner = Learner(
-            history=history,
-            policy=settings.recommend.policy,
-            options=settings,
-            pods=self._pods,
-            clock=HistoryClock(
-                newest_unix_minute=history.newest_unix_minute,
-                newest_monotonic_minute=newest_minute(self.rings, self.rings.retained().values()),
-            ),
-        )
-        directory = settings.state.directory
-        self.directions = Directions(
-            None if directory is None else directory / DIRECTIVES_FILE,
-            is_expected=settings.report.url is not None,
-            now=self.learner.clock.now,
-            changed=self._directed,
-        )
-        self.planner: Planner | None = None
-        if connection is not None:
-            from agent.node.recommender.planner import Planner
-
-            self.planner = Planner(
-                settings=settings,
-                state=connection[1].state,
-                evaluated=lambda: self.teller.evaluated,
-                # A clock that has jumped ahead makes no pod old enough: the history's believes it after some time only.
-                wall_now=lambda: min(time.time(), self.learner.clock.now()),
-                directed=self.directions.now,
-            )
-        self.decider = Decider(
-            settings=settings,
-            learner=self.learner,
-            node=self.machine.name,
-            source=source,
-            orders_of=self.planner.orders_of if self.planner is not None else lambda identity: None,
-            directed=self.directions.now,
-        )
-        self.metrics = Metrics(
-            version=installed_version(),
-            commit=os.environ.get("PLIMSOLL_COMMIT", "unknown"),
-            sampler=self.sampler.name,
-            max_series=settings.metrics.max_series,
-            per_container=settings.metrics.per_container,
-        )
-        self.metrics.add_process()
-        self.metrics.set_in_force(mode=str(settings.act.mode), policy=str(settings.recommend.policy))
-        if self.directions.is_expected:
-            self.metrics.register(DirectiveSeries(self.directions.now))
-        self.loop = SamplingLoop(
-            mount=self.mount,
-            sampler=self.sampler,
-            rings=self.rings,
-            discovery=self.discovery,
-            units=self.units,
+        self._stack.callback(sampler.close)
+        self.metrics = _metrics(settings, sampler.name)
+        units, tally = UnitTable(), Tally()
+        loop = SamplingLoop(
+            mount=mount,
+            sampler=sampler,
+            rings=rings,
+            discovery=discovery,
+            units=units,
             names=self._pods,
             policy=SamplingPolicy(
                 interval_seconds=sampling.interval_seconds,
@@ -217,123 +201,152 @@ class Watch:
                 sweep_budget_seconds=sampling.sweep_budget_seconds,
                 max_event_files=event_files,
             ),
-            listener=Listener(self.metrics, self.tally, self._killed, self._swept, self._contended),
+            listener=Listener(self.metrics, tally, self._killed, self._swept, self._contended),
         )
-        self._stack.callback(self.loop.close)
-        self.observer = Observer(
-            rings=self.rings,
-            units=self.units,
-            machine=self.machine,
-            heartbeat=self.loop.heartbeat,
-            windows=window_policy(settings, capacity_millicores=self.machine.capacity_millicores),
-            sampler_name=self.sampler.name,
-            source=source,
-            slow_interval_seconds=sampling.slow_interval_seconds,
-            notes=lambda: self.teller.notes(),
-            advice_of=lambda path: self.teller.advice_of(path),
+        self._stack.callback(loop.close)
+        return SamplingParts(
+            machine=machine,
+            mount=mount,
+            rings=rings,
+            units=units,
+            discovery=discovery,
+            sampler=sampler,
+            loop=loop,
+            tally=tally,
+            open_files_limit=open_files_limit,
         )
-        self.teller = Teller(
-            settings=settings,
+
+    def _rings(self, settings: Settings) -> RingFile:
+        directory = settings.state.directory
+        rings = RingFile.open(
+            None if directory is None else directory / RING_FILE_NAME, ring_geometry(settings), boot_id=read_boot_id()
+        )
+        self._stack.callback(rings.close)
+        if rings.set_aside_reason is not None:
+            log.warning(
+                "state file set aside, beginning anew",
+                extra={"reason": rings.set_aside_reason, "kept_as": str(rings.set_aside)},
+            )
+        if rings.damaged_slots:
+            log.warning("slots of the state file are damaged: begun anew", extra={"slots": rings.damaged_slots})
+        return rings
+
+    def _learner(self, settings: Settings) -> Learner:
+        directory, rings = settings.state.directory, self.sampling.rings
+        history = HistoryFile.open(
+            None if directory is None else directory / HISTORY_FILE_NAME, max_rows=settings.sampling.max_containers
+        )
+        self._stack.callback(history.close)
+        return Learner(
+            history=history,
+            policy=settings.recommend.policy,
+            options=settings,
+            pods=self._pods,
+            clock=HistoryClock(
+                newest_unix_minute=history.newest_unix_minute,
+                newest_monotonic_minute=newest_minute(rings, rings.retained().values()),
+            ),
+        )
+
+    def _directions(self, settings: Settings) -> Directions:
+        directory = settings.state.directory
+        directions = Directions(
+            None if directory is None else directory / DIRECTIVES_FILE,
+            is_expected=settings.report.url is not None,
+            now=self.learner.clock.now,
+            changed=self._pods_ordered,
+        )
+        if directions.is_expected:
+            self.metrics.register(DirectiveSeries(directions.now))
+        return directions
+
+    def _orders(self, settings: Settings, connection: Connection | None) -> PodOrders | None:
+        if connection is None:
+            return None
+        from agent.node.recommender.pod_orders import PodOrders
+
+        return PodOrders(settings=settings, state=connection[1].state, directed=self.directions.now)
+
+    def _believed_now(self) -> float:
+        """Return Unix seconds that no jump of the clock puts ahead: it would make young pods old enough."""
+        return min(time.time(), self.learner.clock.now())
+
+    def _reporter(self, settings: Settings, connection: Connection | None) -> Reporter | None:
+        if connection is None or settings.report.url is None:
+            return None
+        from agent.node.reports.assembly import reporter_of
+
+        return reporter_of(
+            settings,
+            settings.report.url,
+            sampling=self.sampling,
+            policy=self.observer.policy,
+            cluster=connection[1],
+            unix_now=self._believed_now,
+            directions=self.directions,
             metrics=self.metrics,
-            rings=self.rings,
-            units=self.units,
-            observer=self.observer,
-            loop=self.loop,
-            discovery=self.discovery,
-            sampler=self.sampler,
-            machine=self.machine,
-            pod_source=_pod_source(settings, is_connected=connection is not None),
-            pods_age_seconds=lambda: self._pods.age_seconds,
-            tally=self.tally,
-            open_files_limit=self._open_files_limit,
-            learner=self.learner,
-            decider=self.decider,
-            more_notes=self._more_notes,
         )
-        self.reporter: Reporter | None = None
-        if connection is not None and settings.report.url is not None:
-            from agent.node.reports.assembly import reporter_of
 
-            self.reporter = reporter_of(
-                settings,
-                settings.report.url,
-                rings=self.rings,
-                units=self.units,
-                policy=self.observer.policy,
-                cluster=connection[1],
-                cpus=self.machine.cpus,
-                unix_now=lambda: min(time.time(), self.learner.clock.now()),
-                directions=self.directions,
-                metrics=self.metrics,
-            )
-        self.acting: Acting | None = None
-        self.told_kills: ToldKills | None = None
-        if connection is not None and self.planner is not None:
-            from agent.node.resize.assembly import Acting
+    def _acting(self, settings: Settings, connection: Connection | None) -> Acting | None:
+        if connection is None or self.orders is None:
+            return None
+        from agent.node.recommender.planner import Planner
+        from agent.node.resize.assembly import Acting, NodeParts
 
-            api, cluster = connection
-            self._stack.callback(api.close)
-            self.acting = Acting(
+        api, cluster = connection
+        self._stack.callback(api.close)
+        node = NodeParts(
+            settings=settings,
+            sampling=self.sampling,
+            learner=self.learner,
+            evaluator=self.evaluator,
+            orders=self.orders,
+            planner=Planner(
                 settings=settings,
-                api=api,
-                cluster=cluster,
-                mount=self.mount,
-                machine=self.machine,
-                rings=self.rings,
-                units=self.units,
-                discovery=self.discovery,
-                learner=self.learner,
-                teller=self.teller,
-                heartbeat=self.loop.heartbeat,
-                planner=self.planner,
-                metrics=self.metrics,
-                directions=self.directions,
-                reporter=self.reporter,
-                chance=random.random(),  # noqa: S311 - not a secret
-            )
-            cluster.on_news = self._pods_changed
-            self.told_kills = self._told_kills(cluster, self.acting)
-        self.control = ControlLoop(
-            evaluate_interval_seconds=settings.evaluate_interval_seconds,
-            learner=self.learner,
-            teller=self.teller,
-            tally=self.tally,
-            policies=self.planner.policies if self.planner is not None else None,
-            evaluated=self._evaluated,
-            turns=self.metrics.loops.begin("control"),
-            evaluating=None if self.told_kills is None else self.told_kills.look,
+                state=cluster.state,
+                directed=self.directions.now,
+                evaluated=lambda: self.evaluator.newest,
+                wall_now=self._believed_now,
+            ),
+            metrics=self.metrics,
+            directions=self.directions,
+            reporter=self.reporter,
         )
+        acting = Acting(node, api, cluster, chance=random.random())  # noqa: S311 - not a secret
+        cluster.on_news = self._pods_changed
+        self.notes.further.append(acting.notes)
+        if self.reporter is not None:
+            self.notes.further.append(self.reporter.notes)
+        return acting
 
-    def _told_kills(self, cluster: ClusterView, acting: Acting) -> ToldKills:
+    def _told_kills(self, connection: Connection | None) -> ToldKills | None:
+        if connection is None or self.acting is None:
+            return None
+        reporter, cluster = self.reporter, connection[1]
+
         def report(identity: UnitIdentity, memory_bytes: int | None) -> None:
-            if self.reporter is not None:
-                self.reporter.killed(identity, memory_bytes=memory_bytes, monotonic_ns=time.monotonic_ns())
+            if reporter is not None:
+                reporter.killed(identity, memory_bytes=memory_bytes, monotonic_ns=time.monotonic_ns())
 
         return ToldKills(
             learner=self.learner,
             pods=lambda: cluster.state().pods,
-            tell=acting.journal.add,
-            help_now=acting.killed,
+            tell=self.acting.journal.add,
+            help_now=self.acting.killed,
             report=report,
         )
 
-    def _more_notes(self) -> Iterator[str]:
-        if self.acting is not None:
-            yield from self.acting.notes()
-        if self.reporter is not None:
-            yield from self.reporter.notes()
+    # -- told by other parts ---------------------------------------------------------------------------------------
 
     def _pods_changed(self) -> None:
-        """Hear of news from the API server; on a thread of its watches."""
-        if self.planner is not None and self.acting is not None:
-            self.planner.news()
-            self.loop.renew_names()
-            self.acting.actor.ask(Trigger.NEWS)
+        """Take over news from the API server; on a thread of its watches."""
+        self.sampling.loop.renew_names()
+        self._pods_ordered()
 
-    def _directed(self) -> None:
-        """Hear that the webhook told something new; on the thread that reports."""
-        if self.planner is not None and self.acting is not None:
-            self.planner.news()
+    def _pods_ordered(self) -> None:
+        """Plan by what is ordered now: by people, or on the thread that reports by the webhook."""
+        if self.orders is not None and self.acting is not None:
+            self.orders.news()
             self.acting.actor.ask(Trigger.NEWS)
 
     def _evaluated(self) -> None:
@@ -354,10 +367,10 @@ class Watch:
     def _killed(self, kill: OomKill) -> bool:
         """Tell those who size of an out-of-memory kill, and say whether a resize may be to blame; sampling thread."""
         # A container that was killed is often gone before the news of it, and then its pod tells of the kill.
-        unit = self.units.get(kill.path) or self.units.last_gone(kill.path, now_ns=kill.monotonic_ns)
+        unit = self.sampling.units.get(kill.path) or self.sampling.units.last_gone(kill.path, now_ns=kill.monotonic_ns)
         if unit is None:
             return False
-        limit_bytes = limit_hit(kill, unit, self.units.all(), self.mount)
+        limit_bytes = limit_hit(kill, unit, self.sampling.units.all(), self.sampling.mount)
         usage_bytes = self.observer.memory_at_kill(unit, limit_bytes=limit_bytes)
         unix_seconds = self.learner.clock.unix_seconds(kill.monotonic_ns)
         if self.told_kills is not None:
@@ -382,19 +395,21 @@ class Watch:
         self.control.hurry()
         return is_blamed
 
+    def snapshot(self, at_age_seconds: float = 0.0) -> Snapshot:
+        """Return the whole node, with what is degraded, now or as it was this many seconds ago."""
+        return self.observer.snapshot(at_age_seconds, self.notes.sentences())
+
     # -- life ------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Find what is there and start the threads ``sampling`` and ``control``."""
-        self.loop.start()
-        for name, target in (("sampling", self.loop.run), ("control", self.control.run)):
-            thread = threading.Thread(target=target, name=name, daemon=True)
-            thread.start()
-            self._threads.append(thread)
+        self.sampling.loop.start()
+        for turns in self._turns:
+            turns.start()
         if self.acting is not None:
             self.acting.start()
         if self.reporter is not None:
-            self.reporter.start()
+            self.reporter.turns.start()
         elif self.settings.report.url is not None and self._is_alone:
             log.warning("nothing is reported: report.url is set, but without an API server no pod is known")
         if self._is_alone:
@@ -402,29 +417,25 @@ class Watch:
         log.info(
             "watching",
             extra={
-                "mount": str(self.mount),
-                "scope": str(self.discovery.scope_in_force),
-                "units": len(self.units),
-                "sampler": self.sampler.name,
+                "mount": str(self.sampling.mount),
+                "scope": str(self.sampling.discovery.scope_in_force),
+                "units": len(self.sampling.units),
+                "sampler": self.sampling.sampler.name,
             },
         )
 
     def stop(self) -> None:
         """End the threads and give everything back; a second call is fine."""
-        self.control.stop()
+        self.control.turns.stop()
         is_reporting_ended = self.reporter is None or self.reporter.stop()
         is_acting_ended = self.acting is None or self.acting.stop()
-        self.loop.stop()
+        self.sampling.loop.stop()
         deadline = time.monotonic() + STOP_SECONDS
-        for thread in self._threads:
-            thread.join(max(0.05, deadline - time.monotonic()))
-        if any(thread.is_alive() for thread in self._threads):
+        hanging = [turns.name for turns in self._turns if not turns.join(max(0.05, deadline - time.monotonic()))]
+        if hanging:
             # Closing under a running thread would hand its descriptors to others; the process is ending anyway.
-            log.error(
-                "a thread did not end in time", extra={"threads": [t.name for t in self._threads if t.is_alive()]}
-            )
+            log.error("a thread did not end in time", extra={"threads": hanging})
             return
-        self._threads.clear()
         if not is_acting_ended:
             log.warning("a call to the API server is left unanswered")
         if not is_reporting_ended:
@@ -442,6 +453,23 @@ class Watch:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+def _pods_of(settings: Settings) -> PodsFile | NoPods:
+    return PodsFile(settings.pods_file) if settings.pods_file else NoPods()
+
+
+def _metrics(settings: Settings, sampler: str) -> Metrics:
+    metrics = Metrics(
+        version=installed_version(),
+        commit=os.environ.get("PLIMSOLL_COMMIT", "unknown"),
+        sampler=sampler,
+        max_series=settings.metrics.max_series,
+        per_container=settings.metrics.per_container,
+    )
+    metrics.add_process()
+    metrics.set_in_force(mode=str(settings.act.mode), policy=str(settings.recommend.policy))
+    return metrics
 
 
 def _pod_source(settings: Settings, *, is_connected: bool) -> PodSource | None:

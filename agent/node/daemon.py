@@ -69,7 +69,7 @@ class Agent:
             self._http = HttpEndpoint(
                 open_listener(settings.serving.address, settings.serving.port),
                 HttpSources(
-                    page=self.watch.teller.page,
+                    page=self.watch.gauges.page,
                     heartbeat=self._heartbeat,
                     ready=self._ready,
                     scrape_rejected=self.watch.metrics.count_rejected_scrape,
@@ -122,7 +122,7 @@ class Agent:
         log.info("stopped")
 
     def _heartbeat(self) -> Heartbeat:
-        beat = self.watch.loop.heartbeat
+        beat = self.watch.sampling.loop.heartbeat
         newest_ns = beat.last_sweep_monotonic_ns
         return Heartbeat(
             age_seconds=None if newest_ns is None else (time.monotonic_ns() - newest_ns) / 1e9,
@@ -147,7 +147,7 @@ class Agent:
         acting = self.watch.acting
         if acting is None:
             return {**verbs, **dict.fromkeys(ACTING_VERBS, _has_no_api)}
-        return {**verbs, **acting.answers.verbs(self.watch.machine.name)}
+        return {**verbs, **acting.answers.verbs(self.watch.sampling.machine.name)}
 
     def _ping(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
         if arguments:
@@ -167,14 +167,14 @@ class Agent:
         age = arguments.get("at_age_seconds", 0.0)
         if isinstance(age, bool) or not isinstance(age, (int, float)) or not 0 <= age <= OLDEST_AT_SECONDS:
             raise ControlError(f"snapshot: at_age_seconds is {age!r}; allowed: 0 to {OLDEST_AT_SECONDS:g}")
-        return SNAPSHOT.to_json(self.watch.observer.snapshot(float(age)))
+        return SNAPSHOT.to_json(self.watch.snapshot(float(age)))
 
     def _recommend(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
         if arguments:
             raise ControlError(f"recommend takes no arguments, not {', '.join(arguments)}")
         watch = self.watch
-        statuses = watch.observer.statuses(watch.units.all())
-        return RECOMMENDATIONS.to_json(watch.decider.decide(statuses, watch.teller.notes()))
+        statuses = watch.observer.statuses(watch.sampling.units.all())
+        return RECOMMENDATIONS.to_json(watch.decider.decide(statuses, watch.notes.sentences()))
 
     def _why(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
         unknown = set(arguments) - {"name", "trail_seconds"}
@@ -186,7 +186,7 @@ class Agent:
         if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds <= LONGEST_TRAIL:
             raise ControlError(f"why: trail_seconds is {seconds!r}; allowed: 0 to {LONGEST_TRAIL:g}")
         watch = self.watch
-        units = [unit for unit in watch.units.all() if is_sized(unit.identity)]
+        units = [unit for unit in watch.sampling.units.all() if is_sized(unit.identity)]
         try:
             found = chosen_by(
                 name,
@@ -201,7 +201,7 @@ class Agent:
             statuses,
             trail_seconds=float(seconds),
             minutes_of=watch.observer.minutes_of,
-            notes=watch.teller.notes(),
+            notes=watch.notes.sentences(),
         )
         if watch.acting is not None:
             answers = watch.acting.answers

@@ -13,7 +13,7 @@ from agent.node.history.clock import HistoryClock
 from agent.node.history.file import HistoryFile
 from agent.node.history.learner import Learner, widened
 from agent.node.recommender.decider import Decider
-from agent.node.sampling.heartbeat import Heartbeat
+from agent.node.sampling.heartbeat import SweepHeartbeat
 from agent.node.sampling.observer import Observer
 from agent.node.sampling.pods_file import NoPods
 from agent.node.sampling.unit_table import UnitTable, WatchedUnit
@@ -78,12 +78,10 @@ class Node:
             rings=self.rings,
             units=self.units,
             machine=machine,
-            heartbeat=Heartbeat(1.0),
+            heartbeat=SweepHeartbeat(1.0, sampler_name="native"),
             windows=window_policy(settings, capacity_millicores=8000),
-            sampler_name="native",
             source="bench",
             slow_interval_seconds=10.0,
-            notes=list,
             clock_ns=lambda: now_ns,
         )
         self.decider = Decider(settings=settings, learner=self.learner, node="bench", source="bench")

@@ -24,7 +24,7 @@ from agent.core.orders.order import Ranking
 from agent.core.plan.plan import Eviction
 from agent.kube.errors import ApiError
 from agent.node.reports.client import WebhookClient
-from agent.node.reports.proposer import Proposer
+from agent.node.reports.proposer import ProposalAudience, Proposer
 from agent.webhook.admission.review import Reviewer
 from agent.webhook.clocks import Clocks
 from agent.webhook.cluster.facts import ClusterFacts
@@ -362,11 +362,10 @@ def test_whole_way_from_a_nodes_plan_to_the_eviction(place: Place, tmp_path: Pat
         options=ProposeOptions(turns=1, standing_seconds=0.0, interval_seconds=1.0),
         node=place.node,
         may_propose=lambda: None,
-        tell=lambda **decision: told.append(decision["detail"]),
-        event=lambda *_: None,
-        count=counted.append,
-        reported_until_seconds=time.monotonic,
-        hasten=lambda _: None,
+        audience=ProposalAudience(
+            tell=lambda **decision: told.append(decision["detail"]), event=lambda *_: None, count=counted.append
+        ),
+        reports=AllReported(),
     )
     with webhook(
         plane,
@@ -390,6 +389,16 @@ def test_whole_way_from_a_nodes_plan_to_the_eviction(place: Place, tmp_path: Pat
         poster.close()
     assert not place.is_there(first)
     wait_for(lambda: len(place.pods()) == 4, "a replacement is made")
+
+
+class AllReported:
+    """The webhook knows all that was measured."""
+
+    def reported_until_seconds(self) -> float:
+        return time.monotonic()
+
+    def hasten(self, until_seconds: float) -> None:
+        pass
 
 
 def propose(proposer: Proposer, asked: Proposal) -> bool:

@@ -21,7 +21,7 @@ def test_a_sweep_that_fails_is_a_note_and_the_next_ones_go_on(
     tree.make("a")
     overrides = {"state.directory": "none", "cgroup.root": f"/{tree.name}", "sampling.intervalSeconds": "0.1"}
     watch = Watch(load_settings(None, environment={}, overrides=overrides), source="self")
-    real: Callable[..., SweepResult] = watch.sampler.sweep
+    real: Callable[..., SweepResult] = watch.sampling.sampler.sweep
     calls = []
 
     def sweep(**asked: bool) -> SweepResult:
@@ -30,7 +30,7 @@ def test_a_sweep_that_fails_is_a_note_and_the_next_ones_go_on(
             raise RuntimeError("no luck")
         return real(**asked)
 
-    monkeypatch.setattr(watch.sampler, "sweep", sweep)
+    monkeypatch.setattr(watch.sampling.sampler, "sweep", sweep)
     with watch:
-        wait_for(lambda: watch.loop.heartbeat.sweeps >= 3, "sweeps after the one that failed")
-        assert "1 turns failed and were left out: RuntimeError: no luck" in watch.teller.notes()
+        wait_for(lambda: watch.sampling.loop.heartbeat.sweeps >= 3, "sweeps after the one that failed")
+        assert "1 turns failed and were left out: RuntimeError: no luck" in watch.notes.sentences()

@@ -139,7 +139,7 @@ def test_contention_starts_a_sweep_within_half_a_second_of_the_kernels_own_total
     )
     lane = tree.relative("kubepods/cpu.pressure")
     watch = PressureWatch(pressure)
-    thread = threading.Thread(target=loop.run, name="sampling under test")
+    thread = threading.Thread(target=loop.turns.run, name="sampling under test")
     loop.start()
     thread.start()
     try:

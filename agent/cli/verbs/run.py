@@ -115,7 +115,7 @@ def _show(settings: Settings, options: LiveOptions, ending: Ending, *, demo: boo
             return False
         agent = stack.enter_context(started(lambda: Agent(settings, source="demo" if demo else "agent")))
         print(f"plimsoll: metrics at {agent.metrics_url}", file=sys.stderr)
-        for note in (*more_notes, *agent.watch.teller.notes()):
+        for note in (*more_notes, *agent.watch.notes.sentences()):
             print(f"plimsoll: {note}", file=sys.stderr)
         if for_seconds is not None:
             timer = threading.Timer(for_seconds, ending.end)
@@ -124,7 +124,7 @@ def _show(settings: Settings, options: LiveOptions, ending: Ending, *, demo: boo
             stack.callback(timer.cancel)
 
         def snapshot(at_age_seconds: float) -> Snapshot:
-            found = agent.watch.observer.snapshot(at_age_seconds)
+            found = agent.watch.snapshot(at_age_seconds)
             return replace(found, notes=(*more_notes, *found.notes))
 
         source = CallSource(snapshot, name=agent.metrics_url, close=lambda: None)

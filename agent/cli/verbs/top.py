@@ -214,7 +214,7 @@ def self_source(arguments: argparse.Namespace) -> Iterator[SnapshotSource]:
     settings = settings_from(arguments)
     settings = replace(settings, state=replace(settings.state, directory=None))
     with started(lambda: Watch(settings, source="self")) as watch:
-        source = CallSource(watch.observer.snapshot, name="sampled here", close=lambda: None)
+        source = CallSource(watch.snapshot, name="sampled here", close=lambda: None)
         wait_for_first_figures(source, threading.Event())
         yield source
 

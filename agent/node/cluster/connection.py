@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from agent.kube.credentials import Credentials, from_kubeconfig, in_cluster
 from agent.kube.errors import CredentialsError
@@ -34,7 +34,11 @@ def credentials_of(settings: Settings) -> Credentials | None:
     return found
 
 
-def connect(settings: Settings, node: str) -> tuple[HttpApi, ClusterView] | None:
+Connection: TypeAlias = "tuple[HttpApi, ClusterView]"
+"""The API server, and the view of this node's part of it."""
+
+
+def connect(settings: Settings, node: str) -> Connection | None:
     """Prepare the API server's view of this node; None = no API server is to be asked. Nothing is asked yet.
 
     Raises:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from agent.core.cluster.node import NodeState
+from agent.core.cluster.node import Node, NodeState
+from agent.core.cluster.pod import Pod
+from agent.core.orders.order import Orders
 from agent.core.resize.decision import DecisionLog
 from agent.kube.api import Api
 from agent.kube.own_rights import Purpose
 from agent.metrics.acting_series import ActingSeries
 from agent.node.cluster.rights import Rights
-from agent.node.cluster.view import ClusterView
 from agent.node.keepers.cgroup_limits import FILE_NAME as CGROUP_LIMITS_FILE
 from agent.node.keepers.cgroup_limits import CgroupLimits
 from agent.node.keepers.keeper import Keeper
@@ -21,72 +22,64 @@ from agent.node.keepers.pod_limits import PodLimitsWriter, pod_paths_of
 from agent.node.keepers.qos_reserve import QosReserver
 from agent.node.keepers.taint_permission import TaintPermission
 from agent.node.orders.holds import Holds
-from agent.node.recommender.evaluation import Teller
-from agent.node.recommender.planner import Planner
-from agent.node.sampling.unit_table import UnitTable
-from agent.sensing.discovery import Discovery
-from agent.sensing.machine import Machine
+from agent.node.sampling.parts import SamplingParts
 from agent.settings import Settings
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeeperParts:
+    """What the keepers share with those who resize."""
+
+    settings: Settings
+    api: Api
+    node: Callable[[], Node | None]
+    """The node object as last seen; None = not known."""
+    orders_of: Callable[[Pod, NodeState], Orders]
+    holds: Holds
+    rights: Rights
+    series: ActingSeries
+    tell: DecisionLog
+    may_write: Callable[[], str | None]
+    """Why nothing may be written now; None = it may."""
+    is_enforcing: Callable[[], bool]
+    """Some pod is in mode enforce."""
+
+
 def keepers_of(
-    settings: Settings,
+    parts: KeeperParts,
+    sampling: SamplingParts,
     *,
-    api: Api,
-    cluster: ClusterView,
-    mount: Path,
-    machine: Machine,
-    units: UnitTable,
-    discovery: Discovery,
-    teller: Teller,
-    planner: Planner,
-    holds: Holds,
-    rights: Rights,
-    series: ActingSeries,
-    tell: DecisionLog,
-    may_write: Callable[[], str | None],
-    is_enforcing: Callable[[], bool],
+    waiting_ratios: Callable[[], Sequence[float | None]],
     permission: Callable[[], TaintPermission],
 ) -> tuple[Keeper, ...]:
-    """Give the keepers of this node; nothing is written yet.
+    """Return the keepers of this node; nothing is written yet.
 
     Args:
-        settings: All of them.
-        api: Where the taint is written.
-        cluster: The node and its pods.
-        mount: Of cgroup v2.
-        machine: This one.
-        units: What is watched.
-        discovery: Knows where pods' cgroups are.
-        teller: Knows who waits.
-        planner: Knows what is ordered of a pod.
-        holds: Pins.
-        rights: Whether this agent may set taints.
-        series: Metrics.
-        tell: The decision log.
-        may_write: Why nothing may be written now; None = it may.
-        is_enforcing: Some pod is in mode enforce.
+        parts: What they share.
+        sampling: Knows the machine, and where pods' cgroups are.
+        waiting_ratios: How much every container waited for CPU lately.
         permission: Whether one more node of the cluster may be tainted.
     """
+    settings, machine, mount = parts.settings, sampling.machine, sampling.mount
 
     def kubepods_root() -> str | None:
-        return discovery.kubepods_root
+        return sampling.discovery.kubepods_root
 
     def may_taint() -> str | None:
-        if not rights.may(Purpose.TAINT):
+        if not parts.rights.may(Purpose.TAINT):
             return "rights"
         # A taint of its own that is there is taken away in any mode.
-        return None if is_enforcing() or overload.is_tainted else "recommend"
+        return None if parts.is_enforcing() or overload.is_tainted else "recommend"
 
     overload = OverloadKeeper(
-        api=api,
+        api=parts.api,
         node_name=machine.name,
         options=settings.overload,
-        node=lambda: cluster.state().node,
+        node=parts.node,
         load_per_cpu=lambda: machine_load_per_cpu(max(1, machine.capacity_millicores // 1000)),
-        waiting_ratio=PodsPressure(mount, kubepods_root, teller.waiting_ratios),
-        may_write=lambda: may_write() or may_taint(),
-        tell=tell,
+        waiting_ratio=PodsPressure(mount, kubepods_root, waiting_ratios),
+        may_write=lambda: parts.may_write() or may_taint(),
+        tell=parts.tell,
         permission=permission,
     )
     directory = settings.state.directory
@@ -94,22 +87,22 @@ def keepers_of(
     pod_limits = PodLimitsWriter(
         limits=limits,
         options=settings.pod_limits,
-        pod_paths=lambda: pod_paths_of(unit.identity for unit in units.all()),
+        pod_paths=lambda: pod_paths_of(unit.identity for unit in sampling.units.all()),
         margin_ratio=settings.plan.memory_limit_margin_ratio,
-        may_write=may_write,
-        tell=tell,
-        pinned=lambda: holds.pinned(time.time()),
-        orders_of=planner.orders_of_pod,
+        may_write=parts.may_write,
+        tell=parts.tell,
+        pinned=lambda: parts.holds.pinned(time.time()),
+        orders_of=parts.orders_of,
     )
     reserver = QosReserver(
         limits=limits,
         options=settings.pod_limits,
         mount=mount,
         kubepods_root=kubepods_root,
-        may_write=may_write,
-        tell=tell,
+        may_write=parts.may_write,
+        tell=parts.tell,
     )
-    return _OverloadTurn(overload, series), _Lasting(pod_limits.tick), _Lasting(reserver.tick)
+    return _OverloadTurn(overload, parts.series), _Lasting(pod_limits.tick), _Lasting(reserver.tick)
 
 
 class _Lasting:

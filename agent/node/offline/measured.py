@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from agent.core.history.minute_axis import MINUTE_SECONDS, offset_of
-from agent.node.assembly import HISTORY_FILE_NAME, RING_FILE_NAME, Watch
-from agent.node.history.file import HistoryError, HistoryFile
+from agent.node.assembly import RING_FILE_NAME, Watch
+from agent.node.history.file import HISTORY_FILE_NAME, HistoryError, HistoryFile
 from agent.node.recommender.loop import MINUTE_DELAY_NS
 from agent.sensing.ring_file import RingFile, read_boot_id
 
@@ -153,7 +153,7 @@ class OwnSampling:
 
     def rings(self) -> RingFile:
         """Give the rings in memory."""
-        return self._watch.rings
+        return self._watch.sampling.rings
 
     @contextlib.contextmanager
     def history(self) -> Iterator[HistoryFile]:

@@ -12,9 +12,8 @@ from typing import Final, Self
 from agent.core.history.key import history_key
 from agent.core.recommender.explanation import Explanations
 from agent.core.recommender.recommendation import Recommendations
-from agent.node.assembly import HISTORY_FILE_NAME
 from agent.node.history.clock import HistoryClock, newest_minute
-from agent.node.history.file import HistoryError, HistoryFile
+from agent.node.history.file import HISTORY_FILE_NAME, HistoryError, HistoryFile
 from agent.node.history.learner import NamedPods, is_sized
 from agent.node.offline.measured import StateDirectory
 from agent.node.recommender.still_node import StillNode

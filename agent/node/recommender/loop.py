@@ -1,4 +1,4 @@
-"""The thread ``control``: windows and recommendations at each interval, rows of the rings at each minute.
+"""The thread ``control``: evaluates at each interval, sums up each minute, learns from kills.
 
 Node. It holds no rule; what fails is said, and the next turn goes on.
 """
@@ -6,17 +6,17 @@ Node. It holds no rule; what fails is said, and the next turn goes on.
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Final
 
-from agent.core.orders.policy_options import PolicyName
 from agent.metrics.loop_series import LoopTurns
 from agent.node.history.learner import Learner
-from agent.node.recommender.evaluation import Teller
+from agent.node.history.reported_kills import ToldKills
+from agent.node.recommender.evaluation import Evaluator
 from agent.node.sampling.listener import Tally
 from agent.node.sampling.observer import MINUTE_NS
+from agent.turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -28,93 +28,87 @@ unless sweeps come more than a gap apart."""
 
 
 class ControlLoop:
-    """Evaluates and sums up; see the module's docstring."""
+    """Takes the turns of the thread ``control``."""
 
     def __init__(
         self,
         *,
         evaluate_interval_seconds: float,
         learner: Learner,
-        teller: Teller,
+        evaluator: Evaluator,
         tally: Tally,
-        policies: Callable[[], Collection[PolicyName]] | None,
+        told_kills: ToldKills | None,
         evaluated: Callable[[], None],
-        turns: LoopTurns,
-        evaluating: Callable[[], None] | None = None,
+        counts: LoopTurns,
     ) -> None:
-        """Take the parts; nothing runs yet.
+        """Prepare; nothing runs yet.
 
         Args:
             evaluate_interval_seconds: Between two evaluations.
             learner: Learns from minutes and kills.
-            teller: Evaluates and sums up.
+            evaluator: Evaluates and sums up.
             tally: Counts failures.
-            policies: Gives those that pods ask for, besides that of the settings; None = no pod can ask.
-            evaluated: Is told of each evaluation, on this thread.
-            turns: Counts the thread's turns.
-            evaluating: Is told before each evaluation, on this thread; None = nobody is.
+            told_kills: Looks before each evaluation for kills that only the pods tell of; None = nobody tells.
+            evaluated: Called after each evaluation, on this thread.
+            counts: Counts the thread's turns.
         """
-        self._turns = turns
-        self._evaluate_interval_seconds = evaluate_interval_seconds
-        self._learner, self._teller, self._tally = learner, teller, tally
-        self._policies, self._evaluated, self._evaluating = policies, evaluated, evaluating
-        self._stopping = threading.Event()
-        self._news = threading.Event()
-        """There is something to do before the next deadline."""
+        self._learner, self._evaluator, self._tally = learner, evaluator, tally
+        self._told_kills, self._evaluated = told_kills, evaluated
+        self._interval_ns = int(evaluate_interval_seconds * 1e9)
+        self._has_restored = self._is_restoring = False
+        self._has_kills = False
+        self._evaluate_due_ns = self._minute_due_ns = self._evaluated_ns = 0
+        self.turns: Final = Turns("control", self._turn, failed=self._failed, counts=counts, last=learner.save)
 
     def hurry(self) -> None:
-        """Hear of an out-of-memory kill that the learner has; quick, any thread."""
-        self._news.set()
+        """Have a kill that the learner was told of evaluated soon; quick, any thread."""
+        self._has_kills = True
+        self.turns.wake()
 
-    def stop(self) -> None:
-        """End the loop; any thread."""
-        self._stopping.set()
-        self._news.set()
+    def _turn(self) -> float:
+        """Do what is due; return the seconds until something is again."""
+        if not self._has_restored:
+            self._restore()
+        if self._has_kills:
+            self._has_kills = False
+            self._learner.learn_kills()
+            # What was killed is recommended more memory at once, but a crash loop is not followed kill by kill.
+            self._evaluate_due_ns = min(self._evaluate_due_ns, max(self._evaluated_ns + KILLS_NS, time.monotonic_ns()))
+        now_ns = time.monotonic_ns()
+        if now_ns >= self._evaluate_due_ns:
+            self._evaluated_ns = now_ns
+            self._evaluate_due_ns += self._interval_ns * ((now_ns - self._evaluate_due_ns) // self._interval_ns + 1)
+            self._evaluate()
+        if time.monotonic_ns() >= self._minute_due_ns:
+            self._minute_due_ns = _next_minute_ns(time.monotonic_ns())
+            self._evaluator.roll_minutes(time.monotonic_ns(), self._is_stopping)
+        return max(0.0, (min(self._evaluate_due_ns, self._minute_due_ns) - time.monotonic_ns()) / 1e9)
 
-    def run(self) -> None:
-        """Read the history back, then evaluate and sum up until ``stop``; then save what was learnt."""
+    def _restore(self) -> None:
+        """Read the history back; a fault in it is not tried again: what was kept is lost, what comes is learnt."""
+        self._has_restored = self._is_restoring = True
         try:
-            self._learner.restore(self._stopping.is_set)
-        except Exception as error:  # top of a thread: what was kept is lost, what comes is learnt
-            self._note(error)
-            log.exception("the history cannot be learnt from")
-        evaluate_ns = int(self._evaluate_interval_seconds * 1e9)
-        evaluate_due_ns = time.monotonic_ns()
-        minute_due_ns = _next_minute_ns(time.monotonic_ns())
-        evaluated_ns = 0
-        while True:
-            self._news.wait(max(0.0, (min(evaluate_due_ns, minute_due_ns) - time.monotonic_ns()) / 1e9))
-            if self._stopping.is_set():
-                break
-            try:
-                if self._news.is_set():
-                    self._news.clear()
-                    self._learner.learn_kills()
-                    # What was killed is recommended more memory at once, but a crash loop is not followed kill by kill.
-                    evaluate_due_ns = min(evaluate_due_ns, max(evaluated_ns + KILLS_NS, time.monotonic_ns()))
-                if time.monotonic_ns() >= evaluate_due_ns:
-                    evaluated_ns = time.monotonic_ns()
-                    evaluate_due_ns += evaluate_ns * max(1, (time.monotonic_ns() - evaluate_due_ns) // evaluate_ns + 1)
-                    if self._evaluating is not None:
-                        self._evaluating()
-                    if self._policies is not None:
-                        self._learner.require(self._policies(), self._stopping.is_set)
-                    self._teller.evaluate(self._stopping.is_set)
-                    self._evaluated()
-                if time.monotonic_ns() >= minute_due_ns:
-                    minute_due_ns = _next_minute_ns(time.monotonic_ns())
-                    self._teller.roll_minutes(time.monotonic_ns(), self._stopping.is_set)
-            except Exception as error:  # top of a thread's loop: say it, go on
-                self._note(error)
-                log.exception("an evaluation failed")
-            else:
-                self._turns.done()
-        self._learner.save()
+            self._learner.restore(self._is_stopping)
+        finally:
+            self._evaluate_due_ns = time.monotonic_ns()
+            self._minute_due_ns = _next_minute_ns(self._evaluate_due_ns)
+        self._is_restoring = False
 
-    def _note(self, error: Exception) -> None:
-        self._turns.failed()
+    def _evaluate(self) -> None:
+        if self._told_kills is not None:
+            self._told_kills.look()
+        self._evaluator.evaluate(self._is_stopping)
+        self._evaluated()
+
+    def _is_stopping(self) -> bool:
+        return self.turns.is_stopping
+
+    def _failed(self, error: Exception) -> float:
         self._tally.loop_failures += 1
         self._tally.newest_failure = f"{type(error).__name__}: {error}"
+        log.exception("the history cannot be learnt from" if self._is_restoring else "an evaluation failed")
+        self._is_restoring = False
+        return 0.0  # what failed is due again at its own time only
 
 
 def _next_minute_ns(now_ns: int) -> int:

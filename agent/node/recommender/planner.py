@@ -11,14 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.core.cluster.node import NodeState
-from agent.core.cluster.pod import Pod
-from agent.core.cluster.pod_index import cgroup_owners
-from agent.core.cluster.unit import UnitIdentity
 from agent.core.cluster.versions import Gates, gates_of
-from agent.core.cluster.workload import Workload, workload_of
-from agent.core.orders.order import Orders
-from agent.core.orders.policy_options import PolicyName
-from agent.core.orders.resolution import orders_of
+from agent.core.cluster.workload import Workload
 from agent.core.plan.demand import Constraint, PodDemand, Urgent
 from agent.core.plan.demands import NOTHING_MEASURED, DemandSettings, Key, Measured, demands
 from agent.core.plan.directives import Directed
@@ -87,29 +81,25 @@ class Planner:
         *,
         settings: Settings,
         state: Callable[[], NodeState],
+        directed: Callable[[], Directed],
         evaluated: Callable[[], Evaluated | None],
         wall_now: Callable[[], float],
-        directed: Callable[[], Directed],
     ) -> None:
-        """Take the sources.
+        """Prepare.
 
         Args:
             settings: How to plan.
-            state: Gives what the API told last.
-            evaluated: Gives the newest recommendations; None = there are none yet.
+            state: Returns what the API told last.
+            directed: Returns what the webhook told.
+            evaluated: Returns the newest recommendations; None = there are none yet.
             wall_now: Unix seconds; the pods' ages are counted by it.
-            directed: Gives what the webhook told.
         """
-        self.directed: Final = directed
-        self._settings, self._state, self._evaluated, self._wall_now = settings, state, evaluated, wall_now
+        self._settings, self._state, self._directed = settings, state, directed
+        self._evaluated, self._wall_now = evaluated, wall_now
         self._demand_settings = DemandSettings(
             act=settings.act, plan=settings.plan, bounds=settings.bounds, policy=settings.recommend.policy
         )
         self._memo, self._building = PlanMemo(), threading.Lock()
-        self._revision = object()
-        """Another one with all that orders are made of."""
-        self._orders: tuple[object, Mapping[str, Orders]] = (None, {})
-        """Of which revision, by uid."""
 
     def plan(
         self, holding: Holding, *, urgent: Mapping[Key, Urgent] = NOTHING_URGENT, as_enforced: bool = False
@@ -122,7 +112,7 @@ class Planner:
             as_enforced: As if every pod in mode recommend were enforced.
         """
         now, state, evaluated = self._wall_now(), self._state(), self._evaluated()
-        directed = self.directed()
+        directed = self._directed()
         measured = evaluated.measured if evaluated is not None else NOTHING_MEASURED
         needs = demands(
             state,
@@ -152,42 +142,8 @@ class Planner:
         return Planned(
             plan=plan,
             state=state,
-            demands={one.pod.uid: one for one in needs},
+            demands={demand.pod.uid: demand for demand in needs},
             gates=gates,
             measured=measured,
             directed=directed,
         )
-
-    def news(self) -> None:
-        """Hear that pods, namespaces or directives have changed; quick, any thread."""
-        self._revision = object()
-
-    def orders_of(self, identity: UnitIdentity) -> Orders | None:
-        """Give what holds for a unit's pod; None = no pod is known for it."""
-        revision, orders = self._orders
-        if revision is not self._revision:
-            revision = self._revision  # before the state is read: news in between make it anew
-            state = self._state()
-            owners = cgroup_owners(state.pods, node_uid=None if state.node is None else state.node.uid)
-            by_uid = {pod.uid: self.orders_of_pod(pod, state) for pod in state.pods}
-            orders = {uid: by_uid[pod.uid] for uid, pod in owners.items()}
-            self._orders = (revision, orders)
-        return orders.get(identity.pod_uid) if identity.pod_uid is not None else None
-
-    def orders_of_pod(self, pod: Pod, state: NodeState) -> Orders:
-        """Give what holds for a pod as it is in a state."""
-        directed, workload = self.directed(), workload_of(pod)
-        return orders_of(
-            pod,
-            state.namespaces.get(pod.namespace),
-            act=self._settings.act,
-            recommend_policy=self._settings.recommend.policy,
-            plan=self._settings.plan,
-            replicas=directed.replicas(workload),
-            rule=directed.rule(workload),
-        )
-
-    def policies(self) -> frozenset[PolicyName]:
-        """Give the policies that pods of this node ask for."""
-        state = self._state()
-        return frozenset(self.orders_of_pod(pod, state).policy for pod in state.pods)

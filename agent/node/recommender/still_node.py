@@ -20,7 +20,7 @@ from agent.node.history.clock import HistoryClock
 from agent.node.history.file import HistoryFile
 from agent.node.history.learner import Learner, NamedPods
 from agent.node.recommender.decider import Decider
-from agent.node.sampling.heartbeat import Heartbeat
+from agent.node.sampling.heartbeat import SweepHeartbeat
 from agent.node.sampling.observer import Observer
 from agent.node.sampling.row_source import Rows, RowSource
 from agent.node.sampling.unit_table import UnitTable
@@ -78,12 +78,10 @@ class StillNode:
             rings=rows,
             units=units,
             machine=machine,
-            heartbeat=Heartbeat(interval_seconds),
+            heartbeat=SweepHeartbeat(interval_seconds, sampler_name="none"),
             windows=window_policy(settings, capacity_millicores=capacity_millicores or machine.capacity_millicores),
-            sampler_name="none",
             source=source,
             slow_interval_seconds=slow_interval_seconds,
-            notes=lambda: self._notes,
             clock_ns=lambda: end_monotonic_ns,
         )
         self._decider: Final = Decider(

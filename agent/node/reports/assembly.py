@@ -19,14 +19,13 @@ from agent.node.cluster.view import ClusterView
 from agent.node.files.steady_clock import BootClock
 from agent.node.reports.client import WebhookClient
 from agent.node.reports.directives_file import Directions
-from agent.node.reports.proposer import Proposer
+from agent.node.reports.proposer import ProposalAudience, Proposer
 from agent.node.reports.report_queue import DIRECTORY_NAME, ReportQueue
 from agent.node.reports.report_sender import ReportSender
-from agent.node.reports.reporter import Reporter
+from agent.node.reports.reporter import ReportClocks, ReportedNode, Reporter
 from agent.node.reports.roller import Roller
 from agent.node.reports.taint_asker import TaintAsker
-from agent.node.sampling.row_source import RowSource
-from agent.node.sampling.unit_table import UnitTable
+from agent.node.sampling.parts import SamplingParts
 from agent.settings import Settings
 
 
@@ -41,7 +40,7 @@ def proposer_of(
     metrics: Metrics,
     reporter: Reporter,
 ) -> Proposer:
-    """Give the proposer of this node, which hears of the reporter's reports from now on; nothing runs yet.
+    """Return the proposer of this node, which hears of the reporter's reports from now on; nothing runs yet.
 
     Args:
         settings: All of them.
@@ -62,18 +61,15 @@ def proposer_of(
         # A connection of its own: an eviction may take seconds, and a report must not wait for it.
         poster=_client(settings, url),
         may_propose=may_propose,
-        tell=tell,
-        event=event,
-        count=series.count,
-        reported_until_seconds=reporter.reported_until_seconds,
-        hasten=reporter.hasten,
+        audience=ProposalAudience(tell=tell, event=event, count=series.count),
+        reports=reporter,
     )
     reporter.when_taken(proposer.reported)
     return proposer
 
 
 def taint_asker_of(settings: Settings, url: str, *, node: str, metrics: Metrics) -> TaintAsker:
-    """Give who asks whether this node may be tainted; nothing is asked yet."""
+    """Return who asks whether this node may be tainted; nothing is asked yet."""
     registry = CollectorRegistry()
     series = TaintAnswerSeries(registry)
     metrics.register(registry)
@@ -91,25 +87,21 @@ def reporter_of(
     settings: Settings,
     url: str,
     *,
-    rings: RowSource,
-    units: UnitTable,
+    sampling: SamplingParts,
     policy: Callable[[], WindowPolicy],
     cluster: ClusterView,
-    cpus: int,
     unix_now: Callable[[], float],
     directions: Directions,
     metrics: Metrics,
 ) -> Reporter:
-    """Give the reporter of this node; nothing runs yet.
+    """Return the reporter of this node; nothing runs yet.
 
     Args:
         settings: All of them.
         url: Of ``report.url``.
-        rings: What is measured.
-        units: What is watched.
+        sampling: What is measured and watched.
         policy: The windows in force.
         cluster: The node's pods and the node itself.
-        cpus: Of this machine.
         unix_now: UTC seconds of a clock that believes no jump; for the pods' age.
         directions: Takes the answers.
         metrics: The page that the series stand on.
@@ -119,9 +111,16 @@ def reporter_of(
     def node_class() -> NodeClass:
         node = cluster.state().node
         return NodeClass(
-            instance_type=(node.labels.get(INSTANCE_TYPE_LABEL) or None) if node is not None else None, cpus=cpus
+            instance_type=(node.labels.get(INSTANCE_TYPE_LABEL) or None) if node is not None else None,
+            cpus=sampling.machine.cpus,
         )
 
+    node = ReportedNode(
+        name=cluster.node_name,
+        node_class=node_class,
+        is_ready=lambda: cluster.state().is_complete,
+        etag=lambda: directions.etag,
+    )
     registry = CollectorRegistry()
     series = ReportSeries(registry)
     metrics.register(registry)
@@ -132,16 +131,12 @@ def reporter_of(
         wall_now=time.time,
     )
 
-    def etag() -> str | None:
-        return directions.etag
-
     return Reporter(
         options=options,
-        node=cluster.node_name,
-        node_class=node_class,
+        node=node,
         roller=Roller(
-            rings=rings,
-            units=units,
+            rings=sampling.rings,
+            units=sampling.units,
             policy=policy,
             pods=lambda: cluster.state().pods,
             unix_seconds=lambda monotonic_ns: unix_now() - (time.monotonic_ns() - monotonic_ns) / NS,
@@ -149,18 +144,11 @@ def reporter_of(
         queue=queue,
         sender=ReportSender(
             queue=queue,
-            client=WebhookClient(
-                url,
-                token_file=options.token_file,
-                ca_file=options.ca_file,
-                timeout_seconds=options.timeout_seconds,
-            ),
+            client=_client(settings, url),
             series=series,
-            etag=etag,
+            etag=node.etag,
             on_answer=directions.take,
         ),
-        etag=etag,
-        is_ready=lambda: cluster.state().is_complete,
-        boot=boot,
-        turns=metrics.loops.begin("report"),
+        clocks=ReportClocks(boot=boot),
+        counts=metrics.loops.begin("report"),
     )

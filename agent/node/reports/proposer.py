@@ -12,6 +12,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from agent.core.cluster.pod import PodRef
@@ -23,6 +24,7 @@ from agent.core.resize.decision import Action, DecisionLog, Outcome
 from agent.core.resize.event_rate import EventReason
 from agent.kube.errors import CredentialsError, one_line
 from agent.node.reports.client import WebhookAnswer, WebhookAway
+from agent.turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -54,8 +56,43 @@ class ProposalPoster(Protocol):
         ...
 
 
+class ReportsHeard(Protocol):
+    """How far the webhook knows what was measured; a ``Reporter`` is it. Moments of CLOCK_MONOTONIC, in seconds."""
+
+    def reported_until_seconds(self) -> float | None:
+        """Return up to when; None = nothing since the start."""
+        ...
+
+    def hasten(self, until_seconds: float) -> None:
+        """Ask for a report of all until a moment; quick. ``reported`` is to be called when one was taken."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposerClocks:
+    """The time, and the lot."""
+
+    wall_now: Callable[[], float] = time.time
+    """Unix seconds, of people."""
+    monotonic: Callable[[], float] = time.monotonic
+    lot: Callable[[], float] = random.random
+    """Returns 0..1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposalAudience:
+    """Who is told what the webhook answered."""
+
+    tell: DecisionLog
+    """The decision log."""
+    event: Callable[[PodRef, EventReason, str], None]
+    """Tells a pod's owner; quick, any thread."""
+    count: Callable[[Verdict], None]
+    """Counts an answer, for metrics."""
+
+
 class Proposer:
-    """Proposes; see the module's docstring."""
+    """Takes the turns of the thread ``proposing``."""
 
     def __init__(
         self,
@@ -64,41 +101,29 @@ class Proposer:
         node: str,
         poster: ProposalPoster,
         may_propose: Callable[[], str | None],
-        tell: DecisionLog,
-        event: Callable[[PodRef, EventReason, str], None],
-        count: Callable[[Verdict], None],
-        reported_until_seconds: Callable[[], float | None],
-        hasten: Callable[[float], None],
-        wall_now: Callable[[], float] = time.time,
-        clock: Callable[[], float] = time.monotonic,
-        lot: Callable[[], float] = random.random,
+        audience: ProposalAudience,
+        reports: ReportsHeard,
+        clocks: ProposerClocks | None = None,
     ) -> None:
-        """Take the parts; nothing runs yet.
+        """Prepare; nothing runs yet.
 
         Args:
             options: When something is proposed.
             node: This one, as its token names it.
             poster: Sends.
-            may_propose: Says why nothing may be asked for now (paused, no rights, ...); None = it may.
-            tell: The decision log.
-            event: Tells a pod's owner; quick, and safe to call from another thread.
-            count: Counts an answer, for metrics.
-            reported_until_seconds: Up to when, by ``clock``, the webhook knows what was measured; None = nothing.
-            hasten: Asks for a report of all until a moment of ``clock``; quick. ``reported`` is to be called when one
-                was taken.
-            wall_now: Unix seconds, of people.
-            clock: Monotonic seconds.
-            lot: Gives 0..1.
+            may_propose: Why nothing may be asked for now (paused, no rights, ...); None = it may.
+            audience: Who is told.
+            reports: What the webhook knows already.
+            clocks: The time; None = the machine's.
         """
+        clocks = clocks or ProposerClocks()
         self._node, self._poster, self._may_propose = node, poster, may_propose
-        self._tell, self._event, self._count = tell, event, count
-        self._reported_until_seconds, self._hasten = reported_until_seconds, hasten
-        self._wall_now, self._clock, self._lot = wall_now, clock, lot
+        self._audience, self._reports = audience, reports
+        self._wall_now, self._clock, self._lot = clocks.wall_now, clocks.monotonic, clocks.lot
         self._interval_seconds = options.interval_seconds
-        self._condition = threading.Condition()
+        self._lock = threading.Lock()
         """Guards what follows."""
         self._standing = ProposalStanding(options)
-        self._is_stopping = False
         self._has_news = False
         self._told: dict[str, tuple[Answered, float]] = {}
         """What was told last of each pod, and when. Of the thread alone."""
@@ -106,36 +131,28 @@ class Proposer:
         self._hasten_due_seconds = 0.0
         self._awaiting_since_seconds: float | None = None
         """Since when a proposal waits for nothing but a report; None = none does."""
-        self._thread: threading.Thread | None = None
-
-    def start(self) -> None:
-        """Begin to propose."""
-        self._thread = threading.Thread(target=self.run, name="proposing", daemon=True)
-        self._thread.start()
+        self.turns: Final = Turns("proposing", self._turn_if_news, failed=self._failed)
 
     def stop(self) -> None:
         """End the thread; one that waits for the webhook is left to end with the process."""
-        with self._condition:
-            self._is_stopping = True
-            self._condition.notify()
-        if self._thread is not None:
-            self._thread.join(STOP_SECONDS)
+        self.turns.stop()
+        self.turns.join(STOP_SECONDS)
 
     def take(self, plan: Plan) -> None:
         """Take the newest plan; quick, from the acting thread."""
         proposals = proposals_of(plan) if self._may_propose() is None else ()
-        with self._condition:
+        with self._lock:
             self._standing.take(proposals, self._clock())
             self._has_news = bool(proposals)
             if not proposals:
                 self._awaiting_since_seconds = None
-            self._condition.notify()
+        self.turns.wake()
 
     def reported(self) -> None:
         """Hear that a report was taken; quick, from the thread that reports."""
-        with self._condition:
+        with self._lock:
             self._has_news = True
-            self._condition.notify()
+        self.turns.wake()
 
     def notes(self) -> tuple[str, ...]:
         """Say what is degraded, one sentence each."""
@@ -144,26 +161,20 @@ class Proposer:
             trouble = "they wait until the webhook has taken a report of what they are about"
         return () if trouble is None else (f"evictions are not proposed: {trouble}",)
 
-    def run(self) -> None:
-        """Propose what is due at each plan, until ``stop``."""
-        while True:
-            with self._condition:
-                while not (self._is_stopping or self._has_news):
-                    self._condition.wait()
-                self._has_news = False
-                if self._is_stopping:
-                    return
-            try:
-                self.turn()
-            except Exception:  # top of a thread's loop: say it, go on, and not at once
-                log.exception("proposing evictions failed")
-                with self._condition:
-                    self._condition.wait_for(lambda: self._is_stopping, FAILED_SECONDS)
+    def _turn_if_news(self) -> None:
+        with self._lock:
+            has_news, self._has_news = self._has_news, False
+        if has_news:
+            self.turn()
+
+    def _failed(self, _: Exception) -> float:
+        log.exception("proposing evictions failed")
+        return FAILED_SECONDS
 
     def turn(self) -> None:
         """Propose what is due now; on the thread ``proposing``."""
-        now, until = self._clock(), self._reported_until_seconds()
-        with self._condition:
+        now, until = self._clock(), self._reports.reported_until_seconds()
+        with self._lock:
             due = self._standing.due(now, reported_until_seconds=until)
             awaited = self._standing.awaited_report_seconds(now, reported_until_seconds=until)
             self._awaiting_since_seconds = None if awaited is None else self._awaiting_since_seconds or now
@@ -171,12 +182,12 @@ class Proposer:
             return
         if awaited is not None and now >= self._hasten_due_seconds:
             self._hasten_due_seconds = now + self._interval_seconds
-            self._hasten(awaited)
+            self._reports.hasten(awaited)
         if not due:
             return
         quiet_seconds, answers = self._ask(due)
         now = self._clock()
-        with self._condition:
+        with self._lock:
             jitter = self._interval_seconds * LATEST_JITTER_RATIO * self._lot()
             self._standing.called(now + jitter, quiet_seconds=quiet_seconds)
             self._standing.answered({uid: answer.verdict for uid, answer in answers.items()}, now)
@@ -184,7 +195,7 @@ class Proposer:
         for proposal in due:
             answer = answers.get(proposal.ref.uid)
             if answer is not None:
-                self._count(answer.verdict)
+                self._audience.count(answer.verdict)
                 self._tell_of(proposal, answer, now)
 
     def _ask(self, due: tuple[Proposal, ...]) -> tuple[float | None, Mapping[str, Answered]]:
@@ -221,7 +232,7 @@ class Proposer:
                 "detail": answer.detail,
             },
         )
-        self._tell(
+        self._audience.tell(
             unix_seconds=self._wall_now(),
             action=Action.EVICTION,
             outcome=_OUTCOMES[answer.verdict],
@@ -231,4 +242,6 @@ class Proposer:
         )
         event = _EVENTS.get(answer.verdict)
         if event is not None:
-            self._event(proposal.ref, event, f"{answer.reason}: {answer.detail}" if answer.detail else answer.reason)
+            self._audience.event(
+                proposal.ref, event, f"{answer.reason}: {answer.detail}" if answer.detail else answer.reason
+            )

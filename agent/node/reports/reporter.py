@@ -7,9 +7,9 @@ is not taken waits in the queue. Loaded only where ``report.url`` is set.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from agent.core.cluster.unit import UnitIdentity
@@ -23,6 +23,7 @@ from agent.node.reports.report_queue import ReportQueue
 from agent.node.reports.report_sender import ReportSender
 from agent.node.reports.roller import Roller
 from agent.settings.sections import ReportSettings
+from agent.turns import Turns
 from agent.version import installed_version
 
 log = logging.getLogger(__name__)
@@ -38,49 +39,60 @@ FAILED_SECONDS: Final = 10.0
 STOP_SECONDS: Final = 0.3
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportClocks:
+    """The clocks of reporting."""
+
+    boot: BootClock
+    """By which reports grow old."""
+    clock_ns: Callable[[], int] = time.monotonic_ns
+    wall_now: Callable[[], float] = time.time
+    """UTC seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedNode:
+    """What a report says of its node."""
+
+    name: str
+    node_class: Callable[[], NodeClass]
+    """What the node is alike to."""
+    is_ready: Callable[[], bool]
+    """Whether the node's pods are known; nothing is reported before."""
+    etag: Callable[[], str | None]
+    """What the directives held are known by; None = there are none yet."""
+
+
 class Reporter:
-    """Reports; see the module's docstring."""
+    """Takes the turns of the thread ``report``."""
 
     def __init__(
         self,
         *,
         options: ReportSettings,
-        node: str,
-        node_class: Callable[[], NodeClass],
+        node: ReportedNode,
         roller: Roller,
         queue: ReportQueue,
         sender: ReportSender,
-        etag: Callable[[], str | None],
-        is_ready: Callable[[], bool],
-        boot: BootClock,
-        clock_ns: Callable[[], int] = time.monotonic_ns,
-        wall_now: Callable[[], float] = time.time,
-        turns: LoopTurns,
+        clocks: ReportClocks,
+        counts: LoopTurns,
     ) -> None:
         """Prepare; nothing runs yet.
 
         Args:
             options: Interval and so on.
-            node: This node's name.
-            node_class: What it is alike to.
+            node: What is reported of.
             roller: Makes rows.
             queue: Keeps reports.
             sender: Sends them.
-            etag: Gives what the directives held are known by; None = there are none yet.
-            is_ready: Says whether the node's pods are known; nothing is made before.
-            boot: The clock by which reports grow old.
-            clock_ns: CLOCK_MONOTONIC.
-            wall_now: UTC seconds.
-            turns: Counts the thread's turns.
+            clocks: The time.
+            counts: Counts the thread's turns.
         """
-        self._turns = turns
-        self._options, self._node, self._node_class = options, node, node_class
-        self._roller, self._queue, self._sender = roller, queue, sender
-        self._etag, self._is_ready, self._boot = etag, is_ready, boot
-        self._clock_ns, self._wall_now = clock_ns, wall_now
+        self._options, self._node, self._roller, self._queue, self._sender = options, node, roller, queue, sender
+        self._boot, self._clock_ns, self._wall_now = clocks.boot, clocks.clock_ns, clocks.wall_now
         self._interval_ns = int(options.interval_seconds * NS)
-        now_ns = clock_ns()
-        self._wall_offset_ns = int(wall_now() * NS) - now_ns
+        now_ns = self._clock_ns()
+        self._wall_offset_ns = int(self._wall_now() * NS) - now_ns
         self._last_end_ns = self._last_end(now_ns)
         self._end_ns: int | None = None
         """Of the interval under way; None = the pods are not known yet."""
@@ -90,9 +102,7 @@ class Reporter:
         self._hastened_ns: int | None = None
         """What was measured until then is to be told before its time; kept, as reports that are made answer it."""
         self._may_be_short = False
-        self._stopping = threading.Event()
-        self._wake = threading.Event()
-        self._thread: threading.Thread | None = None
+        self.turns: Final = Turns("report", self.turn, failed=self._failed, counts=counts)
 
     def _last_end(self, now_ns: int) -> int | None:
         """Give when the newest report of an earlier agent ended, if it was in this boot."""
@@ -102,33 +112,15 @@ class Reporter:
 
     # -- life ------------------------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Begin."""
-        self._thread = threading.Thread(target=self.run, name="report", daemon=True)
-        self._thread.start()
-
-    def run(self) -> None:
-        """Loop until ``stop``; the only broad except of this thread stands here."""
-        while not self._stopping.is_set():
-            try:
-                seconds = self.turn()
-            except Exception:  # top of a thread's loop: say it, go on
-                log.exception("reporting failed")
-                seconds = FAILED_SECONDS
-                self._turns.failed()
-            else:
-                self._turns.done()
-            self._wake.wait(seconds)
-            self._wake.clear()
+    def _failed(self, _: Exception) -> float:
+        log.exception("reporting failed")
+        return FAILED_SECONDS
 
     def stop(self) -> bool:
         """End; False = the thread is left in a request to a webhook that does not answer. A second call is fine."""
-        self._stopping.set()
-        self._wake.set()
-        if self._thread is not None:
-            self._thread.join(STOP_SECONDS)
-            if self._thread.is_alive():
-                return False
+        self.turns.stop()
+        if not self.turns.join(STOP_SECONDS):
+            return False
         self._sender.close()
         return True
 
@@ -144,7 +136,7 @@ class Reporter:
         One report is made of it, whether it can be sent or not: asking again for the same makes no other.
         """
         self._hastened_ns = int(until_seconds * NS)
-        self._wake.set()
+        self.turns.wake()
 
     def reported_until_seconds(self) -> float | None:
         """Give up to when (CLOCK_MONOTONIC) the webhook knows what was measured; None = nothing since the start."""
@@ -191,7 +183,7 @@ class Reporter:
 
     def _begin(self, now_ns: int) -> None:
         """Find the end of the first interval, once the containers have their names."""
-        if not self._is_ready():
+        if not self._node.is_ready():
             return
         if self._ready_ns is None:
             self._ready_ns = now_ns
@@ -199,7 +191,7 @@ class Reporter:
             return
         oldest_ns = now_ns - MISSED_INTERVALS * self._interval_ns
         self._end_ns = self._next_end_ns(now_ns if self._last_end_ns is None else max(self._last_end_ns, oldest_ns))
-        if self._etag() is None:
+        if self._node.etag() is None:
             # Nothing was ever told to this node, and acting waits for it: the first report does not wait its time.
             self._end_ns = min(self._end_ns, now_ns)
         self._roller.begin(self._start_ns(self._end_ns) or self._last_end_ns or now_ns)
@@ -212,7 +204,7 @@ class Reporter:
             after_ns,
             interval_ns=self._interval_ns,
             wall_offset_ns=self._wall_offset_ns,
-            share=node_share(self._node),
+            share=node_share(self._node.name),
         )
 
     # -- making ----------------------------------------------------------------------------------------------------
@@ -224,7 +216,7 @@ class Reporter:
         )
         is_newest = following_ns + SETTLE_NS > now_ns
         start_ns = self._start_ns(end_ns)
-        if start_ns is None and (self._may_be_short or self._etag() is None):
+        if start_ns is None and (self._may_be_short or self._node.etag() is None):
             start_ns = self._last_end_ns
         self._may_be_short = False
         if start_ns is None or start_ns >= end_ns:
@@ -234,7 +226,7 @@ class Reporter:
         if not rows and not is_newest:
             return  # an interval that nobody watched
         age_seconds = (self._clock_ns() - end_ns) / NS
-        node_class = self._node_class()
+        node_class = self._node.node_class()
 
         def text_of(incarnation: str, sequence: int) -> str:
             return kept_text(
@@ -254,7 +246,7 @@ class Reporter:
         interval_seconds: float,
     ) -> Report:
         return Report(
-            node=self._node,
+            node=self._node.name,
             node_class=node_class,
             incarnation=incarnation,
             sequence=sequence,

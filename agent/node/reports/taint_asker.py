@@ -1,6 +1,6 @@
 """Asks the webhook whether this node may carry the overload taint: how many nodes may is decided for the whole cluster.
 
-Node. The acting thread asks what the answer is and waits for nothing; a thread of its own, there for one question, gets
+Node. The acting thread asks what the answer is and waits for nothing; a thread of its own gets
 it. No answer is no taint. Made only where there is a webhook; without one nobody counts, and the node decides alone.
 """
 
@@ -17,6 +17,7 @@ from agent.core.eviction.taint_cap import TAINT_PATH, TaintAnswer, taint_answer_
 from agent.kube.errors import CredentialsError, one_line
 from agent.node.keepers.taint_permission import ASKED, GRANTED, TaintPermission
 from agent.node.reports.client import WebhookAnswer, WebhookAway
+from agent.turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -71,9 +72,14 @@ class TaintAsker:
         self._granted_until_seconds = clock()
         self._refused: TaintPermission | None = None
         """The newest answer, where it was no grant."""
-        self._is_asking = False
+        self._is_asking = self._is_started = False
         self._due_seconds = clock()
         self._again_seconds = AGAIN_SECONDS
+        self._turns = Turns("tainting", self._ask, failed=self._failed)
+
+    def stop(self) -> None:
+        """End the thread, if there is one; in a question it ends with the process."""
+        self._turns.stop()
 
     def permission(self) -> TaintPermission:
         """Say whether the node may be tainted; where that is not known it is asked, and a later call has the answer."""
@@ -83,7 +89,11 @@ class TaintAsker:
                 return GRANTED
             if not self._is_asking and now >= self._due_seconds:
                 self._is_asking = True
-                threading.Thread(target=self._ask, name="tainting", daemon=True).start()
+                if self._is_started:
+                    self._turns.wake()
+                else:
+                    self._is_started = True
+                    self._turns.start()
             return self._refused or ASKED
 
     def notes(self) -> tuple[str, ...]:
@@ -92,10 +102,10 @@ class TaintAsker:
         return () if refused is None or refused.reason != AWAY else (f"no overload taint is set: {refused.detail}",)
 
     def _ask(self) -> None:
+        if not self._is_asking:
+            return
         asked_seconds = self._clock()
-        refused: TaintPermission | None = TaintPermission(
-            reason=AWAY, detail="asking the webhook failed; see the agent's log"
-        )
+        refused: TaintPermission | None
         seconds, asked_to_wait_seconds = 0.0, 0.0
         try:
             answer = self._poster.post(TAINT_PATH, taint_text(self._node))
@@ -103,16 +113,19 @@ class TaintAsker:
             refused, seconds = _judged(answer)
         except (WebhookAway, CredentialsError) as error:
             refused = TaintPermission(reason=AWAY, detail=str(error))
-        except Exception:  # the top of a thread: the next question must not wait for one that never ends
-            log.exception("asking for the taint failed")
         finally:
             self._poster.close()  # minutes until the next question: five thousand idle connections are the webhook's
-            self._put(refused, asked_seconds, seconds, asked_to_wait_seconds)
+        self._put(refused, asked_seconds, seconds, asked_to_wait_seconds)
+
+    def _failed(self, _: Exception) -> float:
+        log.exception("asking for the taint failed")
+        # The next question must not wait for one that never ends.
+        self._put(TaintPermission(reason=AWAY, detail="asking the webhook failed; see the agent's log"), 0.0, 0.0, 0.0)
+        return 0.0
 
     def _put(
         self, refused: TaintPermission | None, asked_seconds: float, seconds: float, asked_to_wait_seconds: float
     ) -> None:
-        self._count("granted" if refused is None else "away" if refused.reason == AWAY else "refused")
         with self._lock:
             self._is_asking, self._refused = False, refused
             if refused is None:
@@ -122,6 +135,7 @@ class TaintAsker:
             self._due_seconds = self._clock() + wait_seconds
             if refused is not None:
                 self._again_seconds = min(2 * self._again_seconds, LONGEST_AGAIN_SECONDS)
+        self._count("granted" if refused is None else "away" if refused.reason == AWAY else "refused")
 
 
 def _judged(answer: WebhookAnswer) -> tuple[TaintPermission | None, float]:

@@ -13,10 +13,13 @@ from typing import Final
 
 import numpy as np
 
+from agent.core.cluster.unit import UnitKind
 from agent.core.numbers.arrays import Floats
 from agent.core.orders.plan_options import ActOptions
-from agent.core.plan.demand import Urgent
+from agent.core.plan.demand import Reserved, Urgent
 from agent.core.window.urgency import LEAST_ELAPSED_NS, Rows, memory_waiting, starvation, working_sets
+from agent.node.recommender.planner import Planned
+from agent.node.sampling.unit_table import UnitTable
 from agent.sensing.ring_file import RingFile
 
 ContainerKey = tuple[str, str]
@@ -42,6 +45,33 @@ class AlarmContainer:
     def key(self) -> ContainerKey:
         """Give pod uid and container name."""
         return self.pod_uid, self.container
+
+
+def alarm_containers(planned: Planned, units: UnitTable) -> list[AlarmContainer]:
+    """Return the containers that a plan may move: they are looked at until the next plan."""
+    # Of a pod of which nothing is predicted yet, hunger is seen all the same, and it may grow by that.
+    sized = (None, Reserved.NO_DATA)
+    managed = {uid: demand for uid, demand in planned.demands.items() if demand.reserved in sized}
+    watched: list[AlarmContainer] = []
+    for unit in units.all():
+        identity = unit.identity
+        demand = managed.get(identity.pod_uid or "")
+        if demand is None or identity.container is None or identity.kind is not UnitKind.CONTAINER:
+            continue
+        container = demand.pod.container(identity.container)
+        if container is None:
+            continue
+        watched.append(
+            AlarmContainer(
+                slot=unit.slot,
+                inode=unit.inode,
+                pod_uid=demand.pod.uid,
+                container=container.name,
+                cpu_request_millicores=container.resources.cpu_request_millicores,
+                memory_limit_bytes=container.resources.memory_limit_bytes,
+            )
+        )
+    return watched
 
 
 class _Looked:

@@ -17,22 +17,18 @@ from agent.core.machine.cluster_checkup import ClusterStatus, MissingRight, Repo
 from agent.core.plan.directives import STALE_SECONDS
 from agent.core.plan.plan import Plan, PlanStep
 from agent.core.resize.decision import Action, Decision
-from agent.core.resize.ledger import Ledger
 from agent.core.resize.why import Acted
 from agent.core.resize.write_gate import may_resize
 from agent.metrics.acting_series import Trigger
-from agent.node.cluster.rights import Rights
-from agent.node.cluster.view import ClusterView
 from agent.node.files.documents import CLUSTER, PLAN
-from agent.node.orders.holds import Holds
-from agent.node.orders.journal import DecisionFilter, Journal
+from agent.node.orders.journal import DecisionFilter
 from agent.node.orders.verbs import HoldingVerbs
-from agent.node.recommender.planner import Holding, Planner
+from agent.node.recommender.planner import Holding
 from agent.node.reports.directives_file import Directions
+from agent.node.resize.acting_parts import ActingParts
 from agent.node.resize.actor import Actor
 from agent.node.resize.writer import StepWriter
 from agent.node.sockets.control import ControlError, Verb
-from agent.settings import Settings
 
 DECISIONS_TOLD: Final = 5
 """Of one pod, by ``why``."""
@@ -45,46 +41,28 @@ class ActingAnswers:
 
     def __init__(
         self,
+        parts: ActingParts,
         *,
-        settings: Settings,
         server: str,
-        cluster: ClusterView,
-        planner: Planner,
         actor: Actor,
         writer: StepWriter,
-        ledger: Ledger,
-        holds: Holds,
-        journal: Journal,
-        rights: Rights,
         directions: Directions,
         reporting: Callable[[], ReportStanding | None],
-        memory_in_use: Callable[[Pod], Mapping[str, int]],
         notes: Callable[[], Sequence[str]],
-        now: Callable[[], float],
     ) -> None:
-        """Take the parts.
+        """Prepare.
 
         Args:
-            settings: How is planned and acted.
+            parts: What acting shares.
             server: Address of the API server, for people.
-            cluster: What the API told last.
-            planner: Makes plans.
             actor: Has made the newest plan.
             writer: Sends steps; its lock guards the ledger.
-            ledger: Knows what is under way.
-            holds: Pauses and pins.
-            journal: The decision log.
-            rights: Whether this agent may write.
             directions: What the webhook told.
             reporting: How reports go; None = nothing is reported.
-            memory_in_use: Gives memory.current of a pod's containers, read just now; under the empty name of all.
             notes: What is degraded, one sentence each.
-            now: The ledger's clock: Unix seconds that never go back.
         """
-        self._settings, self._server, self._cluster, self._planner = settings, server, cluster, planner
-        self._actor, self._writer, self._ledger, self._holds = actor, writer, ledger, holds
-        self._journal, self._rights, self._directions = journal, rights, directions
-        self._reporting, self._memory_in_use, self._notes, self._now = reporting, memory_in_use, notes, now
+        self._parts, self._server, self._actor, self._writer = parts, server, actor, writer
+        self._directions, self._reporting, self._notes = directions, reporting, notes
 
     def acted(self, identity: UnitIdentity) -> Acted | None:
         """Give what the newest plan makes of a container, and what was done to its pod; None = it is in no plan."""
@@ -92,16 +70,16 @@ class ActingAnswers:
         demand = None if planned is None else planned.demands.get(identity.pod_uid or "")
         if planned is None or demand is None:
             return None
-        pod = next((one for one in planned.plan.pods if one.ref.uid == demand.pod.uid), None)
+        pod = next((pod for pod in planned.plan.pods if pod.ref.uid == demand.pod.uid), None)
         if pod is None:
             return None
-        containers = {one.name: one for one in pod.containers}
+        containers = {container.name: container for container in pod.containers}
         return Acted(
             orders=demand.orders,
             reserved=demand.reserved,
             planned=containers.get(identity.container or ""),
             is_evicted=pod.is_evicted,
-            decisions=self._journal.newest(DECISIONS_TOLD, DecisionFilter(pod=str(pod.ref))),
+            decisions=self._parts.journal.newest(DECISIONS_TOLD, DecisionFilter(pod=str(pod.ref))),
             told=planned.directed.sentences(demand.workload),
         )
 
@@ -109,47 +87,48 @@ class ActingAnswers:
         """Give what can be asked and ordered at the socket."""
         holding = HoldingVerbs(
             node=node,
-            journal=self._journal,
-            holds=self._holds,
-            pods=lambda: self._cluster.state().pods,
+            journal=self._parts.journal,
+            holds=self._parts.holds,
+            pods=lambda: self._parts.cluster.state().pods,
             send=self._restore,
             clock=time.time,
             changed=lambda: self._actor.ask(Trigger.ORDER),
-            is_told=lambda: self._cluster.state().is_complete,
+            is_told=lambda: self._parts.cluster.state().is_complete,
         )
         return {**holding.verbs(), "plan": self._plan, "cluster": self._cluster_facts}
 
     def _cluster_facts(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
         if arguments:
             raise ControlError(f"cluster takes no arguments, not {', '.join(arguments)}")
-        state, standing, now = self._cluster.state(), self._rights.standing, time.time()
+        state, standing, now = self._parts.cluster.state(), self._parts.rights.standing, time.time()
         gates, directed = gates_of(state.server_version, state.node), self._directions.now()
         missing = () if standing is None else standing.missing
         return CLUSTER.to_json(
             ClusterStatus(
-                node=self._cluster.node_name,
+                node=self._parts.node_name,
                 server=self._server,
                 server_version=state.server_version,
                 kubelet_version=None if state.node is None else state.node.kubelet_version,
                 age_seconds=state.age_seconds,
-                stale_seconds=self._settings.act.stale_seconds,
+                stale_seconds=self._parts.settings.act.stale_seconds,
                 is_complete=state.is_complete,
                 has_node=state.node is not None,
                 pods=len(state.pods),
                 unreadable_pods=state.unreadable_pods,
                 missing_rights=tuple(
-                    MissingRight(right=str(one.permission), consequence=str(one.permission.purpose)) for one in missing
+                    MissingRight(right=str(lack.permission), consequence=str(lack.permission.purpose))
+                    for lack in missing
                 ),
                 node_claim=None if standing is None else standing.claim,
-                is_claim_required=self._settings.kubernetes.require_node_claim,
+                is_claim_required=self._parts.settings.kubernetes.require_node_claim,
                 can_resize=gates.resize,
                 gate_reasons=gates.reasons,
-                orders=self._holds.notes(now),
-                is_paused=self._holds.is_paused(now),
+                orders=self._parts.holds.notes(now),
+                is_paused=self._parts.holds.is_paused(now),
                 is_webhook_expected=self._directions.is_expected,
                 directives_age_seconds=None if directed.directives is None else directed.age_seconds,
                 directives_stale_seconds=STALE_SECONDS,
-                cluster_pause=self._holds.cluster_pause(),
+                cluster_pause=self._parts.holds.cluster_pause(),
                 reporting=self._reporting(),
             )
         )
@@ -163,27 +142,27 @@ class ActingAnswers:
 
     def plan(self, *, as_enforced: bool = False) -> Plan:
         """Plan now; nothing is done. Any thread."""
-        now = self._now()
+        now = self._parts.clocks.now()
         with self._writer.lock:
-            state = self._cluster.state()
-            holding = Holding.of(self._ledger, self._holds, state, now_seconds=now, wall_now=time.time())
-        plan = self._planner.plan(holding, urgent=self._actor.remembered(), as_enforced=as_enforced).plan
+            state = self._parts.cluster.state()
+            holding = Holding.of(self._parts.ledger, self._parts.holds, state, now_seconds=now, wall_now=time.time())
+        plan = self._parts.planner.plan(holding, urgent=self._actor.remembered(), as_enforced=as_enforced).plan
         return replace(plan, notes=(*plan.notes, *self._notes()))
 
     def _restore(self, pod: Pod, step: PlanStep) -> Decision:
         """Put one step of the originals back, past mode and pin, but by every rule that keeps a pod whole."""
-        state = self._cluster.state()
+        state = self._parts.cluster.state()
         refusal = may_resize(
             step,
             pod,
-            self._planner.orders_of_pod(pod, state),
+            self._parts.orders.of_pod(pod, state),
             reserved=None,
-            plan=self._settings.plan,
+            plan=self._parts.settings.plan,
             gates=gates_of(state.server_version, state.node),
-            memory_in_use_bytes=self._memory_in_use(pod),
+            memory_in_use_bytes=self._parts.memory_in_use(pod),
             is_put_back=True,
         )
-        faults = self._rights.faults()
+        faults = self._parts.rights.faults()
         if refusal is not None or faults:
             return self._writer.withhold(step, Action.RESTORE, refusal or "rights", "; ".join(faults))
         return self._writer.send(pod, step, Action.RESTORE, timeout_seconds=RESTORE_TIMEOUT_SECONDS)[0]

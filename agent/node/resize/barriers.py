@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from agent.core.cluster.node import NodeState
 from agent.core.cluster.versions import Gates
 from agent.core.resize.decision import Action
-from agent.node.cluster.rights import Rights
-from agent.node.orders.holds import Holds
+from agent.node.resize.acting_parts import ActingParts
 
 PAUSED: Final = "paused"
 """The reason of a barrier that people have put up."""
@@ -48,34 +46,39 @@ class Barrier:
         return self.reason in ("rights", "versions")
 
 
+class Grounds(Protocol):
+    """What a plan stands on besides the API server: measured, learnt and told."""
+
+    def measuring_fault(self) -> str | None:
+        """Return why what was measured is too old to act by; None = it is not."""
+        ...
+
+    def is_history_known(self) -> bool:
+        """Return whether what was learnt before the start is known by now."""
+        ...
+
+    def is_untold(self) -> bool:
+        """Return whether a webhook is configured and has told nothing yet."""
+        ...
+
+
 class Barriers:
-    """Judges; any thread."""
+    """Judges, and remembers what stood in the way of the newest plan; any thread."""
 
-    def __init__(
-        self,
-        *,
-        node_name: str,
-        holds: Holds,
-        rights: Rights,
-        stale_seconds: float,
-        is_history_known: Callable[[], bool],
-        measuring_fault: Callable[[], str | None],
-        is_untold: Callable[[], bool],
-    ) -> None:
-        """Take what is asked.
+    def __init__(self, parts: ActingParts, grounds: Grounds) -> None:
+        self._node_name, self._holds, self._rights = parts.node_name, parts.holds, parts.rights
+        self._stale_seconds, self._wall_now = parts.settings.act.stale_seconds, parts.clocks.wall_now
+        self._grounds = grounds
+        self.newest: Barrier | None = None
+        """What stood in the way of the newest plan; None = nothing, or there is no plan yet."""
+        self.is_enforcing = False
+        """Some pod of the newest plan is in mode enforce; else nothing at all is written, no taint either."""
 
-        Args:
-            node_name: Of this node in the cluster.
-            holds: Pauses.
-            rights: Whether this agent may write.
-            stale_seconds: Without news of the API server for so long nothing is written.
-            is_history_known: What was learnt before the start is known by now.
-            measuring_fault: Why what was measured is too old to act by; None = it is not.
-            is_untold: The webhook that is configured has told nothing yet.
-        """
-        self._is_untold = is_untold
-        self._node_name, self._holds, self._rights, self._stale_seconds = node_name, holds, rights, stale_seconds
-        self._is_history_known, self._measuring_fault = is_history_known, measuring_fault
+    def may_write(self) -> str | None:
+        """Return why nothing may be written now, whoever wants to; None = it may."""
+        if self._holds.is_paused(self._wall_now()):
+            return PAUSED
+        return None if self.newest is None else self.newest.reason
 
     def barrier_of(self, state: NodeState, gates: Gates, wall_now: float) -> Barrier | None:
         """Give what stands in the way; None = nothing does.
@@ -105,11 +108,11 @@ class Barriers:
             return Barrier(reason="versions", sentence="; ".join(gates.reasons))
         if state.unreadable_pods:
             return Barrier(reason="pods", sentence=f"not understood: {'; '.join(state.unreadable_pods)}")
-        fault = self._measuring_fault()
+        fault = self._grounds.measuring_fault()
         if fault is not None:
             return Barrier(reason=MEASURING, sentence=fault)
-        if not self._is_history_known():
+        if not self._grounds.is_history_known():
             return Barrier(reason=HISTORY, sentence="the history is not read yet")
-        if self._is_untold():
+        if self._grounds.is_untold():
             return Barrier(reason=DIRECTIVES, sentence="the webhook has not yet told whom HPAs and VPAs size")
         return None

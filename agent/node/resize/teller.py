@@ -7,24 +7,21 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
 from typing import Final, Protocol
 
 from agent.core.cluster.pod import PodRef
 from agent.core.eviction.proposal import Want
 from agent.core.orders.annotations import unknown_keys
 from agent.core.orders.order import Mode
-from agent.core.orders.plan_options import ActOptions
 from agent.core.orders.resolution import is_excluded
 from agent.core.plan.plan import Eviction, Plan
 from agent.core.resize.change_text import changes_text
 from agent.core.resize.decision import Action, Outcome
 from agent.core.resize.event_rate import EventReason, PodEvent
 from agent.core.resize.record import News
-from agent.metrics.acting_series import ActingSeries
-from agent.node.orders.holds import Holds
-from agent.node.orders.journal import Journal
 from agent.node.recommender.planner import Planned
+from agent.node.resize.acting_parts import ActingParts
+from agent.node.resize.barriers import Barriers
 
 log = logging.getLogger(__name__)
 
@@ -51,33 +48,18 @@ class Events(Protocol):
 class ActTeller:
     """Tells; see the module's docstring."""
 
-    def __init__(
-        self,
-        *,
-        journal: Journal,
-        holds: Holds,
-        series: ActingSeries,
-        events: Events | None,
-        options: ActOptions,
-        may_write: Callable[[], str | None],
-        now: Callable[[], float],
-        wall_now: Callable[[], float],
-    ) -> None:
-        """Take the parts.
+    def __init__(self, parts: ActingParts, barriers: Barriers, events: Events | None) -> None:
+        """Prepare.
 
         Args:
-            journal: The decision log.
-            holds: Pauses and pins, which end.
-            series: Metrics.
+            parts: What acting shares.
+            barriers: Whether anything may be written: an Event is a write too.
             events: Tells pods' owners; None = nobody is told.
-            options: The namespaces that are never touched: the API server refuses an agent's Events there.
-            may_write: Why nothing may be written now; None = it may. An Event is a write too.
-            now: Seconds that never go back.
-            wall_now: Of people.
         """
-        self._journal, self._holds, self._series, self._events = journal, holds, series, events
-        self._options = options
-        self._may_write, self._now, self._wall_now = may_write, now, wall_now
+        self._journal, self._holds, self._series, self._events = parts.journal, parts.holds, parts.series, events
+        self._options = parts.settings.act
+        """The namespaces that are never touched: the API server refuses an agent's Events there."""
+        self._may_write, self._now, self._wall_now = barriers.may_write, parts.clocks.now, parts.clocks.wall_now
         self._untold: deque[PodEvent] = deque(maxlen=MAX_UNTOLD)
         self._proposed: dict[tuple[str, str], float] = {}
         self._faults_told: dict[str, str] = {}

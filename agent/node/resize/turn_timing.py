@@ -34,7 +34,6 @@ class TurnTiming:
         self._asked: set[Trigger] = set()
         self._turned_seconds: dict[Trigger, float] = {}
         self._replan_due_seconds = now_seconds
-        self._backed_off_until_seconds = 0.0
         self.is_busy = True
         """Something is under way or waits: news may be of it."""
 
@@ -46,10 +45,6 @@ class TurnTiming:
         """Have a turn by then, whether anything asks for one or not."""
         self._replan_due_seconds = min(self._replan_due_seconds, due_seconds)
 
-    def back_off(self, until_seconds: float) -> None:
-        """Have no turn before then."""
-        self._backed_off_until_seconds = until_seconds
-
     def take(self, now_seconds: float, *, quiet_seconds: float) -> Trigger | None:
         """Take what is due off what is asked for; None = nothing is.
 
@@ -57,7 +52,7 @@ class TurnTiming:
             now_seconds: The moment.
             quiet_seconds: For how long the API server is to be left alone; nothing is due before that.
         """
-        if now_seconds < self._backed_off_until_seconds or quiet_seconds > 0:
+        if quiet_seconds > 0:
             return None
         due = {trigger for trigger in self._asked if self._due_seconds(trigger) <= now_seconds}
         self._asked -= due
@@ -72,7 +67,7 @@ class TurnTiming:
     def next_due_seconds(self, now_seconds: float, *, quiet_seconds: float) -> float:
         """Give when ``take`` will next have something, if nothing more is asked for; arguments as there."""
         due = min([self._replan_due_seconds, *(self._due_seconds(trigger) for trigger in self._asked)])
-        return max(due, self._backed_off_until_seconds, now_seconds + quiet_seconds)
+        return max(due, now_seconds + quiet_seconds)
 
     def _due_seconds(self, trigger: Trigger) -> float:
         return self._turned_seconds.get(trigger, _LONG_AGO_SECONDS) + self._spacing_seconds(trigger)

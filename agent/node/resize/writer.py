@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
 from typing import Final
 from urllib.parse import quote
 
@@ -17,16 +16,12 @@ from agent.core.plan.demand import Kept
 from agent.core.plan.plan import PlanStep
 from agent.core.resize.answer import AnswerKind, ResizeAnswer
 from agent.core.resize.decision import Action, Decision, Outcome
-from agent.core.resize.ledger import Ledger
 from agent.core.resize.record import FlightState, News
-from agent.kube.api import Api
 from agent.kube.errors import KubeError, Unreachable
 from agent.kube.json_reader import ConvertError
 from agent.kube.pod_json import pod_from_json
 from agent.kube.resize import resize
-from agent.metrics.acting_series import ActingSeries
-from agent.node.orders.holds import Holds
-from agent.node.orders.journal import Journal
+from agent.node.resize.acting_parts import ActingParts
 
 log = logging.getLogger(__name__)
 
@@ -53,37 +48,11 @@ NOT_KEPT_LEDGER: Final = "the disk does not take what is about to be done: after
 class StepWriter:
     """Sends steps; see the module's docstring. Any thread."""
 
-    def __init__(
-        self,
-        *,
-        api: Api,
-        ledger: Ledger,
-        journal: Journal,
-        holds: Holds,
-        series: ActingSeries,
-        take_pod: Callable[[object], None],
-        keep: Callable[[], bool],
-        now: Callable[[], float],
-        wall_now: Callable[[], float],
-        timeout_seconds: float,
-    ) -> None:
-        """Take the parts.
-
-        Args:
-            api: The API server.
-            ledger: Knows what is under way; hold ``lock`` while using it.
-            journal: The decision log.
-            holds: Keeps originals.
-            series: Counts.
-            take_pod: Is handed the pod as the server answered it.
-            keep: Puts the ledger on disk; False = the disk does not take it.
-            now: The ledger's clock, seconds that never go back.
-            wall_now: Of people, Unix seconds.
-            timeout_seconds: For one call.
-        """
-        self._api, self._ledger, self._journal, self._holds, self._series = api, ledger, journal, holds, series
-        self._take_pod, self._keep, self._now, self._wall_now = take_pod, keep, now, wall_now
-        self._timeout_seconds = timeout_seconds
+    def __init__(self, parts: ActingParts) -> None:
+        self._api, self._ledger, self._journal, self._holds = parts.api, parts.ledger, parts.journal, parts.holds
+        self._series, self._cluster, self._keep = parts.series, parts.cluster, parts.keep_ledger
+        self._now, self._wall_now = parts.clocks.now, parts.clocks.wall_now
+        self._timeout_seconds = parts.settings.kubernetes.request_timeout_seconds
         self.lock: Final = threading.RLock()
         """Held while the ledger is used, and while a step is sent: never taken under another lock."""
         self.quiet_until_seconds = 0.0
@@ -123,7 +92,7 @@ class StepWriter:
                 timeout_seconds=self._timeout_seconds if timeout_seconds is None else timeout_seconds,
             )
             if fresh is not None:
-                self._take_pod(fresh)
+                self._cluster.put(fresh)
             now = self._now()
             self._ledger.answered(step.ref.uid, answer, now)
             self.quiet_until_seconds = now + self._ledger.wait_seconds(now)
@@ -172,7 +141,7 @@ class StepWriter:
             if pod.uid != ref.uid:
                 continue  # its successor; the view forgets the one that is gone
             with self.lock:
-                self._take_pod(document)
+                self._cluster.put(document)
                 told.extend(self._ledger.confirmed(pod, self._now()))
                 self._keep()
         return tuple(told)

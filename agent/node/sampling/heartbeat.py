@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
+from agent.core.window.snapshot import SamplerStatus
 from agent.sensing.sampler_contract import SweepResult
 
 LATENESS_REMEMBERED: Final = 600
 """Sweeps whose lateness is kept for the p99: ten minutes at 1 Hz."""
 
 
-class Heartbeat:
+class SweepHeartbeat:
     """What other threads may ask of the sampling thread without waiting for it."""
 
-    def __init__(self, interval_seconds: float) -> None:
+    def __init__(self, interval_seconds: float, *, sampler_name: str) -> None:
+        self._sampler_name = sampler_name
         self.base_interval_seconds: Final = interval_seconds
         """As configured."""
         self.interval_seconds = interval_seconds
@@ -50,3 +52,15 @@ class Heartbeat:
         if not ordered:
             return None
         return ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))]
+
+    def status(self, *, units: int) -> SamplerStatus:
+        """Return how well the sampling of so many units goes."""
+        return SamplerStatus(
+            name=self._sampler_name,
+            rate_hz=1.0 / self.interval_seconds,
+            lateness_p99_seconds=self.lateness_p99_seconds(),
+            sweep_seconds=self.last_sweep_seconds,
+            sweeps=self.sweeps,
+            overruns=self.overruns,
+            units=units,
+        )

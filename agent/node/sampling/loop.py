@@ -10,24 +10,27 @@ import contextlib
 import logging
 import os
 import select
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from agent.core.window.sweep_pace import ContentionPolicy, Pace, Skipped, after_sweep, next_on_grid
 from agent.node.sampling.fast_lane import FastLane
-from agent.node.sampling.heartbeat import Heartbeat
+from agent.node.sampling.heartbeat import SweepHeartbeat
 from agent.node.sampling.unit_table import UnitTable
 from agent.node.sampling.watched_cgroups import PodNames, WatchedCgroups
 from agent.sensing.discovery import Changes, Discovery
 from agent.sensing.memory_events import MemoryEvents, OomKill
 from agent.sensing.ring_file import RingFile
 from agent.sensing.sampler_contract import Sampler, SweepResult
+from agent.turns import Turns
 
 log = logging.getLogger(__name__)
+
+FAILED_SECONDS: Final = 0.1
+"""After a turn that failed: a fault that repeats at once must not spin."""
 
 
 class SamplingListener(Protocol):
@@ -72,7 +75,7 @@ class SamplingPolicy:
 
 
 class SamplingLoop:
-    """The loop itself; ``run`` is the thread's target, or call ``turn`` from a test."""
+    """Takes the turns of the thread ``sampling``."""
 
     def __init__(
         self,
@@ -105,8 +108,8 @@ class SamplingLoop:
         self._mount, self._sampler, self._discovery = mount, sampler, discovery
         self._units, self._policy, self._listener = units, policy, listener
         self._clock_ns, self._wait = clock_ns, wait
-        self.heartbeat = Heartbeat(policy.interval_seconds)
-        self._stopping = threading.Event()
+        self.heartbeat = SweepHeartbeat(policy.interval_seconds, sampler_name=sampler.name)
+        self.turns: Final = Turns("sampling", self.turn, failed=self._failed)
         self._has_names_news = False
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._epoll = select.epoll(flags=select.EPOLL_CLOEXEC)
@@ -166,18 +169,13 @@ class SamplingLoop:
             with contextlib.suppress(FileExistsError):  # registered already; a closed one left the epoll by itself
                 self._epoll.register(inotify, select.EPOLLIN)
 
-    def run(self) -> None:
-        """Loop until ``stop``; the only broad except of this thread stands here."""
-        while not self._stopping.is_set():
-            try:
-                self.turn()
-            except Exception as error:  # noqa: BLE001 - top of a thread's loop: count it, say it, go on
-                self._listener.failed(error)
-                self._stopping.wait(0.1)  # a fault that repeats at once must not spin
+    def _failed(self, error: Exception) -> float:
+        self._listener.failed(error)
+        return FAILED_SECONDS
 
     def stop(self) -> None:
         """Ask the loop to end; safe from any thread and from a signal handler."""
-        self._stopping.set()
+        self.turns.stop()
         self._wake()
 
     def renew_names(self) -> None:
@@ -208,14 +206,14 @@ class SamplingLoop:
 
     # -- one turn --------------------------------------------------------------------------------------------------
 
-    def turn(self) -> None:
-        """Wait for the next thing due and do all that is due."""
+    def turn(self) -> float:
+        """Wait for the next thing due and do all that is due; the wait is for descriptors too, so none follows."""
         now_ns = self._clock_ns()
         due_ns = min(self._pace.due_ns, self._lane.due_ns)
         if due_ns > now_ns:
             ready = self._wait(self._epoll, (due_ns - now_ns) / 1e9)
-            if self._stopping.is_set():
-                return
+            if self.turns.is_stopping:
+                return 0.0
             if ready:
                 self._serve_descriptors({fd for fd, _ in ready})
             now_ns = self._clock_ns()
@@ -227,6 +225,7 @@ class SamplingLoop:
                 self._relist("periodic")
         if now_ns >= self._lane.due_ns:
             self._read_lane(now_ns, has_just_swept=is_due)
+        return 0.0
 
     def _read_lane(self, now_ns: int, *, has_just_swept: bool) -> None:
         risen = self._lane.read(now_ns)

@@ -6,7 +6,6 @@ sampler has overtaken meanwhile is read again.
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections import Counter
@@ -19,13 +18,11 @@ import numpy as np
 from agent.core.window.cpu import WindowPolicy, cpu_window, memory_window
 from agent.core.window.minute_row import minute_row, minutes_memory_window, minutes_window
 from agent.core.window.ring_rows import MINUTE_ROW, Has, Status
-from agent.core.window.snapshot import CpuWindow, Gap, MemoryWindow, SamplerStatus, Snapshot, UnitAdvice, UnitStatus
-from agent.node.sampling.heartbeat import Heartbeat
+from agent.core.window.snapshot import CpuWindow, Gap, MemoryWindow, Snapshot, UnitAdvice, UnitStatus
+from agent.node.sampling.heartbeat import SweepHeartbeat
 from agent.node.sampling.row_source import Rows, RowSource, RowView
 from agent.node.sampling.unit_table import UnitTable, WatchedUnit
 from agent.sensing.machine import Machine
-
-log = logging.getLogger(__name__)
 
 NS: Final = 1_000_000_000
 MINUTE_NS: Final = 60 * NS
@@ -61,19 +58,17 @@ class Observer:
         rings: RowSource,
         units: UnitTable,
         machine: Machine,
-        heartbeat: Heartbeat,
+        heartbeat: SweepHeartbeat,
         windows: WindowPolicy,
-        sampler_name: str,
         source: str,
         slow_interval_seconds: float,
-        notes: Callable[[], Sequence[str]],
-        advice_of: Callable[[str], UnitAdvice | None] = lambda path: None,
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self._rings, self._units, self._machine, self._heartbeat = rings, units, machine, heartbeat
-        self._windows, self._sampler_name, self._source = windows, sampler_name, source
-        self._slow_interval_seconds, self._notes, self._clock_ns = slow_interval_seconds, notes, clock_ns
-        self._advice_of = advice_of
+        self._windows, self._source = windows, source
+        self._slow_interval_seconds, self._clock_ns = slow_interval_seconds, clock_ns
+        self.advice: Mapping[str, UnitAdvice] = {}
+        """What the unit at a path should request, as of the newest evaluation, which replaces it whole."""
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -163,13 +158,14 @@ class Observer:
         stamps = _steady(lambda: self._rings.raw(slot), lambda pieces: _good_stamps(pieces, end_ns))
         return max(0.0, (end_ns - stamps[-1]) / NS) if stamps else None
 
-    def snapshot(self, at_age_seconds: float = 0.0) -> Snapshot:
+    def snapshot(self, at_age_seconds: float = 0.0, notes: Iterable[str] = ()) -> Snapshot:
         """Give the whole node now, or as it was this many seconds ago.
 
         Args:
             at_age_seconds: 0 = now. Further back than the raw rings reach, figures come from minute rows; further
                 back than those, they are None with the reason ``out_of_ring``. The node's own figures are always
                 those of now.
+            notes: What is degraded, one sentence each.
         """
         now_ns = self._clock_ns()
         end_ns = now_ns - int(at_age_seconds * NS)
@@ -178,9 +174,9 @@ class Observer:
             at_age_seconds=at_age_seconds,
             source=self._source,
             node=self._machine.status(),
-            sampler=self.sampler_status(),
+            sampler=self._heartbeat.status(units=len(self._units)),
             units=tuple(self.statuses(self._units.all()) if end_ns >= now_ns else self._past_statuses(end_ns)),
-            notes=tuple(self._notes()),
+            notes=tuple(notes),
         )
 
     def statuses(self, units: Iterable[WatchedUnit]) -> list[UnitStatus]:
@@ -216,7 +212,7 @@ class Observer:
         for unit, cpu, memory, age_seconds in zip(asked, cpus, memories, ages, strict=True):
             # After use: a newcomer's inode stands in the slot before its first row does.
             if self._rings.inode(unit.slot) == unit.inode:
-                advice = self._advice_of(unit.identity.cgroup_path)
+                advice = self.advice.get(unit.identity.cgroup_path)
                 found.append((unit, _status(unit, cpu, memory, age_seconds, advice)))
         return found
 
@@ -224,19 +220,6 @@ class Observer:
         """Give a copy of the minute rows of a unit that is watched; none for one that has gone."""
         unit = self._units.get(status.identity.cgroup_path)
         return np.zeros(0, dtype=MINUTE_ROW) if unit is None else self._rings.minutes(unit.slot).joined()
-
-    def sampler_status(self) -> SamplerStatus:
-        """Tell how well the sampling goes."""
-        beat = self._heartbeat
-        return SamplerStatus(
-            name=self._sampler_name,
-            rate_hz=1.0 / beat.interval_seconds,
-            lateness_p99_seconds=beat.lateness_p99_seconds(),
-            sweep_seconds=beat.last_sweep_seconds,
-            sweeps=beat.sweeps,
-            overruns=beat.overruns,
-            units=len(self._units),
-        )
 
     # -- minutes ---------------------------------------------------------------------------------------------------
 

@@ -292,8 +292,8 @@ def test_it_leaves_the_reserve_of_the_budget() -> None:
     turns = one_pod()
     promise_while_resized(turns)
     turns.server.actuate("web")
-    while turns.actor._bucket.available(turns.clock) > 12:
-        turns.actor._bucket.take(turns.clock)
+    while turns.bucket.available(turns.clock) > 12:
+        turns.bucket.take(turns.clock)
     turns.turn()
     assert writes(turns) == 2
     assert turns.newest().reason == "budget"

@@ -11,6 +11,7 @@ from agent.core.orders.policy_options import PolicyName
 from agent.core.plan.demand import Reserved, Urgent
 from agent.core.plan.demands import NOTHING_MEASURED
 from agent.node.recommender.planner import Holding, Planner
+from agent.node.recommender.pod_orders import PodOrders
 from tests.pods import mirror_metadata
 from tests.turns import NOW, Turns, uid_of
 
@@ -85,29 +86,29 @@ def test_recommend_mode_is_planned_for_only_to_see_what_would_be_done() -> None:
 
 def test_orders_are_read_once_until_there_is_news() -> None:
     turns = two()
-    first = turns.planner.orders_of(identity(uid_of("a")))
+    first = turns.orders.of_unit(identity(uid_of("a")))
     assert first is not None
     assert (first.mode, first.mode_source) == (Mode.ENFORCE, OrderSource.CONFIGURATION)
     turns.server.order("a", mode="off", policy="vpa")
-    assert turns.planner.orders_of(identity(uid_of("a"))) is first
-    turns.planner.news()
-    second = turns.planner.orders_of(identity(uid_of("a")))
+    assert turns.orders.of_unit(identity(uid_of("a"))) is first
+    turns.orders.news()
+    second = turns.orders.of_unit(identity(uid_of("a")))
     assert second is not None
     assert (second.mode, second.mode_source) == (Mode.OFF, OrderSource.POD)
-    assert turns.planner.policies() == {PolicyName.CRUISE, PolicyName.VPA}
+    assert turns.orders.policies() == {PolicyName.CRUISE, PolicyName.VPA}
     turns.state_fields["namespaces"] = {
         "shop": Namespace(name="shop", annotations={"plimsoll.dev/mode": "recommend"}),
     }
-    turns.planner.news()
-    other = turns.planner.orders_of(identity(uid_of("b")))
+    turns.orders.news()
+    other = turns.orders.of_unit(identity(uid_of("b")))
     assert other is not None
     assert (other.mode, other.mode_source) == (Mode.RECOMMEND, OrderSource.NAMESPACE)
 
 
 def test_unit_of_no_pod_has_no_orders() -> None:
     turns = two()
-    assert turns.planner.orders_of(identity(None)) is None
-    assert turns.planner.orders_of(identity("uid-of-nobody")) is None
+    assert turns.orders.of_unit(identity(None)) is None
+    assert turns.orders.of_unit(identity("uid-of-nobody")) is None
 
 
 def test_static_pod_is_found_by_the_uid_of_its_cgroup() -> None:
@@ -117,8 +118,8 @@ def test_static_pod_is_found_by_the_uid_of_its_cgroup() -> None:
     document["metadata"] |= mirror_metadata("node-1")
     [pod] = [pod for pod in turns.state().pods if pod.name == "a"]
     assert pod.cgroup_uid != pod.uid
-    assert turns.planner.orders_of(identity(pod.cgroup_uid)) is not None
-    assert turns.planner.orders_of(identity(pod.uid)) is not None
+    assert turns.orders.of_unit(identity(pod.cgroup_uid)) is not None
+    assert turns.orders.of_unit(identity(pod.uid)) is not None
 
 
 def test_a_forged_mirror_does_not_take_the_orders_of_the_static_pod_whose_hash_it_states() -> None:
@@ -132,10 +133,10 @@ def test_a_forged_mirror_does_not_take_the_orders_of_the_static_pod_whose_hash_i
     turns.server.pods["b"]["status"].pop("containerStatuses", None)
     genuine, forged = turns.state().pods
     assert (genuine.name, genuine.cgroup_uid) == ("a", forged.cgroup_uid)
-    by_hash = turns.planner.orders_of(identity(genuine.cgroup_uid))
+    by_hash = turns.orders.of_unit(identity(genuine.cgroup_uid))
     assert by_hash is not None
     assert (by_hash.mode, by_hash.mode_source) == (Mode.ENFORCE, OrderSource.CONFIGURATION)
-    own = turns.planner.orders_of(identity(forged.uid))
+    own = turns.orders.of_unit(identity(forged.uid))
     assert own is not None
     assert own.mode is Mode.OFF
 
@@ -148,16 +149,14 @@ def test_news_that_come_while_orders_are_read_have_them_read_again() -> None:
         nonlocal states
         states += 1
         if states == 1:
-            planner.news()
+            orders.news()
         return turns.state()
 
-    planner = Planner(
+    orders = PodOrders(
         settings=turns.settings,
         state=state_with_news,  # type: ignore[arg-type]
-        evaluated=turns.evaluated,
-        wall_now=lambda: NOW,
         directed=turns.directions.now,
     )
     for _ in range(3):
-        planner.orders_of(identity(uid_of("a")))
+        orders.of_unit(identity(uid_of("a")))
     assert states == 2

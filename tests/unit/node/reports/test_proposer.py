@@ -20,7 +20,7 @@ from agent.core.resize.decision import Action, Outcome
 from agent.core.resize.event_rate import EventReason
 from agent.kube.errors import CredentialsError
 from agent.node.reports.client import WebhookAnswer, WebhookAway
-from agent.node.reports.proposer import Proposer
+from agent.node.reports.proposer import ProposalAudience, Proposer, ProposerClocks
 from tests import plans
 from tests.fakes import FakeClock
 
@@ -81,23 +81,19 @@ class Scene:
             node="node-a",
             poster=self.webhook,
             may_propose=lambda: self.barrier,
-            tell=self._tell,
-            event=lambda ref, reason, note: self.events.append((ref.name, reason, note)),
-            count=self.counted.append,
-            reported_until_seconds=lambda: self.reported_until,
-            hasten=self._hasten,
-            wall_now=lambda: 1e9,
-            clock=lambda: self.clock.seconds,
-            lot=lambda: 0.0,
+            audience=ProposalAudience(
+                tell=self._tell,
+                event=lambda ref, reason, note: self.events.append((ref.name, reason, note)),
+                count=self.counted.append,
+            ),
+            reports=Reports(lambda: self.reported_until, self.hastened.append),
+            clocks=ProposerClocks(wall_now=lambda: 1e9, monotonic=lambda: self.clock.seconds, lot=lambda: 0.0),
         )
 
     def _tell(self, **decision: Any) -> None:
         assert decision["action"] is Action.EVICTION
         assert decision["unix_seconds"] == 1e9
         self.told.append((decision["pod"].name, decision["outcome"], decision["reason"], decision["detail"]))
-
-    def _hasten(self, until_seconds: float) -> None:
-        self.hastened.append(until_seconds)
 
     def plan(self, *names: str, after: float = 60.0, resource: Resource = Resource.CPU) -> None:
         """One turn of the acting thread, and one of this one."""
@@ -108,6 +104,13 @@ class Scene:
     @property
     def proposed(self) -> list[list[str]]:
         return [[one["pod"] for one in body["proposals"]] for body in self.webhook.posts]
+
+
+class Reports:
+    """What the webhook knows already, and who asks for more."""
+
+    def __init__(self, reported_until_seconds: Callable[[], float | None], hasten: Callable[[float], None]) -> None:
+        self.reported_until_seconds, self.hasten = reported_until_seconds, hasten
 
 
 def at_once(
@@ -122,11 +125,8 @@ def at_once(
         node="node-a",
         poster=webhook,
         may_propose=lambda: None,
-        tell=lambda **_: None,
-        event=lambda *_: None,
-        count=lambda _: None,
-        reported_until_seconds=reported_until_seconds,
-        hasten=hasten,
+        audience=ProposalAudience(tell=lambda **_: None, event=lambda *_: None, count=lambda _: None),
+        reports=Reports(reported_until_seconds, hasten),
     )
 
 
@@ -188,7 +188,7 @@ def test_thread_proposes_when_the_report_was_taken() -> None:
     webhook, asked = Webhook(), threading.Event()
     until: list[float | None] = [None]
     proposer = at_once(webhook, reported_until_seconds=lambda: until[0], hasten=lambda _: asked.set())
-    proposer.start()
+    proposer.turns.start()
     proposer.take(plan_with("a"))
     assert asked.wait(30.0)
     assert webhook.posts == []
@@ -327,7 +327,7 @@ def test_answer_about_somebody_else_is_passed_over(scene: Scene) -> None:
 def test_thread_proposes_when_a_plan_comes_and_ends_when_told() -> None:
     webhook = Webhook()
     proposer = at_once(webhook)
-    proposer.start()
+    proposer.turns.start()
     proposer.take(plan_with("a"))
     assert webhook.posted.wait(30.0)
     proposer.stop()
@@ -343,7 +343,7 @@ def test_fault_of_its_own_is_told_and_does_not_end_the_thread(caplog: pytest.Log
 
     webhook.answer = fail
     proposer = at_once(webhook)
-    proposer.start()
+    proposer.turns.start()
     proposer.take(plan_with("a"))
     assert failed.wait(30.0)
     proposer.stop()

@@ -25,7 +25,7 @@ from agent.node.reports import client as webhook_client
 from agent.node.reports.client import WebhookClient
 from agent.node.reports.report_queue import ReportQueue
 from agent.node.reports.report_sender import ReportSender
-from agent.node.reports.reporter import Reporter
+from agent.node.reports.reporter import ReportClocks, ReportedNode, Reporter
 from agent.settings.sections import ReportSettings
 from agent.webhook.reports.decoder import DecodedReport, decode_report, unpacked
 from tests.fakes import FakeClock
@@ -120,8 +120,12 @@ class Node:
         self.queue = ReportQueue(self.directory, max_bytes=self.queue_bytes, boot=boot, wall_now=self.wall_now)
         self.reporter = Reporter(
             options=ReportSettings(url=self.server.url),
-            node="node-a",
-            node_class=lambda: NodeClass(instance_type="m5.large", cpus=4),
+            node=ReportedNode(
+                name="node-a",
+                node_class=lambda: NodeClass(instance_type="m5.large", cpus=4),
+                is_ready=lambda: self.is_ready,
+                etag=lambda: self.etag,
+            ),
             roller=self.world.roller,
             queue=self.queue,
             sender=ReportSender(
@@ -136,12 +140,8 @@ class Node:
                 wall_now=self.wall_now,
                 chance=lambda: self.chance,
             ),
-            etag=lambda: self.etag,
-            is_ready=lambda: self.is_ready,
-            boot=boot,
-            clock_ns=self.clock,
-            wall_now=self.wall_now,
-            turns=LoopSeries().begin("report"),
+            clocks=ReportClocks(boot=boot, clock_ns=self.clock, wall_now=self.wall_now),
+            counts=LoopSeries().begin("report"),
         )
         return self.reporter
 
@@ -678,8 +678,8 @@ def test_the_thread_reports_survives_faults_and_ends(node: Node, caplog: pytest.
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("agent.node.reports.reporter.FAILED_SECONDS", 0.001)
-        patched.setattr(node.reporter, "turn", once)
-        node.reporter.start()
+        patched.setattr(node.reporter.turns, "_turn", once)
+        node.reporter.turns.start()
         assert answered.wait(20)
         assert node.reporter.stop()
         assert node.reporter.stop()
@@ -697,14 +697,11 @@ def test_an_end_does_not_wait_for_a_webhook_that_does_not_answer(node: Node) -> 
         node.run_for(12)
         node.clock.advance(30)
         node.sample()
-        node.reporter.start()
+        node.reporter.turns.start()
         connection, _ = silent.accept()  # the request is under way
         assert node.reporter.stop() is False
         connection.close()
-    thread = node.reporter._thread
-    assert thread is not None
-    thread.join(20)
-    assert not thread.is_alive()
+    assert node.reporter.turns.join(20)
     assert node.queue.reports == 1
 
 

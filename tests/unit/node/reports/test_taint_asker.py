@@ -61,9 +61,6 @@ class Scene:
         number = len(self.counted)
         self.asker.permission()
         self.wait(lambda: len(self.counted) > number)
-        for thread in threading.enumerate():
-            if thread.name == "tainting":
-                thread.join(10)
         return self.asker.permission()
 
     def wait(self, what: Callable[[], bool]) -> None:

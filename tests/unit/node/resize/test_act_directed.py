@@ -109,14 +109,14 @@ def test_what_is_told_between_plan_and_write_counts_at_the_write() -> None:
             answer(of("a", cpu_frozen_for=HPA), of("b", left_alone_for="VerticalPodAutoscaler shop/b"), etag="two")
         )
 
-    turns.actor._on_planned = news
+    turns.actor.followers.append(news)
     turns.turn()
     assert turns.server.writes == []
 
 
 def test_a_pause_between_plan_and_write_counts_at_the_write() -> None:
     turns = told()
-    turns.actor._on_planned = lambda _: turns.directions.take(answer(pause="upgrade", etag="two"))
+    turns.actor.followers.append(lambda _: turns.directions.take(answer(pause="upgrade", etag="two")))
     turns.turn()
     assert turns.server.writes == []
 
@@ -142,7 +142,7 @@ def test_a_pause_of_the_cluster_stops_every_write_until_the_webhook_says_otherwi
     turns = told(pause="upgrade of the nodes")
     turns.turn()
     assert turns.server.writes == []
-    assert turns.actor.may_write() == "paused"
+    assert turns.barriers.may_write() == "paused"
     assert turns.figure("paused") == 1
     assert turns.log() == [("resize", "withheld", "paused", "")]
     assert "upgrade of the nodes" in turns.newest().detail

@@ -180,7 +180,7 @@ def test_resizes_beyond_the_budget_go_on_when_a_minute_is_over() -> None:
     turns.at(59.0, lambda: turns.server.actuate("a"))
     turns.run(59.5)
     assert turns.server.cpu("c") == "500m"
-    turns.actor._is_stopping = False
+    turns.actor.turns._is_stopping = False
     turns.run(62.0)
     assert turns.server.cpu("c") == "200m"
 
@@ -228,7 +228,8 @@ def test_step_of_another_thread_under_way_holds_up_neither_alarms_nor_the_loop()
 
     def tell() -> None:
         turns.starve("web", cpu_millicores=9)
-        turns.actor._wait()
+        turns.actor._trigger()
+        turns.actor._due_seconds()
 
     teller = threading.Thread(target=tell)
     teller.start()

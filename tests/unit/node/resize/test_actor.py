@@ -102,14 +102,14 @@ BARRIERS: list[tuple[str, str, Callable[[Turns], Any], Callable[[Turns], Any]]] 
     (
         "measuring",
         "no sweep within 10 s",
-        lambda turns: setattr(turns, "measuring_fault", "no sweep within 10 s"),
-        lambda turns: setattr(turns, "measuring_fault", None),
+        lambda turns: setattr(turns, "too_old", "no sweep within 10 s"),
+        lambda turns: setattr(turns, "too_old", None),
     ),
     (
         "history",
         "history is not read yet",
-        lambda turns: setattr(turns, "is_history_known", False),
-        lambda turns: setattr(turns, "is_history_known", True),
+        lambda turns: setattr(turns, "has_history", False),
+        lambda turns: setattr(turns, "has_history", True),
     ),
 ]
 
@@ -123,9 +123,9 @@ def test_barrier_lets_nothing_be_written_until_it_is_gone(
     break_(turns)
     for _ in range(2):
         turns.turn(after=1.0)
-        barrier = turns.actor.barrier
+        barrier = turns.barriers.newest
         assert barrier is not None
-        assert barrier.reason == turns.actor.may_write() == reason
+        assert barrier.reason == turns.barriers.may_write() == reason
         assert words in barrier.sentence
     assert turns.server.writes == []
     assert turns.server.cpu("a") == "500m"
@@ -137,9 +137,9 @@ def test_barrier_lets_nothing_be_written_until_it_is_gone(
     assert [(words in one.detail, one.repeats) for one in waits] == ([(True, 2)] if has_steps else [])
     mend(turns)
     turns.turn(after=100.0)  # rights that are missing are asked for again after a minute
-    assert turns.actor.barrier is None
+    assert turns.barriers.newest is None
     assert not any(turns.figure("writes_barred", reason=one) for one in BARRED)
-    assert turns.actor.may_write() is None
+    assert turns.barriers.may_write() is None
     assert turns.server.writes == ["resize a", "event"]
     assert turns.server.events[0][1] == EventReason.ANNOTATION_NOT_UNDERSTOOD
 
@@ -148,7 +148,7 @@ def test_node_that_is_not_there_is_a_barrier() -> None:
     turns = two_pods()
     turns.node = None
     turns.turn()
-    assert turns.actor.may_write() == "api"
+    assert turns.barriers.may_write() == "api"
     assert turns.server.writes == []
 
 
@@ -165,9 +165,9 @@ def test_pause_that_is_over_is_told() -> None:
     turns = Turns()
     turns.holds.pause(turns.wall + 10.0, now_unix_seconds=turns.wall)
     turns.turn()
-    assert turns.actor.may_write() == "paused"
+    assert turns.barriers.may_write() == "paused"
     turns.turn(after=10.0)
-    assert turns.actor.may_write() is None
+    assert turns.barriers.may_write() is None
     assert ("resume", "done", "time is up", "") in turns.log()
     assert turns.figure("paused") == 0
 
@@ -191,7 +191,7 @@ def test_recommend_mode_writes_nothing_not_even_an_event() -> None:
     for _ in range(3):
         turns.turn(after=60.0)
     assert turns.server.writes == []
-    assert not turns.actor.is_enforcing
+    assert not turns.barriers.is_enforcing
     assert turns.figure("dry_run") == 1
 
 
@@ -311,13 +311,13 @@ def test_refused_for_a_right_asks_for_rights_at_the_next_turn() -> None:
     turns.turn()
     turns.server.missing.add(RESIZE_RIGHT)
     turns.turn(after=1.0)
-    assert turns.actor.may_write() is None  # nobody has asked
+    assert turns.barriers.may_write() is None  # nobody has asked
     turns.server.add("c", cpu=500)
     turns.need("c", cpu=200)
     turns.server.answers = [refuse(403, "no right any more")]
     turns.turn(after=1.0)
     turns.turn(after=1.0)
-    assert turns.actor.may_write() == "rights"
+    assert turns.barriers.may_write() == "rights"
 
 
 def test_what_no_answer_came_to_is_looked_up_and_not_sent_twice() -> None:
@@ -387,10 +387,10 @@ def test_revert_waits_in_a_pause_and_is_not_forgotten() -> None:
 
 def test_figures_that_are_too_old_hold_up_the_plan_and_no_revert() -> None:
     turns = shrunk()
-    turns.measuring_fault = "no sweep within 10 s"
+    turns.too_old = "no sweep within 10 s"
     turns.actor.killed((uid_of("web"), "app"))
     turns.turn(after=1.0)
-    assert turns.actor.may_write() == "measuring"
+    assert turns.barriers.may_write() == "measuring"
     assert [write for write in turns.server.writes if write != "event"] == ["resize web"]
 
 
@@ -521,7 +521,7 @@ def test_step_held_back_by_the_ledger_costs_no_budget() -> None:
     turns.turn()
     assert [step.phase for step in turns.plans[-1][1].plan.steps] == ["shrink", "limit_down"]
     assert turns.server.writes == ["resize web"]
-    assert turns.actor._bucket.available(turns.clock) == 9
+    assert turns.bucket.available(turns.clock) == 9
 
 
 def test_a_kill_of_what_nothing_is_recommended_for_raises_request_and_limit_at_once() -> None:

@@ -38,7 +38,7 @@ def test_eviction_is_proposed_once_and_again_after_ten_minutes_and_never_carried
 
 def test_eviction_proposed_behind_a_barrier_is_logged_and_no_event() -> None:
     turns = crowded()
-    turns.is_history_known = False
+    turns.has_history = False
     turns.turn()
     assert turns.figure("evictions_proposed_total", resource="cpu") == 1
     assert turns.server.writes == []

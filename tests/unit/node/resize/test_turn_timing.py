@@ -66,11 +66,8 @@ def test_who_asks_at_the_interval_is_named(timing: TurnTiming) -> None:
     assert timing.next_due_seconds(REPLAN_SECONDS, quiet_seconds=0.0) == 2 * REPLAN_SECONDS
 
 
-def test_nothing_is_due_while_the_server_is_to_be_left_alone_or_after_a_failure(timing: TurnTiming) -> None:
+def test_nothing_is_due_while_the_server_is_to_be_left_alone(timing: TurnTiming) -> None:
     timing.ask(Trigger.OUT_OF_MEMORY)
     assert timing.take(1.0, quiet_seconds=3.0) is None
     assert timing.next_due_seconds(1.0, quiet_seconds=3.0) == 4.0
-    timing.back_off(6.0)
-    assert timing.take(5.9, quiet_seconds=0.0) is None
-    assert timing.next_due_seconds(5.0, quiet_seconds=0.0) == 6.0
-    assert timing.take(6.0, quiet_seconds=0.0) is Trigger.OUT_OF_MEMORY
+    assert timing.take(4.0, quiet_seconds=0.0) is Trigger.OUT_OF_MEMORY

@@ -12,7 +12,7 @@ import pytest
 
 from agent.core.cluster.unit import UnitIdentity, UnitResources
 from agent.core.window.sweep_pace import Skipped
-from agent.node.sampling.heartbeat import Heartbeat
+from agent.node.sampling.heartbeat import SweepHeartbeat
 from agent.node.sampling.loop import SamplingLoop, SamplingPolicy
 from agent.node.sampling.unit_table import UnitTable
 from agent.sensing.discovery import Changes, Discovery
@@ -512,7 +512,7 @@ def test_a_lane_number_given_to_another_file_begins_with_a_baseline(make: Make) 
 
 
 def run_in_thread(world: World) -> threading.Thread:
-    thread = threading.Thread(target=world.loop.run, name="sampling under test")
+    thread = threading.Thread(target=world.loop.turns.run, name="sampling under test")
     thread.start()
     return thread
 
@@ -596,7 +596,7 @@ def result(at_seconds: float, took_seconds: float = 0.002) -> SweepResult:
 
 
 def test_heartbeat_before_the_first_sweep_knows_nothing() -> None:
-    beat = Heartbeat(1.0)
+    beat = SweepHeartbeat(1.0, sampler_name="native")
     assert (beat.sweeps, beat.lateness_p99_seconds(), beat.last_sweep_seconds, beat.last_sweep_monotonic_ns) == (
         0,
         None,
@@ -606,7 +606,7 @@ def test_heartbeat_before_the_first_sweep_knows_nothing() -> None:
 
 
 def test_heartbeat_gives_the_lateness_that_99_of_100_keep_below() -> None:
-    beat = Heartbeat(1.0)
+    beat = SweepHeartbeat(1.0, sampler_name="native")
     for number in range(200):
         beat.beat(result(number), number / 1000, overran=number % 50 == 0, interval_seconds=1.0)
     assert beat.lateness_p99_seconds() == 0.198  # of 0..199 ms, 198 values lie below
@@ -615,7 +615,7 @@ def test_heartbeat_gives_the_lateness_that_99_of_100_keep_below() -> None:
 
 
 def test_heartbeat_remembers_the_widest_interval_as_long_as_its_rows_are_in_the_window() -> None:
-    beat = Heartbeat(1.0)
+    beat = SweepHeartbeat(1.0, sampler_name="native")
     beat.beat(result(0), 0, overran=True, interval_seconds=8.0)
     for number in range(600):
         beat.beat(result(number), 0, overran=False, interval_seconds=1.0)

@@ -12,7 +12,7 @@ from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.window.cpu import WindowPolicy
 from agent.core.window.ring_rows import Status
 from agent.core.window.snapshot import Missing
-from agent.node.sampling.heartbeat import Heartbeat
+from agent.node.sampling.heartbeat import SweepHeartbeat
 from agent.node.sampling.observer import MINUTE_NS, RINGS_BACKFILL_MINUTES, Observer
 from agent.node.sampling.unit_table import UnitTable, WatchedUnit
 from agent.sensing.machine import Machine
@@ -32,7 +32,7 @@ class World:
         self.now_ns = 100_000 * NS
         self.rings = RingFile.open(None, geometry or RingGeometry(max_slots=2), boot_id="boot")
         self.units = UnitTable()
-        self.heartbeat = Heartbeat(interval_seconds)
+        self.heartbeat = SweepHeartbeat(interval_seconds, sampler_name="native")
         self.slot = self.rings.attach(PATH, 7, now_monotonic_ns=1)
         self.unit = WatchedUnit(
             slot=self.slot,
@@ -49,10 +49,8 @@ class World:
             machine=Machine("worker-7"),
             heartbeat=self.heartbeat,
             windows=WindowPolicy(capacity_millicores=4000),
-            sampler_name="native",
             source="agent",
             slow_interval_seconds=10.0,
-            notes=lambda: ["all is well"],
             clock_ns=lambda: self.now_ns,
         )
 
@@ -91,7 +89,7 @@ def test_snapshot_now_holds_windows_identity_limits_and_the_node(world: World) -
     world.memory_rows(range(600, -1, -10), 100 * MIB)
     world.beat(world.now_seconds - 1)
 
-    snapshot = world.observer.snapshot()
+    snapshot = world.observer.snapshot(notes=["all is well"])
 
     assert (snapshot.source, snapshot.at_age_seconds, snapshot.notes) == ("agent", 0.0, ("all is well",))
     assert snapshot.node.name == "worker-7"
@@ -302,7 +300,7 @@ def test_has_full_rate_window_only_after_a_whole_one(world: World) -> None:
 
 
 def test_sampler_status_before_the_first_sweep_knows_no_times(world: World) -> None:
-    status = world.observer.sampler_status()
+    status = world.observer.snapshot().sampler
     assert (status.lateness_p99_seconds, status.sweep_seconds, status.sweeps) == (None, None, 0)
     assert np.isclose(status.rate_hz, 1.0)
 

@@ -1,0 +1,68 @@
+"""What acting is made of, as values that its parts share. Node."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from agent.core.cluster.node import NodeState
+from agent.core.cluster.pod import Pod
+from agent.core.resize.ledger import Ledger
+from agent.kube.api import Api
+from agent.metrics.acting_series import ActingSeries
+from agent.node.cluster.rights import Rights
+from agent.node.orders.holds import Holds
+from agent.node.orders.journal import Journal
+from agent.node.recommender.planner import Planner
+from agent.node.recommender.pod_orders import PodOrders
+from agent.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActingClocks:
+    """The three clocks of acting, in seconds."""
+
+    now: Callable[[], float]
+    """The ledger's: Unix seconds that never go back."""
+    wall_now: Callable[[], float] = time.time
+    """Of people: Unix seconds."""
+    monotonic: Callable[[], float] = time.monotonic
+    """For waiting."""
+
+
+class ActingView(Protocol):
+    """The view of the API that acting needs; ``node.cluster.ClusterView`` is one."""
+
+    def state(self) -> NodeState:
+        """Return what is known."""
+        ...
+
+    def put(self, pod_json: object) -> None:
+        """Take the pod that a patch was answered with."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActingParts:
+    """What whoever plans, judges, sends and tells shares; built once, in ``resize.assembly``."""
+
+    settings: Settings
+    api: Api
+    cluster: ActingView
+    node_name: str
+    """Of this node in the cluster."""
+    orders: PodOrders
+    planner: Planner
+    ledger: Ledger
+    """Knows what is under way; used under the writer's lock."""
+    keep_ledger: Callable[[], bool]
+    """Puts the ledger on disk; False = the disk does not take it."""
+    holds: Holds
+    journal: Journal
+    series: ActingSeries
+    rights: Rights
+    clocks: ActingClocks
+    memory_in_use: Callable[[Pod], Mapping[str, int]]
+    """Returns memory.current of a pod's containers, read just now; under the empty name that of the pod."""
