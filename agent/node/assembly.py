@@ -80,13 +80,14 @@ class Watch:
     ``plimsoll agent`` and ``run`` serve it (``node.daemon``); ``plimsoll top`` without an agent uses it alone.
     """
 
-    def __init__(self, settings: Settings, *, source: str, acts: bool = False) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        source: str,  # What answers say of where they come from
+        acts: bool = False,  # Take the pods from the API server where there is one, plan, and resize what is enforced
+    ) -> None:
         """Build all parts; nothing runs yet.
-
-        Args:
-            settings: All of them.
-            source: What answers say of where they come from.
-            acts: Take the pods from the API server where there is one, plan, and resize what is enforced.
 
         Raises:
             CredentialsError: There is no way to the API server as the settings name it.

@@ -48,13 +48,14 @@ def _has_no_api(arguments: Mapping[str, object]) -> Mapping[str, object]:
 class Agent:
     """Everything of the node's process: a context manager that serves between enter and exit."""
 
-    def __init__(self, settings: Settings, *, source: str, acts: bool = False) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        source: str,  # What answers say of where they come from
+        acts: bool = False,  # Ask the API server where there is one, plan, and resize what is enforced
+    ) -> None:
         """Build and bind; nothing runs yet.
-
-        Args:
-            settings: All of them.
-            source: What answers say of where they come from.
-            acts: Ask the API server where there is one, plan, and resize what is enforced.
 
         Raises:
             CredentialsError: There is no way to the API server as the settings name it.

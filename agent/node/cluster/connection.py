@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def credentials_of(settings: Settings) -> Credentials | None:
-    """Give how to reach the API server; None = it is not to be asked.
+    """Return how to reach the API server; None = it is not to be asked.
 
     Raises:
         CredentialsError: It is to be asked, and there is no way to; or the kubeconfig is not understood.

@@ -17,17 +17,17 @@ _MOST_BYTES = 8 * LONGEST_PAUSE
 class ClusterPause:
     """Both witnesses as one; may be asked from any thread, and reads the file each time."""
 
-    def __init__(self, file: Path | None, *, told: Callable[[], str | None]) -> None:
-        """Ask nobody yet.
-
-        Args:
-            file: Holds the pause, where there is one; its folder is there in any case. None = there is none such.
-            told: Gives the pause that the webhook told of; None = it told of none.
-        """
+    def __init__(
+        self,
+        # Holds the pause, where there is one; its folder is there in any case. None = there is none such.
+        file: Path | None,
+        *,
+        told: Callable[[], str | None],  # Gives the pause that the webhook told of; None = it told of none
+    ) -> None:
         self._file, self._told = file, told
 
     def reason(self) -> str | None:
-        """Say why the whole cluster is paused; None = it is not. What cannot be read may be one, and so it is."""
+        """Return why the whole cluster is paused; None = it is not. What cannot be read may be one, and so it is."""
         return self._of_file() or self._told()
 
     def _of_file(self) -> str | None:

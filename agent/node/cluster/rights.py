@@ -40,19 +40,11 @@ class Rights:
         api: Api,
         *,
         node: str,
-        needs_claim: bool,
-        unused: frozenset[Purpose] = frozenset(),
+        needs_claim: bool,  # A token that does not name this node may not write
+        unused: frozenset[Purpose] = frozenset(),  # What this agent is not to do: the rights for it are not asked for
+        # Is told a sentence for each thing that is missing, whenever something else is than before
         tell: Callable[[str], None],
     ) -> None:
-        """Know nothing yet.
-
-        Args:
-            api: The API server.
-            node: This node's name.
-            needs_claim: A token that does not name this node may not write.
-            unused: What this agent is not to do: the rights for it are not asked for.
-            tell: Is told a sentence for each thing that is missing, whenever something else is than before.
-        """
         self._api, self._node, self._needs_claim, self._tell = api, node, needs_claim, tell
         self._needed = tuple(permission for permission in NEEDED if permission.purpose not in unused)
         self._standing: RightsStanding | None = None
@@ -84,12 +76,12 @@ class Rights:
 
     @property
     def standing(self) -> RightsStanding | None:
-        """Give what the API server said last; None = nothing yet."""
+        """Return what the API server said last; None = nothing yet."""
         return self._standing
 
     @property
     def is_known(self) -> bool:
-        """Say whether the API server has answered."""
+        """Return whether the API server has answered."""
         return self._standing is not None
 
     def faults(self) -> tuple[str, ...]:
@@ -100,7 +92,7 @@ class Rights:
         return (*lacks, *self._claim_faults(self._standing))
 
     def may(self, purpose: Purpose) -> bool:
-        """Say whether nothing is missing for a purpose, as far as is known."""
+        """Return whether nothing is missing for a purpose, as far as is known."""
         standing = self._standing
         return standing is not None and all(one.permission.purpose is not purpose for one in standing.missing)
 

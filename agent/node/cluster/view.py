@@ -51,23 +51,15 @@ class ClusterView:
     def __init__(
         self,
         api: Api,
-        node_name: str,
+        node_name: str,  # The Node object of this machine
         *,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.monotonic,  # Monotonic seconds
+        # Gives 0..1; spreads starts and waits, so that many nodes do not come at once
         random: Callable[[], float] = system_random.random,
+        # Called after something changed that planning reads; from a watching thread, so it must be quick
         on_news: Callable[[], None] | None = None,
         pace: WatchPace | None = None,
     ) -> None:
-        """Prepare; nothing is asked yet.
-
-        Args:
-            api: The server.
-            node_name: The Node object of this machine.
-            clock: Monotonic seconds.
-            random: Gives 0..1; spreads starts and waits, so that many nodes do not come at once.
-            on_news: Called after something changed that planning reads; from a watching thread, so it must be quick.
-            pace: How often and how patiently the server is asked.
-        """
         self.node_name: Final = node_name
         self.pace: Final = pace if pace is not None else WatchPace()
         self.on_news: Callable[[], None] = on_news if on_news is not None else _nobody
@@ -146,7 +138,7 @@ class ClusterView:
     # -- what is known ---------------------------------------------------------------------------------------------
 
     def state(self) -> NodeState:
-        """Give all that is known at this moment, last known good.
+        """Return all that is known at this moment, last known good.
 
         A node, namespace or pod that is not understood is not in it; ``node_fault``, ``unknown_namespaces`` and
         ``unreadable_pods`` say so.
@@ -175,7 +167,7 @@ class ClusterView:
             self._pods_changed()
 
     def statuses(self) -> tuple[WatchStatus, ...]:
-        """Tell how each watch fares."""
+        """Return how each watch fares."""
         return tuple(
             WatchStatus(name=name, age_seconds=one.age_seconds, trouble=one.trouble, counts=replace(one.counts))
             for name, one in self._all
@@ -193,14 +185,14 @@ class ClusterView:
         return self._pods.age_seconds
 
     def refresh(self) -> bool:
-        """Say whether pods changed since this was last asked: other names may hold now."""
+        """Return whether pods changed since this was last asked: other names may hold now."""
         with self._lock:
             changed = self._told_revision != self._revision
             self._told_revision = self._revision
         return changed
 
     def name(self, identity: UnitIdentity) -> tuple[UnitIdentity, UnitResources]:
-        """Give the identity with pod and container names where the server knows them."""
+        """Return the identity with pod and container names where the server knows them."""
         return join(identity, self._current_index())
 
     def belonging(self, identity: UnitIdentity) -> Belonging:
@@ -224,7 +216,7 @@ class ClusterView:
         return index
 
     def _unknown(self, names: Set[str]) -> Mapping[str, str]:
-        """Say why nothing is known of these namespaces."""
+        """Return why nothing is known of these namespaces."""
         if not names:
             return {}
         faults = (fault.partition(": ") for fault in self._namespaces.kept.faults())
@@ -232,7 +224,7 @@ class ClusterView:
         return {name: why.get(name, NOT_TOLD) for name in sorted(names)}
 
     def _oldest_seconds(self) -> float | None:
-        """Give the age of the part that was heard longest ago; None = not all were."""
+        """Return the age of the part that was heard longest ago; None = not all were."""
         ages = [one.age_seconds for _, one in self._all]
         known = [age for age in ages if age is not None]
         return max(known) if len(known) == len(ages) else None

@@ -13,7 +13,7 @@ from agent.sensing.state_file import read_boot_id
 
 
 def boot_seconds() -> float:
-    """Give the seconds since this machine has been started, suspension included."""
+    """Return the seconds since this machine has been started, suspension included."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -23,18 +23,17 @@ class SteadyClock:
     For differences within a process, as the ledger's. A wall clock that is set later changes nothing. For any thread.
     """
 
-    def __init__(self, start_unix_seconds: float, *, since_boot: Callable[[], float] = boot_seconds) -> None:
-        """Start.
-
-        Args:
-            start_unix_seconds: What it says now.
-            since_boot: Seconds of a clock that is never set.
-        """
+    def __init__(
+        self,
+        start_unix_seconds: float,
+        *,
+        since_boot: Callable[[], float] = boot_seconds,  # Seconds of a clock that is never set
+    ) -> None:
         self._since_boot = since_boot
         self._offset_seconds = start_unix_seconds - since_boot()
 
     def now(self) -> float:
-        """Give the Unix seconds."""
+        """Return the Unix seconds."""
         return self._since_boot() + self._offset_seconds
 
 
@@ -49,32 +48,30 @@ class BootMoment:
 class BootClock:
     """Tells moments of this boot from each other, and from those of other boots."""
 
-    def __init__(self, boot_id: str, since_boot: Callable[[], float]) -> None:
-        """Take the boot.
-
-        Args:
-            boot_id: The kernel's name of it.
-            since_boot: Seconds of a clock that is never set.
-        """
+    def __init__(
+        self,
+        boot_id: str,
+        since_boot: Callable[[], float],  # Seconds of a clock that is never set
+    ) -> None:
         self._boot_id, self._since_boot = boot_id, since_boot
 
     @classmethod
     def of_machine(cls) -> BootClock:
-        """Give that of this machine."""
+        """Return that of this machine."""
         return cls(read_boot_id(), boot_seconds)
 
     def ahead(self, seconds: float) -> BootMoment:
-        """Give the moment that comes in so many seconds."""
+        """Return the moment that comes in so many seconds."""
         return BootMoment(boot_id=self._boot_id, boot_seconds=self._since_boot() + seconds)
 
     def seconds_since(self, moment: BootMoment) -> float | None:
-        """Give how long ago a moment was, negative while it is ahead; None for one of another boot."""
+        """Return how long ago a moment was, negative while it is ahead; None for one of another boot."""
         return self._since_boot() - moment.boot_seconds if moment.boot_id == self._boot_id else None
 
     def uptime_seconds(self) -> float:
-        """Give the seconds since this boot."""
+        """Return the seconds since this boot."""
         return self._since_boot()
 
     def is_ahead(self, moment: BootMoment) -> bool:
-        """Say whether a moment is still to come; False for one of another boot, of which nothing is known."""
+        """Return whether a moment is still to come; False for one of another boot, of which nothing is known."""
         return moment.boot_id == self._boot_id and self._since_boot() < moment.boot_seconds

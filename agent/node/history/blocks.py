@@ -65,7 +65,7 @@ class BlockFile:
                 write_whole(self.fd, record, record_offset(block, unix_minute))
 
     def chunks(self, first_minute: int, stop_minute: int, blocks: range, since: Ints) -> Iterator[Chunk]:
-        """Give what the ring holds of some blocks, in order; minutes from the first to before the stop.
+        """Return what the ring holds of some blocks, in order; minutes from the first to before the stop.
 
         Args:
             first_minute: The first.

@@ -15,7 +15,7 @@ MINUTE_NS: Final = MINUTE_SECONDS * NS
 
 
 def newest_minute(rings: RowSource, slots: Iterable[int]) -> int | None:
-    """Give the newest monotonic minute of which any of these slots has a minute row; None = none has one."""
+    """Return the newest monotonic minute of which any of these slots has a minute row; None = none has one."""
     newest = (rings.minutes(slot, 1).joined()["monotonic_minute"] for slot in slots)
     return max((int(minute) for found in newest for minute in found), default=None)
 
@@ -26,23 +26,15 @@ class HistoryClock:
     def __init__(
         self,
         *,
-        newest_unix_minute: int | None,
+        newest_unix_minute: int | None,  # Of the history; None = it is empty
+        # Of this boot, of which minute rows are kept; None = nothing was measured in it before now
         newest_monotonic_minute: int | None = None,
+        # From CLOCK_MONOTONIC to the history's minutes where that is known, as of a history that stands
+        # still; None = found out by the clocks
         offset_minutes: int | None = None,
-        wall: Callable[[], float] = time.time,
+        wall: Callable[[], float] = time.time,  # UTC seconds
         monotonic_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        """Begin at the history's end.
-
-        Args:
-            newest_unix_minute: Of the history; None = it is empty.
-            newest_monotonic_minute: Of this boot, of which minute rows are kept; None = nothing was measured in it
-                before now.
-            offset_minutes: From CLOCK_MONOTONIC to the history's minutes where that is known, as of a history that
-                stands still; None = found out by the clocks.
-            wall: UTC seconds.
-            monotonic_ns: CLOCK_MONOTONIC.
-        """
         self._wall, self._monotonic_ns = wall, monotonic_ns
         first = self._monotonic_minute() if newest_monotonic_minute is None else newest_monotonic_minute + 1
         self._axis = MinuteAxis(
@@ -62,19 +54,19 @@ class HistoryClock:
         self._axis.observe(self._monotonic_minute(), self._wall_offset_minutes())
 
     def now(self) -> float:
-        """Give the history's UTC seconds: whole minutes off the wall clock, and further where that was wrong."""
+        """Return the history's UTC seconds: whole minutes off the wall clock, and further where that was wrong."""
         return self.unix_seconds(self._monotonic_ns())
 
     def wall_now(self) -> float:
-        """Give the wall clock's UTC seconds, for people."""
+        """Return the wall clock's UTC seconds, for people."""
         return self._wall()
 
     def unix_seconds(self, monotonic_ns: int) -> float:
-        """Give the UTC of a moment of this boot."""
+        """Return the UTC of a moment of this boot."""
         return self._axis.unix_seconds(monotonic_ns / NS)
 
     def unix_minute(self, monotonic_minute: int) -> int:
-        """Give the UTC minute of a minute since boot."""
+        """Return the UTC minute of a minute since boot."""
         return self._axis.unix_minute(monotonic_minute)
 
     @property

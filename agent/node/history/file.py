@@ -179,12 +179,12 @@ class HistoryFile:
         return self._table.rows
 
     def keys(self) -> Mapping[HistoryKey, int]:
-        """Give key -> row, a copy."""
+        """Return key -> row, a copy."""
         with self._lock:
             return self._table.keys()
 
     def row_of(self, key: HistoryKey) -> int:
-        """Give the row of a key: the one it has, or one that knows nothing (`HistoryTable.adopt` tells which).
+        """Return the row of a key: the one it has, or one that knows nothing (`HistoryTable.adopt` tells which).
 
         When it stood for another key before, `take_reused` gives it next. A full disk keeps no key from its row: the
         file follows when there is room.
@@ -207,7 +207,7 @@ class HistoryFile:
             return row
 
     def take_reused(self) -> Rows:
-        """Give the rows that came to stand for another key since the last call: what is known of them is to go."""
+        """Return the rows that came to stand for another key since the last call: what is known of them is to go."""
         with self._lock:
             return self._table.take_reused()
 
@@ -299,7 +299,7 @@ class HistoryFile:
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def minutes(self, row: int) -> RowMinutes:
-        """Give all that is known of one row."""
+        """Return all that is known of one row."""
         axes: list[Ints] = []
         kept: list[Codes] = []
         if not 0 <= row < self.rows:
@@ -322,7 +322,7 @@ class HistoryFile:
         )
 
     def stream(self, from_unix_minute: int = 0) -> Iterator[Minutes]:
-        """Give the minutes of all rows in rising order, up to the newest at the first step.
+        """Return the minutes of all rows in rising order, up to the newest at the first step.
 
         Minutes in which nothing is known of any row are left out; rows that are added meanwhile are not in it.
 
@@ -342,14 +342,14 @@ class HistoryFile:
                 )
 
     def kills(self) -> tuple[tuple[int, OutOfMemory], ...]:
-        """Give the out-of-memory kills that are kept, each with its row, oldest first."""
+        """Return the out-of-memory kills that are kept, each with its row, oldest first."""
         with self._lock:
             entries = self._table.entries
         kills = [(row, kill) for row, entry in enumerate(entries) if entry is not None for kill in entry.kills]
         return tuple(sorted(kills, key=lambda each: (each[1].unix_seconds, each[0])))
 
     def known(self) -> Known:
-        """Tell how much is known of each row."""
+        """Return how much is known of each row."""
         with self._lock:
             return self._table.known()
 
@@ -359,7 +359,7 @@ class HistoryFile:
             yield from self._chunks(from_minute, newest + 1, blocks)
 
     def _chunks(self, first_minute: int, stop_minute: int, blocks: range | None = None) -> Iterator[Chunk]:
-        """Give what is kept of some blocks, or of all; see `BlockFile.chunks`."""
+        """Return what is kept of some blocks, or of all; see `BlockFile.chunks`."""
         if self._file is None:
             msg = f"history {_name(self.path)}: closed"
             raise HistoryError(msg)
@@ -396,7 +396,7 @@ class HistoryFile:
             raise HistoryError(msg) from error
 
     def load_state(self, name: str) -> SavedState | str:
-        """Give what was saved under a name; a str is the reason why there is nothing."""
+        """Return what was saved under a name; a str is the reason why there is nothing."""
         if self.path is None:
             return f"saved state of {name}: the history is kept in memory"
         with self._lock:

@@ -58,13 +58,13 @@ _CHECKSUM: Final = struct.Struct("<I")
 
 
 def file_header() -> bytes:
-    """Give the header of a history file; its owner is not filled in."""
+    """Return the header of a history file; its owner is not filled in."""
     fixed = _HEADER.pack(MAGIC, FORMAT_VERSION, BLOCK_ROWS, RING_MINUTES, RECORD.itemsize, KEY_ROW_BYTES, BLOCK_BYTES)
     return (fixed + _CHECKSUM.pack(zlib.crc32(fixed))).ljust(FILE_HEADER_BYTES, b"\0")
 
 
 def why_unfit(header: bytes, size: int) -> str | None:
-    """Give the reason why a file is no history file of this program; None = it is one."""
+    """Return the reason why a file is no history file of this program; None = it is one."""
     if len(header) < FILE_HEADER_BYTES:
         return f"truncated: {size} bytes, the header alone has {FILE_HEADER_BYTES}"
     magic, version, *lengths = _HEADER.unpack_from(header)
@@ -85,22 +85,22 @@ def why_unfit(header: bytes, size: int) -> str | None:
 
 
 def block_offset(block: int) -> int:
-    """Give where a block starts in the file."""
+    """Return where a block starts in the file."""
     return FILE_HEADER_BYTES + block * BLOCK_BYTES
 
 
 def key_row_offset(row: int) -> int:
-    """Give where a row's entry of the table lies in the file."""
+    """Return where a row's entry of the table lies in the file."""
     return block_offset(row // BLOCK_ROWS) + row % BLOCK_ROWS * KEY_ROW_BYTES
 
 
 def record_offset(block: int, unix_minute: int) -> int:
-    """Give where the record of a minute lies in the file."""
+    """Return where the record of a minute lies in the file."""
     return block_offset(block) + RING_OFFSET + unix_minute % RING_MINUTES * RECORD.itemsize
 
 
 def pack_key_row(row: KeyRow) -> bytes:
-    """Give the bytes of a row of the table."""
+    """Return the bytes of a row of the table."""
     packed = np.zeros((), dtype=_KEY_ROW)
     text = str(row.key).encode("ascii")
     packed["key_bytes"] = len(text)
@@ -153,7 +153,7 @@ def _unpack_kill(entry: np.void) -> OutOfMemory:
 
 
 def pack_records(unix_minute: int, codes: Codes) -> list[bytes]:
-    """Give one minute's record of each block.
+    """Return one minute's record of each block.
 
     Args:
         unix_minute: The minute.
@@ -189,7 +189,7 @@ def unpack_records(content: bytes, unix_minutes: Ints) -> tuple[Codes, int]:
 
 
 def claimed_minutes(content: bytes, first_place: int) -> Ints:
-    """Give the minutes that records say they are of, where they lie at the place of such a minute; not checked.
+    """Return the minutes that records say they are of, where they lie at the place of such a minute; not checked.
 
     Args:
         content: Records that lie side by side.

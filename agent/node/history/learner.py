@@ -62,7 +62,7 @@ class Place:
 
 
 def is_sized(identity: UnitIdentity) -> bool:
-    """Tell whether a unit is worth a recommendation: all but a pod's pause container."""
+    """Return whether a unit is worth a recommendation: all but a pod's pause container."""
     return identity.kind is not UnitKind.SANDBOX
 
 
@@ -102,7 +102,7 @@ class Learner:
     # -- asking ----------------------------------------------------------------------------------------------------
 
     def place_of(self, identity: UnitIdentity) -> Place:
-        """Give a unit's place; a unit that is new gets a row, if the history has one to give and may be written.
+        """Return a unit's place; a unit that is new gets a row, if the history has one to give and may be written.
 
         While the history is being learnt nobody new gets one: it could be a row whose minutes are still to come.
         """
@@ -210,7 +210,7 @@ class Learner:
                 self._is_restoring = False
 
     def policy_of(self, name: PolicyName) -> Policy:
-        """Give the policy that a pod asks for; one that knows nothing while it has not learnt. Hold ``lock``."""
+        """Return the policy that a pod asks for; one that knows nothing while it has not learnt. Hold ``lock``."""
         if name is self._name:
             return self.policy
         return self._others.get(name) or make(name, self._options, self.history.rows + 1)
@@ -348,7 +348,7 @@ class Learner:
 
 
 def widened(minutes: Minutes, rows: int) -> Minutes:
-    """Give the minute with so many rows; what is added is not known."""
+    """Return the minute with so many rows; what is added is not known."""
     missing = rows - minutes.has_cpu.size
     if missing <= 0:
         return minutes

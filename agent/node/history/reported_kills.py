@@ -35,20 +35,12 @@ class ToldKills:
         self,
         *,
         learner: Learner,
-        pods: Callable[[], Sequence[Pod]],
-        tell: DecisionLog,
+        pods: Callable[[], Sequence[Pod]],  # The node's pods as the API has them
+        tell: DecisionLog,  # Is told of each kill that was learnt
+        # Is told of a young one, with the memory it needed; None = not known
         help_now: Callable[[UnitIdentity, int | None], object],
-        report: Callable[[UnitIdentity, int | None], object],
+        report: Callable[[UnitIdentity, int | None], object],  # Is told of each, for the workload's other nodes
     ) -> None:
-        """Begin; before the history is written to.
-
-        Args:
-            learner: Is taught, and knows what was learnt before.
-            pods: The node's pods as the API has them.
-            tell: Is told of each kill that was learnt.
-            help_now: Is told of a young one, with the memory it needed; None = not known.
-            report: Is told of each, for the workload's other nodes.
-        """
         self._learner, self._pods, self._tell = learner, pods, tell
         self._help_now, self._report = help_now, report
         newest = learner.history.newest_unix_minute

@@ -57,7 +57,7 @@ class WrittenLimit:
 
     @property
     def amount(self) -> Amount | None:
-        """Give what was written as a value; None = a later version wrote something unknown."""
+        """Return what was written as a value; None = a later version wrote something unknown."""
         return parse_amount(self.file, f"{self.line}\n")
 
 
@@ -75,13 +75,11 @@ _PAGE_BYTES: Final = resource.getpagesize()
 class CgroupLimits:
     """The agent's own limits below one mount. One thread uses it."""
 
-    def __init__(self, mount: Path, path: Path | None) -> None:
-        """Read back what was written by the agents before.
-
-        Args:
-            mount: Of cgroup v2.
-            path: Where it is remembered; None = in memory only, and an agent that restarts undoes nothing.
-        """
+    def __init__(
+        self,
+        mount: Path,
+        path: Path | None,  # Where it is remembered; None = in memory only, and an agent that restarts undoes nothing
+    ) -> None:
         self._mount, self._path = mount, path
         self._written: dict[tuple[str, str], WrittenLimit] = {}
         self.fault: str | None = None
@@ -90,7 +88,7 @@ class CgroupLimits:
             self._read_back(path)
 
     def written(self, owner: LimitOwner) -> tuple[WrittenLimit, ...]:
-        """Give what a part of the agent has written and not taken back, as far as the cgroups are still there."""
+        """Return what a part of the agent has written and not taken back, as far as the cgroups are still there."""
         gone = [key for key, one in self._written.items() if self._inode(one.cgroup_path) != one.inode]
         for key in gone:
             del self._written[key]
@@ -99,22 +97,22 @@ class CgroupLimits:
         return tuple(one for one in self._written.values() if one.owner is owner)
 
     def is_ours(self, cgroup_path: str, file: str) -> bool:
-        """Say whether a file still holds what the agent wrote."""
+        """Return whether a file still holds what the agent wrote."""
         one = self._written.get((cgroup_path, file))
         if one is None or one.inode != self._inode(cgroup_path) or one.amount is None:
             return False
         return is_in_force(one.amount, self.read(cgroup_path, file), _PAGE_BYTES)
 
     def is_in_force(self, cgroup_path: str, file: str, amount: Amount) -> bool:
-        """Say whether a file holds an amount, whoever wrote it; memory is kept as whole pages."""
+        """Return whether a file holds an amount, whoever wrote it; memory is kept as whole pages."""
         return is_in_force(amount, self.read(cgroup_path, file), _PAGE_BYTES)
 
     def read(self, cgroup_path: str, file: str) -> Amount | None:
-        """Give what a file says; None = it is not there, or not understood."""
+        """Return what a file says; None = it is not there, or not understood."""
         return read_cgroup_file(self._directory(cgroup_path), file, None).amount
 
     def in_use_bytes(self, cgroup_path: str) -> int | None:
-        """Give memory.current; None = it cannot be read."""
+        """Return memory.current; None = it cannot be read."""
         try:
             return parse_u64((self._directory(cgroup_path) / MEMORY_CURRENT).read_bytes().strip())
         except OSError:

@@ -46,7 +46,7 @@ NODE_PRESSURE: Final = Path("/proc/pressure/cpu")
 
 
 def machine_load_per_cpu(cpus: int) -> float | None:
-    """Give the load average of one minute per logical CPU; None = the kernel does not tell."""
+    """Return the load average of one minute per logical CPU; None = the kernel does not tell."""
     try:
         return os.getloadavg()[0] / cpus
     except OSError:
@@ -59,29 +59,22 @@ class PodsPressure:
     def __init__(
         self,
         mount: Path,
+        # Path of ``kubepods`` relative to the mount, as discovery has it; None = there are no pods, then
+        # the machine's own pressure counts
         kubepods_root: Callable[[], str | None],
+        # PSI some of every container lately with throttling taken out, as the observer has it; empty =
+        # waits at a container's own cpu.max are not told apart
         container_ratios: Callable[[], Sequence[float | None]] = tuple,
         *,
         clock_ns: Callable[[], int] = time.monotonic_ns,
         node_pressure: Path = NODE_PRESSURE,
     ) -> None:
-        """Begin: the first call has nothing to compare with.
-
-        Args:
-            mount: Of cgroup v2.
-            kubepods_root: Path of ``kubepods`` relative to the mount, as discovery has it; None = there are no pods,
-                then the machine's own pressure counts.
-            container_ratios: PSI some of every container lately with throttling taken out, as the observer has it;
-                empty = waits at a container's own cpu.max are not told apart.
-            clock_ns: CLOCK_MONOTONIC.
-            node_pressure: The machine's file.
-        """
         self._mount, self._kubepods_root, self._container_ratios = mount, kubepods_root, container_ratios
         self._clock_ns, self._node_pressure = clock_ns, node_pressure
         self._before: tuple[Path, int, int] | None = None
 
     def __call__(self) -> float | None:
-        """Give the share since the call before, 0..1; None = no signal, or no call before."""
+        """Return the share since the call before, 0..1; None = no signal, or no call before."""
         root = self._kubepods_root()
         path = self._node_pressure if root is None else Path(f"{self._mount}/{root.strip('/')}", "cpu.pressure")
         before, self._before = self._before, None
@@ -107,28 +100,16 @@ class OverloadKeeper:
         api: Api,
         node_name: str,
         options: OverloadOptions,
-        node: Callable[[], Node | None],
-        load_per_cpu: Callable[[], float | None],
-        waiting_ratio: Callable[[], float | None],
+        node: Callable[[], Node | None],  # The node object as last seen; None = not known
+        load_per_cpu: Callable[[], float | None],  # None = not known
+        waiting_ratio: Callable[[], float | None],  # Pressure of the pods since the reading before; None = no signal
+        # Why nothing may be written now (paused, a stale watch, a missing right); None = it may
         may_write: Callable[[], str | None],
-        tell: DecisionLog,
+        tell: DecisionLog,  # Is told what was done or withheld
+        # Whether one more node may be tainted; by default nobody counts. Taking away needs none.
         permission: Callable[[], TaintPermission] = lambda: GRANTED,
-        unix_seconds: Callable[[], float] = time.time,
+        unix_seconds: Callable[[], float] = time.time,  # Wall clock, for what is told
     ) -> None:
-        """Begin with what the node's taint says, once the node is known.
-
-        Args:
-            api: Where the taint is written.
-            node_name: Of this node.
-            options: Thresholds, and whether there is to be a taint at all.
-            node: The node object as last seen; None = not known.
-            load_per_cpu: None = not known.
-            waiting_ratio: Pressure of the pods since the reading before; None = no signal.
-            may_write: Why nothing may be written now (paused, a stale watch, a missing right); None = it may.
-            tell: Is told what was done or withheld.
-            permission: Whether one more node may be tainted; by default nobody counts. Taking away needs none.
-            unix_seconds: Wall clock, for what is told.
-        """
         self._api, self._node_name, self._options, self._node = api, node_name, options, node
         self._load_per_cpu, self._waiting_ratio, self._may_write = load_per_cpu, waiting_ratio, may_write
         self._tell, self._permission, self._unix_seconds = tell, permission, unix_seconds
@@ -220,7 +201,7 @@ class OverloadKeeper:
         return withheld is not None
 
     def _is_permitted(self) -> bool:
-        """Say whether this node may be tainted beside those that are; an answer that is yet to come is no."""
+        """Return whether this node may be tainted beside those that are; an answer that is yet to come is no."""
         permission = self._permission()
         if not permission.is_granted and permission.reason is not None:
             self._complain(Action.TAINT, Outcome.WITHHELD, permission.reason, permission.detail)
@@ -253,7 +234,7 @@ class OverloadKeeper:
         return True
 
     def _complain(self, action: Action, outcome: Outcome, reason: str, detail: str) -> None:
-        """Say why the taint is not as it should be; the same is said once."""
+        """Record why the taint is not as it should be; the same is said once."""
         complaint = f"{action} {outcome} {reason}"
         if complaint == self._complaint:
             return

@@ -51,7 +51,7 @@ _NOT_TOLD: Final = frozenset({PodLimitHeld.STARTING, PodLimitHeld.ENDING, PodLim
 
 
 def pod_paths_of(units: Iterable[UnitIdentity]) -> dict[str, str]:
-    """Give the pods' own cgroups by the uid in their name: the parents of the containers that are watched.
+    """Return the pods' own cgroups by the uid in their name: the parents of the containers that are watched.
 
     Args:
         units: Identities as the unit table has them; their paths are relative to the mount.
@@ -67,7 +67,7 @@ def pod_paths_of(units: Iterable[UnitIdentity]) -> dict[str, str]:
 
 
 def _is_its_own(path: str, pod: Pod, owners: Mapping[str, Pod]) -> bool:
-    """Say whether a cgroup is a pod's own: the node's pods name no other for it, and it stands in the pod's QoS class.
+    """Return whether a cgroup is a pod's own: the node's pods name no other for it, and its QoS class is the pod's.
 
     Asked before every write: what one pod orders, its namespace's exclusion and its mode among it, is never carried out
     on another's cgroup.
@@ -86,30 +86,19 @@ class PodLimitsWriter:
         self,
         *,
         limits: CgroupLimits,
-        options: PodLimitsOptions,
+        options: PodLimitsOptions,  # Whether cgroups may be written at all
+        # The pods' own cgroups: uid in the name -> path relative to the mount
         pod_paths: Callable[[], Mapping[str, str]],
-        margin_ratio: float,
-        may_write: Callable[[], str | None],
-        tell: DecisionLog,
-        pinned: Callable[[], Collection[str]] = frozenset,
+        margin_ratio: float,  # A memory limit is never put below this x memory in use
+        may_write: Callable[[], str | None],  # Why nothing may be written now; None = it may
+        tell: DecisionLog,  # Is told what was done or withheld
+        pinned: Callable[[], Collection[str]] = frozenset,  # Uids of pods that are left alone
+        # What holds for a pod of a state; None = nobody orders anything, as where there is no agent
         orders_of: Callable[[Pod, NodeState], Orders] | None = None,
+        # The kubelet's options as far as they are known: what is put back is what it would write
         rules: KubeletRules | None = None,
-        unix_seconds: Callable[[], float] = time.time,
+        unix_seconds: Callable[[], float] = time.time,  # Wall clock, for what is told
     ) -> None:
-        """Begin; nothing is written yet.
-
-        Args:
-            limits: Writes and remembers.
-            options: Whether cgroups may be written at all.
-            pod_paths: The pods' own cgroups: uid in the name -> path relative to the mount.
-            margin_ratio: A memory limit is never put below this x memory in use.
-            may_write: Why nothing may be written now; None = it may.
-            tell: Is told what was done or withheld.
-            pinned: Uids of pods that are left alone.
-            orders_of: What holds for a pod of a state; None = nobody orders anything, as where there is no agent.
-            rules: The kubelet's options as far as they are known: what is put back is what it would write.
-            unix_seconds: Wall clock, for what is told.
-        """
         self._limits, self._options, self._pod_paths = limits, options, pod_paths
         self._margin_ratio, self._may_write, self._tell, self._pinned = margin_ratio, may_write, tell, pinned
         self._orders_of = orders_of
@@ -198,7 +187,7 @@ class PodLimitsWriter:
         )
 
     def _wanted(self, order: PodLimitsOrder | None) -> Mapping[str, Amount] | None:
-        """Give what is to be in force; empty = nothing, and what was written goes; None = all is left as it is."""
+        """Return what is to be in force; empty = nothing, and what was written goes; None = all is left as it is."""
         if not self._options.write_cgroups or order is None or order.held in TAKEN_BACK:
             return {}
         return order.wanted if order.held is None else None

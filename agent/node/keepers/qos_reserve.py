@@ -37,22 +37,11 @@ class QosReserver:
         limits: CgroupLimits,
         options: PodLimitsOptions,
         mount: Path,
-        kubepods_root: Callable[[], str | None],
-        may_write: Callable[[], str | None],
-        tell: DecisionLog,
-        unix_seconds: Callable[[], float] = time.time,
+        kubepods_root: Callable[[], str | None],  # Path of ``kubepods`` relative to the mount; None = there is none
+        may_write: Callable[[], str | None],  # Why nothing may be written now; None = it may
+        tell: DecisionLog,  # Is told what was done or withheld
+        unix_seconds: Callable[[], float] = time.time,  # Wall clock, for what is told
     ) -> None:
-        """Begin; nothing is written yet.
-
-        Args:
-            limits: Writes and remembers.
-            options: The percentage, and whether to write.
-            mount: Of cgroup v2.
-            kubepods_root: Path of ``kubepods`` relative to the mount; None = there is none.
-            may_write: Why nothing may be written now; None = it may.
-            tell: Is told what was done or withheld.
-            unix_seconds: Wall clock, for what is told.
-        """
         self._limits, self._options, self._mount, self._kubepods_root = limits, options, mount, kubepods_root
         self._may_write, self._tell, self._unix_seconds = may_write, tell, unix_seconds
         self._due_seconds: float | None = None
@@ -138,7 +127,7 @@ class QosReserver:
             self._complaint = None
 
     def _pending(self, reservation: QosReservation, tiers: Mapping[QosClass, str]) -> dict[QosClass, int]:
-        """Give the limits that are to be written now."""
+        """Return the limits that are to be written now."""
         usage = {qos: self._limits.in_use_bytes(path) for qos, path in tiers.items()}
         found = {qos: self._limits.read(path, MEMORY_MAX) for qos, path in tiers.items()}
         wanted = next_limits(
@@ -187,7 +176,7 @@ class QosReserver:
     # -- words -----------------------------------------------------------------------------------------------------
 
     def _complain(self, reason: str, detail: str, outcome: Outcome = Outcome.WITHHELD) -> None:
-        """Say why limits are not as they should be; the same is said once."""
+        """Record why limits are not as they should be; the same is said once."""
         if self._complaint != (reason, detail):
             self._complaint = (reason, detail)
             self._say(outcome, reason, detail)

@@ -39,7 +39,7 @@ class MeasuredNode(Protocol):
     """``agent``, ``state`` or ``self``."""
 
     def rings(self) -> RingFile:
-        """Give the rings; other ones than before when an agent has begun anew."""
+        """Return the rings; other ones than before when an agent has begun anew."""
         ...
 
     def history(self) -> contextlib.AbstractContextManager[HistoryFile]:
@@ -68,17 +68,11 @@ class StateDirectory:
         self,
         directory: Path,
         *,
-        silent_seconds: float = 10.0,
-        wall: Callable[[], float] = time.time,
+        silent_seconds: float = 10.0,  # An agent whose newest reading is older has ended
+        wall: Callable[[], float] = time.time,  # UTC seconds
         monotonic_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         """Open the rings.
-
-        Args:
-            directory: The state directory.
-            silent_seconds: An agent whose newest reading is older has ended.
-            wall: UTC seconds.
-            monotonic_ns: CLOCK_MONOTONIC.
 
         Raises:
             RingError: There are none, or they cannot be read.
@@ -92,7 +86,7 @@ class StateDirectory:
         self.source = "agent" if age_seconds is not None and age_seconds <= silent_seconds else "state"
 
     def age_seconds(self) -> float | None:
-        """Tell how old the newest reading is; None = there is none, or it is of an earlier boot."""
+        """Return how old the newest reading is; None = there is none, or it is of an earlier boot."""
         if not self.is_of_this_boot:
             return None
         rings = self._rings
@@ -100,7 +94,7 @@ class StateDirectory:
         return (self._monotonic_ns() - int(newest.max())) / NS if newest.any() else None
 
     def rings(self) -> RingFile:
-        """Give the rings; an agent that could not go on with a file has put another in its place."""
+        """Return the rings; an agent that could not go on with a file has put another in its place."""
         with contextlib.suppress(OSError):
             inode = self.path.stat().st_ino
             if inode != self._inode:
@@ -152,12 +146,12 @@ class OwnSampling:
         self.source = "self"
 
     def rings(self) -> RingFile:
-        """Give the rings in memory."""
+        """Return the rings in memory."""
         return self._watch.sampling.rings
 
     @contextlib.contextmanager
     def history(self) -> Iterator[HistoryFile]:
-        """Give the history in memory, which goes on."""
+        """Return the history in memory, which goes on."""
         yield self._watch.learner.history
 
     def offsets(self, *, newest_unix_minute: int | None, newest_monotonic_minute: int | None) -> Offsets:

@@ -27,7 +27,6 @@ class ArrayView:
     __slots__ = ("pieces",)
 
     def __init__(self, rows: Rows, count: int | None) -> None:
-        """Show so many rows; None = all."""
         self.pieces: Sequence[Rows] = (rows if count is None or count >= rows.size else rows[rows.size - count :],)
 
     def __len__(self) -> int:
@@ -38,7 +37,7 @@ class ArrayView:
         return True
 
     def joined(self) -> Rows:
-        """Give a copy."""
+        """Return a copy."""
         return self.pieces[0].copy()
 
 
@@ -47,21 +46,14 @@ class RecordedRows:
 
     def __init__(
         self,
-        recording: Recording,
+        recording: Recording,  # It may be closed afterwards
         *,
-        until_monotonic_ns: int,
-        learnt_until_ns: int,
-        cpu_seconds: float,
-        memory_seconds: float,
+        until_monotonic_ns: int,  # Later readings are left out
+        learnt_until_ns: int,  # So are minutes that ended later
+        cpu_seconds: float,  # How far back samples are asked for
+        memory_seconds: float,  # How far back memory rows are
     ) -> None:
         """Read what is needed.
-
-        Args:
-            recording: It may be closed afterwards.
-            until_monotonic_ns: Later readings are left out.
-            learnt_until_ns: So are minutes that ended later.
-            cpu_seconds: How far back samples are asked for.
-            memory_seconds: How far back memory rows are.
 
         Raises:
             RecordingError: It is damaged.
@@ -94,7 +86,7 @@ class RecordedRows:
         return {unit: np.concatenate(pieces) for unit, pieces in found.items()}
 
     def has(self, slot: int) -> bool:
-        """Tell whether there is any reading of a unit."""
+        """Return whether there is any reading of a unit."""
         return slot in self._raw or slot in self._memory
 
     def raw(self, slot: int, rows: int | None = None) -> ArrayView:
@@ -110,11 +102,11 @@ class RecordedRows:
         return ArrayView(_of(self._minutes, slot, RowKind.MINUTES), rows)
 
     def newest(self, slot: int) -> np.void | None:
-        """Give the newest sample."""
+        """Return the newest sample."""
         return _newest(_of(self._raw, slot, RowKind.RAW))
 
     def newest_rows(self, slots: Sequence[int]) -> Rows:
-        """Give the newest sample of each slot."""
+        """Return the newest sample of each slot."""
         rows = np.zeros(len(slots), dtype=SAMPLE)
         rows["status"] = Status.ABSENT
         for place, slot in enumerate(slots):
@@ -124,7 +116,7 @@ class RecordedRows:
         return rows
 
     def inode(self, slot: int) -> int:
-        """Give the inode of the unit's cgroup."""
+        """Return the inode of the unit's cgroup."""
         return self._units[slot].inode
 
     def generation(self, slot: int) -> int:

@@ -89,24 +89,13 @@ class Recorder:
         measured: MeasuredNode,
         settings: Settings,
         pods: PodsFile | NoPods,
-        holds: Callable[[UnitIdentity], bool],
+        holds: Callable[[UnitIdentity], bool],  # Which units are wanted
         node: str,
         cpus: int,
-        waiting_bytes: int = WAITING_BYTES,
+        waiting_bytes: int = WAITING_BYTES,  # Rows that wait are written when they are more
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         """Take the history over, and what the rings hold now.
-
-        Args:
-            writer: Of the recording.
-            measured: Rings and history.
-            settings: Windows and intervals that hold here.
-            pods: Names.
-            holds: Which units are wanted.
-            node: Its name.
-            cpus: Of the node.
-            waiting_bytes: Rows that wait are written when they are more.
-            clock_ns: CLOCK_MONOTONIC.
 
         Raises:
             RecordingError: It cannot be written.
@@ -334,7 +323,7 @@ class Recorder:
         )
 
     def _rhythm_seconds(self, kind: RowKind, configured_seconds: float) -> float:
-        """Give the time between two rows: as it is set here, unless the agent's is another."""
+        """Return the time between two rows: as it is set here, unless the agent's is another."""
         found = [unit.rhythm_ns[kind] for unit in self._units if kind in unit.rhythm_ns]
         if not found:
             return configured_seconds
@@ -344,7 +333,7 @@ class Recorder:
 
 
 def _new_rows(view_of: Callable[[int | None], RingView], unit: _Unit, kind: RowKind) -> Rows:
-    """Give the rows that a unit has got since it was last looked at."""
+    """Return the rows that a unit has got since it was last looked at."""
     view = view_of(None)
     before = unit.heads.get(kind)
     if before is not None:

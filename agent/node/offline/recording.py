@@ -159,7 +159,7 @@ class Recording:
             raise self._fault(f"damaged: {where}: {rows} rows; allowed: up to {MAX_COLUMN_ROWS}")
 
     def rows(self, chunk: int, kind: RowKind) -> list[tuple[int, Rows]]:
-        """Give the rows of one kind in a chunk, unit by unit: number of the unit, its rows, oldest first.
+        """Return the rows of one kind in a chunk, unit by unit: number of the unit, its rows, oldest first.
 
         Raises:
             RecordingError: They are damaged.
@@ -176,7 +176,7 @@ class Recording:
         return split_by_unit(unpack_rows(kind, columns), units.astype(np.int64), counts.astype(np.int64))
 
     def all_rows(self, kind: RowKind, *, first: int = 0, last: int = 2**63) -> Iterator[tuple[int, Rows]]:
-        """Give the rows of one kind in order of time: a unit may come several times, its rows oldest first.
+        """Return the rows of one kind in order of time: a unit may come several times, its rows oldest first.
 
         Args:
             kind: Which.
@@ -192,7 +192,7 @@ class Recording:
                 yield from self.rows(number, kind)
 
     def history(self) -> RecordedHistory:
-        """Give the history, all chunks in one.
+        """Return the history, all chunks in one.
 
         Raises:
             RecordingError: It is damaged.

@@ -81,7 +81,7 @@ class RecordedUnit:
     """Its last moment; None = it was there at the end."""
 
     def facts_at(self, monotonic_ns: int) -> UnitFacts:
-        """Give what was known at a moment; before anything was, what was known first."""
+        """Return what was known at a moment; before anything was, what was known first."""
         known = [facts for facts in self.facts if facts.since_monotonic_ns <= monotonic_ns]
         return known[-1] if known else self.facts[0]
 
@@ -116,7 +116,7 @@ class RowChunk:
     minutes: Part
 
     def part(self, kind: RowKind) -> Part:
-        """Give the rows of one kind."""
+        """Return the rows of one kind."""
         return {RowKind.RAW: self.raw, RowKind.MEMORY: self.memory, RowKind.MINUTES: self.minutes}[kind]
 
 
@@ -164,12 +164,12 @@ class Manifest:
 
     @property
     def wall_offset_seconds(self) -> float:
-        """Give the wall clock minus CLOCK_MONOTONIC."""
+        """Return the wall clock minus CLOCK_MONOTONIC."""
         return self.ended_unix_seconds - self.ended_monotonic_ns / 1e9
 
     @property
     def span_seconds(self) -> float:
-        """Give the time from the oldest reading to the newest."""
+        """Return the time from the oldest reading to the newest."""
         return (self.ended_monotonic_ns - self.begun_monotonic_ns) / 1e9
 
 
@@ -177,7 +177,7 @@ MANIFEST_DOCUMENT: Final = Document(Manifest, "recording", VERSION)
 
 
 def gap_policy(manifest: Manifest) -> WindowPolicy:
-    """Give what the recorder took for a gap.
+    """Return what the recorder took for a gap.
 
     Raises:
         ValueError: The windows are none; the message says why.
@@ -191,23 +191,23 @@ def gap_policy(manifest: Manifest) -> WindowPolicy:
 
 
 def rows_member(chunk: int, kind: RowKind, column: str) -> str:
-    """Give the name of a column of rows in the zip."""
+    """Return the name of a column of rows in the zip."""
     return f"rows/{chunk:06d}/{kind}.{column}.npy"
 
 
 def history_member(chunk: int, column: str) -> str:
-    """Give the name of a column of the history in the zip."""
+    """Return the name of a column of the history in the zip."""
     return f"history/{chunk:06d}/{column}.npy"
 
 
 def columns_of(kind: RowKind) -> tuple[str, ...]:
-    """Give the names of the columns of one kind of rows."""
+    """Return the names of the columns of one kind of rows."""
     names = DTYPES[kind].names
     return () if names is None else names
 
 
 def pack_rows(kind: RowKind, rows: Rows) -> Iterator[tuple[str, bytes]]:
-    """Give the columns of rows, name and bytes, of rows that lie unit by unit."""
+    """Return the columns of rows, name and bytes, of rows that lie unit by unit."""
     for name in columns_of(kind):
         field = np.ascontiguousarray(rows[name])
         bits = field.view(f"<u{field.itemsize}")
@@ -215,7 +215,7 @@ def pack_rows(kind: RowKind, rows: Rows) -> Iterator[tuple[str, bytes]]:
 
 
 def unpack_rows(kind: RowKind, columns: Mapping[str, Words]) -> Rows:
-    """Give the rows of columns; the inverse of `pack_rows`."""
+    """Return the rows of columns; the inverse of `pack_rows`."""
     dtype = DTYPES[kind]
     rows = np.zeros(columns[STAMPS[kind]].size, dtype=dtype)
     for name in columns_of(kind):
@@ -225,14 +225,14 @@ def unpack_rows(kind: RowKind, columns: Mapping[str, Words]) -> Rows:
 
 
 def pack_column(name: str, words: Words) -> bytes:
-    """Give the bytes of a column."""
+    """Return the bytes of a column."""
     content = io.BytesIO()
     np.lib.format.write_array(content, to_planes(words, _order(name)), version=(1, 0), allow_pickle=False)
     return content.getvalue()
 
 
 def unpack_column(name: str, content: bytes, rows: int) -> Words:
-    """Give a column of its bytes.
+    """Return a column of its bytes.
 
     Args:
         name: Of the column.
@@ -256,18 +256,18 @@ def unpack_column(name: str, content: bytes, rows: int) -> Words:
 
 
 def pack_codes(codes: Codes) -> Words:
-    """Give the codes of a history, shape ``(minutes, 3, keys)``, as one column that runs through time."""
+    """Return the codes of a history, shape ``(minutes, 3, keys)``, as one column that runs through time."""
     return np.ascontiguousarray(codes.transpose(2, 1, 0)).reshape(-1).astype(np.uint64)
 
 
 def unpack_codes(words: Words, *, minutes: int, keys: int) -> Codes:
-    """Give the codes of a history; the inverse of `pack_codes`."""
+    """Return the codes of a history; the inverse of `pack_codes`."""
     codes: Codes = words.astype(np.uint16).reshape(keys, CODES_OF_A_MINUTE, minutes)
     return codes.transpose(2, 1, 0)
 
 
 def split_by_unit(rows: Rows, units: Ints, counts: Ints) -> list[tuple[int, Rows]]:
-    """Give the rows of each unit, of rows that lie unit by unit."""
+    """Return the rows of each unit, of rows that lie unit by unit."""
     ends = np.cumsum(counts)
     return [
         (unit, rows[end - count : end])
@@ -276,7 +276,7 @@ def split_by_unit(rows: Rows, units: Ints, counts: Ints) -> list[tuple[int, Rows
 
 
 def as_words(values: Sequence[int]) -> Words:
-    """Give whole numbers from 0 as a column."""
+    """Return whole numbers from 0 as a column."""
     return np.array(values, dtype=np.uint64)
 
 

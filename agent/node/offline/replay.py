@@ -65,13 +65,14 @@ def utc(unix_seconds: float) -> str:
 class ReplayedNode:
     """Answers as of a moment of a recording; holds nothing open."""
 
-    def __init__(self, recording: Recording, settings: Settings, *, at_unix_seconds: float | None = None) -> None:
+    def __init__(
+        self,
+        recording: Recording,  # It may be closed afterwards
+        settings: Settings,  # Policy, options, bounds and windows; those of the recorder are `recorded_settings`
+        *,
+        at_unix_seconds: float | None = None,  # The moment, by the recorded wall clock; None = the newest reading
+    ) -> None:
         """Read what the moment needs and let the policy learn.
-
-        Args:
-            recording: It may be closed afterwards.
-            settings: Policy, options, bounds and windows; those of the recorder are `recorded_settings`.
-            at_unix_seconds: The moment, by the recorded wall clock; None = the newest reading.
 
         Raises:
             RecordingError: It is damaged, or the moment lies outside it.
@@ -156,7 +157,7 @@ class _Pods:
 
 
 def _moment(recording: Recording, at_unix_seconds: float | None) -> int:
-    """Give the moment on CLOCK_MONOTONIC; ns."""
+    """Return the moment on CLOCK_MONOTONIC; ns."""
     manifest = recording.manifest
     if at_unix_seconds is None:
         return manifest.ended_monotonic_ns
@@ -183,7 +184,7 @@ def _short_windows(manifest: Manifest, windows: WindowSettings, end_ns: int) -> 
 
 
 def _history(recording: Recording, clock: HistoryClock, *, learnt_until_ns: int) -> HistoryFile:
-    """Give the history as it was, in memory."""
+    """Return the history as it was, in memory."""
     manifest = recording.manifest
     stored = recording.history()
     history = HistoryFile.open(None, max_rows=max(len(manifest.histories) + len(manifest.units), 1))
@@ -208,7 +209,7 @@ def _history(recording: Recording, clock: HistoryClock, *, learnt_until_ns: int)
 
 
 def _to_minutes(unix_minute: int, codes: Codes) -> Minutes:
-    """Give the minute that codes of shape ``(3, n)`` stand for."""
+    """Return the minute that codes of shape ``(3, n)`` stand for."""
     amounts, has = from_codes(codes)
     return Minutes(
         unix_minute=unix_minute,

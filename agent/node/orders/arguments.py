@@ -38,7 +38,7 @@ def read_flag(arguments: Mapping[str, object], verb: str, name: str) -> bool:
 
 
 def read_all(arguments: Mapping[str, object], verb: str) -> bool:
-    """Say whether all pods are meant, and not one by its name."""
+    """Return whether all pods are meant, and not one by its name."""
     is_all = read_flag(arguments, verb, "all")
     if is_all == (arguments.get("name") is not None):
         raise ControlError(f"{verb}: allowed: one pod's name, or all")

@@ -75,20 +75,13 @@ class Holds:
 
     def __init__(
         self,
-        path: Path | None,
+        path: Path | None,  # The file. None = memory only.
         *,
-        now_unix_seconds: float,
-        boot: BootClock | None = None,
+        now_unix_seconds: float,  # Wall clock, for the pause that a damaged file means
+        boot: BootClock | None = None,  # The time since boot; None = orders end by the wall clock alone
+        # Gives why the whole cluster is paused; None = it is not. Nobody here can end such a pause.
         of_cluster: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """Read back what was ordered.
-
-        Args:
-            path: The file. None = memory only.
-            now_unix_seconds: Wall clock, for the pause that a damaged file means.
-            boot: The time since boot; None = orders end by the wall clock alone.
-            of_cluster: Gives why the whole cluster is paused; None = it is not. Nobody here can end such a pause.
-        """
         self._of_cluster = of_cluster
         self._path = path
         self._boot = boot
@@ -99,17 +92,17 @@ class Holds:
 
     @property
     def fault(self) -> str | None:
-        """Say why the newest orders are kept in memory only; None = they are kept as they should be."""
+        """Return why the newest orders are kept in memory only; None = they are kept as they should be."""
         return self._fault
 
     # -- pause -----------------------------------------------------------------------------------------------------
 
     def is_paused(self, now_unix_seconds: float) -> bool:
-        """Say whether nothing may be written."""
+        """Return whether nothing may be written."""
         return self.paused(now_unix_seconds) is not None
 
     def paused(self, now_unix_seconds: float) -> Pause | None:
-        """Give the pause that is in force, the node's own before the cluster's; None = there is none."""
+        """Return the pause that is in force, the node's own before the cluster's; None = there is none."""
         reason = self._of_cluster()
         own = self._own_pause(now_unix_seconds)
         if own is not None or reason is None:
@@ -118,7 +111,7 @@ class Holds:
         return Pause(since_unix_seconds=now_unix_seconds, until_unix_seconds=None, reason=told)
 
     def cluster_pause(self) -> str | None:
-        """Say why the whole cluster is paused; None = it is not. ``resume`` does not end it."""
+        """Return why the whole cluster is paused; None = it is not. ``resume`` does not end it."""
         return self._of_cluster()
 
     def _own_pause(self, now_unix_seconds: float) -> Pause | None:
@@ -170,11 +163,11 @@ class Holds:
         return before
 
     def pins(self, now_unix_seconds: float) -> tuple[Pin, ...]:
-        """Give the pins in force, the oldest first."""
+        """Return the pins in force, the oldest first."""
         return tuple(pin for pin in self._held.pins if self._lasts(pin, now_unix_seconds))
 
     def pinned(self, now_unix_seconds: float) -> frozenset[str]:
-        """Give the uids of the pods that are left alone."""
+        """Return the uids of the pods that are left alone."""
         return frozenset(pin.ref.uid for pin in self.pins(now_unix_seconds))
 
     def promise(self, uid: str, steps: int, *, now_unix_seconds: float) -> None:
@@ -190,7 +183,7 @@ class Holds:
         self._change_pin(uid, lambda pin: replace(pin, promised_steps=min(steps_left, pin.promised_steps)))
 
     def promised(self, now_unix_seconds: float) -> dict[str, int]:
-        """Give the uids of the pods of which steps of a restore may be sent, and how many at most.
+        """Return the uids of the pods of which steps of a restore may be sent, and how many at most.
 
         A pause of the node that was ordered after a promise holds it up; one that it was asked for in does not.
         """
@@ -231,7 +224,7 @@ class Holds:
         return self._fault is None
 
     def original(self, uid: str) -> Original | None:
-        """Give what a pod had before its first resize; None = it was never resized by this agent."""
+        """Return what a pod had before its first resize; None = it was never resized by this agent."""
         return next((original for original in self._held.originals if original.ref.uid == uid), None)
 
     # -- tidying ---------------------------------------------------------------------------------------------------
@@ -341,7 +334,7 @@ def _without(pins: tuple[Pin, ...], uid: str) -> tuple[Pin, ...]:
 
 
 def _with_promises(document: object) -> object:
-    """Give the file of an agent from before there were promises what it lacks; nothing else is mended."""
+    """Add what the file of an agent from before there were promises lacks; nothing else is mended."""
     pins = document.get("pins") if isinstance(document, dict) else None
     for pin in pins if isinstance(pins, list) else ():
         if isinstance(pin, dict) and "promised_steps" not in pin:

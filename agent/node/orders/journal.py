@@ -54,7 +54,7 @@ class DecisionFilter:
     since_unix_seconds: float | None = None
 
     def holds(self, decision: Decision) -> bool:
-        """Say whether a decision is asked for."""
+        """Return whether a decision is asked for."""
         if self.actions and decision.action not in self.actions:
             return False
         if self.outcomes and decision.outcome not in self.outcomes:
@@ -89,14 +89,13 @@ class _Entry:
 class Journal:
     """The decision log of a running agent. Every method may be called from any thread."""
 
-    def __init__(self, path: Path | None, *, max_bytes: int = MAX_BYTES, most: int = MOST) -> None:
-        """Read back what is there.
-
-        Args:
-            path: The file; the older one stands beside it with ``.1`` at its end. None = memory only.
-            max_bytes: Of each file.
-            most: Decisions kept in memory.
-        """
+    def __init__(
+        self,
+        path: Path | None,  # The file; the older one stands beside it with ``.1`` at its end. None = memory only.
+        *,
+        max_bytes: int = MAX_BYTES,
+        most: int = MOST,  # Decisions kept in memory
+    ) -> None:
         self._lock = threading.Lock()
         self._most = most
         self._entries: OrderedDict[int, _Entry] = OrderedDict()
@@ -112,7 +111,7 @@ class Journal:
 
     @property
     def fault(self) -> str | None:
-        """Say why decisions are kept in memory only at the moment; None = they are not."""
+        """Return why decisions are kept in memory only at the moment; None = they are not."""
         return self._fault
 
     def add(
@@ -163,7 +162,7 @@ class Journal:
             return entry.decision
 
     def newest(self, limit: int | None = None, choice: DecisionFilter | None = None) -> tuple[Decision, ...]:
-        """Give decisions, newest first: what was said last stands in front."""
+        """Return decisions, newest first: what was said last stands in front."""
         with self._lock:
             decisions = [entry.decision for entry in reversed(self._entries.values())]
         chosen = decisions if choice is None else [decision for decision in decisions if choice.holds(decision)]
@@ -264,7 +263,7 @@ def _is_again(old: Decision, new: Decision) -> bool:
 
 
 def _is_of_a_person(decision: Decision) -> bool:
-    """Say whether somebody asked for it: each time is an event of its own."""
+    """Return whether somebody asked for it: each time is an event of its own."""
     return decision.action in (Action.PAUSE, Action.RESUME, Action.PIN, Action.UNPIN, Action.RESTORE)
 
 
@@ -280,7 +279,7 @@ def _older(path: Path) -> Path:
 
 
 def _lines(path: Path) -> list[bytes]:
-    """Give the whole lines of both files, oldest first; what follows the last newline of a file was torn."""
+    """Return the whole lines of both files, oldest first; what follows the last newline of a file was torn."""
     lines: list[bytes] = []
     # The newer one first: exchanged between the two, it is read twice, not missed.
     for one in (path, _older(path)):
@@ -290,7 +289,7 @@ def _lines(path: Path) -> list[bytes]:
 
 
 def _decoded(lines: list[bytes], most: int | None) -> tuple[list[Decision], int, int]:
-    """Give decisions, newest first, the highest sequence number, and how many lines are not understood."""
+    """Return decisions, newest first, the highest sequence number, and how many lines are not understood."""
     found: dict[int, Decision] = {}
     newest = unreadable = 0
     for line, content in _parsed(reversed(lines)):

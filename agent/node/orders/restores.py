@@ -28,7 +28,7 @@ AGAIN_SECONDS: Final = 20.0
 
 
 def known_original(holds: Holds, pod: Pod) -> Original | None:
-    """Give what a pod had before its first resize; None = it is not known.
+    """Return what a pod had before its first resize; None = it is not known.
 
     Raises:
         OriginalError: Its annotation is not understood.
@@ -42,26 +42,24 @@ def known_original(holds: Holds, pod: Pod) -> Original | None:
 class RestorePromises:
     """Keeps the promises; on the thread ``acting`` alone."""
 
-    def __init__(self, holds: Holds, ledger: Ledger) -> None:
-        """Take the parts.
-
-        Args:
-            holds: Keeps what is promised, and what pods had.
-            ledger: Knows what is under way; whoever asks ``due`` holds its lock.
-        """
+    def __init__(
+        self,
+        holds: Holds,  # Keeps what is promised, and what pods had
+        ledger: Ledger,  # Knows what is under way; whoever asks ``due`` holds its lock
+    ) -> None:
         self._holds, self._ledger = holds, ledger
         self._again_seconds: dict[str, float] = {}
         """Of pods whose step met a moment's trouble: not before then, so that it takes nothing from others."""
 
     def promised(self, wall_now_seconds: float) -> frozenset[str]:
-        """Give the pods that have a promise; to be asked before the state, which must not be older than what they saw.
+        """Return the pods that have a promise; asked before the state, which must not be older than what they saw.
 
         Else one that had its originals then, and was changed before the promise, would end it.
         """
         return frozenset(self._holds.promised(wall_now_seconds))
 
     def due(self, promised: frozenset[str], state: NodeState, *, now_seconds: float) -> tuple[PlanStep, ...]:
-        """Give the next step of each pod that has one which may be sent now."""
+        """Return the next step of each pod that has one which may be sent now."""
         self._again_seconds = {uid: at for uid, at in self._again_seconds.items() if uid in promised}
         found: list[PlanStep] = []
         for pod in state.pods if promised else ():
@@ -84,7 +82,7 @@ class RestorePromises:
         return () if original is None else restore_steps(pod, original)
 
     def may_send(self, uid: str, wall_now_seconds: float) -> bool:
-        """Say whether a step of ``due`` may still be sent: nobody has unpinned its pod since, nor paused the node."""
+        """Return whether a step of ``due`` may still go: nobody has unpinned its pod since, nor paused the node."""
         return uid in self._holds.promised(wall_now_seconds)
 
     def answered(self, uid: str, answer: ResizeAnswer, *, now_seconds: float, wall_now_seconds: float) -> None:

@@ -81,24 +81,13 @@ class HoldingVerbs:
         node: str,
         journal: Journal,
         holds: Holds,
-        pods: Callable[[], tuple[Pod, ...]],
-        send: Send | None,
-        clock: Callable[[], float],
-        changed: Callable[[], None] = lambda: None,
+        pods: Callable[[], tuple[Pod, ...]],  # All pods bound to the node, as last known
+        send: Send | None,  # Carries out a step; None = this agent has no API server to write to
+        clock: Callable[[], float],  # Wall clock, Unix seconds
+        changed: Callable[[], None] = lambda: None,  # Called after each order, so that the next plan does not wait
+        # Whether the API server has told of the pods: before, none is known, and that is not none
         is_told: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Take the parts.
-
-        Args:
-            node: The node's name.
-            journal: Where orders are put down.
-            holds: Where they are kept.
-            pods: All pods bound to the node, as last known.
-            send: Carries out a step; None = this agent has no API server to write to.
-            clock: Wall clock, Unix seconds.
-            changed: Called after each order, so that the next plan does not wait.
-            is_told: Whether the API server has told of the pods: before, none is known, and that is not none.
-        """
         self._node = node
         self._journal = journal
         self._holds = holds
@@ -109,7 +98,7 @@ class HoldingVerbs:
         self._is_told = is_told
 
     def verbs(self) -> dict[str, Verb]:
-        """Give them by name, for the control socket."""
+        """Return them by name, for the control socket."""
         return {
             "pause": self.pause,
             "resume": self.resume,

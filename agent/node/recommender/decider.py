@@ -50,20 +50,11 @@ class Decider:
         settings: Settings,
         learner: Learner,
         node: str,
-        source: str,
+        source: str,  # What the answers say of where they come from
+        # Gives the orders for a unit's pod; None = the settings hold
         orders_of: Callable[[UnitIdentity], Orders | None] = lambda identity: None,
         directed: Callable[[], Directed] = lambda: NOTHING_TOLD,
     ) -> None:
-        """Answer by the settings, and by what is ordered for single pods.
-
-        Args:
-            settings: Policy, bounds and conditions.
-            learner: Holds what was learnt.
-            node: Its name.
-            source: What the answers say of where they come from.
-            orders_of: Gives the orders for a unit's pod; None = the settings hold.
-            directed: Gives what the webhook told.
-        """
         self._directed = directed
         self._learner, self._node, self._source = learner, node, source
         self._orders_of = orders_of
@@ -151,7 +142,7 @@ class Decider:
         return UnitSizing(policy=orders.policy, bounds=bounds_by(orders, self._bounds))
 
     def _conditions_now(self) -> Conditions:
-        """Give the conditions as they are: what was learnt before the start comes a moment after it."""
+        """Return the conditions as they are: what was learnt before the start comes a moment after it."""
         return replace(self._conditions, is_history_known=self._learner.is_restored)
 
     def subjects(self, statuses: Iterable[UnitStatus]) -> list[Subject]:
@@ -190,7 +181,7 @@ class Decider:
         return self._learner.history.minutes(row) if row < self._learner.history.rows else None
 
     def _waiting(self, rows: RingRows | None) -> dict[int, float]:
-        """Give UTC minute -> waiting ratio, for the minutes of this boot that the rings still hold."""
+        """Return UTC minute -> waiting ratio, for the minutes of this boot that the rings still hold."""
         if rows is None:
             return {}
         known = rows[(rows["has"] & int(Has.PRESSURE)) > 0]
@@ -224,7 +215,7 @@ class Decider:
 
 
 def bounds_by(orders: Orders, bounds: BoundsOptions) -> BoundsOptions:
-    """Give the bounds that hold for a pod: its own where it orders any, else those of the settings."""
+    """Return the bounds that hold for a pod: its own where it orders any, else those of the settings."""
     ordered = {
         name: value
         for name in ("min_cpu_millicores", "max_cpu_millicores", "min_memory_bytes", "max_memory_bytes")
@@ -234,12 +225,12 @@ def bounds_by(orders: Orders, bounds: BoundsOptions) -> BoundsOptions:
 
 
 def since(first_unix_minute: int, now_unix_seconds: float) -> float:
-    """Give how long ago a first minute ended: of that minute itself only a part may have been measured."""
+    """Return how long ago a first minute ended: of that minute itself only a part may have been measured."""
     return max(0.0, now_unix_seconds - (first_unix_minute + 1) * MINUTE_SECONDS)
 
 
 def in_short(item: Recommendation, min_span_seconds: float) -> UnitAdvice:
-    """Give what a table of all units has room for."""
+    """Return what a table of all units has room for."""
     cpu, memory = item.cpu_millicores, item.memory_bytes
     return UnitAdvice(
         policy=item.policy,
@@ -255,7 +246,7 @@ def in_short(item: Recommendation, min_span_seconds: float) -> UnitAdvice:
 
 
 def to_hours(minutes: RowMinutes) -> tuple[HourPeak, ...]:
-    """Give the largest demand of each UTC hour of a history."""
+    """Return the largest demand of each UTC hour of a history."""
     hours = minutes.unix_minutes // HOUR_MINUTES
     found: list[HourPeak] = []
     for hour in np.unique(hours).tolist():

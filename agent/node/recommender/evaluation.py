@@ -56,20 +56,10 @@ class Evaluator:
         learner: Learner,
         decider: Decider,
         metrics: Metrics,
+        # Knows the policies that pods ask for, besides that of the settings; None = no pod can ask
         orders: PodOrders | None,
         per_container: bool,
     ) -> None:
-        """Prepare.
-
-        Args:
-            sampling: What samples.
-            observer: Takes the windows, and keeps the newest advice for snapshots.
-            learner: Learns the minutes.
-            decider: Recommends.
-            metrics: Where the figures are published.
-            orders: Knows the policies that pods ask for, besides that of the settings; None = no pod can ask.
-            per_container: Publish a series for each container.
-        """
         self._sampling, self._observer, self._learner, self._decider = sampling, observer, learner, decider
         self._metrics, self._orders, self._per_container = metrics, orders, per_container
         self.newest: Evaluated | None = None

@@ -37,21 +37,11 @@ class ControlLoop:
         learner: Learner,
         evaluator: Evaluator,
         tally: Tally,
+        # Looks before each evaluation for kills that only the pods tell of; None = nobody tells
         told_kills: ToldKills | None,
-        evaluated: Callable[[], None],
+        evaluated: Callable[[], None],  # Called after each evaluation, on this thread
         counts: LoopTurns,
     ) -> None:
-        """Prepare; nothing runs yet.
-
-        Args:
-            evaluate_interval_seconds: Between two evaluations.
-            learner: Learns from minutes and kills.
-            evaluator: Evaluates and sums up.
-            tally: Counts failures.
-            told_kills: Looks before each evaluation for kills that only the pods tell of; None = nobody tells.
-            evaluated: Called after each evaluation, on this thread.
-            counts: Counts the thread's turns.
-        """
         self._learner, self._evaluator, self._tally = learner, evaluator, tally
         self._told_kills, self._evaluated = told_kills, evaluated
         self._interval_ns = int(evaluate_interval_seconds * 1e9)

@@ -23,13 +23,6 @@ class Notes:
     """Collects the notes; any thread may ask."""
 
     def __init__(self, sampling: SamplingParts, learner: Learner, *, interval_seconds: float) -> None:
-        """Prepare.
-
-        Args:
-            sampling: What samples.
-            learner: Has the history.
-            interval_seconds: Between two sweeps, as configured.
-        """
         self._sampling, self._learner, self._interval_seconds = sampling, learner, interval_seconds
         self.further: Final[list[Callable[[], Iterable[str]]]] = []
         """Other parts that have notes, in order; appended to before anybody asks."""

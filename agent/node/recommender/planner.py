@@ -82,18 +82,9 @@ class Planner:
         settings: Settings,
         state: Callable[[], NodeState],
         directed: Callable[[], Directed],
-        evaluated: Callable[[], Evaluated | None],
-        wall_now: Callable[[], float],
+        evaluated: Callable[[], Evaluated | None],  # Returns the newest recommendations; None = there are none yet
+        wall_now: Callable[[], float],  # Unix seconds; the pods' ages are counted by it
     ) -> None:
-        """Prepare.
-
-        Args:
-            settings: How to plan.
-            state: Returns what the API told last.
-            directed: Returns what the webhook told.
-            evaluated: Returns the newest recommendations; None = there are none yet.
-            wall_now: Unix seconds; the pods' ages are counted by it.
-        """
         self._settings, self._state, self._directed = settings, state, directed
         self._evaluated, self._wall_now = evaluated, wall_now
         self._demand_settings = DemandSettings(

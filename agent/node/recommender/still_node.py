@@ -38,36 +38,18 @@ class StillNode:
         settings: Settings,
         rows: RowSource,
         units: UnitTable,
-        history: HistoryFile,
-        pods: NamedPods,
-        clock: HistoryClock,
-        end_monotonic_ns: int,
+        history: HistoryFile,  # Of seven days
+        pods: NamedPods,  # To what the units belong
+        clock: HistoryClock,  # Of the history; its now is the moment asked about
+        end_monotonic_ns: int,  # That moment on CLOCK_MONOTONIC
         node: str,
-        capacity_millicores: int | None = None,
+        capacity_millicores: int | None = None,  # CPU of the node; None = that of this machine
         interval_seconds: float,
         slow_interval_seconds: float,
-        source: str,
-        notes: Sequence[str],
+        source: str,  # What the answers say of where they come from
+        notes: Sequence[str],  # What is degraded, one sentence each
         directed: Callable[[], Directed] = lambda: NOTHING_TOLD,
     ) -> None:
-        """Let the policy learn the history.
-
-        Args:
-            settings: Policy, options, bounds and windows.
-            rows: Of the units.
-            units: Those to answer for.
-            history: Of seven days.
-            pods: To what the units belong.
-            clock: Of the history; its now is the moment asked about.
-            end_monotonic_ns: That moment on CLOCK_MONOTONIC.
-            node: Its name.
-            capacity_millicores: CPU of the node; None = that of this machine.
-            interval_seconds: Between two samples.
-            slow_interval_seconds: Between two memory rows.
-            source: What the answers say of where they come from.
-            notes: What is degraded, one sentence each.
-            directed: Gives what the webhook had told.
-        """
         self._rows, self._units, self._notes = rows, units, tuple(notes)
         machine = Machine(node)
         self._learner: Final = Learner(

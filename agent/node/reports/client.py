@@ -55,22 +55,13 @@ class WebhookClient:
 
     def __init__(
         self,
-        url: str,
+        url: str,  # ``https://HOST[:PORT]``, and a path in front of all others where there is one
         *,
-        token_file: Path | None,
-        ca_file: Path | None,
-        timeout_seconds: float,
-        wall_now: Callable[[], float] = time.time,
+        token_file: Path | None,  # A token whose audience is the webhook; None = none is sent
+        ca_file: Path | None,  # Certificates of the webhook's authorities; None = those of the machine
+        timeout_seconds: float,  # For connecting, and for each pause in an answer
+        wall_now: Callable[[], float] = time.time,  # UTC seconds; for a Retry-After that is a date
     ) -> None:
-        """Prepare; nothing is asked and no file is read yet.
-
-        Args:
-            url: ``https://HOST[:PORT]``, and a path in front of all others where there is one.
-            token_file: A token whose audience is the webhook; None = none is sent.
-            ca_file: Certificates of the webhook's authorities; None = those of the machine.
-            timeout_seconds: For connecting, and for each pause in an answer.
-            wall_now: UTC seconds; for a Retry-After that is a date.
-        """
         self.url: Final = url.rstrip("/")
         self._prefix = urlsplit(self.url).path
         self._token_file, self._timeout_seconds, self._wall_now = token_file, timeout_seconds, wall_now

@@ -51,20 +51,12 @@ class Directions:
 
     def __init__(
         self,
-        path: Path | None,
+        path: Path | None,  # The file; None = memory only
         *,
-        is_expected: bool,
-        now: Callable[[], float],
-        changed: Callable[[], None] = lambda: None,
+        is_expected: bool,  # A webhook is configured. Without one a file that is left over is not looked at.
+        now: Callable[[], float],  # Unix seconds of a clock that believes no jump
+        changed: Callable[[], None] = lambda: None,  # Called after other directives than before have come
     ) -> None:
-        """Read back what was told.
-
-        Args:
-            path: The file; None = memory only.
-            is_expected: A webhook is configured. Without one a file that is left over is not looked at.
-            now: Unix seconds of a clock that believes no jump.
-            changed: Called after other directives than before have come.
-        """
         self._path, self._now = path, now
         self.is_expected: Final = is_expected
         self.changed = changed
@@ -79,17 +71,17 @@ class Directions:
 
     @property
     def etag(self) -> str | None:
-        """Give what to ask with (If-None-Match); None = nothing is held."""
+        """Return what to ask with (If-None-Match); None = nothing is held."""
         told = self._told
         return None if told is None else told.directives.etag
 
     @property
     def is_awaited(self) -> bool:
-        """Say whether a webhook is configured that has told nothing yet: who may be touched is not known."""
+        """Return whether a webhook is configured that has told nothing yet: who may be touched is not known."""
         return self.is_expected and self._told is None
 
     def now(self) -> Directed:
-        """Give what holds, with its age at this moment."""
+        """Return what holds, with its age at this moment."""
         told = self._told
         if told is None:
             return NOTHING_TOLD
@@ -102,7 +94,7 @@ class Directions:
         )
 
     def pause_reason(self) -> str | None:
-        """Say why the cluster is paused, as far as this node was told; None = it is not."""
+        """Return why the cluster is paused, as far as this node was told; None = it is not."""
         told = self._told
         return None if told is None else told.directives.pause_reason
 

@@ -98,24 +98,14 @@ class Proposer:
         self,
         *,
         options: ProposeOptions,
-        node: str,
+        node: str,  # This one, as its token names it
         poster: ProposalPoster,
+        # Why nothing may be asked for now (paused, no rights, ...); None = it may
         may_propose: Callable[[], str | None],
         audience: ProposalAudience,
-        reports: ReportsHeard,
-        clocks: ProposerClocks | None = None,
+        reports: ReportsHeard,  # What the webhook knows already
+        clocks: ProposerClocks | None = None,  # The time; None = the machine's
     ) -> None:
-        """Prepare; nothing runs yet.
-
-        Args:
-            options: When something is proposed.
-            node: This one, as its token names it.
-            poster: Sends.
-            may_propose: Why nothing may be asked for now (paused, no rights, ...); None = it may.
-            audience: Who is told.
-            reports: What the webhook knows already.
-            clocks: The time; None = the machine's.
-        """
         clocks = clocks or ProposerClocks()
         self._node, self._poster, self._may_propose = node, poster, may_propose
         self._audience, self._reports = audience, reports
@@ -199,7 +189,7 @@ class Proposer:
                 self._tell_of(proposal, answer, now)
 
     def _ask(self, due: tuple[Proposal, ...]) -> tuple[float | None, Mapping[str, Answered]]:
-        """Give for how long the webhook asks to be left alone, and its answers."""
+        """Return for how long the webhook asks to be left alone, and its answers."""
         try:
             answer = self._poster.post(EVICTIONS_PATH, proposals_text(self._node, due))
         except (WebhookAway, CredentialsError) as error:

@@ -31,7 +31,7 @@ class Sent:
 
     @property
     def is_taken(self) -> bool:
-        """Say whether the webhook has it."""
+        """Return whether the webhook has it."""
         return self.answer is not None
 
 
@@ -76,6 +76,6 @@ def _object(body: bytes) -> Mapping[str, object] | None:
 
 
 def _fault_of(body: bytes) -> str:
-    """Give what the webhook says of a refusal, on one line."""
+    """Return what the webhook says of a refusal, on one line."""
     said = (_object(body) or {}).get("error")
     return one_line(said)[:_SHOWN] if isinstance(said, str) else ""

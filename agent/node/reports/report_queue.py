@@ -73,17 +73,15 @@ class ReportQueue:
     """Keeps reports in the order in which they were made; see the module's docstring."""
 
     def __init__(
-        self, directory: Path | None, *, max_bytes: int, boot: BootClock, wall_now: Callable[[], float]
+        self,
+        # Of the queue alone, made if need be; None = in memory. One that cannot be used is said in
+        # ``fault``, and memory takes its place.
+        directory: Path | None,
+        *,
+        max_bytes: int,
+        boot: BootClock,  # Tells how old a report of this boot is, whatever is done to the wall clock
+        wall_now: Callable[[], float],  # UTC seconds: the only clock that knows of reports of an earlier boot
     ) -> None:
-        """Take up what an earlier agent left.
-
-        Args:
-            directory: Of the queue alone, made if need be; None = in memory. One that cannot be used is said in
-                ``fault``, and memory takes its place.
-            max_bytes: On disk at most; the oldest go first.
-            boot: Tells how old a report of this boot is, whatever is done to the wall clock.
-            wall_now: UTC seconds: the only clock that knows of reports of an earlier boot.
-        """
         self._directory, self._boot, self._wall_now = directory, boot, wall_now
         self._max_bytes = max_bytes
         self._waiting: deque[_Waiting] = deque()
@@ -103,12 +101,12 @@ class ReportQueue:
 
     @property
     def reports(self) -> int:
-        """Give how many wait."""
+        """Return how many wait."""
         return len(self._waiting)
 
     @property
     def lost(self) -> int:
-        """Give how many will never be sent again and were not taken."""
+        """Return how many will never be sent again and were not taken."""
         return self._kept.lost + self._passing.lost
 
     # -- making ----------------------------------------------------------------------------------------------------
@@ -182,7 +180,7 @@ class ReportQueue:
     # -- sending ---------------------------------------------------------------------------------------------------
 
     def oldest(self) -> Outgoing | None:
-        """Give the report that is to be sent next; those too old to be taken, or damaged, are dropped before it."""
+        """Return the report that is to be sent next; those too old to be taken, or damaged, are dropped before it."""
         while self._waiting:
             first = self._waiting[0]
             age_seconds = self._age_seconds(first)
@@ -226,7 +224,7 @@ class ReportQueue:
             self._save_numbering()
 
     def _age_seconds(self, one: _Waiting) -> float:
-        """Give how long ago a report's interval ended.
+        """Return how long ago a report's interval ended.
 
         Of this boot it is exact. Of an earlier one the wall clock tells, but it is at least as long as this boot.
         """
@@ -315,7 +313,7 @@ def _packed(text: str) -> bytes:
 
 
 def _read(one: _Waiting) -> str | None:
-    """Give the text of a report; None = it is not whole."""
+    """Return the text of a report; None = it is not whole."""
     packed = one.packed
     try:
         if packed is None:

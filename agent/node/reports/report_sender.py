@@ -51,24 +51,13 @@ class ReportSender:
         queue: ReportQueue,
         client: ReportPoster,
         series: ReportSeries,
-        etag: Callable[[], str | None],
+        etag: Callable[[], str | None],  # Gives what the directives held are known by; None = there are none yet
+        # Is handed the parsed JSON of each answer to a report that was taken, or why there is none
         on_answer: Callable[[object], None],
         clock_ns: Callable[[], int] = time.monotonic_ns,
-        wall_now: Callable[[], float] = time.time,
-        chance: Callable[[], float] = system_random.random,
+        wall_now: Callable[[], float] = time.time,  # UTC seconds
+        chance: Callable[[], float] = system_random.random,  # Gives 0..1; spreads what many nodes would do at once
     ) -> None:
-        """Prepare; nothing is sent yet.
-
-        Args:
-            queue: Keeps reports.
-            client: Carries them.
-            series: Counts them.
-            etag: Gives what the directives held are known by; None = there are none yet.
-            on_answer: Is handed the parsed JSON of each answer to a report that was taken, or why there is none.
-            clock_ns: CLOCK_MONOTONIC.
-            wall_now: UTC seconds.
-            chance: Gives 0..1; spreads what many nodes would do at once.
-        """
         self._queue, self._client, self._series = queue, client, series
         self._etag, self._on_answer = etag, on_answer
         self._clock_ns, self._wall_now, self._chance = clock_ns, wall_now, chance
@@ -102,7 +91,7 @@ class ReportSender:
         return None if until_ns is None else until_ns / NS
 
     def standing(self, interval_seconds: float) -> ReportStanding:
-        """Tell how reporting goes; the interval is that of reports."""
+        """Return how reporting goes; the interval is that of reports."""
         trouble, success_ns = self._trouble, self._success_ns
         return ReportStanding(
             url=self._client.url,

@@ -77,17 +77,6 @@ class Reporter:
         clocks: ReportClocks,
         counts: LoopTurns,
     ) -> None:
-        """Prepare; nothing runs yet.
-
-        Args:
-            options: Interval and so on.
-            node: What is reported of.
-            roller: Makes rows.
-            queue: Keeps reports.
-            sender: Sends them.
-            clocks: The time.
-            counts: Counts the thread's turns.
-        """
         self._options, self._node, self._roller, self._queue, self._sender = options, node, roller, queue, sender
         self._boot, self._clock_ns, self._wall_now = clocks.boot, clocks.clock_ns, clocks.wall_now
         self._interval_ns = int(options.interval_seconds * NS)
@@ -105,7 +94,7 @@ class Reporter:
         self.turns: Final = Turns("report", self.turn, failed=self._failed, counts=counts)
 
     def _last_end(self, now_ns: int) -> int | None:
-        """Give when the newest report of an earlier agent ended, if it was in this boot."""
+        """Return when the newest report of an earlier agent ended, if it was in this boot."""
         end = self._queue.newest_end
         seconds = None if end is None else self._boot.seconds_since(end)
         return None if seconds is None or seconds < 0 else now_ns - int(seconds * NS)
@@ -147,7 +136,7 @@ class Reporter:
         self._sender.on_taken = call
 
     def standing(self) -> ReportStanding:
-        """Tell how reporting goes; any thread."""
+        """Return how reporting goes; any thread."""
         return self._sender.standing(self._options.interval_seconds)
 
     def notes(self) -> tuple[str, ...]:
@@ -177,7 +166,7 @@ class Reporter:
         return max(0.0, (due_ns - self._clock_ns()) / NS)
 
     def _is_hastened(self, end_ns: int) -> bool:
-        """Say whether the interval that would end there holds what was asked for, and no report made does."""
+        """Return whether the interval that would end there holds what was asked for, and no report made does."""
         wanted_ns, last_ns = self._hastened_ns, self._last_end_ns
         return wanted_ns is not None and end_ns >= wanted_ns and (last_ns is None or last_ns < wanted_ns)
 

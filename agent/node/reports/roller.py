@@ -70,21 +70,12 @@ class Roller:
     def __init__(
         self,
         *,
-        rings: RowSource,
+        rings: RowSource,  # Read without a lock; what the sampler has overtaken meanwhile is read again
         units: UnitTable,
-        policy: Callable[[], WindowPolicy],
-        pods: Callable[[], Iterable[Pod]],
-        unix_seconds: Callable[[int], float],
+        policy: Callable[[], WindowPolicy],  # The windows in force
+        pods: Callable[[], Iterable[Pod]],  # All pods of the node as the API has them
+        unix_seconds: Callable[[int], float],  # UTC of a moment of CLOCK_MONOTONIC; for the pods' age
     ) -> None:
-        """Take the sources.
-
-        Args:
-            rings: Read without a lock; what the sampler has overtaken meanwhile is read again.
-            units: What is watched.
-            policy: The windows in force.
-            pods: All pods of the node as the API has them.
-            unix_seconds: UTC of a moment of CLOCK_MONOTONIC; for the pods' age.
-        """
         self._rings, self._units, self._policy = rings, units, policy
         self._pods, self._unix_seconds = pods, unix_seconds
         self._start_ns: int | None = None
@@ -140,7 +131,7 @@ class Roller:
             self._gone.append(_Gone(seen=seen, figures=figures))
 
     def rows(self, start_ns: int, end_ns: int) -> tuple[RollupRow, ...]:
-        """Give the rows of an interval, (start, end] of CLOCK_MONOTONIC, and begin the next one.
+        """Return the rows of an interval, (start, end] of CLOCK_MONOTONIC, and begin the next one.
 
         Args:
             start_ns: The end of the interval before, as a rule.
@@ -177,7 +168,7 @@ class Roller:
         return dict(told)
 
     def _figures_of(self, unit: WatchedUnit, policy: WindowPolicy, start_ns: int, end_ns: int) -> RollupFigures | None:
-        """Give the figures of a unit; None = nothing was measured, or its slot is another's by now."""
+        """Return the figures of a unit; None = nothing was measured, or its slot is another's by now."""
         raw, memory = self._rings.raw(unit.slot), self._rings.memory(unit.slot)
 
         def summed_up(raw_pieces: Sequence[Rows], memory_pieces: Sequence[Rows]) -> RollupFigures | None:

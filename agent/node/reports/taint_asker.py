@@ -52,21 +52,12 @@ class TaintAsker:
     def __init__(
         self,
         *,
-        node: str,
+        node: str,  # This one, as its token names it
         poster: TaintPoster,
-        count: Callable[[str], None],
-        clock: Callable[[], float] = time.monotonic,
-        lot: Callable[[], float] = random.random,
+        count: Callable[[str], None],  # Counts an answer, for metrics: ``granted``, ``refused`` or ``away``
+        clock: Callable[[], float] = time.monotonic,  # Monotonic seconds
+        lot: Callable[[], float] = random.random,  # Gives 0..1
     ) -> None:
-        """Take the parts; nothing is asked yet.
-
-        Args:
-            node: This one, as its token names it.
-            poster: Sends.
-            count: Counts an answer, for metrics: ``granted``, ``refused`` or ``away``.
-            clock: Monotonic seconds.
-            lot: Gives 0..1.
-        """
         self._node, self._poster, self._count, self._clock, self._lot = node, poster, count, clock, lot
         self._lock = threading.Lock()
         self._granted_until_seconds = clock()
@@ -82,7 +73,7 @@ class TaintAsker:
         self._turns.stop()
 
     def permission(self) -> TaintPermission:
-        """Say whether the node may be tainted; where that is not known it is asked, and a later call has the answer."""
+        """Return whether the node may be tainted; not known, it is asked for, and a later call has the answer."""
         with self._lock:
             now = self._clock()
             if now < self._granted_until_seconds:
@@ -139,7 +130,7 @@ class TaintAsker:
 
 
 def _judged(answer: WebhookAnswer) -> tuple[TaintPermission | None, float]:
-    """Give why not, else for how long the node may."""
+    """Return why not, else for how long the node may."""
     told: TaintAnswer | None = taint_answer_of(answer.body) if answer.status == _OK else None
     if told is None:
         said = one_line(answer.body[:200].decode(errors="replace"))

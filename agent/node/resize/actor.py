@@ -61,7 +61,7 @@ class Actor:
         self,
         parts: ActingParts,
         *,
-        writer: StepWriter,
+        writer: StepWriter,  # Its lock guards the ledger
         barriers: Barriers,
         teller: ActTeller,
         sender: StepSender,
@@ -69,18 +69,6 @@ class Actor:
         keepers: Sequence[Keeper],
         counts: LoopTurns,
     ) -> None:
-        """Prepare; nothing runs yet.
-
-        Args:
-            parts: What acting shares.
-            writer: Its lock guards the ledger.
-            barriers: What stands in the way of everything.
-            teller: Tells people.
-            sender: Sends steps.
-            restoring: Restores that were promised.
-            keepers: Looked after in each turn.
-            counts: Counts the thread's turns.
-        """
         self._parts, self._clocks = parts, parts.clocks
         self._writer, self._barriers, self._teller = writer, barriers, teller
         self._sender, self._restoring, self._keepers = sender, restoring, keepers

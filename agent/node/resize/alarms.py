@@ -43,7 +43,7 @@ class AlarmContainer:
 
     @property
     def key(self) -> ContainerKey:
-        """Give pod uid and container name."""
+        """Return pod uid and container name."""
         return self.pod_uid, self.container
 
 
@@ -87,7 +87,7 @@ class _Looked:
 
 
 def _column(values: Sequence[int | None]) -> Floats:
-    """Give the amounts; infinite where there is none, so that nothing passes it."""
+    """Return the amounts; infinite where there is none, so that nothing passes it."""
     return np.array([math.inf if value is None else float(value) for value in values])
 
 
@@ -99,19 +99,10 @@ class Alarms:
         *,
         rings: RingFile,
         options: ActOptions,
-        memory_limit_ratio: float,
+        memory_limit_ratio: float,  # A memory limit becomes this x the working set
         capacity_millicores: int,
-        on_alarm: Callable[[Mapping[ContainerKey, Urgent]], None],
+        on_alarm: Callable[[Mapping[ContainerKey, Urgent]], None],  # Is told, on the sampling thread; quick
     ) -> None:
-        """Watch nobody yet.
-
-        Args:
-            rings: Where the newest readings are.
-            options: When it is urgent.
-            memory_limit_ratio: A memory limit becomes this x the working set.
-            capacity_millicores: CPU of the node.
-            on_alarm: Is told, on the sampling thread; quick.
-        """
         self._rings, self._options, self._limit_ratio = rings, options, memory_limit_ratio
         self._capacity_millicores, self._on_alarm = capacity_millicores, on_alarm
         self._looked = _Looked((), rings)

@@ -45,27 +45,16 @@ class ActingAnswers:
         *,
         server: str,
         actor: Actor,
-        writer: StepWriter,
+        writer: StepWriter,  # Sends steps; its lock guards the ledger
         directions: Directions,
-        reporting: Callable[[], ReportStanding | None],
-        notes: Callable[[], Sequence[str]],
+        reporting: Callable[[], ReportStanding | None],  # How reports go; None = nothing is reported
+        notes: Callable[[], Sequence[str]],  # What is degraded, one sentence each
     ) -> None:
-        """Prepare.
-
-        Args:
-            parts: What acting shares.
-            server: Address of the API server, for people.
-            actor: Has made the newest plan.
-            writer: Sends steps; its lock guards the ledger.
-            directions: What the webhook told.
-            reporting: How reports go; None = nothing is reported.
-            notes: What is degraded, one sentence each.
-        """
         self._parts, self._server, self._actor, self._writer = parts, server, actor, writer
         self._directions, self._reporting, self._notes = directions, reporting, notes
 
     def acted(self, identity: UnitIdentity) -> Acted | None:
-        """Give what the newest plan makes of a container, and what was done to its pod; None = it is in no plan."""
+        """Return what the newest plan makes of a container, and what was done to its pod; None = it is in no plan."""
         planned = self._actor.planned
         demand = None if planned is None else planned.demands.get(identity.pod_uid or "")
         if planned is None or demand is None:
@@ -84,7 +73,7 @@ class ActingAnswers:
         )
 
     def verbs(self, node: str) -> dict[str, Verb]:
-        """Give what can be asked and ordered at the socket."""
+        """Return what can be asked and ordered at the socket."""
         holding = HoldingVerbs(
             node=node,
             journal=self._parts.journal,

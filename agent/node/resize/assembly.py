@@ -108,15 +108,15 @@ class NodeGrounds:
 class Acting:
     """What needs an API server, built around what watches; see the module's docstring."""
 
-    def __init__(self, node: NodeParts, api: HttpApi, cluster: ClusterView, *, chance: float) -> None:
-        """Build all parts in order, each of those before it; nothing runs yet.
-
-        Args:
-            node: What watches it.
-            api: The API server.
-            cluster: What it told last.
-            chance: 0..1, drawn once: agents that start together send their first resizes in different phases.
-        """
+    def __init__(
+        self,
+        node: NodeParts,
+        api: HttpApi,
+        cluster: ClusterView,
+        *,
+        chance: float,  # 0..1, drawn once: agents that start together send their first resizes in different phases
+    ) -> None:
+        """Build all parts in order, each of those before it; nothing runs yet."""
         settings, sampling = node.settings, node.sampling
         self._node, self._cluster = node, cluster
         self._ledger_file = LedgerFile(_below(settings.state.directory, LEDGER_FILE))
@@ -343,7 +343,7 @@ def _below(directory: Path | None, name: str) -> Path | None:
 
 
 def _unused(settings: Settings) -> frozenset[Purpose]:
-    """Give what this agent is not to do by its settings."""
+    """Return what this agent is not to do by its settings."""
     unused = set()
     if not settings.overload.taint:
         unused.add(Purpose.TAINT)

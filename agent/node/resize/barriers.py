@@ -31,7 +31,7 @@ class Barrier:
     sentence: str
 
     def lets_through(self, action: Action) -> bool:
-        """Say whether it does not concern an action.
+        """Return whether it does not concern an action.
 
         A pause does not stop what a person has asked for since; figures that are too old are no reason to leave a pod
         in the state in which it was killed.
@@ -42,7 +42,7 @@ class Barrier:
 
     @property
     def is_dry_run(self) -> bool:
-        """Say whether this agent only recommends, until an operator mends something."""
+        """Return whether this agent only recommends, until an operator mends something."""
         return self.reason in ("rights", "versions")
 
 
@@ -81,7 +81,7 @@ class Barriers:
         return None if self.newest is None else self.newest.reason
 
     def barrier_of(self, state: NodeState, gates: Gates, wall_now: float) -> Barrier | None:
-        """Give what stands in the way; None = nothing does.
+        """Return what stands in the way; None = nothing does.
 
         Args:
             state: The newest.

@@ -28,12 +28,10 @@ _LEDGER: Final = Document(LedgerState, "ledger", 2)
 class LedgerFile:
     """Reads and keeps; see the module's docstring. Not for several threads at once."""
 
-    def __init__(self, path: Path | None) -> None:
-        """Do nothing yet.
-
-        Args:
-            path: The file; None = memory only.
-        """
+    def __init__(
+        self,
+        path: Path | None,  # The file; None = memory only
+    ) -> None:
         self._path = path
         self._kept: LedgerState | None = None
         self.fault: str | None = None

@@ -16,12 +16,6 @@ class MemoryInUse:
     """Reads; any thread."""
 
     def __init__(self, mount: Path, units: UnitTable) -> None:
-        """Take where to read.
-
-        Args:
-            mount: Of cgroup v2.
-            units: What is watched.
-        """
         self._mount, self._units = mount, units
 
     def of(self, pod: Pod) -> dict[str, int]:

@@ -75,19 +75,9 @@ class StepSender:
         writer: StepWriter,
         barriers: Barriers,
         teller: ActTeller,
-        restoring: RestorePromises,
+        restoring: RestorePromises,  # Is told what came of the steps of restores
         bucket: TokenBucket,
     ) -> None:
-        """Prepare.
-
-        Args:
-            parts: What acting shares.
-            writer: Sends.
-            barriers: What stands in the way of everything.
-            teller: Tells pods' owners.
-            restoring: Is told what came of the steps of restores.
-            bucket: The budget of resizes.
-        """
         self._parts, self._writer, self._barriers, self._teller = parts, writer, barriers, teller
         self._restoring, self._bucket = restoring, bucket
 

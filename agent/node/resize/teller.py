@@ -48,14 +48,12 @@ class Events(Protocol):
 class ActTeller:
     """Tells; see the module's docstring."""
 
-    def __init__(self, parts: ActingParts, barriers: Barriers, events: Events | None) -> None:
-        """Prepare.
-
-        Args:
-            parts: What acting shares.
-            barriers: Whether anything may be written: an Event is a write too.
-            events: Tells pods' owners; None = nobody is told.
-        """
+    def __init__(
+        self,
+        parts: ActingParts,
+        barriers: Barriers,  # Whether anything may be written: an Event is a write too
+        events: Events | None,  # Tells pods' owners; None = nobody is told
+    ) -> None:
         self._journal, self._holds, self._series, self._events = parts.journal, parts.holds, parts.series, events
         self._options = parts.settings.act
         """The namespaces that are never touched: the API server refuses an agent's Events there."""
@@ -215,7 +213,7 @@ class ActTeller:
 
 
 def has_enforced(plan: Plan) -> bool:
-    """Say whether some pod of the plan is in mode enforce."""
+    """Return whether some pod of the plan is in mode enforce."""
     return any(pod.mode is Mode.ENFORCE for pod in plan.pods)
 
 

@@ -23,13 +23,6 @@ class TurnTiming:
     """See the module's docstring. Monotonic seconds; ``ask`` and ``take`` under one lock of the caller's."""
 
     def __init__(self, *, replan_seconds: float, urgent_interval_seconds: float, now_seconds: float) -> None:
-        """Begin with a turn that is due now.
-
-        Args:
-            replan_seconds: Between two turns that nothing else asked for.
-            urgent_interval_seconds: Between two turns for who starves.
-            now_seconds: The moment.
-        """
         self._replan_seconds, self._urgent_interval_seconds = replan_seconds, urgent_interval_seconds
         self._asked: set[Trigger] = set()
         self._turned_seconds: dict[Trigger, float] = {}
@@ -65,7 +58,7 @@ class TurnTiming:
         return chosen
 
     def next_due_seconds(self, now_seconds: float, *, quiet_seconds: float) -> float:
-        """Give when ``take`` will next have something, if nothing more is asked for; arguments as there."""
+        """Return when ``take`` will next have something, if nothing more is asked for; arguments as there."""
         due = min([self._replan_due_seconds, *(self._due_seconds(trigger) for trigger in self._asked)])
         return max(due, now_seconds + quiet_seconds)
 

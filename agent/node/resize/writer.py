@@ -113,7 +113,7 @@ class StepWriter:
         return self._put_down(step, action, Outcome.WITHHELD, reason, detail)
 
     def unanswered(self) -> tuple[PodRef, ...]:
-        """Give the pods of whose newest resize nobody knows whether it was done."""
+        """Return the pods of whose newest resize nobody knows whether it was done."""
         with self.lock:  # so that a call that is under way is over
             return tuple(
                 record.ref

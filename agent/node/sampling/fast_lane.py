@@ -23,14 +23,13 @@ NEVER_NS: Final = 2**63 - 1
 class FastLane:
     """The lanes of one sampler; the sampling thread only."""
 
-    def __init__(self, sampler: Sampler, *, hz: float, policy: ContentionPolicy) -> None:
-        """Watch nothing yet.
-
-        Args:
-            sampler: Holds the files.
-            hz: Reads a second; 0 = no fast lane.
-            policy: What counts as rising.
-        """
+    def __init__(
+        self,
+        sampler: Sampler,
+        *,
+        hz: float,  # Reads a second; 0 = no fast lane
+        policy: ContentionPolicy,
+    ) -> None:
         self._sampler, self._hz, self._policy = sampler, hz, policy
         self._lanes: dict[str, int] = {}
         self._watch = LaneWatch()

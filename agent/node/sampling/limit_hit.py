@@ -11,7 +11,7 @@ from agent.sensing.memory_events import OomKill
 
 
 def limit_hit(kill: OomKill, unit: WatchedUnit, units: Iterable[WatchedUnit], mount: Path) -> int | None:
-    """Give what a container had when it was killed at a limit; None = at none, or none that is known.
+    """Return what a container had when it was killed at a limit; None = at none, or none that is known.
 
     A pod's limit leaves a container what the pod's others do not hold, and never more than its own limit. Where only
     the pod could tell of the kill, nobody knows which of the two was hit, and the smaller is the one.

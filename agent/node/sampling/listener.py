@@ -39,15 +39,6 @@ class Listener:
         on_sweep: Callable[[], None] = lambda: None,
         on_contention: Callable[[], None] = lambda: None,
     ) -> None:
-        """Take who is told.
-
-        Args:
-            metrics: Counts.
-            tally: Keeps what is noted.
-            on_kill: Is handed each kill, and says whether a resize may be to blame.
-            on_sweep: Is told of each sweep.
-            on_contention: Is told when contention begins.
-        """
         self._metrics, self._tally, self._on_kill, self._on_sweep = metrics, tally, on_kill, on_sweep
         self._turns = metrics.loops.begin("sampling")
         self._on_contention = on_contention

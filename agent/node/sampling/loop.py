@@ -82,29 +82,16 @@ class SamplingLoop:
         *,
         mount: Path,
         sampler: Sampler,
-        rings: RingFile,
+        rings: RingFile,  # Closed by whoever opened it, after this
         discovery: Discovery,
-        units: UnitTable,
+        units: UnitTable,  # Filled here for the other threads
         names: PodNames,
         policy: SamplingPolicy,
         listener: SamplingListener,
-        clock_ns: Callable[[], int] = time.monotonic_ns,
+        clock_ns: Callable[[], int] = time.monotonic_ns,  # CLOCK_MONOTONIC; with ``wait`` the seam for tests
+        # Waits for descriptors, for this many seconds at most
         wait: Callable[[select.epoll, float], list[tuple[int, int]]] = select.epoll.poll,
     ) -> None:
-        """Take the parts over: from now on they are this thread's, and ``close`` closes sampler and discovery.
-
-        Args:
-            mount: The cgroup v2 mount.
-            sampler: Writes into ``rings``.
-            rings: Closed by whoever opened it, after this.
-            discovery: Says what there is.
-            units: Filled here for the other threads.
-            names: Gives pods' names.
-            policy: How often what is read.
-            listener: Hears what happens.
-            clock_ns: CLOCK_MONOTONIC; with ``wait`` the seam for tests.
-            wait: Waits for descriptors, for this many seconds at most.
-        """
         self._mount, self._sampler, self._discovery = mount, sampler, discovery
         self._units, self._policy, self._listener = units, policy, listener
         self._clock_ns, self._wait = clock_ns, wait
@@ -192,7 +179,7 @@ class SamplingLoop:
             log.debug("the wake pipe is full: the loop wakes anyway")
 
     def close(self) -> None:
-        """Give all descriptors back; after the loop has ended. A second call is fine."""
+        """Close all descriptors; after the loop has ended. A second call is fine."""
         if self._is_closed:
             return
         self._is_closed = True

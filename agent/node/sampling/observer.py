@@ -73,27 +73,27 @@ class Observer:
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def policy(self) -> WindowPolicy:
-        """Give the window policy in force: a slowed sampler widens what counts as one step."""
+        """Return the window policy in force: a slowed sampler widens what counts as one step."""
         least_seconds = STEPS_IN_A_RATE * self._heartbeat.widest_interval_seconds
         if least_seconds <= self._windows.max_step_seconds:
             return self._windows
         return replace(self._windows, max_step_seconds=least_seconds)
 
     def _raw_rows_over(self, seconds: float) -> int:
-        """Give how many of the newest rows surely reach back this far."""
+        """Return how many of the newest rows surely reach back this far."""
         # Two rows beyond give the first rate a beginning; early sweeps on contention add a few. The base interval
         # counts, not the one in force: before a slow-down rows lay closer.
         return math.ceil(seconds / self._heartbeat.base_interval_seconds * 1.1) + 2
 
     def cpu(self, slot: int, policy: WindowPolicy, end_ns: int, *, whole_ring: bool = False) -> CpuWindow:
-        """Give the CPU window of one slot that ends at this moment."""
+        """Return the CPU window of one slot that ends at this moment."""
         rows = None if whole_ring else self._raw_rows_over(policy.cpu_window_seconds + policy.rate_window_seconds)
         return _steady(
             lambda: self._rings.raw(slot, rows), lambda pieces: cpu_window(pieces, policy, end_monotonic_ns=end_ns)
         )
 
     def memory(self, slot: int, policy: WindowPolicy, end_ns: int, *, whole_ring: bool = False) -> MemoryWindow:
-        """Give the memory window of one slot that ends at this moment."""
+        """Return the memory window of one slot that ends at this moment."""
         rows = None if whole_ring else math.ceil(policy.memory_window_seconds / self._slow_interval_seconds) + 2
         return _steady(
             lambda: self._rings.memory(slot, rows),
@@ -101,7 +101,7 @@ class Observer:
         )
 
     def _past_statuses(self, end_ns: int) -> Iterator[UnitStatus]:
-        """Give everything known of all units at a moment before now."""
+        """Return everything known of all units at a moment before now."""
         policy = self.policy()
         for unit in self._units.all():
             status = self._past_status_of(unit, policy, end_ns)
@@ -123,7 +123,7 @@ class Observer:
         return _status(unit, cpu, memory, self._age_of_good_seconds(unit.slot, end_ns), None)
 
     def memory_at_kill(self, unit: WatchedUnit, *, limit_bytes: int | None) -> int | None:
-        """Give how much memory a unit used when the kernel killed in it; None = it is not known.
+        """Return how much memory a unit used when the kernel killed in it; None = it is not known.
 
         Args:
             unit: Watched, or gone lately.
@@ -139,7 +139,7 @@ class Observer:
         return int(known["memory_current_bytes"].max()) if known.size else None
 
     def _first_ns(self, ring: Callable[[int], RowView], slot: int) -> int:
-        """Give the moment of the oldest row that a ring still has; 0 = it has none."""
+        """Return the moment of the oldest row that a ring still has; 0 = it has none."""
         stamps = _steady(lambda: ring(slot), lambda pieces: [int(p["monotonic_ns"][0]) for p in pieces if len(p)])
         return stamps[0] if stamps else 0
 
@@ -159,7 +159,7 @@ class Observer:
         return max(0.0, (end_ns - stamps[-1]) / NS) if stamps else None
 
     def snapshot(self, at_age_seconds: float = 0.0, notes: Iterable[str] = ()) -> Snapshot:
-        """Give the whole node now, or as it was this many seconds ago.
+        """Return the whole node now, or as it was this many seconds ago.
 
         Args:
             at_age_seconds: 0 = now. Further back than the raw rings reach, figures come from minute rows; further
@@ -180,13 +180,13 @@ class Observer:
         )
 
     def statuses(self, units: Iterable[WatchedUnit]) -> list[UnitStatus]:
-        """Give everything known of units now; those that have gone meanwhile are left out."""
+        """Return everything known of units now; those that have gone meanwhile are left out."""
         return [status for _, status in self.observe(units)]
 
     def observe(
         self, units: Iterable[WatchedUnit], is_stopping: Callable[[], bool] = lambda: False
     ) -> list[tuple[WatchedUnit, UnitStatus]]:
-        """Give everything known of units now, each with its unit; those that have gone meanwhile are left out.
+        """Return everything known of units now, each with its unit; those that have gone meanwhile are left out.
 
         All CPU windows are taken before all memory windows: each kind's code and rows then stay in the CPU's caches,
         which is a tenth of the time.
@@ -217,7 +217,7 @@ class Observer:
         return found
 
     def minutes_of(self, status: UnitStatus) -> Rows:
-        """Give a copy of the minute rows of a unit that is watched; none for one that has gone."""
+        """Return a copy of the minute rows of a unit that is watched; none for one that has gone."""
         unit = self._units.get(status.identity.cgroup_path)
         return np.zeros(0, dtype=MINUTE_ROW) if unit is None else self._rings.minutes(unit.slot).joined()
 
@@ -264,7 +264,7 @@ class Observer:
         return RollUp(rows=written, gaps=dict(gaps))
 
     def _gaps(self, slot: int, policy: WindowPolicy, minute: int, now_ns: int) -> Mapping[Gap, int]:
-        """Give why readings of one minute gave no figure; asked only when something of it is missing."""
+        """Return why readings of one minute gave no figure; asked only when something of it is missing."""
         one_minute = replace(policy, cpu_window_seconds=MINUTE_NS / NS)
         rows = self._raw_rows_over((now_ns - minute * MINUTE_NS) / NS)
         end_ns = (minute + 1) * MINUTE_NS
@@ -285,7 +285,7 @@ class Observer:
         return _steady(lambda: self._rings.raw(slot, raw_rows), summed_up)
 
     def has_full_rate_window(self) -> bool:
-        """Tell whether the sampler has run for a whole rate window, so that rates are what they say."""
+        """Return whether the sampler has run for a whole rate window, so that rates are what they say."""
         first = self._heartbeat.first_sweep_monotonic_ns
         newest = self._heartbeat.last_sweep_monotonic_ns
         return first is not None and newest is not None and newest - first >= self._windows.rate_window_seconds * NS
@@ -307,7 +307,7 @@ def _status(
 
 
 def _good_stamps(pieces: Sequence[Rows], end_ns: int) -> list[int]:
-    """Give the newest good reading at or before a moment; at most one stamp."""
+    """Return the newest good reading at or before a moment; at most one stamp."""
     for piece in reversed(pieces):
         fits = np.flatnonzero((piece["status"] == Status.OK) & (piece["monotonic_ns"] <= np.uint64(max(0, end_ns))))
         if fits.size:

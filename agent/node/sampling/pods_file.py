@@ -19,7 +19,7 @@ class NoPods:
     age_seconds: float | None = None
 
     def name(self, identity: UnitIdentity) -> tuple[UnitIdentity, UnitResources]:
-        """Give the identity as it is."""
+        """Return the identity as it is."""
         return identity, UnitResources()
 
     def belonging(self, identity: UnitIdentity) -> Belonging:
@@ -79,7 +79,7 @@ class PodsFile:
         return True
 
     def name(self, identity: UnitIdentity) -> tuple[UnitIdentity, UnitResources]:
-        """Give the identity with pod and container names where the file knows them."""
+        """Return the identity with pod and container names where the file knows them."""
         return join(identity, self._index)
 
     def belonging(self, identity: UnitIdentity) -> Belonging:

@@ -19,7 +19,7 @@ class RowView(Protocol):
 
     @property
     def pieces(self) -> Sequence[Rows]:
-        """Give the rows in at most two arrays, shape ``(n,)`` each."""
+        """Return the rows in at most two arrays, shape ``(n,)`` each."""
         ...
 
     def __len__(self) -> int: ...
@@ -29,7 +29,7 @@ class RowView(Protocol):
         ...
 
     def joined(self) -> Rows:
-        """Give a copy in one array."""
+        """Return a copy in one array."""
         ...
 
 
@@ -49,15 +49,15 @@ class RowSource(Protocol):
         ...
 
     def newest(self, slot: int) -> np.void | None:
-        """Give a copy of the newest sample; None when there is none."""
+        """Return a copy of the newest sample; None when there is none."""
         ...
 
     def newest_rows(self, slots: Sequence[int]) -> Rows:
-        """Give a copy of the newest sample of each slot, shape ``(len(slots),)``; ``ABSENT`` where there is none."""
+        """Return a copy of the newest sample of each slot, shape ``(len(slots),)``; ``ABSENT`` where there is none."""
         ...
 
     def inode(self, slot: int) -> int:
-        """Give the inode of the cgroup behind a slot."""
+        """Return the inode of the cgroup behind a slot."""
         ...
 
     def generation(self, slot: int) -> int:

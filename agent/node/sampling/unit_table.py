@@ -13,7 +13,7 @@ from agent.sensing.cgroup_path import identify
 
 
 def identity_at(path: str) -> UnitIdentity:
-    """Give what a cgroup's path tells of it.
+    """Return what a cgroup's path tells of it.
 
     Args:
         path: As rings have it: below the cgroup root, without a leading slash.
@@ -63,12 +63,12 @@ class UnitTable:
             return unit
 
     def get(self, path: str) -> WatchedUnit | None:
-        """Give the unit at this path."""
+        """Return the unit at this path."""
         with self._lock:
             return self._by_path.get(path)
 
     def last_gone(self, path: str, *, now_ns: int) -> WatchedUnit | None:
-        """Give the unit that has gone last from this path or, if it is a pod's, from below it; None = none lately."""
+        """Return the unit that has gone last from this path or, if it is a pod's, from below it; None = none lately."""
         below = path.rstrip("/") + "/"
         with self._lock:
             lately = [unit for gone_ns, unit in self._gone if now_ns - gone_ns <= GONE_NS]
@@ -76,12 +76,12 @@ class UnitTable:
         return next(found, None)
 
     def in_slot(self, slot: int) -> WatchedUnit | None:
-        """Give the unit that is sampled into this slot."""
+        """Return the unit that is sampled into this slot."""
         with self._lock:
             return next((unit for unit in self._by_path.values() if unit.slot == slot), None)
 
     def all(self) -> tuple[WatchedUnit, ...]:
-        """Give all units, in the order in which they were found."""
+        """Return all units, in the order in which they were found."""
         with self._lock:
             return tuple(self._by_path.values())
 

@@ -24,7 +24,7 @@ class PodNames(Protocol):
     """Who gives units their pod's name; see ``node.pods``."""
 
     def name(self, identity: UnitIdentity) -> tuple[UnitIdentity, UnitResources]:
-        """Give the identity with names filled in where known, and the stated requests and limits."""
+        """Return the identity with names filled in where known, and the stated requests and limits."""
 
     def refresh(self) -> bool:
         """Look for news; True = names may have changed."""
@@ -40,23 +40,11 @@ class WatchedCgroups:
         sampler: Sampler,
         rings: RingFile,
         discovery: Discovery,
-        units: UnitTable,
+        units: UnitTable,  # Filled here for the other threads
         names: PodNames,
-        on_refused: Callable[[str, Exception], None],
+        on_refused: Callable[[str, Exception], None],  # Hears of a cgroup that cannot be watched for now, once
         clock_ns: Callable[[], int],
     ) -> None:
-        """Take the parts; nothing is watched yet.
-
-        Args:
-            mount: The cgroup v2 mount.
-            sampler: Is told whom to read.
-            rings: Have a slot for each.
-            discovery: Says what there is.
-            units: Filled here for the other threads.
-            names: Gives pods' names.
-            on_refused: Hears of a cgroup that cannot be watched for now, once.
-            clock_ns: CLOCK_MONOTONIC.
-        """
         self._mount, self._sampler, self._rings, self._discovery = mount, sampler, rings, discovery
         self._units, self._names, self._on_refused, self._clock_ns = units, names, on_refused, clock_ns
         self.events: MemoryEvents | None = None
@@ -147,7 +135,7 @@ class WatchedCgroups:
             self.events.add(found.path)
 
     def _attach(self, relative_path: str, inode: int) -> int:
-        """Give a slot; when there is none, cgroups that are not watched any more give up theirs and their history."""
+        """Return a slot; when there is none, cgroups that are not watched any more give up theirs and their history."""
         try:
             return self._rings.attach(relative_path, inode, now_monotonic_ns=self._clock_ns())
         except RingsFull:

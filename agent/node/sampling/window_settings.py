@@ -15,7 +15,7 @@ RAW_MARGIN_ROWS: Final = 44
 
 
 def window_policy(settings: Settings, *, capacity_millicores: int) -> WindowPolicy:
-    """Give the windows that are configured."""
+    """Return the windows that are configured."""
     windows = settings.windows
     return WindowPolicy(
         capacity_millicores=capacity_millicores,
