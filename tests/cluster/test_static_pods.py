@@ -22,6 +22,7 @@ from agent.kube.credentials import Credentials
 from agent.kube.reflector import WatchPace
 from agent.node.cluster.view import ClusterView
 from agent.node.keepers.cgroup_limits import CgroupLimits
+from agent.node.keepers.keeper import KeeperTerms
 from agent.node.keepers.pod_limits import PodLimitsWriter
 from agent.sensing.cgroup_path import Driver
 from tests.cluster import fence, objects
@@ -228,8 +229,7 @@ def _written(view: ClusterView, directory: Path, uid: str) -> dict[str, str]:
         options=PodLimitsOptions(write_cgroups=True),
         pod_paths=lambda: {uid: files.pod_path(QosClass.BURSTABLE, uid)},
         margin_ratio=1.25,
-        may_write=lambda: None,
-        tell=lambda **decision: told.append(decision),
+        terms=KeeperTerms(may_write=lambda: None, tell=lambda **decision: told.append(decision)),
     )
     state = view.state()
     assert state.node is not None

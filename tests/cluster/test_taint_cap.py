@@ -12,6 +12,7 @@ from agent.core.cluster.node import Node, Taint
 from agent.core.orders.plan_options import OverloadOptions
 from agent.kube.api import HttpApi
 from agent.kube.credentials import from_kubeconfig
+from agent.node.keepers.keeper import KeeperTerms
 from agent.node.keepers.overload_taint import READ_SECONDS, OverloadKeeper
 from agent.node.reports.client import WebhookClient
 from agent.node.reports.taint_asker import TaintAsker
@@ -67,8 +68,7 @@ class OverloadedNode:
             node=self.seen,
             load_per_cpu=lambda: self.load,
             waiting_ratio=lambda: 0.5,
-            may_write=lambda: None,
-            tell=self._tell,
+            terms=KeeperTerms(may_write=lambda: None, tell=self._tell),
             # Its clock is the keeper's: the node's time passes as fast as the test likes.
             permission=TaintAsker(
                 node=name, poster=client, count=self.answers.append, clock=lambda: self._now

@@ -17,6 +17,7 @@ from agent.kube.api import Api, HttpApi
 from agent.kube.credentials import Credentials
 from agent.kube.errors import ApiError
 from agent.kube.taints import TaintChange, TaintResult, set_taint
+from agent.node.keepers.keeper import KeeperTerms
 from agent.node.keepers.overload_taint import READ_SECONDS, OverloadKeeper
 from tests.cluster.api import JSON_PATCH, MERGE
 from tests.cluster.api import ApiError as PlainApiError
@@ -266,8 +267,7 @@ def test_the_keeper_taints_waits_out_an_outage_and_takes_away_at_recovery_and_at
         node=lambda: seen[0],
         load_per_cpu=lambda: load[0],
         waiting_ratio=lambda: 0.5,
-        may_write=lambda: None,
-        tell=tell,
+        terms=KeeperTerms(may_write=lambda: None, tell=tell),
     )
     now = 0.0
 

@@ -10,6 +10,7 @@ from agent.core.cluster.node import Node, NodeState
 from agent.core.orders.annotations import POD_LIMITS
 from agent.core.orders.plan_options import PodLimitsOptions
 from agent.node.keepers.cgroup_limits import CgroupLimits
+from agent.node.keepers.keeper import KeeperTerms
 from agent.node.keepers.pod_limits import PodLimitsWriter
 from tests.kernel.cgroups import CgroupTree
 from tests.pods import container, make_pod, mirror_metadata
@@ -27,8 +28,9 @@ def test_a_cgroup_without_controllers_is_told_once_and_left_alone(tree: CgroupTr
         options=PodLimitsOptions(write_cgroups=True),
         pod_paths=lambda: {UID: f"/{tree.base.name}/kubepods-pod{UID}"},
         margin_ratio=1.25,
-        may_write=lambda: None,
-        tell=lambda **decision: told.append((str(decision["outcome"]), decision["reason"])),
+        terms=KeeperTerms(
+            may_write=lambda: None, tell=lambda **decision: told.append((str(decision["outcome"]), decision["reason"]))
+        ),
     )
     pod = make_pod(
         container(),
@@ -58,8 +60,7 @@ def test_a_pod_that_calls_itself_static_reaches_no_cgroup_of_another(
         options=PodLimitsOptions(write_cgroups=True),
         pod_paths=lambda: {UID: victim_path},
         margin_ratio=1.25,
-        may_write=lambda: None,
-        tell=lambda **decision: told.append(decision),
+        terms=KeeperTerms(may_write=lambda: None, tell=lambda **decision: told.append(decision)),
     )
     victim = make_pod(
         container("app", {"cpu": "100m"}),

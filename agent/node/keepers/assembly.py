@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from agent.core.cluster.node import Node, NodeState
 from agent.core.cluster.pod import Pod
 from agent.core.orders.order import Orders
-from agent.core.resize.decision import DecisionLog
 from agent.kube.api import Api
 from agent.kube.own_rights import Purpose
 from agent.metrics.acting_series import ActingSeries
 from agent.node.cluster.rights import Rights
 from agent.node.keepers.cgroup_limits import FILE_NAME as CGROUP_LIMITS_FILE
 from agent.node.keepers.cgroup_limits import CgroupLimits
-from agent.node.keepers.keeper import Keeper
+from agent.node.keepers.keeper import Keeper, KeeperTerms
 from agent.node.keepers.overload_taint import OverloadKeeper, PodsPressure, machine_load_per_cpu
 from agent.node.keepers.pod_limits import PodLimitsWriter, pod_paths_of
 from agent.node.keepers.qos_reserve import QosReserver
@@ -38,9 +37,7 @@ class KeeperParts:
     holds: Holds
     rights: Rights
     series: ActingSeries
-    tell: DecisionLog
-    may_write: Callable[[], str | None]
-    """Why nothing may be written now; None = it may."""
+    terms: KeeperTerms
     is_enforcing: Callable[[], bool]
     """Some pod is in mode enforce."""
 
@@ -78,8 +75,7 @@ def keepers_of(
         node=parts.node,
         load_per_cpu=lambda: machine_load_per_cpu(max(1, machine.capacity_millicores // 1000)),
         waiting_ratio=PodsPressure(mount, kubepods_root, waiting_ratios),
-        may_write=lambda: parts.may_write() or may_taint(),
-        tell=parts.tell,
+        terms=KeeperTerms(may_write=lambda: parts.terms.may_write() or may_taint(), tell=parts.terms.tell),
         permission=permission,
     )
     directory = settings.state.directory
@@ -89,8 +85,7 @@ def keepers_of(
         options=settings.pod_limits,
         pod_paths=lambda: pod_paths_of(unit.identity for unit in sampling.units.all()),
         margin_ratio=settings.plan.memory_limit_margin_ratio,
-        may_write=parts.may_write,
-        tell=parts.tell,
+        terms=parts.terms,
         pinned=lambda: parts.holds.pinned(time.time()),
         orders_of=parts.orders_of,
     )
@@ -99,20 +94,9 @@ def keepers_of(
         options=settings.pod_limits,
         mount=mount,
         kubepods_root=kubepods_root,
-        may_write=parts.may_write,
-        tell=parts.tell,
+        terms=parts.terms,
     )
-    return _OverloadTurn(overload, parts.series), _Lasting(pod_limits.tick), _Lasting(reserver.tick)
-
-
-class _Lasting:
-    """A keeper whose work outlives the agent: what was asked for still is."""
-
-    def __init__(self, tick: Callable[[NodeState, float], None]) -> None:
-        self.tick = tick
-
-    def close(self) -> None:
-        """Leave all as it is."""
+    return _OverloadTurn(overload, parts.series), pod_limits, reserver
 
 
 class _OverloadTurn:

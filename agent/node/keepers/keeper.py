@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from agent.core.cluster.node import NodeState
+from agent.core.resize.decision import DecisionLog
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeeperTerms:
+    """Whether a keeper may write, and whom it tells what it did."""
+
+    may_write: Callable[[], str | None]
+    """Why nothing may be written now (paused, a stale watch, a missing right); None = it may."""
+    tell: DecisionLog
+    unix_seconds: Callable[[], float] = time.time
+    """Wall clock, for what is told."""
 
 
 class Keeper(Protocol):

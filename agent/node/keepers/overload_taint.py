@@ -17,7 +17,7 @@ from typing import Final
 
 from agent.core.cluster.node import Node
 from agent.core.orders.plan_options import OverloadOptions
-from agent.core.resize.decision import Action, DecisionLog, Outcome
+from agent.core.resize.decision import Action, Outcome
 from agent.core.window.overload import (
     OVERLOAD_TAINT_EFFECT,
     OVERLOAD_TAINT_KEY,
@@ -29,6 +29,7 @@ from agent.core.window.pressure import psi_waiting_rate
 from agent.kube.api import Api
 from agent.kube.errors import KubeError
 from agent.kube.taints import TaintChange, set_taint
+from agent.node.keepers.keeper import KeeperTerms
 from agent.node.keepers.taint_permission import GRANTED, TaintPermission
 from agent.sensing.parsing import parse_some_usec
 
@@ -104,15 +105,12 @@ class OverloadKeeper:
         load_per_cpu: Callable[[], float | None],  # None = not known
         waiting_ratio: Callable[[], float | None],  # Pressure of the pods since the reading before; None = no signal
         # Why nothing may be written now (paused, a stale watch, a missing right); None = it may
-        may_write: Callable[[], str | None],
-        tell: DecisionLog,  # Is told what was done or withheld
-        # Whether one more node may be tainted; by default nobody counts. Taking away needs none.
+        terms: KeeperTerms,
         permission: Callable[[], TaintPermission] = lambda: GRANTED,
-        unix_seconds: Callable[[], float] = time.time,  # Wall clock, for what is told
     ) -> None:
         self._api, self._node_name, self._options, self._node = api, node_name, options, node
-        self._load_per_cpu, self._waiting_ratio, self._may_write = load_per_cpu, waiting_ratio, may_write
-        self._tell, self._permission, self._unix_seconds = tell, permission, unix_seconds
+        self._load_per_cpu, self._waiting_ratio, self._permission = load_per_cpu, waiting_ratio, permission
+        self._may_write, self._tell, self._unix_seconds = terms.may_write, terms.tell, terms.unix_seconds
         self._readings: deque[LoadReading] = deque()
         self._due_seconds: float | None = None
         self._retry_at_seconds: float | None = None

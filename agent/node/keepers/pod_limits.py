@@ -7,9 +7,9 @@ else wrote, and taken back when the annotation goes, the switch is turned off, o
 from __future__ import annotations
 
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Final
 
 from agent.core.cluster.node import NodeState
@@ -32,8 +32,10 @@ from agent.core.machine.pod_limits import (
 from agent.core.orders.annotations import POD_LIMITS
 from agent.core.orders.order import Orders
 from agent.core.orders.plan_options import PodLimitsOptions
-from agent.core.resize.decision import Action, DecisionLog, Outcome
+from agent.core.resize.decision import Action, Outcome
+from agent.node.keepers.cgroup_keeper import CgroupKeeper
 from agent.node.keepers.cgroup_limits import CgroupLimits, CgroupWriteError, LimitOwner, WrittenLimit
+from agent.node.keepers.keeper import KeeperTerms
 from agent.sensing.cgroup_path import PathKind, parse_cgroup_path
 
 log = logging.getLogger(__name__)
@@ -79,31 +81,26 @@ def _is_its_own(path: str, pod: Pod, owners: Mapping[str, Pod]) -> bool:
     return place.kind is PathKind.POD and place.qos is pod_qos_class(pod)
 
 
-class PodLimitsWriter:
+class PodLimitsWriter(CgroupKeeper):
     """Writes ``cpu.max`` and ``memory.max`` of pods that ask for it."""
 
     def __init__(
         self,
         *,
         limits: CgroupLimits,
+        terms: KeeperTerms,
         options: PodLimitsOptions,  # Whether cgroups may be written at all
-        # The pods' own cgroups: uid in the name -> path relative to the mount
-        pod_paths: Callable[[], Mapping[str, str]],
+        pod_paths: Callable[[], Mapping[str, str]],  # The pods' own cgroups: uid in the name -> path below the mount
         margin_ratio: float,  # A memory limit is never put below this x memory in use
-        may_write: Callable[[], str | None],  # Why nothing may be written now; None = it may
-        tell: DecisionLog,  # Is told what was done or withheld
         pinned: Callable[[], Collection[str]] = frozenset,  # Uids of pods that are left alone
         # What holds for a pod of a state; None = nobody orders anything, as where there is no agent
         orders_of: Callable[[Pod, NodeState], Orders] | None = None,
         # The kubelet's options as far as they are known: what is put back is what it would write
         rules: KubeletRules | None = None,
-        unix_seconds: Callable[[], float] = time.time,  # Wall clock, for what is told
     ) -> None:
-        self._limits, self._options, self._pod_paths = limits, options, pod_paths
-        self._margin_ratio, self._may_write, self._tell, self._pinned = margin_ratio, may_write, tell, pinned
-        self._orders_of = orders_of
-        self._rules, self._unix_seconds = rules or KubeletRules(), unix_seconds
-        self._due_seconds: float | None = None
+        super().__init__(limits, terms, turn_seconds=TURN_SECONDS)
+        self._options, self._pod_paths, self._margin_ratio = options, pod_paths, margin_ratio
+        self._pinned, self._orders_of, self._rules = pinned, orders_of, rules or KubeletRules()
         self._owners: Mapping[str, Pod] = {}
         self._told: dict[str, frozenset[tuple[str, str]]] = {}
         """What stands said of each pod, by uid."""
@@ -113,16 +110,7 @@ class PodLimitsWriter:
         self.held: Mapping[PodLimitHeld, int] = {}
         """Pods that ask for limits and get none from the agent, by reason."""
 
-    def tick(self, state: NodeState, now_seconds: float) -> None:
-        """Have every pod's limits as they should be, as far as it is due.
-
-        Args:
-            state: The node's pods; where they are not all known nothing is done.
-            now_seconds: On a clock that only goes forward.
-        """
-        if self._due_seconds is not None and now_seconds < self._due_seconds:
-            return
-        self._due_seconds = now_seconds + TURN_SECONDS
+    def _look(self, state: NodeState) -> None:
         if not state.is_complete or state.node is None:
             return
         knows = cluster_knows_pod_level(state.server_version, state.node.kubelet_version)
@@ -133,7 +121,7 @@ class PodLimitsWriter:
         limited = 0
         for pod in state.pods:
             order = self._order(pod, state, knows)
-            ours = tuple(one for one in written.get(pod.cgroup_uid, ()) if _is_its_own(one.cgroup_path, pod, owners))
+            ours = self._ours(pod, written, owners)
             if order is None and not ours:
                 self._told.pop(pod.uid, None)
                 continue
@@ -143,7 +131,7 @@ class PodLimitsWriter:
             self._say_of(pod, order)
             if pod.uid not in self._pinned():
                 wanted = self._wanted(order)
-                gone = [one for one in ours if wanted is not None and one.file not in wanted]
+                gone = [limit for limit in ours if wanted is not None and limit.file not in wanted]
                 self._take_back(pod, gone, reason=order.held if order is not None else None)
                 if wanted:
                     paths = self._pod_paths() if paths is None else paths
@@ -171,7 +159,7 @@ class PodLimitsWriter:
         for pod in state.pods:
             if uids is None or pod.uid in uids:
                 self._saying = set()
-                ours = [one for one in written.get(pod.cgroup_uid, ()) if _is_its_own(one.cgroup_path, pod, owners)]
+                ours = self._ours(pod, written, owners)
                 count += self._take_back(pod, ours, reason="restore")
         return count
 
@@ -194,11 +182,17 @@ class PodLimitsWriter:
 
     def _written_by_uid(self) -> dict[str, tuple[WrittenLimit, ...]]:
         by_uid: dict[str, tuple[WrittenLimit, ...]] = {}
-        for one in self._limits.written(LimitOwner.POD_LIMITS):
-            uid = parse_cgroup_path(one.cgroup_path).pod_uid
+        for limit in self._limits.written(LimitOwner.POD_LIMITS):
+            uid = parse_cgroup_path(limit.cgroup_path).pod_uid
             if uid is not None:
-                by_uid[uid] = (*by_uid.get(uid, ()), one)
+                by_uid[uid] = (*by_uid.get(uid, ()), limit)
         return by_uid
+
+    def _ours(
+        self, pod: Pod, written: Mapping[str, Collection[WrittenLimit]], owners: Mapping[str, Pod]
+    ) -> tuple[WrittenLimit, ...]:
+        limits = written.get(pod.cgroup_uid, ())
+        return tuple(limit for limit in limits if _is_its_own(limit.cgroup_path, pod, owners))
 
     def _put(self, pod: Pod, path: str | None, wanted: Mapping[str, Amount]) -> bool:
         """Write what is not yet as wanted; say whether all of it is in force."""
@@ -238,25 +232,17 @@ class PodLimitsWriter:
         return Outcome.DONE, "annotation", f"{file}: {amount_line(amount)}, was {amount_line(found)}"
 
     def _take_back(self, pod: Pod, ours: Collection[WrittenLimit], reason: str | None = None) -> int:
+        as_kubelet = kubelet_amounts(pod, self._rules)  # it lacks a file that a later version of the agent wrote
+        limits = [(limit, as_kubelet[limit.file]) for limit in ours if limit.file in as_kubelet]
+        why = reason or ("annotation gone" if self._options.write_cgroups else SWITCHED_OFF)
         count = 0
-        for one in ours:
-            withheld = self._may_write()
-            if withheld is not None:
-                self._say(pod, Outcome.WITHHELD, withheld, f"{one.file} is to be put back")
-                continue
-            amount = kubelet_amounts(pod, self._rules).get(one.file)
-            if amount is None:
-                continue  # of a later version of the agent
-            try:
-                is_undone = self._limits.take_back(one, amount)
-            except CgroupWriteError as error:
-                self._say(pod, Outcome.ERROR, "not_written", str(error))
-                continue
-            if is_undone:
-                count += 1
-                why = reason or ("annotation gone" if self._options.write_cgroups else SWITCHED_OFF)
-                self._done(pod, why, f"{one.file}: {amount_line(amount)} as the kubelet has it, was {one.line}")
+        for limit, amount in self._taken_back(limits, partial(self._say, pod)):
+            count += 1
+            self._done(pod, why, f"{limit.file}: {amount_line(amount)} as the kubelet has it, was {limit.line}")
         return count
+
+    def _place(self, limit: WrittenLimit) -> str:
+        return limit.file
 
     # -- words -----------------------------------------------------------------------------------------------------
 
@@ -275,25 +261,20 @@ class PodLimitsWriter:
         """Tell what stands in the way; the same of the same pod is told once, until it has been otherwise."""
         key = (reason, "" if reason == NO_ROOM else detail)  # what is in use moves all the time
         self._saying.add(key)
-        if key in self._told.get(pod.uid, frozenset()):
-            return
-        log.warning("pod limits", extra={"pod": f"{pod.namespace}/{pod.name}", "reason": reason, "detail": detail})
+        if key not in self._told.get(pod.uid, frozenset()):
+            self._put_down(logging.WARNING, pod, action, outcome, reason, detail)
+
+    def _done(self, pod: Pod, reason: str, detail: str) -> None:
+        self._put_down(logging.INFO, pod, Action.POD_LIMITS, Outcome.DONE, reason, detail)
+
+    def _put_down(self, level: int, pod: Pod, action: Action, outcome: Outcome, reason: str, detail: str) -> None:
+        ref = PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid)
+        log.log(level, "pod limits", extra={"pod": str(ref), "reason": reason, "detail": detail})
         self._tell(
             unix_seconds=self._unix_seconds(),
             action=action,
             outcome=outcome,
             reason=reason,
             detail=detail,
-            pod=PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid),
-        )
-
-    def _done(self, pod: Pod, reason: str, detail: str) -> None:
-        log.info("pod limits", extra={"pod": f"{pod.namespace}/{pod.name}", "reason": reason, "detail": detail})
-        self._tell(
-            unix_seconds=self._unix_seconds(),
-            action=Action.POD_LIMITS,
-            outcome=Outcome.DONE,
-            reason=reason,
-            detail=detail,
-            pod=PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid),
+            pod=ref,
         )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -18,8 +17,10 @@ from agent.core.cluster.pod import QosClass
 from agent.core.machine.cgroup_files import MEMORY_MAX, Unlimited
 from agent.core.machine.qos_reserve import LIMITED_CLASSES, QosReservation, next_limits, qos_reservation
 from agent.core.orders.plan_options import PodLimitsOptions
-from agent.core.resize.decision import Action, DecisionLog, Outcome
+from agent.core.resize.decision import Action, Outcome
+from agent.node.keepers.cgroup_keeper import CgroupKeeper
 from agent.node.keepers.cgroup_limits import CgroupLimits, CgroupWriteError, LimitOwner
+from agent.node.keepers.keeper import KeeperTerms
 from agent.sensing.cgroup_path import PathKind, parse_cgroup_path
 
 log = logging.getLogger(__name__)
@@ -28,23 +29,20 @@ TURN_SECONDS: Final = 30.0
 """Half the kubelet's own: what it resets is back within half a minute."""
 
 
-class QosReserver:
+class QosReserver(CgroupKeeper):
     """Keeps the limits of the cgroups ``burstable`` and ``besteffort``."""
 
     def __init__(
         self,
         *,
         limits: CgroupLimits,
+        terms: KeeperTerms,
         options: PodLimitsOptions,
         mount: Path,
         kubepods_root: Callable[[], str | None],  # Path of ``kubepods`` relative to the mount; None = there is none
-        may_write: Callable[[], str | None],  # Why nothing may be written now; None = it may
-        tell: DecisionLog,  # Is told what was done or withheld
-        unix_seconds: Callable[[], float] = time.time,  # Wall clock, for what is told
     ) -> None:
-        self._limits, self._options, self._mount, self._kubepods_root = limits, options, mount, kubepods_root
-        self._may_write, self._tell, self._unix_seconds = may_write, tell, unix_seconds
-        self._due_seconds: float | None = None
+        super().__init__(limits, terms, turn_seconds=TURN_SECONDS)
+        self._options, self._mount, self._kubepods_root = options, mount, kubepods_root
         self._complaint: tuple[str, str] | None = None
         self.reservation: QosReservation | None = None
         """What the classes may use at most; None = no percentage is set, or it cannot be computed."""
@@ -52,16 +50,7 @@ class QosReserver:
         """memory.max of each class's cgroup as it is; absent = no limit, or not known."""
         self.usage_bytes: Mapping[QosClass, int] = {}
 
-    def tick(self, state: NodeState, now_seconds: float) -> None:
-        """Compute, and write as far as it is switched on, allowed and due.
-
-        Args:
-            state: The node's pods; where they are not all known the sums would be short, and nothing is written.
-            now_seconds: On a clock that only goes forward.
-        """
-        if self._due_seconds is not None and now_seconds < self._due_seconds:
-            return
-        self._due_seconds = now_seconds + TURN_SECONDS
+    def _look(self, state: NodeState) -> None:
         percent = self._options.qos_reserved_memory_percent
         tiers, has_partition = self._tiers()
         self.reservation = None if percent is None else _reservation(state, percent)
@@ -72,7 +61,9 @@ class QosReserver:
         elif self.reservation is not None:
             self._keep(self.reservation, tiers, has_partition=has_partition)
         elif state.is_complete:
-            self._complain("not_computed", "the node's allocatable memory, or one of its pods, is not known")
+            self._complain(
+                Outcome.WITHHELD, "not_computed", "the node's allocatable memory, or one of its pods, is not known"
+            )
         self.limit_bytes = self._found_limits(tiers)
 
     def take_back(self, reason: str) -> int:
@@ -82,19 +73,10 @@ class QosReserver:
             Files that were put back.
         """
         count = 0
-        for one in self._limits.written(LimitOwner.QOS_RESERVE):
-            withheld = self._may_write()
-            if withheld is not None:
-                self._complain(withheld, f"{one.cgroup_path}/{one.file} is to be put back")
-                continue
-            try:
-                is_undone = self._limits.take_back(one, Unlimited.MAX)
-            except CgroupWriteError as error:
-                self._complain("not_written", str(error), Outcome.ERROR)
-                continue
-            if is_undone:
-                count += 1
-                self._say(Outcome.DONE, reason, f"{one.cgroup_path}/{one.file}: max, was {one.line}")
+        limits = [(limit, Unlimited.MAX) for limit in self._limits.written(LimitOwner.QOS_RESERVE)]
+        for limit, _ in self._taken_back(limits, self._complain):
+            count += 1
+            self._say(Outcome.DONE, reason, f"{self._place(limit)}: max, was {limit.line}")
         return count
 
     def _keep(self, reservation: QosReservation, tiers: Mapping[QosClass, str], *, has_partition: bool) -> None:
@@ -104,15 +86,19 @@ class QosReserver:
             if isinstance(self._limits.read(path, MEMORY_MAX), int) and not self._limits.is_ours(path, MEMORY_MAX)
         ]
         if has_partition:
-            self._complain("system_partition", "which namespaces belong to the system partition is not known")
+            self._complain(
+                Outcome.WITHHELD, "system_partition", "which namespaces belong to the system partition is not known"
+            )
         elif set(tiers) != set(LIMITED_CLASSES):
-            self._complain("no_tiers", "there are no cgroups of the QoS classes (--cgroups-per-qos is off?)")
+            self._complain(
+                Outcome.WITHHELD, "no_tiers", "there are no cgroups of the QoS classes (--cgroups-per-qos is off?)"
+            )
         elif foreign:
             # The kubelet's own --qos-reserved, most likely: two writers would undo each other each minute.
-            self._complain("limited_by_others", f"{foreign[0]}/{MEMORY_MAX} is set by somebody else")
+            self._withhold("limited_by_others", f"{foreign[0]}/{MEMORY_MAX} is set by somebody else")
         elif (withheld := self._may_write()) is not None:
             if self._pending(reservation, tiers):
-                self._complain(withheld, "limits of the QoS classes are not as they should be")
+                self._withhold(withheld, "limits of the QoS classes are not as they should be")
         else:
             try:
                 self._write(reservation, tiers)
@@ -122,7 +108,7 @@ class QosReserver:
                 try:
                     self._write(reservation, tiers)
                 except CgroupWriteError as error:
-                    self._complain("not_written", str(error), Outcome.ERROR)
+                    self._complain(Outcome.ERROR, "not_written", str(error))
                     return
             self._complaint = None
 
@@ -175,7 +161,10 @@ class QosReserver:
 
     # -- words -----------------------------------------------------------------------------------------------------
 
-    def _complain(self, reason: str, detail: str, outcome: Outcome = Outcome.WITHHELD) -> None:
+    def _withhold(self, reason: str, detail: str) -> None:
+        self._complain(Outcome.WITHHELD, reason, detail)
+
+    def _complain(self, outcome: Outcome, reason: str, detail: str) -> None:
         """Record why limits are not as they should be; the same is said once."""
         if self._complaint != (reason, detail):
             self._complaint = (reason, detail)

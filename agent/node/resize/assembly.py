@@ -28,7 +28,7 @@ from agent.node.cluster.view import ClusterView
 from agent.node.files.steady_clock import BootClock, SteadyClock
 from agent.node.history.learner import Learner
 from agent.node.keepers.assembly import KeeperParts, keepers_of
-from agent.node.keepers.keeper import Keeper
+from agent.node.keepers.keeper import Keeper, KeeperTerms
 from agent.node.keepers.taint_permission import GRANTED
 from agent.node.orders.holds import FILE_NAME as HOLDS_FILE
 from agent.node.orders.holds import Holds
@@ -219,8 +219,7 @@ class Acting:
                 holds=parts.holds,
                 rights=parts.rights,
                 series=parts.series,
-                tell=self.journal.add,
-                may_write=barriers.may_write,
+                terms=KeeperTerms(may_write=barriers.may_write, tell=self.journal.add),
                 is_enforcing=lambda: barriers.is_enforcing,
             ),
             self._node.sampling,

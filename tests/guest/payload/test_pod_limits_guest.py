@@ -16,6 +16,7 @@ from agent.core.numbers.units import GIB, MIB, NANOS_PER_UNIT
 from agent.core.orders.annotations import POD_LIMITS
 from agent.core.orders.plan_options import PodLimitsOptions
 from agent.node.keepers.cgroup_limits import CgroupLimits
+from agent.node.keepers.keeper import KeeperTerms
 from agent.node.keepers.pod_limits import TURN_SECONDS, PodLimitsWriter
 from agent.node.keepers.qos_reserve import QosReserver
 from tests.guest.full_tree import FullTree
@@ -76,16 +77,14 @@ class Node133:
             options=options,
             pod_paths=lambda: {UID: f"/{self.tree.base.name}/{POD}"},
             margin_ratio=1.25,
-            may_write=lambda: None,
-            tell=self.tell,
+            terms=KeeperTerms(may_write=lambda: None, tell=self.tell),
         )
         self.reserver = QosReserver(
             limits=limits,
             options=options,
             mount=self.mount,
             kubepods_root=lambda: f"/{self.tree.base.name}/kubepods",
-            may_write=lambda: None,
-            tell=self.tell,
+            terms=KeeperTerms(may_write=lambda: None, tell=self.tell),
         )
 
     def tell(self, *, outcome: str, reason: str, **_: object) -> None:

@@ -12,6 +12,7 @@ from agent.core.orders.plan_options import OverloadOptions
 from agent.core.resize.decision import Action, Outcome
 from agent.core.window.overload import OVERLOAD_TAINT_EFFECT, OVERLOAD_TAINT_KEY
 from agent.kube.errors import ApiError, Unreachable
+from agent.node.keepers.keeper import KeeperTerms
 from agent.node.keepers.overload_taint import READ_SECONDS, OverloadKeeper, PodsPressure, machine_load_per_cpu
 from agent.node.keepers.taint_permission import ASKED, GRANTED, TaintPermission
 from tests.fake_api import Call, FakeApi
@@ -74,10 +75,8 @@ class Scene:
             node=lambda: self.view(),
             load_per_cpu=lambda: self.load,
             waiting_ratio=lambda: self.waiting,
-            may_write=lambda: self.withheld,
-            tell=self.tell,
+            terms=KeeperTerms(may_write=lambda: self.withheld, tell=self.tell, unix_seconds=lambda: self.now),
             permission=lambda: self.permission,
-            unix_seconds=lambda: self.now,
         )
 
     def tell(self, *, action: Action, outcome: Outcome, reason: str, **_: object) -> None:
@@ -143,7 +142,7 @@ def test_readings_are_taken_a_quarter_of_a_minute_apart_however_often_it_is_driv
     scene.keeper = OverloadKeeper(
         api=scene.server, node_name="n", options=OverloadOptions(), node=lambda: None,
         load_per_cpu=lambda: asked.append(0.0) or 1.0, waiting_ratio=lambda: None,  # type: ignore[func-returns-value]
-        may_write=lambda: None, tell=scene.tell,
+        terms=KeeperTerms(may_write=lambda: None, tell=scene.tell),
     )  # fmt: skip
 
     for tenths in range(600):

@@ -19,6 +19,7 @@ from agent.core.orders.policy_options import PolicyName
 from agent.core.orders.resolution import orders_of
 from agent.core.resize.decision import Action, Outcome
 from agent.node.keepers.cgroup_limits import CgroupLimits, LimitOwner
+from agent.node.keepers.keeper import KeeperTerms
 from agent.node.keepers.pod_limits import NOT_ITS_OWN, TURN_SECONDS, PodLimitsWriter, pod_paths_of
 from agent.sensing.cgroup_path import Driver
 from tests.kubelet_files import KubeletFiles
@@ -61,11 +62,9 @@ class Scene:
             options=PodLimitsOptions(write_cgroups=write),
             pod_paths=lambda: {UID: self.files.pod_path(QosClass.BURSTABLE, UID)},
             margin_ratio=1.25,
-            may_write=lambda: self.withheld,
-            tell=self.tell,
+            terms=KeeperTerms(may_write=lambda: self.withheld, tell=self.tell, unix_seconds=lambda: self.now),
             pinned=lambda: self.pinned,
             orders_of=self.orders_of,
-            unix_seconds=lambda: self.now,
         )
 
     def orders_of(self, pod: Pod, state: NodeState) -> Orders:

@@ -13,6 +13,7 @@ from agent.core.numbers.units import GIB, MIB, NANOS_PER_UNIT
 from agent.core.orders.plan_options import PodLimitsOptions
 from agent.core.resize.decision import Action, Outcome
 from agent.node.keepers.cgroup_limits import CgroupLimits
+from agent.node.keepers.keeper import KeeperTerms
 from agent.node.keepers.qos_reserve import TURN_SECONDS, QosReserver
 from agent.sensing.cgroup_path import Driver, kubepods_root_path
 from tests.kubelet_files import KubeletFiles
@@ -51,9 +52,7 @@ class Scene:
             options=PodLimitsOptions(qos_reserved_memory_percent=percent, qos_reserved_write=write),
             mount=self.files.mount,
             kubepods_root=lambda: self.root,
-            may_write=lambda: self.withheld,
-            tell=self.tell,
-            unix_seconds=lambda: self.now,
+            terms=KeeperTerms(may_write=lambda: self.withheld, tell=self.tell, unix_seconds=lambda: self.now),
         )
 
     def tell(self, *, action: Action, outcome: Outcome, reason: str, **_: object) -> None:
