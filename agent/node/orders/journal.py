@@ -136,30 +136,29 @@ class Journal:
         Returns:
             The decision as it stands in the log.
         """
-        fresh = Decision(
-            sequence=self._next_sequence,
-            unix_seconds=unix_seconds,
-            action=action,
-            outcome=outcome,
-            reason=reason,
-            detail=detail,
-            pod=pod,
-            workload=workload,
-            changes=changes,
-            seconds=seconds,
-        )
-        key = _key(fresh)
         with self._lock:
-            latest = self._entries.get(self._latest.get(key, 0))
+            fresh = Decision(
+                sequence=self._next_sequence,
+                unix_seconds=unix_seconds,
+                action=action,
+                outcome=outcome,
+                reason=reason,
+                detail=detail,
+                pod=pod,
+                workload=workload,
+                changes=changes,
+                seconds=seconds,
+            )
+            latest = self._entries.get(self._latest.get(_key(fresh), 0))
             if latest is not None and _is_again(latest.decision, fresh):
                 return self._say_again(latest, fresh)
             if latest is not None and latest.is_dirty:
                 self._write((latest,))  # its last count: it will not be said again
-            entry = _Entry(replace(fresh, sequence=self._next_sequence), None, True)
+            entry = _Entry(fresh, None, True)
             self._next_sequence += 1
             self._put(entry)
             self._write((entry,))
-            return entry.decision
+            return fresh
 
     def newest(self, limit: int | None = None, choice: DecisionFilter | None = None) -> tuple[Decision, ...]:
         """Return decisions, newest first: what was said last stands in front."""
@@ -219,21 +218,22 @@ class Journal:
         if self._file is None:
             return
         try:
-            for entry in entries:
-                self._file.append(_line(entry.decision))
-                entry.is_dirty, entry.written_unix_seconds = False, entry.decision.unix_seconds
+            self._append(self._file, entries)
             if self._fault is not None:
                 self._fault = None
-                for entry in tuple(self._entries.values()):
-                    if entry.is_dirty:
-                        self._file.append(_line(entry.decision))
-                        entry.is_dirty, entry.written_unix_seconds = False, entry.decision.unix_seconds
+                self._append(self._file, tuple(entry for entry in self._entries.values() if entry.is_dirty))
                 log.warning("decision log is written again", extra={"path": str(self._file.path)})
         except OSError as error:
             reason = error.strerror or str(error)
             if self._fault is None:
                 log.warning("decision log cannot be written", extra={"path": str(self._file.path), "reason": reason})
             self._fault = f"the decision log {self._file.path} cannot be written ({reason}): kept in memory only"
+
+    @staticmethod
+    def _append(file: _File, entries: Iterable[_Entry]) -> None:
+        for entry in entries:
+            file.append(_line(entry.decision))
+            entry.is_dirty, entry.written_unix_seconds = False, entry.decision.unix_seconds
 
 
 def read_journal(path: Path) -> tuple[Decision, ...]:
