@@ -40,6 +40,7 @@ from agent.node.sampling.observer import Observer
 from agent.node.sampling.parts import SamplingParts
 from agent.node.sampling.pods_file import NoPods, PodsFile
 from agent.node.sampling.unit_table import UnitTable
+from agent.node.sampling.watched_cgroups import WatchedCgroups
 from agent.node.sampling.window_settings import ring_geometry, window_policy
 from agent.sensing.discovery import Discovery, UnitScope
 from agent.sensing.machine import Machine, find_cgroup_mount, node_name
@@ -186,13 +187,17 @@ class Watch:
         self._stack.callback(sampler.close)
         self.metrics = _metrics(settings, sampler.name)
         units, tally = UnitTable(), Tally()
+        listener = Listener(self.metrics, tally, self._killed, self._swept, self._contended)
         loop = SamplingLoop(
-            mount=mount,
-            sampler=sampler,
-            rings=rings,
-            discovery=discovery,
-            units=units,
-            names=self._pods,
+            watched=WatchedCgroups(
+                mount=mount,
+                sampler=sampler,
+                rings=rings,
+                discovery=discovery,
+                units=units,
+                names=self._pods,
+                on_refused=listener.refused,
+            ),
             policy=SamplingPolicy(
                 interval_seconds=sampling.interval_seconds,
                 slow_interval_seconds=sampling.slow_interval_seconds,
@@ -202,7 +207,7 @@ class Watch:
                 sweep_budget_seconds=sampling.sweep_budget_seconds,
                 max_event_files=event_files,
             ),
-            listener=Listener(self.metrics, tally, self._killed, self._swept, self._contended),
+            listener=listener,
         )
         self._stack.callback(loop.close)
         return SamplingParts(

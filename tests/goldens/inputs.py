@@ -22,7 +22,7 @@ from agent.core.resize.why import Whys
 from agent.node.files.documents import CLUSTER, DECISIONS, PLAN, RECOMMENDATIONS, SNAPSHOT, WHYS
 from agent.node.history.file import HistoryFile
 from agent.node.offline.measured import StateDirectory
-from agent.node.offline.recorder import Recorder
+from agent.node.offline.recorder import RecordedMachine, Recorder
 from agent.node.offline.recording_writer import RecordingWriter
 from agent.node.orders.journal import Journal
 from agent.node.sampling.pods_file import PodsFile
@@ -185,8 +185,7 @@ def write_recording(directory: Path, pods: Path, target: Path) -> None:
             settings=Settings(state=StateSettings(directory=Path("/var/lib/plimsoll")), pods_file=pods),
             pods=PodsFile(pods),
             holds=_every,
-            node="worker-7",
-            cpus=4,
+            machine=RecordedMachine(name="worker-7", cpus=4),
         ).finish()
 
 

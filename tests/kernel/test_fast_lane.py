@@ -18,6 +18,7 @@ from agent.core.window.sweep_pace import ContentionPolicy, Skipped
 from agent.node.sampling.loop import SamplingLoop, SamplingPolicy
 from agent.node.sampling.pods_file import NoPods
 from agent.node.sampling.unit_table import UnitTable
+from agent.node.sampling.watched_cgroups import WatchedCgroups
 from agent.sensing.discovery import Changes, Discovery
 from agent.sensing.memory_events import OomKill
 from agent.sensing.parsing import parse_pressure
@@ -128,12 +129,15 @@ def test_contention_starts_a_sweep_within_half_a_second_of_the_kernels_own_total
     stamps, units = Stamps(), UnitTable()
     rings = RingFile.open(None, RingGeometry(max_slots=4), boot_id="boot")
     loop = SamplingLoop(
-        mount=root,
-        sampler=open_sampler(root, rings, fd_budget=100, max_lanes=4),
-        rings=rings,
-        discovery=Discovery(root, cgroup_root=f"/{tree.name}"),
-        units=units,
-        names=NoPods(),
+        watched=WatchedCgroups(
+            mount=root,
+            sampler=open_sampler(root, rings, fd_budget=100, max_lanes=4),
+            rings=rings,
+            discovery=Discovery(root, cgroup_root=f"/{tree.name}"),
+            units=units,
+            names=NoPods(),
+            on_refused=stamps.refused,
+        ),
         policy=policy,
         listener=stamps,
     )

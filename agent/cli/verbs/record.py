@@ -143,7 +143,7 @@ def _record(measured: MeasuredNode, arguments: argparse.Namespace, settings: Set
     from agent.cli.options.unit_filter import parse_filter
     from agent.kube.pods_file import PodsFileError
     from agent.node.history.file import HistoryError
-    from agent.node.offline.recorder import NothingToRecord, Recorder
+    from agent.node.offline.recorder import NothingToRecord, RecordedMachine, Recorder
     from agent.node.offline.recording_format import RecordingError
     from agent.node.offline.recording_writer import RecordingWriter
     from agent.node.sampling.pods_file import NoPods, PodsFile
@@ -160,8 +160,7 @@ def _record(measured: MeasuredNode, arguments: argparse.Namespace, settings: Set
                 settings=settings,
                 pods=pods,
                 holds=parse_filter(filter_text(arguments)),
-                node=machine.name,
-                cpus=machine.cpus,
+                machine=RecordedMachine(name=machine.name, cpus=machine.cpus),
             )
             if arguments.seconds is not None:
                 _follow(recorder, arguments, stop)

@@ -79,6 +79,14 @@ class _Unit:
     gone_ns: int | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedMachine:
+    """The node that is recorded."""
+
+    name: str
+    cpus: int
+
+
 class Recorder:
     """Follows rings; see the module's docstring. One thread."""
 
@@ -90,8 +98,7 @@ class Recorder:
         settings: Settings,
         pods: PodsFile | NoPods,
         holds: Callable[[UnitIdentity], bool],  # Which units are wanted
-        node: str,
-        cpus: int,
+        machine: RecordedMachine,
         waiting_bytes: int = WAITING_BYTES,  # Rows that wait are written when they are more
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
@@ -103,7 +110,7 @@ class Recorder:
         """
         self._writer, self._measured, self._settings = writer, measured, settings
         self._pods, self._holds, self._clock_ns = pods, holds, clock_ns
-        self._node, self._cpus = node, cpus
+        self._machine = machine
         self._units: list[_Unit] = []
         self._present: dict[tuple[str, int], _Unit] = {}
         self._unwanted: set[tuple[str, int]] = set()
@@ -298,8 +305,8 @@ class Recorder:
         return self._writer.finish(
             Manifest(
                 program=installed_version(),
-                node=self._node,
-                cpus=self._cpus,
+                node=self._machine.name,
+                cpus=self._machine.cpus,
                 source=self._measured.source,
                 boot_id=self._measured.rings().boot_id,
                 begun_unix_seconds=self.begun_ns / NS + offsets.wall_seconds,

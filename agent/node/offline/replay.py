@@ -24,7 +24,7 @@ from agent.node.offline.recorded_rows import RecordedRows
 from agent.node.offline.recording import Recording
 from agent.node.offline.recording_format import Manifest, RecordingError
 from agent.node.recommender.loop import MINUTE_DELAY_NS
-from agent.node.recommender.still_node import StillNode
+from agent.node.recommender.still_node import StillMeasured, StillNode
 from agent.node.sampling.unit_table import UnitTable, WatchedUnit
 from agent.settings import Settings
 from agent.settings.keys import keys
@@ -107,16 +107,18 @@ class ReplayedNode:
         try:
             self._node: Final = StillNode(
                 settings=settings,
-                rows=rows,
-                units=units,
-                history=history,
-                pods=pods,
-                clock=clock,
-                end_monotonic_ns=end_ns,
+                measured=StillMeasured(
+                    rows=rows,
+                    units=units,
+                    history=history,
+                    pods=pods,
+                    clock=clock,
+                    end_monotonic_ns=end_ns,
+                    interval_seconds=manifest.interval_seconds,
+                    slow_interval_seconds=manifest.slow_interval_seconds,
+                ),
                 node=manifest.node,
                 capacity_millicores=manifest.cpus * 1000,
-                interval_seconds=manifest.interval_seconds,
-                slow_interval_seconds=manifest.slow_interval_seconds,
                 source=recording.path.name,
                 notes=(*manifest.notes, *_short_windows(manifest, windows, end_ns)),
             )

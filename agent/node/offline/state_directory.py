@@ -16,7 +16,7 @@ from agent.node.history.clock import HistoryClock, newest_minute
 from agent.node.history.file import HISTORY_FILE_NAME, HistoryError, HistoryFile
 from agent.node.history.learner import NamedPods, is_sized
 from agent.node.offline.measured import StateDirectory
-from agent.node.recommender.still_node import StillNode
+from agent.node.recommender.still_node import StillMeasured, StillNode
 from agent.node.reports.directives_file import FILE_NAME as DIRECTIVES_FILE
 from agent.node.reports.directives_file import Directions
 from agent.node.sampling.pods_file import NoPods, PodsFile
@@ -106,15 +106,17 @@ class RestingNode:
         silent = f"no agent is writing here: this is the state of {age_seconds / 60:.0f} min ago"
         self._node = StillNode(
             settings=settings,
-            rows=rings,
-            units=units,
-            history=history,
-            pods=pods,
-            clock=clock,
-            end_monotonic_ns=newest_ns,
+            measured=StillMeasured(
+                rows=rings,
+                units=units,
+                history=history,
+                pods=pods,
+                clock=clock,
+                end_monotonic_ns=newest_ns,
+                interval_seconds=settings.sampling.interval_seconds,
+                slow_interval_seconds=settings.sampling.slow_interval_seconds,
+            ),
             node=settings.node_name or node_name(),
-            interval_seconds=settings.sampling.interval_seconds,
-            slow_interval_seconds=settings.sampling.slow_interval_seconds,
             source="state",
             notes=(
                 *((silent,) if age_seconds > SILENT_SECONDS else ()),

@@ -7,6 +7,7 @@ rule.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -29,6 +30,24 @@ from agent.sensing.machine import Machine
 from agent.settings import Settings
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StillMeasured:
+    """What was measured on a node up to a moment."""
+
+    rows: RowSource
+    units: UnitTable
+    history: HistoryFile
+    pods: NamedPods
+    clock: HistoryClock
+    """Of the history; its now is the moment asked about."""
+    end_monotonic_ns: int
+    """That moment on CLOCK_MONOTONIC."""
+    interval_seconds: float
+    """Between two samples."""
+    slow_interval_seconds: float
+    """Between two memory rows."""
+
+
 class StillNode:
     """Answers for its units; see the module's docstring."""
 
@@ -36,35 +55,32 @@ class StillNode:
         self,
         *,
         settings: Settings,
-        rows: RowSource,
-        units: UnitTable,
-        history: HistoryFile,  # Of seven days
-        pods: NamedPods,  # To what the units belong
-        clock: HistoryClock,  # Of the history; its now is the moment asked about
-        end_monotonic_ns: int,  # That moment on CLOCK_MONOTONIC
+        measured: StillMeasured,
         node: str,
         capacity_millicores: int | None = None,  # CPU of the node; None = that of this machine
-        interval_seconds: float,
-        slow_interval_seconds: float,
         source: str,  # What the answers say of where they come from
         notes: Sequence[str],  # What is degraded, one sentence each
         directed: Callable[[], Directed] = lambda: NOTHING_TOLD,
     ) -> None:
-        self._rows, self._units, self._notes = rows, units, tuple(notes)
+        self._rows, self._units, self._notes = measured.rows, measured.units, tuple(notes)
         machine = Machine(node)
         self._learner: Final = Learner(
-            history=history, policy=settings.recommend.policy, options=settings, pods=pods, clock=clock
+            history=measured.history,
+            policy=settings.recommend.policy,
+            options=settings,
+            pods=measured.pods,
+            clock=measured.clock,
         )
         self._learner.restore(lambda: False)
         self._observer: Final = Observer(
-            rings=rows,
-            units=units,
+            rings=measured.rows,
+            units=measured.units,
             machine=machine,
-            heartbeat=SweepHeartbeat(interval_seconds, sampler_name="none"),
+            heartbeat=SweepHeartbeat(measured.interval_seconds, sampler_name="none"),
             windows=window_policy(settings, capacity_millicores=capacity_millicores or machine.capacity_millicores),
             source=source,
-            slow_interval_seconds=slow_interval_seconds,
-            clock_ns=lambda: end_monotonic_ns,
+            slow_interval_seconds=measured.slow_interval_seconds,
+            clock_ns=lambda: measured.end_monotonic_ns,
         )
         self._decider: Final = Decider(
             settings=settings, learner=self._learner, node=node, source=source, directed=directed

@@ -13,18 +13,15 @@ import select
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Final, Protocol
 
 from agent.core.window.sweep_pace import ContentionPolicy, Pace, Skipped, after_sweep, next_on_grid
 from agent.node.sampling.fast_lane import FastLane
 from agent.node.sampling.heartbeat import SweepHeartbeat
-from agent.node.sampling.unit_table import UnitTable
-from agent.node.sampling.watched_cgroups import PodNames, WatchedCgroups
-from agent.sensing.discovery import Changes, Discovery
+from agent.node.sampling.watched_cgroups import WatchedCgroups
+from agent.sensing.discovery import Changes
 from agent.sensing.memory_events import MemoryEvents, OomKill
-from agent.sensing.ring_file import RingFile
-from agent.sensing.sampler_contract import Sampler, SweepResult
+from agent.sensing.sampler_contract import SweepResult
 from agent.turns import Turns
 
 log = logging.getLogger(__name__)
@@ -80,38 +77,23 @@ class SamplingLoop:
     def __init__(
         self,
         *,
-        mount: Path,
-        sampler: Sampler,
-        rings: RingFile,  # Closed by whoever opened it, after this
-        discovery: Discovery,
-        units: UnitTable,  # Filled here for the other threads
-        names: PodNames,
+        watched: WatchedCgroups,  # It and its parts are this thread's from now on; ``close`` closes them
         policy: SamplingPolicy,
         listener: SamplingListener,
         clock_ns: Callable[[], int] = time.monotonic_ns,  # CLOCK_MONOTONIC; with ``wait`` the seam for tests
         # Waits for descriptors, for this many seconds at most
         wait: Callable[[select.epoll, float], list[tuple[int, int]]] = select.epoll.poll,
     ) -> None:
-        self._mount, self._sampler, self._discovery = mount, sampler, discovery
-        self._units, self._policy, self._listener = units, policy, listener
+        self._watched, self._policy, self._listener = watched, policy, listener
+        self._sampler, self._discovery, self._units = watched.sampler, watched.discovery, watched.units
         self._clock_ns, self._wait = clock_ns, wait
-        self.heartbeat = SweepHeartbeat(policy.interval_seconds, sampler_name=sampler.name)
+        self.heartbeat = SweepHeartbeat(policy.interval_seconds, sampler_name=watched.sampler.name)
         self.turns: Final = Turns("sampling", self.turn, failed=self._failed)
         self._has_names_news = False
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._epoll = select.epoll(flags=select.EPOLL_CLOEXEC)
         self._epoll.register(self._wake_read, select.EPOLLIN)
-        self._watched = WatchedCgroups(
-            mount=mount,
-            sampler=sampler,
-            rings=rings,
-            discovery=discovery,
-            units=units,
-            names=names,
-            on_refused=listener.refused,
-            clock_ns=clock_ns,
-        )
-        self._lane = FastLane(sampler, hz=policy.fast_lane_hz, policy=policy.contention)
+        self._lane = FastLane(watched.sampler, hz=policy.fast_lane_hz, policy=policy.contention)
         self._is_closed = False
         self._pace = Pace(
             base_interval_ns=int(policy.interval_seconds * 1e9),
@@ -139,7 +121,7 @@ class SamplingLoop:
     def start(self) -> None:
         """Find what is there and begin to watch it; then the loop may run."""
         try:
-            events = self._watched.events = MemoryEvents(self._mount, max_files=self._policy.max_event_files)
+            events = self._watched.events = MemoryEvents(self._watched.mount, max_files=self._policy.max_event_files)
             self._epoll.register(events.fileno(), select.EPOLLIN)
         except OSError as error:
             log.warning("memory.events cannot be polled", extra={"cause": str(error)})

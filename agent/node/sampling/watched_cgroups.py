@@ -6,10 +6,11 @@ when anything is read is the loop's business.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from agent.core.cluster.unit import UnitIdentity, UnitResources
 from agent.core.machine.cpu_knobs import parse_cpu_max
@@ -38,15 +39,18 @@ class WatchedCgroups:
         *,
         mount: Path,
         sampler: Sampler,
-        rings: RingFile,
+        rings: RingFile,  # Closed by whoever opened it, after the loop
         discovery: Discovery,
         units: UnitTable,  # Filled here for the other threads
         names: PodNames,
         on_refused: Callable[[str, Exception], None],  # Hears of a cgroup that cannot be watched for now, once
-        clock_ns: Callable[[], int],
+        clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        self._mount, self._sampler, self._rings, self._discovery = mount, sampler, rings, discovery
-        self._units, self._names, self._on_refused, self._clock_ns = units, names, on_refused, clock_ns
+        self.mount: Final = mount
+        self.sampler: Final = sampler
+        self.discovery: Final = discovery
+        self.units: Final = units
+        self._rings, self._names, self._on_refused, self._clock_ns = rings, names, on_refused, clock_ns
         self.events: MemoryEvents | None = None
         """None = memory.events cannot be polled, or not yet."""
         self._pods: set[str] = set()
@@ -67,17 +71,17 @@ class WatchedCgroups:
 
     def watch_missing(self) -> None:
         """Watch those that are there and are not: refused, or left behind by a failure in the midst of a change."""
-        for found in self._discovery.units():
-            if self._units.get(found.path) is None:
+        for found in self.discovery.units():
+            if self.units.get(found.path) is None:
                 self._watch(found)
 
     def forget(self, path: str) -> None:
         """Stop watching a cgroup; one that is not watched is fine."""
         self._refused.pop(path, None)
-        unit = self._units.drop(path)
+        unit = self.units.drop(path)
         if unit is None:
             return
-        self._sampler.remove(unit.slot)
+        self.sampler.remove(unit.slot)
         self._rings.release(unit.slot)
         if self.events is not None:
             self.events.remove(path)
@@ -90,23 +94,23 @@ class WatchedCgroups:
         """Take over names and resources from the pod source where it has news."""
         if not self._names.refresh():
             return
-        for unit in self._units.all():
+        for unit in self.units.all():
             identity, resources = self._names.name(unit.identity)
             if (identity, resources) != (unit.identity, unit.resources):
                 # What is requested has changed: so may have, by now or soon, what the kernel holds to.
-                self._units.put(self._with_limits(replace(unit, identity=identity, resources=resources)))
+                self.units.put(self._with_limits(replace(unit, identity=identity, resources=resources)))
 
     def read_limits(self) -> None:
         """Read anew what the kernel holds each unit to."""
-        for unit in self._units.all():
+        for unit in self.units.all():
             read = self._with_limits(unit)
-            if read != unit and self._units.get(unit.identity.cgroup_path) is unit:
-                self._units.put(read)
+            if read != unit and self.units.get(unit.identity.cgroup_path) is unit:
+                self.units.put(read)
 
     def watch_events(self) -> None:
         """Watch what could not be before: a controller may have been switched on, a descriptor have come free."""
         if self.events is not None:
-            for path in (*self._pods, *(unit.identity.cgroup_path for unit in self._units.all())):
+            for path in (*self._pods, *(unit.identity.cgroup_path for unit in self.units.all())):
                 self.events.add(path)
 
     def _watch(self, found: Found) -> None:
@@ -117,7 +121,7 @@ class WatchedCgroups:
             self._refuse(found, error)
             return
         try:
-            self._sampler.add(slot, relative_path, found.inode)
+            self.sampler.add(slot, relative_path, found.inode)
         except CgroupGone:
             self._refused.pop(found.path, None)
             self._rings.release(slot)
@@ -128,7 +132,7 @@ class WatchedCgroups:
             return
         self._refused.pop(found.path, None)
         identity, resources = self._names.name(found.identity)
-        self._units.put(
+        self.units.put(
             self._with_limits(WatchedUnit(slot=slot, inode=found.inode, identity=identity, resources=resources))
         )
         if self.events is not None:
@@ -144,14 +148,14 @@ class WatchedCgroups:
 
     def _free_unwatched(self, is_free: Callable[[str, int], bool]) -> None:
         """Free slots that an earlier run left and no unit of now wants, where this holds for path and slot."""
-        wanted = {found.path.lstrip("/") for found in self._discovery.units()}
+        wanted = {found.path.lstrip("/") for found in self.discovery.units()}
         for path, slot in self._rings.retained().items():
             if path not in wanted and is_free(path, slot):
                 self._rings.release(slot)
 
     def _is_there(self, path: str, slot: int) -> bool:
         try:
-            return (self._mount / path).stat().st_ino == self._rings.inode(slot)
+            return (self.mount / path).stat().st_ino == self._rings.inode(slot)
         except OSError:
             return False
 
@@ -165,7 +169,7 @@ class WatchedCgroups:
         """Follow the pods' own memory.events: after a kill the container's cgroup may be gone at once."""
         if self.events is None:
             return
-        pods = set(self._discovery.pod_paths().values())
+        pods = set(self.discovery.pod_paths().values())
         for path in self._pods - pods:
             self.events.remove(path)
         for path in pods - self._pods:
@@ -173,7 +177,7 @@ class WatchedCgroups:
         self._pods = pods
 
     def _with_limits(self, unit: WatchedUnit) -> WatchedUnit:
-        directory = self._mount / unit.identity.cgroup_path.lstrip("/")
+        directory = self.mount / unit.identity.cgroup_path.lstrip("/")
         return replace(
             unit,
             cpu_max_millicores=read_cpu_max_millicores(directory),

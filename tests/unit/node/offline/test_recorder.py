@@ -15,7 +15,7 @@ from agent.core.cluster.unit import UnitIdentity, UnitKind
 from agent.core.history.minutes import OutOfMemory
 from agent.node.history.file import HistoryFile
 from agent.node.offline.measured import StateDirectory
-from agent.node.offline.recorder import WAITING_BYTES, NothingToRecord, Recorder
+from agent.node.offline.recorder import WAITING_BYTES, NothingToRecord, RecordedMachine, Recorder
 from agent.node.offline.recording import Recording
 from agent.node.offline.recording_format import RowKind, Rows
 from agent.node.offline.recording_writer import RecordingWriter
@@ -78,8 +78,7 @@ def recording(
                 settings=Settings(),
                 pods=pods or NoPods(),
                 holds=holds,
-                node="n",
-                cpus=2,
+                machine=RecordedMachine(name="n", cpus=2),
                 waiting_bytes=waiting_bytes,
             )
     finally:

@@ -21,7 +21,7 @@ from agent.core.recommender.unit_names import NoSuchUnit
 from agent.node.history.file import HistoryFile
 from agent.node.history.learner import Learner
 from agent.node.offline.measured import StateDirectory
-from agent.node.offline.recorder import Recorder
+from agent.node.offline.recorder import RecordedMachine, Recorder
 from agent.node.offline.recording import Recording
 from agent.node.offline.recording_contents import CONTENTS, contents_of
 from agent.node.offline.recording_format import MANIFEST, Manifest, RecordingError
@@ -54,8 +54,7 @@ def recording_of(
                 settings=chosen,
                 pods=PodsFile(chosen.pods_file) if chosen.pods_file else NoPods(),
                 holds=lambda identity: True,
-                node="worker-7",
-                cpus=4,
+                machine=RecordedMachine(name="worker-7", cpus=4),
             ),
             path,
         )

@@ -15,6 +15,7 @@ from agent.core.window.sweep_pace import Skipped
 from agent.node.sampling.heartbeat import SweepHeartbeat
 from agent.node.sampling.loop import SamplingLoop, SamplingPolicy
 from agent.node.sampling.unit_table import UnitTable
+from agent.node.sampling.watched_cgroups import WatchedCgroups
 from agent.sensing.discovery import Changes, Discovery
 from agent.sensing.inotify import Inotify
 from agent.sensing.memory_events import OomKill
@@ -122,12 +123,16 @@ class World:
         self.units, self.names, self.heard = UnitTable(), Names(), Heard()
         timing = {} if real_time else {"clock_ns": self.clock, "wait": self.clock.wait}
         self.loop = SamplingLoop(
-            mount=root,
-            sampler=self.sampler,
-            rings=self.rings,
-            discovery=self.discovery,
-            units=self.units,
-            names=self.names,
+            watched=WatchedCgroups(
+                mount=root,
+                sampler=self.sampler,
+                rings=self.rings,
+                discovery=self.discovery,
+                units=self.units,
+                names=self.names,
+                on_refused=self.heard.refused,
+                clock_ns=time.monotonic_ns if real_time else self.clock,
+            ),
             policy=policy,
             listener=self.heard,
             **timing,  # type: ignore[arg-type]
