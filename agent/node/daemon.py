@@ -192,7 +192,7 @@ class Agent:
             found = chosen_by(
                 name,
                 (unit.identity for unit in units),
-                workload_of=lambda one: watch.learner.place_of(one).belonging.workload,
+                workload_of=lambda identity: watch.learner.place_of(identity).belonging.workload,
             )
         except NoSuchUnit as error:
             raise ControlError(f"why: {error}") from error

@@ -62,7 +62,7 @@ class Rights:
             log.debug("rights not known", extra={"cause": str(error)})
             return
         self._standing = standing
-        lacks = (*(str(one) for one in standing.missing), *self._claim_faults(standing))
+        lacks = (*(str(lack) for lack in standing.missing), *self._claim_faults(standing))
         self._due_seconds = now_seconds + (ASK_MISSING_SECONDS if lacks else ASK_AGAIN_SECONDS)
         if lacks != self._told:
             self._told = lacks
@@ -88,13 +88,13 @@ class Rights:
         """Say what stands in the way of resizing, one sentence each; also while nothing is known."""
         if self._standing is None:
             return ("the API server has not said yet what this agent may do",)
-        lacks = (str(one) for one in self._standing.missing if one.permission.purpose is Purpose.RESIZE)
+        lacks = (str(lack) for lack in self._standing.missing if lack.permission.purpose is Purpose.RESIZE)
         return (*lacks, *self._claim_faults(self._standing))
 
     def may(self, purpose: Purpose) -> bool:
         """Return whether nothing is missing for a purpose, as far as is known."""
         standing = self._standing
-        return standing is not None and all(one.permission.purpose is not purpose for one in standing.missing)
+        return standing is not None and all(lack.permission.purpose is not purpose for lack in standing.missing)
 
     def _claim_faults(self, standing: RightsStanding) -> tuple[str, ...]:
         if standing.claim is None:

@@ -144,7 +144,7 @@ class ClusterView:
         ``unreadable_pods`` say so.
         """
         pods, nodes, node_faults = self._pods.kept.values(), self._node.kept.values(), self._node.kept.faults()
-        namespaces = {one.name: one for one in self._namespaces.kept.values()}
+        namespaces = {namespace.name: namespace for namespace in self._namespaces.kept.values()}
         return NodeState(
             node=nodes[0] if nodes else None,
             pods=pods,

@@ -10,10 +10,6 @@ from pathlib import Path
 def replace_file(path: Path, *parts: bytes | memoryview) -> None:
     """Write aside (as ``<name>.new``, for its owner alone), sync, rename, and sync the directory.
 
-    Args:
-        path: The file.
-        parts: Its content, one after the other.
-
     Raises:
         OSError: It cannot be written. What stood there before still does, unless only the directory could not be
             synced: then the new content is there, and a crash of the machine may lose it.

@@ -325,9 +325,6 @@ class HistoryFile:
         """Return the minutes of all rows in rising order, up to the newest at the first step.
 
         Minutes in which nothing is known of any row are left out; rows that are added meanwhile are not in it.
-
-        Args:
-            from_unix_minute: The first that is wanted.
         """
         for minute, codes, _ in self._stored(from_unix_minute):
             amounts, has = from_codes(codes)

@@ -153,12 +153,7 @@ def _unpack_kill(entry: np.void) -> OutOfMemory:
 
 
 def pack_records(unix_minute: int, codes: Codes) -> list[bytes]:
-    """Return one minute's record of each block.
-
-    Args:
-        unix_minute: The minute.
-        codes: Of all rows, shape ``(3, 64 x blocks)``.
-    """
+    """Return one minute's record of each block; the codes are of all rows, shape ``(3, 64 x blocks)``."""
     blocks = codes.shape[1] // BLOCK_ROWS
     records = np.zeros(blocks, dtype=RECORD)
     records["unix_minute"] = unix_minute

@@ -261,7 +261,9 @@ class Learner:
             return
         end_unix_seconds = (newest + 1) * MINUTE_SECONDS
         with self._placing, self.lock:
-            for row, kill in [one for one in self._unsettled if one[1].unix_seconds < end_unix_seconds]:
+            for row, kill in [
+                unsettled for unsettled in self._unsettled if unsettled[1].unix_seconds < end_unix_seconds
+            ]:
                 self._unsettled.remove((row, kill))
                 for policy in self._policies():
                     policy.record_oom(row, kill)

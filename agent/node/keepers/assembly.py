@@ -49,14 +49,7 @@ def keepers_of(
     waiting_ratios: Callable[[], Sequence[float | None]],
     permission: Callable[[], TaintPermission],
 ) -> tuple[Keeper, ...]:
-    """Return the keepers of this node; nothing is written yet.
-
-    Args:
-        parts: What they share.
-        sampling: Knows the machine, and where pods' cgroups are.
-        waiting_ratios: How much every container waited for CPU lately.
-        permission: Whether one more node of the cluster may be tainted.
-    """
+    """Return the keepers of this node; nothing is written yet."""
     settings, machine, mount = parts.settings, sampling.machine, sampling.mount
 
     def kubepods_root() -> str | None:

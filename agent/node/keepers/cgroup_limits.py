@@ -94,7 +94,7 @@ class CgroupLimits:
             del self._written[key]
         if gone:
             self._remember()
-        return tuple(one for one in self._written.values() if one.owner is owner)
+        return tuple(limit for limit in self._written.values() if limit.owner is owner)
 
     def is_ours(self, cgroup_path: str, file: str) -> bool:
         """Return whether a file still holds what the agent wrote."""
@@ -229,4 +229,4 @@ class CgroupLimits:
             with contextlib.suppress(OSError):
                 path.replace(path.with_name(f"{path.name}.damaged"))
             return
-        self._written = {(one.cgroup_path, one.file): one for one in found.limits}
+        self._written = {(limit.cgroup_path, limit.file): limit for limit in found.limits}

@@ -124,11 +124,7 @@ class OverloadKeeper:
         """Whether our taint is on the node; None = the node has not been seen."""
 
     def tick(self, now_seconds: float) -> None:
-        """Read, judge and write as far as it is due; cheap when nothing is.
-
-        Args:
-            now_seconds: On a clock that only goes forward.
-        """
+        """Read, judge and write as far as it is due; cheap when nothing is."""
         if self._due_seconds is not None and now_seconds < self._due_seconds:
             return
         self._due_seconds = now_seconds + READ_SECONDS
@@ -164,9 +160,6 @@ class OverloadKeeper:
         """Take the taint away at the end, if it is there and writing is allowed; never raises.
 
         Where that fails the next agent takes it away, unless the node is overloaded then.
-
-        Args:
-            timeout_seconds: For each of the two calls.
         """
         self._look()
         detail = "the agent ends"

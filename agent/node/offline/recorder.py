@@ -241,9 +241,9 @@ class Recorder:
                 self._history_until = history.newest_unix_minute
                 rows = history.keys()
                 known = {self._keys[key]: row for key, row in rows.items() if key in self._keys}
-                self._write_history(history, {one: row for one, row in known.items() if one not in former}, 0)
+                self._write_history(history, {key: row for key, row in known.items() if key not in former}, 0)
                 since = 0 if until is None else until + 1
-                self._write_history(history, {one: row for one, row in known.items() if one in former}, since)
+                self._write_history(history, {key: row for key, row in known.items() if key in former}, since)
                 self._notes = [_UNMATCHED] if rows and self._keys and not known else []
                 numbers = {row: number for number, row in known.items()}
                 return tuple(
@@ -316,7 +316,7 @@ class Recorder:
                 history_offset_minutes=offsets.history_minutes,
                 interval_seconds=self._rhythm_seconds(RowKind.RAW, sampling.interval_seconds),
                 slow_interval_seconds=self._rhythm_seconds(RowKind.MEMORY, sampling.slow_interval_seconds),
-                windows={camel(one.name): float(getattr(windows, one.name)) for one in fields(windows)},
+                windows={camel(field.name): float(getattr(windows, field.name)) for field in fields(windows)},
                 units=tuple(
                     RecordedUnit(inode=unit.inode, facts=tuple(unit.facts), gone_monotonic_ns=unit.gone_ns)
                     for unit in self._units

@@ -144,7 +144,7 @@ class Recording:
         self._check_most("minute rows", sum(chunk.minutes.rows for chunk in manifest.row_chunks), MAX_MINUTE_ROWS)
         self._check_most("keys of the history", len(manifest.histories), MAX_KEYS)
         # Each key's minutes are in its own chunks: those of one moment may stand in many.
-        self._check_most("minutes in all chunks", sum(one for one, _ in minutes_and_keys), MAX_HISTORY_CODES)
+        self._check_most("minutes in all chunks", sum(minutes for minutes, _ in minutes_and_keys), MAX_HISTORY_CODES)
         return manifest
 
     def _check_most(self, what: str, count: int, most: int) -> None:
@@ -267,14 +267,14 @@ def _odd(manifest: Manifest) -> str | None:
     walls = (
         manifest.begun_unix_seconds,
         manifest.ended_unix_seconds,
-        *(one.kill.unix_seconds for one in manifest.kills),
+        *(entry.kill.unix_seconds for entry in manifest.kills),
     )
     if not all(0 <= wall < _END_OF_TIME_NS / 1e9 for wall in walls) or abs(manifest.history_offset_minutes) >= 2**31:
         return "a time of day that cannot be"
     if not 0 < manifest.cpus <= _MOST_CPUS:
         return f"{manifest.cpus} CPUs; allowed: 1 to {_MOST_CPUS}"
-    if not all(0 < one <= _DAY_SECONDS for one in (manifest.interval_seconds, manifest.slow_interval_seconds)):
+    if not all(0 < seconds <= _DAY_SECONDS for seconds in (manifest.interval_seconds, manifest.slow_interval_seconds)):
         return f"an interval that cannot be; allowed: above 0, to {_DAY_SECONDS} s"
-    if any(not 0 <= one.history < len(manifest.histories) for one in manifest.kills):
+    if any(not 0 <= entry.history < len(manifest.histories) for entry in manifest.kills):
         return "an out-of-memory kill of a key that is not there"
     return None

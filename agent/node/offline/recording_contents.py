@@ -87,10 +87,6 @@ class _Count:
 def contents_of(recording: Recording, on_progress: Callable[[float], None]) -> Contents:
     """Look through a recording.
 
-    Args:
-        recording: The recording.
-        on_progress: Told which share is done, 0..1.
-
     Raises:
         RecordingError: It is damaged.
     """

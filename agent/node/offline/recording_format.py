@@ -234,11 +234,6 @@ def pack_column(name: str, words: Words) -> bytes:
 def unpack_column(name: str, content: bytes, rows: int) -> Words:
     """Return a column of its bytes.
 
-    Args:
-        name: Of the column.
-        content: As `pack_column` gave them.
-        rows: How many there must be.
-
     Raises:
         ValueError: They are no such column; the message says why.
     """

@@ -255,7 +255,7 @@ class Holds:
             return replace(
                 held,
                 pins=tuple(pin for pin in held.pins if pin.ref.uid in present_uids),
-                originals=tuple(one for one in held.originals if one.ref.uid in present_uids),
+                originals=tuple(original for original in held.originals if original.ref.uid in present_uids),
             )
 
         self._change(stay)

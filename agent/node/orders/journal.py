@@ -282,9 +282,9 @@ def _lines(path: Path) -> list[bytes]:
     """Return the whole lines of both files, oldest first; what follows the last newline of a file was torn."""
     lines: list[bytes] = []
     # The newer one first: exchanged between the two, it is read twice, not missed.
-    for one in (path, _older(path)):
+    for file in (path, _older(path)):
         with contextlib.suppress(FileNotFoundError):
-            lines = read_named(one, most_bytes=DOCUMENT_MOST_BYTES).split(b"\n")[:-1] + lines
+            lines = read_named(file, most_bytes=DOCUMENT_MOST_BYTES).split(b"\n")[:-1] + lines
     return lines
 
 
@@ -304,7 +304,7 @@ def _decoded(lines: list[bytes], most: int | None) -> tuple[list[Decision], int,
             except DocumentFormatError:
                 unreadable += 1
     # A count that was written late stands behind what was said after it.
-    decisions = sorted(found.values(), key=lambda one: (one.unix_seconds, one.sequence), reverse=True)
+    decisions = sorted(found.values(), key=lambda decision: (decision.unix_seconds, decision.sequence), reverse=True)
     return decisions, newest, unreadable
 
 

@@ -257,8 +257,8 @@ class HoldingVerbs:
         changes = tuple(change for step in steps for change in step.changes)
         decisions = () if is_dry_run else self._sent(pod, steps)
         worst = min(decisions, key=_rank, default=None)
-        same = [one for one in decisions if worst is not None and one.outcome is worst.outcome]
-        detail = next((one.detail for one in same if one.detail), "")
+        same = [decision for decision in decisions if worst is not None and decision.outcome is worst.outcome]
+        detail = next((decision.detail for decision in same if decision.detail), "")
         if _FENCED in detail and original.kept_unix_seconds is not None:
             detail += f"; the fence knows them by {ORIGINAL_RESOURCES} alone, which this pod lacks: {_PAST_FENCE}"
         return RestoredPod(
@@ -287,7 +287,7 @@ class HoldingVerbs:
             if decision.outcome in _BAD:
                 break
             # The step after is judged by what this one left: a limit may fall below a request that has fallen by now.
-            pod = next((one for one in self._pods() if one.uid == ref.uid), pod)
+            pod = next((known for known in self._pods() if known.uid == ref.uid), pod)
         if not was_pinned and decisions and decisions[0].outcome in _NOT_DONE:
             self._holds.unpin(ref.uid, now_unix_seconds=now)
             self._note(now, Action.UNPIN, "may be sized again: nothing of it was put back", ref)
@@ -332,7 +332,7 @@ class HoldingVerbs:
     def _faults(self) -> tuple[str, ...]:
         reason = self._holds.cluster_pause()
         of_cluster = None if reason is None else f"the whole cluster is paused, which only its ConfigMap ends: {reason}"
-        return tuple(one for one in (of_cluster, self._holds.fault, self._journal.fault) if one is not None)
+        return tuple(note for note in (of_cluster, self._holds.fault, self._journal.fault) if note is not None)
 
 
 def _rank(decision: Decision) -> int:
@@ -365,7 +365,7 @@ def _chosen(name: str, pods: Mapping[PodRef, Pod | None], verb: str) -> PodRef:
         for ref in pods
     }
     try:
-        found = {units[one] for one in chosen_by(name, units, workload_of=workload)}
+        found = {units[identity] for identity in chosen_by(name, units, workload_of=workload)}
     except NoSuchUnit as error:
         raise ControlError(f"{verb}: {error}") from error
     if len(found) > 1:  # one that is pinned and gone, and its successor of the same name

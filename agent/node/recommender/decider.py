@@ -66,12 +66,7 @@ class Decider:
         )
 
     def decide(self, statuses: Iterable[UnitStatus], notes: Sequence[str] = ()) -> Recommendations:
-        """Recommend for all units but pause containers.
-
-        Args:
-            statuses: Of this moment.
-            notes: What is degraded, one sentence each.
-        """
+        """Recommend for all units but pause containers."""
         subjects = self.subjects(status for status in statuses if is_sized(status.identity))
         now, conditions = self._learner.clock.now(), self._conditions_now()
         groups: dict[UnitSizing, list[int]] = {}

@@ -42,15 +42,7 @@ class Holding:
 
     @classmethod
     def of(cls, ledger: Ledger, holds: Holds, state: NodeState, *, now_seconds: float, wall_now: float) -> Holding:
-        """Ask both.
-
-        Args:
-            ledger: Its lock is held by the caller.
-            holds: Pins.
-            state: The newest.
-            now_seconds: By the ledger's clock.
-            wall_now: Unix seconds, of people.
-        """
+        """Ask both; the caller holds the ledger's lock."""
         return cls(
             pinned=holds.pinned(wall_now),
             constraints=ledger.constraints(state, now_seconds),
@@ -95,13 +87,7 @@ class Planner:
     def plan(
         self, holding: Holding, *, urgent: Mapping[Key, Urgent] = NOTHING_URGENT, as_enforced: bool = False
     ) -> Planned:
-        """Plan by the newest state.
-
-        Args:
-            holding: What may not be moved, and why.
-            urgent: What starving containers were seen to need.
-            as_enforced: As if every pod in mode recommend were enforced.
-        """
+        """Plan by the newest state; ``as_enforced``: as if every pod in mode recommend were enforced."""
         now, state, evaluated = self._wall_now(), self._state(), self._evaluated()
         directed = self._directed()
         measured = evaluated.measured if evaluated is not None else NOTHING_MEASURED

@@ -87,11 +87,7 @@ class StillNode:
         )
 
     def learn_minutes(self, *, until_monotonic_ns: int) -> None:
-        """Learn minutes that are later than the history; those that nobody summed up are made of the readings.
-
-        Args:
-            until_monotonic_ns: Minutes that ended by then.
-        """
+        """Learn minutes that are later than the history; those that nobody summed up are made of the readings."""
         self._observer.roll_minutes(now_ns=until_monotonic_ns)
         newest = self._learner.history.newest_unix_minute
         written: list[tuple[UnitIdentity, Rows]] = []
@@ -117,8 +113,8 @@ class StillNode:
             NoSuchUnit: Nothing goes by the name, or too much.
         """
         known = (unit.identity for unit in self._units.all())
-        found = chosen_by(name, known, workload_of=lambda one: self._learner.place_of(one).belonging.workload)
-        chosen = {one.cgroup_path for one in found}
+        found = chosen_by(name, known, workload_of=lambda identity: self._learner.place_of(identity).belonging.workload)
+        chosen = {identity.cgroup_path for identity in found}
         statuses = self._observer.statuses(unit for unit in self._units.all() if unit.identity.cgroup_path in chosen)
         return self._decider.explain(
             statuses, trail_seconds=trail_seconds, minutes_of=self._observer.minutes_of, notes=self._notes

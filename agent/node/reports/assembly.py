@@ -40,18 +40,7 @@ def proposer_of(
     metrics: Metrics,
     reporter: Reporter,
 ) -> Proposer:
-    """Return the proposer of this node, which hears of the reporter's reports from now on; nothing runs yet.
-
-    Args:
-        settings: All of them.
-        url: Of ``report.url``.
-        node: This one in the cluster.
-        may_propose: Why nothing may be asked for now; None = it may.
-        tell: The decision log.
-        event: Tells a pod's owner; any thread.
-        metrics: The page that the series stand on.
-        reporter: What is proposed is reported before.
-    """
+    """Return the proposer of this node, which hears of the reporter's reports from now on; nothing runs yet."""
     registry = CollectorRegistry()
     series = ProposingSeries(registry)
     metrics.register(registry)
@@ -90,22 +79,11 @@ def reporter_of(
     sampling: SamplingParts,
     policy: Callable[[], WindowPolicy],
     cluster: ClusterView,
-    unix_now: Callable[[], float],
+    unix_now: Callable[[], float],  # UTC seconds of a clock that believes no jump; for the pods' age
     directions: Directions,
     metrics: Metrics,
 ) -> Reporter:
-    """Return the reporter of this node; nothing runs yet.
-
-    Args:
-        settings: All of them.
-        url: Of ``report.url``.
-        sampling: What is measured and watched.
-        policy: The windows in force.
-        cluster: The node's pods and the node itself.
-        unix_now: UTC seconds of a clock that believes no jump; for the pods' age.
-        directions: Takes the answers.
-        metrics: The page that the series stand on.
-    """
+    """Return the reporter of this node; nothing runs yet."""
     options, directory, boot = settings.report, settings.state.directory, BootClock.of_machine()
 
     def node_class() -> NodeClass:

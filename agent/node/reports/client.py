@@ -83,11 +83,6 @@ class WebhookClient:
     def post(self, path: str, text: str, headers: Mapping[str, str] | None = None) -> WebhookAnswer:
         """Send a JSON text, compressed, and wait for the answer.
 
-        Args:
-            path: Below the webhook, for instance ``/v1/report``.
-            text: JSON.
-            headers: More of them, as ``If-None-Match``.
-
         Raises:
             WebhookAway: There is no whole answer; the webhook may have taken it all the same.
             CredentialsError: The token cannot be read; nothing was sent.

@@ -206,8 +206,8 @@ def _with_restraints_kept(directives: Directives, before: _Told | None) -> Direc
     """Keep the restraints told before of workloads that are not told of, where not all could be read."""
     if not directives.left_out or before is None:
         return directives
-    named = {one.workload for one in directives.workloads}
-    kept = (one for one in before.directives.workloads if is_restraint(one) and one.workload not in named)
+    named = {entry.workload for entry in directives.workloads}
+    kept = (entry for entry in before.directives.workloads if is_restraint(entry) and entry.workload not in named)
     return replace(directives, workloads=(*directives.workloads, *kept))
 
 

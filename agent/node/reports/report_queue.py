@@ -134,7 +134,7 @@ class ReportQueue:
         packed = _packed(text_of(self._kept.incarnation, sequence))
         path = self._directory / f"{sequence:012d}{SUFFIX}"
         if not self._attempt(lambda: replace_file(path, first_line, packed)):
-            if all(one.path != path for one in self._waiting):
+            if all(waiting.path != path for waiting in self._waiting):
                 with suppress(OSError):  # it may be there all the same, and memory now has it under another name
                     path.unlink(missing_ok=True)
             return None
@@ -169,13 +169,13 @@ class ReportQueue:
         """Drop the oldest while there are too many or too much of them."""
         while self._waiting and (self.size_bytes > self._max_bytes or len(self._waiting) > MAX_REPORTS):
             self._lose(self._waiting[0])
-        in_memory = [one for one in self._waiting if one.packed is not None]
-        excess_bytes = sum(one.size_bytes for one in in_memory) - MEMORY_BYTES
-        for one in in_memory:
+        in_memory = [report for report in self._waiting if report.packed is not None]
+        excess_bytes = sum(report.size_bytes for report in in_memory) - MEMORY_BYTES
+        for report in in_memory:
             if excess_bytes <= 0:
                 break
-            excess_bytes -= one.size_bytes
-            self._lose(one)
+            excess_bytes -= report.size_bytes
+            self._lose(report)
 
     # -- sending ---------------------------------------------------------------------------------------------------
 
@@ -205,17 +205,17 @@ class ReportQueue:
 
     def taken(self, outgoing: Outgoing) -> None:
         """Let go of a report that the webhook has."""
-        for one in self._named(outgoing):
-            self._remove(one)
+        for report in self._named(outgoing):
+            self._remove(report)
 
     def refused(self, outgoing: Outgoing) -> None:
         """Let go of a report that the webhook will never take."""
-        for one in self._named(outgoing):
-            self._lose(one)
+        for report in self._named(outgoing):
+            self._lose(report)
 
     def _named(self, outgoing: Outgoing) -> list[_Waiting]:
         name = (outgoing.incarnation, outgoing.sequence)
-        return [one for one in self._waiting if (one.numbering.incarnation, one.sequence) == name]
+        return [report for report in self._waiting if (report.numbering.incarnation, report.sequence) == name]
 
     def _lose(self, one: _Waiting) -> None:
         one.numbering.lost += 1

@@ -78,10 +78,10 @@ class _Looked:
     """Those looked at, as arrays; made anew when they change."""
 
     def __init__(self, watched: Sequence[AlarmContainer], rings: RingFile) -> None:
-        self.watched = [one for one in watched if rings.inode(one.slot) == one.inode]
-        self.slots = [one.slot for one in self.watched]
-        self.request_millicores: Floats = _column([one.cpu_request_millicores for one in self.watched])
-        self.limit_bytes: Floats = _column([one.memory_limit_bytes for one in self.watched])
+        self.watched = [container for container in watched if rings.inode(container.slot) == container.inode]
+        self.slots = [container.slot for container in self.watched]
+        self.request_millicores: Floats = _column([container.cpu_request_millicores for container in self.watched])
+        self.limit_bytes: Floats = _column([container.memory_limit_bytes for container in self.watched])
         self.before: Rows | None = None
         self.memory_before: Rows | None = None
 
@@ -141,7 +141,7 @@ class Alarms:
         self._filled(looked, rows, found)
         self._stalled(looked, found)
         # A slot may have gone to another cgroup since the list was made; asked after reading, and only of those found.
-        places = {one.key: one for one in looked.watched if one.key in found}
+        places = {container.key: container for container in looked.watched if container.key in found}
         found = {key: urgent for key, urgent in found.items() if self._is_there(places[key])}
         if found:
             self._on_alarm(found)

@@ -81,13 +81,7 @@ class Barriers:
         return None if self.newest is None else self.newest.reason
 
     def barrier_of(self, state: NodeState, gates: Gates, wall_now: float) -> Barrier | None:
-        """Return what stands in the way; None = nothing does.
-
-        Args:
-            state: The newest.
-            gates: What API server and kubelet can do.
-            wall_now: Unix seconds.
-        """
+        """Return what stands in the way of writing by a state; None = nothing does."""
         pause = self._holds.paused(wall_now)
         if pause is not None:
             return Barrier(reason=PAUSED, sentence=pause.reason or "paused")

@@ -24,7 +24,9 @@ class MemoryInUse:
         The kernel is asked anew: a limit that falls below what is in use kills, and a reading of a second ago is old.
         """
         identities = [unit.identity for unit in self._units.all() if unit.identity.pod_uid == pod.cgroup_uid]
-        paths = [(one.container, one.cgroup_path) for one in identities if one.container is not None]
+        paths = [
+            (identity.container, identity.cgroup_path) for identity in identities if identity.container is not None
+        ]
         paths += [("", path) for path in pod_paths_of(identities).values()]
         found: dict[str, int] = {}
         for name, path in paths:

@@ -82,13 +82,7 @@ class StepSender:
         self._restoring, self._bucket = restoring, bucket
 
     def send(self, step: PlanStep, planned: Planned, action: Action) -> StepResult:
-        """Send one step if it may be sent now.
-
-        Args:
-            step: Of the plan, or of what the ledger wants put back.
-            planned: The plan of this turn.
-            action: What the step is sent for.
-        """
+        """Send one step if it may be sent now."""
         clocks = self._parts.clocks
         wall_now = clocks.wall_now()
         state = self._parts.cluster.state()

@@ -91,7 +91,7 @@ class ActTeller:
     def propose(self, planned: Planned) -> None:
         """Tell of evictions that the plan asks for; nobody is evicted from here."""
         now = self._now()
-        wanted = {(one.ref.uid, _want(one)) for one in planned.plan.evictions}
+        wanted = {(eviction.ref.uid, _want(eviction)) for eviction in planned.plan.evictions}
         self._proposed = {key: since for key, since in self._proposed.items() if key in wanted}
         for eviction in planned.plan.evictions:
             key = (eviction.ref.uid, _want(eviction))
@@ -128,14 +128,7 @@ class ActTeller:
             if self._faults_told.get(uid) == text:
                 continue
             log.warning("annotation not understood", extra={"pod": str(ref), "cause": text})
-            self._journal.add(
-                unix_seconds=self._wall_now(),
-                action=Action.NOTICE,
-                outcome=Outcome.WITHHELD,
-                reason="faulty_annotation",
-                detail=text,
-                pod=ref,
-            )
+            self._notice("faulty_annotation", text, ref)
         self._tell_unknown(planned)
         self._faults_told = faulty
         self._owners_told = {uid: text for uid, text in self._owners_told.items() if uid in faulty}
@@ -149,14 +142,7 @@ class ActTeller:
             pod = planned.demands[uid].pod
             ref = PodRef(namespace=pod.namespace, name=pod.name, uid=uid)
             log.warning("annotation not known", extra={"pod": str(ref), "keys": keys})
-            self._journal.add(
-                unix_seconds=self._wall_now(),
-                action=Action.NOTICE,
-                outcome=Outcome.WITHHELD,
-                reason="unknown_annotation",
-                detail=f"{keys}: not known, passed over",
-                pod=ref,
-            )
+            self._notice("unknown_annotation", f"{keys}: not known, passed over", ref)
         self._unknown_told = unknown
 
     def tell_gates(self, planned: Planned) -> None:
@@ -166,14 +152,18 @@ class ActTeller:
         for reason in planned.gates.reasons:
             if reason not in self._gates_told:
                 log.info("some steps are withheld", extra={"reason": "versions", "detail": reason})
-                self._journal.add(
-                    unix_seconds=self._wall_now(),
-                    action=Action.NOTICE,
-                    outcome=Outcome.WITHHELD,
-                    reason="versions",
-                    detail=reason,
-                )
+                self._notice("versions", reason)
         self._gates_told = planned.gates.reasons
+
+    def _notice(self, reason: str, detail: str, ref: PodRef | None = None) -> None:
+        self._journal.add(
+            unix_seconds=self._wall_now(),
+            action=Action.NOTICE,
+            outcome=Outcome.WITHHELD,
+            reason=reason,
+            detail=detail,
+            pod=ref,
+        )
 
     def expire(self, wall_now: float) -> None:
         """Tell of pauses and pins whose time is up."""

@@ -39,12 +39,7 @@ class TurnTiming:
         self._replan_due_seconds = min(self._replan_due_seconds, due_seconds)
 
     def take(self, now_seconds: float, *, quiet_seconds: float) -> Trigger | None:
-        """Take what is due off what is asked for; None = nothing is.
-
-        Args:
-            now_seconds: The moment.
-            quiet_seconds: For how long the API server is to be left alone; nothing is due before that.
-        """
+        """Take what is due off what is asked for; None = nothing is, or the API server is to be left alone."""
         if quiet_seconds > 0:
             return None
         due = {trigger for trigger in self._asked if self._due_seconds(trigger) <= now_seconds}

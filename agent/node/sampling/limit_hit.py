@@ -15,12 +15,6 @@ def limit_hit(kill: OomKill, unit: WatchedUnit, units: Iterable[WatchedUnit], mo
 
     A pod's limit leaves a container what the pod's others do not hold, and never more than its own limit. Where only
     the pod could tell of the kill, nobody knows which of the two was hit, and the smaller is the one.
-
-    Args:
-        kill: The news.
-        unit: Whom it was about; it may be gone.
-        units: All that are watched.
-        mount: Of cgroup v2.
     """
     own_bytes, path = unit.memory_max_bytes, unit.identity.cgroup_path
     pod_path = path.rpartition("/")[0]
@@ -31,8 +25,9 @@ def limit_hit(kill: OomKill, unit: WatchedUnit, units: Iterable[WatchedUnit], mo
     pod_bytes = read_memory_max_bytes(mount / pod_path.lstrip("/"))
     if pod_bytes is None:
         return own_bytes
-    others = (one.identity.cgroup_path for one in units)
-    held = sum(_current_bytes(mount, one) for one in others if one != path and one.rpartition("/")[0] == pod_path)
+    siblings = (other.identity.cgroup_path for other in units)
+    siblings = (sibling for sibling in siblings if sibling != path and sibling.rpartition("/")[0] == pod_path)
+    held = sum(_current_bytes(mount, sibling) for sibling in siblings)
     room_bytes = pod_bytes - held
     if room_bytes <= 0:
         return own_bytes  # the others have grown since
