@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from agent.core.cluster.pod import Partition, QosClass
-from agent.sensing.cgroup_path import Driver, Runtime, container_cgroup_path, kubepods_root_path, pod_cgroup_path
+from agent.sensing.cgroup_path import Driver, Runtime, container_cgroup_path, pod_cgroup_path
+from tests.kubepods import kubepods_root_path
 
 KERNEL_DEFAULTS: Final = {
     "cpu.weight": "100",

@@ -59,7 +59,7 @@ class Stream(Protocol):
     """The lines of an answer as they come."""
 
     def __iter__(self) -> Iterator[bytes]:
-        r"""Give each line with its ``\n``; a last one without was cut off.
+        r"""Return each line with its ``\n``; a last one without was cut off.
 
         Raises:
             Unreachable: It broke off, or nothing came for too long. Not after ``close``.
@@ -287,7 +287,7 @@ class _HttpStream:
         self._is_reading = False
 
     def __iter__(self) -> Iterator[bytes]:
-        """Give the lines; once."""
+        """Return the lines; once."""
         with self._lock:
             if self._closed.is_set():
                 return
@@ -358,7 +358,7 @@ def _text(path: object) -> str | None:
 
 
 def _was_never_sent(error: Exception) -> bool:
-    """Say whether the failure lies before the request: nobody listens, no name, a server that is not trusted."""
+    """Return whether the failure lies before the request: nobody listens, no name, a server that is not trusted."""
     if isinstance(error, (NewConnectionError, ConnectTimeoutError, ProxyError)):
         return True
     return isinstance(error, SSLError) and any(
@@ -367,7 +367,7 @@ def _was_never_sent(error: Exception) -> bool:
 
 
 def reason_of(error: BaseException) -> str:
-    """Say why in few words; the innermost cause is the plain one."""
+    """Return why in few words; the innermost cause is the plain one."""
     seen: set[int] = set()
     while id(error) not in seen:
         seen.add(id(error))

@@ -43,13 +43,13 @@ class _Reader(Reader):
     """One object whose content goes on as it is."""
 
     def content(self, key: str) -> Content:
-        """Give an object unread; it must be there."""
+        """Return an object unread; it must be there."""
         if not self.has(key):
             raise self.error(key, None, "a pod template")
         return self.child(key)._value
 
     def whole_content(self) -> Content:
-        """Give all of it unread."""
+        """Return all of it unread."""
         return self._value
 
 

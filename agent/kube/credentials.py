@@ -47,7 +47,7 @@ class Credentials:
 def in_cluster(
     environment: Mapping[str, str] | None = None, directory: Path = SERVICE_ACCOUNT_DIRECTORY
 ) -> Credentials | None:
-    """Give the service account of the pod that this process runs in.
+    """Return the service account of the pod that this process runs in.
 
     Returns:
         None outside a cluster, and in a pod that has no token mounted.
@@ -72,7 +72,7 @@ def in_cluster(
 
 
 def from_kubeconfig(path: Path) -> Credentials:
-    """Give what the current context of a kubeconfig says, by the official client.
+    """Return what the current context of a kubeconfig says, by the official client.
 
     Certificates inside the file are put into temporary files, which go when this process ends.
 
@@ -152,7 +152,7 @@ def _renewing(configuration: object) -> Callable[[], str | None]:
 
 
 def _proxy_for(server: str) -> str | None:
-    """Give the proxy that the environment names; the client's own reading of it forgets ``no_proxy``."""
+    """Return the proxy that the environment names; the client's own reading of it forgets ``no_proxy``."""
     from urllib.request import getproxies, proxy_bypass
 
     address = urlsplit(server)
@@ -189,7 +189,7 @@ class Authorization:
             self._token = _checked(credentials.token, credentials.origin)
 
     def header(self) -> str | None:
-        """Give the header's value now; None = the certificate, or nothing, says who this is.
+        """Return the header's value now; None = the certificate, or nothing, says who this is.
 
         A token file that cannot be read at the moment leaves the token before it in force.
         """

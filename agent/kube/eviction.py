@@ -162,5 +162,5 @@ def _kind(error: ApiError, *, has_budget: bool) -> EvictionKind:
 
 
 def _is_about_budget(error: ApiError) -> bool:
-    """Say whether the refusal is about the budget object and not about the caller's rights."""
+    """Return whether the refusal is about the budget object and not about the caller's rights."""
     return _OF_A_BUDGET.search(error.message) is not None and "cannot create resource" not in error.message

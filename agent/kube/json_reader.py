@@ -41,7 +41,7 @@ class Reader:
         self._path = path
 
     def at(self, key: str) -> str:
-        """Give the path to a key of this object."""
+        """Return the path to a key of this object."""
         return f"{self._path}.{key}" if self._path else key
 
     def error(self, key: str, value: object, allowed: str) -> ConvertError:
@@ -51,39 +51,39 @@ class Reader:
         return ConvertError(f"{self.at(key)}: {shown(value)} is not allowed ({allowed})")
 
     def has(self, key: str) -> bool:
-        """Say whether there is a value; null is none."""
+        """Return whether there is a value; null is none."""
         return self._value.get(key) is not None
 
     def text(self, key: str) -> str | None:
-        """Give a text; absent, null and empty are the same to the API."""
+        """Return a text; absent, null and empty are the same to the API."""
         value = self._value.get(key)
         if value is not None and not isinstance(value, str):
             raise self.error(key, value, "a text")
         return value or None
 
     def required_text(self, key: str) -> str:
-        """Give a text that must be there."""
+        """Return a text that must be there."""
         value = self.text(key)
         if value is None:
             raise self.error(key, None, "a text that is not empty")
         return value
 
     def whole(self, key: str) -> int | None:
-        """Give a whole number; None = absent."""
+        """Return a whole number; None = absent."""
         value = self._value.get(key)
         if value is None or (isinstance(value, int) and not isinstance(value, bool)):
             return value
         raise self.error(key, value, "a whole number")
 
     def flag(self, key: str) -> bool:
-        """Give true or false; absent is false."""
+        """Return true or false; absent is false."""
         value = self._value.get(key)
         if value is None or isinstance(value, bool):
             return bool(value)
         raise self.error(key, value, "true or false")
 
     def choice(self, key: str, kind: type[_Choice]) -> _Choice | None:
-        """Give one of a closed set of texts; None = absent."""
+        """Return one of a closed set of texts; None = absent."""
         value = self.text(key)
         if value is None:
             return None
@@ -93,12 +93,12 @@ class Reader:
             raise self.error(key, value, ", ".join(kind)) from None
 
     def child(self, key: str) -> Self:
-        """Give an object; an absent one is empty."""
+        """Return an object; an absent one is empty."""
         value = self._value.get(key)
         return type(self)({} if value is None else value, self.at(key))
 
     def items(self, key: str) -> list[Self]:
-        """Give the objects of a list; an absent one is empty."""
+        """Return the objects of a list; an absent one is empty."""
         value = self._value.get(key)
         if value is None:
             return []
@@ -107,12 +107,12 @@ class Reader:
         return [type(self)(item, f"{self.at(key)}[{index}]") for index, item in enumerate(value)]
 
     def texts(self, key: str) -> dict[str, str]:
-        """Give an object of texts, such as labels; an absent one is empty."""
+        """Return an object of texts, such as labels; an absent one is empty."""
         child = self.child(key)
         return {name: child.text(name) or "" for name in child._value}
 
     def quantity(self, key: str) -> int:
-        """Give a Quantity in nanos; it must be there."""
+        """Return a Quantity in nanos; it must be there."""
         value = self._value.get(key)
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise self.error(key, value, ALLOWED)
@@ -124,7 +124,7 @@ class Reader:
         return max(-_MOST_NANOS, min(nanos, _MOST_NANOS))  # as the API server's own Value() is cut
 
     def amounts(self, key: str) -> dict[str, int]:
-        """Give an object of Quantities in nanos; an absent one is empty."""
+        """Return an object of Quantities in nanos; an absent one is empty."""
         child = self.child(key)
         return {name: child.quantity(name) for name in child._value}
 
@@ -133,14 +133,14 @@ class Reader:
         return read(key) if self.has(key) else None
 
     def listed_texts(self, key: str) -> list[str]:
-        """Give a list of texts; an absent one is empty."""
+        """Return a list of texts; an absent one is empty."""
         value = self._value.get(key) or []
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise self.error(key, value, "a list of texts")
         return value
 
     def unix_seconds(self, key: str) -> float | None:
-        """Give a time; the API writes RFC 3339."""
+        """Return a time; the API writes RFC 3339."""
         value = self.text(key)
         if value is None:
             return None

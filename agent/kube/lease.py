@@ -55,7 +55,7 @@ class LeaseTiming:
 
 
 def steady_seconds() -> float:
-    """Give a clock that no one sets and that goes on while the machine is suspended: others go on meanwhile too."""
+    """Return a clock that no one sets and that goes on while the machine is suspended: others go on meanwhile too."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -130,19 +130,19 @@ class LeaderLease:
 
     @property
     def is_leader(self) -> bool:
-        """Say whether this replica leads at this moment; False before anybody else may."""
+        """Return whether this replica leads at this moment; False before anybody else may."""
         until = self._held_until_seconds
         return until is not None and self._clock() < until
 
     @property
     def holder(self) -> str | None:
-        """Give who held the Lease when it was last seen; None = nobody, or it was not seen yet."""
+        """Return who held the Lease when it was last seen; None = nobody, or it was not seen yet."""
         observed = self._observed
         return observed.holder or None if observed is not None else None
 
     @property
     def trouble(self) -> str | None:
-        """Say why the last try failed; None = it did not. To find another in the lead is no trouble."""
+        """Return why the last try failed; None = it did not. To find another in the lead is no trouble."""
         return self._trouble
 
     def start(self) -> None:

@@ -38,7 +38,7 @@ class Permission:
     subresource: str = ""
 
     def __str__(self) -> str:
-        """Give it as RBAC spells it: ``patch pods/resize``."""
+        """Return it as RBAC spells it: ``patch pods/resize``."""
         kind = f"{self.resource}/{self.subresource}" if self.subresource else self.resource
         return f"{self.verb} {kind}" + (f" ({self.group})" if self.group else "")
 
@@ -69,7 +69,7 @@ class MissingPermission:
     """What the server says; often nothing."""
 
     def __str__(self) -> str:
-        """Give the sentence for people."""
+        """Return the sentence for people."""
         said = f" ({self.reason})" if self.reason else ""
         return f"not allowed: {self.permission}: {self.permission.purpose}{said}"
 
@@ -146,7 +146,7 @@ def identity(api: Api) -> Identity:
 
 
 def node_claim(api: Api) -> str | None:
-    """Give the node that this agent's token is bound to; None = to none, or the server is too old to say.
+    """Return the node that this agent's token is bound to; None = to none, or the server is too old to say.
 
     Raises:
         KubeError: The server refused, or did not answer.

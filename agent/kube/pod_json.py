@@ -24,16 +24,7 @@ from agent.core.cluster.pod import (
     Requirements,
     Termination,
 )
-from agent.kube.json_reader import ConvertError, Reader
-
-__all__ = (
-    "ConvertError",
-    "namespace_from_json",
-    "namespaces_from_json",
-    "node_from_json",
-    "pod_from_json",
-    "pods_from_json",
-)
+from agent.kube.json_reader import Reader
 
 POD_KIND = "Pod"
 LIST_KINDS = ("PodList", "List")
@@ -249,7 +240,7 @@ class _Reader(Reader):
         )
 
     def operating_system(self) -> str | None:
-        """Give which system a pod's spec asks for."""
+        """Return which system a pod's spec asks for."""
         selector = self.child("nodeSelector")
         named = (self.child("os").text("name"), *(selector.text(label) for label in _OS_LABELS))
         return next((name for name in named if name is not None), None)

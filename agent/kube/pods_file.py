@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.core.numbers.document_text import DocumentTextError, decoded, json_value, yaml_values
-from agent.kube.pod_json import ConvertError, pods_from_json
+from agent.kube.json_reader import ConvertError
+from agent.kube.pod_json import pods_from_json
 from agent.named_file import DOCUMENT_MOST_BYTES, called, read_named
 
 if TYPE_CHECKING:

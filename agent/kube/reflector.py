@@ -63,7 +63,7 @@ class WatchPace:
 
 
 def pace_within(stale_seconds: float) -> WatchPace:
-    """Give the pace by which what is known is confirmed more often than each so many seconds, as far as that is cheap.
+    """Return the pace that confirms what is known more often than each so many seconds, as far as that is cheap.
 
     Args:
         stale_seconds: From this age on what is known is not acted by. Below `LEAST_SILENCE_SECONDS` it is reached on a
@@ -166,7 +166,7 @@ class Reflector(Generic[T]):
 
     @property
     def is_listed(self) -> bool:
-        """Say whether all has been read at least once."""
+        """Return whether all has been read at least once."""
         return self._version is not None
 
     @property
@@ -251,7 +251,7 @@ class Reflector(Generic[T]):
         return wait if asked_seconds is None else max(wait, min(asked_seconds, pace.longest_asked_wait_seconds))
 
     def _audible_seconds(self) -> float:
-        """Give for how long the server may go on saying nothing."""
+        """Return for how long the server may go on saying nothing."""
         return self._pace.silence_seconds - (self.age_seconds or 0.0)
 
     def _hear(self) -> None:
@@ -412,7 +412,7 @@ def _parse_event(path: str, line: bytes) -> tuple[str, Mapping[object, object]]:
 
 
 def _is_unknown_version(error: ApiError) -> bool:
-    """Say whether a list failed because the server does not have, or does not yet have, the version asked for."""
+    """Return whether a list failed because the server does not have, or does not yet have, the version asked for."""
     if error.status == GONE:
         return True
     too_large = any(cause.reason == TOO_LARGE_VERSION for cause in error.causes)

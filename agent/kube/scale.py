@@ -41,7 +41,7 @@ class KindPlace:
     has_scale: bool
 
     def path(self, namespace: str, name: str, subresource: str = "") -> str:
-        """Give the path of one object, or of a subresource of it."""
+        """Return the path of one object, or of a subresource of it."""
         parts = (f"{self.group_path}/namespaces", quote(namespace, safe=""), self.resource, quote(name, safe=""))
         return "/".join((*parts, subresource) if subresource else parts)
 

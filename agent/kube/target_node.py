@@ -11,7 +11,7 @@ _IN: Final = "In"
 
 
 def node_named(spec: object) -> str | None:
-    """Give the one node that a pod can go to by its spec; None = it may go to several, or the spec is not understood.
+    """Return the one node that a pod can go to by its spec; None = it may go to several, or the spec is not understood.
 
     Terms are alternatives, so each must name the same node; within a term one field that names it is enough, as all of
     them must hold.
@@ -44,7 +44,7 @@ def _inside(value: object, *keys: str) -> object:
 
 
 def _named_by(term: object) -> str | None:
-    """Give the node that a term's fields name; None = none, or more than one may be meant."""
+    """Return the node that a term's fields name; None = none, or more than one may be meant."""
     fields = _inside(term, "matchFields")
     for field in fields if isinstance(fields, list) else ():
         if _inside(field, "key") != _FIELD or _inside(field, "operator") != _IN:

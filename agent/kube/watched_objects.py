@@ -154,13 +154,13 @@ class ReflectedObjects(Generic[T]):
             return True
 
     def values(self) -> tuple[T, ...]:
-        """Give what is understood, by namespace and name."""
+        """Return what is understood, by namespace and name."""
         with self._lock:
             ordered = sorted(self._entries.items())
         return tuple(entry.value for _, entry in ordered if entry.value is not None)
 
     def faults(self) -> tuple[str, ...]:
-        """Give ``namespace/name: why`` of what is not."""
+        """Return ``namespace/name: why`` of what is not."""
         with self._lock:
             ordered = sorted(self._entries.items())
         return tuple(f"{key}: {entry.fault}" for key, entry in ordered if entry.fault is not None)

@@ -45,9 +45,9 @@ from agent.node.sampling.window_settings import ring_geometry, window_policy
 from agent.sensing.discovery import Discovery, UnitScope
 from agent.sensing.machine import Machine, find_cgroup_mount, node_name
 from agent.sensing.memory_events import OomKill
-from agent.sensing.ring_file import RingError, RingFile
+from agent.sensing.ring_file import RingFile
 from agent.sensing.sampler import open_sampler, raise_open_files_limit
-from agent.sensing.state_file import read_boot_id
+from agent.sensing.state_file import RingError, read_boot_id
 from agent.settings import SamplerChoice, Settings
 from agent.version import installed_version
 

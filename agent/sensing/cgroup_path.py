@@ -129,20 +129,6 @@ def parse_cgroup_path(path: str) -> CgroupPath:
     return _level_above_pods(below) if below is not None else OTHER
 
 
-def kubepods_root_path(*, driver: Driver, cgroup_root: str = "/", cgroups_per_qos: bool = True) -> str:
-    """Return the parent of all pods, as the kubelet's NodeAllocatableRoot does.
-
-    Args:
-        driver: The kubelet's cgroup driver.
-        cgroup_root: Its ``--cgroup-root``; abstract components, ``/`` or empty = the root.
-        cgroups_per_qos: Its ``--cgroups-per-qos``; when off there is no ``kubepods``.
-
-    Returns:
-        A path with a leading slash.
-    """
-    return _concrete(Driver(driver), _kubepods(cgroup_root) if cgroups_per_qos else _root_components(cgroup_root))
-
-
 def pod_cgroup_path(
     *,
     driver: Driver,

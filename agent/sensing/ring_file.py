@@ -34,16 +34,11 @@ from agent.sensing.state_file import (
     OWNER_OFFSET,
     RingError,
     RingGeometry,
-    RingsFull,
-    StateInUse,
     file_header,
     open_locked,
     owner_record,
-    read_boot_id,
     read_header,
 )
-
-__all__ = ["RingError", "RingFile", "RingGeometry", "RingView", "RingsFull", "Rows", "StateInUse", "read_boot_id"]
 
 
 class RingFile:

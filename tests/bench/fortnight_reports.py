@@ -16,7 +16,7 @@ from agent.core.cluster.workload import Workload
 from agent.core.history.rollup import ROLLUP_SECONDS, NodeClass, Report, RollupRow
 from agent.core.history.rollup_figures import rollup_figures
 from agent.core.history.rollup_json import kept_text
-from agent.core.window.cpu import WindowPolicy
+from agent.core.window.policy import WindowPolicy
 from tests.bench.reporting import NS, START_NS, rings_of
 from tests.bench.webhook import name_of
 from tests.cluster.webhook_process import NAMESPACE

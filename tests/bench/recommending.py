@@ -19,7 +19,8 @@ from agent.node.sampling.pods_file import NoPods
 from agent.node.sampling.unit_table import UnitTable, WatchedUnit
 from agent.node.sampling.window_settings import window_policy
 from agent.sensing.machine import Machine
-from agent.sensing.ring_file import RingFile, RingGeometry
+from agent.sensing.ring_file import RingFile
+from agent.sensing.state_file import RingGeometry
 from agent.settings import Settings
 from tests.bench.windows import made_up_rings
 

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from agent.sensing.ring_file import RingFile, RingGeometry
+from agent.sensing.ring_file import RingFile
 from agent.sensing.sampler import open_sampler, raise_open_files_limit
+from agent.sensing.state_file import RingGeometry
 from tests.bench.tree import make_containers
 from tests.kernel.cgroups import CgroupTree
 

@@ -6,8 +6,10 @@ import time
 
 import numpy as np
 
-from agent.core.window.cpu import WindowPolicy, cpu_window, memory_window
+from agent.core.window.cpu import cpu_window
+from agent.core.window.memory import memory_window
 from agent.core.window.minute_row import minute_row
+from agent.core.window.policy import WindowPolicy
 from agent.core.window.ring_rows import MEMORY_ROW, SAMPLE, Has
 
 CONTAINERS = 250

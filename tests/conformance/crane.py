@@ -13,7 +13,8 @@ import numpy as np
 
 from agent.core.history.minutes import OutOfMemory
 from agent.core.numbers.arrays import Floats
-from agent.core.numbers.histogram import Histograms, LinearScheme
+from agent.core.numbers.bucket_scheme import LinearScheme
+from agent.core.numbers.histogram import Histograms
 from agent.core.orders.policy_options import CraneOptions
 from agent.core.recommender.crane import estimate as crane_estimate
 from agent.core.recommender.crane.kills import CraneKills, protect
@@ -24,6 +25,7 @@ from agent.core.recommender.crane.specification import (
     Specifications,
     parse_specifications,
 )
+from tests.histograms import add_series
 from tests.policy_rows import make_minutes, make_present
 
 LATER = frozenset(
@@ -90,7 +92,7 @@ def _percentile_estimate(case: dict[str, Any]) -> dict[str, Any]:
     samples = np.array(case["samples"], dtype=np.float64)
     scheme = LinearScheme(case["histogram"]["max"], case["histogram"]["size"])
     histograms = Histograms(scheme, epsilon=crane_estimate.EPSILON, rows=1)
-    histograms.add_series(0, samples, crane_estimate.weigh(samples, **least))
+    add_series(histograms, 0, samples, crane_estimate.weigh(samples, **least))
     percentile_values = histograms.percentile(estimation.percentile)
     estimates = estimation.of_percentile(percentile_values)
     to_amounts = {"cpu": crane_estimate.to_millicores, "memory": crane_estimate.to_bytes}[case["resource"]]

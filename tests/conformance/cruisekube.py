@@ -15,7 +15,7 @@ import numpy as np
 from agent.core.cluster.workload import workload_of
 from agent.core.history.minutes import OutOfMemory
 from agent.core.numbers.arrays import Floats
-from agent.core.numbers.percentile import inside, percentile
+from agent.core.numbers.percentile import percentile
 from agent.core.orders.policy_options import CruiseOptions
 from agent.core.recommender.cruise.oom_memory import OomMemory
 from agent.core.recommender.cruise.peak import merge_series, predict_peak
@@ -58,8 +58,11 @@ def _window_base(case: dict[str, Any]) -> dict[str, Any]:
     moments, values = _series(samples)
     if case.get("psi"):
         waiting = [one[2] if len(one) > 2 else None for one in samples]
-        values = np.array([adjusted_demand(one, wait) for one, wait in zip(values, waiting, strict=True)])
-    values = values[inside(moments, end=_unix_seconds(case["now"]), length=case["window_s"])]
+        values = np.array(
+            [adjusted_demand(float(value), wait or 0.0) for value, wait in zip(values, waiting, strict=True)]
+        )
+    end = _unix_seconds(case["now"])
+    values = values[(moments > end - case["window_s"]) & (moments <= end)]
     base = percentile(values, case.get("quantile", 0.75)) if values.size else None
     return {"base": base, "count": values.size}
 
@@ -81,7 +84,7 @@ def _psi_adjust(case: dict[str, Any]) -> dict[str, Any]:
     return {
         "usage_cores": usage_millicores / _MILLICORES,
         "waiting_rate": rate,
-        "adjusted_cores": adjusted_demand(usage_millicores, rate) / _MILLICORES,
+        "adjusted_cores": adjusted_demand(usage_millicores, rate or 0.0) / _MILLICORES,
     }
 
 

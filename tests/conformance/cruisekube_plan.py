@@ -20,7 +20,7 @@ from agent.core.numbers.units import NANOS_PER_MILLI, NANOS_PER_UNIT
 from agent.core.orders.order import Mode, Orders, OrderSource, Ranking
 from agent.core.orders.plan_options import DaemonSetGrowth, FitRule, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
-from agent.core.plan.container_sizing import Edges, Lowering, limit_wish, nearest, pair, why_not_lowered
+from agent.core.plan.container_sizing import Edges, Lowering, limit_wish, pair, why_not_lowered
 from agent.core.plan.demand import ContainerDemand, Demand, PodDemand, Reserved
 from agent.core.plan.node_room import counted
 from agent.core.plan.plan import Plan
@@ -238,14 +238,19 @@ def _is_lowering_possible(case: Mapping[str, Any]) -> bool:
     return minor >= 34
 
 
+def _nearest(amount: float, edges: Edges) -> int:
+    """Round as the peer does, to the nearest multiple; what a plan has is whole multiples already."""
+    return max(int((amount + edges.unit / 2) // edges.unit) * edges.unit, edges.least)
+
+
 def _runtime_memory(case: dict[str, Any]) -> dict[str, Any]:
     edges = Edges(least=16 * _MB, most=1 << 60, unit=_MB, smallest=0, ratio=0.0)
     request, limit = case.get("current_request_mb"), case.get("current_limit_mb")
     if request is None:
         return {"patch": False}
-    after = nearest(case["final_mb"] * _MB, edges)
+    after = _nearest(case["final_mb"] * _MB, edges)
     largest = max(case.get("mem_7d_mb") or 0, _first(case, "oom_mb", "mem_oom_mb", "mem_oom") or 0)
-    wish = nearest(2 * largest * _MB, edges) if largest else None
+    wish = _nearest(2 * largest * _MB, edges) if largest else None
     request_bytes = round(request * _MB)
     in_use = _first(case, "usage_mb", "current_usage_mb", "in_use_mb", "memory_usage_mb", "working_set_mb")
     lowering = Lowering(is_possible=_is_lowering_possible(case), is_wanted=True, is_pressed=False, margin_ratio=1.0)
@@ -270,7 +275,7 @@ def _runtime_cpu(case: dict[str, Any]) -> dict[str, Any]:
     request, limit = case.get("current_request_cores"), case.get("current_limit_cores")
     if request is None:
         return {"patch": False}
-    before, after = round(request * 1000), nearest(case["final_cores"] * 1000, edges)
+    before, after = round(request * 1000), _nearest(case["final_cores"] * 1000, edges)
     limit_before = limit_after = None if limit is None else round(limit * 1000)
     if limit_before is not None:
         allocatable = round(case["node_allocatable_cores"] * 1000)

@@ -15,6 +15,7 @@ from agent.core.window import pressure
 from agent.kube.pod_json import pod_from_json
 from agent.sensing import cgroup_path as layout
 from agent.sensing import parsing
+from tests.kubepods import kubepods_root_path
 
 TOLERANCES = {"psi_waiting_rate": 1e-9, "adjusted_demand": 1e-9}
 
@@ -54,7 +55,7 @@ def _parse_cgroup_path(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def _kubepods_root_path(case: dict[str, Any]) -> dict[str, Any]:
-    return {"path": layout.kubepods_root_path(**case)}
+    return {"path": kubepods_root_path(**case)}
 
 
 def _pod_cgroup_path(case: dict[str, Any]) -> dict[str, Any]:
@@ -220,7 +221,7 @@ def _psi_waiting_rate(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def _adjusted_demand(case: dict[str, Any]) -> dict[str, Any]:
-    return {"demand_milli": pressure.adjusted_demand(case["usage_milli"], case["waiting_rate"])}
+    return {"demand_milli": pressure.adjusted_demand(case["usage_milli"], case["waiting_rate"] or 0.0)}
 
 
 def _parse_pressure(case: dict[str, Any]) -> dict[str, Any]:

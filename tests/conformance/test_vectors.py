@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from tests.conformance import entry_points
 from tests.conformance.__main__ import main
 from tests.conformance.comparison import Tolerance, ToleranceError, is_as_expected
+from tests.conformance.entry_points import UNREACHED, is_reached
 from tests.conformance.runner import Outcome, read_vectors, run
 from tests.conformance.suites import SUITES
 
@@ -23,6 +25,25 @@ def test_vectors_all_pass_optional_ones_too(path: Path) -> None:
     results = list(run(vectors, vectors.functions - vectors.suite.later))
     assert results
     assert [result.report for result in results if result.outcome is not Outcome.PASSED] == []
+
+
+def test_no_function_is_known_as_unreached_that_a_verb_reaches() -> None:
+    assert [place for place in UNREACHED if is_reached(place)] == []
+
+
+def test_a_function_that_no_verb_reaches_fails_its_first_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entry_points, "UNREACHED", {})
+    (first, *others) = run(read_vectors(KUBELET), {"oom_score_adj"})
+    assert first.outcome is Outcome.FAILED
+    assert "goes through agent.core.cluster.qos:oom_score_adj, which no verb reaches" in first.report
+    assert {result.outcome for result in others} == {Outcome.PASSED}
+
+
+def test_the_entry_points_of_a_function_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--entry-points", "--functions", "oom_score_adj,milli_cpu_to_shares", str(KUBELET)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "milli_cpu_to_shares: agent.core.machine.cpu_knobs:millicores_to_shares"
+    assert "oom_score_adj: agent.core.cluster.qos:oom_score_adj (no verb reaches it: " in lines[1]
 
 
 def test_a_function_left_for_later_is_not_built_yet() -> None:

@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from agent.core.numbers.histogram import BucketScheme, ExponentialScheme, Histograms, LinearScheme
+from agent.core.numbers.bucket_scheme import BucketScheme, ExponentialScheme, LinearScheme
+from agent.core.numbers.histogram import Histograms
 from agent.core.numbers.integer_amounts import cpu_from_cores, memory_from_bytes
 from agent.core.recommender.vpa import checkpoint as checkpoints
 from agent.core.recommender.vpa.checkpoint import Checkpoint, CheckpointError, StateCheckpoint
 from agent.core.recommender.vpa.estimators import with_margin
 from agent.core.recommender.vpa.samples import CPU_SAMPLE_WEIGHT, PEAK_WEIGHT
 from agent.core.recommender.vpa.state import CPU_SCHEME, EPSILON, MEMORY_SCHEME
+from tests.histograms import add_series
 
 _ERROR = {"error": True}
 _ROW = np.array([0])
@@ -62,7 +64,7 @@ def _samples(given: Any) -> list[tuple[float, float, float]]:
 
 def _add(histograms: Histograms, row: int, samples: Iterable[tuple[float, float, float]]) -> None:
     columns = np.array(list(samples), dtype=np.float64).reshape(-1, 3)
-    histograms.add_series(row, columns[:, 0], columns[:, 1], columns[:, 2])
+    add_series(histograms, row, columns[:, 0], columns[:, 1], columns[:, 2])
 
 
 def _fed(case: Mapping[str, Any]) -> Histograms:

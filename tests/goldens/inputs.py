@@ -27,7 +27,8 @@ from agent.node.offline.recording_writer import RecordingWriter
 from agent.node.orders.journal import Journal
 from agent.node.sampling.pods_file import PodsFile
 from agent.sensing.cgroup_path import identify
-from agent.sensing.ring_file import RingFile, RingGeometry, read_boot_id
+from agent.sensing.ring_file import RingFile
+from agent.sensing.state_file import RingGeometry, read_boot_id
 from agent.settings import Settings, StateSettings
 from tests.explanations import explanation
 from tests.goldens.places import INPUTS, NOW_UNIX_SECONDS

@@ -9,11 +9,13 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from agent.core.window.cpu import WindowPolicy, cpu_window
+from agent.core.window.cpu import cpu_window
+from agent.core.window.policy import WindowPolicy
 from agent.core.window.snapshot import CpuWindow
-from agent.sensing.ring_file import RingFile, RingGeometry, read_boot_id
+from agent.sensing.ring_file import RingFile
 from agent.sensing.sampler import open_sampler
 from agent.sensing.sampler_contract import Sampler
+from agent.sensing.state_file import RingGeometry, read_boot_id
 from tests.guest.full_tree import FullTree
 
 SamplerName = Literal["native", "reference"]

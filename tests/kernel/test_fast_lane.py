@@ -22,9 +22,10 @@ from agent.node.sampling.watched_cgroups import WatchedCgroups
 from agent.sensing.discovery import Changes, Discovery
 from agent.sensing.memory_events import OomKill
 from agent.sensing.parsing import parse_pressure
-from agent.sensing.ring_file import RingFile, RingGeometry
+from agent.sensing.ring_file import RingFile
 from agent.sensing.sampler import open_sampler
 from agent.sensing.sampler_contract import SweepResult
+from agent.sensing.state_file import RingGeometry
 from tests.cgroup_files import container_path
 from tests.kernel.agents import wait_for
 from tests.kernel.cgroups import CgroupTree

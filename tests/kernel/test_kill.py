@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from agent.core.window.ring_rows import MINUTE_ROW, Status
-from agent.sensing.ring_file import RingFile, RingGeometry
+from agent.sensing.ring_file import RingFile
 from agent.sensing.sampler import open_sampler
+from agent.sensing.state_file import RingGeometry
 from tests.kernel.cgroups import CgroupTree
 
 pytestmark = pytest.mark.kernel

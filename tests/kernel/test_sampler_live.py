@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 
 from agent.core.window.ring_rows import Has, Status
-from agent.sensing.ring_file import RingFile, RingGeometry
+from agent.sensing.ring_file import RingFile
 from agent.sensing.sampler import open_sampler
 from agent.sensing.sampler_contract import CgroupGone, Sampler, SweepResult
+from agent.sensing.state_file import RingGeometry
 from tests.kernel.cgroups import CgroupTree
 
 pytestmark = pytest.mark.kernel
@@ -301,7 +302,8 @@ def test_two_thousand_groups_made_and_removed_during_sampling(tree: CgroupTree) 
 LOW_LIMIT_PROGRAM = """
 import os, resource, sys
 from pathlib import Path
-from agent.sensing.ring_file import RingFile, RingGeometry
+from agent.sensing.state_file import RingGeometry
+from agent.sensing.ring_file import RingFile
 from agent.sensing.sampler import open_sampler
 
 mount, kind, *paths = sys.argv[1:]

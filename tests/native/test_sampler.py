@@ -20,9 +20,11 @@ from hypothesis import strategies as st
 
 from agent.core.window.ring_rows import CAUSES, FILES, Has, Status
 from agent.sensing.reference_sampler import BUFFER_BYTES, ReferenceSampler
-from agent.sensing.ring_file import RingFile, RingGeometry, Rows
+from agent.sensing.ring_file import RingFile
+from agent.sensing.ring_view import Rows
 from agent.sensing.sampler import NativeSampler, open_sampler, raise_open_files_limit
 from agent.sensing.sampler_contract import CgroupGone, FilesExhausted, Sampler, SamplerError
+from agent.sensing.state_file import RingGeometry
 
 GEOMETRY = RingGeometry(max_slots=8, raw_length=16, memory_length=8, minute_length=2)
 MIB = 1024 * 1024

@@ -11,7 +11,6 @@ from typing import Final, TypeVar
 from agent.core.cluster.pod import CPU, MEMORY
 from agent.core.machine.audit_targets import AuditRules
 from agent.core.machine.cgroup_values import KubeletRules, ReservationPolicy
-from agent.core.machine.comparison import SYSTEMD_TOLERANCE_MILLICORES
 from agent.core.machine.qos_cgroups import QosReservedError, ReservedAmounts, parse_qos_reserved
 from agent.core.numbers.quantity import QuantityError, parse_quantity
 from agent.core.numbers.units import to_millis, to_units
@@ -82,7 +81,7 @@ def rules_from(arguments: argparse.Namespace, *, is_systemd: bool) -> AuditRules
             reservation=ReservationPolicy(arguments.memory_reservation_policy),
             single_process_oom_kill=arguments.single_process_oom_kill,
         ),
-        tolerance_millicores=SYSTEMD_TOLERANCE_MILLICORES if is_systemd else 0,
+        is_systemd=is_systemd,
         page_size_bytes=os.sysconf("SC_PAGE_SIZE"),
         throttling_factor=arguments.memory_throttling_factor,
         allocatable_memory_bytes=arguments.node_allocatable_memory,

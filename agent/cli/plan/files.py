@@ -119,7 +119,8 @@ def _of_node(pods: tuple[Pod, ...], node: Node, files: PlanFiles) -> tuple[tuple
 
 
 def _node(path: Path) -> Node:
-    from agent.kube.pod_json import ConvertError, node_from_json
+    from agent.kube.json_reader import ConvertError
+    from agent.kube.pod_json import node_from_json
 
     document = _json(path)
     items = document.get("items") if isinstance(document, dict) else None
@@ -136,7 +137,8 @@ def _node(path: Path) -> Node:
 
 
 def _namespaces(path: Path) -> dict[str, Namespace]:
-    from agent.kube.pod_json import ConvertError, namespaces_from_json
+    from agent.kube.json_reader import ConvertError
+    from agent.kube.pod_json import namespaces_from_json
 
     try:
         return {one.name: one for one in namespaces_from_json(_json(path))}

@@ -96,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _measured(arguments: argparse.Namespace, settings: Settings) -> Iterator[MeasuredNode]:
     """Open the state of the agent, or sample here where there is none."""
     from agent.node.offline.measured import StateDirectory
-    from agent.sensing.ring_file import RingError
+    from agent.sensing.state_file import RingError
 
     directory = settings.state.directory
     why_not = "the state is kept in memory only (state.directory none)"
@@ -148,7 +148,7 @@ def _record(measured: MeasuredNode, arguments: argparse.Namespace, settings: Set
     from agent.node.offline.recording_writer import RecordingWriter
     from agent.node.sampling.pods_file import NoPods, PodsFile
     from agent.sensing.machine import Machine, node_name
-    from agent.sensing.ring_file import RingError
+    from agent.sensing.state_file import RingError
 
     try:
         pods = PodsFile(settings.pods_file) if settings.pods_file else NoPods()

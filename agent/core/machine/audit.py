@@ -236,7 +236,7 @@ class _Audit:
 
     def _values(self, subject: FindingSubject, live: LiveCgroup, targets: Iterable[Wanted]) -> Iterator[Finding]:
         for wanted in targets:
-            outcome = compare(wanted, live.reading(wanted.file), tolerance_millicores=self._rules.tolerance_millicores)
+            outcome = compare(wanted, live.reading(wanted.file), is_systemd=self._rules.is_systemd)
             if outcome is not None:
                 yield value_finding(subject, wanted, outcome)
 

@@ -52,8 +52,8 @@ class AuditRules:
     """What the audit is told of the node and its kubelet."""
 
     kubelet: KubeletRules = field(default_factory=KubeletRules)
-    tolerance_millicores: int = 0
-    """How far a quota may be off; 10 under the systemd driver."""
+    is_systemd: bool = False
+    """systemd keeps the cgroups, and rounds quotas to whole percents of a CPU."""
     page_size_bytes: int = 4096
     """The kernel keeps memory limits as whole pages."""
     throttling_factor: float | None = None

@@ -9,14 +9,13 @@ from agent.core.machine.cgroup_files import Amount, FileReading, Unlimited, Unre
 from agent.core.machine.cpu_knobs import (
     CpuMax,
     shares_match_after_round_trip,
+    shares_to_millicores,
     shares_to_weight_linear,
     shares_to_weight_quadratic,
+    systemd_quota,
     weight_to_shares_linear,
 )
 from agent.core.numbers.units import INT64_MAX
-
-SYSTEMD_TOLERANCE_MILLICORES = 10
-"""systemd keeps whole percents of a CPU; facts kubelet-cgroups section 7.2."""
 
 
 class State(StrEnum):
@@ -110,13 +109,8 @@ class ComparisonOutcome:
     note: str | None = None
 
 
-def compare(wanted: Wanted, reading: FileReading, *, tolerance_millicores: int) -> ComparisonOutcome | None:
-    """Compare a file with what should be in it.
-
-    Args:
-        wanted: What should be there.
-        reading: What is there.
-        tolerance_millicores: How far a quota may be off: systemd rounds.
+def compare(wanted: Wanted, reading: FileReading, *, is_systemd: bool) -> ComparisonOutcome | None:
+    """Compare a file with what should be in it; where systemd keeps the cgroups, a quota as it rounds is right too.
 
     Returns:
         None = there is nothing to compare: no file, and nothing that should be in it.
@@ -136,7 +130,7 @@ def compare(wanted: Wanted, reading: FileReading, *, tolerance_millicores: int) 
         return ComparisonOutcome(state=State.UNKNOWN, target=None, found=found, note=wanted.doubt)
     choices = ((wanted.target, None), *((other.target, other.note) for other in wanted.accepted))
     for target, note in choices:
-        if _matches(target, found, wanted, tolerance_millicores):
+        if _matches(target, found, wanted, is_systemd=is_systemd):
             formula = target.formula_of(found) if isinstance(target, Weights) and isinstance(found, int) else None
             note = note or _rounding_note(target, found)
             return ComparisonOutcome(state=State.EQUAL, target=target, found=found, formula=formula, note=note)
@@ -145,15 +139,15 @@ def compare(wanted: Wanted, reading: FileReading, *, tolerance_millicores: int) 
         target=wanted.target,
         found=found,
         difference=_difference(wanted.target, found),
-        note=wanted.doubt or wanted.hint,
+        note=wanted.doubt or wanted.hint or _request_note(wanted.target, found),
     )
 
 
-def _matches(target: Target, found: Amount, wanted: Wanted, tolerance_millicores: int) -> bool:
+def _matches(target: Target, found: Amount, wanted: Wanted, *, is_systemd: bool) -> bool:
     if isinstance(target, Weights):
         return isinstance(found, int) and target.formula_of(found) is not None
     if isinstance(target, CpuMax):
-        return isinstance(found, CpuMax) and _is_same_quota(target, found, tolerance_millicores)
+        return isinstance(found, CpuMax) and _is_same_quota(target, found, is_systemd=is_systemd)
     if isinstance(target, Unlimited):
         return found is target
     if isinstance(found, int):
@@ -164,17 +158,24 @@ def _matches(target: Target, found: Amount, wanted: Wanted, tolerance_millicores
     return found is Unlimited.MAX and (wanted.at_least or target > INT64_MAX - wanted.granule_bytes)
 
 
-def _is_same_quota(target: CpuMax, found: CpuMax, tolerance_millicores: int) -> bool:
-    if target.quota_usec is None or found.quota_usec is None:
-        return target.quota_usec is found.quota_usec
-    off_usec = abs(found.quota_usec - target.quota_usec)
-    return found.period_usec == target.period_usec and off_usec * 1000 <= tolerance_millicores * target.period_usec
+def _is_same_quota(target: CpuMax, found: CpuMax, *, is_systemd: bool) -> bool:
+    if target.quota_usec == found.quota_usec:
+        return target.quota_usec is None or target.period_usec == found.period_usec
+    if not is_systemd or target.quota_usec is None or target.period_usec != found.period_usec:
+        return False
+    return found.quota_usec == systemd_quota(target.quota_usec, target.period_usec).cpu_max_quota_usec
 
 
 def _rounding_note(target: Target, found: Amount) -> str | None:
     if isinstance(target, CpuMax) and isinstance(found, CpuMax) and target.quota_usec != found.quota_usec:
         return "within systemd's rounding to whole percents of a CPU"
     return None
+
+
+def _request_note(target: Target, found: Amount) -> str | None:
+    if not isinstance(target, Weights) or not isinstance(found, int):
+        return None
+    return f"the weight of a CPU request of {shares_to_millicores(weight_to_shares_linear(found))}m"
 
 
 def _difference(target: Target, found: Amount) -> float | None:

@@ -20,17 +20,10 @@ from collections.abc import Mapping
 from typing import Final, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from agent.core.numbers import go_float
-from agent.core.numbers.bucket_scheme import BucketScheme, ExponentialScheme, LinearScheme
-
-__all__ = ["BucketScheme", "ExponentialScheme", "Histograms", "LinearScheme"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-Rows = NDArray[np.intp]
+from agent.core.numbers.arrays import Bools, Floats, Ints, Rows
+from agent.core.numbers.bucket_scheme import BucketScheme
 
 YEAR_ONE: Final = -62_135_596_800.0
 """0001-01-01T00:00Z in Unix seconds: where references start, and from where multiples of the half-life are counted."""
@@ -174,45 +167,6 @@ class Histograms:
         self._weights[buckets, rows] = np.where(left < self.epsilon, 0.0, left)
         self._tighten(rows)
         self._stale[rows] = True
-
-    def add_series(self, row: int, values: Floats, weights: Floats, unix_seconds: Floats | None = None) -> None:
-        """Add many samples to one row, with the result of adding them one by one in this order.
-
-        Args:
-            row: Which.
-            values: Finite, shape ``(k,)``.
-            weights: Not negative, before decay, shape ``(k,)``.
-            unix_seconds: When, shape ``(k,)``; needed when the histograms decay.
-
-        Raises:
-            ValueError: The histograms decay and no times are given.
-        """
-        buckets = self.scheme.find(values)
-        one = np.array([row])
-        begin = 0
-        while begin < values.size:
-            end = values.size
-            times = None if unix_seconds is None else unix_seconds[begin:]
-            if times is not None:
-                # Up to the next sample that is too late for the reference, all enter with one reference.
-                self._follow(one, times[:1])
-                late = np.flatnonzero(self._is_late(self._references[row], times))
-                end = begin + int(late[0]) if late.size else end
-                times = times[: end - begin]
-            self._add_part(row, buckets[begin:end], self._decayed(one, weights[begin:end], times))
-            begin = end
-
-    def _add_part(self, row: int, buckets: Ints, decayed: Floats) -> None:
-        np.add.at(self._weights[:, row], buckets, decayed)
-        self._totals[row] = np.cumsum(np.concatenate((self._totals[row : row + 1], decayed)))[-1]
-        # Weights only grow here, so whether a bucket was used at any time is whether it is at the end.
-        is_used = self._weights[buckets, row] >= self.epsilon
-        used = buckets[is_used]
-        if used.size:
-            self._lowest[row] = min(self._lowest[row], used.min())
-            self._highest[row] = max(self._highest[row], used.max())
-        self._may_have_residue[row] |= used.size < buckets.size
-        self._stale[row] = True
 
     def merge(self, row: int, other: Histograms, other_row: int) -> None:
         """Add all samples of a row of other histograms to a row of these; the other stays as it is.

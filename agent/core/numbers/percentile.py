@@ -1,7 +1,4 @@
-"""The one definition of a percentile, and of which moments a window holds.
-
-Core, pure.
-"""
+"""The one definition of a percentile. Core, pure."""
 
 from __future__ import annotations
 
@@ -37,8 +34,3 @@ def percentile(values: NDArray[np.float64], ratio: float) -> float:
     ordered = np.partition(values, (below, above))
     low, high = float(ordered[below]), float(ordered[above])
     return min(low + (rank - below) * (high - low), high)  # min: the product may round past the upper value
-
-
-def inside(moments: NDArray[np.float64] | NDArray[np.int64], *, end: float, length: float) -> NDArray[np.bool_]:
-    """Return which moments lie in the window (end - length, end]; all in one unit of time, shape ``(n,)``."""
-    return (moments > end - length) & (moments <= end)

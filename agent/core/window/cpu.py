@@ -13,15 +13,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.core.numbers.percentile import inside, percentile
-from agent.core.window.memory import memory_window
+from agent.core.numbers.percentile import percentile
 from agent.core.window.policy import WindowPolicy
 from agent.core.window.rates import burst_millicores, sliding_rates
 from agent.core.window.ring_rows import Has
 from agent.core.window.snapshot import CpuWindow, Gap, Missing
 from agent.core.window.steps import NS, PAIR_GAPS, CpuSteps, cpu_steps
-
-__all__ = ["WindowPolicy", "absent_cpu_window", "cpu_window", "inside", "memory_window", "percentile"]
 
 CPU_FIGURES: Final = (
     "last_usage_millicores",

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from agent.core.window.cpu import absent_cpu_window
 from agent.core.window.memory import absent_memory_window
 from agent.core.window.policy import WindowPolicy
+from agent.core.window.pressure import adjusted_demand
 from agent.core.window.rates import burst_millicores, sliding_rates
 from agent.core.window.ring_rows import MEMORY_ROW, MINUTE_ROW, Has, Status
 from agent.core.window.snapshot import CpuWindow, MemoryWindow, Missing
@@ -125,7 +126,7 @@ def _minute_cpu(steps: CpuSteps, policy: WindowPolicy, *, start_ns: int, end_ns:
     return _MinuteCpu(
         covered_ns=covered_ns,
         mean_millicores=mean,
-        peak_millicores=max(float(peaks.max()) if peaks.size else 0.0, mean * (1.0 + (waiting or 0.0))),
+        peak_millicores=max(float(peaks.max()) if peaks.size else 0.0, adjusted_demand(mean, waiting or 0.0)),
         burst_millicores=max(burst, mean),  # the mean may round past it, or hold a short pair that is no burst
         waiting_ratio=waiting,
         throttled_ratio=_weighted(steps.throttled_usec[pairs], steps.throttled_ns[pairs], share),

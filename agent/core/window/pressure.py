@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Amount = TypeVar("Amount", float, NDArray[np.float64])
+
 _USEC_PER_SECOND = 1_000_000
 
 
@@ -18,11 +25,6 @@ def psi_waiting_rate(t0_seconds: float, total0_usec: int, t1_seconds: float, tot
     return min(waited_usec / (elapsed_seconds * _USEC_PER_SECOND), 1.0)
 
 
-def adjusted_demand(usage_millicores: float, waiting_ratio: float | None) -> float:
-    """Return what would have been used without the wait: usage x (1 + waiting).
-
-    Args:
-        usage_millicores: CPU use over the same time.
-        waiting_ratio: 0..1; None = no signal, then usage stands alone.
-    """
-    return usage_millicores * (1.0 + (waiting_ratio or 0.0))
+def adjusted_demand(usage_millicores: Amount, waiting_ratio: Amount) -> Amount:
+    """Return what would have been used without the wait: usage x (1 + waiting), of one time or of many."""
+    return usage_millicores * (1.0 + waiting_ratio)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.core.window.policy import WindowPolicy
+from agent.core.window.pressure import adjusted_demand
 from agent.core.window.steps import MILLICORES_PER_USEC_PER_NS, NS, SHORT_NS, CpuSteps, Selection
 
 
@@ -71,7 +72,7 @@ def sliding_rates(steps: CpuSteps, policy: WindowPolicy, *, first: int, stop: in
     if not np.count_nonzero(known_ns):
         return SlidingRates(usage=usage, adjusted=None)
     waiting = _between(steps.waiting_usec, older, newer) * 1e3 / np.maximum(known_ns, 1)
-    return SlidingRates(usage=usage, adjusted=usage * (1.0 + waiting))
+    return SlidingRates(usage=usage, adjusted=adjusted_demand(usage, waiting))
 
 
 def _between(values: NDArray[np.int64], older: NDArray[np.intp], newer: Selection) -> NDArray[np.int64]:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.core.numbers.arrays import Bools, Floats
+from agent.core.window.pressure import adjusted_demand
 from agent.core.window.ring_rows import Has, Status
 from agent.core.window.steps import MILLICORES_PER_USEC_PER_NS
 
@@ -62,7 +63,7 @@ def starvation(before: Rows, after: Rows, *, capacity_millicores: int, contended
     waiting = np.clip(waiting_usec / within_usec, 0.0, 1.0)
     usage = np.minimum(used_usec * MILLICORES_PER_USEC_PER_NS / np.maximum(elapsed_ns, 1), capacity_millicores)
     return Starvation(
-        demand_millicores=np.minimum(usage * (1.0 + waiting), capacity_millicores),
+        demand_millicores=np.minimum(adjusted_demand(usage, waiting), capacity_millicores),
         waiting_ratio=waiting,
         is_known=is_known,
     )

@@ -15,7 +15,8 @@ from agent.core.history.minute_axis import MINUTE_SECONDS, offset_of
 from agent.node.assembly import RING_FILE_NAME, Watch
 from agent.node.history.file import HISTORY_FILE_NAME, HistoryError, HistoryFile
 from agent.node.recommender.loop import MINUTE_DELAY_NS
-from agent.sensing.ring_file import RingFile, read_boot_id
+from agent.sensing.ring_file import RingFile
+from agent.sensing.state_file import read_boot_id
 
 NS: Final = 1_000_000_000
 MINUTE_NS: Final = MINUTE_SECONDS * NS

@@ -36,7 +36,8 @@ from agent.node.offline.recording_format import (
 from agent.node.offline.recording_writer import RecordingWriter
 from agent.node.sampling.pods_file import NoPods, PodsFile
 from agent.node.sampling.unit_table import identity_at
-from agent.sensing.ring_file import RingFile, RingView
+from agent.sensing.ring_file import RingFile
+from agent.sensing.ring_view import RingView
 from agent.settings import Settings
 from agent.settings.sections import camel
 from agent.version import installed_version

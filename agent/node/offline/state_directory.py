@@ -22,7 +22,7 @@ from agent.node.reports.directives_file import Directions
 from agent.node.sampling.pods_file import NoPods, PodsFile
 from agent.node.sampling.unit_table import UnitTable, WatchedUnit, identity_at
 from agent.sensing.machine import node_name
-from agent.sensing.ring_file import RingError
+from agent.sensing.state_file import RingError
 from agent.settings import Settings
 
 NS: Final = 1_000_000_000

@@ -15,8 +15,10 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from agent.core.window.cpu import WindowPolicy, cpu_window, memory_window
+from agent.core.window.cpu import cpu_window
+from agent.core.window.memory import memory_window
 from agent.core.window.minute_row import minute_row, minutes_memory_window, minutes_window
+from agent.core.window.policy import WindowPolicy
 from agent.core.window.ring_rows import MINUTE_ROW, Has, Status
 from agent.core.window.snapshot import CpuWindow, Gap, MemoryWindow, Snapshot, UnitAdvice, UnitStatus
 from agent.node.sampling.heartbeat import SweepHeartbeat

@@ -17,8 +17,9 @@ from agent.core.machine.cpu_knobs import parse_cpu_max
 from agent.node.sampling.unit_table import UnitTable, WatchedUnit
 from agent.sensing.discovery import Changes, Discovery, Found
 from agent.sensing.memory_events import MemoryEvents
-from agent.sensing.ring_file import RingError, RingFile, RingsFull
+from agent.sensing.ring_file import RingFile
 from agent.sensing.sampler_contract import CgroupGone, Sampler, SamplerError
+from agent.sensing.state_file import RingError, RingsFull
 
 
 class PodNames(Protocol):

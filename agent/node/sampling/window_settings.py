@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from agent.core.window.policy import WindowPolicy
-from agent.sensing.ring_file import RingGeometry
+from agent.sensing.state_file import RingGeometry
 from agent.settings import Settings
 
 LEAST_RAW_SECONDS: Final = 120.0

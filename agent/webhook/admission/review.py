@@ -28,7 +28,8 @@ from agent.core.cluster.workload import Workload, workload_of
 from agent.core.history.rollup import NodeClass
 from agent.core.orders.cluster_rules import rule_of
 from agent.core.orders.policy_options import PolicyName
-from agent.kube.pod_json import ConvertError, pod_from_json
+from agent.kube.json_reader import ConvertError
+from agent.kube.pod_json import pod_from_json
 from agent.kube.target_node import node_named
 from agent.webhook.admission.glance import answer, bounded_uid, glance, uid_of
 from agent.webhook.admission.recent_growth import RecentGrowth

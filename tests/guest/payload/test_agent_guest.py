@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from agent.core.cluster.pod import QosClass
-from agent.sensing.cgroup_path import Driver, Runtime, container_cgroup_path, kubepods_root_path
+from agent.sensing.cgroup_path import Driver, Runtime, container_cgroup_path
 from tests.guest.kubelet_tree import MOUNT, make, remove
 from tests.guest.plimsoll import doctor_verdicts, running_agent
 from tests.guest.waiting import wait_for
+from tests.kubepods import kubepods_root_path
 
 pytestmark = pytest.mark.guest
 

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from agent.core.cluster.pod import QosClass
-from agent.sensing.cgroup_path import Driver, Runtime, container_cgroup_path, kubepods_root_path, pod_cgroup_path
+from agent.sensing.cgroup_path import Driver, Runtime, container_cgroup_path, pod_cgroup_path
 from tests.guest.kubelet_tree import MOUNT, make, remove
 from tests.guest.waiting import DEADLINE_SECONDS
+from tests.kubepods import kubepods_root_path
 from tests.pods import container, pod_json
 
 pytestmark = pytest.mark.guest

@@ -8,10 +8,11 @@ import pytest
 
 from agent.core.cluster.pod import QosClass
 from agent.core.cluster.unit import UnitKind
-from agent.sensing.cgroup_path import Driver, Runtime, container_cgroup_path, kubepods_root_path, pod_cgroup_path
+from agent.sensing.cgroup_path import Driver, Runtime, container_cgroup_path, pod_cgroup_path
 from agent.sensing.discovery import Discovery, UnitScope
 from tests.guest.kubelet_tree import MOUNT, make, remove
 from tests.guest.waiting import wait_for
+from tests.kubepods import kubepods_root_path
 
 pytestmark = pytest.mark.guest
 

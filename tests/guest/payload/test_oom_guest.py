@@ -11,10 +11,11 @@ from collections.abc import Iterator
 import pytest
 
 from agent.core.cluster.pod import QosClass
-from agent.sensing.cgroup_path import Driver, Runtime, container_cgroup_path, kubepods_root_path, pod_cgroup_path
+from agent.sensing.cgroup_path import Driver, Runtime, container_cgroup_path, pod_cgroup_path
 from agent.sensing.memory_events import MemoryEvents, OomKill, WatchResult
 from tests.guest.kubelet_tree import MOUNT, make, remove
 from tests.guest.waiting import DEADLINE_SECONDS, wait_for
+from tests.kubepods import kubepods_root_path
 
 pytestmark = pytest.mark.guest
 

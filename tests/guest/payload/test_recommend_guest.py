@@ -13,10 +13,11 @@ from agent.core.recommender.recommendation import Recommendation, Recommendation
 from agent.core.resize.why import Whys
 from agent.node.files.documents import RECOMMENDATIONS, WHYS
 from agent.node.sockets.control import request
-from agent.sensing.cgroup_path import Driver, Runtime, container_cgroup_path, kubepods_root_path
+from agent.sensing.cgroup_path import Driver, Runtime, container_cgroup_path
 from tests.guest.kubelet_tree import MOUNT, make, remove
 from tests.guest.plimsoll import running_agent
 from tests.guest.waiting import wait_for
+from tests.kubepods import kubepods_root_path
 
 pytestmark = pytest.mark.guest
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.window.cpu import WindowPolicy, memory_window
+from agent.core.window.memory import memory_window
+from agent.core.window.policy import WindowPolicy
 from agent.core.window.ring_rows import Has, Status
 from agent.core.window.snapshot import Missing
 from tests.guest.full_tree import FullTree

@@ -19,14 +19,8 @@ from agent.core.cluster.pod import (
     Requirements,
     Termination,
 )
-from agent.kube.pod_json import (
-    ConvertError,
-    namespace_from_json,
-    namespaces_from_json,
-    node_from_json,
-    pod_from_json,
-    pods_from_json,
-)
+from agent.kube.json_reader import ConvertError
+from agent.kube.pod_json import namespace_from_json, namespaces_from_json, node_from_json, pod_from_json, pods_from_json
 from tests.pods import container, pod_json, sidecar
 
 FULL = {

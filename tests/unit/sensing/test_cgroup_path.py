@@ -19,10 +19,10 @@ from agent.sensing.cgroup_path import (
     driver_of,
     identify,
     is_monitor,
-    kubepods_root_path,
     parse_cgroup_path,
     pod_cgroup_path,
 )
+from tests.kubepods import kubepods_root_path
 
 ID = "0d5a3c0e9f1b4a7c8e2d6f5b4a3c2d1e0f9e8d7c6b5a49382716051423324150"
 NODE_ID = "f" * 64

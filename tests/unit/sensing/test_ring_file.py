@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from agent.core.window.ring_rows import MEMORY_ROW, MINUTE_ROW, SAMPLE, SLOT_HEADER, Status
-from agent.sensing.ring_file import RingError, RingFile, RingGeometry, RingsFull, RingView, StateInUse, read_boot_id
-from agent.sensing.ring_view import Ring, field_offset
+from agent.sensing.ring_file import RingFile
+from agent.sensing.ring_view import Ring, RingView, field_offset
+from agent.sensing.state_file import RingError, RingGeometry, RingsFull, StateInUse, read_boot_id
 
 BOOT = "0f6d2a1e-1111-4222-8333-444455556666"
 OTHER_BOOT = "aaaaaaaa-1111-4222-8333-444455556666"

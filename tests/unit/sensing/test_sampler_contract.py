@@ -9,9 +9,10 @@ import pytest
 
 from agent.core.window.ring_rows import Status
 from agent.sensing.reference_sampler import ReferenceSampler
-from agent.sensing.ring_file import RingFile, RingGeometry
+from agent.sensing.ring_file import RingFile
 from agent.sensing.sampler import open_sampler
 from agent.sensing.sampler_contract import CgroupGone, Sampler, SamplerError
+from agent.sensing.state_file import RingGeometry
 from tests.cgroup_files import CgroupFiles, container_path
 from tests.fakes import FakeClock, FakeSampler
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from agent.core.history.minutes import Minutes, OutOfMemory
 from agent.core.numbers.arrays import Bools, Floats, Rows
-from agent.core.numbers.histogram import LinearScheme
+from agent.core.numbers.bucket_scheme import LinearScheme
 from agent.core.orders.policy_options import CraneOptions
 from agent.core.recommender.crane.estimate import Estimation, to_bytes, to_millicores
 from agent.core.recommender.crane.kills import CraneKills, protect

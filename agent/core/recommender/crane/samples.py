@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.core.numbers.arrays import Bools, Floats, Ints, Rows
-from agent.core.numbers.histogram import Histograms, LinearScheme
+from agent.core.numbers.bucket_scheme import LinearScheme
+from agent.core.numbers.histogram import Histograms
 from agent.core.recommender.crane.estimate import EPSILON, weigh
 
 MINUTES_PER_HOUR: Final = 60

@@ -15,7 +15,8 @@ from typing import Final, Self
 import numpy as np
 
 from agent.core.numbers.arrays import Bools, Floats, Ints, Rows
-from agent.core.numbers.histogram import ExponentialScheme, Histograms
+from agent.core.numbers.bucket_scheme import ExponentialScheme
+from agent.core.numbers.histogram import Histograms
 from agent.core.orders.policy_options import VpaOptions
 from agent.core.recommender.vpa.estimators import confidence
 from agent.core.recommender.vpa.samples import CpuSamples, MemoryPeaks, put_all

@@ -27,8 +27,8 @@ def test_nothing_told_is_the_kubelets_defaults() -> None:
     assert (told.capacity_millicores, told.reserved_memory_percent, told.throttling_factor) == (None, None, None)
 
 
-def test_systemd_rounds_within_one_percent_of_a_cpu() -> None:
-    assert (rules(is_systemd=True).tolerance_millicores, rules().tolerance_millicores) == (10, 0)
+def test_the_rules_know_whether_systemd_rounds() -> None:
+    assert (rules(is_systemd=True).is_systemd, rules().is_systemd) == (True, False)
 
 
 def test_everything_told() -> None:

@@ -13,7 +13,7 @@ from agent.cli.main import main
 from agent.node.files.documents import RECOMMENDATIONS
 from agent.node.sockets.control import ControlEndpoint, open_control_listener
 from agent.node.sockets.loop import ListeningLoop
-from agent.sensing.ring_file import read_boot_id
+from agent.sensing.state_file import read_boot_id
 from tests.recommendations import mixed_node
 from tests.unit.node.offline.test_state_directory import pods_file, write_state
 

@@ -11,7 +11,7 @@ import pytest
 
 from agent.cli.main import main
 from agent.node.offline.recording import Recording
-from agent.sensing.ring_file import read_boot_id
+from agent.sensing.state_file import read_boot_id
 from tests.unit.node.offline.test_state_directory import pods_file, write_state
 
 pytestmark = pytest.mark.usefixtures("long_since_boot")

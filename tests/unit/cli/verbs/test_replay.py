@@ -17,7 +17,8 @@ from agent.cli.simulate.trace_files import TraceFileError, load_trace
 from agent.node.files.documents import RECOMMENDATIONS, WHYS
 from agent.node.offline.recording import Recording
 from agent.node.offline.recording_contents import CONTENTS
-from agent.sensing.ring_file import RingFile, RingGeometry, read_boot_id
+from agent.sensing.ring_file import RingFile
+from agent.sensing.state_file import RingGeometry, read_boot_id
 from tests.unit.node.history.test_learner import BOOT_UNIX_SECONDS, MIB
 from tests.unit.node.offline.test_replay import record
 from tests.unit.node.offline.test_state_directory import PATH, pods_file, settings, write_state

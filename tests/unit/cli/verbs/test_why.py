@@ -15,7 +15,7 @@ from agent.cli.main import main
 from agent.node.files.documents import WHYS
 from agent.node.sockets.control import ControlEndpoint, ControlError, Verb, open_control_listener
 from agent.node.sockets.loop import ListeningLoop
-from agent.sensing.ring_file import read_boot_id
+from agent.sensing.state_file import read_boot_id
 from tests.unit.node.offline.test_state_directory import pods_file, write_state
 
 pytestmark = pytest.mark.usefixtures("long_since_boot")

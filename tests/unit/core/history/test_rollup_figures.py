@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from agent.core.history.rollup import CPU_BUCKETS, MEMORY_BUCKETS, Distribution
 from agent.core.history.rollup_figures import RollupFigures, distribution, rollup_figures
-from agent.core.window.cpu import WindowPolicy, cpu_window
+from agent.core.window.cpu import cpu_window
+from agent.core.window.policy import WindowPolicy
 from agent.core.window.ring_rows import Has, Status
 from tests.window_rows import ALL, NS, Rows, memory, sample, steady
 

@@ -736,7 +736,7 @@ rule_sets = st.builds(
         reservation=st.sampled_from(ReservationPolicy),
         single_process_oom_kill=st.booleans(),
     ),
-    tolerance_millicores=st.sampled_from([0, 10]),
+    is_systemd=st.booleans(),
     throttling_factor=st.none() | st.sampled_from([0.5, 0.9]),
     allocatable_memory_bytes=st.none() | st.just(16 * GIB),
     reserved_memory_percent=st.none() | st.integers(0, 100),

@@ -12,8 +12,8 @@ from agent.core.numbers.units import MIB
 MAX = Unlimited.MAX
 
 
-def outcome(wanted: Wanted, found: Amount, *, tolerance_millicores: int = 0) -> ComparisonOutcome:
-    result = compare(wanted, FileReading(amount=found), tolerance_millicores=tolerance_millicores)
+def outcome(wanted: Wanted, found: Amount, *, is_systemd: bool = False) -> ComparisonOutcome:
+    result = compare(wanted, FileReading(amount=found), is_systemd=is_systemd)
     assert result is not None
     return result
 
@@ -55,33 +55,37 @@ def test_weight_difference_is_to_the_nearest_formula() -> None:
     assert outcome(wanted, 105).difference == 5  # 100 is nearer than 39
     assert outcome(wanted, 30).difference == -9
     assert outcome(wanted, MAX).difference is None
+    # weight 30 is 760 shares by the linear formula: 29 x 262142 / 9999 + 2 = 762
+    assert outcome(wanted, 30).note == "the weight of a CPU request of 745m"
+    assert outcome(wanted, MAX).note is None
 
 
 @pytest.mark.parametrize(
-    ("target", "found", "tolerance", "state", "difference"),
+    ("target", "found", "is_systemd", "state", "difference"),
     [
-        (cpu_max(20_000), cpu_max(20_000), 0, State.EQUAL, None),
-        (cpu_max(None), cpu_max(None, 50_000), 0, State.EQUAL, None),
-        # 33300 is kept as 34 % by systemd: 7m off, within 10m
-        (cpu_max(33_300), cpu_max(34_000), 10, State.EQUAL, None),
-        (cpu_max(33_300), cpu_max(34_000), 0, State.DRIFTED, 7.0),
-        (cpu_max(20_000), cpu_max(21_001), 10, State.DRIFTED, 10.01),
-        (cpu_max(20_000), cpu_max(None), 10, State.DRIFTED, None),
-        (cpu_max(None), cpu_max(20_000), 10, State.DRIFTED, None),
+        (cpu_max(20_000), cpu_max(20_000), False, State.EQUAL, None),
+        (cpu_max(None), cpu_max(None, 50_000), False, State.EQUAL, None),
+        # 33300 of 100000 is kept as 34 % by systemd, and as nothing else
+        (cpu_max(33_300), cpu_max(34_000), True, State.EQUAL, None),
+        (cpu_max(33_300), cpu_max(34_000), False, State.DRIFTED, 7.0),
+        (cpu_max(33_300), cpu_max(33_000), True, State.DRIFTED, -3.0),
+        (cpu_max(20_000), cpu_max(21_000), True, State.DRIFTED, 10.0),
+        (cpu_max(20_000), cpu_max(None), True, State.DRIFTED, None),
+        (cpu_max(None), cpu_max(20_000), True, State.DRIFTED, None),
         # the same 200m, but handed out in other portions
-        (cpu_max(20_000), cpu_max(10_000, 50_000), 10, State.DRIFTED, 0.0),
-        (cpu_max(20_000), 20_000, 10, State.DRIFTED, None),
+        (cpu_max(20_000), cpu_max(10_000, 50_000), True, State.DRIFTED, 0.0),
+        (cpu_max(20_000), 20_000, True, State.DRIFTED, None),
     ],
 )
-def test_quota(target: CpuMax, found: Amount, tolerance: int, state: State, difference: float | None) -> None:
-    result = outcome(Wanted(file="cpu.max", target=target), found, tolerance_millicores=tolerance)
+def test_quota(target: CpuMax, found: Amount, is_systemd: bool, state: State, difference: float | None) -> None:
+    result = outcome(Wanted(file="cpu.max", target=target), found, is_systemd=is_systemd)
 
     assert result.state is state
     assert result.difference == (None if difference is None else pytest.approx(difference))
 
 
 def test_quota_that_systemd_rounded_says_so() -> None:
-    result = outcome(Wanted(file="cpu.max", target=cpu_max(33_300)), cpu_max(34_000), tolerance_millicores=10)
+    result = outcome(Wanted(file="cpu.max", target=cpu_max(33_300)), cpu_max(34_000), is_systemd=True)
 
     assert "rounding" in (result.note or "")
 
@@ -91,7 +95,7 @@ def test_whatever_systemd_rounds_is_equal(quota_usec: int, period_usec: int) -> 
     rounded = systemd_quota(quota_usec, period_usec).cpu_max_quota_usec
     wanted = Wanted(file="cpu.max", target=cpu_max(quota_usec, period_usec))
 
-    assert outcome(wanted, cpu_max(rounded, period_usec), tolerance_millicores=10).state is State.EQUAL
+    assert outcome(wanted, cpu_max(rounded, period_usec), is_systemd=True).state is State.EQUAL
 
 
 @pytest.mark.parametrize(
@@ -153,7 +157,7 @@ def test_value_that_cannot_be_told_is_unknown_and_shown() -> None:
     ],
 )
 def test_file_without_a_value_gives_its_reason(unread: UnreadFile, state: State) -> None:
-    result = compare(Wanted(file="memory.max", target=1), FileReading(unread=unread), tolerance_millicores=0)
+    result = compare(Wanted(file="memory.max", target=1), FileReading(unread=unread), is_systemd=False)
 
     assert result == ComparisonOutcome(state=state, target=1, found=None, note=unread)
 
@@ -161,4 +165,4 @@ def test_file_without_a_value_gives_its_reason(unread: UnreadFile, state: State)
 def test_missing_file_in_which_nothing_should_be_is_no_finding() -> None:
     wanted = Wanted(file="memory.max", target=MAX, is_written=False)
 
-    assert compare(wanted, FileReading(unread=UnreadFile.NO_CONTROLLER), tolerance_millicores=0) is None
+    assert compare(wanted, FileReading(unread=UnreadFile.NO_CONTROLLER), is_systemd=False) is None

@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.numbers import go_float
-from agent.core.numbers.histogram import YEAR_ONE, BucketScheme, ExponentialScheme, Histograms, LinearScheme
+from agent.core.numbers.bucket_scheme import BucketScheme, ExponentialScheme, LinearScheme
+from agent.core.numbers.histogram import YEAR_ONE, Histograms
+from tests.histograms import add_series
 
 UNITS = LinearScheme(10.0, 1.0)
 """Buckets 0 to 10, one wide."""
@@ -98,7 +100,7 @@ def columns(samples: Sequence[Sample]) -> tuple[Any, Any, Any]:
 
 def filled(samples: Sequence[Sample], *, row: int = 0, rows: int = 1, **options: Any) -> Histograms:
     made = histograms(rows=rows, **options)
-    made.add_series(row, *columns(samples))
+    add_series(made, row, *columns(samples))
     return made
 
 
@@ -163,7 +165,7 @@ def test_add_below_epsilon_stays_unseen_until_the_bucket_holds_epsilon() -> None
 def test_a_residue_below_the_used_range_counts_in_the_total_and_in_no_walk() -> None:
     # Total 0.4 + 1 + 1; the walk begins at bucket 5: 1 of 2.4 is less than half, though 1.4 would be more.
     made = histograms(epsilon=0.5)
-    made.add_series(0, *columns([(1.0, 0.4, 0), (5.0, 1.0, 0), (8.0, 1.0, 0)]))
+    add_series(made, 0, *columns([(1.0, 0.4, 0), (5.0, 1.0, 0), (8.0, 1.0, 0)]))
     assert made.percentile(0.5).tolist() == [9.0]
     assert made.percentile(0.4).tolist() == [6.0]
 
@@ -201,8 +203,8 @@ def test_grow_keeps_what_is_there_and_never_shrinks() -> None:
 
 def test_reach_tells_where_the_walk_ends_what_lies_below_and_what_the_bucket_holds() -> None:
     made = histograms(rows=2, epsilon=0.5)
-    made.add_series(0, *columns([(1.0, 0.25, 0), (2.0, 1.0, 0), (3.0, 2.0, 0)]))
-    made.add_series(1, *columns([(7.0, 4.0, 0), (9.0, 1.0, 0)]))
+    add_series(made, 0, *columns([(1.0, 0.25, 0), (2.0, 1.0, 0), (3.0, 2.0, 0)]))
+    add_series(made, 1, *columns([(7.0, 4.0, 0), (9.0, 1.0, 0)]))
     # Half of 3.25 is reached by 1 + 2 in bucket 3, the residue in bucket 1 not counted; half of 5 by 4 in bucket 7.
     buckets, below, own = made.reach(0.5, np.array([1, 0]))
     assert (buckets.tolist(), below.tolist(), own.tolist()) == ([7, 3], [0.0, 1.0], [4.0, 2.0])
@@ -245,8 +247,8 @@ def test_reference_stays_for_100_half_lives_and_not_longer() -> None:
 
 def test_shift_rescales_the_used_range_only() -> None:
     made = histograms(epsilon=0.5, half_life=HOUR)
-    made.add_series(0, *columns([(1.0, 0.25, MIDNIGHT), (5.0, 1.0, MIDNIGHT)]))
-    made.add_series(0, *columns([(5.0, 1.0, MIDNIGHT + 101 * HOUR)]))
+    add_series(made, 0, *columns([(1.0, 0.25, MIDNIGHT), (5.0, 1.0, MIDNIGHT)]))
+    add_series(made, 0, *columns([(5.0, 1.0, MIDNIGHT + 101 * HOUR)]))
     assert made.weights(0)[[1, 5]].tolist() == [0.25, 1.0 + 2.0**-101]
     assert made.total_weights()[0] == 1.0 + 1.25 * 2.0**-101
 
@@ -269,13 +271,13 @@ def test_decaying_histograms_refuse_samples_without_a_time(operation: str) -> No
     with pytest.raises(ValueError, match="need a time"):
         getattr(made, operation)(np.array([0]), np.ones(1), np.ones(1))
     with pytest.raises(ValueError, match="need a time"):
-        made.add_series(0, np.ones(1), np.ones(1))
+        add_series(made, 0, np.ones(1), np.ones(1))
 
 
 def test_histograms_that_do_not_decay_need_no_time_and_heed_none() -> None:
     made = histograms(rows=2)
-    made.add_series(0, np.array([1.0, 2.0]), np.ones(2))
-    made.add_series(1, np.array([1.0, 2.0]), np.ones(2), np.array([MIDNIGHT, 0.0]))
+    add_series(made, 0, np.array([1.0, 2.0]), np.ones(2))
+    add_series(made, 1, np.array([1.0, 2.0]), np.ones(2), np.array([MIDNIGHT, 0.0]))
     assert made.weights(0).tolist() == made.weights(1).tolist()
     assert made.references()[1].tolist() == [False, False]
 
@@ -291,8 +293,8 @@ def test_histograms_refuse_epsilon_and_half_life_that_are_not_positive(options: 
 
 def test_merge_adds_the_used_range_and_the_total() -> None:
     made = histograms(rows=2, epsilon=0.5)
-    made.add_series(0, *columns([(1.0, 2.0, 0)]))
-    made.add_series(1, *columns([(3.0, 1.0, 0), (0.0, 0.25, 0)]))
+    add_series(made, 0, *columns([(1.0, 2.0, 0)]))
+    add_series(made, 1, *columns([(3.0, 1.0, 0), (0.0, 0.25, 0)]))
     made.merge(0, made, 1)
     # The residue in bucket 0 counts in the total alone.
     assert made.weights(0)[:4].tolist() == [0.0, 2.0, 0.0, 1.0]
@@ -302,7 +304,7 @@ def test_merge_adds_the_used_range_and_the_total() -> None:
 
 def test_merge_of_an_empty_row_changes_nothing() -> None:
     made = histograms(rows=2)
-    made.add_series(0, *columns([(4.0, 2.0, 0)]))
+    add_series(made, 0, *columns([(4.0, 2.0, 0)]))
     made.merge(0, made, 1)
     assert (made.used(0), made.total_weights()[0]) == (slice(4, 5), 2.0)
 
@@ -310,8 +312,8 @@ def test_merge_of_an_empty_row_changes_nothing() -> None:
 @pytest.mark.parametrize("older_row", [0, 1])
 def test_merge_shifts_the_older_reference_to_the_younger_and_leaves_the_other_alone(older_row: int) -> None:
     made = histograms(rows=2, half_life=HOUR)
-    made.add_series(older_row, *columns([(1.0, 1.0, MIDNIGHT)]))
-    made.add_series(1 - older_row, *columns([(5.0, 1.0, MIDNIGHT + 10 * HOUR)]))
+    add_series(made, older_row, *columns([(1.0, 1.0, MIDNIGHT)]))
+    add_series(made, 1 - older_row, *columns([(5.0, 1.0, MIDNIGHT + 10 * HOUR)]))
     other = made.weights(1)
     made.merge(0, made, 1)
     assert made.references()[0][0] == MIDNIGHT + 10 * HOUR
@@ -360,7 +362,7 @@ def test_a_row_loaded_without_reference_is_wiped_by_the_next_sample() -> None:
     made = histograms(half_life=DAY)
     made.load(0, np.eye(UNITS.count)[2], 1.0, None)
     assert made.percentile(0.5).tolist() == [3.0]
-    made.add_series(0, *columns([(7.0, 1.0, MIDNIGHT)]))
+    add_series(made, 0, *columns([(7.0, 1.0, MIDNIGHT)]))
     assert made.weights(0).nonzero()[0].tolist() == [7]
 
 
@@ -431,7 +433,7 @@ def test_add_series_is_adding_one_by_one(samples: list[Sample], half_life: float
 def test_merge_is_the_histogram_of_all_samples(parts: list[list[Sample]], half_life: float | None) -> None:
     made = histograms(rows=len(parts), half_life=half_life, epsilon=1e-30)
     for row, part in enumerate(parts):
-        made.add_series(row, *columns(part))
+        add_series(made, row, *columns(part))
     for row in range(1, len(parts)):
         made.merge(0, made, row)
     joint = filled([sample for part in parts for sample in part], half_life=half_life, epsilon=1e-30)
@@ -463,8 +465,8 @@ def test_percentile_rises_with_p(samples: list[Sample], one: float, other: float
 def test_percentile_scales_with_values_and_scheme(values: list[float], p: float, power: int) -> None:
     factor = 2.0**power
     plain, scaled = histograms(LinearScheme(40.0, 0.5)), histograms(LinearScheme(40.0 * factor, 0.5 * factor))
-    plain.add_series(0, np.array(values), np.ones(len(values)))
-    scaled.add_series(0, np.array(values) * factor, np.ones(len(values)))
+    add_series(plain, 0, np.array(values), np.ones(len(values)))
+    add_series(scaled, 0, np.array(values) * factor, np.ones(len(values)))
     assert scaled.percentile(p)[0] == plain.percentile(p)[0] * factor
 
 
@@ -472,11 +474,11 @@ def test_percentile_scales_with_values_and_scheme(values: list[float], p: float,
 def test_arrays_lose_nothing(samples: list[tuple[int, Sample]], half_life: float | None, epsilon: float) -> None:
     made = histograms(rows=3, half_life=half_life, epsilon=epsilon)
     for row, sample in samples:
-        made.add_series(row, *columns([sample]))
+        add_series(made, row, *columns([sample]))
     again = Histograms.from_arrays(UNITS, made.to_arrays(), epsilon=epsilon, half_life_seconds=half_life)
     for some in (made, again):
         for row in range(3):
-            some.add_series(row, *columns([(3.0, 0.1, MIDNIGHT + 50 * DAY)]))
+            add_series(some, row, *columns([(3.0, 0.1, MIDNIGHT + 50 * DAY)]))
     for row in range(3):
         assert again.weights(row).tolist() == made.weights(row).tolist()
         assert again.used(row) == made.used(row)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.numbers.percentile import inside, percentile
+from agent.core.numbers.percentile import percentile
 
 finite = st.floats(min_value=0, max_value=1e12, allow_nan=False)
 
@@ -49,14 +49,3 @@ def test_percentile_lies_between_the_extremes_and_leaves_its_input(values: list[
 def test_percentile_agrees_with_numpy(values: list[float], ratio: float) -> None:
     expected = float(np.quantile(np.array(values), ratio))
     assert percentile(np.array(values), ratio) == pytest.approx(expected, rel=1e-9, abs=1e-9)
-
-
-def test_inside_leaves_the_far_edge_out_and_takes_the_near_one() -> None:
-    # Vector ck-base-01: now 1000, window 600: 300 is outside, 450 to 1000 inside; 400 itself is outside.
-    assert inside(np.array([300.0, 400.0, 450.0, 1000.0, 1001.0]), end=1000.0, length=600.0).tolist() == [
-        False,
-        False,
-        True,
-        True,
-        False,
-    ]

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.window.cpu import CPU_FIGURES, WindowPolicy, cpu_window, memory_window
-from agent.core.window.memory import MEMORY_FIGURES
+from agent.core.window.cpu import CPU_FIGURES, cpu_window
+from agent.core.window.memory import MEMORY_FIGURES, memory_window
+from agent.core.window.policy import WindowPolicy
 from agent.core.window.ring_rows import Has, Status
 from agent.core.window.snapshot import CpuWindow, Gap, MemoryWindow, Missing
 from tests.window_rows import ALL, NS, Rows, memory, sample, steady

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.window.cpu import CPU_FIGURES, WindowPolicy
+from agent.core.window.cpu import CPU_FIGURES
 from agent.core.window.memory import MEMORY_FIGURES
 from agent.core.window.minute_row import minute_row, minutes_memory_window, minutes_window
+from agent.core.window.policy import WindowPolicy
 from agent.core.window.ring_rows import Has, Status
 from agent.core.window.snapshot import Missing
 from tests.window_rows import ALL, NS, Rows, memory, minute, sample, steady

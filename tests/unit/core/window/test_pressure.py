@@ -23,6 +23,6 @@ def test_psi_waiting_rate_is_the_share_of_time_or_none(
     assert psi_waiting_rate(t0, total0, t1, total1) == (None if rate is None else pytest.approx(rate))
 
 
-def test_adjusted_demand_adds_the_wait_and_without_signal_is_the_usage() -> None:
+def test_adjusted_demand_adds_the_wait_and_without_one_is_the_usage() -> None:
     assert adjusted_demand(1000, 0.3) == pytest.approx(1300)
-    assert adjusted_demand(800, None) == 800
+    assert adjusted_demand(800, 0.0) == 800

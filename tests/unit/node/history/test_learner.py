@@ -16,7 +16,8 @@ from agent.core.window.ring_rows import MINUTE_ROW, Has
 from agent.node.history.clock import HistoryClock, newest_minute
 from agent.node.history.file import HistoryFile
 from agent.node.history.learner import FEW_PLACES, Learner, Row, to_minutes, widened
-from agent.sensing.ring_file import RingFile, RingGeometry
+from agent.sensing.ring_file import RingFile
+from agent.sensing.state_file import RingGeometry
 from agent.settings import Settings
 from tests.policy_rows import make_minutes, make_present
 

@@ -15,8 +15,9 @@ from agent.core.resize.decision import Action, Outcome
 from agent.node.keepers.cgroup_limits import CgroupLimits
 from agent.node.keepers.keeper import KeeperTerms
 from agent.node.keepers.qos_reserve import TURN_SECONDS, QosReserver
-from agent.sensing.cgroup_path import Driver, kubepods_root_path
+from agent.sensing.cgroup_path import Driver
 from tests.kubelet_files import KubeletFiles
+from tests.kubepods import kubepods_root_path
 from tests.pods import container, make_pod
 
 BURSTABLE, BEST_EFFORT = QosClass.BURSTABLE, QosClass.BEST_EFFORT

@@ -20,7 +20,8 @@ from agent.node.offline.recording import Recording
 from agent.node.offline.recording_format import RowKind, Rows
 from agent.node.offline.recording_writer import RecordingWriter
 from agent.node.sampling.pods_file import NoPods, PodsFile
-from agent.sensing.ring_file import RingFile, RingGeometry, read_boot_id
+from agent.sensing.ring_file import RingFile
+from agent.sensing.state_file import RingGeometry, read_boot_id
 from agent.settings import Settings
 from tests.unit.node.history.test_learner import learner, row, unit
 from tests.unit.node.offline.test_state_directory import PATH, pods_file

@@ -30,7 +30,8 @@ from agent.node.offline.replay import ReplayedNode, recorded_settings
 from agent.node.offline.state_directory import RestingNode
 from agent.node.sampling.pods_file import NoPods, PodsFile
 from agent.sensing.cgroup_path import identify
-from agent.sensing.ring_file import RingFile, RingGeometry, read_boot_id
+from agent.sensing.ring_file import RingFile
+from agent.sensing.state_file import RingGeometry, read_boot_id
 from agent.settings import Settings
 from tests.unit.node.history.test_learner import BOOT_UNIX_SECONDS, MIB, Clocks, row
 from tests.unit.node.offline.test_recording import rewrite

@@ -13,7 +13,8 @@ from agent.core.orders.policy_options import PolicyName
 from agent.core.recommender.unit_names import NoSuchUnit
 from agent.node.history.file import HistoryFile
 from agent.node.offline.state_directory import RestingNode, StateError
-from agent.sensing.ring_file import RingFile, RingGeometry, read_boot_id
+from agent.sensing.ring_file import RingFile
+from agent.sensing.state_file import RingGeometry, read_boot_id
 from agent.settings import RecommendSettings, Settings, StateSettings
 from tests.pods import container, pod_json
 from tests.unit.node.history.test_learner import MIB, learner, row

@@ -10,10 +10,12 @@ import pytest
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.history.rollup import OutOfMemoryKill, RollupRow
-from agent.core.window.cpu import WindowPolicy
+from agent.core.window.policy import WindowPolicy
 from agent.node.reports.roller import MAX_KILLS_OF_ROW, OLDEST_KILL_SECONDS, Roller
 from agent.node.sampling.unit_table import UnitTable, WatchedUnit
-from agent.sensing.ring_file import RingFile, RingGeometry, RingView
+from agent.sensing.ring_file import RingFile
+from agent.sensing.ring_view import RingView
+from agent.sensing.state_file import RingGeometry
 from tests.pods import CONFIG_HASH, container, make_pod, mirror_metadata
 from tests.window_rows import NS, Rows, memory, steady
 

@@ -12,7 +12,8 @@ from agent.core.orders.plan_options import ActOptions
 from agent.core.plan.demand import Urgent
 from agent.core.window.ring_rows import MEMORY_ROW, SAMPLE, Has
 from agent.node.resize.alarms import AlarmContainer, Alarms, ContainerKey
-from agent.sensing.ring_file import RingFile, RingGeometry
+from agent.sensing.ring_file import RingFile
+from agent.sensing.state_file import RingGeometry
 
 NS = 1_000_000_000
 MIB = 1 << 20

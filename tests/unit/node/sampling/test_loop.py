@@ -19,8 +19,9 @@ from agent.node.sampling.watched_cgroups import WatchedCgroups
 from agent.sensing.discovery import Changes, Discovery
 from agent.sensing.inotify import Inotify
 from agent.sensing.memory_events import OomKill
-from agent.sensing.ring_file import RingFile, RingGeometry
+from agent.sensing.ring_file import RingFile
 from agent.sensing.sampler_contract import FilesExhausted, SamplerError, SweepResult
+from agent.sensing.state_file import RingGeometry
 from tests.cgroup_files import POD_UID, CgroupFiles, container_path
 from tests.fakes import NS, FakeClock, FakeSampler
 

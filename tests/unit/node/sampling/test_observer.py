@@ -9,15 +9,17 @@ import numpy as np
 import pytest
 
 from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
-from agent.core.window.cpu import WindowPolicy
+from agent.core.window.policy import WindowPolicy
 from agent.core.window.ring_rows import Status
 from agent.core.window.snapshot import Missing
 from agent.node.sampling.heartbeat import SweepHeartbeat
 from agent.node.sampling.observer import MINUTE_NS, RINGS_BACKFILL_MINUTES, Observer
 from agent.node.sampling.unit_table import UnitTable, WatchedUnit
 from agent.sensing.machine import Machine
-from agent.sensing.ring_file import RingFile, RingGeometry, RingView
+from agent.sensing.ring_file import RingFile
+from agent.sensing.ring_view import RingView
 from agent.sensing.sampler_contract import SweepResult
+from agent.sensing.state_file import RingGeometry
 from tests.window_rows import NS, memory, minute, sample, steady
 
 MIB = 1024 * 1024

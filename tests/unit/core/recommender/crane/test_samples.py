@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.core.numbers.arrays import Floats
-from agent.core.numbers.histogram import Histograms, LinearScheme
+from agent.core.numbers.bucket_scheme import LinearScheme
+from agent.core.numbers.histogram import Histograms
 from agent.core.recommender.crane.estimate import EPSILON, weigh
 from agent.core.recommender.crane.samples import CPU_QUANTUM, MEMORY_QUANTUM, Quantum, SlidingHistograms
+from tests.histograms import add_series
 
 CPU = LinearScheme(100.0, 0.1)
 MIB = 1 << 20
@@ -44,7 +46,7 @@ def anew(samples: Sequence[float], percentile: float = 0.99, scheme: LinearSchem
     """The percentile as Crane has it: a histogram built from these samples alone."""
     histograms = Histograms(scheme, epsilon=EPSILON, rows=1)
     values: Floats = np.array(samples, dtype=np.float64)
-    histograms.add_series(0, values, weigh(values))
+    add_series(histograms, 0, values, weigh(values))
     return float(histograms.percentile(percentile)[0])
 
 

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.numbers.histogram import Histograms, LinearScheme
+from agent.core.numbers.bucket_scheme import LinearScheme
+from agent.core.numbers.histogram import Histograms
 from agent.core.recommender.vpa.checkpoint import Checkpoint, CheckpointError, StateCheckpoint, load, load_state, save
+from tests.histograms import add_series
 
 UNITS = LinearScheme(10.0, 1.0)
 MIDNIGHT = 1_700_006_400.0
@@ -23,7 +25,7 @@ def histograms(half_life: float | None = None, epsilon: float = 1e-4) -> Histogr
 def filled(weights: dict[float, float], half_life: float | None = None) -> Histograms:
     made = histograms(half_life)
     values = np.array(list(weights), dtype=np.float64)
-    made.add_series(0, values, np.array(list(weights.values()), dtype=np.float64), np.full(values.size, MIDNIGHT))
+    add_series(made, 0, values, np.array(list(weights.values()), dtype=np.float64), np.full(values.size, MIDNIGHT))
     return made
 
 
