@@ -40,7 +40,6 @@ def open_named(path: Path, *, takes_pipe: bool = False) -> BinaryIO:
     """Return a file open for reading.
 
     Args:
-        path: Of the file; links are followed.
         takes_pipe: Also a pipe or terminal that was handed over open; reading it waits for whoever writes.
 
     Raises:
@@ -65,9 +64,7 @@ def read_named(path: Path, *, most_bytes: int, takes_pipe: bool = True) -> bytes
     """Return the content of a file.
 
     Args:
-        path: Of the file.
         most_bytes: Of a larger one no more is read than this.
-        takes_pipe: As of ``open_named``.
 
     Raises:
         OSError: As of ``open_named``; or it is larger.

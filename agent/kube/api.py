@@ -131,9 +131,6 @@ class Api(Protocol):
         """Begin to read an answer of many lines; returns with its head.
 
         Args:
-            path: As for ``call``.
-            query: As for ``call``.
-            accept: In which form objects are wanted.
             timeout_seconds: For the connection, and for each pause in the answer.
 
         Raises:
@@ -155,8 +152,6 @@ class HttpApi:
         """Prepare; nothing is asked yet.
 
         Args:
-            credentials: Where, and as whom.
-            timeout_seconds: For connecting, and for each pause in an answer.
             user_agent: What the server's audit log calls this program.
 
         Raises:

@@ -213,9 +213,7 @@ def scalable_from_json(document: object, api_group: str, kind: str) -> ScalableO
     """Read an object of a kind whose spec is known.
 
     Args:
-        document: The object.
         api_group: As ``ScalableRef`` has it; empty = the core group.
-        kind: One of ``KNOWN_KINDS``.
 
     Raises:
         ConvertError: A value is malformed.

@@ -85,10 +85,7 @@ def api_error(what: str, status: int, body: bytes, retry_after: str | None = Non
     """Read a refusal.
 
     Args:
-        what: Method and path, for the message.
-        status: The HTTP code.
         body: A Status object as a rule; whatever a proxy sends otherwise.
-        retry_after: The header of that name.
     """
     text = body.decode("utf-8", errors="replace")
     try:

@@ -11,11 +11,11 @@ import http
 import logging
 from collections.abc import Callable
 from typing import Final
-from urllib.parse import quote
 
 from agent.core.resize.event_rate import EventPacing, Paced, PodEvent, shortened_note
 from agent.kube.api import MERGE_PATCH, Api
 from agent.kube.errors import ApiError, KubeError
+from agent.kube.paths import EVENTS, namespaced_path
 
 CONTROLLER: Final = "plimsoll.dev/agent"
 PER_MINUTE: Final = 20
@@ -45,15 +45,6 @@ class EventWriter:
         monotonic_seconds: Callable[[], float],
         per_minute: int = PER_MINUTE,
     ) -> None:
-        """Prepare; nothing is written.
-
-        Args:
-            api: The API server, as somebody who may create and patch events.
-            node: Told as the reporting instance.
-            unix_seconds: The wall clock, for the Events' times.
-            monotonic_seconds: A clock that does not jump, for pacing.
-            per_minute: Writes that any minute may see.
-        """
         self.written = 0
         self.held_back = 0
         self.failed = 0
@@ -112,13 +103,14 @@ class EventWriter:
                 "uid": event.ref.uid,
             },
         }
-        self._api.call("POST", _path(event), body=body, timeout_seconds=TIMEOUT_SECONDS)
+        path = namespaced_path(event.ref.namespace, "events", group=EVENTS)
+        self._api.call("POST", path, body=body, timeout_seconds=TIMEOUT_SECONDS)
         return name
 
     def _count_up(self, event: PodEvent, name: str, count: int) -> None:
         # All else of an Event is immutable.
         body = {"series": {"count": count, "lastObservedTime": _micro_time(self._unix_seconds())}}
-        path = f"{_path(event)}/{quote(name, safe='')}"
+        path = namespaced_path(event.ref.namespace, "events", name, group=EVENTS)
         self._api.call("PATCH", path, body=body, content_type=MERGE_PATCH, timeout_seconds=TIMEOUT_SECONDS)
 
     def _note_failure(self, error: KubeError) -> None:
@@ -126,10 +118,6 @@ class EventWriter:
         if not self._is_failing:
             _log.warning("event not written", extra={"reason": str(error)})
         self._is_failing = True
-
-
-def _path(event: PodEvent) -> str:
-    return f"/apis/events.k8s.io/v1/namespaces/{quote(event.ref.namespace, safe='')}/events"
 
 
 def _micro_time(unix_seconds: float) -> str:

@@ -10,12 +10,12 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
-from urllib.parse import quote
 
 from agent.core.cluster.pod import PodRef
 from agent.core.resize.answer import one_line
 from agent.kube.api import Api
 from agent.kube.errors import ApiError, KubeError, Unreachable
+from agent.kube.paths import namespaced_path
 
 DISRUPTION_BUDGET: Final = "DisruptionBudget"
 CONTENTION_RETRY_SECONDS: Final = 10.0
@@ -83,13 +83,11 @@ def evict(
     a name that has passed to another pod it may answer BUDGET instead of REPLACED; nothing is evicted either way.
 
     Args:
-        api: The API server, as somebody who may evict.
-        ref: Which pod.
         grace_period_seconds: For its containers to end; None = as the pod says.
         is_dry_run: Have everything checked, evict nothing and take nothing off the budget.
         timeout_seconds: For connecting, and again for the answer; the server itself may take twenty tries.
     """
-    path = f"/api/v1/namespaces/{quote(ref.namespace, safe='')}/pods/{quote(ref.name, safe='')}/eviction"
+    path = namespaced_path(ref.namespace, "pods", ref.name, "eviction")
     options: dict[str, object] = {"preconditions": {"uid": ref.uid}}
     if grace_period_seconds is not None:
         options["gracePeriodSeconds"] = grace_period_seconds

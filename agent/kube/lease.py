@@ -21,6 +21,7 @@ from typing import Final
 from agent.kube.api import Api
 from agent.kube.errors import ApiError, KubeError
 from agent.kube.json_reader import ConvertError, Reader
+from agent.kube.paths import LEASES, namespaced_path
 
 log = logging.getLogger(__name__)
 
@@ -90,15 +91,9 @@ class LeaderLease:
         """Prepare; nothing is asked yet.
 
         Args:
-            api: The server, as an account that may get, create and update the Lease.
-            namespace: Of the Lease.
-            name: Of the Lease.
             identity: Of this replica; no two may have the same.
-            timing: How long it holds.
             on_change: Called from the election's thread with what ``is_leader`` has become; must be quick. When the
                 Lease runs out unanswered ``is_leader`` is False at once, and this is called within a retry.
-            clock: Seconds that only go forward.
-            wall_clock: For the times inside the Lease.
             random: Gives 0..1; spreads waits.
 
         Raises:
@@ -110,7 +105,7 @@ class LeaderLease:
         self.timing: Final = timing if timing is not None else LeaseTiming()
         self._api = api
         self._namespace, self._name = namespace, name
-        self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._collection = namespaced_path(namespace, "leases", group=LEASES)
         self.on_change = on_change
         """As above; may be set until ``start``, by who is made after the Lease."""
         self._clock, self._wall_clock, self._random = clock, wall_clock, random

@@ -38,7 +38,6 @@ def read_list(text: bytes, take: Callable[[object], None]) -> ListHead:
     """Hand over the items of a list one by one.
 
     Args:
-        text: The JSON of a ``PodList`` or the like; what is not UTF-8 in an item is replaced.
         take: Is given each item in order; what it raises goes through.
 
     Returns:

@@ -17,10 +17,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from agent.kube.credentials import Authorization, Credentials
 from agent.kube.errors import Unreachable, api_error
+from agent.kube.paths import namespaced_path
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -59,11 +60,6 @@ def execute(
 
     Args:
         credentials: Where, and as whom: verbs ``get`` and ``create`` on pods/exec.
-        namespace: Of the pod.
-        pod: Its name.
-        container: Which one.
-        command: The program and its arguments.
-        timeout_seconds: For all of it.
 
     Raises:
         ApiError: The server refused.
@@ -78,7 +74,7 @@ def execute(
         ("stderr", "true"),
         *(("command", word) for word in command),
     ]
-    where = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(pod, safe='')}/exec"
+    where = namespaced_path(namespace, "pods", pod, "exec")
     try:
         with _connected(credentials, time.monotonic() + timeout_seconds) as connection:
             return _read(_upgraded(connection, credentials, where, urlencode(query)), connection)

@@ -41,10 +41,6 @@ _UNREAD_ANNOTATIONS = frozenset({"kubectl.kubernetes.io/last-applied-configurati
 def pods_from_json(document: object, where: str = "") -> tuple[Pod, ...]:
     """Read a Pod, a PodList or a List of pods.
 
-    Args:
-        document: The parsed JSON or YAML.
-        where: What to put in front of the path in error messages.
-
     Raises:
         ConvertError: It is something else, or a pod in it is malformed.
     """

@@ -132,10 +132,6 @@ class Reflector(Generic[T]):
         """Prepare; nothing is asked yet.
 
         Args:
-            api: The server.
-            source: What to watch.
-            clock: Monotonic seconds.
-            random: Gives 0..1; spreads waits.
             on_news: Called from the watching thread after something changed for those who use it.
             on_connect: Called from the watching thread before each list and each watch.
             pace: How often and how patiently.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import quote
 
 from agent.core.cluster.pod import Pod
 from agent.core.plan.plan import PlanStep
@@ -12,6 +11,7 @@ from agent.core.resize.answer import AnswerKind, ResizeAnswer, classify
 from agent.core.resize.patch import patch_of
 from agent.kube.api import STRATEGIC_MERGE_PATCH, Api
 from agent.kube.errors import ApiError, KubeError, Unreachable
+from agent.kube.paths import namespaced_path
 
 FIELD_MANAGER: Final = "plimsoll-agent"
 """The name that ``metadata.managedFields`` shows beside the numbers that were written."""
@@ -28,8 +28,6 @@ def resize(
     """Send one step of a plan as a patch of ``pods/resize``.
 
     Args:
-        api: The API server, as the agent.
-        step: What to change.
         resource_version: Of the pod on which the step was decided: with it, a pod that has changed since is a CONFLICT
             and nothing is written, also when the server comes to the request long after this call has given up. None =
             whatever the pod has become, as long as its uid is the same.
@@ -44,7 +42,7 @@ def resize(
     Raises:
         ValueError: The step is no patch; see ``patch_of``.
     """
-    path = f"/api/v1/namespaces/{quote(step.ref.namespace, safe='')}/pods/{quote(step.ref.name, safe='')}/resize"
+    path = namespaced_path(step.ref.namespace, "pods", step.ref.name, "resize")
     body = patch_of(step, resource_version, pod=pod)
     try:
         document = api.call(

@@ -18,6 +18,7 @@ from agent.kube.buffer_json import live_pod_from_json, scalable_from_json, scale
 from agent.kube.errors import ApiError, Unreachable
 from agent.kube.json_reader import ConvertError, Reader
 from agent.kube.list_stream import ListError, read_list
+from agent.kube.paths import namespaced_path
 
 CALL_SECONDS: Final = 10.0
 KNOWN_SECONDS: Final = 600.0
@@ -40,10 +41,9 @@ class KindPlace:
     """``deployments``."""
     has_scale: bool
 
-    def path(self, namespace: str, name: str, subresource: str = "") -> str:
+    def path(self, namespace: str, name: str, subresource: str | None = None) -> str:
         """Return the path of one object, or of a subresource of it."""
-        parts = (f"{self.group_path}/namespaces", quote(namespace, safe=""), self.resource, quote(name, safe=""))
-        return "/".join((*parts, subresource) if subresource else parts)
+        return namespaced_path(namespace, self.resource, name, subresource, group=self.group_path)
 
 
 KNOWN_PLACES: Final[Mapping[tuple[str, str], KindPlace]] = {
@@ -179,8 +179,6 @@ def newest_pod(api: Api, namespace: str, selector: str) -> PodMark | None:
     """Find the newest pod that a selector matches and that has not ended; terminating ones only where all are.
 
     Args:
-        api: The server.
-        namespace: Where.
         selector: As text; an empty one, which would match all pods there, matches none.
 
     Raises:
@@ -189,7 +187,7 @@ def newest_pod(api: Api, namespace: str, selector: str) -> PodMark | None:
     """
     if not selector.strip():
         return None
-    path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
+    path = namespaced_path(namespace, "pods")
     # From the server's cache: what it has not seen yet comes with the next event.
     query = {"labelSelector": selector, "fieldSelector": _LIVE, "resourceVersion": "0"}
     best: tuple[tuple[bool, float, str], PodMark] | None = None  # as core.buffer_resolution orders them
@@ -225,7 +223,7 @@ def read_live_pod(api: Api, namespace: str, name: str) -> LivePod | None:
     Raises:
         KubeError, ConvertError: As ``read_scale``.
     """
-    document = _object(api, f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}")
+    document = _object(api, namespaced_path(namespace, "pods", name))
     return None if document is None else live_pod_from_json(document)
 
 

@@ -59,14 +59,6 @@ def set_taint(
 
     A taint of the same key with another effect counts as not wanted: the key is ours alone.
 
-    Args:
-        api: The API server.
-        node_name: Whose taints.
-        key: Of the taint.
-        effect: ``NoSchedule`` and the like.
-        wanted: Whether it is to be there.
-        timeout_seconds: For each of the calls; None = the client's own.
-
     Raises:
         ApiError: Refused; 409 = there was a conflict at each of ``TRIES`` tries; 404 = no such node.
         Unreachable: No answer; a write may have been done all the same. Asking again is safe.

@@ -16,9 +16,6 @@ def node_named(spec: object) -> str | None:
     Terms are alternatives, so each must name the same node; within a term one field that names it is enough, as all of
     them must hold.
 
-    Args:
-        spec: The pod's ``spec``, parsed JSON.
-
     Source:
         ``ReplaceDaemonSetPodNodeNameNodeAffinity`` of pkg/controller/daemon/util: one term with matchFields
         metadata.name In [node].

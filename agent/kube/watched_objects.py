@@ -53,12 +53,6 @@ class ReflectedObjects(Generic[T]):
     """What a reflector knows."""
 
     def __init__(self, read: Callable[[object], T], is_same: Callable[[T, T], bool]) -> None:
-        """Begin empty.
-
-        Args:
-            read: Makes a value of an object's JSON; raises ConvertError.
-            is_same: Says whether two values are the same to those who use them.
-        """
         self.read: Final = read
         self.is_same: Final = is_same
         self._lock = threading.Lock()
@@ -95,8 +89,6 @@ class ReflectedObjects(Generic[T]):
         """Take a whole list.
 
         Args:
-            entries: All that there is.
-            now_seconds: On the clock of ``put``.
             is_newest: The list is of the moment, and not of a server's cache: nothing is defended against it.
 
         Returns:

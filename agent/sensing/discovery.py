@@ -120,9 +120,7 @@ class Discovery:
             mount: The cgroup2 mount: /sys/fs/cgroup, or /sys/fs/cgroup/unified on a hybrid machine.
             cgroup_root: Only what lies below counts. As the kubelet's ``--cgroup-root``: the directory itself, or
                 its name before systemd unfolds it.
-            scope: What to look for.
             max_units: Units beyond are counted in ``dropped``; those known already keep their place.
-            open_watcher: Another source of events, for tests.
 
         Raises:
             DiscoveryError: The mount or the root below it is not there.

@@ -90,7 +90,6 @@ def parse_amount(file: str, text: str) -> Amount | None:
     """Read the content of one of ``FILES`` or of a hugetlb limit.
 
     Args:
-        file: Its name: ``cpu.max`` has two fields, all others have one.
         text: Its content, with the newline at its end: a number cut short would be a smaller number.
 
     Returns:
@@ -113,8 +112,6 @@ def read_cgroup_file(directory: Path, file: str, controllers: frozenset[str] | N
     """Read one file of a cgroup.
 
     Args:
-        directory: The cgroup.
-        file: The file's name.
         controllers: What ``cgroup.controllers`` lists there; None = it could not be read.
     """
     try:
@@ -150,7 +147,6 @@ def read_kubelet_tree(mount: Path, *, cgroup_root: str = "/", driver: Driver | N
     """Find the kubelet's cgroups of one node and read them.
 
     Args:
-        mount: The cgroup v2 mount.
         cgroup_root: Only what lies below counts; as the kubelet's ``--cgroup-root``.
         driver: Only a ``kubepods`` of this driver counts; None = any.
 

@@ -84,10 +84,8 @@ class MemoryEvents:
         """Open the epoll.
 
         Args:
-            mount: The cgroup2 mount.
             max_files: Descriptors held at most; what comes on top is answered with ``LIMIT``. None = no bound. The
                 sampler's budget does not know of these, and whoever comes last, such as a scrape, would find none.
-            clock_ns: CLOCK_MONOTONIC in nanoseconds.
         """
         self._mount = str(mount).rstrip("/")
         self._max_files = max_files
@@ -110,11 +108,7 @@ class MemoryEvents:
         return len(self._files)
 
     def add(self, path: str) -> WatchResult:
-        """Watch a cgroup; what it counted so far is the baseline. One that is watched already stays as it is.
-
-        Args:
-            path: Relative to the mount, with a leading slash; a container, a pod, or any other cgroup.
-        """
+        """Watch a cgroup; what it counted so far is the baseline. One that is watched already stays as it is."""
         if path in self._files:
             return WatchResult.WATCHED
         if self._max_files is not None and len(self._files) >= self._max_files:

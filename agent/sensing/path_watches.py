@@ -15,12 +15,6 @@ class PathWatches:
     """The watches of one mount. Without inotify all calls are fine and nothing is ever told."""
 
     def __init__(self, mount: str, open_watcher: Callable[[], Watcher]) -> None:
-        """Open inotify.
-
-        Args:
-            mount: What paths are put to; no slash at its end.
-            open_watcher: Gives an inotify of its own at each call.
-        """
         self._mount, self._open_watcher = mount, open_watcher
         self.why_none: str | None = None
         """Why inotify is not used (any more); None = it is."""

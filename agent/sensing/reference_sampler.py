@@ -78,10 +78,7 @@ class ReferenceSampler:
         """Open the root.
 
         Args:
-            root: The cgroup v2 mount.
-            rings: Where rows go; outlives the sampler.
             fd_budget: Descriptors kept at most; beyond it files are opened anew for each read.
-            max_lanes: Pressure files on the fast lane at most.
 
         Raises:
             SamplerError: The root cannot be opened.

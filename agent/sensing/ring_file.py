@@ -82,8 +82,6 @@ class RingFile:
         """Open the state file for writing, or begin it; a file that cannot be gone on with is set aside, never deleted.
 
         Args:
-            path: Of the file; None is anonymous memory, which nobody else sees.
-            geometry: A file of another geometry is set aside.
             boot_id: Of this boot (`read_boot_id`): counters and the monotonic clock mean nothing after another one.
 
         Raises:
@@ -219,11 +217,6 @@ class RingFile:
         there = heads > 0
         rows[there] = ring.rows[np.array(slots, dtype=np.int64)[there], (heads[there] - 1) % ring.length]
         return rows
-
-    def newest_memory(self, slot: int) -> np.void | None:
-        """Return a copy of the newest memory row; None when there is none yet."""
-        rows = self.memory(slot, 1).joined()
-        return rows[0] if len(rows) else None
 
     def append_minute(self, slot: int, row: Rows | np.void, *, generation: int | None = None) -> bool:
         """Append one `MINUTE_ROW`; with a generation only while that cgroup still stands behind the slot.

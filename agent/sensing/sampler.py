@@ -43,10 +43,8 @@ class NativeSampler:
         """Open the root and reserve everything.
 
         Args:
-            root: The cgroup v2 mount.
             rings: Where rows go; kept alive by the sampler.
             fd_budget: Descriptors kept at most; beyond it files are opened anew for each read.
-            max_lanes: Pressure files on the fast lane at most.
 
         Raises:
             ImportError: The extension is not built.
@@ -213,13 +211,6 @@ def open_sampler(
     force: Literal["native", "reference"] | None = None,
 ) -> Sampler:
     """Open the compiled sampler; where it is not built, the one in plain Python, which is said in a warning.
-
-    Args:
-        root: The cgroup v2 mount.
-        rings: Where rows go.
-        fd_budget: Descriptors kept at most.
-        max_lanes: Pressure files on the fast lane at most.
-        force: Take this one and no other.
 
     Raises:
         SamplerError: The root cannot be opened, or the compiled one was forced and is not built.

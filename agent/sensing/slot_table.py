@@ -60,16 +60,7 @@ class SlotTable:
         path: Path | None,
         fd: int | None,
     ) -> None:
-        """Know of nothing yet: ``adopt`` takes over what the file holds.
-
-        Args:
-            memory: The file.
-            words: The same by 64 bits.
-            halves: And by 32.
-            geometry: Of the file.
-            path: For messages.
-            fd: Of the file, until ``let_go``; None = memory only, or open for reading only.
-        """
+        """Know of nothing yet: ``adopt`` takes over what the file holds."""
         self._memory, self._words, self._halves, self._geometry = memory, words, halves, geometry
         self._path, self._fd = path, fd
         self._by_path: dict[str, int] = {}

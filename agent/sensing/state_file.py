@@ -187,8 +187,6 @@ def hold_file(
     """Open and lock a file of the state directory, or begin it; one that cannot be gone on with is set aside.
 
     Args:
-        path: Of the file.
-        what: It is called in messages.
         begin: Writes length and header of a new file, the header last and whole.
         judge: Tells from the first `FILE_HEADER_BYTES` and the size whether a file can be gone on with.
 

@@ -33,13 +33,13 @@ import psutil
 
 from agent.core.cluster.workload import Workload
 from agent.core.history.rollup import CPU_BUCKETS, MEMORY_BUCKETS, Distribution, NodeClass, Report, RollupRow
-from agent.core.history.rollup_json import report_text
 from agent.core.numbers.bucket_scheme import BucketScheme
 from tests.cluster.binaries import KUBERNETES
 from tests.cluster.control_plane import ControlPlane, control_plane
 from tests.cluster.identities import create_namespace, create_service_account
 from tests.cluster.objects import pod, pod_path
 from tests.cluster.webhook_process import ACCOUNT, AUDIENCE, NAMESPACE, WebhookProcess, webhook
+from tests.report_texts import report_text
 from tests.webhook.postgres import postgres_server
 
 NODES: Final = 5000

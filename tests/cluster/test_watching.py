@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agent.core.cluster.node import Namespace, Taint
-from agent.core.cluster.pod import Container, ContainerKind, ContainerState, Pod, QosClass, Requirements, is_pod_running
+from agent.core.cluster.pod import RUNNING, Container, ContainerKind, ContainerState, Pod, QosClass, Requirements
 from agent.core.cluster.unit import UnitIdentity, UnitKind
 from agent.kube.api import STRATEGIC_MERGE_PATCH, HttpApi, server_version
 from agent.kube.credentials import Credentials, from_kubeconfig
@@ -225,7 +225,7 @@ def test_a_real_pod_is_read_with_every_field(cluster: ControlPlane, api: HttpApi
     now = time.time()
     assert seen.uid == made["metadata"]["uid"]
     assert (seen.namespace, seen.node_name, seen.phase) == (namespace, node, "Running")
-    assert is_pod_running(seen)
+    assert (seen.phase, seen.is_terminating) == (RUNNING, False)
     assert (seen.generation, seen.observed_generation) == (1, 1)
     assert seen.resource_version is not None
     assert int(seen.resource_version) > int(made["metadata"]["resourceVersion"])

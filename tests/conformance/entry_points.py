@@ -28,7 +28,7 @@ UNREACHED: Final[Mapping[str, str]] = {
     "agent.core.recommender.rounding:memory_text": "the text of a VerticalPodAutoscaler, which a later part writes",
     "agent.core.recommender.vpa.checkpoint:": "a later part writes VerticalPodAutoscalerCheckpoints",
     "agent.core.recommender.vpa.limit_range:": "admission has ranges of its own, for all containers of a pod at once",
-    "agent.core.recommender.vpa.oom_observation:": "a later part learns of kills while no agent looked",
+    "agent.core.recommender.vpa.oom_observation:request_at_oom": "VPA's rule; the agent's own, heed, knows more",
 }
 """Functions, or the beginnings of their places, that vectors go through and no verb reaches; and why they stay."""
 

@@ -21,6 +21,7 @@ from agent.sensing.sampler import open_sampler
 from agent.sensing.sampler_contract import CgroupGone, Sampler, SweepResult
 from agent.sensing.state_file import RingGeometry
 from tests.kernel.cgroups import CgroupTree
+from tests.memory_rows import newest_memory
 
 pytestmark = pytest.mark.kernel
 
@@ -124,7 +125,7 @@ def read_three(native: Watch, reference: Watch, slots: Slots) -> tuple[Readings,
         assert watch.sweep(slow=True).failed == 0
         readings: Readings = {}
         for path, both in slots.items():
-            memory = watch.rings.newest_memory(both[side])
+            memory = newest_memory(watch.rings, both[side])
             assert memory is not None
             readings[path] = (counters(watch.newest(both[side])), counters(memory))
         return readings

@@ -25,6 +25,7 @@ from agent.sensing.ring_view import Rows
 from agent.sensing.sampler import NativeSampler, open_sampler, raise_open_files_limit
 from agent.sensing.sampler_contract import CgroupGone, FilesExhausted, Sampler, SamplerError
 from agent.sensing.state_file import RingGeometry
+from tests.memory_rows import newest_memory
 
 GEOMETRY = RingGeometry(max_slots=8, raw_length=16, memory_length=8, minute_length=2)
 MIB = 1024 * 1024
@@ -96,7 +97,7 @@ def test_sweep_of_a_good_group_stores_every_counter(bench: Bench) -> None:
     result = bench.sampler.sweep(slow=True, retry_absent=False)
     assert (result.sampled, result.failed, result.memory_rows, result.gone) == (1, 0, 1, ())
     row = bench.rings.newest(slot)
-    memory = bench.rings.newest_memory(slot)
+    memory = newest_memory(bench.rings, slot)
     assert row is not None
     assert memory is not None
     assert result.started_ns <= row["monotonic_ns"] <= memory["monotonic_ns"] <= result.finished_ns
@@ -123,7 +124,7 @@ def test_group_without_controllers_has_cpu_and_nothing_else(bench: Bench) -> Non
     slot = bench.add("a")
     row = bench.sample(slot, slow=True)
     assert (row["status"], row["has"], row["usage_usec"]) == (Status.OK, 0, 7)
-    assert bench.rings.newest_memory(slot) is None  # nothing known is no row
+    assert newest_memory(bench.rings, slot) is None  # nothing known is no row
     errors = bench.sampler.stats().errors
     # Without memory.current the three other files of its controller are not asked for.
     absent = {file for file in FILES if errors[file, "absent"] == 1}
@@ -162,12 +163,12 @@ def test_working_set_peak_between_two_memory_rows_is_kept(bench: Bench) -> None:
     bench.sample(slot)
     write_group(bench.root / "a", {"memory.current": b"%d\n" % (4 * MIB)})
     bench.sample(slot, slow=True)
-    memory = bench.rings.newest_memory(slot)
+    memory = newest_memory(bench.rings, slot)
     assert memory is not None
     assert memory["memory_current_bytes"] == 4 * MIB
     assert memory["working_set_peak_bytes"] == 12 * MIB  # 14 MiB - 2 MiB inactive file
     bench.sample(slot, slow=True)
-    memory = bench.rings.newest_memory(slot)
+    memory = newest_memory(bench.rings, slot)
     assert memory is not None
     assert memory["working_set_peak_bytes"] == 2 * MIB  # 4 - 2: the running peak began anew
 
@@ -323,7 +324,7 @@ def test_budget_of_descriptors_is_kept_and_all_files_are_still_read(bench: Bench
             assert (result.sampled, result.memory_rows) == (3, 3)
             assert sampler.stats().open_files <= 6
         for slot in slots:
-            memory = bench.rings.newest_memory(slot)
+            memory = newest_memory(bench.rings, slot)
             assert memory is not None
             assert memory["has"] == 2 | 16 | 32 | 64 | 128 | 256
 

@@ -13,10 +13,10 @@ from agent.core.eviction.proposal import PodAmounts, Proposal, Verdict, Want
 from agent.core.eviction.proposal_json import EVICTIONS_PATH, answers_of, proposals_text
 from agent.core.history.directive_json import directives_from_json, etag_from
 from agent.core.history.rollup import NodeClass
-from agent.core.history.rollup_json import report_text
 from agent.metrics.report_series import PostResult
 from agent.node.reports.client import WebhookClient
 from agent.node.reports.report_answers import judged
+from tests.report_texts import report_text
 from tests.webhook.https import running
 from tests.webhook.stack import Stack, place, stack
 from tests.webhook.workload_reports import report, row

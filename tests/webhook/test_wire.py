@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from agent.core.cluster.workload import Workload
 from agent.core.history.rollup import CPU_BUCKETS, OutOfMemoryKill, Report
-from agent.core.history.rollup_json import report_text
 from agent.webhook.reports.decoder import DecodedReport, NotAReport, ReportTooLarge, decode_report, unpacked
+from tests.report_texts import report_text
 from tests.webhook.report_bodies import distribution, report_body, row_body
 from tests.webhook.workload_reports import report, row
 

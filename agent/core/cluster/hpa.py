@@ -49,12 +49,7 @@ def frozen_resources(metrics: Iterable[HpaMetric]) -> frozenset[Resource]:
 
 
 def frozen_axes(name: str, metrics: Iterable[HpaMetric]) -> FrozenAxes:
-    """Return what one autoscaler freezes of its target.
-
-    Args:
-        name: For words: ``HorizontalPodAutoscaler shop/web``.
-        metrics: Of its spec.
-    """
+    """Return what one autoscaler freezes of its target."""
     frozen = frozen_resources(metrics)
     return FrozenAxes(
         cpu_for=name if Resource.CPU in frozen else None, memory_for=name if Resource.MEMORY in frozen else None
@@ -62,12 +57,7 @@ def frozen_axes(name: str, metrics: Iterable[HpaMetric]) -> FrozenAxes:
 
 
 def is_whole_workload_left(frozen: FrozenAxes, *, freezes_axes: bool) -> bool:
-    """Return whether nothing is left to size: both resources are frozen, or one is where none may be frozen alone.
-
-    Args:
-        frozen: By the workload's autoscalers.
-        freezes_axes: ``admission.hpaFreezesAxes``.
-    """
+    """Return whether nothing is left to size: both resources are frozen, or one is where none may be frozen alone."""
     held = (frozen.cpu_for is not None, frozen.memory_for is not None)
     return all(held) if freezes_axes else any(held)
 

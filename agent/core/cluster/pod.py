@@ -373,11 +373,6 @@ def is_config_hash(uid: str) -> bool:
     return _CONFIG_HASH.fullmatch(uid) is not None
 
 
-def is_pod_running(pod: Pod) -> bool:
-    """Return whether a pod runs and is to go on running: in phase Running, and not being deleted."""
-    return pod.phase == RUNNING and not pod.is_terminating
-
-
 def has_ended(pod: Pod) -> bool:
     """Return whether a pod has ended for good; one whose phase is not known has not."""
     return pod.phase in ENDED_PHASES

@@ -41,7 +41,6 @@ def defaulted(pod: Pod, defaulting: Defaulting) -> Pod:
     Args:
         pod: As it is after all webhooks. Requests of containers that are not stated are their limits already: that is
             filled in before any webhook is asked.
-        defaulting: Of the server.
     """
     if pod.resources is None:
         return pod
@@ -51,12 +50,7 @@ def defaulted(pod: Pod, defaulting: Defaulting) -> Pod:
 
 
 def class_at_creation(pod: Pod, defaulting: Defaulting) -> QosClass:
-    """Return the QoS class that the API server writes into the status of a new pod.
-
-    Args:
-        pod: As it is after all webhooks.
-        defaulting: Of the server.
-    """
+    """Return the QoS class that the API server writes into the status of a new pod."""
     stored = defaulted(pod, defaulting)
     if stored.resources is not None and defaulting is Defaulting.REQUESTS:
         return class_of(stored.resources)  # an empty section counts there, too

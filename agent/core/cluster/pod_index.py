@@ -103,10 +103,6 @@ def join(identity: UnitIdentity, index: PodIndex) -> tuple[UnitIdentity, UnitRes
     A container that no status of its pod names is the pod's sandbox. So is, until the source is read again, one that
     has started since: a source is only ever as fresh as its last reading.
 
-    Args:
-        identity: What the path alone tells.
-        index: The pods of the source.
-
     Returns:
         The identity with namespace, pod, container, kind and QoS class filled as far as known, and the resources of the
         spec; all as they came, and no resources, for what belongs to no pod or to a pod the source does not have.

@@ -53,8 +53,6 @@ def oom_score_adj(pod: Pod, container: Container, memory_capacity_bytes: int, *,
 
     Args:
         pod: The pod with what is allocated to it in its spec.
-        container: One of its containers.
-        memory_capacity_bytes: The node's memory, above 0.
         claims: Count device claims (gate DRANodeAllocatableResources).
 
     Returns:

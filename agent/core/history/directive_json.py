@@ -53,10 +53,6 @@ def directives_to_json(directives: Directives) -> dict[str, object]:
 def directives_from_json(value: object, *, etag: str) -> Directives:
     """Read what stands under ``directives`` in an answer.
 
-    Args:
-        value: What ``json.loads`` made of it.
-        etag: What it is known by.
-
     Returns:
         What is understood of it; ``left_out`` counts what is not.
 

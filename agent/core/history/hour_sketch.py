@@ -247,12 +247,7 @@ def _percentile(samples: Samples, ratio: float, scheme: ExponentialScheme, unit:
 
 
 def percentile_bucket(buckets: Mapping[int, int], ratio: float) -> int | None:
-    """Return the bucket in which the share of the samples is reached; None = there are none.
-
-    Args:
-        buckets: Count by bucket.
-        ratio: 0..1.
-    """
+    """Return the bucket in which the share of the samples is reached; None = there are none."""
     wanted = ratio * sum(buckets.values())
     reached, last = 0, None
     # There are a dozen: arrays would take ten times as long, and admissions wait for this.

@@ -58,12 +58,7 @@ class HistoryKey:
 
 
 def history_key(identity: UnitIdentity, workload: Workload | None) -> HistoryKey:
-    """Return the key of a watched cgroup.
-
-    Args:
-        identity: Who stands behind it.
-        workload: The pod's top owner; None = nobody names it.
-    """
+    """Return the key of a watched cgroup."""
     if workload is not None and identity.container is not None:
         parts = (workload.namespace, workload.kind, workload.name, identity.container)
         return _bounded(HistoryKey(KeyKind.WORKLOAD, parts))

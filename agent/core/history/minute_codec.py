@@ -35,7 +35,6 @@ def encode(amounts: Floats, has: Bools) -> Codes:
 
     Args:
         amounts: Finite and >= 0 where ``has`` is True; elsewhere they mean nothing.
-        has: False is stored as `MISSING`.
 
     Raises:
         ValueError: An amount is negative, infinite or NaN: a fault of the caller.

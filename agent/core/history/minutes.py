@@ -100,14 +100,10 @@ def merge_rows(
     A recommendation is for each pod of a workload alike, so what the busiest needs is what counts.
 
     Args:
-        unix_minute: The minute, UTC.
         rows: The row of each cgroup, shape ``(k,)``; the same row may come several times.
         cpu_usage_millicores: Means; shape ``(k,)``, as all that follow.
-        cpu_peak_millicores: Largest rates.
         has_cpu: Whether the two before are known.
         working_set_bytes: Peaks of the working set.
-        has_memory: Whether they are known.
-        count: How many rows the history has.
 
     Returns:
         Shape ``(count,)`` each; rows that no cgroup has are not known.

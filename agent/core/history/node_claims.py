@@ -48,7 +48,6 @@ def claim_of(seen: Iterable[tuple[Leaders, int]], *, by_size: bool) -> NodeClaim
     """Return the claim of the node with the largest value of all.
 
     Args:
-        seen: Of each class of nodes what its nodes saw, and the CPUs of such a node.
         by_size: A DaemonSet's pod does more where its node has more: what nodes of a smaller class saw counts in the
             proportion of their CPUs. False = all pods are alike.
     """
@@ -91,11 +90,7 @@ class Most:
         return (amount_of(self.memory) or 0) * KIB
 
     def kill_bytes(self, node: int) -> int:
-        """Return the bound of memory at a kill.
-
-        Args:
-            node: Which told of it, as the leaders number it; 0 = not known.
-        """
+        """Return the bound of memory at a kill."""
         code = self.kill_of_unknown
         if node:
             code = self.kill_of_top if node == self.top_node else self.kill_of_other
@@ -105,14 +100,7 @@ class Most:
 def most_of(
     cpu: NodeClaim, memory: NodeClaim, *, written: WrittenContainer | None = None, largest: NodeAmounts | None = None
 ) -> Most:
-    """Return the bounds of a container.
-
-    Args:
-        cpu: What nodes saw of it.
-        memory: The same.
-        written: What its author requests; None = it is not known.
-        largest: What the largest node can allocate; None = it is not known.
-    """
+    """Return the bounds of a container."""
     cpu_floor = memory_floor = kill_floor = 0
     if written is not None:
         cpu_floor = (written.cpu_request_millicores or 0) * CPU_STEPS

@@ -143,13 +143,7 @@ class CodeRings:
             chunk[:, :, slot] = 0
 
     def put(self, rows: Rows, slots: Rows, codes: Codes) -> None:
-        """Write the codes of many rows, each at its slot, over what is there.
-
-        Args:
-            rows: Shape ``(k,)``; the same row may come with several slots.
-            slots: Shape ``(k,)``.
-            codes: Shape ``(k, planes)``.
-        """
+        """Write the codes of many rows, each at its slot, over what is there."""
         chunks = rows // CHUNK_ROWS
         for chunk in np.unique(chunks).tolist():
             chosen = chunks == chunk
@@ -173,12 +167,7 @@ class CodeRings:
 
 
 def leaders_of(planes: Codes, resource: int) -> Leaders:
-    """Return the leaders of all hours of one row together.
-
-    Args:
-        planes: Of rings with leaders.
-        resource: `CPU` or `MEMORY`.
-    """
+    """Return the leaders of all hours of one row together."""
     values, seconds, nodes = planes[resource::PEAK_PLANES]
     slot = int(values.argmax())
     node = int(nodes[slot])
@@ -217,12 +206,7 @@ class NodeNumbers:
         return self._numbers.get(node_hash)
 
     def give(self, node_hash: int, unix_hour: int) -> int:
-        """Return a node's number, a new one if it has none yet.
-
-        Args:
-            node_hash: As ``workload_leaders.node_number`` gives it.
-            unix_hour: Of what was measured there.
-        """
+        """Return a node's number, a new one if it has none yet."""
         number = self._numbers.get(node_hash)
         if number is None:
             number = self._next(unix_hour)

@@ -63,8 +63,6 @@ def rollup_figures(
     Args:
         raw_pieces: SAMPLE rows, oldest first; those of the rate window before the start are needed for the first
             rates, and the row after the end for the last pair.
-        memory_pieces: MEMORY_ROW rows, oldest first.
-        policy: Lengths and limits.
         start_ns: Not in it.
         end_ns: In it.
 
@@ -97,7 +95,6 @@ def distribution(values: NDArray[np.float64], scheme: BucketScheme) -> Distribut
 
     Args:
         values: Finite and not negative, shape ``(n,)``.
-        scheme: Of the signal.
     """
     if values.size == 0:
         return None

@@ -21,7 +21,6 @@ def kept_text(report: Report, *, agent: str) -> str:
 
     Args:
         report: Its figures are finite, its distributions hold at least one sample.
-        agent: Version of the program.
 
     Raises:
         ValueError: A figure is NaN or infinite: a fault of the caller.
@@ -40,22 +39,9 @@ def kept_text(report: Report, *, agent: str) -> str:
 
 
 def sent_text(kept: str, *, end_age_seconds: float, lost_reports: int) -> str:
-    """Complete what was kept at the moment of sending.
-
-    Args:
-        kept: Of ``kept_text``.
-        end_age_seconds: How long ago the report's interval ended.
-        lost_reports: As of now.
-    """
+    """Complete what was kept at the moment of sending."""
     now = {"endAgeSeconds": round(end_age_seconds, SECOND_DECIMALS), "lostReports": lost_reports}
     return f"{json.dumps(now, separators=(',', ':'), allow_nan=False)[:-1]},{kept[1:]}"
-
-
-def report_text(report: Report, *, agent: str) -> str:
-    """Return the whole report."""
-    return sent_text(
-        kept_text(report, agent=agent), end_age_seconds=report.end_age_seconds, lost_reports=report.lost_reports
-    )
 
 
 def _row(row: RollupRow) -> dict[str, object]:

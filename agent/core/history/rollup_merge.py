@@ -54,12 +54,7 @@ def weighed_row(row: RollupRow) -> RollupRow:
 
 
 def thinned(samples: Distribution | None, most: int) -> Distribution | None:
-    """Return samples distributed as these, but no more than so many; the maximum stays.
-
-    Args:
-        samples: None = none, and none come back.
-        most: At least 1.
-    """
+    """Return samples distributed as these, but no more than so many; the maximum stays."""
     if samples is None or samples.count <= most:
         return samples
     buckets: dict[int, int] = {}

@@ -28,8 +28,6 @@ def next_end_ns(after_ns: int, *, interval_ns: int, wall_offset_ns: int, share: 
     """Return the first end of an interval after a moment of CLOCK_MONOTONIC.
 
     Args:
-        after_ns: The moment.
-        interval_ns: From one end to the next.
         wall_offset_ns: The wall clock less CLOCK_MONOTONIC as it was at the start; a clock that is set later moves
             nothing.
         share: The node's, 0..1.
@@ -40,11 +38,6 @@ def next_end_ns(after_ns: int, *, interval_ns: int, wall_offset_ns: int, share: 
 
 def interval_start_ns(end_ns: int, *, interval_ns: int, last_end_ns: int | None) -> int | None:
     """Return where the interval begins that ends here: where the last one ended, so that no second is told twice.
-
-    Args:
-        end_ns: On the grid.
-        interval_ns: Of the grid.
-        last_end_ns: Of the newest report; None = not known.
 
     Returns:
         None when the last one ended less than half an interval before: the next end takes it in.

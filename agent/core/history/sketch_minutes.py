@@ -51,13 +51,7 @@ class HourMinutes:
 
 
 def unfold(unix_hour: int, sketches: dict[int, HourSketch], rows: int) -> HourMinutes:
-    """Make up the minutes of an hour.
-
-    Args:
-        unix_hour: Which.
-        sketches: By row; rows that are absent have a gap.
-        rows: How many there are.
-    """
+    """Make up the minutes of an hour."""
     shape = rows, MINUTES_PER_HOUR
     usage, peak, memory = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     has_cpu, has_memory = np.zeros(shape, dtype=np.bool_), np.zeros(shape, dtype=np.bool_)

@@ -106,11 +106,6 @@ class HistoryTable:
         Free rows come first, then rows of which the ring holds nothing any more, then new ones; when there may be no
         more of these, the row that has been without data for longest.
 
-        Args:
-            key: Without a row as yet.
-            newest_unix_minute: Of the history; None = it is empty.
-            max_rows: There may be so many.
-
         Returns:
             None when all rows had data in the newest minute: taking one would only move the lack to another.
         """

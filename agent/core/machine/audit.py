@@ -56,8 +56,6 @@ def audit(pods: Sequence[Pod], tree: LiveTree, rules: AuditRules) -> AuditReport
 
     Args:
         pods: All pods of the node, as the API gives them; static pods as their mirrors.
-        tree: The kubelet's cgroups as they are.
-        rules: What is known of the kubelet.
     """
     return _Audit(pods, tree, rules).report()
 

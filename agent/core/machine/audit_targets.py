@@ -74,13 +74,7 @@ class AuditRules:
 
 
 def pod_targets(pod: Pod, live: LiveCgroup, rules: AuditRules) -> tuple[Wanted, ...]:
-    """Return what should be in the files of a pod's cgroup.
-
-    Args:
-        pod: The pod as allocated.
-        live: Its cgroup: tells which sizes of huge pages the host has.
-        rules: What is known of the kubelet.
-    """
+    """Return what should be in the files of a pod's cgroup."""
     values = pod_cgroup(pod, rules.kubelet)
     return (
         _weight(values.cpu_shares, takes_quadratic=False),
@@ -94,13 +88,7 @@ def pod_targets(pod: Pod, live: LiveCgroup, rules: AuditRules) -> tuple[Wanted, 
 
 
 def container_targets(pod: Pod, container: Container, rules: AuditRules) -> tuple[Wanted, ...]:
-    """Return what should be in the files of a container's cgroup.
-
-    Args:
-        pod: The pod as allocated.
-        container: One of its containers.
-        rules: What is known of the kubelet.
-    """
+    """Return what should be in the files of a container's cgroup."""
     values = container_cgroup(pod, container, rules.kubelet)
     weight = _weight(values.cpu_shares, takes_quadratic=True)
     if CPU not in container.resources.requests and pod.has_pod_level_resources and values.cpu_shares != MIN_SHARES:
@@ -126,10 +114,6 @@ def tier_targets(
     """Return what should be in the files of a tier's cgroup.
 
     Args:
-        qos: Burstable or BestEffort.
-        levels: The values of its hierarchy.
-        live: The tier's cgroup.
-        rules: What is known of the kubelet.
         doubt: Why sums over the node's pods may be incomplete; None = they are complete.
     """
     is_burstable = qos is QosClass.BURSTABLE
@@ -159,8 +143,6 @@ def root_targets(levels: QosLevels, rules: AuditRules, *, doubt: str | None) -> 
     """Return what should be in the files of ``kubepods`` itself.
 
     Args:
-        levels: The values of the default partition.
-        rules: What is known of the kubelet.
         doubt: Why sums over the node's pods may be incomplete; None = they are complete.
     """
     values = kubepods_root(
@@ -197,9 +179,7 @@ def levels_of(pods: Iterable[Pod], partition: Partition, namespaces: Collection[
 
     Args:
         pods: The node's active pods, of both partitions.
-        partition: Which one's tiers.
         namespaces: Whose pods live in the system partition.
-        rules: What is known of the kubelet.
     """
     is_system = partition is Partition.SYSTEM
     return qos_levels(

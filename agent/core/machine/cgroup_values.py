@@ -80,10 +80,6 @@ class ContainerCgroup:
 def pod_cgroup(pod: Pod, rules: KubeletRules) -> PodCgroup:
     """Return the values of a pod's cgroup.
 
-    Args:
-        pod: The pod.
-        rules: The kubelet's options.
-
     Source:
         ``ResourceConfigForPod`` of the kubelet's cm/helpers_linux.go (1.37.1).
     """

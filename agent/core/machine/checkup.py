@@ -40,6 +40,16 @@ class Check:
     """The command or setting that mends it; empty when OK."""
 
 
+def ok(name: str, found: str) -> Check:
+    """Return the line of what works."""
+    return Check(name=name, verdict=FeatureState.OK, found=found)
+
+
+def degraded(name: str, found: str, consequence: str, mend: str) -> Check:
+    """Return the line of what works in part, or does without."""
+    return Check(name=name, verdict=FeatureState.DEGRADED, found=found, consequence=consequence, mend=mend)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineFacts:
     """What was read of the machine. None = could not be told; a reason text stands for a feature that is off."""
@@ -117,14 +127,13 @@ def _cgroups(facts: MachineFacts) -> Check:
     if facts.v1_controllers:
         found = f"{found}; on v1: {' '.join(facts.v1_controllers)}"
     if {"cpu", "memory"} & set(facts.v1_controllers):
-        return Check(
-            name="cgroups",
-            verdict=FeatureState.DEGRADED,
+        return degraded(
+            "cgroups",
             found=found,
             consequence="controllers bound to v1 give no figures here: of those, usage and pressure of CPU only",
             mend=boot_v2,
         )
-    return Check(name="cgroups", verdict=FeatureState.OK, found=found)
+    return ok("cgroups", found)
 
 
 def _controllers(facts: MachineFacts) -> tuple[Check, ...]:
@@ -136,7 +145,7 @@ def _controllers(facts: MachineFacts) -> tuple[Check, ...]:
     for controller, lost in consequence.items():
         name = f"{controller} controller"
         if controller in facts.controllers:
-            checks.append(Check(name=name, verdict=FeatureState.OK, found="on v2"))
+            checks.append(ok(name, "on v2"))
             continue
         where = "on v1" if controller in facts.v1_controllers else "not there"
         mend = (
@@ -144,22 +153,21 @@ def _controllers(facts: MachineFacts) -> tuple[Check, ...]:
             if where == "on v1"
             else f"take cgroup_disable={controller} off the kernel command line"
         )
-        checks.append(Check(name=name, verdict=FeatureState.DEGRADED, found=where, consequence=lost, mend=mend))
+        checks.append(degraded(name, found=where, consequence=lost, mend=mend))
     return tuple(checks)
 
 
 def _pressure(resource: str, reason: str | None) -> Check:
     name = f"PSI {resource}"
     if reason is None:
-        return Check(name=name, verdict=FeatureState.OK, found=f"/proc/pressure/{resource}")
+        return ok(name, f"/proc/pressure/{resource}")
     lost = {
         "cpu": "contention cannot be seen: usage is not adjusted, no fast lane",
         "memory": "memory stalls cannot be seen",
         "io": "I/O stalls cannot be seen",
     }[resource]
-    return Check(
-        name=name,
-        verdict=FeatureState.DEGRADED,
+    return degraded(
+        name,
         found=reason,
         consequence=lost,
         mend="boot with psi=1 (kernel command line; needs CONFIG_PSI)",
@@ -170,10 +178,9 @@ def _kubepods(facts: MachineFacts) -> Check:
     watched = f"{facts.unit_count} units watched in scope {facts.scope}"
     if facts.kubepods_root is not None:
         found = f"{facts.kubepods_root}, {facts.cgroup_driver or 'unknown'} driver; {watched}"
-        return Check(name="kubepods", verdict=FeatureState.OK, found=found)
-    return Check(
-        name="kubepods",
-        verdict=FeatureState.DEGRADED,
+        return ok("kubepods", found)
+    return degraded(
+        "kubepods",
         found=f"not found; {watched}",
         consequence="no pods here: the machine's own services and sessions are watched",
         mend="on a node: start the kubelet, or name its root: --cgroup-root /kubelet",
@@ -183,7 +190,7 @@ def _kubepods(facts: MachineFacts) -> Check:
 def _permissions(facts: MachineFacts) -> Check:
     who = "root" if facts.is_root else "not root"
     if not facts.unreadable:
-        return Check(name="permissions", verdict=FeatureState.OK, found=f"{who}; every cgroup file readable")
+        return ok("permissions", f"{who}; every cgroup file readable")
     return Check(
         name="permissions",
         verdict=FeatureState.BROKEN,
@@ -197,10 +204,9 @@ def _open_files(facts: MachineFacts) -> Check:
     wanted = facts.wanted_units * FILES_PER_UNIT
     found = f"soft {facts.open_files_soft}, hard {facts.open_files_hard}; {facts.wanted_units} containers want {wanted}"
     if facts.open_files_hard >= wanted:
-        return Check(name="open files", verdict=FeatureState.OK, found=found)
-    return Check(
-        name="open files",
-        verdict=FeatureState.DEGRADED,
+        return ok("open files", found)
+    return degraded(
+        "open files",
         found=found,
         consequence="beyond the limit files are opened anew for each read: about five times the cost",
         mend=f"ulimit -Hn {wanted} (systemd: LimitNOFILE={wanted}; containerd: its own LimitNOFILE)",
@@ -209,19 +215,17 @@ def _open_files(facts: MachineFacts) -> Check:
 
 def _inotify(facts: MachineFacts) -> Check:
     if facts.inotify_watches is None:
-        return Check(
-            name="inotify",
-            verdict=FeatureState.DEGRADED,
+        return degraded(
+            "inotify",
             found="not there",
             consequence="new containers are seen at the next re-list, up to 30 s late",
             mend="a kernel with CONFIG_INOTIFY_USER",
         )
     found = f"{facts.inotify_watches} watches a user"
     if facts.inotify_watches >= LEAST_INOTIFY_WATCHES:
-        return Check(name="inotify", verdict=FeatureState.OK, found=found)
-    return Check(
-        name="inotify",
-        verdict=FeatureState.DEGRADED,
+        return ok("inotify", found)
+    return degraded(
+        "inotify",
         found=found,
         consequence="may run out: new containers are then seen at the next re-list, up to 30 s late",
         mend="sysctl fs.inotify.max_user_watches=65536",
@@ -230,10 +234,9 @@ def _inotify(facts: MachineFacts) -> Check:
 
 def _sampler(facts: MachineFacts) -> Check:
     if facts.native_sampler is None:
-        return Check(name="sampler", verdict=FeatureState.OK, found="native (C)")
-    return Check(
-        name="sampler",
-        verdict=FeatureState.DEGRADED,
+        return ok("sampler", "native (C)")
+    return degraded(
+        "sampler",
         found=f"plain Python: {facts.native_sampler}",
         consequence="the same figures at two to four times the CPU, with longer tails",
         mend="apt-get install gcc python3-dev, then: pip install --force-reinstall plimsoll",
@@ -242,12 +245,11 @@ def _sampler(facts: MachineFacts) -> Check:
 
 def _state(facts: MachineFacts) -> Check:
     if facts.state_directory is None:
-        return Check(name="state", verdict=FeatureState.OK, found="in memory only, as asked")
+        return ok("state", "in memory only, as asked")
     if facts.state_unwritable is None:
-        return Check(name="state", verdict=FeatureState.OK, found=facts.state_directory)
-    return Check(
-        name="state",
-        verdict=FeatureState.DEGRADED,
+        return ok("state", facts.state_directory)
+    return degraded(
+        "state",
         found=f"{facts.state_directory}: {facts.state_unwritable}",
         consequence="the rings cannot be kept over a restart",
         mend="name a writable directory (--state-dir DIR), or keep them in memory (--state-dir none)",
@@ -257,11 +259,10 @@ def _state(facts: MachineFacts) -> Check:
 def _clock(facts: MachineFacts) -> tuple[Check, ...]:
     found = f"{facts.clocksource or 'unknown clock source'}, {facts.clock_read_nanoseconds:.0f} ns a read"
     if facts.clock_read_nanoseconds <= SLOW_CLOCK_NANOSECONDS:
-        monotonic = Check(name="clock", verdict=FeatureState.OK, found=found)
+        monotonic = ok("clock", found)
     else:
-        monotonic = Check(
-            name="clock",
-            verdict=FeatureState.DEGRADED,
+        monotonic = degraded(
+            "clock",
             found=found,
             consequence="each container's time stamp costs more than its read",
             mend="echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource (if listed as available)",
@@ -269,10 +270,9 @@ def _clock(facts: MachineFacts) -> tuple[Check, ...]:
     if facts.is_wall_clock_synchronised is None:
         return (monotonic,)
     if facts.is_wall_clock_synchronised:
-        return (monotonic, Check(name="wall clock", verdict=FeatureState.OK, found="synchronised"))
-    wall = Check(
-        name="wall clock",
-        verdict=FeatureState.DEGRADED,
+        return (monotonic, ok("wall clock", "synchronised"))
+    wall = degraded(
+        "wall clock",
         found="not synchronised",
         consequence="times shown to people and hours of the day may be off; measuring is not affected",
         mend="timedatectl set-ntp true (or start chronyd)",
@@ -283,23 +283,19 @@ def _clock(facts: MachineFacts) -> tuple[Check, ...]:
 def _memory_peak(facts: MachineFacts) -> Check:
     name = "memory.peak"
     if facts.has_memory_peak:
-        return Check(name=name, verdict=FeatureState.OK, found=f"kernel {facts.kernel_release}")
+        return ok(name, f"kernel {facts.kernel_release}")
     consequence = "a memory peak between two samples is missed"
     if facts.has_memory_peak is False:
-        return Check(
-            name=name,
-            verdict=FeatureState.DEGRADED,
+        return degraded(
+            name,
             found=f"not in kernel {facts.kernel_release}",
             consequence=consequence,
             mend="kernel 5.19 or newer",
         )
     if "memory" in facts.controllers:
-        return Check(
-            name=name, verdict=FeatureState.OK, found="cannot be told yet: no watched cgroup has memory figures"
-        )
-    return Check(
-        name=name,
-        verdict=FeatureState.DEGRADED,
+        return ok(name, "cannot be told yet: no watched cgroup has memory figures")
+    return degraded(
+        name,
         found="no memory controller on v2",
         consequence=consequence,
         mend="as for the memory controller above",
@@ -309,8 +305,8 @@ def _memory_peak(facts: MachineFacts) -> Check:
 def _trigger(facts: MachineFacts) -> Check:
     name = "PSI triggers"
     if facts.trigger_refused is None:
-        return Check(name=name, verdict=FeatureState.OK, found="windows below 2 s are taken")
+        return ok(name, "windows below 2 s are taken")
     if facts.pressure.get("cpu") is not None:
-        return Check(name=name, verdict=FeatureState.OK, found="none without PSI; never needed")
+        return ok(name, "none without PSI; never needed")
     found = f"not below 2 s ({facts.trigger_refused}); not needed: the fast lane polls"
-    return Check(name=name, verdict=FeatureState.OK, found=found)
+    return ok(name, found)

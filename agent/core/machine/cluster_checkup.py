@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from agent.core.machine.checkup import Check, FeatureState
+from agent.core.machine.checkup import Check, degraded, ok
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +38,8 @@ def judge_reporting(standing: ReportStanding) -> Check:
     if standing.trouble is not None:
         heard = standing.last_success_age_seconds
         since = "no report taken yet" if heard is None else f"last report taken {heard:.0f} s ago"
-        return Check(
-            name=name,
-            verdict=FeatureState.DEGRADED,
+        return degraded(
+            name,
             found=f"{standing.trouble} ({since}{kept})",
             consequence="what this node learns serves no other, and new directives do not come: the old ones hold",
             mend="report.tokenFile needs a projected token of the agent's account with the webhook's audience, "
@@ -50,9 +49,8 @@ def judge_reporting(standing: ReportStanding) -> Check:
             "a certificate that is not trusted: report.caFile",
         )
     if standing.queue_fault is not None:
-        return Check(
-            name=name,
-            verdict=FeatureState.DEGRADED,
+        return degraded(
+            name,
             found=f"{standing.url}: {standing.queue_fault}{kept}",
             consequence="reports that are not taken at once are lost with the agent's end",
             mend="room on the disk of the state directory, and the right to write there",
@@ -61,7 +59,7 @@ def judge_reporting(standing: ReportStanding) -> Check:
         found = f"{standing.url}: no report sent yet, one comes every {standing.interval_seconds:g} s"
     else:
         found = f"{standing.url}: last report taken {standing.last_success_age_seconds:.0f} s ago"
-    return Check(name=name, verdict=FeatureState.OK, found=found + (kept if standing.lost_reports else ""))
+    return ok(name, found + (kept if standing.lost_reports else ""))
 
 
 _MOST_NAMED: Final = 3
@@ -139,30 +137,27 @@ def judge_cluster(facts: ClusterStatus) -> tuple[Check, ...]:
 def _server(facts: ClusterStatus) -> Check:
     name, where = "API server", f"{facts.server} {facts.server_version or '(version not known)'}"
     if facts.age_seconds is None or not facts.is_complete:
-        return Check(
-            name=name,
-            verdict=FeatureState.DEGRADED,
+        return degraded(
+            name,
             found=f"{where}: {'not all has been read yet' if facts.age_seconds is not None else 'no answer yet'}",
             consequence="pods are not known, or not all: nothing is planned or resized",
             mend="see the agent's log; the network policy must let it out to the API server",
         )
     heard = f"{where}, heard {facts.age_seconds:.0f} s ago"
     if facts.age_seconds > facts.stale_seconds:
-        return Check(
-            name=name,
-            verdict=FeatureState.DEGRADED,
+        return degraded(
+            name,
             found=heard,
             consequence=f"older than {facts.stale_seconds:g} s: nothing is written until it answers again",
             mend="nothing to do where it comes back; else see the agent's log",
         )
-    return Check(name=name, verdict=FeatureState.OK, found=f"{heard}; {facts.pods} pods of node {facts.node}")
+    return ok(name, f"{heard}; {facts.pods} pods of node {facts.node}")
 
 
 def _node(facts: ClusterStatus) -> Iterator[Check]:
     if facts.is_complete and not facts.has_node:
-        yield Check(
-            name="node object",
-            verdict=FeatureState.DEGRADED,
+        yield degraded(
+            "node object",
             found=f"there is no node {facts.node}",
             consequence="what it can hold is not known: nothing is planned or resized",
             mend="plimsoll agent --node NAME, as kubectl get nodes has it",
@@ -170,9 +165,8 @@ def _node(facts: ClusterStatus) -> Iterator[Check]:
     if facts.unreadable_pods:
         more = len(facts.unreadable_pods) - _MOST_NAMED
         named = "; ".join(facts.unreadable_pods[:_MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")
-        yield Check(
-            name="pods",
-            verdict=FeatureState.DEGRADED,
+        yield degraded(
+            "pods",
             found=f"not understood: {named}",
             consequence="they hold room that nobody can count: nothing is planned or resized",
             mend="a newer plimsoll, or report it with the pod's YAML",
@@ -181,11 +175,10 @@ def _node(facts: ClusterStatus) -> Iterator[Check]:
 
 def _rights(facts: ClusterStatus) -> Iterator[Check]:
     if not facts.missing_rights:
-        yield Check(name="rights", verdict=FeatureState.OK, found="all that are needed")
+        yield ok("rights", "all that are needed")
     for missing in facts.missing_rights:
-        yield Check(
-            name="rights",
-            verdict=FeatureState.DEGRADED,
+        yield degraded(
+            "rights",
             found=f"not allowed: {missing.right}",
             consequence=missing.consequence,
             mend="give the agent's account the chart's ClusterRole",
@@ -195,7 +188,7 @@ def _rights(facts: ClusterStatus) -> Iterator[Check]:
 def _claim(facts: ClusterStatus) -> Check:
     name = "node claim"
     if facts.node_claim == facts.node:
-        return Check(name=name, verdict=FeatureState.OK, found=f"the token names this node, {facts.node}")
+        return ok(name, f"the token names this node, {facts.node}")
     if facts.node_claim is not None:
         found = f"the token names {facts.node_claim}, not {facts.node}"
         mend = "run the agent in a pod on the node that it watches"
@@ -203,10 +196,9 @@ def _claim(facts: ClusterStatus) -> Check:
         found = "the token names no node"
         mend = "a pod's own token does from Kubernetes 1.32 on; or kubernetes.requireNodeClaim=false"
     if not facts.is_claim_required:
-        return Check(name=name, verdict=FeatureState.OK, found=f"{found}; not required")
-    return Check(
-        name=name,
-        verdict=FeatureState.DEGRADED,
+        return ok(name, f"{found}; not required")
+    return degraded(
+        name,
         found=found,
         consequence="nothing is written: recommend only",
         mend=mend,
@@ -217,10 +209,9 @@ def _versions(facts: ClusterStatus) -> Check:
     kubelet = facts.kubelet_version or "not known"
     found = "; ".join((f"API server {facts.server_version or 'not known'}, kubelet {kubelet}", *facts.gate_reasons))
     if facts.can_resize:
-        return Check(name="versions", verdict=FeatureState.OK, found=found)
-    return Check(
-        name="versions",
-        verdict=FeatureState.DEGRADED,
+        return ok("versions", found)
+    return degraded(
+        "versions",
         found=found,
         consequence="nothing is resized in place: recommend only",
         mend="Kubernetes 1.33 or newer, API server and kubelet",
@@ -233,23 +224,21 @@ def _directives(facts: ClusterStatus) -> Iterator[Check]:
     name, age_seconds = "directives", facts.directives_age_seconds
     mend = "kubectl get pods of plimsoll-webhook, and the agent's log: plimsoll_report_posts_total says what failed"
     if age_seconds is None:
-        yield Check(
-            name=name,
-            verdict=FeatureState.DEGRADED,
+        yield degraded(
+            name,
             found="the webhook has told nothing yet",
             consequence="whom HPAs and VPAs size is not known: nothing is resized",
             mend=mend,
         )
     elif age_seconds > facts.directives_stale_seconds:
-        yield Check(
-            name=name,
-            verdict=FeatureState.DEGRADED,
+        yield degraded(
+            name,
             found=f"the webhook was last heard {age_seconds / 3600:.0f} h ago",
             consequence="what it said of HPAs, VPAs and pauses holds on; nothing is enforced on its word alone",
             mend=mend,
         )
     else:
-        yield Check(name=name, verdict=FeatureState.OK, found=f"the webhook told what holds {age_seconds:.0f} s ago")
+        yield ok(name, f"the webhook told what holds {age_seconds:.0f} s ago")
 
 
 def _orders(facts: ClusterStatus) -> Iterator[Check]:
@@ -257,11 +246,10 @@ def _orders(facts: ClusterStatus) -> Iterator[Check]:
         return
     found = "; ".join(facts.orders)
     if not facts.is_paused:
-        yield Check(name="orders", verdict=FeatureState.OK, found=found)
+        yield ok("orders", found)
         return
-    yield Check(
-        name="orders",
-        verdict=FeatureState.DEGRADED,
+    yield degraded(
+        "orders",
         found=found,
         consequence="nothing is written on this node",
         mend="plimsoll resume"

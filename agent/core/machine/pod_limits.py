@@ -70,10 +70,6 @@ class PodLimitsOrder:
 def cluster_knows_pod_level(server_version: str | None, kubelet_version: str | None) -> bool | None:
     """Return whether pods may have resources of their own here.
 
-    Args:
-        server_version: gitVersion of the API server; None = not known.
-        kubelet_version: Of the node; the two may be three minors apart.
-
     Returns:
         True = both are 1.34 or newer; False = one of them is older; None = it cannot be told.
 
@@ -97,10 +93,8 @@ def pod_limits_order(
     """Return what the pod's annotation comes to.
 
     Args:
-        pod: The pod as the API has it.
         cluster_knows_them: Whether both the API server and this node's kubelet have pod-level resources (1.34 or
             newer); None = a version is not known.
-        rules: The kubelet's options as far as they are known; None = the defaults.
         orders: What holds for the pod; None = whether anything may be written for it is not asked.
         is_namespace_known: The orders were made with what its namespace says.
 
@@ -206,12 +200,7 @@ def _wanted(pod: Pod, limits: PodLimits, rules: KubeletRules) -> dict[str, Amoun
 
 
 def kubelet_amounts(pod: Pod, rules: KubeletRules) -> dict[str, Amount]:
-    """Return what the kubelet has in ``cpu.max`` and ``memory.max`` of the pod's cgroup.
-
-    Args:
-        pod: The pod as the API has it; what is allocated to it counts.
-        rules: The kubelet's options.
-    """
+    """Return what the kubelet has in ``cpu.max`` and ``memory.max`` of the pod's cgroup."""
     values = pod_cgroup(allocated_pod(pod), rules)
     has_quota = values.cpu_quota_usec not in (None, 0, NO_QUOTA_USEC)
     return {
@@ -224,13 +213,7 @@ def kubelet_amounts(pod: Pod, rules: KubeletRules) -> dict[str, Amount]:
 
 
 def is_in_force(wanted: Amount, found: Amount | None, page_size_bytes: int) -> bool:
-    """Return whether a file holds what was written: the kernel rounds memory down to whole pages.
-
-    Args:
-        wanted: What was written.
-        found: What the file says; None = it cannot be read.
-        page_size_bytes: Of the kernel.
-    """
+    """Return whether a file holds what was written: the kernel rounds memory down to whole pages."""
     if isinstance(wanted, int) and isinstance(found, int):
         return wanted - wanted % page_size_bytes == found - found % page_size_bytes
     return wanted == found
@@ -242,7 +225,6 @@ def memory_room_text(limit_bytes: int, in_use_bytes: int | None, margin_ratio: f
     Below what is in use the kernel would reclaim, and then kill.
 
     Args:
-        limit_bytes: To be written.
         in_use_bytes: memory.current, page cache included; None = not known.
         margin_ratio: How many times what is in use the limit must be at least.
     """

@@ -84,7 +84,6 @@ def qos_levels(pods: Iterable[Pod], rules: QosRules) -> QosLevels:
 
     Args:
         pods: All active pods of the node, of both partitions.
-        rules: The kubelet's options.
     """
     everyone = tuple(pods)
     is_system = rules.partition is Partition.SYSTEM
@@ -177,9 +176,6 @@ def kubepods_root(
     """Return the values of the ``kubepods`` cgroup.
 
     Args:
-        capacity: The whole node.
-        kube_reserved: Set aside for the kubelet and the runtime.
-        system_reserved: Set aside for the system.
         enforce_pods: Whether enforceNodeAllocatable names ``pods``; if not, the capacity stands. The hard eviction
             threshold is no part of this limit either way.
     """

@@ -73,8 +73,6 @@ def next_limits(
     it, so it comes down to the target in time.
 
     Args:
-        target_bytes: By class.
-        usage_bytes: memory.current of each class's cgroup.
         standing_bytes: The limits of ours that stand now; absent = none does.
 
     Returns:

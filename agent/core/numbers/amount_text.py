@@ -13,7 +13,6 @@ def amount_text(amount: float, unit: str) -> str:
     """Write an amount for people: ``250m``, ``78.4m``, ``128MiB``, ``15.3MiB``; ratios bare, other units spelt out.
 
     Args:
-        amount: How much.
         unit: As ``Step.unit`` spells it; empty = a bare number.
     """
     if unit == MILLICORES:

@@ -44,12 +44,7 @@ def to_planes(words: Words, order: int) -> Planes:
 
 
 def from_planes(planes: Planes, order: int) -> Words:
-    """Return the column of planes; the inverse of `to_planes` with the same order.
-
-    Args:
-        planes: Shape ``(k, n)``, k up to 8.
-        order: As it was given there.
-    """
+    """Return the column of planes; the inverse of `to_planes` with the same order."""
     whole = np.zeros((planes.shape[1], WORD_BYTES), dtype=np.uint8)
     whole[:, : planes.shape[0]] = planes.T
     folded = whole.view("<u8").ravel().astype(np.uint64, copy=False)

@@ -32,9 +32,6 @@ class QuantityError(ValueError):
 def parse_quantity(text: str) -> int:
     """Read a Quantity.
 
-    Args:
-        text: For instance ``250m``, ``1.5Gi``, ``1e3``; surrounding white space is allowed.
-
     Returns:
         Nanos: billionths of the resource's unit, exact but for what is finer, which is rounded away from zero. Binary
         amounts are cut to the largest signed 64-bit number of units.
@@ -73,7 +70,6 @@ def format_quantity(nanos: int, *, binary: bool = False) -> str:
     """Write a Quantity with the largest suffix that needs no fraction.
 
     Args:
-        nanos: Billionths of the unit.
         binary: Use Ki to Ei where the amount is a whole number of units of 1024 and more, as is usual for memory.
     """
     if nanos == 0:

@@ -36,9 +36,6 @@ class PodLimits:
 def parse_pod_limits(text: str) -> PodLimits:
     """Read the annotation's value.
 
-    Args:
-        text: JSON as ``POD_LIMITS_ALLOWED`` says; amounts are Quantities, bare numbers among them.
-
     Raises:
         PodLimitsError: It is anything else.
     """

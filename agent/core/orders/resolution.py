@@ -40,10 +40,8 @@ def orders_of(
     """Return what holds for a pod.
 
     Args:
-        pod: The pod.
         namespace: Its namespace; None = it says nothing, or is not known: then ``standing`` reserves the pod.
         act: The configured mode, and the namespaces that are never touched.
-        recommend_policy: The configured policy.
         plan: Whether Guaranteed pods are sized.
         replicas: Of its workload; None = not known, as on a node without a webhook, which sees its own pods only.
         rule: What the cluster's rules order for its workload (``cluster_rules.rule_of``), by annotation.
@@ -100,7 +98,6 @@ def default_ranking(kind: str, replicas: int | None) -> Ranking:
     """Return the ranking of a workload of which nobody has said any.
 
     Args:
-        kind: Of the workload.
         replicas: The median over time, truncated, else what its specification says; None = neither is known. It then
             counts as one of many: nearly every workload is, and among equals a StatefulSet must not go first.
 

@@ -78,7 +78,6 @@ def cpu_window(pieces: Sequence[NDArray[np.void]], policy: WindowPolicy, *, end_
 
     Args:
         pieces: SAMPLE rows, oldest first, in at most two views; they are not changed.
-        policy: Lengths, limits and the rank.
         end_monotonic_ns: The window's end; later rows are left out, as when stepping back in time.
 
     Returns:

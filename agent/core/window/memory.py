@@ -68,7 +68,6 @@ def memory_window(pieces: Sequence[NDArray[np.void]], policy: WindowPolicy, *, e
 
     Args:
         pieces: MEMORY_ROW rows, oldest first, in at most two views; they are not changed.
-        policy: Lengths and the rank.
         end_monotonic_ns: The window's end; later rows are left out.
 
     Returns:

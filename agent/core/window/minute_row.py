@@ -60,8 +60,6 @@ def minute_row(
 
     Args:
         raw_pieces: SAMPLE rows, oldest first; those of the rate window before the minute are needed for the peak.
-        memory_pieces: MEMORY_ROW rows, oldest first.
-        policy: Lengths and limits.
         monotonic_minute: CLOCK_MONOTONIC // 60 s of the minute.
 
     Returns:
@@ -168,8 +166,6 @@ def minutes_window(pieces: Sequence[NDArray[np.void]], policy: WindowPolicy, *, 
     """Return what minutes still tell of the CPU window that ended at a moment before the raw rows.
 
     Args:
-        pieces: MINUTE_ROW rows, oldest first; they are not changed.
-        policy: For the window's length.
         end_monotonic_ns: The window's end; only whole minutes up to it are used.
 
     Returns:
@@ -207,14 +203,8 @@ def minutes_window(pieces: Sequence[NDArray[np.void]], policy: WindowPolicy, *, 
         readings=rows.size,
         span_seconds=(int(newest["monotonic_minute"][0]) - int(rows["monotonic_minute"][0]) + 1) * 60.0,
         coverage_ratio=min(int(rows["coverage_255"].sum()) * 60 / _FULL / policy.cpu_window_seconds, 1.0),
-        last_usage_millicores=figures["last_usage_millicores"],
-        usage_peak_millicores=figures["usage_peak_millicores"],
-        adjusted_peak_millicores=figures["adjusted_peak_millicores"],
-        burst_millicores=figures["burst_millicores"],
-        waiting_ratio=figures["waiting_ratio"],
-        last_waiting_ratio=figures["last_waiting_ratio"],
-        throttled_ratio=figures["throttled_ratio"],
-        last_throttled_ratio=figures["last_throttled_ratio"],
+        gaps=absent.gaps,
+        **figures,
         missing=missing,
     )
 
@@ -225,8 +215,6 @@ def minutes_memory_window(
     """Return what minutes still tell of the memory window that ended at a moment before the memory rows.
 
     Args:
-        pieces: MINUTE_ROW rows, oldest first; they are not changed.
-        policy: For the window's length.
         end_monotonic_ns: The window's end; only whole minutes up to it are used.
 
     Returns:

@@ -72,9 +72,6 @@ def judge_overload(
 
     Args:
         readings: In any order; those outside (now - window, now] and those that are no number do not count.
-        options: Thresholds and the window.
-        now_seconds: On the readings' clock.
-        was_overloaded: The state until now.
         longest_gap_seconds: Within the window no two neighbouring readings, nor its ends and the readings next to
             them, may lie further apart, or the node does not become overloaded. None = any reading speaks for the
             whole window.

@@ -141,7 +141,6 @@ def cpu_steps(
 
     Args:
         pieces: SAMPLE rows, oldest first, in at most two views; they are not changed.
-        policy: What is plausible on this node.
         until_ns: Later rows are left out; CLOCK_MONOTONIC ns.
         since_ns: Earlier rows are left out.
 

@@ -56,8 +56,6 @@ def after_sweep(pace: Pace, *, now_ns: int, sweep_ns: int) -> tuple[Pace, dict[S
 
     Args:
         pace: The state in force; its ``due_ns`` is the sweep just made.
-        now_ns: After the sweep.
-        sweep_ns: How long it took.
 
     Returns:
         The next state, and the sweeps that did not happen by reason (base-rate sweeps left out).
@@ -87,8 +85,6 @@ def next_on_grid(due_ns: int, step_ns: int, now_ns: int) -> int:
 
     Args:
         due_ns: The deadline just met; it may lie in the future still.
-        step_ns: From one deadline to the next, above 0.
-        now_ns: CLOCK_MONOTONIC.
     """
     return due_ns + step_ns * max(1, (now_ns - due_ns) // step_ns + 1)
 
@@ -129,9 +125,7 @@ def watch_lanes(
     """Compare lane readings with the ones before.
 
     Args:
-        watch: What was remembered.
         readings: Lane -> (monotonic_ns, some_usec); a lane that could not be read is left out and forgotten.
-        policy: What counts as rising.
 
     Returns:
         What to remember, and the lanes on which contention rose, if a sweep may start early now; else none.

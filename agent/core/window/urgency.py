@@ -73,10 +73,6 @@ def working_sets(rows: Rows, memory_rows: Rows) -> tuple[Floats, Bools]:
     """Return the working set of now as well as it is known between two slow readings, bytes, and where it is known.
 
     The inactive file pages are those of the newest slow reading: what has grown since is taken for needed.
-
-    Args:
-        rows: Newest SAMPLE rows, shape ``(n,)``.
-        memory_rows: Newest MEMORY_ROW rows of the same cgroups.
     """
     has_stat = (memory_rows["status"] == Status.OK) & ((memory_rows["has"] & np.uint32(Has.MEMORY_STAT)) > 0)
     is_known = (rows["status"] == Status.OK) & ((rows["has"] & np.uint32(Has.MEMORY)) > 0) & has_stat
@@ -85,12 +81,7 @@ def working_sets(rows: Rows, memory_rows: Rows) -> tuple[Floats, Bools]:
 
 
 def memory_waiting(before: Rows, after: Rows) -> tuple[Floats, Bools]:
-    """Return the share of time in which containers waited for memory between two slow readings, 0..1, where known.
-
-    Args:
-        before: MEMORY_ROW rows, shape ``(n,)``.
-        after: Later ones of the same cgroups.
-    """
+    """Return the share of time in which containers waited for memory between two slow readings, 0..1, where known."""
     elapsed_ns, some_usec = _rise(before, after, "monotonic_ns"), _rise(before, after, "memory_some_usec")
     is_known = (before["status"] == Status.OK) & (after["status"] == Status.OK)
     is_known &= (before["has"] & after["has"] & np.uint32(Has.MEMORY_PRESSURE)) > 0

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import threading
 from typing import Final
-from urllib.parse import quote
 
 from agent.core.cluster.pod import Pod, PodRef
 from agent.core.plan.demand import Kept
@@ -19,6 +18,7 @@ from agent.core.resize.decision import Action, Decision, Outcome
 from agent.core.resize.record import FlightState, News
 from agent.kube.errors import KubeError, Unreachable
 from agent.kube.json_reader import ConvertError
+from agent.kube.paths import namespaced_path
 from agent.kube.pod_json import pod_from_json
 from agent.kube.resize import resize
 from agent.node.resize.acting_parts import ActingParts
@@ -128,7 +128,7 @@ class StepWriter:
         """
         told: list[News] = []
         for ref in self.unanswered():
-            path = f"/api/v1/namespaces/{quote(ref.namespace, safe='')}/pods/{quote(ref.name, safe='')}"
+            path = namespaced_path(ref.namespace, "pods", ref.name)
             try:
                 document = self._api.call("GET", path, timeout_seconds=LOOK_UP_TIMEOUT_SECONDS)
                 pod = pod_from_json(document)

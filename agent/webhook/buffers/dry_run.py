@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import quote
 
 from agent.core.buffers.buffer import Shape, Unresolved
 from agent.core.buffers.resolution import after_dry_run, dry_run_pod
 from agent.kube.api import Api
 from agent.kube.errors import ApiError, KubeError, Unreachable
+from agent.kube.paths import namespaced_path
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class DryRun:
         if not self._is_wanted or (until is not None and began < until):
             return Shaped(shape=shape)
         self._check_rest(shape, namespace, began)
-        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
+        path = namespaced_path(namespace, "pods")
         body = dry_run_pod(shape.content, namespace)
         try:
             answer = self._api.call("POST", path, query={"dryRun": "All"}, body=body, timeout_seconds=CALL_SECONDS)

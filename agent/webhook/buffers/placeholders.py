@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
-from urllib.parse import quote
 
 from agent.core.buffers.buffer import (
     GROUP,
@@ -33,6 +32,7 @@ from agent.core.orders.annotations import PLACEHOLDER, PREFIX
 from agent.kube.api import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Api
 from agent.kube.buffer_json import pod_of_template
 from agent.kube.errors import ApiError, KubeError, Unreachable
+from agent.kube.paths import namespaced_path
 from agent.kube.pod_json import pod_from_json
 from agent.kube.reflector import Reflector, WatchPace, WatchSource
 from agent.webhook.buffers.seams import RoomOutcome, WritePermission
@@ -40,12 +40,6 @@ from agent.webhook.buffers.tables import ByNamespace
 from agent.webhook.clocks import REAL_CLOCKS, Clocks
 
 _GONE: Final = frozenset({404, 409})
-
-
-def pods_path(namespace: str, name: str | None = None) -> str:
-    """Return the path of a namespace's pods, or of one of them."""
-    path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
-    return path if name is None else f"{path}/{quote(name, safe='')}"
 
 
 def remove_placeholder(api: Api, *, namespace: str, name: str, uid: str, timeout_seconds: float | None = None) -> None:
@@ -56,7 +50,7 @@ def remove_placeholder(api: Api, *, namespace: str, name: str, uid: str, timeout
     """
     options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
     try:
-        api.call("DELETE", pods_path(namespace, name), body=options, timeout_seconds=timeout_seconds)
+        api.call("DELETE", namespaced_path(namespace, "pods", name), body=options, timeout_seconds=timeout_seconds)
     except ApiError as error:
         if error.status not in _GONE:
             raise
@@ -266,7 +260,7 @@ class Placeholders:
             try:
                 self._api.call(
                     "PATCH",
-                    f"{pods_path(buffer.namespace, resizing.name)}/resize",
+                    namespaced_path(buffer.namespace, "pods", resizing.name, "resize"),
                     query={"fieldManager": FIELD_MANAGER},
                     body={"metadata": {"uid": resizing.uid}, "spec": {"containers": containers}},
                     content_type=STRATEGIC_MERGE_PATCH,
@@ -286,7 +280,9 @@ class Placeholders:
             body = {**shape.body, "metadata": {**(metadata if isinstance(metadata, dict) else {}), "name": name}}
             memory = memories[buffer.uid]
             try:
-                self._api.call("POST", pods_path(buffer.namespace), query={"fieldManager": FIELD_MANAGER}, body=body)
+                self._api.call(
+                    "POST", namespaced_path(buffer.namespace, "pods"), query={"fieldManager": FIELD_MANAGER}, body=body
+                )
             except Unreachable as error:
                 if error.may_have_been_done:
                     memories[buffer.uid] = _with_made(memory, name, plan)
@@ -309,11 +305,11 @@ class Placeholders:
         text = None if ready is None else str(ready)
         if text == buffer.annotations.get(READY_REPLICAS) or buffer.is_terminating or not self._permission.is_given():
             return
-        path = f"/apis/{GROUP}/{version}/namespaces/{quote(buffer.namespace, safe='')}/capacitybuffers"
+        group = f"/apis/{GROUP}/{version}"
         try:
             self._api.call(
                 "PATCH",
-                f"{path}/{quote(buffer.name, safe='')}",
+                namespaced_path(buffer.namespace, "capacitybuffers", buffer.name, group=group),
                 query={"fieldManager": FIELD_MANAGER},
                 body={"metadata": {"uid": buffer.uid, "annotations": {READY_REPLICAS: text}}},
                 content_type=MERGE_PATCH,

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
-from urllib.parse import quote
 
 from agent.core.buffers.buffer import Buffer, Content, LivePod, ScalableRef, Shape, Unresolved
 from agent.core.buffers.resolution import is_known_kind, needs_dry_run, scalable_shape, template_shape, unknown_kind
@@ -20,6 +19,7 @@ from agent.kube.api import Api
 from agent.kube.buffer_json import pod_template_from_json
 from agent.kube.errors import ApiError, KubeError
 from agent.kube.json_reader import ConvertError
+from agent.kube.paths import namespaced_path
 from agent.kube.scale import (
     KindPlace,
     PodMark,
@@ -210,7 +210,7 @@ class Resolver:
         return Resolved(shape=known.shape, source=("template", *known.mark), is_whole=known.is_whole)
 
     def _read_template(self, namespace: str, name: str) -> _Template | None:
-        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/podtemplates/{quote(name, safe='')}"
+        path = namespaced_path(namespace, "podtemplates", name)
         began = self._clock()
         try:
             document = self._api.call("GET", path, timeout_seconds=CALL_SECONDS)

@@ -14,7 +14,6 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Final
-from urllib.parse import quote
 
 from agent.core.buffers.buffer import (
     BUFFER_KIND,
@@ -30,6 +29,7 @@ from agent.kube.api import JSON_PATCH, MERGE_PATCH, Api
 from agent.kube.buffer_json import buffer_status_to_json, managed_template_from_json
 from agent.kube.errors import ApiError, KubeError
 from agent.kube.json_reader import ConvertError
+from agent.kube.paths import EVENTS, namespaced_path
 from agent.webhook.buffers.seen_buffer import FIELD_MANAGER, PEOPLE
 
 log = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ class BufferWriter:
             KubeError: The server refused, or did not answer.
             ConvertError: It is no PodTemplate.
         """
-        path = f"{_templates(buffer.namespace)}/{quote(name, safe='')}"
+        path = namespaced_path(buffer.namespace, "podtemplates", name)
         try:
             document = self._api.call("GET", path, timeout_seconds=CALL_SECONDS)
             template = managed_template_from_json(document)
@@ -104,7 +104,8 @@ class BufferWriter:
             KubeError: As ``read_template``.
         """
         query = {"labelSelector": f"{MANAGED_BY[0]}={MANAGED_BY[1]}"}
-        answer = self._api.call("GET", _templates(namespace), query=query, timeout_seconds=CALL_SECONDS)
+        path = namespaced_path(namespace, "podtemplates")
+        answer = self._api.call("GET", path, query=query, timeout_seconds=CALL_SECONDS)
         items = answer.get("items") if isinstance(answer, dict) else None
         found: dict[str, ManagedTemplate] = {}
         for item in items if isinstance(items, list) else []:
@@ -120,14 +121,14 @@ class BufferWriter:
             KubeError, ConvertError: As ``read_template``.
         """
         buffer = order.buffer
-        collection = _templates(buffer.namespace)
+        collection = namespaced_path(buffer.namespace, "podtemplates")
         try:
             if order.kind is OrderKind.CREATE:
                 answer = self._api.call("POST", collection, body=self._template(order), timeout_seconds=CALL_SECONDS)
             else:
                 answer = self._api.call(
                     "PATCH",
-                    f"{collection}/{quote(order.template_name, safe='')}",
+                    namespaced_path(buffer.namespace, "podtemplates", order.template_name),
                     body=_replacing(order),
                     content_type=JSON_PATCH,
                     timeout_seconds=CALL_SECONDS,
@@ -176,10 +177,8 @@ class BufferWriter:
             OthersStatusError: Another controller wrote it, and it may not be overwritten.
             KubeError: The server refused, or did not answer.
         """
-        path = (
-            f"/apis/{GROUP}/{self._version()}/namespaces/{quote(buffer.namespace, safe='')}"
-            f"/capacitybuffers/{quote(buffer.name, safe='')}/status"
-        )
+        group = f"/apis/{GROUP}/{self._version()}"
+        path = namespaced_path(buffer.namespace, "capacitybuffers", buffer.name, "status", group=group)
         fields = buffer_status_to_json(status)
         body = {
             "apiVersion": f"{GROUP}/{self._version()}",
@@ -257,7 +256,7 @@ class BufferWriter:
                 "uid": buffer.uid,
             },
         }
-        path = f"/apis/events.k8s.io/v1/namespaces/{quote(buffer.namespace, safe='')}/events"
+        path = namespaced_path(buffer.namespace, "events", group=EVENTS)
         try:
             self._api.call("POST", path, body=body, timeout_seconds=CALL_SECONDS)
         except KubeError as error:
@@ -270,10 +269,6 @@ class BufferWriter:
     def forget(self, uids: frozenset[str]) -> None:
         """Remember only what was told of these buffers."""
         self._told = {uid: generation for uid, generation in self._told.items() if uid in uids}
-
-
-def _templates(namespace: str) -> str:
-    return f"/api/v1/namespaces/{quote(namespace, safe='')}/podtemplates"
 
 
 def _replacing(order: TemplateOrder) -> list[dict[str, object]]:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from typing import Final
-from urllib.parse import quote
 
 from agent.kube.api import MERGE_PATCH, Api
 from agent.kube.errors import ApiError, KubeError
 from agent.kube.json_reader import ConvertError, Reader
+from agent.kube.paths import namespaced_path
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class Publication:
         """Prepare; nothing is asked yet. The ConfigMap is the chart's: where there is none, nobody is told."""
         self._api, self._clock = api, clock
         self._name: Final = name
-        self._path: Final = f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps/{quote(name, safe='')}"
+        self._path: Final = namespaced_path(namespace, "configmaps", name)
         self._published: bytes | None = None
         self._looked_for: object = None
         self._due_seconds = 0.0

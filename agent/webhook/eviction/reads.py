@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import quote
 
 from agent.core.cluster.pod import Pod, PodRef
 from agent.core.cluster.workload import Workload
@@ -13,6 +12,7 @@ from agent.core.eviction.proposal import Reason, Ruling
 from agent.kube.api import Api
 from agent.kube.errors import ApiError, KubeError
 from agent.kube.json_reader import ConvertError
+from agent.kube.paths import namespaced_path
 from agent.kube.pod_json import pod_from_json
 
 READ_SECONDS: Final = 3.0
@@ -63,7 +63,7 @@ def read_replicas(api: Api, workload: Workload) -> Replicas | Ruling:
 
 
 def _read(api: Api, group: str, resource: str, namespace: str, name: str) -> object | Ruling:
-    path = f"{group}/namespaces/{quote(namespace, safe='')}/{resource}/{quote(name, safe='')}"
+    path = namespaced_path(namespace, resource, name, group=group)
     try:
         return api.call("GET", path, timeout_seconds=READ_SECONDS)
     except ApiError as error:

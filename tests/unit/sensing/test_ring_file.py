@@ -17,6 +17,7 @@ from agent.core.window.ring_rows import MEMORY_ROW, MINUTE_ROW, SAMPLE, SLOT_HEA
 from agent.sensing.ring_file import RingFile
 from agent.sensing.ring_view import Ring, RingView, field_offset
 from agent.sensing.state_file import RingError, RingGeometry, RingsFull, StateInUse, read_boot_id
+from tests.memory_rows import newest_memory
 
 BOOT = "0f6d2a1e-1111-4222-8333-444455556666"
 OTHER_BOOT = "aaaaaaaa-1111-4222-8333-444455556666"
@@ -81,7 +82,7 @@ def test_attached_slot_begins_empty(tmp_path: Path) -> None:
     with open_rings(tmp_path / "rings") as rings:
         slot = rings.attach("kubepods/a", 7, now_monotonic_ns=1)
         assert rings.newest(slot) is None
-        assert rings.newest_memory(slot) is None
+        assert newest_memory(rings, slot) is None
         assert rings.raw(slot).pieces == ()
         assert len(rings.raw(slot)) == 0
         assert rings.retained() == {"kubepods/a": slot}
@@ -183,7 +184,7 @@ def test_memory_and_minute_rings_are_apart_and_wrap() -> None:
         assert rings.memory(slot).joined()["memory_current_bytes"].tolist() == [3, 4, 5]
         assert rings.minutes(slot).joined()["monotonic_minute"].tolist() == [3, 4, 5]
         assert rings.raw(slot).pieces == ()
-        newest = rings.newest_memory(slot)
+        newest = newest_memory(rings, slot)
         assert newest is not None
         assert newest["memory_current_bytes"] == 5
 

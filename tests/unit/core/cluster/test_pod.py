@@ -10,7 +10,6 @@ from agent.core.cluster.pod import (
     Requirements,
     Termination,
     is_pod_level_resource,
-    is_pod_running,
 )
 from tests.pods import container, make_pod, mirror_metadata, sidecar
 
@@ -138,22 +137,6 @@ def test_is_pod_level_resource_is_cpu_memory_and_huge_pages() -> None:
 )
 def test_is_resize_infeasible_reads_the_pending_condition(conditions: list[object], infeasible: bool) -> None:
     assert make_pod(container(), status={"conditions": conditions}).is_resize_infeasible is infeasible
-
-
-@pytest.mark.parametrize(
-    ("phase", "deleted", "is_running"),
-    [
-        ("Running", None, True),
-        ("Running", "2026-01-01T00:00:00Z", False),
-        ("Pending", None, False),
-        (None, None, False),
-    ],
-)
-def test_is_pod_running_needs_the_phase_and_no_deletion(
-    phase: str | None, deleted: str | None, is_running: bool
-) -> None:
-    pod = make_pod(container(), metadata={"deletionTimestamp": deleted}, status={"phase": phase})
-    assert is_pod_running(pod) is is_running
 
 
 def test_condition_finds_only_what_is_in_force() -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from agent.core.cluster.workload import Workload
 from agent.core.history.rollup import Distribution, NodeClass, OutOfMemoryKill, Report, RollupRow
-from agent.core.history.rollup_json import kept_text, report_text, sent_text
+from agent.core.history.rollup_json import kept_text, sent_text
+from tests.report_texts import report_text
 
 ROW = RollupRow(
     workload=Workload(namespace="shop", kind="Deployment", name="web"),
