@@ -357,7 +357,7 @@ def _was_never_sent(error: Exception) -> bool:
     if isinstance(error, (NewConnectionError, ConnectTimeoutError, ProxyError)):
         return True
     return isinstance(error, SSLError) and any(
-        isinstance(one, ssl.SSLCertVerificationError) for one in (*error.args, error.__cause__)
+        isinstance(part, ssl.SSLCertVerificationError) for part in (*error.args, error.__cause__)
     )
 
 
@@ -366,7 +366,7 @@ def reason_of(error: BaseException) -> str:
     seen: set[int] = set()
     while id(error) not in seen:
         seen.add(id(error))
-        inner = next((one for one in (*error.args, error.__cause__) if isinstance(one, BaseException)), None)
+        inner = next((part for part in (*error.args, error.__cause__) if isinstance(part, BaseException)), None)
         if inner is None:
             break
         error = inner

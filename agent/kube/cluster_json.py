@@ -150,7 +150,7 @@ def _written_containers(spec: Reader, pod: Pod) -> tuple[WrittenContainer, ...]:
         original = annotated_original(pod)
     except OriginalError:
         original = None
-    originals = {one.container: one for one in original.amounts} if original is not None else {}
+    originals = {amount.container: amount for amount in original.amounts} if original is not None else {}
     written: list[WrittenContainer] = []
     for key in ("containers", "initContainers"):
         for container in spec.items(key):
@@ -172,7 +172,7 @@ def _written_containers(spec: Reader, pod: Pod) -> tuple[WrittenContainer, ...]:
                     memory_limit_bytes=limit,
                 )
             )
-    return tuple(sorted(written, key=lambda one: one.name))
+    return tuple(sorted(written, key=lambda container: container.name))
 
 
 def node_facts_from_json(document: object) -> NodeFacts:
@@ -273,7 +273,7 @@ def quota_from_json(document: object) -> NamespaceQuota:
     try:
         spec = top.child("spec")
         selecting = spec.child("scopeSelector").items("matchExpressions")
-        exists = [one.required_text("scopeName") for one in selecting if one.text("operator") == "Exists"]
+        exists = [scope.required_text("scopeName") for scope in selecting if scope.text("operator") == "Exists"]
         quota = Quota(
             name=name,
             hard=spec.amounts("hard"),

@@ -12,7 +12,6 @@ import contextlib
 import datetime
 import logging
 import random as system_random
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from agent.kube.api import Api
 from agent.kube.errors import ApiError, KubeError
 from agent.kube.json_reader import ConvertError, Reader
 from agent.kube.paths import LEASES, namespaced_path
+from agent.turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -110,8 +110,7 @@ class LeaderLease:
         """As above; may be set until ``start``, by who is made after the Lease."""
         self._clock, self._wall_clock, self._random = clock, wall_clock, random
         self._call_seconds = max(self.timing.renew_within_seconds / 3, 0.1)
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._turns = Turns("lease", self._turn, failed=self._failed, last=self._release)
         self._held_until_seconds: float | None = None
         """On the clock; None = not held."""
         self._told = False
@@ -142,22 +141,28 @@ class LeaderLease:
 
     def start(self) -> None:
         """Begin to stand for election, in a thread of its own."""
-        self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
-        self._thread.start()
+        self._turns.start()
 
     def stop(self) -> None:
         """End, and give the Lease back if it is held; takes `STOP_SECONDS` at most."""
-        self._stopping.set()
-        if self._thread is not None:
-            self._thread.join(STOP_SECONDS)
+        self._turns.stop()
+        self._turns.join(STOP_SECONDS)
 
     # -- the thread ------------------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            self.attempt()
-            self._stopping.wait(self.timing.retry_seconds * (1 + JITTER_RATIO * self._random()))
-        self._release()
+    def _turn(self) -> float:
+        self.attempt()
+        return self._wait_seconds()
+
+    def _failed(self, _error: Exception) -> float:
+        log.exception("election failed", extra={"lease": self._name})
+        self._document = None
+        self._fail("a fault of this program, see its log")
+        self._tell()
+        return self._wait_seconds()
+
+    def _wait_seconds(self) -> float:
+        return self.timing.retry_seconds * (1 + JITTER_RATIO * self._random())
 
     def attempt(self) -> None:
         """Try once to renew the Lease or to take it; the thread does nothing else."""
@@ -169,10 +174,6 @@ class LeaderLease:
         except (KubeError, ConvertError) as error:
             self._document = None
             self._fail(str(error))
-        except Exception:  # the top of a thread's loop: a fault in here must not end the election for good
-            log.exception("election failed", extra={"lease": self._name})
-            self._document = None
-            self._fail("a fault of this program, see its log")
         self._tell()
 
     def _try(self) -> bool:

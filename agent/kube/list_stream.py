@@ -47,18 +47,18 @@ def read_list(text: bytes, take: Callable[[object], None]) -> ListHead:
         ListError: It is something else; what was handed over already is not to be believed.
     """
     try:
-        found = _LIST.decode(text)
+        page = _LIST.decode(text)
     except (ValueError, RecursionError) as error:
         raise _no_list(str(error)) from error
-    if not found.kind.endswith("List"):
-        raise _no_list(f"kind is {found.kind!r}")
-    for index, item in enumerate(found.items or ()):
+    if not page.kind.endswith("List"):
+        raise _no_list(f"kind is {page.kind!r}")
+    for index, item in enumerate(page.items or ()):
         try:
             value = lenient_value(item)
         except (ValueError, RecursionError) as error:
             raise _no_list(f"items[{index}]: {error}") from error
         take(value)
-    metadata = found.metadata if isinstance(found.metadata, Mapping) else {}
+    metadata = page.metadata if isinstance(page.metadata, Mapping) else {}
     return ListHead(_text(metadata.get("resourceVersion")), _text(metadata.get("continue")))
 
 

@@ -83,9 +83,9 @@ def missing_permissions(api: Api, needed: Iterable[Permission] = NEEDED) -> tupl
     Raises:
         KubeError: The server refused the question, or did not answer.
     """
-    found = ((permission, _review(api, permission)) for permission in needed)
+    answers = ((permission, _review(api, permission)) for permission in needed)
     return tuple(
-        MissingPermission(permission=permission, reason=reason) for permission, reason in found if reason is not None
+        MissingPermission(permission=permission, reason=reason) for permission, reason in answers if reason is not None
     )
 
 

@@ -96,8 +96,7 @@ class ScalableKinds:
             return ["/api/v1"]
         base = f"/apis/{quote(api_group, safe='')}"
         group = _asked(self._api, base)
-        entries = group.get("versions") if group is not None else None
-        names = [one.get("version") for one in entries if isinstance(one, Mapping)] if isinstance(entries, list) else []
+        names = [version.get("version") for version in _objects(group, "versions")]
         return [f"{base}/{quote(name, safe='')}" for name in names if isinstance(name, str)]
 
 
@@ -112,12 +111,21 @@ def _asked(api: Api, path: str) -> Mapping[object, object] | None:
     return answer if isinstance(answer, Mapping) else None
 
 
+def _objects(page: Mapping[object, object] | None, key: str) -> list[Mapping[object, object]]:
+    entries = page.get(key) if page is not None else None
+    return [entry for entry in entries if isinstance(entry, Mapping)] if isinstance(entries, list) else []
+
+
 def _place_in(page: Mapping[object, object] | None, path: str, kind: str) -> KindPlace | None:
-    entries = page.get("resources") if page is not None else None
-    resources = [one for one in entries if isinstance(one, Mapping)] if isinstance(entries, list) else []
-    for one in resources:
-        name = one.get("name")
-        if one.get("kind") == kind and isinstance(name, str) and "/" not in name and one.get("namespaced") is True:
+    resources = _objects(page, "resources")
+    for resource in resources:
+        name = resource.get("name")
+        if (
+            resource.get("kind") == kind
+            and isinstance(name, str)
+            and "/" not in name
+            and resource.get("namespaced") is True
+        ):
             has_scale = any(other.get("name") == f"{name}/scale" for other in resources)
             return KindPlace(group_path=path, resource=name, has_scale=has_scale)
     return None

@@ -102,10 +102,10 @@ def _version_and_taints(node: Mapping[str, object], path: str) -> tuple[str, lis
 
 def _changed(taints: list[object], key: str, effect: str, wanted: bool) -> list[object]:
     """Return the list as it should be: the others untouched and in their order."""
-    kept = [taint for taint in taints if _key(taint) != key or (wanted and _is(taint, key, effect))]
-    if not wanted or any(_is(taint, key, effect) for taint in kept):
-        return kept
-    return [*kept, {"key": key, "effect": effect}]
+    others = [taint for taint in taints if _key(taint) != key or (wanted and _is(taint, key, effect))]
+    if not wanted or any(_is(taint, key, effect) for taint in others):
+        return others
+    return [*others, {"key": key, "effect": effect}]
 
 
 def _key(taint: object) -> object:

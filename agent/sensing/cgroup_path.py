@@ -200,12 +200,12 @@ def identify(path: str) -> UnitIdentity | None:
         return None
     elements = [element for element in path.split("/") if element]
     for index in range(len(elements)):
-        found = _host_unit(elements[: index + 1])
-        if found is None:
+        unit = _host_unit(elements[: index + 1])
+        if unit is None:
             continue
         if index + 1 < len(elements):
             return None
-        kind, container = found
+        kind, container = unit
         return UnitIdentity(
             cgroup_path=path,
             kind=kind,

@@ -364,11 +364,11 @@ class Discovery:
             self._add_unit(self._base, UnitIdentity(cgroup_path=self._base, kind=UnitKind.OTHER), alone := _Tree())
             units = alone.units
         before = self._chosen
-        kept = {path for path, known in before.items() if path in units and units[path].inode == known.inode}
-        room = max(0, self._max_units - len(kept))
+        unchanged = {path for path, known in before.items() if path in units and units[path].inode == known.inode}
+        room = max(0, self._max_units - len(unchanged))
         chosen: dict[str, Found] = {}
         for path in sorted(units, key=_tree_order):
-            if path in kept:
+            if path in unchanged:
                 chosen[path] = before[path]
             elif room > 0:
                 chosen[path] = units[path]
@@ -376,8 +376,8 @@ class Discovery:
         self._chosen = chosen
         self.dropped = len(units) - len(chosen)
         return Changes(
-            appeared=tuple(found for path, found in chosen.items() if path not in kept),
-            vanished=tuple(path for path in before if path not in kept),
+            appeared=tuple(found for path, found in chosen.items() if path not in unchanged),
+            vanished=tuple(path for path in before if path not in unchanged),
             trigger=trigger,
             scope_changed=scope_changed,
         )

@@ -102,8 +102,8 @@ def read_facts(
     if mount is not None:
         discovery = Discovery(mount, cgroup_root=cgroup_root, scope=scope, max_units=wanted_units)
         try:
-            found = discovery.relist("start").appeared
-            directories = [mount / unit.path.lstrip("/") for unit in found]
+            appeared = discovery.relist("start").appeared
+            directories = [mount / unit.path.lstrip("/") for unit in appeared]
             kubepods_root, driver = discovery.kubepods_root, discovery.driver
             scope_in_force = str(discovery.scope_in_force)
         finally:
@@ -138,19 +138,19 @@ def read_facts(
 
 
 def _unreadable(directories: list[Path]) -> tuple[str, ...]:
-    found = []
+    unreadable = []
     for directory in directories:
         # In a directory that may not be searched nothing can even be seen to be there.
         if not os.access(directory, os.X_OK) and directory.is_dir():
-            found.append(str(directory))
-        found += [
+            unreadable.append(str(directory))
+        unreadable += [
             str(path)
             for path in (directory / name for name in _UNIT_FILES)
             if os.access(path, os.F_OK) and not os.access(path, os.R_OK)
         ]
-        if len(found) >= _UNREADABLE_NAMED:
+        if len(unreadable) >= _UNREADABLE_NAMED:
             break
-    return tuple(found[:_UNREADABLE_NAMED])
+    return tuple(unreadable[:_UNREADABLE_NAMED])
 
 
 def _has_memory_peak(directories: list[Path]) -> bool | None:

@@ -65,13 +65,13 @@ class KillLedger:
             for path, count in counts.items()
             if path in self._counts and count > self._counts[path]
         }
-        told = sum(kills.values())
+        claimed_kills = sum(kills.values())
         unclaimed = 0
         if pod_count is not None and self.pod_count is not None:
             if pod_count < self.pod_count:
                 self._ahead = 0
             else:
-                balance = pod_count - self.pod_count - self._ahead - told
+                balance = pod_count - self.pod_count - self._ahead - claimed_kills
                 unclaimed = max(0, balance)
                 self._ahead = max(0, -balance)
             for path in sorted(self._newcomers & counts.keys()):

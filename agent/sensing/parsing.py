@@ -69,28 +69,28 @@ def parse_keyed(text: bytes, keys: tuple[bytes, ...]) -> dict[bytes, int] | None
     """
     if not text.endswith(b"\n"):
         return None
-    found: dict[bytes, int] = {}
+    values: dict[bytes, int] = {}
     for line in text.split(b"\n"):
         key, space, digits = line.partition(b" ")
         if key in keys and space:
             value = parse_u64(digits)
             if value is None:
                 return None
-            found[key] = value
-    return found
+            values[key] = value
+    return values
 
 
 def parse_cpu_stat(text: bytes) -> CpuStat | None:
     """Parse cpu.stat; None if it is not understood."""
-    found = parse_keyed(text, (b"usage_usec", b"nr_periods", b"nr_throttled", b"throttled_usec"))
-    if found is None or b"usage_usec" not in found:
+    values = parse_keyed(text, (b"usage_usec", b"nr_periods", b"nr_throttled", b"throttled_usec"))
+    if values is None or b"usage_usec" not in values:
         return None
-    has_all = len(found) == 4
+    has_all = len(values) == 4
     return CpuStat(
-        usage_usec=found[b"usage_usec"],
-        nr_periods=found[b"nr_periods"] if has_all else None,
-        nr_throttled=found[b"nr_throttled"] if has_all else None,
-        throttled_usec=found[b"throttled_usec"] if has_all else None,
+        usage_usec=values[b"usage_usec"],
+        nr_periods=values[b"nr_periods"] if has_all else None,
+        nr_throttled=values[b"nr_throttled"] if has_all else None,
+        throttled_usec=values[b"throttled_usec"] if has_all else None,
     )
 
 
@@ -146,16 +146,16 @@ def parse_number(text: bytes) -> int | None:
 
 def parse_memory_stat(text: bytes) -> tuple[int, int] | None:
     """Return anon and inactive_file in bytes."""
-    found = parse_keyed(text, (b"anon", b"inactive_file"))
-    return (found[b"anon"], found[b"inactive_file"]) if found is not None and len(found) == 2 else None
+    values = parse_keyed(text, (b"anon", b"inactive_file"))
+    return (values[b"anon"], values[b"inactive_file"]) if values is not None and len(values) == 2 else None
 
 
 def parse_memory_event_counts(text: bytes) -> MemoryEventCounts | None:
     """Parse a memory.events file; None if it is not understood, or ``oom_kill`` or ``high`` is missing."""
-    found = parse_keyed(text, (b"oom_kill", b"high", b"oom"))
-    if found is None or b"oom_kill" not in found or b"high" not in found:
+    values = parse_keyed(text, (b"oom_kill", b"high", b"oom"))
+    if values is None or b"oom_kill" not in values or b"high" not in values:
         return None
-    return MemoryEventCounts(oom_kill=found[b"oom_kill"], high=found[b"high"], oom=found.get(b"oom"))
+    return MemoryEventCounts(oom_kill=values[b"oom_kill"], high=values[b"high"], oom=values.get(b"oom"))
 
 
 def parse_memory_events(text: bytes) -> tuple[int, int] | None:

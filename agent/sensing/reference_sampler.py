@@ -413,11 +413,11 @@ class ReferenceSampler:
                 case _:
                     self._errors["directory", "io"] += 1
                     raise SamplerError(msg) from error
-        found = os.fstat(directory).st_ino
-        if found != inode:
+        inode_now = os.fstat(directory).st_ino
+        if inode_now != inode:
             os.close(directory)
             self._errors["directory", "gone"] += 1
-            msg = f"cgroup {relative_path}: inode {found}, not {inode}: another took its name"
+            msg = f"cgroup {relative_path}: inode {inode_now}, not {inode}: another took its name"
             raise CgroupGone(msg)
         return directory
 

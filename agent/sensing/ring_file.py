@@ -120,11 +120,11 @@ class RingFile:
         try:
             with open_named(path) as file:
                 header = file.read(FILE_HEADER_BYTES)
-                found = read_header(header, os.fstat(file.fileno()).st_size)
-                if isinstance(found, str):
-                    msg = f"state file {path}: {found}"
+                header_fields = read_header(header, os.fstat(file.fileno()).st_size)
+                if isinstance(header_fields, str):
+                    msg = f"state file {path}: {header_fields}"
                     raise RingError(msg)
-                geometry, boot_id = found
+                geometry, boot_id = header_fields
                 memory = mmap.mmap(file.fileno(), geometry.file_bytes, access=mmap.ACCESS_READ)
         except OSError as error:
             msg = f"state file {path}: {error.strerror}"

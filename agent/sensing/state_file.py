@@ -167,14 +167,15 @@ def open_locked(path: Path, geometry: RingGeometry, boot_id: str) -> tuple[int, 
         os.pwrite(fd, file_header(geometry, boot_id), 0)
 
     def judge(header: bytes, size: int) -> Unfit | None:
-        found = read_header(header, size)
-        if isinstance(found, str):
-            return Unfit(reason=found)
-        if found[0] != geometry:
-            had, wanted = _lengths(found[0]), _lengths(geometry)
+        header_fields = read_header(header, size)
+        if isinstance(header_fields, str):
+            return Unfit(reason=header_fields)
+        if header_fields[0] != geometry:
+            had, wanted = _lengths(header_fields[0]), _lengths(geometry)
             return Unfit(reason=f"geometry {had} (slots, raw, memory, minute rows), this program is set to {wanted}")
-        if found[1] != boot_id:
-            reason = f"written in boot {found[1]}, this is boot {boot_id}: its counters and times mean nothing any more"
+        if header_fields[1] != boot_id:
+            boots = f"written in boot {header_fields[1]}, this is boot {boot_id}"
+            reason = f"{boots}: its counters and times mean nothing any more"
             return Unfit(reason=reason, is_previous_boot=True)
         return None
 

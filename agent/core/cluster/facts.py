@@ -86,7 +86,7 @@ def largest_of(amounts: Iterable[NodeAmounts]) -> NodeAmounts | None:
     if not every:
         return None
     return NodeAmounts(
-        cpu_millicores=max(one.cpu_millicores for one in every), memory_bytes=max(one.memory_bytes for one in every)
+        cpu_millicores=max(node.cpu_millicores for node in every), memory_bytes=max(node.memory_bytes for node in every)
     )
 
 
@@ -96,7 +96,7 @@ def smallest_of(amounts: Iterable[NodeAmounts]) -> NodeAmounts | None:
     if not every:
         return None
     return NodeAmounts(
-        cpu_millicores=min(one.cpu_millicores for one in every), memory_bytes=min(one.memory_bytes for one in every)
+        cpu_millicores=min(node.cpu_millicores for node in every), memory_bytes=min(node.memory_bytes for node in every)
     )
 
 
@@ -128,4 +128,4 @@ class PodPlace:
 
     def has_container(self, name: str) -> bool:
         """Return whether its spec has such a container; True where its containers are not known."""
-        return self.containers is None or any(one.name == name for one in self.containers)
+        return self.containers is None or any(container.name == name for container in self.containers)

@@ -286,7 +286,8 @@ class Pod:
 
     def condition(self, type_name: str) -> PodCondition | None:
         """Find a condition that is in force (status True); None = there is none."""
-        return next((one for one in self.conditions if one.type == type_name and one.status == "True"), None)
+        in_force = (condition for condition in self.conditions if condition.status == "True")
+        return next((condition for condition in in_force if condition.type == type_name), None)
 
     def status_of(self, name: str) -> ContainerStatus | None:
         """Find the status of a regular or init container by name; None = there is none."""

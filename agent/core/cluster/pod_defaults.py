@@ -60,8 +60,8 @@ def class_at_creation(pod: Pod, defaulting: Defaulting) -> QosClass:
 def classes_at_creation(pod: Pod, defaultings: Iterable[Defaulting]) -> tuple[QosClass, ...]:
     """Return the class by each of several defaultings, in their order; of a pod without own resources all are one."""
     if pod.resources is None:
-        one = class_at_creation(pod, Defaulting.DROPPED)
-        return tuple(one for _ in defaultings)
+        dropped = class_at_creation(pod, Defaulting.DROPPED)
+        return tuple(dropped for _ in defaultings)
     return tuple(class_at_creation(pod, defaulting) for defaulting in defaultings)
 
 

@@ -86,7 +86,7 @@ def belonging(identity: UnitIdentity, index: PodIndex) -> Belonging:
     pod = index.pod(identity.pod_uid) if identity.pod_uid is not None else None
     if pod is None or identity.container is None:
         return Belonging()
-    beside = sum(one.kind is ContainerKind.SIDECAR for one in pod.init_containers)
+    beside = sum(init_container.kind is ContainerKind.SIDECAR for init_container in pod.init_containers)
     container = pod.container(identity.container)
     annotation = WHOLE_CORES_ANNOTATION.format(container=identity.container)
     return Belonging(

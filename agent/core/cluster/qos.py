@@ -28,10 +28,10 @@ def computed_qos_class(pod: Pod) -> QosClass:
         return class_of(pod.resources)
     common: QosClass | None = None
     for container in pod.sized_containers():
-        one = class_of(container.resources)
-        if one is QosClass.BURSTABLE or (common is not None and one is not common):
+        container_class = class_of(container.resources)
+        if container_class is QosClass.BURSTABLE or (common is not None and container_class is not common):
             return QosClass.BURSTABLE
-        common = one
+        common = container_class
     return QosClass.BEST_EFFORT if common is None else common
 
 

@@ -85,8 +85,8 @@ def gates_of(server_version: str | None, node: Node | None) -> Gates:
 
     def lacking(what: str, needed: Version) -> str | None:
         missing = [_too_old(who, version, needed) for who, version in sides]
-        told = [sentence for sentence in missing if sentence is not None]
-        return f"{what}: needs {needed}, {' and '.join(told)}" if told else None
+        sentences = [sentence for sentence in missing if sentence is not None]
+        return f"{what}: needs {needed}, {' and '.join(sentences)}" if sentences else None
 
     def is_open(reason: str | None) -> bool:
         if reason is not None:

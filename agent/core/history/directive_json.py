@@ -46,7 +46,7 @@ def directives_to_json(directives: Directives) -> dict[str, object]:
     """Return what stands under ``directives`` in an answer: plain dicts, lists, numbers, strings; null = not known."""
     return {
         "pauseReason": directives.pause_reason,
-        "workloads": [_workload_to_json(one) for one in directives.workloads],
+        "workloads": [_workload_to_json(workload) for workload in directives.workloads],
     }
 
 
@@ -70,17 +70,17 @@ def directives_from_json(value: object, *, etag: str) -> Directives:
         except DirectiveTextError as error:
             raise DirectiveTextError(str(error), pause_reason=pause_reason) from None
     left_out = _LeftOut()
-    every = [one for one in (_restraints(item, left_out) for item in given or ()) if one is not None]
-    restrained = sum(1 for _, one in every if is_restraint(one))
+    every = [restraint for restraint in (_restraints(item, left_out) for item in given or ()) if restraint is not None]
+    restrained = sum(1 for _, restraint in every if is_restraint(restraint))
     others = max(0, MOST_WORKLOADS - restrained)
     workloads: list[WorkloadDirective] = []
-    for item, one in every:
-        if not is_restraint(one):
+    for item, restraint in every:
+        if not is_restraint(restraint):
             if not others:
                 left_out.count += 1
                 continue
             others -= 1
-        workloads.append(_with_figures(one, item, left_out) if len(workloads) < MOST_WORKLOADS else one)
+        workloads.append(_with_figures(restraint, item, left_out) if len(workloads) < MOST_WORKLOADS else restraint)
     return Directives(etag=etag, pause_reason=pause_reason, workloads=tuple(workloads), left_out=left_out.count)
 
 

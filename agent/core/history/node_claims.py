@@ -52,11 +52,11 @@ def claim_of(seen: Iterable[tuple[Leaders, int]], *, by_size: bool) -> NodeClaim
             proportion of their CPUs. False = all pods are alike.
     """
     every = list(seen)
-    top, top_cpus = max(every, key=lambda one: one[0].top, default=(Leaders(), 1))
+    top, top_cpus = max(every, key=lambda pair: pair[0].top, default=(Leaders(), 1))
     others = 0
-    for one, cpus in every:
+    for leaders, cpus in every:
         # Only the node with the largest value of a class is known by name, and no other is above it.
-        code = one.second if one.node == top.node else one.top
+        code = leaders.second if leaders.node == top.node else leaders.top
         amount = amount_of(code)
         if amount is not None and by_size and cpus < top_cpus:
             code = code_of(amount * top_cpus // max(cpus, 1))

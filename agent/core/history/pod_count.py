@@ -105,11 +105,11 @@ def packed_count(packed: bytes) -> int:
 
 def unpack_numbers(packed: bytes) -> Pods:
     """Read what `pack_numbers` gave; the sums are 0."""
-    kept = packed[: 4 * PODS_KEPT]
+    newest = packed[: 4 * PODS_KEPT]
     pods = Pods()
-    for place in range(0, len(kept), 4):
-        pods.add(int.from_bytes(kept[place : place + 4], "big"), PodSums())
-    if len(packed) > len(kept):
-        pods.bits = int.from_bytes(packed[len(kept) :], "big")
+    for place in range(0, len(newest), 4):
+        pods.add(int.from_bytes(newest[place : place + 4], "big"), PodSums())
+    if len(packed) > len(newest):
+        pods.bits = int.from_bytes(packed[len(newest) :], "big")
         pods.has_more = True
     return pods

@@ -70,21 +70,21 @@ def thinned(samples: Distribution | None, most: int) -> Distribution | None:
 
 
 def _merged(every: Sequence[Distribution | None]) -> Distribution | None:
-    known = [one for one in every if one is not None]
+    known = [samples for samples in every if samples is not None]
     if not known:
         return None
     buckets: dict[int, int] = {}
-    for one in known:
-        for bucket, count in one.buckets.items():
+    for samples in known:
+        for bucket, count in samples.buckets.items():
             buckets[bucket] = buckets.get(bucket, 0) + count
     return Distribution(
-        count=sum(one.count for one in known),
-        sum=sum(one.sum for one in known),
-        max=max(one.max for one in known),
+        count=sum(samples.count for samples in known),
+        sum=sum(samples.sum for samples in known),
+        max=max(samples.max for samples in known),
         buckets=buckets,
     )
 
 
 def _sum(every: Sequence[float | None]) -> float | None:
-    known = [one for one in every if one is not None]
+    known = [samples for samples in every if samples is not None]
     return sum(known) if known else None

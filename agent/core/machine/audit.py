@@ -270,14 +270,14 @@ def _parent_finding(subject: FindingSubject, live: LiveCgroup) -> Finding:
     if live.qos is None:
         note = "its place in the tree does not tell the class"
         return Finding(subject=subject, file=PARENT, state=State.UNKNOWN, expected=expected, note=note)
-    found = _parent(live.partition, live.qos)
-    is_equal = found == expected
+    parent = _parent(live.partition, live.qos)
+    is_equal = parent == expected
     return Finding(
         subject=subject,
         file=PARENT,
         state=State.EQUAL if is_equal else State.DRIFTED,
         expected=expected,
-        found=found,
+        found=parent,
         note=None if is_equal else "a pod never moves while it lives",
     )
 

@@ -115,8 +115,8 @@ def compare(wanted: Wanted, reading: FileReading, *, is_systemd: bool) -> Compar
     Returns:
         None = there is nothing to compare: no file, and nothing that should be in it.
     """
-    found = reading.amount
-    if found is None:
+    amount = reading.amount
+    if amount is None:
         if not wanted.is_written:
             return None
         cannot_know = reading.unread in (UnreadFile.UNREADABLE, UnreadFile.NOT_UNDERSTOOD)
@@ -127,19 +127,19 @@ def compare(wanted: Wanted, reading: FileReading, *, is_systemd: bool) -> Compar
             note=reading.unread,
         )
     if wanted.target is None:
-        return ComparisonOutcome(state=State.UNKNOWN, target=None, found=found, note=wanted.doubt)
+        return ComparisonOutcome(state=State.UNKNOWN, target=None, found=amount, note=wanted.doubt)
     choices = ((wanted.target, None), *((other.target, other.note) for other in wanted.accepted))
     for target, note in choices:
-        if _matches(target, found, wanted, is_systemd=is_systemd):
-            formula = target.formula_of(found) if isinstance(target, Weights) and isinstance(found, int) else None
-            note = note or _rounding_note(target, found)
-            return ComparisonOutcome(state=State.EQUAL, target=target, found=found, formula=formula, note=note)
+        if _matches(target, amount, wanted, is_systemd=is_systemd):
+            formula = target.formula_of(amount) if isinstance(target, Weights) and isinstance(amount, int) else None
+            note = note or _rounding_note(target, amount)
+            return ComparisonOutcome(state=State.EQUAL, target=target, found=amount, formula=formula, note=note)
     return ComparisonOutcome(
         state=State.DRIFTED if wanted.doubt is None else State.UNKNOWN,
         target=wanted.target,
-        found=found,
-        difference=_difference(wanted.target, found),
-        note=wanted.doubt or wanted.hint or _request_note(wanted.target, found),
+        found=amount,
+        difference=_difference(wanted.target, amount),
+        note=wanted.doubt or wanted.hint or _request_note(wanted.target, amount),
     )
 
 

@@ -121,13 +121,13 @@ def pod_limits_order(
         return _held(PodLimitHeld.BELOW_REQUESTS, refused)
     warnings = _warnings(pod, limits)
     if cluster_knows_them:
-        told = "the cluster knows pod-level resources: the webhook sets them when the pod is made anew"
-        return PodLimitsOrder(wanted={}, held=PodLimitHeld.CLUSTER_KNOWS_THEM, text=told, warnings=warnings)
+        reason = "the cluster knows pod-level resources: the webhook sets them when the pod is made anew"
+        return PodLimitsOrder(wanted={}, held=PodLimitHeld.CLUSTER_KNOWS_THEM, text=reason, warnings=warnings)
     if pod.is_terminating or has_ended(pod):
         return _held(PodLimitHeld.ENDING, "the pod is ending")
-    if pod.phase != "Running" or not all(_has_ended(pod, one) for one in pod.init_containers):
-        told = "written when the init containers have ended"
-        return PodLimitsOrder(wanted={}, held=PodLimitHeld.STARTING, text=told, warnings=warnings)
+    if pod.phase != "Running" or not all(_has_ended(pod, init_container) for init_container in pod.init_containers):
+        reason = "written when the init containers have ended"
+        return PodLimitsOrder(wanted={}, held=PodLimitHeld.STARTING, text=reason, warnings=warnings)
     return PodLimitsOrder(wanted=_wanted(pod, limits, rules or KubeletRules()), warnings=warnings)
 
 
@@ -141,8 +141,8 @@ def _by_orders(orders: Orders, *, is_namespace_known: bool) -> PodLimitsOrder | 
         return _held(PodLimitHeld.FAULTY_ANNOTATION, "; ".join(str(fault) for fault in orders.faults))
     if orders.mode is Mode.ENFORCE:
         return None
-    told = f"mode {orders.mode} by the {orders.mode_source}; limits are set in mode {Mode.ENFORCE}"
-    return _held(PodLimitHeld.OFF if orders.mode is Mode.OFF else PodLimitHeld.RECOMMEND, told)
+    reason = f"mode {orders.mode} by the {orders.mode_source}; limits are set in mode {Mode.ENFORCE}"
+    return _held(PodLimitHeld.OFF if orders.mode is Mode.OFF else PodLimitHeld.RECOMMEND, reason)
 
 
 def _held(held: PodLimitHeld, text: str) -> PodLimitsOrder:

@@ -318,7 +318,7 @@ class Histograms:
         try:
             totals = arrays["total_weights"]
             entry_rows, entry_buckets = arrays["entry_rows"], arrays["entry_buckets"]
-            made = cls(scheme, epsilon=epsilon, rows=totals.size, half_life_seconds=half_life_seconds)
+            histograms = cls(scheme, epsilon=epsilon, rows=totals.size, half_life_seconds=half_life_seconds)
             for buckets in (entry_buckets, arrays["lowest_buckets"], arrays["highest_buckets"]):
                 if buckets.size and not 0 <= buckets.min() <= buckets.max() < scheme.count:
                     msg = f"histograms as arrays: buckets {buckets.min()} to {buckets.max()} of {scheme.count}"
@@ -326,17 +326,18 @@ class Histograms:
             if entry_rows.size and entry_rows.min() < 0:
                 msg = f"histograms as arrays: row {entry_rows.min()}"
                 raise ValueError(msg)
-            made._weights[entry_buckets, entry_rows] = arrays["entry_weights"]
-            made._totals[:] = totals
-            made._lowest[:] = arrays["lowest_buckets"]
-            made._highest[:] = arrays["highest_buckets"]
-            made._references[:] = arrays["reference_unix_seconds"]
+            histograms._weights[entry_buckets, entry_rows] = arrays["entry_weights"]
+            histograms._totals[:] = totals
+            histograms._lowest[:] = arrays["lowest_buckets"]
+            histograms._highest[:] = arrays["highest_buckets"]
+            histograms._references[:] = arrays["reference_unix_seconds"]
         except (KeyError, IndexError) as error:
             msg = f"histograms as arrays: {error}"
             raise ValueError(msg) from error
-        is_outside = (entry_buckets < made._lowest[entry_rows]) | (entry_buckets > made._highest[entry_rows])
-        made._may_have_residue[entry_rows[is_outside]] = True
-        return made
+        lowest, highest = histograms._lowest[entry_rows], histograms._highest[entry_rows]
+        is_outside = (entry_buckets < lowest) | (entry_buckets > highest)
+        histograms._may_have_residue[entry_rows[is_outside]] = True
+        return histograms
 
     def _decayed(self, rows: Rows, weights: Floats, unix_seconds: Floats | None) -> Floats:
         """Return the weights with which samples enter, after moving references left too far behind."""
@@ -388,9 +389,9 @@ class Histograms:
         last = self.scheme.count - 1
         weights = self._weights[:, loose]
         is_used = weights >= self.epsilon
-        found = is_used.any(axis=0)
-        self._lowest[loose] = np.where(found, is_used.argmax(axis=0), last)
-        self._highest[loose] = np.where(found, last - is_used[::-1].argmax(axis=0), 0)
+        holds = is_used.any(axis=0)
+        self._lowest[loose] = np.where(holds, is_used.argmax(axis=0), last)
+        self._highest[loose] = np.where(holds, last - is_used[::-1].argmax(axis=0), 0)
         self._may_have_residue[loose] = ((weights > 0.0) & ~is_used).any(axis=0)
 
     def _sum_up(self, rows: Rows | None) -> tuple[int, int]:

@@ -154,5 +154,5 @@ def _rule_of(value: object, where: str) -> ClusterRule:
 
 def _shown(value: object) -> str:
     text = _SHORT.repr(value)
-    line = " ".join("".join(one if one.isprintable() else " " for one in text).split())
+    line = " ".join("".join(character if character.isprintable() else " " for character in text).split())
     return line if len(line) <= _LONGEST_SHOWN else f"{line[: _LONGEST_SHOWN - 3]}..."

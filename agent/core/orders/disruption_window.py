@@ -48,8 +48,8 @@ def window_of(start_cron: str, end_cron: str) -> DisruptionWindow:
 
 
 def _second_of_day(cron: str) -> int:
-    found = _DAILY.match(cron.strip())
-    minute, hour = (int(found["minute"]), int(found["hour"])) if found is not None else (_MINUTES_PER_HOUR, 0)
+    match = _DAILY.match(cron.strip())
+    minute, hour = (int(match["minute"]), int(match["hour"])) if match is not None else (_MINUTES_PER_HOUR, 0)
     if minute >= _MINUTES_PER_HOUR or hour >= _HOURS_PER_DAY:
         raise DisruptionWindowError(f"{cron[:60]!r} is not understood; allowed: {ALLOWED}")
     return (hour * _MINUTES_PER_HOUR + minute) * _SECONDS_PER_MINUTE

@@ -62,10 +62,10 @@ def _no_number(text: str) -> object:
 
 
 def _each_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    stated = dict(pairs)
+    if len(stated) != len(pairs):
         raise PodLimitsError("a name is given twice")
-    return found
+    return stated
 
 
 def _only(value: object, names: tuple[str, ...], what: str) -> dict[str, object]:
