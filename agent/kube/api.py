@@ -101,7 +101,7 @@ class Api(Protocol):
         content_type: str = JSON,
         timeout_seconds: float | None = None,
     ) -> object:
-        """Ask once.
+        """Send one request.
 
         Args:
             method: ``GET``, ``POST``, ``PUT``, ``PATCH`` or ``DELETE``.
@@ -128,7 +128,7 @@ class Api(Protocol):
         accept: str = JSON,
         timeout_seconds: float | None = None,
     ) -> Stream:
-        """Begin to read an answer of many lines; returns with its head.
+        """Start to read an answer of many lines; returns with its head.
 
         Args:
             timeout_seconds: For the connection, and for each pause in the answer.
@@ -149,7 +149,7 @@ class HttpApi:
         timeout_seconds: float = TIMEOUT_SECONDS,
         user_agent: str | None = None,
     ) -> None:
-        """Prepare; nothing is asked yet.
+        """Store the arguments; nothing is asked yet.
 
         Args:
             user_agent: What the server's audit log calls this program.
@@ -165,7 +165,7 @@ class HttpApi:
         self._pool = _pool_of(credentials)
 
     def close(self) -> None:
-        """Let go of the kept connections."""
+        """Close the idle connections."""
         self._pool.close()
 
     def call(
@@ -178,7 +178,7 @@ class HttpApi:
         content_type: str = JSON,
         timeout_seconds: float | None = None,
     ) -> object:
-        """Ask once; see ``Api``."""
+        """Send one request; see ``Api``."""
         what, is_write = f"{method} {path}", method not in _READS
         headers = self._headers(_KEY_SET if path == JWKS_PATH else JSON)
         data = None
@@ -211,7 +211,7 @@ class HttpApi:
         accept: str = JSON,
         timeout_seconds: float | None = None,
     ) -> Stream:
-        """Begin to read an answer of many lines; see ``Api``."""
+        """Start to read an answer of many lines; see ``Api``."""
         what = f"GET {path}"
         response = self._request(what, "GET", self._target(path, query), self._headers(accept), None, timeout_seconds)
         if 200 <= response.status < 300:

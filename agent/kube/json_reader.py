@@ -1,6 +1,6 @@
 """Typed reading of JSON or YAML from outside; an error names the path to a value, the value, and what is allowed.
 
-Pure: text and files are others' business. ``convert`` knows what stands where.
+Pure: text and files are others' business. ``pod_json`` and its neighbours know what stands where.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ class LeaderLease:
         wall_clock: Callable[[], float] = time.time,
         random: Callable[[], float] = system_random.random,
     ) -> None:
-        """Prepare; nothing is asked yet.
+        """Store the arguments; nothing is asked yet.
 
         Args:
             identity: Of this replica; no two may have the same.
@@ -140,11 +140,11 @@ class LeaderLease:
         return self._trouble
 
     def start(self) -> None:
-        """Begin to stand for election, in a thread of its own."""
+        """Start the election's thread."""
         self._turns.start()
 
     def stop(self) -> None:
-        """End, and give the Lease back if it is held; takes `STOP_SECONDS` at most."""
+        """End, and release the Lease if it is held; takes `STOP_SECONDS` at most."""
         self._turns.stop()
         self._turns.join(STOP_SECONDS)
 
@@ -241,7 +241,7 @@ class LeaderLease:
         }
 
     def _release(self) -> None:
-        """Give the Lease back, so that the next leader need not wait; nothing is led any more before that is sent."""
+        """Release the Lease, so that the next leader need not wait; nothing is led any more before that is sent."""
         document, was_leader = self._document, self.is_leader
         self._held_until_seconds = None
         self._tell()

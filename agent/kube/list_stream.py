@@ -35,7 +35,7 @@ _LIST: Final = msgspec.json.Decoder(_List)
 
 
 def read_list(text: bytes, take: Callable[[object], None]) -> ListHead:
-    """Hand over the items of a list one by one.
+    """Pass the items of a list to ``take`` one by one.
 
     Args:
         take: Is given each item in order; what it raises goes through.

@@ -129,7 +129,7 @@ class Reflector(Generic[T]):
         pace: WatchPace | None = None,
         kept: ReflectedObjects[T] | None = None,
     ) -> None:
-        """Prepare; nothing is asked yet.
+        """Store the arguments; nothing is asked yet.
 
         Args:
             on_news: Called from the watching thread after something changed for those who use it.
@@ -177,12 +177,12 @@ class Reflector(Generic[T]):
         return self._trouble
 
     def start(self) -> None:
-        """Begin, in a thread of its own."""
+        """Start the thread."""
         self._thread = threading.Thread(target=self._run, name=f"watch-{self._source.name}", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask it to end; ``join`` waits."""
+        """Ask the thread to end; ``join`` waits."""
         self._stopping.set()
         with self._lock:
             stream = self._stream
@@ -393,7 +393,7 @@ class Reflector(Generic[T]):
 
 
 def _parse_event(path: str, line: bytes) -> tuple[str, Mapping[object, object]]:
-    """Take a line of a watch apart; what is lost with a line that is none, only a list can tell."""
+    """Parse a line of a watch; what a malformed line has lost, only a list can tell."""
     event: object = None
     if len(line) <= LONGEST_LINE_BYTES:
         try:

@@ -198,7 +198,7 @@ def newest_pod(api: Api, namespace: str, selector: str) -> PodMark | None:
     path = namespaced_path(namespace, "pods")
     # From the server's cache: what it has not seen yet comes with the next event.
     query = {"labelSelector": selector, "fieldSelector": _LIVE, "resourceVersion": "0"}
-    best: tuple[tuple[bool, float, str], PodMark] | None = None  # as core.buffer_resolution orders them
+    best: tuple[tuple[bool, float, str], PodMark] | None = None  # as core.buffers.resolution orders them
 
     def take(document: object) -> None:
         nonlocal best

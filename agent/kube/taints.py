@@ -55,7 +55,7 @@ def set_taint(
     wanted: bool,
     timeout_seconds: float | None = None,
 ) -> TaintResult:
-    """Put a taint on a node, or take it away; where it is as wanted nothing is written.
+    """Add a taint to a node, or remove it; where it is as wanted nothing is written.
 
     A taint of the same key with another effect counts as not wanted: the key is ours alone.
 

@@ -41,11 +41,11 @@ class Gathering(Protocol):
     """A list on its way in; nothing holds before it has come to its end."""
 
     def take(self, document: object) -> None:
-        """Take the next object."""
+        """Add the next object."""
         ...
 
     def finish(self, *, now_seconds: float, is_newest: bool) -> bool:
-        """Put what was taken in the place of all before; as ``ReflectedObjects.replace_all``."""
+        """Replace all before by what was taken; as ``ReflectedObjects.replace_all``."""
         ...
 
 
@@ -82,11 +82,11 @@ class ReflectedObjects(Generic[T]):
         )
 
     def gather(self) -> Gathering:
-        """Begin to take a list."""
+        """Start to collect a list."""
         return _Gathered(self)
 
     def replace_all(self, entries: Iterable[WatchedEntry[T]], *, now_seconds: float, is_newest: bool) -> bool:
-        """Take a whole list.
+        """Replace all objects by those of a list.
 
         Args:
             is_newest: The list is of the moment, and not of a server's cache: nothing is defended against it.
@@ -106,7 +106,7 @@ class ReflectedObjects(Generic[T]):
             )
 
     def put(self, entry: WatchedEntry[T], *, now_seconds: float) -> bool:
-        """Take one object of a watch; True = something changed for those who use it."""
+        """Store an object of a watch; return whether anything changed for those who use it."""
         with self._lock:
             old = self._entries.get(entry.key)
             if old is not None and _is_defended(old, entry, now_seconds):
@@ -115,7 +115,7 @@ class ReflectedObjects(Generic[T]):
             return old is None or not self._is_as_before(old, entry)
 
     def put_answer(self, entry: WatchedEntry[T], *, now_seconds: float) -> bool:
-        """Take the object that a patch was answered with, unless it is not newer than what is known.
+        """Store the object that a patch was answered with, unless it is not newer than what is known.
 
         An object that the watch has not shown, or has shown to be gone or another of the same name, is left to it.
 
@@ -137,7 +137,7 @@ class ReflectedObjects(Generic[T]):
             return not self._is_as_before(old, entry)
 
     def remove(self, entry: WatchedEntry[T]) -> bool:
-        """Take an object away, unless its successor is here already; True = it was there."""
+        """Remove an object, unless its successor is here already; return whether it was there."""
         with self._lock:
             old = self._entries.get(entry.key)
             if old is None or (old.uid is not None and entry.uid is not None and old.uid != entry.uid):

@@ -173,7 +173,7 @@ def cgroup_root_candidates(cgroup_root: str) -> tuple[str, ...]:
 
 
 def identify(path: str) -> UnitIdentity | None:
-    """Return whether a cgroup is worth being sampled, by its name alone.
+    """Return who stands behind a cgroup that is worth being sampled, by its name alone.
 
     A service, session or container is one unit, whatever lies below it: its counters are hierarchical.
 
@@ -222,7 +222,7 @@ def is_monitor(name: str) -> bool:
 
 
 def driver_of(kubepods_path: str) -> Driver:
-    """Tell the kubelet's driver from the path of a ``kubepods`` directory."""
+    """Return the kubelet's driver by the path of a ``kubepods`` directory."""
     return Driver.SYSTEMD if kubepods_path.endswith(".slice") else Driver.CGROUPFS
 
 

@@ -240,7 +240,7 @@ class Discovery:
         return self._choose(trigger, scope_changed=scope_changed)
 
     def close(self) -> None:
-        """Give the descriptor back; a second call is fine."""
+        """Close the descriptor; a second call does nothing."""
         self._watches.close()
 
     def _find_base(self, cgroup_root: str) -> str:

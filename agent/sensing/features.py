@@ -26,7 +26,7 @@ _UNREADABLE_NAMED: Final = 3
 
 
 def read_pressure_support(proc: Path = PROC) -> dict[str, str | None]:
-    """Tell for each resource whether PSI works: None, or why it does not."""
+    """Return for each resource why PSI does not work; None = it does."""
     return {name: _why_unreadable(proc / "pressure" / name) for name in ("cpu", "memory", "io")}
 
 

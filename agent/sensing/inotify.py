@@ -56,13 +56,13 @@ class Watcher(Protocol):
         """
 
     def unwatch(self, watch: int) -> None:
-        """Give a watch back; one that is gone already is fine."""
+        """Remove a watch; one that is gone already is no error."""
 
     def read(self) -> list[WatchEvent]:
         """Return what is waiting, in order, a bounded part of it; never blocks."""
 
     def close(self) -> None:
-        """Give the descriptor and all watches back; a second call is fine."""
+        """Close the descriptor, and all watches with it; a second call does nothing."""
 
 
 class Inotify:
@@ -92,7 +92,7 @@ class Inotify:
         return self._add(path, IN_MODIFY)
 
     def unwatch(self, watch: int) -> None:
-        """Give a watch back; the kernel drops that of a removed directory by itself."""
+        """Remove a watch; the kernel drops that of a removed directory by itself."""
         self._libc.inotify_rm_watch(self._fd, watch)
 
     def read(self) -> list[WatchEvent]:
@@ -117,7 +117,7 @@ class Inotify:
 
 
 def parse_events(chunk: bytes) -> list[WatchEvent]:
-    """Take apart what one read gave: whole events, as the kernel promises; a cut one at the end is left out."""
+    """Parse what one read returned: whole events, as the kernel promises; a cut one at the end is left out."""
     events: list[WatchEvent] = []
     offset = 0
     while offset + _EVENT.size <= len(chunk):

@@ -1,6 +1,6 @@
 """Who was killed for want of memory, from the counters of ``memory.events`` of a pod and its containers.
 
-Sensing, pure: numbers in, kills out; ``events`` reads the files, and ``parsing`` their text.
+Sensing, pure: numbers in, kills out; ``memory_events`` reads the files, and ``parsing`` their text.
 Source: "Memory Interface Files" in the kernel's cgroup-v2.rst.
 """
 
@@ -28,12 +28,12 @@ class KillLedger:
     """Kills told of containers that the pod's counter, read just before, did not show yet."""
 
     def add_pod(self, count: int) -> None:
-        """Take the pod's counter for the baseline."""
+        """Set the pod's counter as the baseline."""
         self.pod_count = count
         self._ahead = 0
 
     def add_container(self, path: str, count: int) -> None:
-        """Take a container's counter for the baseline; in a pod known already its first kills may still be claimed."""
+        """Set a container's counter as the baseline; in a pod known already its first kills may still be claimed."""
         self._counts[path] = count
         if self.pod_count is not None and count:
             self._newcomers.add(path)
@@ -49,7 +49,7 @@ class KillLedger:
         self._ahead = 0
 
     def observe(self, pod_count: int | None, counts: Mapping[str, int]) -> tuple[int, dict[str, int]]:
-        """Take new readings and return what is new.
+        """Record new readings and return the kills that are new.
 
         Args:
             pod_count: The pod's oom_kill, read BEFORE the containers': the kernel counts upwards from the victim, so

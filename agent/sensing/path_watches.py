@@ -77,7 +77,7 @@ class PathWatches:
             del self._numbers[path]
 
     def keep(self, wanted: Container[str]) -> None:
-        """Give back the watches of all other paths."""
+        """Remove the watches of all other paths."""
         for path in [path for path in self._numbers if path not in wanted]:
             number = self._numbers.pop(path)
             self._paths.pop(number, None)
@@ -85,7 +85,7 @@ class PathWatches:
                 self._watcher.unwatch(number)
 
     def close(self) -> None:
-        """Give the descriptor back; a second call is fine."""
+        """Close the descriptor; a second call does nothing."""
         if self._watcher is not None:
             self._watcher.close()
             self._watcher = None

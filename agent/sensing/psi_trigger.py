@@ -78,7 +78,7 @@ class PsiTrigger:
         return next((TriggerState.of(mask) for _, mask in poller.poll(timeout_seconds * 1000)), TriggerState.QUIET)
 
     def close(self) -> None:
-        """Give the trigger back; a second call is fine."""
+        """Close the trigger; a second call does nothing."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

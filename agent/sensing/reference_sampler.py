@@ -72,7 +72,7 @@ class _Watched:
 
 
 class ReferenceSampler:
-    """Reads counters of many cgroups into the rings of a `RingFile`; see `contract.Sampler`."""
+    """Reads counters of many cgroups into the rings of a `RingFile`; a `Sampler`."""
 
     def __init__(self, root: Path, rings: RingFile, *, fd_budget: int, max_lanes: int) -> None:
         """Open the root.

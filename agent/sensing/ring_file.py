@@ -1,7 +1,7 @@
 """The rings on disk: one mapped file of fixed size, a slot per watched cgroup.
 
 Sensing. The samplers write samples and memory rows into slots; this module owns the file, its header and the views that
-readers take; which cgroup stands behind which slot is ``slots``. Nothing here differences or judges.
+readers take; ``slot_table`` says which cgroup stands behind which slot. Nothing here differences or judges.
 
 The file is a 4,096-byte header and `max_slots` slots; a slot is `pl_slot_header` of native/sampler.h and three rings:
 raw samples, memory rows, minute rows. A row is written first and its ring's head last, and a slot's state last of all,
@@ -281,7 +281,7 @@ class RingFile:
             self._memory.flush()
 
     def close(self) -> None:
-        """Let go of file and lock; a second call is fine. Reading stays possible until the last user lets go."""
+        """Release file and lock; a second call does nothing. Reading stays possible until the last user lets go."""
         if self._closed:
             return
         self._closed = True

@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 class NativeSampler:
-    """Reads counters of many cgroups into the rings of a `RingFile`, in C and without the GIL; see `contract.Sampler`.
+    """Reads counters of many cgroups into the rings of a `RingFile`, in C and without the GIL; a `Sampler`.
 
     One lock per handle: C takes one thread at a time, and a second caller waits for the sweep.
     """

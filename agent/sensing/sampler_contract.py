@@ -90,7 +90,7 @@ class Sampler(Protocol):
         """
 
     def remove_lane(self, lane: int) -> None:
-        """Take it off again."""
+        """Remove it from the fast lane."""
 
     def read_lanes(self) -> list[LaneReading]:
         """Read every lane once."""

@@ -60,7 +60,7 @@ class SlotTable:
         path: Path | None,
         fd: int | None,
     ) -> None:
-        """Know of nothing yet: ``adopt`` takes over what the file holds."""
+        """Know of nothing yet: ``adopt`` loads what the file holds."""
         self._memory, self._words, self._halves, self._geometry = memory, words, halves, geometry
         self._path, self._fd = path, fd
         self._by_path: dict[str, int] = {}
@@ -70,7 +70,7 @@ class SlotTable:
         """Slots in use whose checksum or heads were wrong when they were adopted."""
 
     def adopt(self) -> None:
-        """Take over what the file holds; free the slots that cannot be trusted."""
+        """Load what the file holds; free the slots that cannot be trusted."""
         newest: dict[str, tuple[int, int]] = {}
         found = list(self._found()) if self._fd is not None else []
         for each in found:

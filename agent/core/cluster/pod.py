@@ -323,7 +323,7 @@ class Pod:
         Annotations alone say nothing: anybody who may make a pod may write them. A mirror also has this node for its
         controller. The admission plugin NodeRestriction holds a kubelet to that, and to its own node: no kubelet can
         make a mirror for another node. Who is no kubelet can still make such an object, but the kubelet never runs it,
-        reports no status of it, and deletes it; ``naming.cgroup_owners`` tells the two apart where it matters. In the
+        reports no status of it, and deletes it; ``pod_index.cgroup_owners`` tells the two apart where needed. In the
         kubelet's own list a static pod has the hash for its uid, which the API server gives to no pod.
 
         Source:

@@ -19,7 +19,7 @@ _IN_PODS = frozenset({UnitKind.CONTAINER, UnitKind.SANDBOX})
 
 
 def cgroup_owners(pods: Collection[Pod], *, node_uid: str | None = None) -> dict[str, Pod]:
-    """Return whose each cgroup is, by the id in its name: a uid, or the hash of a static pod's configuration.
+    """Return the pod of each cgroup, by the id in its name: a uid, or the hash of a static pod's configuration.
 
     A uid is the API server's and always counts; a hash is an annotation's, so it never stands for a pod with that uid.
     Where two mirrors state one hash, the one of which a kubelet reports containers has it: it reports none of a mirror
@@ -98,7 +98,7 @@ def belonging(identity: UnitIdentity, index: PodIndex) -> Belonging:
 
 
 def join(identity: UnitIdentity, index: PodIndex) -> tuple[UnitIdentity, UnitResources]:
-    """Return a watched cgroup the names and the resources that its pod states for it.
+    """Return the names and the resources that its pod states for a watched cgroup.
 
     A container that no status of its pod names is the pod's sandbox. So is, until the source is read again, one that
     has started since: a source is only ever as fresh as its last reading.

@@ -88,13 +88,13 @@ class PeakRing:
         return self._values.shape[2]
 
     def grow(self, rows: int) -> None:
-        """Hold at least so many rows; the new ones know nothing."""
+        """Grow to at least so many rows; the new ones are empty."""
         more = max(rows - self.rows, 0)
         self._values = np.pad(self._values, ((0, 0), (0, 0), (0, more)))
         self._known = np.pad(self._known, ((0, 0), (0, 0), (0, more)))
 
     def forget(self, rows: Rows) -> None:
-        """Make these rows know nothing again."""
+        """Clear these rows."""
         self._values[:, :, rows] = 0.0
         self._known[:, :, rows] = False
 
@@ -197,11 +197,11 @@ class HourPeaks:
         self._ring = PeakRing(rows, WEEK_HOURS + 1 + neighbour_hours)
 
     def grow(self, rows: int) -> None:
-        """Hold at least so many rows; the new ones know nothing."""
+        """Grow to at least so many rows; the new ones are empty."""
         self._ring.grow(rows)
 
     def forget(self, rows: Rows) -> None:
-        """Make these rows know nothing again."""
+        """Clear these rows."""
         self._ring.forget(rows)
 
     def fold(self, unix_minute: int, demand: MinutePeaks) -> None:

@@ -7,7 +7,7 @@ over replicas in any way. A row that comes twice counts twice: dropping repeats 
 How outliers count: a row's values were bounded by the receiver; within these bounds one wrong reading raises the
 maximum of its hour, and so what is asked for at that hour of the day for a week, and nothing else. Percentiles hardly
 move, as it is one sample among hundreds. What a node claims beyond all others is cut where it is asked for
-(``workload_claims``), as the sketches of one hour do not tell what the others saw in the next.
+(``node_claims``), as the sketches of one hour do not tell what the others saw in the next.
 """
 
 from __future__ import annotations

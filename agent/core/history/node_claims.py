@@ -14,7 +14,7 @@ counts up to the limit as written, too: it is there that containers are killed, 
 bound goes by what nodes other than the one that tells of it saw of memory; of hours kept without who told, by the
 second largest.
 
-Codes are those of ``workload_leaders``: they rise with their amounts, and four times an amount has a code of its own.
+Codes are those of ``node_peaks``: they rise with their amounts, and four times an amount has a code of its own.
 """
 
 from __future__ import annotations

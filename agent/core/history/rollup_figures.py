@@ -1,6 +1,6 @@
 """The figures of a roll-up row, from the rings: counts, sums, maxima and sparse histograms of one interval. Core, pure.
 
-Rates are those of the windows (``sliding``), so that what a webhook merges and what a node sizes by are the same.
+Rates are those of the windows (``window.rates``), so that what a webhook merges and what a node sizes by are the same.
 """
 
 from __future__ import annotations

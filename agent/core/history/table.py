@@ -101,7 +101,7 @@ class HistoryTable:
         self._free = list(reversed(fresh)) + self._free
 
     def adopt(self, key: HistoryKey, newest_unix_minute: int | None, *, max_rows: int) -> int | None:
-        """Return a key that has no row one that knows nothing.
+        """Assign a row that knows nothing to a key that has none, and return it.
 
         Free rows come first, then rows of which the ring holds nothing any more, then new ones; when there may be no
         more of these, the row that has been without data for longest.

@@ -152,7 +152,7 @@ class Histograms:
         self._stale[rows] = True
 
     def subtract(self, rows: Rows, values: Floats, weights: Floats, unix_seconds: Floats | None = None) -> None:
-        """Take one sample out of each of some rows; arguments as of ``add``.
+        """Remove one sample from each of some rows; arguments as of ``add``.
 
         A bucket or a total of which less than epsilon would be left, or less than nothing, becomes 0.
 

@@ -155,7 +155,7 @@ class _Reading:
         return None, None
 
     def check_pod_limits(self, pod: Pod) -> None:
-        """Note a fault where the pod's own limits are not understood; who carries them out reads them."""
+        """Record a fault where the pod's own limits are not understood; who carries them out reads them."""
         text = pod.annotations.get(names.POD_LIMITS)
         if text is None:
             return

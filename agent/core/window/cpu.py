@@ -1,6 +1,6 @@
 """CPU of one cgroup over a window: sliding rates, percentiles, peaks, waiting and throttling.
 
-Core, pure. Rows of the rings go in, a ``CpuWindow`` comes out; ``memory_window`` lives next door and is given here too.
+Core, pure. Rows of the rings go in, a ``CpuWindow`` comes out; memory has ``memory.memory_window``.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def absent_cpu_window(reason: Missing) -> CpuWindow:
 def cpu_window(pieces: Sequence[NDArray[np.void]], policy: WindowPolicy, *, end_monotonic_ns: int) -> CpuWindow:
     """Return the CPU figures of one cgroup over (end - window, end].
 
-    Rates slide as ``sliding.sliding_rates`` defines; each belongs to the moment at which it ends, and reaches back to
+    Rates slide as ``rates.sliding_rates`` defines; each belongs to the moment at which it ends, and reaches back to
     before the window where the rings do. ``last_*`` is the newest pair of good readings: when that pair is a gap there
     is no last figure, so what is given is as old as the newest good reading. Means of waiting and throttling are over
     the pairs that know them, weighted by their length. ``throttled_ratio`` caps each pair at 1.

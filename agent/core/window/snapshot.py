@@ -94,7 +94,7 @@ class MemoryWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitAdvice:
-    """What a unit should request, in short; ``core.recommendation`` has all of it."""
+    """What a unit should request, in short; ``core.recommender.recommendation`` has all of it."""
 
     policy: str
     cpu_request_millicores: int | None

@@ -96,7 +96,7 @@ def _rise(before: Rows, after: Rows, name: str) -> NDArray[np.int64]:
 def _own_limit_usec(before: Rows, after: Rows, elapsed_usec: Floats) -> Floats:
     """Return the wall time that the containers' own cpu.max accounts for: the smallest of three upper bounds.
 
-    ``core.steps`` says why.
+    ``window.steps`` says why.
     """
     throttled_usec = np.clip(_rise(before, after, "throttled_usec"), 0, elapsed_usec)
     periods = _rise(before, after, "nr_periods")
