@@ -1,7 +1,7 @@
 """Kubernetes JSON around CapacityBuffers to shapes of the house, and a status back to JSON. Pure.
 
-As in ``pod_json``: foreign data are checked here. What a person has written may be odd (a buffer's spec, a quota), and says
-so in its ``fault``: only an object without a name raises, as nobody could be told of it.
+As in ``pod_json``, foreign data are checked here. What a person has written may be odd (a buffer's spec, a quota): it
+says so in its ``fault``; only an object without a name raises, as nobody could be told of it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Kubernetes JSON of the whole cluster to shapes of the house: autoscalers, ranges, quotas, places of pods. Pure.
 
-As in ``pod_json``: foreign data are checked here, an error names the path, and what nobody asks for is passed over unread.
+As in ``pod_json``, foreign data are checked here, an error names the path, and what nobody asks for is not read.
 """
 
 from __future__ import annotations

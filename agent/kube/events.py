@@ -6,7 +6,6 @@ call; who must not even wait for that puts a queue in front.
 
 from __future__ import annotations
 
-import datetime
 import http
 import logging
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from typing import Final
 from agent.core.resize.event_rate import EventPacing, Paced, PodEvent, shortened_note
 from agent.kube.api import MERGE_PATCH, Api
 from agent.kube.errors import ApiError, KubeError
+from agent.kube.json_reader import micro_time
 from agent.kube.paths import EVENTS, namespaced_path
 
 CONTROLLER: Final = "plimsoll.dev/agent"
@@ -88,7 +88,7 @@ class EventWriter:
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
             "metadata": {"name": name, "namespace": event.ref.namespace},
-            "eventTime": _micro_time(moment),
+            "eventTime": micro_time(moment),
             "reportingController": CONTROLLER,
             "reportingInstance": self._node[:128],
             "action": event.reason.action,
@@ -109,7 +109,7 @@ class EventWriter:
 
     def _count_up(self, event: PodEvent, name: str, count: int) -> None:
         # All else of an Event is immutable.
-        body = {"series": {"count": count, "lastObservedTime": _micro_time(self._unix_seconds())}}
+        body = {"series": {"count": count, "lastObservedTime": micro_time(self._unix_seconds())}}
         path = namespaced_path(event.ref.namespace, "events", name, group=EVENTS)
         self._api.call("PATCH", path, body=body, content_type=MERGE_PATCH, timeout_seconds=TIMEOUT_SECONDS)
 
@@ -118,8 +118,3 @@ class EventWriter:
         if not self._is_failing:
             _log.warning("event not written", extra={"reason": str(error)})
         self._is_failing = True
-
-
-def _micro_time(unix_seconds: float) -> str:
-    moment = datetime.datetime.fromtimestamp(unix_seconds, datetime.UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import reprlib
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final, Self, TypeVar
 
@@ -152,6 +152,11 @@ class Reader:
         if seconds is None:
             raise self.error(key, value, "a time such as 2026-01-31T12:00:00Z")
         return seconds
+
+
+def micro_time(unix_seconds: float) -> str:
+    """Return a time as the API writes a MicroTime."""
+    return datetime.fromtimestamp(unix_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def shown(value: object) -> str:

@@ -9,7 +9,6 @@ answered, and gives up earlier, so it has stopped before anybody else may begin.
 from __future__ import annotations
 
 import contextlib
-import datetime
 import logging
 import random as system_random
 import time
@@ -19,7 +18,7 @@ from typing import Final
 
 from agent.kube.api import Api
 from agent.kube.errors import ApiError, KubeError
-from agent.kube.json_reader import ConvertError, Reader
+from agent.kube.json_reader import ConvertError, Reader, micro_time
 from agent.kube.paths import LEASES, namespaced_path
 from agent.turns import Turns
 
@@ -222,7 +221,7 @@ class LeaderLease:
 
     def _body(self, document: Mapping[str, object], record: _Record | None, holder: str) -> dict[str, object]:
         """Make the Lease to write; what others keep in it stays."""
-        now = _micro_time(self._wall_clock())
+        now = micro_time(self._wall_clock())
         is_new = record is None or record.holder != self.identity
         transitions = record.transitions if record is not None else 0
         metadata = {key: value for key, value in _part(document, "metadata").items() if key != "managedFields"}
@@ -294,8 +293,3 @@ def _mapping(document: object) -> Mapping[str, object]:
 def _part(document: Mapping[str, object], key: str) -> Mapping[str, object]:
     value = document.get(key)
     return value if isinstance(value, Mapping) else {}
-
-
-def _micro_time(unix_seconds: float) -> str:
-    moment = datetime.datetime.fromtimestamp(unix_seconds, datetime.UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -17,6 +17,7 @@ from agent.kube.api import JSON, Api, Stream
 from agent.kube.errors import GATEWAY_TIMEOUT, GONE, ApiError, KubeError, Unreachable, error_of_status
 from agent.kube.list_stream import ListError, ListHead, lenient_value, read_list
 from agent.kube.watched_objects import Gathering, ReflectedObjects, compare_versions
+from agent.turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -146,10 +147,9 @@ class Reflector(Generic[T]):
         self._on_news = on_news
         self._on_connect = on_connect
         self._pace = pace if pace is not None else WatchPace()
-        self._stopping = threading.Event()
+        self._turns = Turns(f"watch-{source.name}", self._turn, failed=self._failed)
         self._lock = threading.Lock()
         self._stream: Stream | None = None
-        self._thread: threading.Thread | None = None
         self._version: str | None = None
         """From where a watch goes on; None = nothing was listed yet."""
         self._must_list = True
@@ -178,12 +178,11 @@ class Reflector(Generic[T]):
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread = threading.Thread(target=self._run, name=f"watch-{self._source.name}", daemon=True)
-        self._thread.start()
+        self._turns.start(self._random() * self._pace.start_spread_seconds)
 
     def stop(self) -> None:
         """Ask the thread to end; ``join`` waits."""
-        self._stopping.set()
+        self._turns.stop()
         with self._lock:
             stream = self._stream
         if stream is not None:
@@ -191,44 +190,46 @@ class Reflector(Generic[T]):
 
     def join(self, timeout_seconds: float) -> bool:
         """Wait until the thread has ended; False = it hangs in a connection and dies with the process."""
-        if self._thread is None:
-            return True
-        self._thread.join(timeout_seconds)
-        return not self._thread.is_alive()
+        return self._turns.join(timeout_seconds)
 
     # -- the thread ------------------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        self._stopping.wait(self._random() * self._pace.start_spread_seconds)
-        while not self._stopping.is_set():
-            asked_seconds = None
-            try:
-                if self._on_connect is not None:
-                    self._on_connect()
-                if self._must_list or self._audible_seconds() <= 0.0:
-                    self._list()
-                self._watch()
-                continue
-            except _Anew as turn:
-                self._must_list = True
-                if turn.is_expired:
-                    self.counts.expired += 1
-                    log.info("listing anew", extra={"watch": self._source.name, "cause": str(turn)})
-                    if not self._failures_in_a_row:
-                        self._failures_in_a_row = 1  # a second one in a row waits
-                        continue
-                cause = str(turn)
-            except ApiError as error:
-                cause, asked_seconds = str(error), error.retry_after_seconds
-            except KubeError as error:
-                cause = str(error)
-            except Exception:  # the top of a thread's loop: a fault in here must not end the watch for good
-                log.exception("watch failed", extra={"watch": self._source.name})
-                self._must_list = True
-                cause = "a fault of this program, see its log"
-            if not self._stopping.is_set():
-                self._fail(cause)
-                self._stopping.wait(self._wait_seconds(asked_seconds))
+    def _turn(self) -> float:
+        """List if need be, and watch until the watch ends; return the seconds to wait then."""
+        asked_seconds = None
+        try:
+            if self._on_connect is not None:
+                self._on_connect()
+            if self._must_list or self._audible_seconds() <= 0.0:
+                self._list()
+            self._watch()
+        except _Anew as turn:
+            self._must_list = True
+            if turn.is_expired:
+                self.counts.expired += 1
+                log.info("listing anew", extra={"watch": self._source.name, "cause": str(turn)})
+                if not self._failures_in_a_row:
+                    self._failures_in_a_row = 1  # a second one in a row waits
+                    return 0.0
+            cause = str(turn)
+        except ApiError as error:
+            cause, asked_seconds = str(error), error.retry_after_seconds
+        except KubeError as error:
+            cause = str(error)
+        else:
+            return 0.0
+        return self._back_off(cause, asked_seconds)
+
+    def _failed(self, _error: Exception) -> float:
+        log.exception("watch failed", extra={"watch": self._source.name})
+        self._must_list = True
+        return self._back_off("a fault of this program, see its log", None)
+
+    def _back_off(self, cause: str, asked_seconds: float | None) -> float:
+        if self._turns.is_stopping:
+            return 0.0
+        self._fail(cause)
+        return self._wait_seconds(asked_seconds)
 
     def _fail(self, cause: str) -> None:
         self.counts.failures += 1
@@ -271,11 +272,11 @@ class Reflector(Generic[T]):
             query["limit"] = str(self._source.page_objects)
         gathering = self.kept.gather()
         head = self._list_page(query, gathering)
-        while head.next_page is not None and not self._stopping.is_set():
+        while head.next_page is not None and not self._turns.is_stopping:
             head = self._list_page({**query, "continue": head.next_page}, gathering)
         if head.version is None:
             raise Unreachable(f"GET {self._source.path}: the list has no resourceVersion")
-        if self._stopping.is_set():
+        if self._turns.is_stopping:
             return
         has_news = gathering.finish(now_seconds=self._clock(), is_newest=is_newest)
         is_first = self._version is None
@@ -326,7 +327,7 @@ class Reflector(Generic[T]):
         self._recover()
         try:
             for line in stream:
-                if self._stopping.is_set():
+                if self._turns.is_stopping:
                     return
                 if not line.endswith(b"\n"):
                     break  # cut off: the server sends it again to the next watch
@@ -382,7 +383,7 @@ class Reflector(Generic[T]):
         stream = self._api.stream(self._source.path, query=query, accept=accept, timeout_seconds=timeout_seconds)
         with self._lock:
             self._stream = stream
-        if self._stopping.is_set():
+        if self._turns.is_stopping:
             stream.close()
         return stream
 

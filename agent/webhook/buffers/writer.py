@@ -7,7 +7,6 @@ condition Provisioning stays its writer's, and with the buffer's uid, so that no
 from __future__ import annotations
 
 import contextlib
-import datetime
 import hashlib
 import logging
 import re
@@ -28,7 +27,7 @@ from agent.core.buffers.buffer import (
 from agent.kube.api import JSON_PATCH, MERGE_PATCH, Api
 from agent.kube.buffer_json import buffer_status_to_json, managed_template_from_json
 from agent.kube.errors import ApiError, KubeError
-from agent.kube.json_reader import ConvertError
+from agent.kube.json_reader import ConvertError, micro_time
 from agent.kube.paths import EVENTS, namespaced_path
 from agent.webhook.buffers.seen_buffer import FIELD_MANAGER, PEOPLE
 
@@ -232,7 +231,6 @@ class BufferWriter:
             return
         self._told[buffer.uid] = buffer.generation
         digest = hashlib.blake2b(f"{buffer.uid} {buffer.generation}".encode(), digest_size=8).hexdigest()
-        moment = datetime.datetime.fromtimestamp(self._wall_clock(), datetime.UTC)
         body = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
@@ -241,7 +239,7 @@ class BufferWriter:
                 "name": f"{buffer.name[:_NAME_PART].rstrip('-.')}.{digest}",
                 "namespace": buffer.namespace,
             },
-            "eventTime": moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "eventTime": micro_time(self._wall_clock()),
             "reportingController": CONTROLLER,
             "reportingInstance": self._instance[:128],
             "action": "Reconcile",

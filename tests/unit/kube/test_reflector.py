@@ -12,6 +12,7 @@ import pytest
 from agent.kube.errors import ApiError, Cause, KubeError, Unreachable
 from agent.kube.json_reader import Reader
 from agent.kube.reflector import Reflector, WatchPace, WatchSource, pace_within
+from agent.turns import Turns
 
 PATH = "/api/v1/things"
 
@@ -108,21 +109,17 @@ def expired() -> bytes:
 
 
 class Waits:
-    """Stands for the stop event: takes down how long was to be waited, and does not wait."""
+    """Stands for the loop's wait between two turns: takes down how long it was to be, and does not wait."""
 
-    def __init__(self) -> None:
+    def __init__(self, turns: Turns) -> None:
         self.seconds: list[float] = []
-        self._event = threading.Event()
+        self._turns = turns
+        turns._wait = self._wait  # type: ignore[method-assign]
 
-    def wait(self, seconds: float) -> bool:
+    def _wait(self, seconds: float | None, *, is_wakeable: bool) -> bool:
+        assert seconds is not None
         self.seconds.append(seconds)
-        return self._event.is_set()
-
-    def is_set(self) -> bool:
-        return self._event.is_set()
-
-    def set(self) -> None:
-        self._event.set()
+        return not self._turns.is_stopping
 
 
 class Run:
@@ -131,7 +128,6 @@ class Run:
     def __init__(self, api: FakeApi, *, on_connect: Callable[[], None] | None = None) -> None:
         self.api = api
         self.news = 0
-        self.waits = Waits()
         self.now = 0.0
         self.reflector = Reflector(
             api,
@@ -148,7 +144,7 @@ class Run:
             on_connect=on_connect,
             pace=WatchPace(start_spread_seconds=2.0, first_wait_seconds=1.0, longest_wait_seconds=8.0),
         )
-        self.reflector._stopping = self.waits  # type: ignore[assignment]
+        self.waits = Waits(self.reflector._turns)
         self.step_seconds = 0.75
         """So that a watch that opened and ended has lived for more than a second."""
         api.pass_time = self._pass
