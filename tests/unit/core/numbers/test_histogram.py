@@ -490,6 +490,6 @@ def test_arrays_lose_nothing(samples: list[tuple[int, Sample]], half_life: float
 def test_samples_below_epsilon_in_a_series_count_in_the_total_and_use_no_bucket() -> None:
     many = histograms()
     light = many.epsilon / 4
-    many.add_series(0, np.array([1.0, 2.0]), np.array([light, light]))
+    add_series(many, 0, np.array([1.0, 2.0]), np.array([light, light]))
     assert many.percentile(0.5).tolist() == [0.0]
     assert many.total_weights().tolist() == [2 * light]
