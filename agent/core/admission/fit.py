@@ -71,13 +71,7 @@ class Draft:
 
 
 def with_drafts(pod: Pod, drafts: Sequence[Draft], resources: Requirements | None = None) -> Pod:
-    """Return the pod as it would be.
-
-    Args:
-        pod: As it came.
-        drafts: Of its containers; those that are missing stay.
-        resources: The budget that it is given; None = it stays.
-    """
+    """Return the pod as it would be; containers without a draft stay, and so does the budget if none is given."""
     changed = {(draft.container.kind, draft.index): draft for draft in drafts if draft.is_changed}
 
     def built(containers: tuple[Container, ...]) -> tuple[Container, ...]:
@@ -116,12 +110,7 @@ def _resources(stated: Requirements, draft: Draft) -> Requirements:
 def fit_pod_budget(pod: Pod, drafts: Sequence[Draft], budget: Mapping[Resource, int]) -> None:
     """Keep the containers within the pod's own requests and limits: growth that they do not hold is left out.
 
-    The budget itself belongs to whoever wrote it.
-
-    Args:
-        pod: As it came.
-        drafts: Of its containers.
-        budget: Limits that the pod is to be given, millicores or bytes; they stand for those it has not.
+    The budget itself belongs to whoever wrote it. Limits that the pod is to be given stand for those it has not.
     """
     stated = pod.resources or Requirements()
     for resource in Resource:
@@ -137,12 +126,6 @@ def fit_node(pod: Pod, drafts: Sequence[Draft], facts: AdmissionFacts, resources
     """Leave out growth with which no node could run the pod: whoever saw such a figure did not see it on a node.
 
     A limit above what a node has is as good as none, so it grows no further than that.
-
-    Args:
-        pod: As it came.
-        drafts: Of its containers.
-        facts: What a node can allocate.
-        resources: The budget that the pod is given; None = none.
     """
     if facts.room is None:
         return
@@ -189,14 +172,7 @@ def cap_limits(drafts: Sequence[Draft], budget: Mapping[Resource, int]) -> None:
 def fit_namespace(
     pod: Pod, drafts: Sequence[Draft], facts: AdmissionFacts, resources: Requirements | None = None
 ) -> None:
-    """Leave out what quotas have no room for, the workload's further pods counted, then what LimitRanges would refuse.
-
-    Args:
-        pod: As it came.
-        drafts: Of its containers.
-        facts: Quotas and ranges.
-        resources: The budget that the pod is given; None = none.
-    """
+    """Leave out what quotas have no room for, with the workload's further pods, then what LimitRanges would refuse."""
     if facts.quotas:
         for resource in Resource:
             for setting in Setting:
@@ -294,13 +270,7 @@ def defaultings_of(facts: AdmissionFacts) -> tuple[Defaulting, ...]:
 
 
 def fault_of(before: Pod, after: Pod, facts: AdmissionFacts) -> str | None:
-    """Return what must not be of a pod that is about to be patched; None = all holds.
-
-    Args:
-        before: As it came.
-        after: As it would be.
-        facts: Of its namespace.
-    """
+    """Return what must not be of a pod that is about to be patched; None = all holds."""
     fault = class_fault(before, after, defaultings_of(facts))
     if fault is not None:
         return str(fault)

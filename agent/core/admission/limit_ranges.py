@@ -145,16 +145,9 @@ def quota_fault(
 ) -> str | None:
     """Return the quota that has no room for what a pod would have more than it came with; None = there is room.
 
-    There is room where, with the pod as it would be, as many more pods still fit as its workload has, as they are
-    written: else the replicas that come first would take the room of those that come last. What shrinks always fits.
-
-    Args:
-        before: As it came.
-        after: As it would be.
-        quotas: Of its namespace. What they count as used was true a moment ago: ``with_growth`` adds what is known.
-        resource: The one in question.
-        setting: Requests or limits.
-        pods: That the workload has, as far as it is known; room is kept for ``RESERVED_PODS`` at least.
+    There is room where, with the pod as it would be, as many more pods still fit as its workload has, ``RESERVED_PODS``
+    at least, as they are written: else the replicas that come first would take the room of those that come last. What
+    shrinks always fits. What quotas count as used was true a moment ago: ``with_growth`` adds what is known.
     """
     was, is_now = _counted(before, resource, setting), _counted(after, resource, setting)
     if is_now <= was:
@@ -184,12 +177,9 @@ def counted_growth(before: Pod, after: Pod) -> dict[str, int]:
 
 
 def with_growth(quotas: Iterable[Quota], grown: Mapping[str, int]) -> tuple[Quota, ...]:
-    """Return the quotas as if they counted so much more as used already.
+    """Return the quotas as if they counted so much more (``counted_growth``) of pods that they may not count yet.
 
-    Args:
-        quotas: As they are known.
-        grown: As ``counted_growth`` gives it, of pods that they may not count yet. The rest of such a pod need not be
-            added: it is one of those that room is kept for.
+    The rest of such a pod need not be added: it is one of those that room is kept for.
     """
     return tuple(
         replace(quota, used={**quota.used, **{name: quota.used.get(name, 0) + more for name, more in grown.items()}})

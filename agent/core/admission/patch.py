@@ -35,9 +35,8 @@ class Operation(TypedDict):
 def patch_operations(admission: Admission, *, has_annotations: bool) -> list[Operation]:
     """Return the operations, in order; empty = the pod stays as it came.
 
-    Args:
-        admission: Of a pod read from the very document that is to be patched.
-        has_annotations: The document has an object ``metadata.annotations``, be it empty.
+    The admission is of a pod read from the very document that is to be patched; ``has_annotations`` says whether that
+    has an object ``metadata.annotations``, be it empty.
     """
     operations = [operation for move in admission.moves for operation in _operations(move)]
     if admission.pod_resources is not None:

@@ -63,17 +63,11 @@ _SPEC_RESOURCES: Final = "spec.resources"
 def admit(
     pod: Pod, *, facts: AdmissionFacts, estimates: Estimates, settings: AdmissionSettings, now_unix_seconds: float
 ) -> Admission:
-    """Return what changes in a pod that is being created.
+    """Return what changes in a pod that is being created, and what is left and why.
 
-    Args:
-        pod: As the API server shows it before it is stored; what it says of its status is not believed.
-        facts: What the cluster says of its surroundings.
-        estimates: Gives what is known of one of its containers, by the policy that holds for it.
-        settings: What annotations do not say.
-        now_unix_seconds: Wall clock.
-
-    Returns:
-        The changes, and what is left and why. Applying them to the pod and asking again changes nothing more.
+    The pod is as the API server shows it before it is stored; what it says of its status is not believed. ``estimates``
+    gives what is known of a container, by the policy that holds for it. Applying the changes to the pod and asking
+    again changes nothing more.
     """
     # The class is frozen at creation, so it is computed; and the pod is judged as it will be when it runs.
     pod = replace(pod, recorded_qos=None, phase=RUNNING, is_terminating=False, statuses=(), allocated=None, actual=None)

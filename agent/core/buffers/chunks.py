@@ -25,11 +25,7 @@ _PERCENT: Final = 100
 def size(spec: SizeSpec, requests: Mapping[str, int], scalable_replicas: int | None) -> BufferSizing | NotSized:
     """Return how many chunks a buffer wants before quotas.
 
-    Args:
-        spec: What the buffer asks for.
-        requests: Effective requests of one chunk; nanos by resource name.
-        scalable_replicas: Replicas of the scalable object; None = a buffer on a template, or not known: then its
-            percentage says nothing.
+    Without ``scalable_replicas`` (a buffer on a template, or not known) its percentage says nothing.
     """
     by_replicas = None if spec.replicas is None else clamped(spec.replicas)
     by_percentage = None
@@ -66,12 +62,9 @@ def share(percentage: int, replicas: int) -> int:
 
 
 def room_in_limits(limits: Mapping[str, int], requests: Mapping[str, int]) -> tuple[int, str] | NotSized:
-    """Return how many chunks fit into limits.
+    """Return how many chunks fit into limits, and the resource that allows no more, of equals the first by name.
 
     Both sides are rounded up to thousandths of the unit, as the API counts them.
-
-    Returns:
-        The number of chunks and the resource that allows no more, of equals the first by name; or why there is none.
     """
     negative = min((name for name, limit in limits.items() if limit < 0), default=None)
     if negative is not None:

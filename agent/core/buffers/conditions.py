@@ -25,12 +25,7 @@ _LONGEST_MESSAGE: Final = 32_768
 
 
 def ready(generation: int, *, schedule: str | None = None) -> Condition:
-    """Make ReadyForProvisioning True.
-
-    Args:
-        generation: Of the buffer.
-        schedule: Why it is kept empty now; None = it is not.
-    """
+    """Make ReadyForProvisioning True; the schedule says why the buffer is kept empty now."""
     message = READY if schedule is None else f"{READY}, and kept empty now: {schedule}"
     return Condition(
         type=READY_FOR_PROVISIONING,
@@ -72,11 +67,7 @@ def merged(
 ) -> tuple[Condition, ...]:
     """Join conditions: the order stays, new ones come last, and a time of transition moves only with the status.
 
-    Args:
-        before: As they are.
-        wanted: As they should be, without times.
-        withdrawn: Types that are to be gone.
-        now_unix_seconds: For what changes; whole seconds are kept, as the API does.
+    Conditions of the withdrawn types are gone. Times are kept in whole seconds, as the API does.
     """
     gone = set(withdrawn)
     joined = {condition.type: condition for condition in before if condition.type not in gone}

@@ -40,14 +40,7 @@ class Provisioned(StrEnum):
 def provisioning_of(
     buffer: Buffer, standing: RoomStanding, *, now_unix_seconds: float, pause_reason: str | None = None
 ) -> Condition:
-    """Return how a buffer's room is kept.
-
-    Args:
-        buffer: With the status as it was read: while it says the same, its time of change stays.
-        standing: How it is.
-        now_unix_seconds: Wall clock.
-        pause_reason: Why nothing is made or removed in the whole cluster; None = something may be.
-    """
+    """Return how a buffer's room is kept; while its status says the same, the time of change stays."""
     if pause_reason is not None:
         reason, message = Provisioned.PAUSED, f"paused: {_quoted(pause_reason)}{_staying(standing)}"
     else:

@@ -61,17 +61,9 @@ class PlaceholderShape:
 def placeholder_of(
     content: Content, template: Pod, buffer: Buffer, options: PlaceholderOptions, *, version: str = "v1beta1"
 ) -> PlaceholderShape | None:
-    """Make the placeholder of a managed template.
+    """Make the placeholder of a managed template; None = a chunk requests nothing, so there is nothing to keep.
 
-    Args:
-        content: The template, as the API has it.
-        template: The same, read as a pod.
-        buffer: Whose it is; the pods go with it.
-        options: Image and PriorityClass.
-        version: Of the API in which the server has buffers.
-
-    Returns:
-        The shape; None = a chunk requests nothing, so there is nothing to keep.
+    ``template`` is ``content`` read as a pod, ``version`` that of the API in which the server has buffers.
     """
     requests = pod_requests(template)
     if not any(amount > 0 for amount in requests.values()):

@@ -121,16 +121,7 @@ def plan_placeholders(
     options: PlaceholderOptions,
     can_resize: bool,
 ) -> PlaceholderPlan:
-    """Return what to do next about one buffer's placeholders.
-
-    Args:
-        wish: What should be there.
-        pods: All its placeholder pods that are seen, ended ones too.
-        memory: What the last pass left.
-        now_unix_seconds: Wall clock.
-        options: Bounds and times.
-        can_resize: The API server resizes pods in place.
-    """
+    """Return what to do next about one buffer's placeholders; ``pods`` are all that are seen, ended ones too."""
     seen = {pod.uid for pod in pods}
     names = {pod.name for pod in pods}
     made = {
@@ -379,16 +370,9 @@ MOST_AT_ONCE: Final = 10
 
 
 def who_gives_way(pods: Iterable[Pod], *, node: str, resource: str, lacking_nanos: int) -> tuple[Pod, ...]:
-    """Choose placeholders of a node that hold what is lacking, as few and as small as will do.
+    """Choose placeholders of a node that hold what is lacking, as few and as small as will do; empty = none holds any.
 
-    Args:
-        pods: Placeholders, of any node.
-        node: Which.
-        resource: As pods call it: ``cpu``, ``memory``.
-        lacking_nanos: How much is wanted; where it is 0 or less how much is not known, and one goes.
-
-    Returns:
-        The smallest that is enough, else the largest and so on; empty = none of that node holds any.
+    The smallest that is enough, else the largest and so on. Where 0 or less is lacking how much is not known: one goes.
     """
     held = [(pod_requests(pod, _COUNTED).get(resource, 0), pod.name, pod) for pod in pods if _may_go(pod, node)]
     left = sorted((one for one in held if one[0] > 0), key=lambda one: one[:2])

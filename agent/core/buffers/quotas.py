@@ -117,12 +117,7 @@ class Allocations:
 
 
 def allocate(claims: Sequence[QuotaClaim], quotas: Iterable[BufferQuota]) -> Allocations:
-    """Share the room in quotas among buffers.
-
-    Args:
-        claims: In the order in which buffers are served.
-        quotas: Of the namespace, in any order.
-    """
+    """Share the room in quotas among buffers, in the order in which they are served."""
     by_name = sorted(quotas, key=lambda quota: quota.name)
     faults = {f"ResourceQuota {quota.name}: {quota.fault}" for quota in by_name if quota.fault is not None}
     usable = [quota for quota in by_name if quota.fault is None]
@@ -158,13 +153,7 @@ def _counting(claim: QuotaClaim, quotas: Iterable[BufferQuota], faults: set[str]
 
 
 def _allocation(wanted: int, chunk: Chunk, room: Mapping[str, Mapping[str, int]]) -> Allocation:
-    """Return how many chunks fit.
-
-    Args:
-        wanted: Chunks.
-        chunk: One of them.
-        room: By quota that counts it: what is left, nanos by the quota's own names.
-    """
+    """Return how many chunks fit into what is left, by quota that counts them; nanos by the quota's own names."""
     by_quota: dict[str, int] = {}
     for quota, left in room.items():
         fits = [

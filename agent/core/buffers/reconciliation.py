@@ -64,16 +64,10 @@ class _Draft:
 
 
 def reconcile(facts: NamespaceFacts, *, read_pod: PodReader, now_unix_seconds: float) -> Pass:
-    """Return what a namespace's buffers should look like.
+    """Return what the buffers of one namespace should look like.
 
-    Args:
-        facts: What has been found out; of one namespace.
-        read_pod: Reads the content of a template as a pod.
-        now_unix_seconds: For conditions that change.
-
-    Returns:
-        Orders for templates; as long as there are any, no outcomes. Once each has been carried out, or has failed, and
-        the facts say so, the next call gives the outcomes.
+    As long as there are orders for templates there are no outcomes. Once each has been carried out, or has failed, and
+    the facts say so, the next call gives the outcomes.
     """
     ours, others = _sorted_by_strategy(facts.buffers)
     drafts = [_drafted(buffer, facts, read_pod) for buffer in ours]

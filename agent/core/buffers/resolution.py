@@ -49,12 +49,7 @@ def unknown_kind(ref: ScalableRef) -> str:
 
 
 def template_shape(name: str, content: Content | None) -> Shape | Unresolved:
-    """Return the shape that a ``podTemplateRef`` names.
-
-    Args:
-        name: Of the PodTemplate.
-        content: Its ``template``; None = there is no such PodTemplate.
-    """
+    """Return the shape that a ``podTemplateRef`` names; without content there is no such PodTemplate."""
     if content is None:
         return Unresolved(reason=f"PodTemplate {name} does not exist in this namespace")
     return Shape(content=content, source=ShapeSource.POD_TEMPLATE, source_name=f"PodTemplate {name}")
@@ -65,11 +60,8 @@ def scalable_shape(
 ) -> Shape | Unresolved:
     """Return the shape and the count that a ``scalableRef`` names: of the newest live pod, else of the object's spec.
 
-    Args:
-        ref: The reference.
-        scale: Its scale subresource; None = there is none, or no such object.
-        pods: Those that the scale's selector matches; of an empty selector none is taken.
-        known: The object itself, of a known kind; None = it does not exist, or is of another kind.
+    There is no ``scale`` without a scale subresource, or such an object. The pods are those that its selector matches;
+    of an empty one none is taken. ``known`` is the object itself, of a known kind.
     """
     newest = _newest(pods) if scale is not None and scale.selector.strip() else None
     if scale is not None and newest is not None:

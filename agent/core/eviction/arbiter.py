@@ -77,12 +77,8 @@ def first_look(
 ) -> Ruling | None:
     """Return what speaks against an eviction by what is in memory; None = nothing, read the pod.
 
-    Args:
-        proposal: What is asked for.
-        node: Who asks: the node that the token names, never what the body says.
-        place: Of the pod with the proposal's uid; None = there is none.
-        owner: Of the pod's workload; None when the place is.
-        rules: What was configured.
+    The node is the one that the token names, never what the body says; the place is that of the pod with the proposal's
+    uid, and the owner that of its workload.
     """
     ref = proposal.ref
     if place is None or owner is None:
@@ -109,17 +105,7 @@ def second_look(
     *,
     now_unix_seconds: float,
 ) -> Ruling | None:
-    """Return what speaks against an eviction by the pod as it is; None = nothing.
-
-    Args:
-        proposal: What is asked for.
-        node: Who asks.
-        pod: As the API server has it now.
-        orders: What holds for it.
-        namespace: Its namespace; None = not known, and so is what it orders.
-        rules: What was configured.
-        now_unix_seconds: The time.
-    """
+    """Return what speaks against an eviction by the pod as the API server has it now; None = nothing."""
     if pod.uid != proposal.ref.uid:
         return Ruling(reason=Reason.GONE, detail=f"{proposal.ref} is another pod now, uid {pod.uid}")
     if pod.node_name != node:
@@ -138,10 +124,7 @@ def second_look(
 def gain_ruling(proposal: Proposal, pod: Pod, replacement: Pod) -> Ruling | None:
     """Refuse an eviction after which nothing would be different; None = its replacement is admitted with more.
 
-    Args:
-        proposal: For want of what it should go.
-        pod: As it is. It has the largest of what it requests, what is allocated and what is in force.
-        replacement: The pod as it would be admitted.
+    The pod has the largest of what it requests, what is allocated and what is in force.
     """
     resource = proposal.want.resource
     name = CPU if resource is Resource.CPU else MEMORY

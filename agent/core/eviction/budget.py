@@ -85,11 +85,8 @@ def budget_ruling(spent: Spent, replicas: Replicas, options: ArbiterOptions) -> 
 def missing_ruling(replicas: Replicas, evicted: int, options: ArbiterOptions) -> Ruling | None:
     """Refuse where more of a workload would be missing than may be; None = one more may.
 
-    Args:
-        replicas: Of the workload.
-        evicted: Of it, within ``replacement_seconds``. A pod that was evicted and whose replacement is not available
-            yet counts twice: rather one too few than one too many.
-        options: The share.
+    ``evicted`` counts those within ``replacement_seconds``: one whose replacement is not available yet counts twice.
+    Rather one too few than one too many.
     """
     missing = max(0, replicas.wanted - replicas.available) + evicted
     if replicas.wanted == 1 and not options.single_replicas:
@@ -126,12 +123,9 @@ def _window_ruling(spent: Spent, options: ArbiterOptions) -> Ruling | None:
 
 
 def back_off_seconds(refusals: int, options: ArbiterOptions, *, asked_seconds: float | None = None) -> float:
-    """Return for how long a workload is left alone after a refusal.
+    """Return for how long a workload is left alone after a refusal that had so many in a row before it.
 
-    Args:
-        refusals: In a row before this one, from 0.
-        options: The first, and the most.
-        asked_seconds: What the API server asks for; None = it does not say. Never less than that.
+    Never less than the API server asks for.
     """
     doubled = options.refused_back_off_seconds * 2.0 ** min(refusals, _MOST_DOUBLINGS)
     return max(min(doubled, options.most_back_off_seconds), asked_seconds or 0.0)

@@ -53,7 +53,7 @@ class ProposalStanding:
         self._call_due_seconds = 0.0
 
     def take(self, proposals: Sequence[Proposal], now_seconds: float) -> None:
-        """Take what one plan asks for; what it does not ask for any more is forgotten."""
+        """Record what one plan asks for; what it does not ask for any more is forgotten."""
         stands = {}
         for proposal in proposals:
             key = (proposal.ref.uid, proposal.want)
@@ -71,9 +71,7 @@ class ProposalStanding:
     def due(self, now_seconds: float, *, reported_until_seconds: float | None) -> tuple[Proposal, ...]:
         """Return what is to be proposed now, in the plan's order; empty = nothing, or not yet.
 
-        Args:
-            now_seconds: The time.
-            reported_until_seconds: Up to when the webhook knows what was measured; None = it knows nothing.
+        The webhook knows what was measured up to ``reported_until_seconds``; None = it knows nothing.
         """
         due = [
             stand.proposal
@@ -83,12 +81,7 @@ class ProposalStanding:
         return tuple(sorted(due, key=lambda one: one.order)[:MAX_PROPOSALS])
 
     def awaited_report_seconds(self, now_seconds: float, *, reported_until_seconds: float | None) -> float | None:
-        """Return until when the webhook would have to know all for everything to be due; None = it knows enough.
-
-        Args:
-            now_seconds: The time.
-            reported_until_seconds: As in ``due``.
-        """
+        """Return until when the webhook would have to know all for everything to be due; None = it knows enough."""
         awaited = [one for one, _ in self._ripe(now_seconds) if not _is_told(one, reported_until_seconds)]
         return max(awaited, default=None)
 
@@ -111,16 +104,11 @@ class ProposalStanding:
                 stand.ripe_seconds = now_seconds
 
     def called(self, now_seconds: float, *, quiet_seconds: float | None = None) -> None:
-        """Note a call, whatever came of it.
-
-        Args:
-            now_seconds: The time.
-            quiet_seconds: For how long the webhook asks to be left alone; None = it does not say.
-        """
+        """Record a call, whatever came of it, and for how long the webhook asks to be left alone."""
         self._call_due_seconds = now_seconds + max(self._options.interval_seconds, quiet_seconds or 0.0)
 
     def answered(self, verdicts: Mapping[str, Verdict], now_seconds: float) -> None:
-        """Take the answers, by uid: only what was put off is asked for again soon."""
+        """Record the answers, by uid: only what was put off is asked for again soon."""
         for uid, verdict in verdicts.items():
             if verdict is not Verdict.LATER:
                 self._quiet_until_seconds[uid] = now_seconds + self._options.again_seconds

@@ -30,10 +30,7 @@ def to_be_created(pod: Pod) -> Pod:
 def replacement_of(pod: Pod, admission: Admission, resource: Resource) -> Pod | Ruling:
     """Return the pod with the requests of one resource that it would be admitted with, or why they are not known.
 
-    Args:
-        pod: As it is.
-        admission: Of ``to_be_created(pod)``.
-        resource: The one that counts.
+    The admission is that of ``to_be_created(pod)``.
     """
     if admission.outcome not in _SIZED:
         return Ruling(reason=Reason.NO_ESTIMATE, detail=f"its replacement would be left as it comes: {admission.why}")

@@ -69,15 +69,7 @@ def most_tainted(nodes: int, options: ArbiterOptions) -> int:
 def cap_ruling(
     node: str, *, nodes: int, tainted: Collection[str], granted: Collection[str], options: ArbiterOptions
 ) -> TaintRuling:
-    """Return whether a node may be tainted.
-
-    Args:
-        node: Who asks.
-        nodes: Of the cluster, in all.
-        tainted: Who carries the taint.
-        granted: Who was granted it lately and may not be seen with it yet.
-        options: The share.
-    """
+    """Return whether a node may be tainted; those that were granted it lately may not be seen with it yet."""
     if node in tainted:
         return TaintRuling(reason=TaintReason.GRANTED, detail="it is tainted already")
     others, most = len({*tainted, *granted} - {node}), most_tainted(nodes, options)

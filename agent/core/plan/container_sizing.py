@@ -103,15 +103,9 @@ def below_limit(limit: int) -> int:
 
 
 def limit_within(wish: int, written: int | None, most_request: int, ratio: float) -> int:
-    """Return a memory limit within so many times the largest request allowed; one that was written larger stays.
+    """Return a memory limit within ``ratio`` times the largest request allowed; one that was written larger stays.
 
     A wish above that neither lifts a limit past it nor pulls a larger one down: the author allowed that much.
-
-    Args:
-        wish: What the history asks for, bytes.
-        written: The limit that is there; None = there is none.
-        most_request: The largest request allowed, bytes.
-        ratio: What a limit may be of its request; at least 1.
     """
     most = int(most_request * ratio)
     return wish if wish <= most else max(most, written or 0)
@@ -139,11 +133,7 @@ class Lowering:
 def why_not_lowered(limit: int, in_use: int | None, lowering: Lowering) -> Kept | None:
     """Return why a memory limit does not fall to this; None = it may.
 
-    Args:
-        limit: What it would be.
-        in_use: Memory in use now, page cache included, which counts when the kernel enforces the new limit; None = not
-            known.
-        lowering: What else must hold.
+    What is in use includes the page cache, which counts when the kernel enforces the new limit; None = not known.
     """
     if not lowering.is_possible:
         return Kept.TOO_OLD
@@ -155,12 +145,8 @@ def why_not_lowered(limit: int, in_use: int | None, lowering: Lowering) -> Kept 
 
 
 def limit_wish(limit: int, wish: int | None, request: int, *, differs: bool) -> int:
-    """Return what a limit should be: what is wished, else as it is, and never below the request.
+    """Return what a limit should be: the wish, else as it is; never below the request.
 
-    Args:
-        limit: As it is.
-        wish: What the policy would have; None = it stays.
-        request: The request beside it, after all.
-        differs: The two differ today, so they go on to.
+    Where the two differ today they go on to.
     """
     return max(limit if wish is None else wish, request + 1 if differs else request)

@@ -69,19 +69,10 @@ def demands(
 ) -> tuple[PodDemand, ...]:
     """Return what every pod of the node needs, in the order of the state; each pod by itself, whatever ails the others.
 
-    Args:
-        state: The pods and their namespaces.
-        recommendations: Of the containers of this node, by any policy; others are passed over. Of two of one container
-            (it was restarted) that of its present run counts, else the one with the newest reading.
-        settings: What holds where no annotation says otherwise.
-        pinned: Uids of pods that a person asked to leave alone.
-        barred: Whether a workload may not be shrunk for now.
-        now_unix_seconds: The moment of the answer.
-        urgent: What starving containers were seen to need: their demand is at least that.
-        measured: The newest readings.
-        directed: What the webhook told: who is left alone or frozen or may only grow, rules, replicas.
-        limit_held: Whether a container's memory limit may not rise again yet.
-        as_enforced: Treat mode recommend as enforce, to see what would be done.
+    Of two recommendations for one container (it was restarted) that of its present run counts, else the one with the
+    newest reading. What is urgent is the least demand. ``barred`` says whether a workload may not be shrunk for now,
+    ``limit_held`` whether a container's memory limit may not rise again yet. With ``as_enforced`` mode recommend is
+    treated as enforce, to see what would be done.
     """
     index = _index(recommendations, state.pods)
     made: list[PodDemand] = []
@@ -230,13 +221,9 @@ def _container_demand(
 
 
 def _demand(advice: Advice | None, request: int | None, urgent: int | None, *, is_past: bool) -> Demand | None:
-    """Return the demand of one resource; None = there is no prediction, and nothing presses.
+    """Return the demand of one resource; None = there is no prediction, and nothing is urgent.
 
-    Args:
-        advice: What was recommended; None = nothing was measured.
-        request: As the spec states it.
-        urgent: What was seen to be needed; None = it does not press.
-        is_past: That was a while ago: it is a peak, and no demand by itself.
+    With ``is_past`` the urgent demand was seen a while ago: it is a peak, and no demand by itself.
     """
     if advice is not None and advice.request is not None:
         base = _whole(advice.base if advice.base is not None else advice.proposed, advice.request)
@@ -311,13 +298,9 @@ def _known_long_enough(
 
 
 def _limit(advised: int | None, stated: int | None, urgent: int | None, most: int | None) -> int | None:
-    """Return what a memory limit should become; one that presses is only ever raised, and a first one is never set.
+    """Return what a memory limit should become; an urgent one is only ever raised, and a first one is never set.
 
-    Args:
-        advised: By the policy; None = it stays.
-        stated: As the spec has it.
-        urgent: What it should be at least, since memory has come close to it.
-        most: It is raised no further than this; one that is higher already stays. None = no bound is known.
+    It is raised no further than ``most``; one that is higher already stays.
     """
     if stated is None:
         return advised

@@ -42,21 +42,13 @@ class Fit:
 def evict(
     fit: Fit, entries: Sequence[PodEntry], rule: FitRule, *, applied: Collection[Resource]
 ) -> list[tuple[PodEntry, int]]:
-    """Mark who should go until the rest fits; say so where nobody else may go and it does not.
+    """Mark who should go until the rest fits; return them in order, with how much was lacking before each went.
 
-    What was seen in the last seconds, or is remembered of a burst, has no part in it: nobody goes for a burst.
+    Where it does not fit and nobody else may go, the resource is infeasible. What was seen in the last seconds, or is
+    remembered of a burst, has no part in it: nobody goes for a burst.
 
     A pod goes only if its successor would be admitted, by its peak, with more than the pod has now: otherwise it comes
-    back to the same place. A pod whose need nobody can foretell stays.
-
-    Args:
-        fit: The resource; ``is_infeasible`` is set.
-        entries: All pods that may be optimised.
-        rule: When a node fits.
-        applied: The resources that are not only looked at: of each of them a prediction is needed for who may go.
-
-    Returns:
-        Who goes, in order, and how much was lacking before each went.
+    back to the same place. A pod whose need nobody can foretell, of any resource that is applied, stays.
     """
     if not fit.is_applied:
         return []
@@ -306,12 +298,7 @@ _STANDING: Final = frozenset(
 
 
 def oom_evictions(entries: Sequence[PodEntry], memory: Fit) -> list[Eviction]:
-    """Return who should go for its own sake, by name; the plan goes on with it, as nobody is sure to let it go.
-
-    Args:
-        entries: All pods that may be optimised, with what they are to be given.
-        memory: The node's memory; nobody goes where it is not applied.
-    """
+    """Return who should go for its own sake, by name; the plan goes on with it, as nobody is sure to let it go."""
     if not memory.is_applied:
         return []
     found = []

@@ -33,15 +33,7 @@ class Room:
 
 
 def move(entries: Sequence[PodEntry], fit: Fit, room: Room, rules: PlanRules, *, is_pressed: bool) -> None:
-    """Decide what each unit of one resource has after all steps, and why not what it should have.
-
-    Args:
-        entries: All pods that may be optimised.
-        fit: Of the resource, shared out.
-        room: What is there, and held.
-        rules: What holds for every pod.
-        is_pressed: The node is short of memory.
-    """
+    """Decide what each unit of one resource has after all steps, and why not what it should have."""
     resource = fit.resource
     stopped = _stopped(fit, rules)
     survivors: list[tuple[PodEntry, Side]] = []
@@ -249,10 +241,7 @@ def _is_foreseen(unit: Unit) -> bool:
 def _grant_part(side: Side, lowest: int, left: int) -> int:
     """Grant what is urgent as far as there is room, one unit after the other; return how much that takes.
 
-    Args:
-        side: A pod that cannot be granted all it wishes.
-        lowest: What it holds without growing.
-        left: What it may hold beyond that.
+    The pod holds ``lowest`` without growing, and may hold ``left`` beyond that.
     """
     wishes = [unit.applied for unit in side.units]
     _withhold(side, Kept.NODE_FULL)

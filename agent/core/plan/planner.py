@@ -52,21 +52,12 @@ def build(
     taken_unix_seconds: float,
     memo: PlanMemo | None = None,
 ) -> Plan:
-    """Plan one node.
+    """Plan one node, and check the plan.
 
-    Args:
-        state: The node and its pods. Where it is not complete both resources are only looked at.
-        demands: What each pod needs, one per pod. A pod without one is reserved as it stands; one that has ended, or
-            that the state does not know, is passed over.
-        constraints: What stands in the way of changing a pod, by uid; absent = nothing.
-        gates: What API server and kubelet can do.
-        options: How it is planned.
-        bounds: Least, most, rounding, and the smallest change.
-        taken_unix_seconds: The moment, for the plan's face.
-        memo: Kept by the caller from plan to plan, for speed alone; None = everything is read anew.
-
-    Returns:
-        The plan, checked. Planning again after it was applied, or after any part of it, leads to the same end.
+    Planning again after it was applied, or after any part of it, leads to the same end. Where the state is not complete
+    both resources are only looked at. A pod without a demand is reserved as it stands; a demand of a pod that has
+    ended, or that the state does not know, is passed over. Constraints are by uid. The memo is kept by the caller from
+    plan to plan, for speed alone.
     """
     notes = _doubts(state)
     node = state.node
@@ -115,16 +106,7 @@ def _planned(
 ) -> tuple[Plan, dict[str, str]]:
     """Plan without those that are left out; return the plan, unchecked, and whose resize stays infeasible by it.
 
-    Args:
-        state: As for ``build``; so are demands, constraints, bounds and the moment.
-        facts: Of the state's pods.
-        demands: What each pod needs.
-        constraints: What stands in the way of changing a pod.
-        rules: What holds for every pod.
-        bounds: Which resources are controlled.
-        taken_unix_seconds: The moment.
-        notes: Why nothing may be written; empty = it may.
-        left_out: Uids of those that were found to be unsound in an earlier round, and why.
+    Where there are notes nothing may be written.
     """
     node, options, gates = state.node, rules.options, rules.gates
     allocatable_cpu, allocatable_memory = rules.allocatable_cpu_millicores, rules.allocatable_memory_bytes

@@ -34,20 +34,10 @@ def reserved_reason(
     is_namespace_known: bool,
     by_cluster: Reserved | None = None,
 ) -> Reserved | None:
-    """Return why a pod is only reserved for; None = it may be optimised.
+    """Return why a pod is only reserved for; None = it may be optimised, once something was measured of it.
 
-    Whether anything was measured of it comes on top.
-
-    Args:
-        pod: As the API has it now.
-        orders: What holds for it.
-        workload: What it belongs to.
-        now_unix_seconds: The moment of the answer. A pod of which nobody knows since when it runs is too young.
-        plan: Which owners are sized, and from which age on.
-        act: The namespaces that are never touched.
-        is_pinned: A person asked to leave it alone.
-        is_namespace_known: The orders were made with what its namespace says.
-        by_cluster: What the webhook told: an HPA or VPA that sizes it; None = none is known.
+    A pod of which nobody knows since when it runs is too young. ``by_cluster`` is what the webhook says of an HPA or
+    VPA that sizes it.
     """
     if is_excluded(pod.namespace, act):
         return Reserved.EXCLUDED

@@ -22,11 +22,7 @@ _ORDER: Final = {Ranking.LOW: 0, Ranking.MEDIUM: 1, Ranking.HIGH: 2}
 def needed(*, total: int, literal_total: int, spike: int, rule: FitRule) -> int:
     """Return what must be available for a node to fit; equality fits.
 
-    Args:
-        total: Of the pods, by their bases.
-        literal_total: Of the pods, each with its own largest spike on top.
-        spike: The largest of all containers.
-        rule: Which of the totals counts.
+    The total adds up the pods by their bases, the literal one each with its own largest spike on top.
     """
     return spike + (total if rule is FitRule.SHARED else literal_total)
 
@@ -34,10 +30,7 @@ def needed(*, total: int, literal_total: int, spike: int, rule: FitRule) -> int:
 def eviction_order(ranking: Ranking, spike: int, name: tuple[str, ...]) -> tuple[int, int, tuple[str, ...]] | None:
     """Return a key that sorts those who go first to the front; None = it never goes.
 
-    Args:
-        ranking: Low goes first, then medium, then high.
-        spike: The pod's largest, of the resource that is short; the larger goes first.
-        name: Whatever tells pods apart for good, so that results can be repeated.
+    The lower ranking goes first, then the larger spike, then the name, so that results can be repeated.
     """
     place = _ORDER.get(ranking)
     return None if place is None else (place, -spike, name)
@@ -53,16 +46,8 @@ def finals(
 ) -> tuple[list[int], list[int]]:
     """Share the headroom out by spikes, to the nearest multiple of the unit within base and peak.
 
-    Args:
-        bases: Of each container.
-        peaks: Of each, at least its base.
-        spikes: Of each, >= 0; 0 takes no part.
-        headroom: What there is to share, at most the largest spike.
-        unit: What is rounded to, > 0.
-
-    Returns:
-        The finals; and what each would be if it were rounded down. Where all are rounded down, they sum up to no more
-        than bases and headroom.
+    Beside the finals stands what each would be if it were rounded down: those sum up to no more than bases and
+    headroom.
     """
     spike_sum = sum(spikes)
     if spike_sum == 0 or headroom == 0:

@@ -51,13 +51,7 @@ class _Moves:
 
 
 def steps_of(entries: Sequence[PodEntry], cpu: Room, memory: Room) -> tuple[PlanStep, ...]:
-    """Order the changes of all pods into steps; nothing to do gives none.
-
-    Args:
-        entries: All pods that may be optimised, sorted by namespace and name, with what was granted.
-        cpu: What the node has and holds.
-        memory: The same of memory.
-    """
+    """Order the changes of all pods into steps; nothing to do gives none."""
     moves = [made for entry in entries if (made := _moves(entry)) is not None]
     free_cpu, free_memory = cpu.free, memory.free
     first: list[PlanStep] = []

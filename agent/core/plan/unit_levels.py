@@ -20,14 +20,7 @@ _SETS_NO_CPU_LIMIT: Final = frozenset({PolicyName.CRUISE, PolicyName.FORECAST})
 
 
 def entry_of(demand: PodDemand, facts: PodFacts, constraint: Constraint, rules: PlanRules) -> PodEntry:
-    """Read one pod that may be optimised: base, peak and spike of each unit, and what the pod holds by them.
-
-    Args:
-        demand: What its containers need.
-        facts: The pod as the API has it now.
-        constraint: What stands in the way of changing it.
-        rules: What holds for every pod.
-    """
+    """Read one pod that may be optimised: base, peak and spike of each unit, and what the pod holds by them."""
     entry = PodEntry(demand, facts, constraint)
     orders = demand.orders
     fixed: Kept | None = None

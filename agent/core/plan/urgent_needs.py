@@ -45,9 +45,7 @@ class UrgentMemory:
     def at(self, now_seconds: float, fresh_seconds: float) -> Urgent | None:
         """Return what is remembered at a moment; None = nothing is, and nothing will be.
 
-        Args:
-            now_seconds: The moment.
-            fresh_seconds: For how long after it was last seen it is demand; after that it is a peak.
+        For ``fresh_seconds`` after it was last seen it is demand; after that it is a peak.
         """
         longest_seconds = max(PEAK_SECONDS, fresh_seconds)
         self._peaks = [(when, peak) for when, peak in self._peaks if now_seconds - when < longest_seconds]

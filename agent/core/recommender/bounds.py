@@ -104,15 +104,10 @@ class _Side:
 
 
 def apply(proposals: Proposals, stated: Stated, options: BoundsOptions, *, steps: Steps | None = None) -> Bounded:
-    """Bound the answers of a policy.
+    """Bound the answers of a policy; what is not finite counts as not known.
 
-    Applying the result and asking again changes nothing more, as long as nothing else changes.
-
-    Args:
-        proposals: What the policy would have, shape ``(n,)``. What is not finite counts as not known.
-        stated: Of the same rows. A request or limit of 0 counts as not stated, as to Kubernetes.
-        options: The rules' figures.
-        steps: Where the changes go, in order; only with one row.
+    Applying the result and asking again changes nothing more, as long as nothing else changes. A request or limit of 0
+    counts as not stated, as to Kubernetes. Steps are asked for with one row only.
     """
     controlled = options.controlled_resources
     cpu = _Side(
@@ -290,17 +285,7 @@ def _worth_changing(value: Floats, side: _Side, edges: _Edges, has_request: Bool
 def _single_limits(
     limit: Floats, lowest: Floats, side: _Side, edges: _Edges, is_own: Bools, is_single: Bools, marks: _Marks
 ) -> Floats:
-    """Return the limits that do not move as one with their request.
-
-    Args:
-        limit: What the rule makes of the limits.
-        lowest: The least that goes with the requests.
-        side: The resource.
-        edges: Its options.
-        is_own: Rows in which the policy names the limit.
-        is_single: Rows that are asked about.
-        marks: Where changes are noted.
-    """
+    """Return the limits that do not move as one with their request; ``lowest`` is the least that goes with it."""
     if side.own_limit is not None:
         limit = np.where(is_own, side.own_limit, limit)
     limit = np.where(is_single, limit, side.limit)

@@ -29,11 +29,9 @@ _UNKNOWN_HOURS: Final[tuple[int | None, ...]] = (None,) * HOURS
 
 
 def elsewhere_of(told: Sequence[ContainerDirective | None], has_own: Sequence[bool]) -> Elsewhere | None:
-    """Bring what was told of some containers into arrays; None = nothing was of any.
+    """Return what other nodes saw of each row's container as arrays; None = nothing, of any.
 
-    Args:
-        told: Of each row; None = nothing.
-        has_own: Rows whose peaks this node knows by itself; as long.
+    Rows whose peaks this node knows by itself (``has_own``) have none from elsewhere.
     """
     if not any(one is not None for one in told):
         return None
@@ -55,12 +53,9 @@ def elsewhere_of(told: Sequence[ContainerDirective | None], has_own: Sequence[bo
 
 
 def same_hour_elsewhere(present: Present, now_unix_seconds: float, neighbours: int) -> Peaks:
-    """Return the largest peaks of other nodes at this UTC hour of the day and its neighbours.
+    """Return the largest peaks of other nodes at this UTC hour of the day and its neighbours, 0..12 on either side.
 
-    Args:
-        present: Of ``k`` rows.
-        now_unix_seconds: The moment.
-        neighbours: Hours on either side that count as well, 0..12; they run on over midnight.
+    They run on over midnight.
     """
     elsewhere = present.elsewhere
     if elsewhere is None:

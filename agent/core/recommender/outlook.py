@@ -57,11 +57,7 @@ class Outlook:
     conditions: Conditions
 
     def sentences(self, answer: Recommendation) -> tuple[str, ...]:
-        """Return what would change the answer, CPU first.
-
-        Args:
-            answer: What was recommended for this row.
-        """
+        """Return what would change the answer, CPU first."""
         told: list[str] = []
         for resource, advice in ((Resource.CPU, answer.cpu_millicores), (Resource.MEMORY, answer.memory_bytes)):
             name = "CPU" if resource is Resource.CPU else "Memory"

@@ -173,12 +173,5 @@ class Policy(Protocol):
     def recommend(
         self, rows: Rows, present: Present, *, now_unix_seconds: float, steps: Steps | None = None
     ) -> Proposals:
-        """Answer for some rows; changes nothing.
-
-        Args:
-            rows: Which, shape ``(k,)``.
-            present: Of these rows, in this order.
-            now_unix_seconds: The moment of the answer.
-            steps: Where the intermediate values go; only with one row.
-        """
+        """Answer for some rows, ``present`` in their order; changes nothing. Steps are asked for with one row only."""
         ...

@@ -59,15 +59,7 @@ def recommend(
     conditions: Conditions,
     options: BoundsOptions,
 ) -> list[Recommendation]:
-    """Recommend for containers, in their order; nothing for none.
-
-    Args:
-        subjects: The containers.
-        policy: Which sizes them; it holds their rows.
-        now_unix_seconds: The moment of the answer.
-        conditions: When an answer is believed.
-        options: Of the bounds.
-    """
+    """Recommend for containers, in their order; nothing for none."""
     if not subjects:
         return []
     present = present_of(subjects)

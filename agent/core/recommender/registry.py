@@ -37,11 +37,7 @@ class UnknownPolicyError(ValueError):
 
 
 def policy_name(text: str) -> PolicyName:
-    """Read a policy's name.
-
-    Raises:
-        UnknownPolicyError: There is none of this name.
-    """
+    """Return the policy of this name, or raise ``UnknownPolicyError``."""
     try:
         return PolicyName(text)
     except ValueError:
@@ -51,11 +47,7 @@ def policy_name(text: str) -> PolicyName:
 def make(name: PolicyName, options: PolicyOptions, rows: int, *, requests_only: bool = False) -> Policy:
     """Make a policy that knows nothing yet.
 
-    Args:
-        name: Which.
-        options: Of all policies; only its own are looked at.
-        rows: How many containers it holds.
-        requests_only: Nobody will read ``Proposals.extra``, so a policy may leave out what only stands there.
+    With ``requests_only`` nobody will read ``Proposals.extra``: a policy may leave out what only stands there.
     """
     match name:
         case PolicyName.CRUISE:

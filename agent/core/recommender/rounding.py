@@ -42,11 +42,7 @@ def cap(
 ) -> Ints:
     """Keep amounts within what is allowed: raised to the minimum first, so that the maximum wins where they conflict.
 
-    Args:
-        amounts: Amounts of any shape.
-        min_allowed: Of the container; None and 0 = none.
-        max_allowed: Of the container; 0 = none. It beats the global one, even as a 0.
-        global_max_allowed: Of all containers that name none; None and 0 = none.
+    The maximum of a container, even a 0, beats the global one. None and 0 bound nothing.
     """
     capped = np.asarray(amounts, dtype=np.int64)
     if min_allowed:
@@ -62,13 +58,8 @@ def proportional_limits(
 ) -> tuple[Ints, Bools, Bools]:
     """Return the limits that keep their ratio to requests: limit x recommendation / request, rounded down, exact.
 
-    Without a request the limit counts as the request, so that the new limit is the recommendation.
-
-    Args:
-        limits: Millicores or bytes, shape ``(k,)``; 0 = none.
-        requests: 0 = none.
-        recommendations: What is to be requested; 0 = none.
-        default_limits: Of the namespace's LimitRange, for containers without a limit; 0 = none.
+    Without a request the limit counts as the request, so that the new limit is the recommendation. 0 = none, of all
+    four.
 
     Returns:
         New limits, shape ``(k,)``; which of them are set: not for want of a limit or of a recommendation; and which

@@ -30,20 +30,14 @@ def chosen_by(
     *,
     workload_of: Callable[[UnitIdentity], Workload | None] = _no_workload,
 ) -> tuple[UnitIdentity, ...]:
-    """Find what a person means.
+    """Find what a person means: the containers of one pod, or one unit; never empty.
 
     What goes by the very name wins; then, in this order, a pod of the workload of that name, what a pattern with ``*``
     fits, and a pod whose name begins so. None of them is taken where it would mean several pods.
 
-    Args:
-        name: ``POD``, ``POD/CONTAINER``, ``NAMESPACE/POD`` or ``NAMESPACE/POD/CONTAINER``; a pod by its uid, its
-            workload (``web``, ``Deployment/web``) or the beginning of its name, too; or the last part of a cgroup's
-            path, or all of it, for what has no pod.
-        identities: Those there are.
-        workload_of: Tells a unit's workload; None = it has none, or none is known.
-
-    Returns:
-        The containers of one pod, or one unit; never empty.
+    The name is ``POD``, ``POD/CONTAINER``, ``NAMESPACE/POD`` or ``NAMESPACE/POD/CONTAINER``; a pod by its uid, its
+    workload (``web``, ``Deployment/web``) or the beginning of its name, too; or the last part of a cgroup's path, or
+    all of it, for what has no pod.
 
     Raises:
         NoSuchUnit: There is none, or several pods go by the name.

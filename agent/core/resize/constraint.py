@@ -21,14 +21,7 @@ _INFEASIBLE: Final = Constraint(shrink=Kept.INFEASIBLE, grow=Kept.INFEASIBLE, ur
 
 
 def constraint_of(record: PodRecord | None, pod: Pod, act: ActOptions, now_seconds: float) -> Constraint:
-    """Return what stands in the way of changing a pod.
-
-    Args:
-        record: What the ledger holds of it; None = nothing.
-        pod: As the API has it now. A resize that somebody else has begun is in flight as well.
-        act: The cool-downs.
-        now_seconds: The moment.
-    """
+    """Return what stands in the way of changing a pod; a resize that somebody else has begun does so as well."""
     status = resize_status(pod)
     flight = record.flight if record is not None else None
     # Of a restore nothing is withdrawn: once its pod may be sized again, what a plan says comes in its place.
@@ -70,14 +63,8 @@ def kept_back(
 ) -> Kept | None:
     """Return why a step may not be sent now; None = it may.
 
-    Args:
-        step: The step.
-        record: What the ledger holds of its pod; None = nothing.
-        pod: As the API has it now.
-        act: The cool-downs.
-        now_seconds: The moment.
-        action: What it is for. A restore was asked for by a person, and waits for a resize that gets on alone: one
-            that the kubelet puts off, or fails at, may stay so for ever, and is taken back by what comes in its place.
+    A restore was asked for by a person, and waits only for a resize that gets on: one that the kubelet puts off, or
+    fails at, may stay so for ever, and is taken back by what comes in its place.
     """
     if action is Action.RESTORE:
         return Kept.IN_FLIGHT if _is_getting_on(record.flight if record is not None else None, pod) else None

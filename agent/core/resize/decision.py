@@ -120,14 +120,9 @@ _Key = tuple[Action, str, tuple[Change, ...]]
 def newest_outcomes(decisions: Sequence[Decision]) -> tuple[Decision, ...]:
     """Leave one entry of each resize: its newest outcome, time and words, with the reason why it was made.
 
-    The log has an entry for the server's answer, which says why the resize was made, and one for each thing that came
-    of it, which says how long that took. An entry of which the first is not in the log stands as it is.
-
-    Args:
-        decisions: Newest first.
-
-    Returns:
-        Newest first; all that is no resize as it was.
+    Newest first, before and after; what is no resize stays as it was. The log has an entry for the server's answer,
+    which says why the resize was made, and one for each thing that came of it, which says how long that took. An entry
+    of which the first is not in the log stands as it is.
     """
     first: dict[_Key, Decision] = {}
     newest: dict[int, Decision] = {}

@@ -110,15 +110,12 @@ class _Series:
 
 
 class EventPacing:
-    """Remembers what was written lately. Times are seconds of one clock that does not go backwards."""
+    """Remembers what was written lately, and holds any minute to so many writes.
+
+    Times are seconds of one clock that does not go backwards.
+    """
 
     def __init__(self, *, per_minute: int, now_seconds: float) -> None:
-        """Begin with nothing remembered.
-
-        Args:
-            per_minute: Writes that any minute may see, at least 1.
-            now_seconds: The time.
-        """
         self._bucket: Final = TokenBucket(per_minute, now_seconds=now_seconds)
         self._series: Final[OrderedDict[PodEvent, _Series]] = OrderedDict()
 

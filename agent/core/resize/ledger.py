@@ -54,16 +54,9 @@ class InFlightError(ValueError):
 
 
 class Ledger:
-    """See the module's docstring. Not safe for several threads at once."""
+    """The records of all pods, and what may be done to them next. Not safe for several threads at once."""
 
     def __init__(self, act: ActOptions, kept: LedgerState = NOTHING_KEPT, *, now_seconds: float) -> None:
-        """Begin with what a ledger before this one knew.
-
-        Args:
-            act: Cool-downs, patience, how long shrinks may be taken back and workloads are left alone.
-            kept: What ``kept`` gave; nothing for a new node.
-            now_seconds: The moment.
-        """
         kept = as_of(kept, now_seconds)
         self._act = act
         self._records: dict[str, PodRecord] = {record.ref.uid: record for record in kept.pods}
@@ -91,11 +84,7 @@ class Ledger:
     def may_send(self, step: PlanStep, pod: Pod, now_seconds: float, action: Action = Action.RESIZE) -> Kept | None:
         """Return why a step may not be sent now; None = it may. What is wanted back may be sent over what is deferred.
 
-        Args:
-            step: The step.
-            pod: Its pod, as the API has it now.
-            now_seconds: The moment.
-            action: What it is for; a restore is held up by a resize under way and by nothing else.
+        A restore is held up by a resize under way and by nothing else.
         """
         return kept_back(step, self._records.get(pod.uid), pod, self._act, now_seconds, action)
 
@@ -131,7 +120,7 @@ class Ledger:
     # What was done
 
     def sent(self, step: PlanStep, pod: Pod, now_seconds: float, action: Action = Action.RESIZE) -> None:
-        """Take down that a step is being sent; to be kept before it is, so that a crash in between is no riddle.
+        """Record that a step is being sent; to be kept before it is, so that a crash in between is no riddle.
 
         Raises:
             InFlightError: Another resize of the pod is under way, and this does not put it back.
@@ -163,7 +152,7 @@ class Ledger:
         self._pods[pod.uid] = pod
 
     def answered(self, uid: str, answer: ResizeAnswer, now_seconds: float) -> None:
-        """Take down the API server's answer to the step that was sent last for a pod."""
+        """Record the API server's answer to the step that was sent last for a pod."""
         self._mind_load(answer, now_seconds)
         record = self._records.get(uid)
         if record is None or record.flight is None:
@@ -205,11 +194,10 @@ class Ledger:
         return self._look(pod, now_seconds, confirmed_seconds=None) if pod.uid in self._records else ()
 
     def killed(self, uid: str, container: str, now_seconds: float) -> PlanStep | None:
-        """Take down an out-of-memory kill.
+        """Record an out-of-memory kill; return the step that takes the shrinks before it back, as ``wanted`` does from now
+        on.
 
-        Returns:
-            The step that takes the shrinks before it back; None = there were none within ``act.revertSeconds``, or they
-            stand no more. Until it is in the spec, ``wanted`` gives it too.
+        None = there were none within ``act.revertSeconds``, or they stand no more.
         """
         self._kills[uid, container] = now_seconds
         if (record := self._records.get(uid)) is not None:
@@ -222,7 +210,7 @@ class Ledger:
         return record is not None and revert(self._shrunk(record, now_seconds), container, "") is not None
 
     def pressed(self, uid: str, container: str, now_seconds: float) -> PlanStep | None:
-        """Take down memory pressure as high as ``act.revertMemoryWaitingRatio``; as ``killed``."""
+        """Record memory pressure as high as ``act.revertMemoryWaitingRatio``; as ``killed``."""
         return self._take_back(uid, container, now_seconds, "memory pressure after a shrink: taken back")
 
     def kept(self) -> LedgerState:

@@ -38,7 +38,7 @@ class OomCoolDown:
         """Whose last action came before a kill; not kept over a restart: then that action counts as an answer."""
 
     def killed(self, workload: Workload, container: str, now_seconds: float) -> None:
-        """Hear of a kill."""
+        """Record a kill."""
         self._killed = {key: at for key, at in self._killed.items() if not self._is_over(at, now_seconds)}
         self._killed[workload, container] = now_seconds
 

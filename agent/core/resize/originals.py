@@ -55,7 +55,7 @@ class Original:
 
 
 def original_of(pod: Pod, *, kept_unix_seconds: float) -> Original:
-    """Take down what a pod states now: of what can be resized, in the order of the spec, its own budget last."""
+    """Return what a pod states now: of what can be resized, in the order of the spec, its own budget last."""
     amounts = [_amounts(one.name, one.resources) for one in pod.sized_containers()]
     if pod.resources is not None:
         amounts.append(_amounts("", pod.resources))
@@ -98,10 +98,7 @@ def with_added(first: Original, later: Original) -> Original:
 def with_first(now: Original, first: Original, *, gave_budget: bool) -> Original:
     """Return what a pod states now, and in its place what it stated first, of all that it has still.
 
-    Args:
-        now: Of all that it has.
-        first: As it was taken down when the pod was first seen.
-        gave_budget: The pod's own resources were given to it since: what they are is no original.
+    With ``gave_budget`` the pod's own resources were given to it since: what they are is no original.
     """
     was = {one.container: one for one in first.amounts}
     amounts = [was.get(one.container, one) for one in now.amounts]
@@ -167,10 +164,6 @@ def steps_left(promised_steps: int, kind: AnswerKind) -> int:
 
     Each that is taken counts, so that whoever changes a pod back each time is not fought. A no to the wish ends the
     promise, as it ends what is asked for at once; what says nothing of the wish does not.
-
-    Args:
-        promised_steps: How many there were, at least 1.
-        kind: The answer.
     """
     if is_passing(kind):
         return promised_steps

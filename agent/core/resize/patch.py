@@ -69,11 +69,8 @@ def quantity_text(resource: Resource, amount: int) -> str:
 def patch_of(step: PlanStep, resource_version: str | None = None, *, pod: Pod | None = None) -> PatchBody:
     """Return the patch that carries a step out.
 
-    Args:
-        step: What to change; of one pod.
-        resource_version: As the pod had it when the step was decided; None = take the step whatever the pod has become
-            meanwhile, as long as it is the same pod.
-        pod: The pod, for the order of its containers; None = the step's changes come in that order.
+    Without a resource version the step is taken whatever the pod has become meanwhile, as long as it is the same pod.
+    Without a pod the step's changes stand in the order of its containers.
 
     Raises:
         ValueError: The step changes nothing, one number twice, a debug container or a container without a name: a fault

@@ -35,10 +35,9 @@ def withdrawal(flight: Flight, reason: str) -> PutBack:
 
 
 def revert(shrunk: Iterable[Shrunk], container: str, reason: str) -> PutBack | None:
-    """Return what puts memory back to what it was before shrinks, of one container and the pod's own budget.
+    """Return what puts memory back to the largest before any of these shrinks; None = none of them lowered memory there.
 
-    Returns:
-        The largest of what stood before each; None = none of them lowered memory there.
+    Of one container and the pod's own budget.
     """
     targets: dict[tuple[str, Setting], Change] = {}
     for change in (change for one in shrunk for change in one.changes if change.container in (container, "")):

@@ -34,15 +34,7 @@ _NEVER_PASSES: Final = frozenset({AnswerKind.FEATURE_MISSING, AnswerKind.INVALID
 def after_answer(
     record: PodRecord, flight: Flight, answer: ResizeAnswer, node: Node | None, now_seconds: float
 ) -> PodRecord:
-    """Return a pod's record after an answer to the resize that is under way.
-
-    Args:
-        record: The record.
-        flight: Its resize.
-        answer: What the API server said.
-        node: The node now, whose size an "infeasible" is about.
-        now_seconds: The moment.
-    """
+    """Return a pod's record after an answer to the resize that is under way, given by this node as it is now."""
     if answer.kind is AnswerKind.UNKNOWN:
         return record
     if answer.kind is AnswerKind.ACCEPTED:
@@ -96,10 +88,7 @@ def refused(
 def infeasible(flight: Flight, node: Node | None, resources: tuple[Resource, ...] = ()) -> Infeasible:
     """Return what a "never" to a wish means: less of what rose may be tried; where nothing rose, nothing at all.
 
-    Args:
-        flight: The wish.
-        node: The node now; None = not known.
-        resources: What the node has too little of, where the answer says so.
+    The resources are those that the node has too little of, where the answer says so.
     """
     rising = {
         Resource.CPU: flight.cpu_asked_millicores,
@@ -111,12 +100,7 @@ def infeasible(flight: Flight, node: Node | None, resources: tuple[Resource, ...
 
 
 def infeasible_as_stated(pod: Pod, node: Node | None) -> Infeasible:
-    """Return what a "never" to a wish of others, or from before the ledger began, means.
-
-    Args:
-        pod: As it stands, with the wish in its spec.
-        node: The node now; None = not known.
-    """
+    """Return what a "never" to a wish of others, or from before the ledger began, means; the spec holds the wish."""
     asked, granted = requests_in_all(pod), requests_in_all(pod, CountingRule(use_status=True))
     cpu_below, memory_below = (wish if wish > held else None for wish, held in zip(asked, granted, strict=True))
     return _below(cpu_below, memory_below, node)

@@ -84,11 +84,10 @@ class ResizeStatus:
 
 
 def resize_status(pod: Pod) -> ResizeStatus:
-    """Read how far the newest resize of a pod has come.
+    """Return how far the newest resize of a pod has come.
 
-    Returns:
-        Of the two conditions the pending one gives the state, as it speaks of the newest wish; the other may be of an
-        earlier one. A condition is believed only when the kubelet has seen the newest spec.
+    Of the two conditions the pending one gives the state, as it speaks of the newest wish; the other may be of an
+    earlier one. A condition is believed only when the kubelet has seen the newest spec.
     """
     if pod.observed_generation is not None and pod.observed_generation < (pod.generation or 0):
         message = f"generation {pod.generation} not seen yet, the status is of {pod.observed_generation}"

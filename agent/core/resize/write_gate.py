@@ -72,15 +72,8 @@ def may_write(
 ) -> Refusal | None:
     """Return why a write of this kind may not be; None = it may.
 
-    Args:
-        action: What it does.
-        reserved: Why its pod is only reserved for, as ``standing.reserved_reason`` says now.
-        kind: Of its workload.
-        ranking: Of its pod.
-        plan: Whether memory is applied, and DaemonSets grow.
-        grows: A resize raises something; None = not known, so it may.
-        has_prediction: Of an eviction: there is a prediction for each container.
-        is_paused: Nothing is written on this node for now.
+    Whether a resize ``grows`` something may be unknown (None). An eviction ``has_prediction`` if each container has
+    one.
     """
     if is_paused:
         return Kept.PAUSED
@@ -110,18 +103,9 @@ def may_resize(
 ) -> Refusal | None:
     """Return why a step may not be sent; None = it may. It is sent as a whole or not at all.
 
-    Args:
-        step: The resize.
-        pod: As the API has it now.
-        orders: What holds for the pod now.
-        reserved: Why it is only reserved for, as ``standing.reserved_reason`` says now.
-        plan: What is applied, and the margin of memory limits.
-        gates: What API server and kubelet can do.
-        memory_in_use_bytes: memory.current by container, read just now; under the empty name of the whole pod. A limit
-            is not lowered where it is missing.
-        is_paused: Nothing is written on this node for now.
-        is_put_back: It takes back what was done before: no growth, whoever must not grow.
-        frozen: Resources whose requests an HPA divides by; what was done to them before may be taken back.
+    ``memory_in_use_bytes`` is memory.current by container, read just now, under the empty name of the whole pod; where
+    it is missing a limit is not lowered. What takes back what was done before (``is_put_back``) is no growth, whoever
+    must not grow, and may change ``frozen`` resources, whose requests an HPA divides by.
     """
     for resource in Resource:
         changes = [change for change in step.changes if change.resource is resource]

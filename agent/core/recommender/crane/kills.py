@@ -68,15 +68,7 @@ class CraneKills:
         self._requested_bytes[row, column] = requested_bytes
 
     def needed(self, rows: Rows, now_unix_seconds: float) -> tuple[Floats, Bools]:
-        """Return the memory that the kills inside the look-back (both ends count) call for.
-
-        Args:
-            rows: Which, shape ``(k,)``.
-            now_unix_seconds: The moment of the answer.
-
-        Returns:
-            Bytes, and whether there was such a kill, shape ``(k,)`` each.
-        """
+        """Return the bytes that the kills inside the look-back (both ends count) call for, and where there was one."""
         is_recent = now_unix_seconds - self._at_unix_seconds[rows] <= self._history_seconds
         largest = np.where(is_recent, self._requested_bytes[rows], -1).max(axis=1)
         has_kill = largest >= 0

@@ -34,10 +34,6 @@ _MILLICORES_PER_CORE: Final = 1000.0
 class CranePolicy:
     """Sizes by a percentile of the usage of the last seven days, in which a sample weighs its value.
 
-    Args:
-        options: What is set.
-        rows: How many containers, of which nothing is known at first.
-
     Raises:
         SpecificationError: The specification list cannot be read; one line, names the entry.
     """

@@ -65,14 +65,8 @@ class SlidingHistograms:
     """Histograms of the newest minutes of many containers, one row each; a sample weighs its value.
 
     Which bucket answers is followed sample by sample: from one minute to the next it rarely changes, so only few rows
-    have to be walked through.
-
-    Args:
-        scheme: The buckets; no narrower than a quantum.
-        quantum: How fine samples are kept.
-        percentile: The share of weight asked for, 0..1.
-        window_minutes: How many minutes count, 60 or more; the newest one is the last.
-        rows: How many rows, all empty at first.
+    have to be walked through. No bucket is narrower than a quantum; 60 minutes or more count, the newest one is the
+    last.
     """
 
     def __init__(
@@ -121,12 +115,7 @@ class SlidingHistograms:
         self._known_since[rows] = 0 if self._newest_minute is None else self._newest_minute + 1
 
     def fold(self, unix_minute: int, values: Floats, has: Bools) -> None:
-        """Take in a minute, and let go of those that are now too old.
-
-        Args:
-            unix_minute: UTC seconds // 60; later than the one before.
-            values: Cores or bytes, 0 or more, shape ``(rows,)``.
-            has: Where there is a sample, shape ``(rows,)``.
+        """Add a minute, cores or bytes of shape ``(rows,)``, and let go of those that are now too old.
 
         Raises:
             ValueError: The minute is not later than the one before.

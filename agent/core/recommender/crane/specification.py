@@ -52,15 +52,9 @@ DEFAULT_SPECIFICATIONS: Final = tuple(
 
 
 def parse_specifications(text: str) -> tuple[Specification, ...]:
-    """Read a list such as ``1c2g,0.5c1g``: cores, then GiB.
+    """Read a list such as ``1c2g,0.5c1g``: cores, then GiB; sort it by CPU, then memory.
 
     Only the numbers of an entry count, whatever stands between and around them, as in Crane.
-
-    Args:
-        text: Entries with commas between them; in any order.
-
-    Returns:
-        Sorted by CPU, then memory.
 
     Raises:
         SpecificationError: An entry (an empty one, too) does not hold exactly two numbers.
@@ -102,13 +96,7 @@ class Specifications:
     def normalise(self, cpu_millicores: Floats, memory_bytes: Floats) -> tuple[Floats, Floats, Bools]:
         """Round pairs up to the smallest CPU step that offers enough memory, and its smallest such memory.
 
-        Args:
-            cpu_millicores: Whole numbers, shape ``(n,)``.
-            memory_bytes: Whole numbers, shape ``(n,)``.
-
-        Returns:
-            Millicores, bytes and whether a specification fits, shape ``(n,)`` each; where none fits the amounts are
-            those given.
+        Whole numbers, shape ``(n,)``; where no specification fits, which comes third, the amounts are those given.
         """
         if not self._cpu_cores.size:
             return cpu_millicores, memory_bytes, np.zeros(cpu_millicores.shape, dtype=np.bool_)

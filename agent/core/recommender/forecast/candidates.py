@@ -76,12 +76,7 @@ class CandidateChoice:
 
 
 def candidate_needs(looks: Singles, levels: Singles) -> Singles:
-    """Return what every candidate asks for, shape ``(candidates, n)``.
-
-    Args:
-        looks: Maxima of the last minutes, shape ``(2, n)``.
-        levels: Of the seasons, shape ``(5, n)``.
-    """
+    """Return what every candidate asks for, shape ``(candidates, n)``, by looks ``(2, n)`` and levels ``(5, n)``."""
     larger = np.maximum(looks[:, np.newaxis], levels)
     needs: Singles = larger[:, :, np.newaxis] * np.array(MARGINS, dtype=np.float32)[:, np.newaxis]
     return needs.reshape(CANDIDATES, looks.shape[1])
@@ -130,14 +125,7 @@ class Candidates:
         self._week.forget(rows)
 
     def settle(self, unix_minute: int, demand: Singles, has: Bools, needs: Singles) -> None:
-        """Judge all candidates by one minute, choose, and put in force what they ask for after it.
-
-        Args:
-            unix_minute: Which; later than the one before, or the clock was set back.
-            demand: CPU of the minute, shape ``(n,)``; 0 where not known.
-            has: Where it is known.
-            needs: Of ``candidate_needs`` with this minute, shape ``(candidates, n)``.
-        """
+        """Judge all candidates by one minute, choose, and put in force what they ask for after it; ``(n,)`` each."""
         self._pass_time(unix_minute)
         known = has & self._is_sized
         exceeds = (demand > self._in_force) & known

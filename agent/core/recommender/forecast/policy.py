@@ -59,10 +59,7 @@ class MemoryMargins:
     def settle(self, working_set_bytes: Floats, has: Bools, peak_bytes: Floats) -> None:
         """Judge the request in force by one minute, then change it; shape ``(n,)`` each.
 
-        Args:
-            working_set_bytes: Of the minute; 0 where not known.
-            has: Where it is known.
-            peak_bytes: Largest of seven days, this minute included.
+        The peak is the largest of seven days, this minute included.
         """
         exceeds = working_set_bytes > self._in_force
         ratio = self._options.exceed_ratio

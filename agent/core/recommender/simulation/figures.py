@@ -204,10 +204,12 @@ def _resource_total(parts: Sequence[ResourceFigures]) -> SimulatedResourceTotal:
 
 
 class ResourceAccount:
-    """Adds up one resource of ``n`` containers, some minutes at a time."""
+    """Adds up one resource of ``n`` containers, some minutes at a time.
+
+    ``amount_hour`` is how many of the resource's unit x minutes are one amount-hour.
+    """
 
     def __init__(self, rows: int, *, amount_hour: float) -> None:
-        """Begin at 0; ``amount_hour`` is how many of the resource's unit x minutes are one amount-hour."""
         self._amount_hour = amount_hour
         self._known = np.zeros(rows, dtype=np.int64)
         self._unsized = np.zeros(rows, dtype=np.int64)

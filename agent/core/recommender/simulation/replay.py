@@ -73,15 +73,9 @@ def simulate(
     steps: DemandSteps | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> SimulatedOutcome:
-    """Replay all of a trace.
+    """Replay all of a trace through a policy that has learnt nothing yet.
 
-    Args:
-        trace: What was used.
-        policy: With as many rows as the trace has containers, and nothing learnt yet.
-        options: The bounds.
-        rules: How to act.
-        steps: What ``demand_steps`` finds in this trace; None = look for it here.
-        on_progress: Told how many minutes are done, a few hundred times.
+    ``on_progress`` is told how many minutes are done, a few hundred times.
     """
     watch = ReactionWatch(demand_steps(trace) if steps is None else steps)
     run = _Run(trace, policy, options, rules)

@@ -68,7 +68,6 @@ class TraceBuilder:
     """Takes rows in, some at a time; holds no more than the grid."""
 
     def __init__(self, name: str) -> None:
-        """Begin; ``name`` is the trace's."""
         self._name = name
         self._ids: dict[str, int] = {}
         self._last_seconds = np.full(0, -np.inf)

@@ -11,18 +11,13 @@ from agent.core.recommender.simulation.trace import Bools, Floats
 
 
 class SlidingPercentile:
-    """Percentiles over (now - window, now] of ``n`` rows, fed minute by minute."""
+    """Percentiles over (now - window, now] of ``n`` rows, fed minute by minute; linear between ranks.
+
+    With more than ``max_gap_ratio`` of the observed part of the window in gaps there is no figure. Observed is what
+    lies after the first minute known, so that a young container has a figure at once.
+    """
 
     def __init__(self, rows: int, *, minutes: int, ratio: float, max_gap_ratio: float) -> None:
-        """Know nothing yet.
-
-        Args:
-            rows: How many containers.
-            minutes: Length of the window.
-            ratio: Rank 0..1, linear between ranks as in ``quantile.percentile``.
-            max_gap_ratio: With more of the observed part of the window in gaps there is no figure. Observed is what
-                lies after the first minute known, so that a young container has a figure at once.
-        """
         # Infinity marks a gap: it sorts behind every value, so that ranks count known minutes only. It never leaves.
         self._ring = np.full((rows, minutes), np.inf)
         self._known = np.zeros(rows, dtype=np.int64)

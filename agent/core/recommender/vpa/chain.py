@@ -104,14 +104,10 @@ class Chain:
         wants_whole_cores: Bools | None,
         narration: Narration,
     ) -> Estimates:
-        """Estimate for some rows.
+        """Estimate for some rows, from a percentile of each row's histogram in cores or bytes.
 
-        Args:
-            percentile: Gives a percentile of each row's histogram, shape ``(k,)``; cores or bytes.
-            minimums: The rows' shares of the pod minimum.
-            confidences: Of the rows; None = no bounds are asked for.
-            wants_whole_cores: Which rows are rounded up to whole cores; None = that is switched off, or no CPU.
-            narration: Where the steps go.
+        The minimums are the rows' shares of the pod minimum. Without confidences no bounds are asked for; without
+        ``wants_whole_cores`` nothing is rounded up to whole cores.
         """
 
         def published(name: str, p: float, widening: Widening | None) -> Ints:

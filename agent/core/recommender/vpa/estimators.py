@@ -42,14 +42,7 @@ def confidence(
 ) -> Floats:
     """Return how much history there is, in intervals: the smaller of its span and of its samples at one per minute.
 
-    Args:
-        first_unix_seconds: Time of the first CPU sample, shape ``(k,)``; whatever where there is none.
-        last_unix_seconds: Time of the last CPU sample, shape ``(k,)``.
-        counts: CPU samples, shape ``(k,)``. Memory has no count of its own.
-        interval_seconds: What counts as 1.
-
-    Returns:
-        Shape ``(k,)``, at least 0; 0 for no sample and for one.
+    0 for no sample and for one. The samples are those of CPU: memory has no count of its own.
     """
     whole_minutes, rest_seconds = divmod(interval_seconds, 60.0)
     minutes = whole_minutes + rest_seconds / 60.0  # added up in this order upstream; it decides the last bit
@@ -72,23 +65,13 @@ def widening_factors(confidences: Floats, widening: Widening) -> Floats:
 
 
 def cpu_minimums(pod_minimum_millicores: float, pod_containers: ArrayLike) -> Ints:
-    """Return each container's share of the least CPU of its pod, millicores, truncated.
-
-    Args:
-        pod_minimum_millicores: For the pod.
-        pod_containers: How many containers the pod has, shape ``(k,)``, at least 1.
-    """
+    """Return each container's share of the least CPU of its pod, millicores, truncated."""
     # Through cores and back, as upstream: 0.001 is no exact float, and truncation may show it.
     return _shares(cpu_from_cores(pod_minimum_millicores * 0.001), pod_containers)
 
 
 def memory_minimums(pod_minimum_mib: float, pod_containers: ArrayLike) -> Ints:
-    """Return each container's share of the least memory of its pod, bytes, truncated.
-
-    Args:
-        pod_minimum_mib: For the pod; the flag says MB and means MiB.
-        pod_containers: How many containers the pod has, shape ``(k,)``, at least 1.
-    """
+    """Return each container's share of the least memory of its pod, bytes, truncated; MB of the flag are MiB."""
     return _shares(memory_from_bytes(pod_minimum_mib * 1024 * 1024), pod_containers)
 
 

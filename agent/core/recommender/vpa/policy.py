@@ -102,14 +102,7 @@ class VpaPolicy:
     def recommend(
         self, rows: Rows, present: Present, *, now_unix_seconds: float, steps: Steps | None = None
     ) -> Proposals:
-        """Answer for some rows; changes nothing. There is an answer from the first sample on.
-
-        Args:
-            rows: Which, shape ``(k,)``.
-            present: Of these rows, in this order; the containers of the pod and the wish for whole cores count.
-            now_unix_seconds: The moment of the answer.
-            steps: Where the intermediate values go; only with one row.
-        """
+        """Answer for some rows; changes nothing. There is an answer from the first sample on."""
         is_current = ~self.state.expired(now_unix_seconds, rows)
         has_cpu = (self.state.cpu.counts[rows] > 0) & is_current
         has_memory = self.state.memory.known[rows] & is_current
@@ -142,14 +135,7 @@ class VpaPolicy:
     def cpu_estimates(
         self, rows: Rows, pod_containers: ArrayLike, wants_whole_cores: Bools, narration: Narration
     ) -> Estimates:
-        """Estimate CPU, millicores; what it makes of a row without samples is the minimum.
-
-        Args:
-            rows: Which, shape ``(k,)``.
-            pod_containers: How many containers each one's pod has, shape ``(k,)``.
-            wants_whole_cores: Which pods ask for whole cores for it, shape ``(k,)``; nothing unless the option is on.
-            narration: Where the steps go.
-        """
+        """Estimate CPU, millicores; what it makes of a row without samples is the minimum."""
         options = self._options
         return self._cpu_chain.estimates(
             lambda p: self.state.cpu_percentile(p, rows),
@@ -160,7 +146,7 @@ class VpaPolicy:
         )
 
     def memory_estimates(self, rows: Rows, pod_containers: ArrayLike, narration: Narration) -> Estimates:
-        """Estimate memory, bytes; arguments as of ``cpu_estimates``."""
+        """Estimate memory, bytes; as ``cpu_estimates``."""
         options = self._options
         return self._memory_chain.estimates(
             lambda p: self.state.memory_percentile(p, rows),
@@ -215,16 +201,7 @@ class VpaPolicy:
 
     @classmethod
     def from_arrays(cls, options: VpaOptions, arrays: Arrays, *, with_bounds: bool = True) -> Self:
-        """Make the policy that knows what ``to_arrays`` gave.
-
-        Args:
-            options: Those it was learnt under; under other half-lives or intervals it means something else.
-            arrays: By name.
-            with_bounds: As of the policy.
-
-        Raises:
-            ValueError: An array is missing, or of another length.
-        """
+        """Make the policy that knows what ``to_arrays`` gave; see ``VpaState.from_arrays``."""
         made = cls(options, 0, with_bounds=with_bounds)
         made.state = VpaState.from_arrays(options, arrays)
         return made

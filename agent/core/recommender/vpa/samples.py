@@ -88,15 +88,9 @@ class CpuSamples:
             array[rows] = 0
 
     def add(self, rows: Rows, usage_millicores: ArrayLike, unix_seconds: float) -> Bools:
-        """Add one sample to each of these rows; a negative one, or one not newer than the last, is dropped.
+        """Add one sample, whole millicores, to each of these rows, none twice; return which were accepted.
 
-        Args:
-            rows: Which, shape ``(k,)``, no row twice.
-            usage_millicores: Whole millicores, shape ``(k,)``.
-            unix_seconds: Time of them all.
-
-        Returns:
-            Which were accepted, shape ``(k,)``.
+        A negative one, or one not newer than the last, is dropped.
         """
         usage = np.asarray(usage_millicores, dtype=np.int64)
         counts = self.counts[rows]
@@ -185,15 +179,9 @@ class MemoryPeaks:
             array[rows] = 0
 
     def add_usage(self, rows: Rows, usage_bytes: ArrayLike, unix_seconds: float) -> tuple[Bools, Rows]:
-        """Add one sample to each of these rows; a negative one, or one older than the last, is dropped.
+        """Add one sample, whole bytes, to each of these rows, none twice; one negative or older than the last is dropped.
 
-        Args:
-            rows: Which, shape ``(k,)``, no row twice.
-            usage_bytes: Whole bytes, shape ``(k,)``.
-            unix_seconds: Time of them all.
-
-        Returns:
-            Which samples were accepted, shape ``(k,)``; and the rows whose histogram changed.
+        Returns which were accepted, and the rows whose histogram changed.
         """
         usage = np.asarray(usage_bytes, dtype=np.int64)
         accepted = (usage >= 0) & ~(self.known[rows] & (unix_seconds < self.last_unix_seconds[rows]))
@@ -204,18 +192,11 @@ class MemoryPeaks:
         return accepted, rows[counted]
 
     def record_oom(self, row: int, request_bytes: int, unix_seconds: float) -> bool:
-        """Add what a container would have needed when it was killed for want of memory.
+        """Add what a container would have needed when it was killed for want of memory; return whether it was accepted.
 
         That is the larger of the request and the usage peak of the window, bumped up. The peak of earlier kills is left
-        out, so that kills in a row do not drive the answer up without end.
-
-        Args:
-            row: Which.
-            request_bytes: The memory request in force at the kill; 0 = none.
-            unix_seconds: Time of the kill.
-
-        Returns:
-            Whether it was accepted: not when it is older than the last sample by more than an interval.
+        out, so that kills in a row do not drive the answer up without end. One that is older than the last sample by
+        more than an interval is not accepted.
         """
         if self.known[row] and unix_seconds < self.last_unix_seconds[row] - self.interval_seconds:
             return False

@@ -112,21 +112,21 @@ class VpaState:
         self.memory.forget(rows)
 
     def add_cpu(self, rows: Rows, usage_millicores: Ints, unix_seconds: float) -> Bools:
-        """Take a CPU sample of each of these rows and say which were accepted; see ``CpuSamples.add``."""
+        """Add a CPU sample to each of these rows and return which were accepted; see ``CpuSamples.add``."""
         accepted = self.cpu.add(rows, usage_millicores, unix_seconds)
         self._has_learnt(rows[accepted], unix_seconds)
         self._cpu_percentiles.changed(rows[accepted])
         return accepted
 
     def add_memory(self, rows: Rows, usage_bytes: Ints, unix_seconds: float) -> Bools:
-        """Take a memory sample of each of these rows and say which were accepted; see ``MemoryPeaks.add_usage``."""
+        """Add a memory sample to each of these rows and return which were accepted; see ``MemoryPeaks.add_usage``."""
         accepted, changed = self.memory.add_usage(rows, usage_bytes, unix_seconds)
         self._has_learnt(rows[accepted], unix_seconds)
         self._memory_percentiles.changed(changed)
         return accepted
 
     def add_oom(self, row: int, request_bytes: int, unix_seconds: float) -> bool:
-        """Take an out-of-memory kill and return whether it was accepted; see ``MemoryPeaks.record_oom``."""
+        """Add an out-of-memory kill and return whether it was accepted; see ``MemoryPeaks.record_oom``."""
         accepted = self.memory.record_oom(row, request_bytes, unix_seconds)
         if accepted:
             rows = np.array([row], dtype=np.intp)
@@ -184,11 +184,7 @@ class VpaState:
 
     @classmethod
     def from_arrays(cls, options: VpaOptions, arrays: Arrays) -> Self:
-        """Make the state that ``to_arrays`` gave.
-
-        Args:
-            options: Those the state was learnt under; under other half-lives or intervals it means something else.
-            arrays: By name.
+        """Make the state that ``to_arrays`` gave; under other half-lives or intervals it means something else.
 
         Raises:
             ValueError: An array is missing, or of another length.
