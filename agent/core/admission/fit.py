@@ -193,8 +193,8 @@ def pods_of(drafts: Sequence[Draft], facts: AdmissionFacts) -> int:
 
     Of a workload whose pods are all replaced at once, or that was scaled to nothing, only the history tells.
     """
-    told = [draft.estimate.pods for draft in drafts if isinstance(draft.estimate, Estimate)]
-    return max([facts.replicas or 0, *told])
+    counts = [draft.estimate.pods for draft in drafts if isinstance(draft.estimate, Estimate)]
+    return max([facts.replicas or 0, *counts])
 
 
 def fit_class(pod: Pod, drafts: Sequence[Draft], facts: AdmissionFacts) -> None:
@@ -297,6 +297,8 @@ def _budget_fault(pod: Pod) -> str | None:
         held = limit if request is None else request
         if held is not None and asked.get(resource.value, 0) > held:
             return f"{_POD_RESOURCES} would hold less {resource} than its containers request"
-        if limit is not None and any(one.resources.limits.get(resource.value, 0) > limit for one in pod.containers):
+        if limit is not None and any(
+            container.resources.limits.get(resource.value, 0) > limit for container in pod.containers
+        ):
             return f"{_POD_RESOURCES} would hold less {resource} than a container's limit"
     return None

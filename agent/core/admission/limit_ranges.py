@@ -13,11 +13,11 @@ from typing import Final
 
 from agent.core.cluster.effective_resources import pod_limits, pod_requests
 from agent.core.cluster.facts import LimitRangeItem, Quota
-from agent.core.cluster.pod import CPU, MEMORY, Container, Pod, Requirements
+from agent.core.cluster.pod import CPU, MEMORY, Container, Pod
 from agent.core.cluster.resource import Resource
 from agent.core.numbers.units import NANOS_PER_MILLI, NANOS_PER_UNIT
 from agent.core.plan.pod_change import Setting
-from agent.core.resize.originals import OriginalAmounts, OriginalError, annotated_original
+from agent.core.resize.originals import OriginalError, annotated_original, requirements_of
 
 UNIT_NANOS: Final = {Resource.CPU: NANOS_PER_MILLI, Resource.MEMORY: NANOS_PER_UNIT}
 """A millicore and a byte."""
@@ -79,14 +79,14 @@ def allowed_for(resource: Resource, ranges: Iterable[LimitRangeItem], quotas: It
     counts limits: without one the pod would be refused, or be given the default, which may be below its request.
     """
     name, unit = resource.value, UNIT_NANOS[resource]
-    least, most, ratio, kept, by = 0, None, None, None, []
+    least, most, ratio, kept_for, by = 0, None, None, None, []
     for item in ranges:
         stated = (item.min, item.max, item.default, item.max_limit_request_ratio)
         if not any(name in amounts for amounts in stated):
             continue
         whose = f"LimitRange {item.name}"
         if name in item.max or name in item.max_limit_request_ratio or name in item.default:
-            kept = kept or whose
+            kept_for = kept_for or whose
         if item.type != _CONTAINER:
             continue
         by.append(whose)
@@ -97,10 +97,10 @@ def allowed_for(resource: Resource, ranges: Iterable[LimitRangeItem], quotas: It
             ratio = _smaller(ratio, item.max_limit_request_ratio[name])
     for quota in _counting(quotas):
         if f"limits.{name}" in quota.hard:
-            kept = kept or f"ResourceQuota {quota.name}"
-    if not by and kept is None:
+            kept_for = kept_for or f"ResourceQuota {quota.name}"
+    if not by and kept_for is None:
         return ANYTHING
-    return Allowed(least=least, most=most, ratio_nanos=ratio, limit_kept_for=kept, by=", ".join(dict.fromkeys(by)))
+    return Allowed(least=least, most=most, ratio_nanos=ratio, limit_kept_for=kept_for, by=", ".join(dict.fromkeys(by)))
 
 
 def _smaller(known: int | None, other: int) -> int:
@@ -203,10 +203,12 @@ def _as_written(pod: Pod) -> Pod:
         return pod
     if original is None:
         return pod
-    stated = {one.container: _requirements(one) for one in original.amounts}
+    stated = {amounts.container: requirements_of(amounts) for amounts in original.amounts}
 
     def written(containers: tuple[Container, ...]) -> tuple[Container, ...]:
-        return tuple(replace(one, resources=stated.get(one.name, one.resources)) for one in containers)
+        return tuple(
+            replace(container, resources=stated.get(container.name, container.resources)) for container in containers
+        )
 
     return replace(
         pod,
@@ -214,16 +216,6 @@ def _as_written(pod: Pod) -> Pod:
         init_containers=written(pod.init_containers),
         resources=stated.get(""),
     )
-
-
-def _requirements(amounts: OriginalAmounts) -> Requirements:
-    requests = {Resource.CPU: amounts.cpu_request_millicores, Resource.MEMORY: amounts.memory_request_bytes}
-    limits = {Resource.CPU: amounts.cpu_limit_millicores, Resource.MEMORY: amounts.memory_limit_bytes}
-    return Requirements(requests=_nanos(requests), limits=_nanos(limits))
-
-
-def _nanos(amounts: Mapping[Resource, int | None]) -> dict[str, int]:
-    return {one.value: amount * UNIT_NANOS[one] for one, amount in amounts.items() if amount is not None}
 
 
 def _counting(quotas: Iterable[Quota]) -> Iterator[Quota]:

@@ -121,7 +121,7 @@ def _unchanged(answer: Admission, fault: str) -> Admission:
         answer,
         outcome=AdmissionOutcome.ERROR,
         why=f"left as it came: {fault}",
-        containers=tuple(replace(one, moves=()) for one in answer.containers),
+        containers=tuple(replace(container, moves=()) for container in answer.containers),
         pod_resources=None,
         takes_pod_resources=False,
         pod_limits="",
@@ -163,7 +163,9 @@ def _left_alone(
     if facts.left_alone_for is not None:
         return f"{facts.left_alone_for} sets its requests"
     if is_whole_workload_left(facts.frozen, freezes_axes=settings.admission.hpa_freezes_axes):
-        holders = dict.fromkeys(one for one in (facts.frozen.cpu_for, facts.frozen.memory_for) if one is not None)
+        holders = dict.fromkeys(
+            holder for holder in (facts.frozen.cpu_for, facts.frozen.memory_for) if holder is not None
+        )
         return f"{' and '.join(holders)} scales on its requests"
     return None
 

@@ -145,7 +145,7 @@ def _cpu_wish(estimate: Estimate) -> int | None:
 def _memory_wish(estimate: Estimate) -> int | None:
     """Return the same of memory; never below what was too little at a kill."""
     asked = estimate.memory_max_bytes if estimate.memory_request_bytes is None else estimate.memory_request_bytes
-    known = [one for one in (asked, estimate.oom_memory_bytes) if one is not None]
+    known = [amount for amount in (asked, estimate.oom_memory_bytes) if amount is not None]
     return max(*known, estimate.memory_base_bytes or 0) if known else None
 
 
@@ -205,7 +205,7 @@ def _memory_kept(side: ContainerSide, estimate: Estimate) -> int:
     if side.resource is Resource.CPU or side.limit_before is None:
         return 0
     used = (estimate.memory_max_bytes, estimate.memory_alone_bytes, estimate.oom_memory_bytes)
-    return min(max(one or 0 for one in used), side.limit_before)
+    return min(max(amount or 0 for amount in used), side.limit_before)
 
 
 def _move_limit(side: ContainerSide, estimate: Estimate, rules: SizingRules) -> None:
@@ -284,7 +284,7 @@ def _set_memory_limit(
 
 def _largest_seen(estimate: Estimate, rules: SizingRules) -> int | None:
     """Return the ratio times the largest memory of seven days and of kills; None = neither is known."""
-    seen = [one for one in (estimate.memory_max_bytes, estimate.oom_memory_bytes) if one is not None]
+    seen = [amount for amount in (estimate.memory_max_bytes, estimate.oom_memory_bytes) if amount is not None]
     return int(max(seen) * rules.options.memory_limit_ratio) if seen else None
 
 

@@ -65,10 +65,14 @@ def estimate_words(estimate: Estimate | NoEstimate) -> str:
 
 def sized_words(answer: Admission) -> str:
     """Say in one sentence from what a pod was sized, or why not."""
-    told = list(dict.fromkeys(estimate_words(one.estimate) for one in answer.containers if one.estimate is not None))
+    words = list(
+        dict.fromkeys(
+            estimate_words(container.estimate) for container in answer.containers if container.estimate is not None
+        )
+    )
     if answer.pod_resources is not None:
-        told.append("limits of the whole pod set")
-    return "; ".join(told) or "no container that could be sized"
+        words.append("limits of the whole pod set")
+    return "; ".join(words) or "no container that could be sized"
 
 
 def gave_budget(pod: Pod, *, now_unix_seconds: float) -> bool:
@@ -80,7 +84,11 @@ def gave_budget(pod: Pod, *, now_unix_seconds: float) -> bool:
 def annotations_of(pod: Pod, answer: Admission, *, now_unix_seconds: float) -> dict[str, str]:
     """Return the annotations of a pod that is patched: what it came with, and from what it was sized."""
     document: dict[str, object] = {"unixSeconds": int(now_unix_seconds)}
-    known = {one.name: _source(one.estimate) for one in answer.containers if isinstance(one.estimate, Estimate)}
+    known = {
+        container.name: _source(container.estimate)
+        for container in answer.containers
+        if isinstance(container.estimate, Estimate)
+    }
     if answer.orders is not None and known:
         document["policy"] = answer.orders.policy
     if known:

@@ -67,7 +67,7 @@ class BufferStatus:
 
     def condition(self, type_name: str) -> Condition | None:
         """Find a condition by type; None = it is not set."""
-        return next((one for one in self.conditions if one.type == type_name), None)
+        return next((condition for condition in self.conditions if condition.type == type_name), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,25 +66,25 @@ def _said(standing: RoomStanding) -> tuple[Provisioned, str]:
         if asked:
             return Provisioned.NOTHING_REQUESTED, "a chunk requests nothing, so there is no room to keep"
         return Provisioned.EMPTY, "no chunk is asked for"
-    kept = f"{standing.ready} of {wanted} placeholder pods keep their room"
+    words = f"{standing.ready} of {wanted} placeholder pods keep their room"
     if standing.missing and standing.refusal is not None:
-        return Provisioned.REFUSED, f"{kept}; {standing.missing} refused: {_quoted(standing.refusal)}"
+        return Provisioned.REFUSED, f"{words}; {standing.missing} refused: {_quoted(standing.refusal)}"
     if standing.missing and standing.hold_until_unix_seconds is not None:
         again = datetime.fromtimestamp(int(standing.hold_until_unix_seconds), UTC)
-        return Provisioned.GAVE_WAY, f"{kept}; {standing.missing} gave way, made again at {again:%H:%M:%S} UTC"
+        return Provisioned.GAVE_WAY, f"{words}; {standing.missing} gave way, made again at {again:%H:%M:%S} UTC"
     if standing.waiting:
         said = f": {_quoted(standing.waiting_words)}" if standing.waiting_words else ""
-        return Provisioned.WAITING, f"{kept}; {standing.waiting} wait for a node{said}"
+        return Provisioned.WAITING, f"{words}; {standing.waiting} wait for a node{said}"
     if standing.ready < wanted:
         parts = (
             (standing.missing, "to be made"),
             (standing.starting, "starting"),
             (standing.changing, "being resized or replaced"),
         )
-        return Provisioned.STARTING, "; ".join([kept, *(f"{count} {what}" for count, what in parts if count)])
+        return Provisioned.STARTING, "; ".join([words, *(f"{count} {what}" for count, what in parts if count)])
     if asked is not None and asked > wanted:
-        return Provisioned.CAPPED, f"{kept}; {asked} are asked for, more than placeholders.mostPodsPerBuffer allows"
-    return Provisioned.KEPT, kept
+        return Provisioned.CAPPED, f"{words}; {asked} are asked for, more than placeholders.mostPodsPerBuffer allows"
+    return Provisioned.KEPT, words
 
 
 def _staying(standing: RoomStanding) -> str:

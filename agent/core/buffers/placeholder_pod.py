@@ -77,13 +77,15 @@ def placeholder_of(
     scheduler = spec_of_template.get("schedulerName")
     if scheduler and scheduler != _USUAL_SCHEDULER:
         spec["schedulerName"] = scheduler
-    tolerations = [one for one in _items(spec_of_template.get("tolerations")) if one not in _USUAL_TOLERATIONS]
+    tolerations = [item for item in _items(spec_of_template.get("tolerations")) if item not in _USUAL_TOLERATIONS]
     if tolerations:
         spec["tolerations"] = tolerations
     affinity = _affinity(_mapping(spec_of_template.get("affinity")), labels, buffer.namespace, own)
     if affinity:
         spec["affinity"] = affinity
-    spread = [_spread(_mapping(one), labels, own) for one in _items(spec_of_template.get("topologySpreadConstraints"))]
+    spread = [
+        _spread(_mapping(item), labels, own) for item in _items(spec_of_template.get("topologySpreadConstraints"))
+    ]
     if spread:
         spec["topologySpreadConstraints"] = spread
     if pod_level is not None:
@@ -145,7 +147,9 @@ def _resources(
     whoever gives whole CPUs to containers gives them as for the template. What the pod needs beyond their sum, such as
     overhead or a large init container, is put onto the first.
     """
-    parts = [one.resources for one in template.sized_containers() if one.kind is not ContainerKind.INIT]
+    parts = [
+        container.resources for container in template.sized_containers() if container.kind is not ContainerKind.INIT
+    ]
     stated = template.resources if template.has_pod_level_requests else None
     pod_level = None
     if stated is not None:
@@ -252,7 +256,7 @@ def _selects(selector: object, labels: Mapping[str, str]) -> bool:
         return False
     wanted = _mapping(selector.get("matchLabels"))
     return all(labels.get(key) == value for key, value in wanted.items()) and all(
-        _matches(_mapping(one), labels) for one in _items(selector.get("matchExpressions"))
+        _matches(_mapping(expression), labels) for expression in _items(selector.get("matchExpressions"))
     )
 
 
@@ -292,7 +296,7 @@ def _digest(body: Mapping[str, object], containers: Iterable[tuple[str, Requirem
         for amounts in (resources.requests, resources.limits)
     ]
     spec = _mapping(body["spec"])
-    images = [_without(_mapping(one), ("resources",)) for one in _items(spec["containers"])]
+    images = [_without(_mapping(container), ("resources",)) for container in _items(spec["containers"])]
     whole = [body["metadata"], {**spec, "containers": images}, fixed]
     return sha256(json.dumps(whole, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
 

@@ -101,7 +101,7 @@ class PlaceholderPlan:
 
 def buffer_uid_of(pod: Pod) -> str | None:
     """Return whose placeholder a pod is: of the buffer that controls it. None = nobody's: nothing is done to it."""
-    owner = next((one for one in pod.owners if one.is_controller), None)
+    owner = next((reference for reference in pod.owners if reference.is_controller), None)
     if owner is None or owner.kind != BUFFER_KIND or not is_placeholder(pod):
         return None
     return owner.uid if pod.labels.get(BUFFER_UID) == owner.uid else None
@@ -145,9 +145,11 @@ def plan_placeholders(
         surplus = max(len(living) + len(made) - wanted, 0)
         ordered = sorted(living, key=lambda pod: _order_of_removal(pod, wish.shape))
         turn.remove(ordered[:surplus])
-        kept = ordered[surplus:]
-        turn.change(kept)
-        turn.create(wanted - len(kept) - len(made), names | made.keys(), sum(_is_waiting(pod) for pod in kept))
+        staying_pods = ordered[surplus:]
+        turn.change(staying_pods)
+        turn.create(
+            wanted - len(staying_pods) - len(made), names | made.keys(), sum(_is_waiting(pod) for pod in staying_pods)
+        )
     staying = [pod for pod in living if pod.uid not in turn.memory.removed]
     return turn.plan(_standing(wish, wanted, staying, turn.memory, now_unix_seconds))
 
@@ -272,13 +274,13 @@ def _has_shape(pod: Pod, shape: PlaceholderShape) -> bool:
 
 def _changes(pod: Pod, shape: PlaceholderShape) -> tuple[tuple[str, Requirements], ...]:
     """Return the containers whose amounts are not what they should be; the rest is the namespace's doing."""
-    found = {one.name: one.resources for one in pod.containers}
+    stated = {container.name: container.resources for container in pod.containers}
     nothing = Requirements()
     return tuple(
         (name, wanted)
         for name, wanted in shape.containers
-        if not _says(found.get(name, nothing).requests, wanted.requests)
-        or not _says(found.get(name, nothing).limits, wanted.limits)
+        if not _says(stated.get(name, nothing).requests, wanted.requests)
+        or not _says(stated.get(name, nothing).limits, wanted.limits)
     )
 
 
@@ -291,24 +293,24 @@ def _keeps_class(pod: Pod, changes: tuple[tuple[str, Requirements], ...]) -> boo
     becomes = dict(changes)
     containers = tuple(
         replace(
-            one,
+            container,
             resources=Requirements(
-                requests={**one.resources.requests, **becomes[one.name].requests},
-                limits={**one.resources.limits, **becomes[one.name].limits},
+                requests={**container.resources.requests, **becomes[container.name].requests},
+                limits={**container.resources.limits, **becomes[container.name].limits},
             ),
         )
-        if one.name in becomes
-        else one
-        for one in pod.containers
+        if container.name in becomes
+        else container
+        for container in pod.containers
     )
     return pod_qos_class(replace(pod, recorded_qos=None, containers=containers)) is pod_qos_class(pod)
 
 
 def _order_of_removal(pod: Pod, shape: PlaceholderShape | None) -> tuple[bool, bool, bool, int]:
     """Return who goes first: those without a node, then of another size, then not running; the highest number first."""
-    found = _NUMBER.search(pod.name)
+    number = _NUMBER.search(pod.name)
     is_other = shape is not None and (not _has_shape(pod, shape) or bool(_changes(pod, shape)))
-    return not _is_waiting(pod), not is_other, pod.phase == RUNNING, -int(found[1]) if found is not None else 0
+    return not _is_waiting(pod), not is_other, pod.phase == RUNNING, -int(number[1]) if number is not None else 0
 
 
 def _wanted(wish: PlaceholderWish, options: PlaceholderOptions) -> int | None:
@@ -331,7 +333,12 @@ def _standing(
     running = [pod for pod in bound if pod.phase == RUNNING]
     ready = [pod for pod in running if _is_ready(pod, wish.shape)]
     until = memory.hold_until_unix_seconds
-    words = [one.message for pod in waiting for one in pod.conditions if one.type == _POD_SCHEDULED and one.message]
+    words = [
+        condition.message
+        for pod in waiting
+        for condition in pod.conditions
+        if condition.type == _POD_SCHEDULED and condition.message
+    ]
     return RoomStanding(
         wanted=wanted,
         asked=wish.replicas,
@@ -348,7 +355,7 @@ def _standing(
 def _is_ready(pod: Pod, shape: PlaceholderShape | None) -> bool:
     if shape is None:
         return True
-    is_moving = any(pod.condition(one) is not None for one in (RESIZE_PENDING, RESIZE_IN_PROGRESS))
+    is_moving = any(pod.condition(type_name) is not None for type_name in (RESIZE_PENDING, RESIZE_IN_PROGRESS))
     return _has_shape(pod, shape) and not _changes(pod, shape) and not is_moving and _is_granted(pod)
 
 
@@ -375,11 +382,11 @@ def who_gives_way(pods: Iterable[Pod], *, node: str, resource: str, lacking_nano
     The smallest that is enough, else the largest and so on. Where 0 or less is lacking how much is not known: one goes.
     """
     held = [(pod_requests(pod, _COUNTED).get(resource, 0), pod.name, pod) for pod in pods if _may_go(pod, node)]
-    left = sorted((one for one in held if one[0] > 0), key=lambda one: one[:2])
+    left = sorted((candidate for candidate in held if candidate[0] > 0), key=lambda candidate: candidate[:2])
     chosen: list[Pod] = []
     lacking = max(lacking_nanos, 1)
     while left and lacking > 0 and len(chosen) < MOST_AT_ONCE:
-        index = next((place for place, one in enumerate(left) if one[0] >= lacking), len(left) - 1)
+        index = next((place for place, candidate in enumerate(left) if candidate[0] >= lacking), len(left) - 1)
         amount, _, pod = left.pop(index)
         chosen.append(pod)
         lacking -= amount

@@ -105,7 +105,9 @@ def _sorted_by_strategy(buffers: Iterable[Buffer]) -> tuple[list[Buffer], tuple[
         (buffer for buffer in buffers if not buffer.is_terminating),
         key=lambda buffer: (buffer.created_unix_seconds, buffer.name),
     )
-    return [one for one in in_order if is_ours(one)], tuple(one for one in in_order if not is_ours(one))
+    return [buffer for buffer in in_order if is_ours(buffer)], tuple(
+        buffer for buffer in in_order if not is_ours(buffer)
+    )
 
 
 def _drafted(buffer: Buffer, facts: NamespaceFacts, read_pod: PodReader) -> _Draft:
@@ -208,10 +210,10 @@ def _outcome(
     draft: _Draft, allocation: Allocation | None, provisioning: Condition | None, now_unix_seconds: float
 ) -> BufferOutcome:
     buffer, sizing, template = draft.buffer, draft.sizing, draft.template
-    told = [provisioning] if provisioning is not None and buffer.strategy == PLACEHOLDER_PODS else []
+    provided = [provisioning] if provisioning is not None and buffer.strategy == PLACEHOLDER_PODS else []
     if draft.is_held:
-        kept = merged(buffer.status.conditions, told, withdrawn=(), now_unix_seconds=now_unix_seconds)
-        status = replace(buffer.status, conditions=kept)
+        conditions_kept = merged(buffer.status.conditions, provided, withdrawn=(), now_unix_seconds=now_unix_seconds)
+        status = replace(buffer.status, conditions=conditions_kept)
         return BufferOutcome(
             buffer=buffer, status=status, explanation=ChunkExplanation(chunk=draft.chunk), requeue=True
         )
@@ -230,7 +232,7 @@ def _outcome(
     else:
         # Kept, it would go on telling of a number of chunks that is no longer so.
         withdrawn.append(LIMITED_BY_QUOTAS)
-    conditions = [*wanted, *told]
+    conditions = [*wanted, *provided]
     status = BufferStatus(
         template_name=None if template is None else template.name,
         template_generation=None if template is None else template.generation,

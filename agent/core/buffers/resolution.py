@@ -72,8 +72,8 @@ def scalable_shape(
             scalable_replicas=max(0, scale.replicas),
         )
     if not is_known_kind(ref.api_group, ref.kind):
-        found = "has no scale subresource, or does not exist" if scale is None else "has no pod that could be a model"
-        return Unresolved(reason=f"{ref} {found}, and templates are known of {_KINDS_TEXT} only")
+        lack = "has no scale subresource, or does not exist" if scale is None else "has no pod that could be a model"
+        return Unresolved(reason=f"{ref} {lack}, and templates are known of {_KINDS_TEXT} only")
     if known is None:
         return Unresolved(reason=f"{ref} does not exist in this namespace")
     if known.content is None:
@@ -93,12 +93,12 @@ def needs_dry_run(shape: Shape) -> bool:
 def dry_run_pod(content: Content, namespace: str) -> dict[str, object]:
     """Return the pod to create in a dry run, so that the API server's defaults, LimitRanges and webhooks shape it."""
     metadata, spec = content.get("metadata"), content.get("spec")
-    kept = metadata if isinstance(metadata, Mapping) else {}
+    copied = metadata if isinstance(metadata, Mapping) else {}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            **{key: kept[key] for key in ("labels", "annotations") if key in kept},
+            **{key: copied[key] for key in ("labels", "annotations") if key in copied},
             "generateName": DRY_RUN_PREFIX,
             "namespace": namespace,
         },

@@ -127,14 +127,14 @@ def read_schedule(text: str, calendar: Calendar) -> Schedule:
 def activity_at(schedule: Schedule, now_unix_seconds: float) -> Activity:
     """Return whether a schedule has its buffer active at a moment, and until when."""
     now = datetime.fromtimestamp(now_unix_seconds, UTC)
-    found = _last_end(schedule, now)
-    if found is not None and found[0] > now:
+    end = _last_end(schedule, now)
+    if end is not None and end[0] > now:
         for _ in range(_MOST_JOINED):
-            further = _last_end(schedule, found[0])
-            if further is None or further[0] <= found[0]:
-                return _activity(found, is_active=True)
-            found = further
-        return replace(_activity(found, is_active=True), words="active, and no end of it is near")
+            further = _last_end(schedule, end[0])
+            if further is None or further[0] <= end[0]:
+                return _activity(end, is_active=True)
+            end = further
+        return replace(_activity(end, is_active=True), words="active, and no end of it is near")
     nexts = [(begin, window) for window in schedule.windows if (begin := _next_begin(window, now)) is not None]
     if not nexts:
         return Activity(is_active=False, next_look_unix_seconds=None, words="inactive: no window of it comes again")
@@ -160,7 +160,7 @@ def _last_end(schedule: Schedule, now: datetime) -> tuple[datetime, Window] | No
         for window in schedule.windows
         if (begin := _last_begin(window, now)) is not None
     ]
-    return max(ends, key=lambda one: one[0]) if ends else None
+    return max(ends, key=lambda end: end[0]) if ends else None
 
 
 def _last_begin(window: Window, now: datetime) -> datetime | None:
@@ -173,19 +173,19 @@ def _last_begin(window: Window, now: datetime) -> datetime | None:
     if local.fold:
         # The hour comes for the second time: all of it has begun the first time.
         wall += _offset(wall, window.zone, fold=0) - _offset(wall, window.zone, fold=1)
-    found = window.beginnings.before(_next_minute(wall))
-    while found is not None and (begin := _begins(found, window.zone)) > now:
-        found = window.beginnings.before(found)
-    return None if found is None else begin
+    time = window.beginnings.before(_next_minute(wall))
+    while time is not None and (begin := _begins(time, window.zone)) > now:
+        time = window.beginnings.before(time)
+    return None if time is None else begin
 
 
 def _next_begin(window: Window, now: datetime) -> datetime | None:
     """Return the first beginning after a moment."""
     wall = now.astimezone(window.zone).replace(tzinfo=None, fold=0)
-    found = window.beginnings.after(wall)
-    while found is not None and (begin := _begins(found, window.zone)) <= now:
-        found = window.beginnings.after(found)  # in the hour that comes twice
-    return None if found is None else begin
+    time = window.beginnings.after(wall)
+    while time is not None and (begin := _begins(time, window.zone)) <= now:
+        time = window.beginnings.after(time)  # in the hour that comes twice
+    return None if time is None else begin
 
 
 def _begins(wall: datetime, zone: tzinfo) -> datetime:

@@ -79,9 +79,9 @@ def _without_access_volumes(owner: dict[str, object], key: str) -> None:
     entries = owner.get(key)
     if not isinstance(entries, list):
         return
-    kept = [entry for entry in entries if not _is_access_volume(entry)]
-    if kept:
-        owner[key] = kept
+    others = [entry for entry in entries if not _is_access_volume(entry)]
+    if others:
+        owner[key] = others
     else:
         del owner[key]
 
@@ -170,9 +170,9 @@ def _crosses_namespaces(term: Mapping[str, object]) -> bool:
     return bool(term.get("namespaces")) or term.get("namespaceSelector") is not None
 
 
-def is_same_content(one: Content, other: Content) -> bool:
+def is_same_content(content: Content, other: Content) -> bool:
     """Return whether two contents mean the same to the API: null and empty are absent, 1000m is 1."""
-    return _normal(one) == _normal(other)
+    return _normal(content) == _normal(other)
 
 
 def _normal(value: object, key: str = "") -> object:

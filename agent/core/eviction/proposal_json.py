@@ -33,16 +33,16 @@ def proposals_text(node: str, proposals: Sequence[Proposal]) -> str:
             "node": node,
             "proposals": [
                 {
-                    "namespace": one.ref.namespace,
-                    "pod": one.ref.name,
-                    "podUid": one.ref.uid,
-                    "reason": one.want.value,
-                    "ranking": one.ranking,
-                    "order": one.order,
-                    "requested": _amounts(one.requested),
-                    "needed": _amounts(one.needed),
+                    "namespace": proposal.ref.namespace,
+                    "pod": proposal.ref.name,
+                    "podUid": proposal.ref.uid,
+                    "reason": proposal.want.value,
+                    "ranking": proposal.ranking,
+                    "order": proposal.order,
+                    "requested": _amounts(proposal.requested),
+                    "needed": _amounts(proposal.needed),
                 }
-                for one in proposals
+                for proposal in proposals
             ],
         },
         separators=(",", ":"),
@@ -58,15 +58,15 @@ def answers_of(text: bytes) -> Mapping[str, Answered] | None:
     answers = document.get("answers") if isinstance(document, Mapping) else None
     if not isinstance(answers, list):
         return None
-    found = {}
+    by_uid = {}
     for answer in answers:
         if not isinstance(answer, Mapping):
             continue
         uid, verdict, reason = (answer.get(key) for key in ("podUid", "verdict", "reason"))
         if isinstance(uid, str) and isinstance(reason, str) and isinstance(verdict, str) and verdict in _VERDICTS:
             word, _, detail = " ".join(reason.split())[:_LONGEST_REASON].partition(": ")
-            found[uid] = Answered(verdict=Verdict(verdict), reason=word, detail=detail)
-    return found
+            by_uid[uid] = Answered(verdict=Verdict(verdict), reason=word, detail=detail)
+    return by_uid
 
 
 _VERDICTS: Final = frozenset(verdict.value for verdict in Verdict)

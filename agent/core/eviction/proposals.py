@@ -78,11 +78,15 @@ class ProposalStanding:
             for ripe_seconds, stand in self._ripe(now_seconds)
             if _is_told(ripe_seconds, reported_until_seconds)
         ]
-        return tuple(sorted(due, key=lambda one: one.order)[:MAX_PROPOSALS])
+        return tuple(sorted(due, key=lambda proposal: proposal.order)[:MAX_PROPOSALS])
 
     def awaited_report_seconds(self, now_seconds: float, *, reported_until_seconds: float | None) -> float | None:
         """Return until when the webhook would have to know all for everything to be due; None = it knows enough."""
-        awaited = [one for one, _ in self._ripe(now_seconds) if not _is_told(one, reported_until_seconds)]
+        awaited = [
+            ripe_seconds
+            for ripe_seconds, _ in self._ripe(now_seconds)
+            if not _is_told(ripe_seconds, reported_until_seconds)
+        ]
         return max(awaited, default=None)
 
     def _ripe(self, now_seconds: float) -> list[tuple[float, _Stand]]:
@@ -123,7 +127,9 @@ def proposals_of(plan: Plan) -> tuple[Proposal, ...]:
     if not plan.is_sound:
         return ()
     pods = {pod.ref.uid: pod for pod in plan.pods}
-    return tuple(_proposal(order, one, pods.get(one.ref.uid)) for order, one in enumerate(plan.evictions))
+    return tuple(
+        _proposal(order, eviction, pods.get(eviction.ref.uid)) for order, eviction in enumerate(plan.evictions)
+    )
 
 
 def _proposal(order: int, eviction: Eviction, pod: PodPlan | None) -> Proposal:
@@ -146,13 +152,13 @@ def _want(eviction: Eviction) -> Want:
 
 def _parts(pod: PodPlan) -> tuple[ContainerPlan, ...]:
     """Return what counts of a pod: what goes on running."""
-    return tuple(one for one in pod.containers if one.kind is not ContainerKind.INIT)
+    return tuple(container for container in pod.containers if container.kind is not ContainerKind.INIT)
 
 
 def _amounts(parts: Sequence[ContainerPlan], *, is_peak: bool) -> PodAmounts:
     return PodAmounts(
-        cpu_millicores=_sum([one.cpu for one in parts], is_peak=is_peak),
-        memory_bytes=_sum([one.memory for one in parts], is_peak=is_peak),
+        cpu_millicores=_sum([container.cpu for container in parts], is_peak=is_peak),
+        memory_bytes=_sum([container.memory for container in parts], is_peak=is_peak),
     )
 
 

@@ -37,14 +37,14 @@ def replacement_of(pod: Pod, admission: Admission, resource: Resource) -> Pod | 
     answers = {answer.name: answer for answer in admission.containers}
     sized: dict[str, Container] = {}
     for container in pod.sized_containers():
-        made = _sized(container, answers.get(container.name), resource)
-        if isinstance(made, Ruling):
-            return made
-        sized[container.name] = made
+        result = _sized(container, answers.get(container.name), resource)
+        if isinstance(result, Ruling):
+            return result
+        sized[container.name] = result
     return replace(
         pod,
-        init_containers=tuple(sized[one.name] for one in pod.init_containers),
-        containers=tuple(sized[one.name] for one in pod.containers),
+        init_containers=tuple(sized[container.name] for container in pod.init_containers),
+        containers=tuple(sized[container.name] for container in pod.containers),
         resources=pod.resources if admission.pod_resources is None else admission.pod_resources,
     )
 

@@ -75,7 +75,7 @@ def demands(
     treated as enforce, to see what would be done.
     """
     index = _index(recommendations, state.pods)
-    made: list[PodDemand] = []
+    pod_demands: list[PodDemand] = []
     for pod in state.pods:
         workload = workload_of(pod)
         orders = orders_of(
@@ -114,11 +114,11 @@ def demands(
                 state.node,
                 most_limit_bytes=_stated_limit(container) if limit_held(workload, container.name) else most_limit_bytes,
             )
-            for container in (*(one for one in pod.init_containers if _runs_on(one)), *pod.containers)
+            for container in (*(container for container in pod.init_containers if _runs_on(container)), *pod.containers)
         )
-        if reserved is None and all(one.cpu is None and one.memory is None for one in containers):
+        if reserved is None and all(container.cpu is None and container.memory is None for container in containers):
             reserved = Reserved.NO_DATA
-        made.append(
+        pod_demands.append(
             PodDemand(
                 pod=pod,
                 workload=workload,
@@ -130,7 +130,7 @@ def demands(
                 is_shrink_barred=barred(workload) or directed.is_shrink_barred(workload),
             )
         )
-    return tuple(made)
+    return tuple(pod_demands)
 
 
 def _runs_on(container: Container) -> bool:
@@ -145,21 +145,21 @@ def _index(recommendations: Iterable[Recommendation], pods: Iterable[Pod]) -> di
         for status in pod.statuses
         if status.container_id is not None
     }
-    found: dict[Key, Recommendation] = {}
+    newest: dict[Key, Recommendation] = {}
 
-    def rank(one: Recommendation) -> tuple[bool, float]:
-        identity = one.identity
+    def rank(recommendation: Recommendation) -> tuple[bool, float]:
+        identity = recommendation.identity
         is_present = running.get((identity.pod_uid or "", identity.container or "")) == identity.container_id
-        age_seconds = one.basis.sample_age_seconds
+        age_seconds = recommendation.basis.sample_age_seconds
         return is_present, -(age_seconds if age_seconds is not None else math.inf)
 
-    for one in recommendations:
-        if one.identity.pod_uid is None or one.identity.container is None:
+    for recommendation in recommendations:
+        if recommendation.identity.pod_uid is None or recommendation.identity.container is None:
             continue
-        key = (one.identity.pod_uid, one.identity.container)
-        if key not in found or rank(one) >= rank(found[key]):
-            found[key] = one
-    return found
+        key = (recommendation.identity.pod_uid, recommendation.identity.container)
+        if key not in newest or rank(recommendation) >= rank(newest[key]):
+            newest[key] = recommendation
+    return newest
 
 
 def _container_demand(

@@ -53,40 +53,40 @@ class Directed:
 
     def rule(self, workload: Workload) -> Mapping[str, str]:
         """Return what the cluster's rules order, by the annotation that would order the same."""
-        told = self.by_workload.get(workload)
-        if told is None or (told.mode is None and told.policy is None):
+        directive = self.by_workload.get(workload)
+        if directive is None or (directive.mode is None and directive.policy is None):
             return _NO_ORDERS
         rule = {}
-        if told.mode is not None and not (self.is_stale and told.mode.strip() == _ENFORCE):
-            rule[names.MODE] = told.mode
-        if told.policy is not None:
-            rule[names.POLICY] = told.policy
+        if directive.mode is not None and not (self.is_stale and directive.mode.strip() == _ENFORCE):
+            rule[names.MODE] = directive.mode
+        if directive.policy is not None:
+            rule[names.POLICY] = directive.policy
         return rule
 
     def reserved(self, workload: Workload) -> Reserved | None:
         """Return why a workload is left alone by what the cluster knows; None = it is not."""
-        told = self.by_workload.get(workload)
-        if told is None:
+        directive = self.by_workload.get(workload)
+        if directive is None:
             return None
-        if told.left_alone_for is not None:
+        if directive.left_alone_for is not None:
             return Reserved.VPA
-        has_both = told.cpu_frozen_for is not None and told.memory_frozen_for is not None
+        has_both = directive.cpu_frozen_for is not None and directive.memory_frozen_for is not None
         return Reserved.HPA if has_both else None
 
     def frozen(self, workload: Workload) -> frozenset[Resource]:
         """Return the resources whose requests an HPA divides by."""
-        told = self.by_workload.get(workload)
-        if told is None:
+        directive = self.by_workload.get(workload)
+        if directive is None:
             return frozenset()
-        axes = ((Resource.CPU, told.cpu_frozen_for), (Resource.MEMORY, told.memory_frozen_for))
+        axes = ((Resource.CPU, directive.cpu_frozen_for), (Resource.MEMORY, directive.memory_frozen_for))
         return frozenset(resource for resource, owner in axes if owner is not None)
 
     def shrink_barred_seconds(self, workload: Workload) -> float | None:
         """Return for how much longer a workload may only grow, after a kill somewhere; None = it may shrink."""
-        told = self.by_workload.get(workload)
-        if told is None or told.stop_shrinking_seconds is None:
+        directive = self.by_workload.get(workload)
+        if directive is None or directive.stop_shrinking_seconds is None:
             return None
-        left_seconds = told.stop_shrinking_seconds - self.told_seconds
+        left_seconds = directive.stop_shrinking_seconds - self.told_seconds
         return left_seconds if left_seconds > 0 else None
 
     def is_shrink_barred(self, workload: Workload) -> bool:
@@ -95,31 +95,31 @@ class Directed:
 
     def replicas(self, workload: Workload) -> int | None:
         """Return how many replicas a workload has; None = not known."""
-        told = self.by_workload.get(workload)
-        return None if told is None else told.replicas
+        directive = self.by_workload.get(workload)
+        return None if directive is None else directive.replicas
 
     def elsewhere(self, workload: Workload | None, container: str | None) -> ContainerDirective | None:
         """Return what other nodes saw of a container, where that is still believed."""
-        told = None if workload is None else self.by_workload.get(workload)
-        if told is None or self.age_seconds > PEAKS_BELIEVED_SECONDS:
+        directive = None if workload is None else self.by_workload.get(workload)
+        if directive is None or self.age_seconds > PEAKS_BELIEVED_SECONDS:
             return None
-        return next((one for one in told.containers if one.container == container), None)
+        return next((other for other in directive.containers if other.container == container), None)
 
     def sentences(self, workload: Workload) -> tuple[str, ...]:
         """Return what the webhook told of a workload that changes what is done with it; empty = nothing."""
-        told = self.by_workload.get(workload)
-        if told is None:
+        directive = self.by_workload.get(workload)
+        if directive is None:
             return ()
         sentences = []
-        if told.left_alone_for is not None:
-            sentences.append(f"left alone: {told.left_alone_for} sets its requests")
-        frozen = {"CPU": told.cpu_frozen_for, "memory": told.memory_frozen_for}
+        if directive.left_alone_for is not None:
+            sentences.append(f"left alone: {directive.left_alone_for} sets its requests")
+        frozen = {"CPU": directive.cpu_frozen_for, "memory": directive.memory_frozen_for}
         sentences += [f"{name} requests kept: {owner} scales by them" for name, owner in frozen.items() if owner]
         left_seconds = self.shrink_barred_seconds(workload)
         if left_seconds is not None:
             sentences.append(f"only upward for another {_span(left_seconds)}: an out-of-memory kill on some node")
-        if self.is_stale and told.mode is not None and names.MODE not in self.rule(workload):
-            sentences.append(f"mode {told.mode} of the cluster's rules no longer counts: not said for a day")
+        if self.is_stale and directive.mode is not None and names.MODE not in self.rule(workload):
+            sentences.append(f"mode {directive.mode} of the cluster's rules no longer counts: not said for a day")
         return tuple(sentences)
 
 
@@ -129,7 +129,7 @@ NOTHING_TOLD: Final = Directed()
 
 def by_workload(directives: Directives) -> Mapping[Workload, WorkloadDirective]:
     """Index directives; of two for one workload the first counts."""
-    return {one.workload: one for one in reversed(directives.workloads)}
+    return {directive.workload: directive for directive in reversed(directives.workloads)}
 
 
 def _span(seconds: float) -> str:

@@ -71,7 +71,9 @@ def evict(
         total -= side.total
         literal_total -= side.literal_total
         if side.lasting_spike == spike:
-            spike = max((one.side(fit.resource).lasting_spike for one in entries if not one.is_evicted), default=0)
+            spike = max(
+                (other.side(fit.resource).lasting_spike for other in entries if not other.is_evicted), default=0
+            )
         lacking = needed(total=total, literal_total=literal_total, spike=spike, rule=rule) - fit.room
         if lacking <= 0:
             return gone
@@ -301,7 +303,7 @@ def oom_evictions(entries: Sequence[PodEntry], memory: Fit) -> list[Eviction]:
     """Return who should go for its own sake, by name; the plan goes on with it, as nobody is sure to let it go."""
     if not memory.is_applied:
         return []
-    found = []
+    evictions = []
     for entry in entries:
         killed = entry.constraint.killed
         if not killed or entry.is_evicted or not is_candidate(entry, (Resource.MEMORY,)):
@@ -311,8 +313,8 @@ def oom_evictions(entries: Sequence[PodEntry], memory: Fit) -> list[Eviction]:
             None,
         )
         if short is not None and returns_larger(entry.memory):
-            found.append(_eviction(entry, short))
-    return found
+            evictions.append(_eviction(entry, short))
+    return evictions
 
 
 def _is_short(unit: Unit) -> bool:
@@ -326,7 +328,7 @@ def _is_short(unit: Unit) -> bool:
 
 
 def _eviction(entry: PodEntry, unit: Unit) -> Eviction:
-    kept = unit.kept or unit.limit_kept
+    reason = unit.kept or unit.limit_kept
     needs = amount_text(max(unit.base, unit.peak), Resource.MEMORY.unit)
     return Eviction(
         ref=entry.ref,
@@ -335,5 +337,5 @@ def _eviction(entry: PodEntry, unit: Unit) -> Eviction:
         ranking=entry.demand.orders.ranking,
         spike=entry.memory.lasting_spike,
         is_out_of_memory=True,
-        reason=f"{unit.name} was killed for want of memory, needs {needs} and cannot be given it here ({kept})",
+        reason=f"{unit.name} was killed for want of memory, needs {needs} and cannot be given it here ({reason})",
     )

@@ -24,7 +24,15 @@ from agent.core.numbers.units import NANOS_PER_MILLI, NANOS_PER_UNIT
 from agent.core.orders.order import Mode, Ranking
 from agent.core.plan.node_room import counted, holds_room
 from agent.core.plan.plan import ContainerPlan, Invariant, Plan, PlanStep, PodPlan, ResourcePlan, Share
-from agent.core.plan.pod_change import Change, Setting, actuated, changed_pod
+from agent.core.plan.pod_change import (
+    Change,
+    Setting,
+    actuated,
+    changed_numbers,
+    changed_pod,
+    number_of,
+    pod_numbers,
+)
 
 SPIKE: Final = "spike >= 0"
 WITHIN: Final = "base <= final <= peak"
@@ -59,7 +67,7 @@ _NAMES: Final = (
     MEANINGFUL,
     IN_PLAN,
 )
-_NO_NUMBERS: Final = (0, 0, 0, 0)
+_NOTHING: Final = Requirements()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,37 +86,37 @@ def check(plan: Plan, state: NodeState) -> tuple[Invariant, ...]:
 
 def examine(plan: Plan, state: NodeState) -> Examined:
     """State every invariant of a plan as ``check`` does, and which pods break one by themselves."""
-    found = _Found()
+    faults = _Faults()
     for pod in plan.pods:
         if pod.reserved is None:
-            _check_shares(pod, plan.memory.allocatable, found)
+            _check_shares(pod, plan.memory.allocatable, faults)
     for resource in (plan.cpu, plan.memory):
-        _check_sums(resource, plan, found)
+        _check_sums(resource, plan, faults)
     by_uid = {pod.ref.uid: pod for pod in plan.pods}
-    _check_evictions(plan, by_uid, found)
-    _check_steps(plan, by_uid, state, found)
+    _check_evictions(plan, by_uid, faults)
+    _check_steps(plan, by_uid, state, faults)
     invariants = tuple(
-        Invariant(name=name, holds=name not in found.faults, detail=found.faults.get(name, "")) for name in _NAMES
+        Invariant(name=name, holds=name not in faults.details, detail=faults.details.get(name, "")) for name in _NAMES
     )
-    return Examined(invariants=invariants, pods=found.pods)
+    return Examined(invariants=invariants, pods=faults.pods)
 
 
 @dataclass(slots=True)
-class _Found:
+class _Faults:
     """The first place at which each invariant does not hold."""
 
-    faults: dict[str, str] = field(default_factory=dict)
+    details: dict[str, str] = field(default_factory=dict)
     pods: dict[str, str] = field(default_factory=dict)
     """By uid, the first fault of each pod that has one."""
 
-    def fault(self, name: str, detail: str, *uids: str) -> None:
-        """Note a fault, and of whom it is; only the first of each kind is told. No uid = of the node's sums."""
-        self.faults.setdefault(name, detail)
+    def add(self, name: str, detail: str, *uids: str) -> None:
+        """Record a fault, and of whom it is; only the first of each kind. No uid = of the node's sums."""
+        self.details.setdefault(name, detail)
         for uid in uids:
             self.pods.setdefault(uid, f"{name} does not hold for it ({detail})")
 
 
-def _check_shares(pod: PodPlan, allocatable_memory_bytes: int, found: _Found) -> None:
+def _check_shares(pod: PodPlan, allocatable_memory_bytes: int, faults: _Faults) -> None:
     containers: Iterable[ContainerPlan] = pod.containers if pod.budget is None else (*pod.containers, pod.budget)
     for container in containers:
         for share in (container.cpu, container.memory):
@@ -116,12 +124,12 @@ def _check_shares(pod: PodPlan, allocatable_memory_bytes: int, found: _Found) ->
                 continue
             final, limit, after = share.final, share.limit_applied, share.applied
             if share.spike < 0:
-                found.fault(SPIKE, f"{_place(pod, container, share)}: {share.spike}", pod.ref.uid)
+                faults.add(SPIKE, f"{_place(pod, container, share)}: {share.spike}", pod.ref.uid)
             if not share.base <= final <= share.peak:
                 detail = f"{_place(pod, container, share)}: {share.base} <= {final} <= {share.peak}"
-                found.fault(WITHIN, detail, pod.ref.uid)
+                faults.add(WITHIN, detail, pod.ref.uid)
             if limit is not None and after is not None and limit < after:
-                found.fault(LIMITS, f"{_place(pod, container, share)}: {limit} below {after}", pod.ref.uid)
+                faults.add(LIMITS, f"{_place(pod, container, share)}: {limit} below {after}", pod.ref.uid)
         memory = container.memory
         if memory is None or memory.limit is None or memory.limit_applied is None:
             continue
@@ -129,23 +137,23 @@ def _check_shares(pod: PodPlan, allocatable_memory_bytes: int, found: _Found) ->
         most = max(memory.limit, allocatable_memory_bytes, (memory.applied or 0) + 1)
         if memory.limit_applied > most:
             detail = f"{_place(pod, container, memory)}: {memory.limit_applied} > {most}"
-            found.fault(LIMIT_WITHIN, detail, pod.ref.uid)
+            faults.add(LIMIT_WITHIN, detail, pod.ref.uid)
 
 
 def _place(pod: PodPlan, container: ContainerPlan, share: Share) -> str:
     return f"{pod.ref} {container.name or 'pod'} {Resource.CPU if share is container.cpu else Resource.MEMORY}"
 
 
-def _check_sums(sums: ResourcePlan, plan: Plan, found: _Found) -> None:
+def _check_sums(sums: ResourcePlan, plan: Plan, faults: _Faults) -> None:
     writes = any(change.resource is sums.resource for step in plan.steps for change in step.changes)
     if not sums.is_applied or sums.is_infeasible:
         if writes:
-            found.fault(FINALS_FIT, f"{sums.resource} is written")
+            faults.add(FINALS_FIT, f"{sums.resource} is written")
         return
     if sums.final_total > sums.available:
-        found.fault(FINALS_FIT, f"{sums.resource}: {sums.final_total} > {sums.available}")
+        faults.add(FINALS_FIT, f"{sums.resource}: {sums.final_total} > {sums.available}")
         if any(_grows(pod, sums.resource) for pod in plan.pods if pod.workload.kind == DAEMON_SET_KIND):
-            found.fault(DAEMON_SETS, f"{sums.resource}: {sums.final_total} > {sums.available}")
+            faults.add(DAEMON_SETS, f"{sums.resource}: {sums.final_total} > {sums.available}")
 
 
 def _grows(pod: PodPlan, resource: Resource) -> bool:
@@ -153,22 +161,22 @@ def _grows(pod: PodPlan, resource: Resource) -> bool:
     return any(share is not None and share.final > share.base for share in shares)
 
 
-def _check_evictions(plan: Plan, pods: Mapping[str, PodPlan], found: _Found) -> None:
+def _check_evictions(plan: Plan, pods: Mapping[str, PodPlan], faults: _Faults) -> None:
     seen: set[PodRef] = set()
     for eviction in plan.evictions:
         place = str(eviction.ref)
         pod = pods.get(eviction.ref.uid)
         if eviction.ref in seen:
-            found.fault(EVICTED_ONCE, place, eviction.ref.uid)
+            faults.add(EVICTED_ONCE, place, eviction.ref.uid)
         seen.add(eviction.ref)
         if eviction.workload.kind == DAEMON_SET_KIND:
-            found.fault(DAEMON_SETS, place, eviction.ref.uid)
+            faults.add(DAEMON_SETS, place, eviction.ref.uid)
         if eviction.ranking is Ranking.NO_EVICTION:
-            found.fault(NO_EVICTION, place, eviction.ref.uid)
+            faults.add(NO_EVICTION, place, eviction.ref.uid)
         if pod is None or pod.reserved is not None:
-            found.fault(UNTOUCHED, f"{place} is evicted", eviction.ref.uid)
+            faults.add(UNTOUCHED, f"{place} is evicted", eviction.ref.uid)
         elif not _returns_larger(pod, eviction.resource):
-            found.fault(EVICTED_LARGER, place, eviction.ref.uid)
+            faults.add(EVICTED_LARGER, place, eviction.ref.uid)
 
 
 def _raises_memory_limit(change: Change) -> bool:
@@ -187,16 +195,16 @@ def _of(container: ContainerPlan, resource: Resource) -> Share | None:
     return container.cpu if resource is Resource.CPU else container.memory
 
 
-def _check_steps(plan: Plan, plans: Mapping[str, PodPlan], state: NodeState, found: _Found) -> None:
+def _check_steps(plan: Plan, plans: Mapping[str, PodPlan], state: NodeState, faults: _Faults) -> None:
     if not plan.steps:
         return
     node = state.node
     if node is None or node.allocatable_cpu_millicores is None or node.allocatable_memory_bytes is None:
-        found.fault(PREFIXES, "the node is not known")
+        faults.add(PREFIXES, "the node is not known")
         return
     pods = {pod.uid: pod for pod in state.pods if holds_room(pod)}
     if not pods.keys() <= plans.keys():
-        found.fault(PREFIXES, "a pod of the node is not in the plan")
+        faults.add(PREFIXES, "a pod of the node is not in the plan")
     allocatable = (node.allocatable_cpu_millicores, node.allocatable_memory_bytes)
     cpu = held_cpu = sum(pod.cpu_counted_millicores for pod in plan.pods)
     memory = held_memory = sum(pod.memory_counted_bytes for pod in plan.pods)
@@ -205,54 +213,47 @@ def _check_steps(plan: Plan, plans: Mapping[str, PodPlan], state: NodeState, fou
         uid = step.ref.uid
         pod, pod_plan = pods.get(uid), plans.get(uid)
         if pod is None or pod_plan is None:
-            found.fault(UNTOUCHED, f"{step.ref} is not on the node")
+            faults.add(UNTOUCHED, f"{step.ref} is not on the node")
             continue
         if pod_plan.reserved is not None or pod_plan.mode is not Mode.ENFORCE:
-            found.fault(UNTOUCHED, str(step.ref), uid)
+            faults.add(UNTOUCHED, str(step.ref), uid)
         elif pod_plan.is_evicted and not all(_raises_memory_limit(change) for change in step.changes):
-            found.fault(UNTOUCHED, f"{step.ref} is evicted", uid)
-        one = stepped.get(uid)
-        if one is None:
-            one = stepped[uid] = Stepped(pod, (pod_plan.cpu_counted_millicores, pod_plan.memory_counted_bytes))
-        held = one.held
-        for fault, detail in one.take(step):
-            found.fault(_FAULTS[fault], f"{step.phase} of {step.ref}: {detail}", uid)
-        cpu += one.held[0] - held[0]
-        memory += one.held[1] - held[1]
+            faults.add(UNTOUCHED, f"{step.ref} is evicted", uid)
+        after = stepped.get(uid)
+        if after is None:
+            after = stepped[uid] = Stepped(pod, (pod_plan.cpu_counted_millicores, pod_plan.memory_counted_bytes))
+        held = after.held
+        for fault, detail in after.take(step):
+            faults.add(_FAULTS[fault], f"{step.phase} of {step.ref}: {detail}", uid)
+        cpu += after.held[0] - held[0]
+        memory += after.held[1] - held[1]
         for amount, more, most, unit in (
-            (cpu, one.held[0] - held[0], allocatable[0], "millicores"),
-            (memory, one.held[1] - held[1], allocatable[1], "bytes"),
+            (cpu, after.held[0] - held[0], allocatable[0], "millicores"),
+            (memory, after.held[1] - held[1], allocatable[1], "bytes"),
         ):
             if more > 0 and amount > most:
                 # With an odd one among those that were stepped, it is likelier that one that takes more than it says.
                 odd = [each for each in stepped if pods[each].is_resize_infeasible]
-                found.fault(PREFIXES, f"{step.phase} of {step.ref}: {amount} of {most} {unit}", *(odd or [uid]))
+                faults.add(PREFIXES, f"{step.phase} of {step.ref}: {amount} of {most} {unit}", *(odd or [uid]))
     for sums, more in ((plan.cpu, cpu - held_cpu), (plan.memory, memory - held_memory)):
         if sums.applied_total > sums.available and more > 0:
-            found.fault(APPLIED_FIT, f"{sums.resource}: {sums.applied_total} > {sums.available}, by {more} more")
+            faults.add(APPLIED_FIT, f"{sums.resource}: {sums.applied_total} > {sums.available}, by {more} more")
     for uid, after in stepped.items():
-        _check_end(plans[uid], after, found)
+        _check_end(plans[uid], after, faults)
 
 
-def _check_end(pod: PodPlan, after: Stepped, found: _Found) -> None:
+def _check_end(pod: PodPlan, after: Stepped, faults: _Faults) -> None:
     containers = pod.containers if pod.budget is None else (*pod.containers, pod.budget)
     for container in containers:
-        numbers = after.numbers.get(container.name, _NO_NUMBERS)
-        cpu, memory = container.cpu, container.memory
-        planned = (
-            cpu.applied if cpu is not None else None,
-            cpu.limit_applied if cpu is not None else None,
-            memory.applied if memory is not None else None,
-            memory.limit_applied if memory is not None else None,
-        )
-        for number, wanted in zip(numbers, planned, strict=True):
-            if wanted is not None and wanted != number:
-                detail = f"{pod.ref} {container.name or 'pod'}: {number} instead of {wanted}"
-                found.fault(IN_PLAN, detail, pod.ref.uid)
-
-
-_NANOS: Final = (NANOS_PER_MILLI, NANOS_PER_MILLI, NANOS_PER_UNIT, NANOS_PER_UNIT)
-"""Of one unit of each of the four numbers of a container."""
+        numbers = after.numbers.get(container.name, _NOTHING)
+        for resource, share in ((Resource.CPU, container.cpu), (Resource.MEMORY, container.memory)):
+            if share is None:
+                continue
+            for setting, wanted in ((Setting.REQUEST, share.applied), (Setting.LIMIT, share.limit_applied)):
+                number = number_of(numbers, resource, setting) or 0
+                if wanted is not None and wanted != number:
+                    detail = f"{pod.ref} {container.name or 'pod'}: {number} instead of {wanted}"
+                    faults.add(IN_PLAN, detail, pod.ref.uid)
 
 
 class Broken(StrEnum):
@@ -274,18 +275,11 @@ class Stepped:
     def __init__(self, pod: Pod, held: tuple[int, int]) -> None:
         self.held = held
         """Millicores and bytes; before the first step, what it holds now."""
-        self.numbers = {one.name: _numbers(one.resources) for one in pod.sized_containers()}
-        """Of each container, and of the pod's budget under the empty name: CPU request and limit, memory request and
-        limit; millicores, bytes, 0 = not stated."""
-        if pod.resources is not None:
-            self.numbers[""] = _numbers(pod.resources)
+        self.numbers = pod_numbers(pod)
+        """What is stated after all steps so far."""
+        self._original = dict(self.numbers)
         self._pod = pod
         self._steps: list[PlanStep] = []
-        self._nanos = {one.name: _nanos(one.resources) for one in pod.sized_containers()}
-        """The same four numbers, exact."""
-        if pod.resources is not None:
-            self._nanos[""] = _nanos(pod.resources)
-        self._original = {name: tuple(nanos) for name, nanos in self._nanos.items()}
         self._is_plain = not pod.init_containers and pod.resources is None and not pod.overhead
 
     def take(self, step: PlanStep) -> Iterator[tuple[Broken, str]]:
@@ -295,56 +289,43 @@ class Stepped:
             yield Broken.CHANGE, "it changes nothing"
         for change in step.changes:
             numbers = self.numbers.get(change.container)
-            place = place_of(change)
-            if numbers is None or change.before != numbers[place] or change.before in (0, change.after):
+            stated = 0 if numbers is None else number_of(numbers, change.resource, change.setting) or 0
+            if stated != change.before or change.before in (0, change.after):
                 yield Broken.CHANGE, f"{_change_place(change)} from {change.before} to {change.after}"
             if change.after <= 0:
                 yield Broken.CHANGE, f"{_change_place(change)} to {change.after}"
             if numbers is not None:
-                numbers[place] = change.after
-                self._nanos[change.container][place] = change.after * _NANOS[place]
+                self.numbers[change.container] = changed_numbers(numbers, change)
         keeps_shape = True
         for change in step.changes:
             numbers, original = self.numbers.get(change.container), self._original.get(change.container)
             if numbers is None or original is None:
                 continue
-            request = place_of(change) & 2
-            limit = request + 1
-            if numbers[limit] and numbers[request] > numbers[limit]:
-                yield Broken.LIMIT, f"{_change_place(change)} {numbers[limit]} below {numbers[request]}"
-            nanos = self._nanos[change.container]
-            if (nanos[request] == nanos[limit]) != (original[request] == original[limit]):
+            request = number_of(numbers, change.resource, Setting.REQUEST) or 0
+            limit = number_of(numbers, change.resource, Setting.LIMIT)
+            if limit and request > limit:
+                yield Broken.LIMIT, f"{_change_place(change)} {limit} below {request}"
+            if _is_pair(numbers, change.resource) != _is_pair(original, change.resource):
                 keeps_shape = False
         if self._is_plain and keeps_shape:
             # Each request that equalled its limit does, each other does not: every container keeps its class.
-            each = self._nanos.values()
+            requests = [numbers.requests for numbers in self.numbers.values()]
             self.held = (
-                -(-sum([one[0] for one in each]) // NANOS_PER_MILLI),
-                -(-sum([one[2] for one in each]) // NANOS_PER_UNIT),
+                -(-sum([amounts.get(CPU, 0) for amounts in requests]) // NANOS_PER_MILLI),
+                -(-sum([amounts.get(MEMORY, 0) for amounts in requests]) // NANOS_PER_UNIT),
             )
             return
         pod = self._pod
-        for one in self._steps:
-            pod = changed_pod(pod, one.changes)
+        for taken in self._steps:
+            pod = changed_pod(pod, taken.changes)
         self.held = counted(actuated(pod))
         before, after = computed_qos_class(self._pod), computed_qos_class(pod)
         if before is not after:
             yield Broken.QOS, f"{after} after {before}"
 
 
-def place_of(change: Change) -> int:
-    """Return the place of a change among the four numbers of its container."""
-    place = 0 if change.resource is Resource.CPU else 2
-    return place if change.setting is Setting.REQUEST else place + 1
-
-
-def _nanos(resources: Requirements) -> list[int]:
-    requests, limits = resources.requests, resources.limits
-    return [requests.get(CPU, 0), limits.get(CPU, 0), requests.get(MEMORY, 0), limits.get(MEMORY, 0)]
-
-
-def _numbers(resources: Requirements) -> list[int]:
-    return [-(-nanos // step) for nanos, step in zip(_nanos(resources), _NANOS, strict=True)]
+def _is_pair(numbers: Requirements, resource: Resource) -> bool:
+    return numbers.requests.get(resource.value, 0) == numbers.limits.get(resource.value, 0)
 
 
 def _change_place(change: Change) -> str:

@@ -133,7 +133,9 @@ def lowering(entry: PodEntry, unit: Unit, rules: PlanRules, *, is_pressed: bool)
     """Return what holds for lowering memory limits of one container."""
     is_possible = rules.gates.memory_limit_down
     if not is_possible:
-        is_possible = any(one.name == unit.name and one.restarts_for_memory for one in entry.pod.sized_containers())
+        is_possible = any(
+            container.name == unit.name and container.restarts_for_memory for container in entry.pod.sized_containers()
+        )
     return Lowering(
         is_possible=is_possible,
         is_wanted=rules.options.memory_limits_lowered,
@@ -160,7 +162,7 @@ def _let_fall(survivors: Sequence[tuple[PodEntry, Side]], small: list[tuple[Side
     excess = sum(_held_calmly(side) for _, side in survivors) - fit.room
     if excess <= 0:
         return
-    for side, unit in sorted(small, key=lambda one: one[1].final - one[1].applied):
+    for side, unit in sorted(small, key=lambda pair: pair[1].final - pair[1].applied):
         before = side.held_applied()
         unit.applied, unit.kept = unit.final, None
         side.is_moving = True
@@ -192,7 +194,7 @@ def _grant(survivors: Sequence[tuple[PodEntry, Side]], resource: Resource, room:
         own = unit.final - unit.foresight
         unit.applied = own if unit.applied < (unit.request or 0) else max(own, unit.request or 0)
     wishing: list[tuple[PodEntry, Side, int, int]] = []
-    kept: dict[Side, int] = {}
+    lowest_held: dict[Side, int] = {}
     for entry, side in survivors:
         if not side.is_moving:
             continue
@@ -205,10 +207,10 @@ def _grant(survivors: Sequence[tuple[PodEntry, Side]], resource: Resource, room:
                 falls = True
         lowest = side.held([min(unit.applied, unit.request or 0) for unit in side.units]) if falls else side.counted
         left += side.counted - lowest
-        kept[side] = lowest
+        lowest_held[side] = lowest
         if rises:
             wishing.append((entry, side, lowest, side.held_applied()))
-    for entry, side, lowest, wished in sorted(wishing, key=lambda one: not one[0].is_urgent):
+    for entry, side, lowest, wished in sorted(wishing, key=lambda wish_of: not wish_of[0].is_urgent):
         below = entry.constraint.cpu_below_millicores
         if resource is Resource.MEMORY:
             below = entry.constraint.memory_below_bytes
@@ -225,7 +227,7 @@ def _grant(survivors: Sequence[tuple[PodEntry, Side]], resource: Resource, room:
             before = side.held_applied()
             unit.applied = wish
             # Where it falls, the rest of what it holds now is in what is left already.
-            taken = max(0, side.held_applied() - max(before, kept.get(side, side.counted)))
+            taken = max(0, side.held_applied() - max(before, lowest_held.get(side, side.counted)))
             if taken <= left:
                 left -= taken
                 continue

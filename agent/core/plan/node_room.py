@@ -95,13 +95,15 @@ def granted_pod(pod: Pod) -> Pod:
         return pod
     never = {CPU: 0, MEMORY: 0} if pod.is_resize_infeasible else None
     statuses = {status.name: status for status in pod.statuses}
-    containers = tuple([_granted_container(one, statuses.get(one.name), never) for one in pod.containers])
-    init_containers = tuple([_granted_container(one, statuses.get(one.name), never) for one in pod.init_containers])
+    containers = tuple([_granted_container(part, statuses.get(part.name), never) for part in pod.containers])
+    init_containers = tuple([_granted_container(part, statuses.get(part.name), never) for part in pod.init_containers])
     resources = pod.resources
     if resources is not None:
         resources = _granted(resources, pod.allocated, pod.actual, never)
     every = (*containers, *init_containers, resources)
-    if all(one is was for one, was in zip(every, (*pod.containers, *pod.init_containers, pod.resources), strict=True)):
+    if all(
+        part is was for part, was in zip(every, (*pod.containers, *pod.init_containers, pod.resources), strict=True)
+    ):
         return pod
     return replace(pod, containers=containers, init_containers=init_containers, resources=resources)
 

@@ -122,7 +122,7 @@ def _planned(
         is_applied=not notes and options.memory_applied and bounds.controlled_resources is not ControlledResources.CPU,
     )
     applied = [fit.resource for fit in (memory, cpu) if fit.is_applied]
-    evictions = [made for fit in (memory, cpu) for made in _evictions(fit, entries, options, applied)]
+    evictions = [eviction for fit in (memory, cpu) for eviction in _evictions(fit, entries, options, applied)]
     cpu_room = Room(allocatable=allocatable_cpu, held=held[0])
     memory_room = Room(allocatable=allocatable_memory, held=held[1])
     is_pressed = node is not None and node.conditions.get(_MEMORY_PRESSURE) == _TRUE
@@ -150,28 +150,38 @@ def _planned(
 
 def _held_notes(entries: Sequence[PodEntry]) -> list[str]:
     """Return of which containers more is in use than the most that was ordered for them."""
-    told = [
+    sentences = [
         f"{entry.ref} {unit.name}: more memory is in use than the most allowed, so it keeps what is in use"
         for entry in entries
         for unit in entry.memory.units
         if unit.is_held_over_most
     ]
-    return told if len(told) <= _TOLD else [*told[:_TOLD], f"{len(told) - _TOLD} more containers use more memory so"]
+    return (
+        sentences
+        if len(sentences) <= _TOLD
+        else [*sentences[:_TOLD], f"{len(sentences) - _TOLD} more containers use more memory so"]
+    )
 
 
 def _left_out_notes(reserved: Sequence[PodPlan], left_out: Mapping[str, str]) -> list[str]:
     """Return who is left out of the plan and why: the first few, and how many more."""
-    told = sorted(f"{pod.ref} is left out: {left_out[pod.ref.uid]}" for pod in reserved if pod.ref.uid in left_out)
-    return told if len(told) <= _TOLD else [*told[:_TOLD], f"{len(told) - _TOLD} more pods are left out"]
+    sentences = sorted(f"{pod.ref} is left out: {left_out[pod.ref.uid]}" for pod in reserved if pod.ref.uid in left_out)
+    return (
+        sentences
+        if len(sentences) <= _TOLD
+        else [*sentences[:_TOLD], f"{len(sentences) - _TOLD} more pods are left out"]
+    )
 
 
 def _checked(plan: Plan, examined: Examined) -> Plan:
     invariants = examined.invariants
-    failed = [one for one in invariants if not one.holds]
+    failed = [invariant for invariant in invariants if not invariant.holds]
     if not failed:
         return replace(plan, invariants=invariants)
-    told = "; ".join(f"{one.name} ({one.detail})" if one.detail else one.name for one in failed)
-    note = f"nothing is done: the plan breaks its own invariants, which is a fault of Plimsoll: {told}"
+    breaches = "; ".join(
+        f"{invariant.name} ({invariant.detail})" if invariant.detail else invariant.name for invariant in failed
+    )
+    note = f"nothing is done: the plan breaks its own invariants, which is a fault of Plimsoll: {breaches}"
     return replace(plan, invariants=invariants, steps=(), evictions=(), notes=(*plan.notes, note))
 
 
@@ -218,22 +228,22 @@ def _sorted_out(
     entries: list[PodEntry] = []
     reserved: list[PodPlan] = []
     held_cpu = held_memory = off_cpu = off_memory = 0
-    for one in facts:
-        if not one.holds_room:
+    for pod in facts:
+        if not pod.holds_room:
             continue
-        held_cpu += one.counted[0]
-        held_memory += one.counted[1]
-        known = by_uid.get(one.ref.uid)
+        held_cpu += pod.counted[0]
+        held_memory += pod.counted[1]
+        known = by_uid.get(pod.ref.uid)
         if known is not None:
             reason = known.reserved or _RESERVED_BY_MODE.get(known.orders.mode)
-            if reason is None and one.ref.uid in left_out:
+            if reason is None and pod.ref.uid in left_out:
                 reason = Reserved.LEFT_OUT
             if reason is None:
-                entries.append(entry_of(known, one, constraints.get(one.ref.uid, FREE), rules))
+                entries.append(entry_of(known, pod, constraints.get(pod.ref.uid, FREE), rules))
                 continue
-        off_cpu += one.in_force[0]
-        off_memory += one.in_force[1]
-        reserved.append(_unknown(one) if known is None or reason is None else _reserved(known, one, reason))
+        off_cpu += pod.in_force[0]
+        off_memory += pod.in_force[1]
+        reserved.append(_unknown(pod) if known is None or reason is None else _reserved(known, pod, reason))
     entries.sort(key=lambda entry: entry.name)
     return entries, reserved, (held_cpu, held_memory), (off_cpu, off_memory)
 

@@ -32,15 +32,27 @@ class Change:
     after: int
 
 
+PodNumbers = dict[str, Requirements]
+"""All that a resize could change: by container, in the order of the spec, last the pod's own budget under no name."""
+
+
+def pod_numbers(pod: Pod) -> PodNumbers:
+    """Return what a pod's spec states."""
+    numbers = {container.name: container.resources for container in pod.sized_containers()}
+    return numbers if pod.resources is None else {**numbers, "": pod.resources}
+
+
+def number_of(stated: Requirements, resource: Resource, setting: Setting) -> int | None:
+    """Return one number, millicores or bytes; None = not stated."""
+    if resource is Resource.CPU:
+        return stated.cpu_request_millicores if setting is Setting.REQUEST else stated.cpu_limit_millicores
+    return stated.memory_request_bytes if setting is Setting.REQUEST else stated.memory_limit_bytes
+
+
 def stated(pod: Pod, change: Change) -> int | None:
     """Return what the pod's spec says now for the number that a change is about; None = nothing, no such container."""
-    resources = _resources_of(pod, change.container)
-    if resources is None:
-        return None
-    if change.resource is Resource.CPU:
-        is_request = change.setting is Setting.REQUEST
-        return resources.cpu_request_millicores if is_request else resources.cpu_limit_millicores
-    return resources.memory_request_bytes if change.setting is Setting.REQUEST else resources.memory_limit_bytes
+    resources = pod_numbers(pod).get(change.container)
+    return None if resources is None else number_of(resources, change.resource, change.setting)
 
 
 def changed_pod(pod: Pod, changes: Iterable[Change]) -> Pod:
@@ -61,10 +73,7 @@ def actuated(pod: Pod) -> Pod:
 
 def spec_text(pod: Pod) -> str:
     """Write all that a resize could change, exact and in the order of the spec: equal texts mean equal amounts."""
-    named = [(one.name, one.resources) for one in pod.sized_containers()]
-    if pod.resources is not None:
-        named.append(("", pod.resources))
-    return " ".join(f"{name}={_text(resources)}" for name, resources in named)
+    return " ".join(f"{name}={_text(resources)}" for name, resources in pod_numbers(pod).items())
 
 
 def _text(resources: Requirements) -> str:
@@ -75,34 +84,26 @@ def _text(resources: Requirements) -> str:
     )
 
 
-def _resources_of(pod: Pod, container: str) -> Requirements | None:
-    if not container:
-        return pod.resources
-    found = pod.container(container)
-    return found.resources if found is not None else None
-
-
 def _with(pod: Pod, change: Change) -> Pod:
     if not change.container:
-        return pod if pod.resources is None else replace(pod, resources=_changed(pod.resources, change))
+        return pod if pod.resources is None else replace(pod, resources=changed_numbers(pod.resources, change))
     return replace(
         pod,
-        containers=tuple(_container(one, change) for one in pod.containers),
-        init_containers=tuple(_container(one, change) for one in pod.init_containers),
+        containers=tuple(_container(container, change) for container in pod.containers),
+        init_containers=tuple(_container(container, change) for container in pod.init_containers),
     )
 
 
 def _container(container: Container, change: Change) -> Container:
     if container.name != change.container:
         return container
-    return replace(container, resources=_changed(container.resources, change))
+    return replace(container, resources=changed_numbers(container.resources, change))
 
 
-def _changed(resources: Requirements, change: Change) -> Requirements:
+def changed_numbers(resources: Requirements, change: Change) -> Requirements:
+    """Return the numbers with one change made."""
     is_cpu = change.resource is Resource.CPU
-    amount = {
-        CPU if is_cpu else MEMORY: change.after * (NANOS_PER_MILLI if is_cpu else NANOS_PER_UNIT),
-    }
+    amount = {change.resource.value: change.after * (NANOS_PER_MILLI if is_cpu else NANOS_PER_UNIT)}
     if change.setting is Setting.REQUEST:
         return replace(resources, requests={**resources.requests, **amount})
     return replace(resources, limits={**resources.limits, **amount})

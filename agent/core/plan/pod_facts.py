@@ -75,14 +75,14 @@ class PlanMemo:
 
     def facts_of(self, pods: Iterable[Pod]) -> Sequence[PodFacts]:
         """Return the facts of each pod, in order, and forget all others."""
-        known, told, every = self._facts, dict[str, PodFacts](), list[PodFacts]()
+        known, newest, every = self._facts, dict[str, PodFacts](), list[PodFacts]()
         for pod in pods:
             facts = known.get(pod.uid)
             if facts is None or facts.pod is not pod:
                 facts = facts_of(pod)
-            told[pod.uid] = facts
+            newest[pod.uid] = facts
             every.append(facts)
-        self._facts = told
+        self._facts = newest
         return every
 
 

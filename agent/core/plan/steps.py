@@ -52,55 +52,57 @@ class _Moves:
 
 def steps_of(entries: Sequence[PodEntry], cpu: Room, memory: Room) -> tuple[PlanStep, ...]:
     """Order the changes of all pods into steps; nothing to do gives none."""
-    moves = [made for entry in entries if (made := _moves(entry)) is not None]
+    moves = [pod_moves for entry in entries if (pod_moves := _moves(entry)) is not None]
     free_cpu, free_memory = cpu.free, memory.free
     first: list[PlanStep] = []
     shrinks: list[PlanStep] = []
     grows: list[tuple[bool, bool, int, PlanStep]] = []
-    for place, made in sorted(enumerate(moves), key=lambda one: not one[1].entry.is_urgent):
-        is_urgent = made.entry.is_urgent
-        fits = made.cpu_taken <= free_cpu and made.memory_taken <= free_memory
-        if made.rises and fits and (made.falls or (is_urgent and made.is_growing)):
-            free_cpu -= made.cpu_taken
-            free_memory -= made.memory_taken
-            has_fallen = any(change.setting is Setting.REQUEST for change in made.falls)
+    for place, pod_moves in sorted(enumerate(moves), key=lambda one: not one[1].entry.is_urgent):
+        is_urgent = pod_moves.entry.is_urgent
+        fits = pod_moves.cpu_taken <= free_cpu and pod_moves.memory_taken <= free_memory
+        if pod_moves.rises and fits and (pod_moves.falls or (is_urgent and pod_moves.is_growing)):
+            free_cpu -= pod_moves.cpu_taken
+            free_memory -= pod_moves.memory_taken
+            has_fallen = any(change.setting is Setting.REQUEST for change in pod_moves.falls)
             phase = Phase.SHRINK if has_fallen else Phase.GROW
-            step = _step(made, phase, made.falls + made.rises)
-            if is_urgent and made.is_growing:
+            step = _step(pod_moves, phase, pod_moves.falls + pod_moves.rises)
+            if is_urgent and pod_moves.is_growing:
                 first.append(step)
             else:
                 shrinks.append(step)
             continue
-        if made.falls:
-            shrinks.append(_step(made, Phase.SHRINK, made.falls))
-        if made.rises:
-            grow = _step(made, Phase.GROW, made.rises)
-            grows.append((not is_urgent, not made.grows_memory, place, grow))
+        if pod_moves.falls:
+            shrinks.append(_step(pod_moves, Phase.SHRINK, pod_moves.falls))
+        if pod_moves.rises:
+            grow = _step(pod_moves, Phase.GROW, pod_moves.rises)
+            grows.append((not is_urgent, not pod_moves.grows_memory, place, grow))
     shrinks.sort(key=lambda step: step.ref)
-    pair_falls = [_step(made, Phase.SHRINK, made.pair_falls) for made in moves if made.pair_falls]
-    limit_downs = [_step(made, Phase.LIMIT_DOWN, made.limit_downs) for made in moves if made.limit_downs]
+    pair_falls = [_step(pod_moves, Phase.SHRINK, pod_moves.pair_falls) for pod_moves in moves if pod_moves.pair_falls]
+    limit_downs = [
+        _step(pod_moves, Phase.LIMIT_DOWN, pod_moves.limit_downs) for pod_moves in moves if pod_moves.limit_downs
+    ]
     grown = [grow for *_, grow in sorted(grows, key=lambda one: one[:3])]
     return (*first, *shrinks, *pair_falls, *grown, *limit_downs)
 
 
 def _moves(entry: PodEntry) -> _Moves | None:
-    made: _Moves | None = None
+    moves: _Moves | None = None
     for side in (entry.cpu, entry.memory):
         is_touched = False
         for unit in side.units:
             if unit.applied == (unit.request or 0) and unit.limit_applied == unit.limit:
                 continue
-            if made is None:
-                made = _Moves(entry)
+            if moves is None:
+                moves = _Moves(entry)
             is_touched = True
-            _sort_in(made, side, unit)
-        if made is not None and is_touched:
+            _sort_in(moves, side, unit)
+        if moves is not None and is_touched:
             taken = max(0, _held_before_pairs(side) - side.counted)
             if side.resource is Resource.CPU:
-                made.cpu_taken = taken
+                moves.cpu_taken = taken
             else:
-                made.memory_taken = taken
-    return made
+                moves.memory_taken = taken
+    return moves
 
 
 def _held_before_pairs(side: Side) -> int:
@@ -115,30 +117,30 @@ def _held_before_pairs(side: Side) -> int:
     )
 
 
-def _sort_in(made: _Moves, side: Side, unit: Unit) -> None:
+def _sort_in(moves: _Moves, side: Side, unit: Unit) -> None:
     is_memory = side.resource is Resource.MEMORY
     before, after = unit.request, unit.applied
     if before is not None and after != before:
         change = _change(side, unit, Setting.REQUEST, before, after)
         if after > before:
-            made.rises.append(change)
-            made.is_growing = True
-            made.grows_memory = made.grows_memory or is_memory
+            moves.rises.append(change)
+            moves.is_growing = True
+            moves.grows_memory = moves.grows_memory or is_memory
         elif is_memory and unit.is_pair:
-            made.pair_falls.append(change)
+            moves.pair_falls.append(change)
         else:
-            made.falls.append(change)
+            moves.falls.append(change)
     limit, limit_after = unit.limit, unit.limit_applied
     if limit is not None and limit_after is not None and limit_after != limit:
         change = _change(side, unit, Setting.LIMIT, limit, limit_after)
         if limit_after > limit:
-            made.rises.append(change)
+            moves.rises.append(change)
         elif not is_memory:
-            made.falls.append(change)
+            moves.falls.append(change)
         elif unit.is_pair:
-            made.pair_falls.append(change)
+            moves.pair_falls.append(change)
         else:
-            made.limit_downs.append(change)
+            moves.limit_downs.append(change)
 
 
 def _change(side: Side, unit: Unit, setting: Setting, before: int, after: int) -> Change:
@@ -152,8 +154,8 @@ def _change(side: Side, unit: Unit, setting: Setting, before: int, after: int) -
     )
 
 
-def _step(made: _Moves, phase: Phase, changes: Sequence[Change]) -> PlanStep:
-    entry = made.entry
+def _step(moves: _Moves, phase: Phase, changes: Sequence[Change]) -> PlanStep:
+    entry = moves.entry
     rises = falls = False
     for change in changes:
         if change.setting is Setting.REQUEST:
@@ -185,5 +187,5 @@ def _in_order(entry: PodEntry, changes: Sequence[Change]) -> tuple[Change, ...]:
             break
     else:
         return tuple(changes)
-    places = {one.name: place for place, one in enumerate(entry.pod.sized_containers())}
+    places = {container.name: place for place, container in enumerate(entry.pod.sized_containers())}
     return tuple(sorted(changes, key=lambda change: places.get(change.container, len(places))))

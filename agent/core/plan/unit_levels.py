@@ -72,7 +72,7 @@ def _side(reading: _Reading, resource: Resource, edges: Edges, stated: StatedSid
         if place < len(demands) and demands[place].name == name:  # nearly always
             known = demands[place]
         else:
-            known = next((one for one in reversed(demands) if one.name == name), None)
+            known = next((other for other in reversed(demands) if other.name == name), None)
         wanted: Demand | None = None
         withheld: Withheld | None = Withheld.NO_DATA
         if known is not None:
@@ -330,7 +330,7 @@ def _read_pod_level(side: Side, resources: Requirements, reading: _Reading, fixe
         elif reading.is_guaranteed:
             budget.is_pair = True
             # No container's own limit may be above the pod's.
-            limits = [one.resources.limits.get(name, 0) for one in reading.entry.pod.sized_containers()]
+            limits = [container.resources.limits.get(name, 0) for container in reading.entry.pod.sized_containers()]
             least = -(-max(limits) // nanos)
             pressing = peak = max(peak, least)
             base = lasting = max(lasting, least)

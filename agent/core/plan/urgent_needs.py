@@ -58,17 +58,17 @@ class UrgentMemory:
         return replace(most, is_past=True, memory_limit_bytes=None)
 
 
-def larger(one: Urgent, other: Urgent) -> Urgent:
+def larger(first: Urgent, other: Urgent) -> Urgent:
     """Return the larger of each figure; None where neither has it."""
     return replace(
-        one,
-        cpu_millicores=_most(one.cpu_millicores, other.cpu_millicores),
-        cpu_waiting_ratio=_most(one.cpu_waiting_ratio, other.cpu_waiting_ratio),
-        memory_bytes=_most(one.memory_bytes, other.memory_bytes),
-        memory_limit_bytes=_most(one.memory_limit_bytes, other.memory_limit_bytes),
+        first,
+        cpu_millicores=_most(first.cpu_millicores, other.cpu_millicores),
+        cpu_waiting_ratio=_most(first.cpu_waiting_ratio, other.cpu_waiting_ratio),
+        memory_bytes=_most(first.memory_bytes, other.memory_bytes),
+        memory_limit_bytes=_most(first.memory_limit_bytes, other.memory_limit_bytes),
     )
 
 
-def _most(one: _Number | None, other: _Number | None) -> _Number | None:
-    known = [value for value in (one, other) if value is not None]
+def _most(first: _Number | None, other: _Number | None) -> _Number | None:
+    known = [value for value in (first, other) if value is not None]
     return max(known, default=None)

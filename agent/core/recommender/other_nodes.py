@@ -28,18 +28,22 @@ _COUNTS: Final = "told by the webhook; counts while this node knows less than se
 _UNKNOWN_HOURS: Final[tuple[int | None, ...]] = (None,) * HOURS
 
 
-def elsewhere_of(told: Sequence[ContainerDirective | None], has_own: Sequence[bool]) -> Elsewhere | None:
+def elsewhere_of(directives: Sequence[ContainerDirective | None], has_own: Sequence[bool]) -> Elsewhere | None:
     """Return what other nodes saw of each row's container as arrays; None = nothing, of any.
 
     Rows whose peaks this node knows by itself (``has_own``) have none from elsewhere.
     """
-    if not any(one is not None for one in told):
+    if not any(directive is not None for directive in directives):
         return None
-    peaks = [None if is_own else one for one, is_own in zip(told, has_own, strict=True)]
-    cpu, has_cpu = _hours([_UNKNOWN_HOURS if one is None else one.cpu_hour_peaks_millicores for one in peaks])
-    memory, has_memory = _hours([_UNKNOWN_HOURS if one is None else one.memory_hour_peaks_bytes for one in peaks])
-    week, has_week = _column([None if one is None else one.memory_peak_bytes for one in peaks])
-    oom, has_oom = _column([None if one is None else one.oom_memory_bytes for one in told])
+    peaks = [None if is_own else directive for directive, is_own in zip(directives, has_own, strict=True)]
+    cpu, has_cpu = _hours(
+        [_UNKNOWN_HOURS if directive is None else directive.cpu_hour_peaks_millicores for directive in peaks]
+    )
+    memory, has_memory = _hours(
+        [_UNKNOWN_HOURS if directive is None else directive.memory_hour_peaks_bytes for directive in peaks]
+    )
+    week, has_week = _column([None if directive is None else directive.memory_peak_bytes for directive in peaks])
+    oom, has_oom = _column([None if directive is None else directive.oom_memory_bytes for directive in directives])
     return Elsewhere(
         cpu_hours_millicores=cpu,
         has_cpu_hours=has_cpu,

@@ -58,14 +58,14 @@ class Outlook:
 
     def sentences(self, answer: Recommendation) -> tuple[str, ...]:
         """Return what would change the answer, CPU first."""
-        told: list[str] = []
+        sentences: list[str] = []
         for resource, advice in ((Resource.CPU, answer.cpu_millicores), (Resource.MEMORY, answer.memory_bytes)):
             name = "CPU" if resource is Resource.CPU else "Memory"
             if advice.request is None:
-                told.append(f"{name}: {self._until(resource, advice.withheld)}")
+                sentences.append(f"{name}: {self._until(resource, advice.withheld)}")
             else:
-                told += [f"{name}: {sentence}" for sentence in self._about(resource, advice, advice.request)]
-        return tuple(told)
+                sentences += [f"{name}: {sentence}" for sentence in self._about(resource, advice, advice.request)]
+        return tuple(sentences)
 
     def _until(self, resource: Resource, reason: Withheld | None) -> str:
         """Return when a withheld recommendation would be made."""

@@ -67,23 +67,23 @@ def recommend(
     proposals = _believed(raised_by_kills(proposals, present, None), conditions)
     bounded = apply(proposals, stated_of(subjects), options)
     answers = _recommendations(subjects, policy.name, proposals, bounded, conditions, options)
-    told = [place for place, subject in enumerate(subjects) if _is_told(subject)]
+    places = [place for place, subject in enumerate(subjects) if _is_told(subject)]
     own = recommend(
-        [replace(subjects[place], elsewhere=None) for place in told],
+        [replace(subjects[place], elsewhere=None) for place in places],
         policy,
         now_unix_seconds=now_unix_seconds,
         conditions=conditions,
         options=options,
     )
-    for place, alone in zip(told, own, strict=True):
+    for place, alone in zip(places, own, strict=True):
         answers[place] = _with_own(answers[place], alone)
     return answers
 
 
 def _is_told(subject: Subject) -> bool:
     """Return whether what other nodes saw of a container may count: their peaks for a week, memory at kills always."""
-    told = subject.elsewhere
-    return told is not None and (told.oom_memory_bytes is not None or not subject.has_own_week)
+    elsewhere = subject.elsewhere
+    return elsewhere is not None and (elsewhere.oom_memory_bytes is not None or not subject.has_own_week)
 
 
 def _with_own(answer: Recommendation, alone: Recommendation) -> Recommendation:

@@ -45,12 +45,12 @@ def chosen_by(
     known = tuple(_Known(one, workload_of(one)) for one in identities)
     wanted = tuple(name.split("/"))
     for is_meant in (_is_exactly(name, wanted), _is_of_workload(wanted), _fits(name, wanted), _begins(wanted)):
-        found = tuple(one for one in known if is_meant(one))
-        owners = sorted({_owner(one.identity) for one in found})
+        matches = tuple(one for one in known if is_meant(one))
+        owners = sorted({_owner(one.identity) for one in matches})
         if len(owners) > 1:
             raise NoSuchUnit(f"{name} may be any of {len(owners)}: {_some(owners)}; allowed: one of them")
-        if found:
-            return tuple(one.identity for one in found)
+        if matches:
+            return tuple(one.identity for one in matches)
     raise NoSuchUnit(f"nothing is called {name}{_instead(name, known)}")
 
 
@@ -80,15 +80,15 @@ _Test = Callable[[_Known], bool]
 
 
 def _is_exactly(name: str, wanted: tuple[str, ...]) -> _Test:
-    return lambda one: name in _paths(one.identity) or _goes_by(wanted, one.identity, one.pod_names())
+    return lambda unit: name in _paths(unit.identity) or _goes_by(wanted, unit.identity, unit.pod_names())
 
 
 def _is_of_workload(wanted: tuple[str, ...]) -> _Test:
-    def test(one: _Known) -> bool:
-        workload = one.workload
+    def test(unit: _Known) -> bool:
+        workload = unit.workload
         if workload is None:
             return False
-        return wanted == (workload.kind, workload.name) or _goes_by(wanted, one.identity, (workload.name,))
+        return wanted == (workload.kind, workload.name) or _goes_by(wanted, unit.identity, (workload.name,))
 
     return test
 
@@ -96,9 +96,9 @@ def _is_of_workload(wanted: tuple[str, ...]) -> _Test:
 def _fits(name: str, wanted: tuple[str, ...]) -> _Test:
     if "*" not in name:
         return lambda _: False
-    return lambda one: (
-        any(_matches(name, path) for path in _paths(one.identity))
-        or _goes_by(wanted, one.identity, one.pod_names(), _matches)
+    return lambda unit: (
+        any(_matches(name, path) for path in _paths(unit.identity))
+        or _goes_by(wanted, unit.identity, unit.pod_names(), _matches)
     )
 
 
@@ -106,10 +106,10 @@ def _begins(wanted: tuple[str, ...]) -> _Test:
     if "" in wanted:
         return lambda _: False  # everything begins with nothing
 
-    def test(one: _Known) -> bool:
-        pod = one.identity.pod
+    def test(unit: _Known) -> bool:
+        pod = unit.identity.pod
         begun = (part for part in wanted if pod is not None and pod.startswith(part))
-        return _goes_by(wanted, one.identity, tuple(begun))
+        return _goes_by(wanted, unit.identity, tuple(begun))
 
     return test
 
@@ -151,7 +151,7 @@ def _paths(identity: UnitIdentity) -> set[str]:
 def _instead(name: str, known: Sequence[_Known]) -> str:
     if not known:
         return ": nothing is watched"
-    names = {called(one.identity): one.words() for one in known}
+    names = {called(unit.identity): unit.words() for unit in known}
     having = sorted(other for other in names if name.strip("/*") and name.strip("/*").lower() in other.lower())
     likeness = {other: _likeness(name, words) for other, words in names.items()}
     near = sorted((other for other in names if likeness[other] >= ALIKE), key=lambda other: (-likeness[other], other))
@@ -160,11 +160,11 @@ def _instead(name: str, known: Sequence[_Known]) -> str:
 
 def _likeness(asked: str, words: set[str]) -> float:
     """Compare two names part by part: the mean, over the parts asked for, of how like the most similar part is."""
-    found = [
+    likeness = [
         max((difflib.SequenceMatcher(a=mine, b=their).ratio() for their in words), default=0.0)
         for mine in filter(None, asked.split("/"))
     ]
-    return sum(found) / max(len(found), 1)
+    return sum(likeness) / max(len(likeness), 1)
 
 
 def _some(names: Sequence[str]) -> str:

@@ -14,17 +14,17 @@ POD_BUDGET = "the pod"
 def changes_text(changes: Iterable[Change]) -> str:
     """Write ``app: cpu 100m -> 250m, memory limit 64MiB -> 128MiB; the pod: ...``, container by container."""
     return "; ".join(
-        f"{name or POD_BUDGET}: {', '.join(_text(change) for change in its)}"
-        for name, its in by_container(changes).items()
+        f"{name or POD_BUDGET}: {', '.join(_text(change) for change in container_changes)}"
+        for name, container_changes in by_container(changes).items()
     )
 
 
 def by_container(changes: Iterable[Change]) -> dict[str, list[Change]]:
     """Sort changes by container, in the order met; those of the pod's own budget under the empty name."""
-    found: dict[str, list[Change]] = {}
+    grouped: dict[str, list[Change]] = {}
     for change in changes:
-        found.setdefault(change.container, []).append(change)
-    return found
+        grouped.setdefault(change.container, []).append(change)
+    return grouped
 
 
 def _text(change: Change) -> str:

@@ -74,12 +74,12 @@ def kept_back(
     constraint = constraint_of(record, pod, act, now_seconds)
     if constraint in (_IN_FLIGHT, _DEFERRED):
         return constraint.shrink
-    if any(one.after < one.before for one in step.changes) and constraint.shrink is not None:
+    if any(change.after < change.before for change in step.changes) and constraint.shrink is not None:
         return constraint.shrink
-    if any(one.after > one.before for one in step.changes):
-        kept = constraint.urgent_grow if step.is_urgent else constraint.grow
-        if kept is not None:
-            return kept
+    if any(change.after > change.before for change in step.changes):
+        reason = constraint.urgent_grow if step.is_urgent else constraint.grow
+        if reason is not None:
+            return reason
     before, after = requests_in_all(pod), requests_in_all(changed_pod(pod, step.changes))
     belows = (constraint.cpu_below_millicores, constraint.memory_below_bytes)
     for now, then, below in zip(before, after, belows, strict=True):
@@ -104,4 +104,8 @@ def _is_getting_on(flight: Flight | None, pod: Pod) -> bool:
 
 def _waiting(record: PodRecord, now_seconds: float) -> dict[Phase, Kept]:
     """Return the phases of which steps wait for another try, and as what that is told."""
-    return {one.phase: one.kept for one in record.refused if now_seconds - one.since_seconds < one.delay_seconds}
+    return {
+        refusal.phase: refusal.kept
+        for refusal in record.refused
+        if now_seconds - refusal.since_seconds < refusal.delay_seconds
+    }

@@ -54,10 +54,10 @@ class PodLook:
 
 def follow(record: PodRecord, look: PodLook) -> tuple[PodRecord, tuple[News, ...]]:
     """Return a pod's record after a look at the pod, and what there is to tell."""
-    told: tuple[News, ...] = ()
+    news: tuple[News, ...] = ()
     spec = spec_text(look.pod)
     if record.flight is not None:
-        record, told = _follow_flight(record, record.flight, spec, look)
+        record, news = _follow_flight(record, record.flight, spec, look)
     elif record.spec is not None and spec != record.spec:
         record = _changed_by_others(record, look.now_seconds)
     if record.flight is None:
@@ -66,19 +66,19 @@ def follow(record: PodRecord, look: PodLook) -> tuple[PodRecord, tuple[News, ...
     is_answered = record.flight is None or record.flight.state is not FlightState.SENT
     if record.wanted is not None and is_answered and step_of(record, look.pod) is None:
         record = replace(record, wanted=None)
-    return _aged(record, look), told
+    return _aged(record, look), news
 
 
 def _follow_flight(record: PodRecord, flight: Flight, spec: str, look: PodLook) -> tuple[PodRecord, tuple[News, ...]]:
     if spec != flight.spec_after:
         return _not_in_spec(record, flight, spec, look)
-    told: list[News] = []
+    news: list[News] = []
     if flight.state is FlightState.SENT:
         record = accepted(record, flight, look.now_seconds)
         flight = replace(flight, state=FlightState.ACCEPTED, since_seconds=look.now_seconds)
-        told.append(_news(record, flight, look, Outcome.ACCEPTED, SEEN, "taken, though no answer came"))
+        news.append(_news(record, flight, look, Outcome.ACCEPTED, SEEN, "taken, though no answer came"))
     record, more = _by_status(record, flight, resize_status(look.pod), look)
-    return record, (*told, *more)
+    return record, (*news, *more)
 
 
 def _not_in_spec(record: PodRecord, flight: Flight, spec: str, look: PodLook) -> tuple[PodRecord, tuple[News, ...]]:
@@ -130,10 +130,10 @@ def _done(record: PodRecord, flight: Flight, look: PodLook) -> tuple[PodRecord, 
         flight=None,
         changed_seconds=look.now_seconds,
         wanted=_still_wanted(record),
-        refused=tuple(one for one in record.refused if one.phase is not flight.step.phase),
+        refused=tuple(refusal for refusal in record.refused if refusal.phase is not flight.step.phase),
         shrunk=tuple(
-            replace(one, at_seconds=look.now_seconds) if one.sent_seconds == flight.sent_seconds else one
-            for one in record.shrunk
+            replace(shrink, at_seconds=look.now_seconds) if shrink.sent_seconds == flight.sent_seconds else shrink
+            for shrink in record.shrunk
         ),
     )
     return record, (_news(record, flight, look, Outcome.APPLIED, APPLIED, ""),)
@@ -143,13 +143,13 @@ def _waiting(
     record: PodRecord, flight: Flight, state: FlightState, status: ResizeStatus, look: PodLook
 ) -> tuple[PodRecord, tuple[News, ...]]:
     """Judge a resize that the kubelet puts off or fails at: told once, and taken back when patience ends."""
-    told: list[News] = []
+    news: list[News] = []
     if flight.state is not state:
         flight = _in_state(flight, state, look)
         record = replace(record, flight=flight)
         is_deferred = state is FlightState.DEFERRED
         outcome, reason = (Outcome.DEFERRED, DEFERRED) if is_deferred else (Outcome.ERROR, FAILING)
-        told.append(_news(record, flight, look, outcome, reason, status.message))
+        news.append(_news(record, flight, look, outcome, reason, status.message))
     waited_seconds = look.now_seconds - flight.since_seconds
     # Failing at a lower memory limit it would be tried again at each sync, and one of them may meet a peak.
     is_perilous = state is FlightState.FAILING and lowers_memory_limit(flight)
@@ -157,11 +157,11 @@ def _waiting(
     # What a person wants back stays, however long it takes.
     is_to_stay = flight.action is Action.REVERT or (flight.action is Action.RESTORE and not is_perilous)
     if has_patience or record.wanted is not None or is_to_stay:
-        return record, tuple(told)
+        return record, tuple(news)
     wanted = withdrawal(flight, f"{state} for {waited_seconds:.0f} s: back to what is allocated")
     record = refused(replace(record, wanted=wanted), flight.step.phase, Kept.DEFERRED, look.now_seconds)
-    told.append(_news(record, flight, look, Outcome.WITHHELD, WITHDRAWN, status.message))
-    return record, tuple(told)
+    news.append(_news(record, flight, look, Outcome.WITHHELD, WITHDRAWN, status.message))
+    return record, tuple(news)
 
 
 def _still_wanted(record: PodRecord) -> PutBack | None:
@@ -203,9 +203,11 @@ def _aged(record: PodRecord, look: PodLook) -> PodRecord:
     """Forget shrinks and refusals that are past."""
     now = look.now_seconds
     refusals = tuple(
-        one for one in record.refused if now - one.since_seconds < one.delay_seconds + LONGEST_DELAY_SECONDS
+        refusal
+        for refusal in record.refused
+        if now - refusal.since_seconds < refusal.delay_seconds + LONGEST_DELAY_SECONDS
     )
-    shrunk = tuple(one for one in record.shrunk if now - one.at_seconds <= look.revert_seconds)
+    shrunk = tuple(shrink for shrink in record.shrunk if now - shrink.at_seconds <= look.revert_seconds)
     return replace(record, refused=refusals, shrunk=shrunk)
 
 

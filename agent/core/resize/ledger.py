@@ -61,7 +61,7 @@ class Ledger:
         self._act = act
         self._records: dict[str, PodRecord] = {record.ref.uid: record for record in kept.pods}
         self._bars: dict[Workload, float] = {bar.workload: bar.since_seconds for bar in kept.bars}
-        self._oom = OomCoolDown({(one.workload, one.container): one.at_seconds for one in kept.oom_actions})
+        self._oom = OomCoolDown({(action.workload, action.container): action.at_seconds for action in kept.oom_actions})
         self._kills: dict[tuple[str, str], float] = {}
         """Of the last minutes, by pod uid and container; a restart forgets them, and the next kill tells again."""
         self._pods: dict[str, Pod] = {}
@@ -74,12 +74,14 @@ class Ledger:
 
     def constraints(self, state: NodeState, now_seconds: float) -> dict[str, Constraint]:
         """Return what stands in the way of changing pods, by uid; a pod that is missing is free."""
-        found = {pod.uid: constraint_of(self._records.get(pod.uid), pod, self._act, now_seconds) for pod in state.pods}
+        constraints = {
+            pod.uid: constraint_of(self._records.get(pod.uid), pod, self._act, now_seconds) for pod in state.pods
+        }
         self._kills = {key: at for key, at in self._kills.items() if 0.0 <= now_seconds - at < KILL_SECONDS}
-        for uid in found.keys() & {uid for uid, _ in self._kills}:
+        for uid in constraints.keys() & {uid for uid, _ in self._kills}:
             killed = frozenset(container for of, container in self._kills if of == uid)
-            found[uid] = replace(found[uid], killed=killed)
-        return found
+            constraints[uid] = replace(constraints[uid], killed=killed)
+        return constraints
 
     def may_send(self, step: PlanStep, pod: Pod, now_seconds: float, action: Action = Action.RESIZE) -> Kept | None:
         """Return why a step may not be sent now; None = it may. What is wanted back may be sent over what is deferred.
@@ -168,7 +170,7 @@ class Ledger:
     def observe(self, state: NodeState, now_seconds: float) -> tuple[News, ...]:
         """Look at all pods, and return what became of their resizes; pods that are gone are forgotten."""
         self._node = state.node
-        told: list[News] = []
+        news: list[News] = []
         seen = {pod.uid: pod for pod in state.pods}
         for uid, pod in seen.items():
             record = self._records.get(uid)
@@ -179,11 +181,11 @@ class Ledger:
                     continue
                 record = replace(_new_record(pod), spec=self._specs[uid])
             self._records[uid] = record
-            told.extend(self._look(pod, now_seconds, confirmed_seconds=now_seconds - (state.age_seconds or 0.0)))
+            news.extend(self._look(pod, now_seconds, confirmed_seconds=now_seconds - (state.age_seconds or 0.0)))
         self._pods = seen
         if state.is_complete:
             self._forget(state, now_seconds)
-        return tuple(told)
+        return tuple(news)
 
     def confirmed(self, pod: Pod, now_seconds: float) -> tuple[News, ...]:
         """Look at one pod that was read just now because no answer came to its resize: what it lacks was not done.
@@ -194,8 +196,7 @@ class Ledger:
         return self._look(pod, now_seconds, confirmed_seconds=None) if pod.uid in self._records else ()
 
     def killed(self, uid: str, container: str, now_seconds: float) -> PlanStep | None:
-        """Record an out-of-memory kill; return the step that takes the shrinks before it back, as ``wanted`` does from now
-        on.
+        """Record an out-of-memory kill; return the step that takes back the shrinks before it; so does ``wanted``.
 
         None = there were none within ``act.revertSeconds``, or they stand no more.
         """
@@ -233,9 +234,9 @@ class Ledger:
             patience_seconds=self._act.deferred_patience_seconds,
             revert_seconds=self._act.revert_seconds,
         )
-        self._records[pod.uid], told = follow(self._records[pod.uid], look)
+        self._records[pod.uid], news = follow(self._records[pod.uid], look)
         self._specs[pod.uid] = spec_text(pod)
-        return told
+        return news
 
     def _take_back(self, uid: str, container: str, now_seconds: float, reason: str) -> PlanStep | None:
         record = self._records.get(uid)
@@ -252,7 +253,7 @@ class Ledger:
 
     def _shrunk(self, record: PodRecord, now_seconds: float) -> list[Shrunk]:
         """Return the shrinks of memory within ``act.revertSeconds``."""
-        shrunk = [one for one in record.shrunk if now_seconds - one.at_seconds <= self._act.revert_seconds]
+        shrunk = [shrink for shrink in record.shrunk if now_seconds - shrink.at_seconds <= self._act.revert_seconds]
         flight = record.flight
         if flight is not None and flight.state is FlightState.SENT and flight.action is not Action.REVERT:
             # Not answered yet, and perhaps in force already.

@@ -86,12 +86,12 @@ def raised_memory_limits(step: PlanStep) -> tuple[str, ...]:
         for change in step.changes
         if change.resource is Resource.MEMORY and change.setting is Setting.REQUEST
     }
-    found = []
+    raised = []
     for change in step.changes:
         if change.resource is not Resource.MEMORY or change.setting is not Setting.LIMIT:
             continue
         request = requests.get(change.container)
         is_dragged = request is not None and request.before != change.before and change.after <= request.after + 1
         if change.after > change.before and not is_dragged:
-            found.append(change.container)
-    return tuple(found)
+            raised.append(change.container)
+    return tuple(raised)

@@ -15,9 +15,10 @@ from agent.core.cluster.pod import CPU, MEMORY, ContainerKind, Pod, PodRef, QosC
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import workload_of
 from agent.core.numbers.quantity import QuantityError, parse_quantity
+from agent.core.numbers.units import NANOS_PER_MILLI, NANOS_PER_UNIT
 from agent.core.orders.annotations import ORIGINAL_RESOURCES
 from agent.core.plan.plan import Phase, PlanStep
-from agent.core.plan.pod_change import Change, Setting
+from agent.core.plan.pod_change import Change, Setting, number_of, pod_numbers
 from agent.core.resize.answer import AnswerKind, is_passing
 
 ALLOWED: Final = '{"containers": {"NAME": {"requests": {"cpu": "100m"}, "limits": {}}}, "pod": {...}}'
@@ -56,10 +57,8 @@ class Original:
 
 def original_of(pod: Pod, *, kept_unix_seconds: float) -> Original:
     """Return what a pod states now: of what can be resized, in the order of the spec, its own budget last."""
-    amounts = [_amounts(one.name, one.resources) for one in pod.sized_containers()]
-    if pod.resources is not None:
-        amounts.append(_amounts("", pod.resources))
-    return Original(ref=ref_of(pod), kept_unix_seconds=kept_unix_seconds, amounts=tuple(amounts))
+    amounts = tuple(_amounts(name, numbers) for name, numbers in pod_numbers(pod).items())
+    return Original(ref=ref_of(pod), kept_unix_seconds=kept_unix_seconds, amounts=amounts)
 
 
 def annotated_original(pod: Pod) -> Original | None:
@@ -91,8 +90,10 @@ def with_added(first: Original, later: Original) -> Original:
 
     A sidecar that was put into a pod after its originals were taken down has none among the first.
     """
-    named = {one.container for one in first.amounts}
-    return replace(first, amounts=(*first.amounts, *(one for one in later.amounts if one.container not in named)))
+    named = {stated.container for stated in first.amounts}
+    return replace(
+        first, amounts=(*first.amounts, *(stated for stated in later.amounts if stated.container not in named))
+    )
 
 
 def with_first(now: Original, first: Original, *, gave_budget: bool) -> Original:
@@ -100,16 +101,16 @@ def with_first(now: Original, first: Original, *, gave_budget: bool) -> Original
 
     With ``gave_budget`` the pod's own resources were given to it since: what they are is no original.
     """
-    was = {one.container: one for one in first.amounts}
-    amounts = [was.get(one.container, one) for one in now.amounts]
+    was = {amount.container: amount for amount in first.amounts}
+    amounts = [was.get(amount.container, amount) for amount in now.amounts]
     if gave_budget and "" not in was:
-        amounts = [one for one in amounts if one.container]
+        amounts = [amount for amount in amounts if amount.container]
     return replace(now, amounts=tuple(amounts))
 
 
 def annotation_text(original: Original) -> str:
     """Write originals as the annotation has them; ``annotated_original`` reads the same back."""
-    parts = {one.container: _written(one) for one in original.amounts}
+    parts = {stated.container: _written(stated) for stated in original.amounts}
     budget = parts.pop("", None)
     document: dict[str, object] = {"containers": parts}
     if budget is not None:
@@ -119,10 +120,8 @@ def annotation_text(original: Original) -> str:
 
 def restore_changes(pod: Pod, original: Original) -> tuple[Change, ...]:
     """Return what differs from the original, of what both state; a resize can neither add nor take away."""
-    kinds: dict[str, ContainerKind] = {one.name: one.kind for one in pod.sized_containers()}
-    now = {one.name: _amounts(one.name, one.resources) for one in pod.sized_containers()}
-    if pod.resources is not None:
-        now[""] = _amounts("", pod.resources)
+    kinds: dict[str, ContainerKind] = {container.name: container.kind for container in pod.sized_containers()}
+    now = pod_numbers(pod)
     return tuple(
         Change(
             container=was.container,
@@ -136,7 +135,8 @@ def restore_changes(pod: Pod, original: Original) -> tuple[Change, ...]:
         if was.container in now
         for resource in Resource
         for setting in Setting
-        for before, after in ((_amount(now[was.container], resource, setting), _amount(was, resource, setting)),)
+        for before in (number_of(now[was.container], resource, setting),)
+        for after in (number_of(requirements_of(was), resource, setting),)
         if before is not None and after is not None and before != after
     )
 
@@ -190,10 +190,17 @@ def _amounts(name: str, stated: Requirements) -> OriginalAmounts:
     )
 
 
-def _amount(amounts: OriginalAmounts, resource: Resource, setting: Setting) -> int | None:
-    if resource is Resource.CPU:
-        return amounts.cpu_request_millicores if setting is Setting.REQUEST else amounts.cpu_limit_millicores
-    return amounts.memory_request_bytes if setting is Setting.REQUEST else amounts.memory_limit_bytes
+def requirements_of(amounts: OriginalAmounts) -> Requirements:
+    """Return the amounts as a spec states them."""
+    return Requirements(
+        requests=_stated(amounts.cpu_request_millicores, amounts.memory_request_bytes),
+        limits=_stated(amounts.cpu_limit_millicores, amounts.memory_limit_bytes),
+    )
+
+
+def _stated(cpu_millicores: int | None, memory_bytes: int | None) -> dict[str, int]:
+    cpu = {} if cpu_millicores is None else {CPU: cpu_millicores * NANOS_PER_MILLI}
+    return cpu if memory_bytes is None else {**cpu, MEMORY: memory_bytes * NANOS_PER_UNIT}
 
 
 def _written(amounts: OriginalAmounts) -> dict[str, dict[str, str]]:

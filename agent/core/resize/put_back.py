@@ -14,18 +14,18 @@ from agent.core.resize.record import Flight, PodRecord, PutBack, Shrunk
 
 def memory_falls(changes: Iterable[Change]) -> tuple[Change, ...]:
     """Return the changes that lower memory, requests or limits."""
-    return tuple(one for one in changes if one.resource is Resource.MEMORY and one.after < one.before)
+    return tuple(change for change in changes if change.resource is Resource.MEMORY and change.after < change.before)
 
 
 def lowers_memory_limit(flight: Flight) -> bool:
     """Return whether a resize lowers a memory limit: failing at it, it stands beside a kill."""
-    return any(one.setting is Setting.LIMIT for one in memory_falls(flight.step.changes))
+    return any(change.setting is Setting.LIMIT for change in memory_falls(flight.step.changes))
 
 
 def withdrawal(flight: Flight, reason: str) -> PutBack:
     """Return what takes a wish back to what stood before it."""
-    targets = tuple(replace(one, before=one.after, after=one.before) for one in flight.step.changes)
-    grows = any(one.after > one.before for one in targets)
+    targets = tuple(replace(change, before=change.after, after=change.before) for change in flight.step.changes)
+    grows = any(target.after > target.before for target in targets)
     return PutBack(
         phase=Phase.GROW if grows else Phase.SHRINK,
         targets=targets,
@@ -35,12 +35,12 @@ def withdrawal(flight: Flight, reason: str) -> PutBack:
 
 
 def revert(shrunk: Iterable[Shrunk], container: str, reason: str) -> PutBack | None:
-    """Return what puts memory back to the largest before any of these shrinks; None = none of them lowered memory there.
+    """Return what puts memory back to the largest before any of these shrinks; None = none lowered memory there.
 
     Of one container and the pod's own budget.
     """
     targets: dict[tuple[str, Setting], Change] = {}
-    for change in (change for one in shrunk for change in one.changes if change.container in (container, "")):
+    for change in (change for shrink in shrunk for change in shrink.changes if change.container in (container, "")):
         key = (change.container, change.setting)
         if key not in targets or change.before > targets[key].after:
             targets[key] = replace(change, before=change.after, after=change.before)

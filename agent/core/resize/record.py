@@ -151,7 +151,9 @@ class LedgerState:
         """Return how long the oldest deferred resize has waited; None = none waits."""
         flights = (record.flight for record in self.pods)
         waits = [
-            now_seconds - one.since_seconds for one in flights if one is not None and one.state is FlightState.DEFERRED
+            now_seconds - flight.since_seconds
+            for flight in flights
+            if flight is not None and flight.state is FlightState.DEFERRED
         ]
         return max(waits, default=None)
 
@@ -184,9 +186,11 @@ def as_of(kept: LedgerState, now_seconds: float) -> LedgerState:
     """
     return replace(
         kept,
-        pods=tuple(_record(one, now_seconds) for one in kept.pods),
-        bars=tuple(replace(one, since_seconds=min(one.since_seconds, now_seconds)) for one in kept.bars),
-        oom_actions=tuple(replace(one, at_seconds=min(one.at_seconds, now_seconds)) for one in kept.oom_actions),
+        pods=tuple(_record(record, now_seconds) for record in kept.pods),
+        bars=tuple(replace(bar, since_seconds=min(bar.since_seconds, now_seconds)) for bar in kept.bars),
+        oom_actions=tuple(
+            replace(action, at_seconds=min(action.at_seconds, now_seconds)) for action in kept.oom_actions
+        ),
     )
 
 
@@ -200,9 +204,9 @@ def _record(record: PodRecord, now: float) -> PodRecord:
         record,
         changed_seconds=None if record.changed_seconds is None else min(record.changed_seconds, now),
         flight=flight,
-        refused=tuple(replace(one, since_seconds=min(one.since_seconds, now)) for one in record.refused),
+        refused=tuple(replace(refusal, since_seconds=min(refusal.since_seconds, now)) for refusal in record.refused),
         shrunk=tuple(
-            replace(one, sent_seconds=min(one.sent_seconds, now), at_seconds=min(one.at_seconds, now))
-            for one in record.shrunk
+            replace(shrink, sent_seconds=min(shrink.sent_seconds, now), at_seconds=min(shrink.at_seconds, now))
+            for shrink in record.shrunk
         ),
     )

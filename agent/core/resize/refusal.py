@@ -44,11 +44,11 @@ def after_answer(
         # A shrink that is to be taken back is so whether a person's restore is feasible or not.
         wanted = record.wanted if flight.action is Action.RESTORE else None
         return replace(record, infeasible=infeasible(flight, node, answer.resources), wanted=wanted)
-    kept = _KEPT.get(answer.kind)
-    if kept is None:
+    reason = _KEPT.get(answer.kind)
+    if reason is None:
         return record
     least = LONGEST_DELAY_SECONDS if answer.kind in _NEVER_PASSES else FIRST_DELAY_SECONDS
-    return refused(record, flight.step.phase, kept, now_seconds, least_delay_seconds=least)
+    return refused(record, flight.step.phase, reason, now_seconds, least_delay_seconds=least)
 
 
 def accepted(record: PodRecord, flight: Flight, now_seconds: float) -> PodRecord:
@@ -75,10 +75,10 @@ def refused(
     least_delay_seconds: float = FIRST_DELAY_SECONDS,
 ) -> PodRecord:
     """Return the record after a refusal: twice the delay of the one before, from a minute to an hour."""
-    before = next((one for one in record.refused if one.phase is phase), None)
+    before = next((refusal for refusal in record.refused if refusal.phase is phase), None)
     doubled = 2.0 * before.delay_seconds if before is not None else 0.0
     delay = min(max(doubled, least_delay_seconds), LONGEST_DELAY_SECONDS)
-    others = tuple(one for one in record.refused if one.phase is not phase)
+    others = tuple(refusal for refusal in record.refused if refusal.phase is not phase)
     return replace(
         record,
         refused=(*others, RefusedPhase(phase=phase, kept=kept, since_seconds=now_seconds, delay_seconds=delay)),
@@ -95,7 +95,9 @@ def infeasible(flight: Flight, node: Node | None, resources: tuple[Resource, ...
         Resource.MEMORY: flight.memory_asked_bytes,
     }
     blamed = {resource for resource in resources if rising[resource] is not None} or set(Resource)
-    cpu_below, memory_below = (rising[one] if one in blamed else None for one in (Resource.CPU, Resource.MEMORY))
+    cpu_below, memory_below = (
+        rising[resource] if resource in blamed else None for resource in (Resource.CPU, Resource.MEMORY)
+    )
     return _below(cpu_below, memory_below, node)
 
 

@@ -183,10 +183,10 @@ def _compared(
     for resource in (Resource.CPU, Resource.MEMORY):
         if resource.value not in asked or resource.value not in reported:
             continue
-        wanted, found = _amount(resource, asked), _amount(resource, reported)
-        if abs(wanted - found) > tolerance(resource, wanted):
+        wanted, actual = _amount(resource, asked), _amount(resource, reported)
+        if abs(wanted - actual) > tolerance(resource, wanted):
             where = f"container {name}" if name else "the pod"
-            shown, expected = amount_text(found, resource.unit), amount_text(wanted, resource.unit)
+            shown, expected = amount_text(actual, resource.unit), amount_text(wanted, resource.unit)
             yield f"{where}: {resource} {setting} {shown}, asked for {expected}"
 
 

@@ -21,7 +21,7 @@ from agent.core.orders.order import Orders, Ranking
 from agent.core.orders.plan_options import DaemonSetGrowth, PlanOptions
 from agent.core.plan.demand import Kept, Reserved
 from agent.core.plan.plan import PlanStep
-from agent.core.plan.pod_change import Change, Setting, changed_pod, stated
+from agent.core.plan.pod_change import Change, Setting, changed_pod, pod_numbers, stated
 
 
 class WriteAction(StrEnum):
@@ -127,9 +127,9 @@ def may_resize(
     if step.ref.uid != pod.uid or any(stated(pod, change) != change.before for change in step.changes):
         return Spared.POD_CHANGED
     for change in step.changes:
-        kept = _kept(change, pod, orders, plan, gates, memory_in_use_bytes)
-        if kept is not None:
-            return kept
+        reason = _kept(change, pod, orders, plan, gates, memory_in_use_bytes)
+        if reason is not None:
+            return reason
     return _unsound(step, pod)
 
 
@@ -192,10 +192,10 @@ def _restarts(change: Change, pod: Pod) -> bool:
         return container.restarts_for_cpu if change.resource is Resource.CPU else container.restarts_for_memory
 
     if change.container:
-        return any(restarts(one) for one in pod.sized_containers() if one.name == change.container)
+        return any(restarts(container) for container in pod.sized_containers() if container.name == change.container)
     if change.setting is Setting.REQUEST:
         return False
-    return any(restarts(one) for one in pod.sized_containers() if name not in one.resources.limits)
+    return any(restarts(container) for container in pod.sized_containers() if name not in container.resources.limits)
 
 
 def _unsound(step: PlanStep, pod: Pod) -> Kept | Spared | None:
@@ -203,10 +203,7 @@ def _unsound(step: PlanStep, pod: Pod) -> Kept | Spared | None:
     if not step.changes or any(change.after <= 0 for change in step.changes):
         return Spared.UNSOUND
     after = changed_pod(pod, step.changes)
-    everyone = [one.resources for one in after.sized_containers()]
-    if after.resources is not None:
-        everyone.append(after.resources)
-    for resources in everyone:
+    for resources in pod_numbers(after).values():
         for name, limit in resources.limits.items():
             if limit and resources.requests.get(name, 0) > limit:
                 return Spared.UNSOUND

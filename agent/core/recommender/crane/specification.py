@@ -88,8 +88,8 @@ class Specifications:
     def __init__(self, specifications: Sequence[Specification]) -> None:
         # A step of no CPU is never chosen: Crane goes on looking after it.
         offered = sorted(specification for specification in specifications if specification.cpu_cores > 0)
-        self._cpu_cores: Floats = np.array([one.cpu_cores for one in offered], dtype=np.float64)
-        self._memory_gib: Floats = np.array([one.memory_gib for one in offered], dtype=np.float64)
+        self._cpu_cores: Floats = np.array([specification.cpu_cores for specification in offered], dtype=np.float64)
+        self._memory_gib: Floats = np.array([specification.memory_gib for specification in offered], dtype=np.float64)
         self._cpu_millicores: Floats = np.array([_printed(cores, 1000) for cores in self._cpu_cores], dtype=np.float64)
         self._memory_bytes: Floats = np.array([_printed(gib, GIB) for gib in self._memory_gib], dtype=np.float64)
 

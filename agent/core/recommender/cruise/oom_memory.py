@@ -62,7 +62,9 @@ class OomMemory:
             return
         known = [*self.figures(row), OomFigure(unix_seconds=kill.unix_seconds, memory_bytes=float(figure_bytes))]
         counting: list[OomFigure] = []  # newest first
-        for figure in sorted(known, key=lambda one: (one.unix_seconds, one.memory_bytes), reverse=True):
+        for figure in sorted(
+            known, key=lambda kill_figure: (kill_figure.unix_seconds, kill_figure.memory_bytes), reverse=True
+        ):
             if not counting or figure.memory_bytes > counting[-1].memory_bytes:
                 counting.append(figure)
         if len(counting) > KEPT:

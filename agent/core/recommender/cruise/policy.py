@@ -87,10 +87,13 @@ class CruisePolicy:
         week_bytes, has_week = own_week_bytes, has_own_week = self._hours.week_bytes(rows, now_unix_seconds)
         oom_bytes, has_oom = self._oom.largest(rows, now_unix_seconds)
         others = same_hour_elsewhere(present, now_unix_seconds, options.neighbour_hours)
-        told = present.elsewhere
-        if told is not None:
-            week_bytes, has_week = np.maximum(week_bytes, told.memory_peak_bytes), has_week | told.has_memory_peak
-            oom_bytes, has_oom = np.maximum(oom_bytes, told.oom_bytes), has_oom | told.has_oom
+        elsewhere = present.elsewhere
+        if elsewhere is not None:
+            week_bytes, has_week = (
+                np.maximum(week_bytes, elsewhere.memory_peak_bytes),
+                has_week | elsewhere.has_memory_peak,
+            )
+            oom_bytes, has_oom = np.maximum(oom_bytes, elsewhere.oom_bytes), has_oom | elsewhere.has_oom
 
         cpu = Prediction(
             base=np.where(present.has_cpu, present.cpu_base_millicores, 0.0),
@@ -143,7 +146,7 @@ class CruisePolicy:
                     memory=memory,
                     working_set_p75_bytes=float(present.memory_base_bytes[0]) if present.has_memory[0] else None,
                     week_bytes=float(own_week_bytes[0]) if has_own_week[0] else None,
-                    elsewhere=told,
+                    elsewhere=elsewhere,
                     same_hours=self._hours.same_hours_of_row(row, now_unix_seconds),
                     kills=self._oom.counting(row, now_unix_seconds),
                     proposals=proposals,

@@ -205,7 +205,7 @@ class Candidates:
 
     def choice(self, row: int) -> CandidateChoice:
         """Return who speaks for a row."""
-        allowed, limits, compared = (one[row] for one in self._limits())
+        allowed, limits, compared = (figures[row] for figures in self._limits())
         chosen = int(self._choice[row])
         minutes = float(self._minutes[row])
         return CandidateChoice(

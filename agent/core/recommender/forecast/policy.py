@@ -203,10 +203,13 @@ class ForecastPolicy:
         measured = self._measured_minutes[rows] + self._demand.known[_CPU, rows]
 
         oom_bytes, has_oom = own_oom_bytes, has_own_oom = self._oom.largest(rows, now_unix_seconds)
-        told = present.elsewhere
-        if told is not None:
-            week_bytes, has_week = np.maximum(week_bytes, told.memory_peak_bytes), has_week | told.has_memory_peak
-            oom_bytes, has_oom = np.maximum(oom_bytes, told.oom_bytes), has_oom | told.has_oom
+        elsewhere = present.elsewhere
+        if elsewhere is not None:
+            week_bytes, has_week = (
+                np.maximum(week_bytes, elsewhere.memory_peak_bytes),
+                has_week | elsewhere.has_memory_peak,
+            )
+            oom_bytes, has_oom = np.maximum(oom_bytes, elsewhere.oom_bytes), has_oom | elsewhere.has_oom
         memory_base = np.maximum(np.where(present.has_memory, present.memory_base_bytes, 0.0), oom_bytes)
         has_memory = present.has_memory | has_oom
         peak_bytes = np.maximum(week_bytes, oom_bytes)
@@ -242,7 +245,7 @@ class ForecastPolicy:
                     week_bytes=float(own_week_bytes[0]) if has_own_week[0] else None,
                     memory_margin=float(margin[0]),
                     oom_bytes=float(own_oom_bytes[0]) if has_own_oom[0] else None,
-                    elsewhere=told,
+                    elsewhere=elsewhere,
                     cpu_elsewhere_millicores=float(others.cpu_millicores[0]) if others.has_cpu[0] else None,
                     proposals=proposals,
                 ),

@@ -108,10 +108,10 @@ class Hours:
         days = [self._largest(rows, hour - DAY_HOURS * day - 1, hour - DAY_HOURS * day + 1) for day in range(1, 8)]
         last_day = [self._largest(rows, hour - back, hour - back) for back in range(1, DAY_HOURS + 1)]
         return season_levels(
-            np.stack([one.cpu_millicores for one in days]),
-            np.stack([one.has_cpu for one in days]),
-            np.stack([one.cpu_millicores for one in last_day]),
-            np.stack([one.has_cpu for one in last_day]),
+            np.stack([day.cpu_millicores for day in days]),
+            np.stack([day.has_cpu for day in days]),
+            np.stack([hour.cpu_millicores for hour in last_day]),
+            np.stack([hour.has_cpu for hour in last_day]),
             self._largest(rows, hour - 1, hour).cpu_millicores,
         )
 

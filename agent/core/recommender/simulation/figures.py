@@ -174,21 +174,21 @@ class PolicyTotal:
 
 def total(outcomes: Sequence[SimulatedOutcome]) -> PolicyTotal:
     """Sum up one policy's outcomes on one or more traces, at least one."""
-    judged = [one.reactions.is_sized for one in outcomes]
-    covered = [one.reactions.is_covered & sized for one, sized in zip(outcomes, judged, strict=True)]
+    judged = [outcome.reactions.is_sized for outcome in outcomes]
+    covered = [outcome.reactions.is_covered & sized for outcome, sized in zip(outcomes, judged, strict=True)]
     reactions = np.concatenate(
-        [one.reactions.reaction_minutes[taken] for one, taken in zip(outcomes, covered, strict=True)]
+        [outcome.reactions.reaction_minutes[taken] for outcome, taken in zip(outcomes, covered, strict=True)]
     )
     return PolicyTotal(
         policy=outcomes[0].policy,
-        containers=sum(len(one.containers) for one in outcomes),
-        span_seconds=sum(one.span_seconds for one in outcomes),
-        cpu=_resource_total([one.cpu for one in outcomes]),
-        memory=_resource_total([one.memory for one in outcomes]),
-        over_limit_minutes=sum(int(one.memory_limit.over_minutes.sum()) for one in outcomes),
-        over_limit_excursions=sum(int(one.memory_limit.excursions.sum()) for one in outcomes),
-        kills=sum(int(one.memory_limit.kills.sum()) for one in outcomes),
-        resizes=sum(int(one.resizes.sum()) for one in outcomes),
+        containers=sum(len(outcome.containers) for outcome in outcomes),
+        span_seconds=sum(outcome.span_seconds for outcome in outcomes),
+        cpu=_resource_total([outcome.cpu for outcome in outcomes]),
+        memory=_resource_total([outcome.memory for outcome in outcomes]),
+        over_limit_minutes=sum(int(outcome.memory_limit.over_minutes.sum()) for outcome in outcomes),
+        over_limit_excursions=sum(int(outcome.memory_limit.excursions.sum()) for outcome in outcomes),
+        kills=sum(int(outcome.memory_limit.kills.sum()) for outcome in outcomes),
+        resizes=sum(int(outcome.resizes.sum()) for outcome in outcomes),
         steps=StepTotal(
             steps=sum(int(sized.sum()) for sized in judged),
             covered=reactions.size,

@@ -46,13 +46,13 @@ class DemandSteps:
 
 def demand_steps(trace: TraceSet) -> DemandSteps:
     """Find every step of every container."""
-    found: list[tuple[int, int, int, float]] = []
+    steps: list[tuple[int, int, int, float]] = []
     for first in range(0, len(trace.containers), _BLOCK):
         block = slice(first, first + _BLOCK)
         usage = np.ascontiguousarray(trace.cpu_millicores[:, block].T)
         has = np.ascontiguousarray(trace.has_cpu[:, block].T)
-        found += [(first + row, *step) for row, step in _steps_of_block(usage, has)]
-    columns = list(zip(*found, strict=True)) or [(), (), (), ()]
+        steps += [(first + row, *step) for row, step in _steps_of_block(usage, has)]
+    columns = list(zip(*steps, strict=True)) or [(), (), (), ()]
     return DemandSteps(
         rows=np.array(columns[0], dtype=np.int64),
         first_minutes=np.array(columns[1], dtype=np.int64),
@@ -80,7 +80,7 @@ def _steps_of_block(usage: Floats32, has: Bools) -> list[tuple[int, tuple[int, i
     is_step &= usage[:, BEFORE_MINUTES : BEFORE_MINUTES + starts] >= threshold
     for offset in range(BEFORE_MINUTES, BEFORE_MINUTES + STAY_MINUTES, MEDIAN_MINUTES):
         is_step &= medians[:, offset : offset + starts] >= threshold
-    found: list[tuple[int, tuple[int, int, float]]] = []
+    steps: list[tuple[int, tuple[int, int, float]]] = []
     free_from: dict[int, int] = {}
     for row, start in np.argwhere(is_step).tolist():
         first = start + BEFORE_MINUTES
@@ -90,9 +90,9 @@ def _steps_of_block(usage: Floats32, has: Bools) -> list[tuple[int, tuple[int, i
         middle = (float(before[row, start]) + level) / 2
         low = medians[row, first + STAY_MINUTES :] < middle
         end = first + STAY_MINUTES + int(low.argmax()) if low.any() else minutes
-        found.append((row, (first, end, level)))
+        steps.append((row, (first, end, level)))
         free_from[row] = first + STAY_MINUTES
-    return found
+    return steps
 
 
 def _sliding_max(values: Floats32, length: int) -> Floats32:

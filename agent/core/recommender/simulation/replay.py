@@ -276,11 +276,11 @@ class _Run:
         begins = is_over & ~self._was_over
         self._over_minutes += is_over
         self._excursions += begins
-        told = begins | (is_over & (limit != self._passed_limit))
-        self._kills += told
-        self._passed_limit = np.where(told, limit, self._passed_limit)
+        is_new = begins | (is_over & (limit != self._passed_limit))
+        self._kills += is_new
+        self._passed_limit = np.where(is_new, limit, self._passed_limit)
         self._was_over = np.where(minute.has_memory, is_over, self._was_over)
-        for row in np.flatnonzero(told).tolist():
+        for row in np.flatnonzero(is_new).tolist():
             kill = OutOfMemory(
                 unix_seconds=minute.unix_minute * _MINUTE_SECONDS,
                 usage_bytes=int(limit[row]),

@@ -211,8 +211,10 @@ class TraceBuilder:
         usual = Counter(hold.usual_minutes for hold in holds)
         coarse = {minutes: count for minutes, count in usual.items() if minutes > 1}
         if coarse:
-            told = ", ".join(f"{minutes} min ({count} containers)" for minutes, count in sorted(coarse.items()))
-            notes.append(f"rows further apart than a minute hold until the next one: {told}; peaks inside are unseen")
+            intervals = ", ".join(f"{minutes} min ({count} containers)" for minutes, count in sorted(coarse.items()))
+            notes.append(
+                f"rows further apart than a minute hold until the next one: {intervals}; peaks inside are unseen"
+            )
         has_cpu = self._cpu_rows[: self._minutes, : len(self._ids)] > 0
         if has_cpu.any() and not self._has_memory.any():
             notes.append("it tells of no memory")

@@ -202,9 +202,9 @@ class VpaPolicy:
     @classmethod
     def from_arrays(cls, options: VpaOptions, arrays: Arrays, *, with_bounds: bool = True) -> Self:
         """Make the policy that knows what ``to_arrays`` gave; see ``VpaState.from_arrays``."""
-        made = cls(options, 0, with_bounds=with_bounds)
-        made.state = VpaState.from_arrays(options, arrays)
-        return made
+        policy = cls(options, 0, with_bounds=with_bounds)
+        policy.state = VpaState.from_arrays(options, arrays)
+        return policy
 
 
 def _extra(resource: str, unit: str, estimates: Estimates, has: Bools) -> dict[str, Floats]:

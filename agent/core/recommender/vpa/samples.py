@@ -43,16 +43,16 @@ def whole_millicores(usage_millicores: ArrayLike) -> Ints:
     return np.ceil(nanocores / NANOCORES_PER_MILLICORE).astype(np.int64)
 
 
-def put_all(kept: Floats | Ints | Bools, saved: Floats | Ints) -> None:
+def put_all(target: Floats | Ints | Bools, saved: Floats | Ints) -> None:
     """Fill an array with what was saved of one.
 
     Raises:
         ValueError: It has another length.
     """
-    if saved.shape != kept.shape:
-        msg = f"an array of shape {saved.shape} for {kept.shape}"
+    if saved.shape != target.shape:
+        msg = f"an array of shape {saved.shape} for {target.shape}"
         raise ValueError(msg)
-    kept[:] = saved
+    target[:] = saved
 
 
 class CpuSamples:
@@ -179,7 +179,7 @@ class MemoryPeaks:
             array[rows] = 0
 
     def add_usage(self, rows: Rows, usage_bytes: ArrayLike, unix_seconds: float) -> tuple[Bools, Rows]:
-        """Add one sample, whole bytes, to each of these rows, none twice; one negative or older than the last is dropped.
+        """Add one sample, whole bytes, to each of these rows, none twice; drop what is negative or older than the last.
 
         Returns which were accepted, and the rows whose histogram changed.
         """

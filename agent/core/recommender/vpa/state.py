@@ -190,9 +190,9 @@ class VpaState:
             ValueError: An array is missing, or of another length.
         """
         try:
-            made = cls(options, arrays["learnt"].size)
-            made._learnt[:] = arrays["learnt"]
-            put_all(made._learnt_since_unix_seconds, arrays["learnt_since_unix_seconds"])
+            state = cls(options, arrays["learnt"].size)
+            state._learnt[:] = arrays["learnt"]
+            put_all(state._learnt_since_unix_seconds, arrays["learnt_since_unix_seconds"])
             cpu = Histograms.from_arrays(
                 CPU_SCHEME,
                 _by_entry(_of_part(arrays, "cpu_histogram_")),
@@ -205,13 +205,13 @@ class VpaState:
                 epsilon=EPSILON,
                 half_life_seconds=options.memory_histogram_decay_half_life_seconds,
             )
-            made._take_over(cpu, memory)
-            made.cpu.restore(_of_part(arrays, "cpu_"))
-            made.memory.restore(_of_part(arrays, "memory_"))
+            state._take_over(cpu, memory)
+            state.cpu.restore(_of_part(arrays, "cpu_"))
+            state.memory.restore(_of_part(arrays, "memory_"))
         except (KeyError, ValueError) as error:
             msg = f"state of the policy vpa as arrays: {error}"
             raise ValueError(msg) from error
-        return made
+        return state
 
 
 def _of_part(arrays: Arrays, prefix: str) -> dict[str, Floats | Ints]:
