@@ -23,7 +23,7 @@ from agent.core.plan.node_room import counted, holds_room
 from agent.core.plan.plan import Plan, PlanStep
 from agent.core.plan.planner import build
 from agent.core.plan.pod_change import actuated, changed_pod
-from agent.core.plan.pod_facts import PlanMemo
+from agent.core.plan.pod_facts import PodFactsCache
 
 OPEN: Final = Gates(resize=True, memory_limit_down=True, pod_level_resize=True, init_containers=True)
 EXACT: Final = BoundsOptions(
@@ -142,7 +142,7 @@ class Situation:
     def plan(self) -> Plan:
         return self.plan_of(self.state)
 
-    def plan_of(self, state: NodeState, memo: PlanMemo | None = None) -> Plan:
+    def plan_of(self, state: NodeState, memo: PodFactsCache | None = None) -> Plan:
         return build(
             state,
             self.demands,

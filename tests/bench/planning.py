@@ -11,7 +11,7 @@ from agent.core.cluster.pod import ContainerStatus
 from agent.core.numbers.units import MIB
 from agent.core.orders.policy_options import BoundsOptions
 from agent.core.plan.demand import Demand, PodDemand
-from agent.core.plan.pod_facts import PlanMemo
+from agent.core.plan.pod_facts import PodFactsCache
 from tests.planning import Situation, container, needs, node, pod_demand, wanted
 
 _ROUNDS = 40
@@ -55,7 +55,7 @@ def _cpu_ms(situation: Situation) -> float:
 
     What is read of pods is kept between them, as an agent does: a pod that has not changed is the same object.
     """
-    state, taken, memo = situation.state, [], PlanMemo()
+    state, taken, memo = situation.state, [], PodFactsCache()
     situation.plan_of(state, memo)
     for _ in range(_ROUNDS):
         gc.collect()

@@ -12,20 +12,21 @@ import numpy as np
 
 from agent.core.cluster.pod import Container, ContainerKind, ContainerState, Pod
 from agent.core.cluster.pod_index import PodIndex, belonging
+from agent.core.cluster.resource import Resource
 from agent.core.cluster.unit import UnitIdentity, UnitKind
 from agent.core.numbers import integer_amounts as vpa_amounts
 from agent.core.numbers.arrays import Floats, Rows
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources, VpaOptions
 from agent.core.recommender import bounds
 from agent.core.recommender import rounding as vpa_bounds
-from agent.core.recommender.policy import LimitRule, Proposals, Stated
+from agent.core.recommender.policy import LimitRule, Narration, Proposals, Stated
 from agent.core.recommender.vpa import (
     estimators as vpa_estimators,
 )
 from agent.core.recommender.vpa import (
     limit_range as vpa_limit_range,
 )
-from agent.core.recommender.vpa.chain import Estimates, Narration
+from agent.core.recommender.vpa.chain import Estimates
 from agent.core.recommender.vpa.estimators import Widening
 from agent.core.recommender.vpa.limit_range import FittedAmounts, Range, Rounding
 from agent.core.recommender.vpa.oom_observation import ContainerMoment, request_at_oom
@@ -422,8 +423,8 @@ def _recommend(case: dict[str, Any]) -> dict[str, Any]:
         _feed(policy.state, row, container)
     rows = np.arange(len(containers))
     pod_containers = np.full(len(containers), len(containers))
-    cpu = policy.cpu_estimates(rows, pod_containers, rows < 0, Narration(None, "cpu", "millicores"))
-    memory = policy.memory_estimates(rows, pod_containers, Narration(None, "memory", "bytes"))
+    cpu = policy.cpu_estimates(rows, pod_containers, rows < 0, Narration(None, Resource.CPU))
+    memory = policy.memory_estimates(rows, pod_containers, Narration(None, Resource.MEMORY))
 
     def kinds(estimates: Estimates, row: int) -> dict[str, int]:
         assert estimates.bounds is not None

@@ -40,6 +40,10 @@ class Draft:
         """Return whether anything differs."""
         return any(side.is_changed for side in self.sides.values())
 
+    def copied(self) -> Draft:
+        """Return one that can be worked on without this one."""
+        return replace(self, sides={resource: side.copied() for resource, side in self.sides.items()})
+
     def answer(self) -> ContainerAdmission:
         """Return what became of it."""
         return ContainerAdmission(
@@ -205,7 +209,7 @@ def fit_class(pod: Pod, drafts: Sequence[Draft], facts: AdmissionFacts) -> None:
         return
 
     def is_enough(take_back: Callable[[ContainerSide, str], None]) -> bool:
-        tried = [replace(draft, sides={name: side.copied() for name, side in draft.sides.items()}) for draft in drafts]
+        tried = [draft.copied() for draft in drafts]
         _take_back(tried, take_back, fault)
         return class_fault(pod, with_drafts(pod, tried), defaultings) is None
 

@@ -86,14 +86,14 @@ def admit(
         return replace(blank, outcome=AdmissionOutcome.DENIED, why=denial, pod_limits=order.text, denial=denial)
     left = _left_alone(pod, facts, orders, workload, settings, now_unix_seconds)
     rules = _rules(pod, facts, orders, workload, settings)
-    known = estimates if left is None else None
-    drafts, resources, told = _worked_out(pod, facts, rules, order, lambda: _drafts(pod, known, orders, settings))
+    blanks = _drafts(pod, estimates if left is None else None, orders, settings)
+    drafts, resources, pod_limits = _sized(pod, facts, rules, order, blanks)
     answer = replace(
         blank,
         containers=tuple(draft.answer() for draft in drafts),
         pod_resources=None if resources == given else resources,
         takes_pod_resources=given is not None and resources is None,
-        pod_limits=told,
+        pod_limits=pod_limits,
         warnings=(*map(str, orders.faults), *(() if order is None else order.warnings)),
     )
     if resources != given or any(draft.is_changed for draft in drafts):
@@ -244,33 +244,27 @@ def _held(
     return held
 
 
-def _worked_out(
-    pod: Pod,
-    facts: AdmissionFacts,
-    rules: SizingRules,
-    order: PodLimitsOrder | None,
-    begin: Callable[[], list[Draft]],
+def _sized(
+    pod: Pod, facts: AdmissionFacts, rules: SizingRules, order: PodLimitsOrder | None, drafts: list[Draft]
 ) -> tuple[list[Draft], Requirements | None, str]:
     """Size and fit all containers, with the limits that the pod asks for as a whole, else without.
 
-    Returns:
-        The drafts; ``spec.resources`` to set, None = none; what became of the pod's limits, empty = it asks for none.
+    Also returns ``spec.resources`` to set, None = none, and what became of the pod's limits, empty = it asks for none.
     """
     budget = wanted_budget(pod, order)
-    told = order_words(order)
+    pod_limits = order_words(order)
     if budget:
-        drafts = begin()
-        _size(drafts, replace(rules, budget=budget))
-        _fit(pod, drafts, facts, budget)
-        resources = budget_resources(pod, drafts, budget)
-        reason = why_not(pod, drafts, resources, facts)
+        tried = [draft.copied() for draft in drafts]
+        _size(tried, replace(rules, budget=budget))
+        _fit(pod, tried, facts, budget)
+        resources = budget_resources(pod, tried, budget)
+        reason = why_not(pod, tried, resources, facts)
         if reason is None:
-            return drafts, resources, SET
-        told = f"{NOT_SET}: {reason}"
-    drafts = begin()
+            return tried, resources, SET
+        pod_limits = f"{NOT_SET}: {reason}"
     _size(drafts, rules)
     _fit(pod, drafts, facts, {})
-    return drafts, None, told
+    return drafts, None, pod_limits
 
 
 def _size(drafts: Sequence[Draft], rules: SizingRules) -> None:

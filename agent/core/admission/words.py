@@ -108,8 +108,6 @@ def annotations_of(pod: Pod, answer: Admission, *, now_unix_seconds: float) -> d
 
 @dataclass(frozen=True, slots=True)
 class _Earlier:
-    """What we wrote into a pod that the API server asks about again."""
-
     original: Original
     gave_budget: bool
     """``spec.resources`` is ours."""

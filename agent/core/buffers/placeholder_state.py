@@ -9,7 +9,7 @@ from agent.core.buffers.placeholder_options import PlaceholderOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class PlaceholderState:
     """What one pass leaves to the next."""
 
     living: frozenset[str] = frozenset()
@@ -28,36 +28,36 @@ class Memory:
     """What the server said when it refused the last one; None = it took it."""
 
 
-def after_setback(memory: Memory, now_unix_seconds: float, options: PlaceholderOptions) -> Memory:
+def after_setback(state: PlaceholderState, now_unix_seconds: float, options: PlaceholderOptions) -> PlaceholderState:
     """Remember that pods gave way, or were refused: none are made for a while, longer each time."""
-    until = memory.hold_until_unix_seconds
+    until = state.hold_until_unix_seconds
     if until is None or now_unix_seconds - until > options.most_back_off_seconds:
         setbacks = 1
     else:
         # What follows while it waits already belongs to the same.
-        setbacks = memory.setbacks + (now_unix_seconds >= until)
+        setbacks = state.setbacks + (now_unix_seconds >= until)
     wait = min(options.first_back_off_seconds * 2.0 ** min(setbacks - 1, 30), options.most_back_off_seconds)
     return replace(
-        memory,
+        state,
         setbacks=setbacks,
         hold_until_unix_seconds=now_unix_seconds + wait,
     )
 
 
 def after_refusal(
-    memory: Memory, names: Iterable[str], why: str, *, now_unix_seconds: float, options: PlaceholderOptions
-) -> Memory:
+    state: PlaceholderState, names: Iterable[str], why: str, *, now_unix_seconds: float, options: PlaceholderOptions
+) -> PlaceholderState:
     """Remember that the server refused to make pods: they are tried again, later each time."""
     lost = set(names)
-    made = {name: since for name, since in memory.made.items() if name not in lost}
-    return replace(after_setback(memory, now_unix_seconds, options), made=made, refusal=why)
+    made = {name: since for name, since in state.made.items() if name not in lost}
+    return replace(after_setback(state, now_unix_seconds, options), made=made, refusal=why)
 
 
-def after_creation(memory: Memory) -> Memory:
+def after_creation(state: PlaceholderState) -> PlaceholderState:
     """Remember that the server made a pod."""
-    return memory if memory.refusal is None else replace(memory, refusal=None)
+    return state if state.refusal is None else replace(state, refusal=None)
 
 
-def after_refused_resize(memory: Memory, uid: str) -> Memory:
+def after_refused_resize(state: PlaceholderState, uid: str) -> PlaceholderState:
     """Remember that a pod cannot be resized: the next pass replaces it."""
-    return replace(memory, unresizable=memory.unresizable | {uid})
+    return replace(state, unresizable=state.unresizable | {uid})

@@ -16,7 +16,7 @@ from typing import Final
 from agent.core.buffers.buffer import BUFFER_KIND, Buffer
 from agent.core.buffers.placeholder_options import PlaceholderOptions
 from agent.core.buffers.placeholder_pod import BUFFER_UID, PlaceholderShape
-from agent.core.buffers.placeholder_state import Memory, after_setback
+from agent.core.buffers.placeholder_state import PlaceholderState, after_setback
 from agent.core.cluster.effective_resources import CountingRule, pod_requests
 from agent.core.cluster.pod import RESIZE_PENDING, RUNNING, Pod, Requirements, has_ended
 from agent.core.cluster.qos import pod_qos_class
@@ -92,7 +92,7 @@ class PlaceholderPlan:
     resizings: tuple[Resizing, ...]
     creations: tuple[str, ...]
     """Names."""
-    memory: Memory
+    state: PlaceholderState
     """If all of it is done."""
     again_seconds: float | None
     """When to look again though nothing changes; None = not before."""
@@ -115,7 +115,7 @@ def stem_of(buffer: Buffer) -> str:
 def plan_placeholders(
     wish: PlaceholderWish,
     pods: Sequence[Pod],
-    memory: Memory,
+    state: PlaceholderState,
     *,
     now_unix_seconds: float,
     options: PlaceholderOptions,
@@ -126,20 +126,20 @@ def plan_placeholders(
     names = {pod.name for pod in pods}
     made = {
         name: since
-        for name, since in memory.made.items()
+        for name, since in state.made.items()
         if name not in names and now_unix_seconds - since < UNSEEN_SECONDS
     }
     removed = {
-        uid: since for uid, since in memory.removed.items() if uid in seen and now_unix_seconds - since < UNSEEN_SECONDS
+        uid: since for uid, since in state.removed.items() if uid in seen and now_unix_seconds - since < UNSEEN_SECONDS
     }
     living = [pod for pod in pods if is_living(pod) and pod.uid not in removed]
     uids = frozenset(pod.uid for pod in living)
-    if memory.living - uids:
+    if state.living - uids:
         # They gave way to others, or their node went: nobody here removed them.
-        memory = after_setback(memory, now_unix_seconds, options)
-    memory = replace(memory, living=uids, removed=removed, unresizable=memory.unresizable & seen, made=made)
+        state = after_setback(state, now_unix_seconds, options)
+    state = replace(state, living=uids, removed=removed, unresizable=state.unresizable & seen, made=made)
     wanted = _wanted(wish, options)
-    turn = _Turn(wish=wish, options=options, memory=memory, now=now_unix_seconds, can_resize=can_resize)
+    turn = _Turn(wish=wish, options=options, state=state, now=now_unix_seconds, can_resize=can_resize)
     turn.remove([pod for pod in pods if has_ended(pod) and not pod.is_terminating and pod.uid not in removed])
     if wanted is not None:
         surplus = max(len(living) + len(made) - wanted, 0)
@@ -150,27 +150,30 @@ def plan_placeholders(
         turn.create(
             wanted - len(staying_pods) - len(made), names | made.keys(), sum(_is_waiting(pod) for pod in staying_pods)
         )
-    staying = [pod for pod in living if pod.uid not in turn.memory.removed]
-    return turn.plan(_standing(wish, wanted, staying, turn.memory, now_unix_seconds))
+    staying = [pod for pod in living if pod.uid not in turn.state.removed]
+    return turn.plan(_standing(wish, wanted, staying, turn.state, now_unix_seconds))
 
 
 class _Turn:
-    """One pass being put together."""
-
     def __init__(
-        self, *, wish: PlaceholderWish, options: PlaceholderOptions, memory: Memory, now: float, can_resize: bool
+        self,
+        *,
+        wish: PlaceholderWish,
+        options: PlaceholderOptions,
+        state: PlaceholderState,
+        now: float,
+        can_resize: bool,
     ) -> None:
-        self.memory = memory
+        self.state = state
         self._wish, self._options, self._now, self._can_resize = wish, options, now, can_resize
         self._removals: list[tuple[str, str]] = []
         self._resizings: list[Resizing] = []
         self._creations: list[str] = []
         self._again: list[float] = []
-        until = memory.hold_until_unix_seconds
+        until = state.hold_until_unix_seconds
         self._is_held = until is not None and now < until
 
     def remove(self, pods: Sequence[Pod]) -> None:
-        """Remove as many as one pass may."""
         room = self._options.pods_per_pass - len(self._removals)
         if len(pods) > room:
             self._again.append(NEXT_PASS_SECONDS)
@@ -179,9 +182,7 @@ class _Turn:
         gone = dict.fromkeys((pod.uid for pod in pods[:room]), self._now)
         if gone:
             self._again.append(UNSEEN_SECONDS)
-        self.memory = replace(
-            self.memory, removed={**self.memory.removed, **gone}, living=self.memory.living - gone.keys()
-        )
+        self.state = replace(self.state, removed={**self.state.removed, **gone}, living=self.state.living - gone.keys())
 
     def change(self, pods: Sequence[Pod]) -> None:
         """Bring pods to the shape: in place where that can be, else by removing them, a part at a time."""
@@ -190,7 +191,7 @@ class _Turn:
             return
         to_replace: list[Pod] = []
         for pod in pods:
-            if not _has_shape(pod, shape) or pod.uid in self.memory.unresizable:
+            if not _has_shape(pod, shape) or pod.uid in self.state.unresizable:
                 to_replace.append(pod)
                 continue
             changes = _changes(pod, shape)
@@ -218,7 +219,7 @@ class _Turn:
 
     def create(self, missing: int, taken: set[str], waiting: int) -> None:
         """Make what is missing, under the lowest numbers that are free."""
-        until = self.memory.hold_until_unix_seconds
+        until = self.state.hold_until_unix_seconds
         if missing <= 0 or self._wish.shape is None:
             return
         if self._is_held and until is not None:
@@ -234,15 +235,14 @@ class _Turn:
         if count < missing and waiting + count < self._options.most_waiting:
             self._again.append(NEXT_PASS_SECONDS)
         self._again.append(UNSEEN_SECONDS)
-        self.memory = replace(self.memory, made={**self.memory.made, **dict.fromkeys(self._creations, self._now)})
+        self.state = replace(self.state, made={**self.state.made, **dict.fromkeys(self._creations, self._now)})
 
     def plan(self, standing: RoomStanding) -> PlaceholderPlan:
-        """Return what has come together."""
         return PlaceholderPlan(
             removals=tuple(self._removals),
             resizings=tuple(self._resizings),
             creations=tuple(self._creations),
-            memory=self.memory,
+            state=self.state,
             again_seconds=min(self._again, default=None),
             standing=standing,
         )
@@ -325,14 +325,14 @@ def _standing(
     wish: PlaceholderWish,
     wanted: int | None,
     living: Sequence[Pod],
-    memory: Memory,
+    state: PlaceholderState,
     now_unix_seconds: float,
 ) -> RoomStanding:
     waiting = [pod for pod in living if _is_waiting(pod)]
     bound = [pod for pod in living if not _is_waiting(pod)]
     running = [pod for pod in bound if pod.phase == RUNNING]
     ready = [pod for pod in running if _is_ready(pod, wish.shape)]
-    until = memory.hold_until_unix_seconds
+    until = state.hold_until_unix_seconds
     words = [
         condition.message
         for pod in waiting
@@ -348,7 +348,7 @@ def _standing(
         starting=len(bound) - len(running),
         changing=len(running) - len(ready),
         hold_until_unix_seconds=until if until is not None and now_unix_seconds < until else None,
-        refusal=memory.refusal,
+        refusal=state.refusal,
     )
 
 

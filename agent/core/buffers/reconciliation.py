@@ -44,8 +44,6 @@ NO_REFERENCE = "neither podTemplateRef nor scalableRef is set"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Draft:
-    """How far one buffer has come."""
-
     buffer: Buffer
     fault: str | None = None
     """None = nothing is wrong so far."""
@@ -142,7 +140,6 @@ def _held(draft: _Draft, facts: NamespaceFacts, read_pod: PodReader) -> _Draft:
 
 
 def _with_template(draft: _Draft, content: Content, facts: NamespaceFacts) -> _Draft:
-    """Find the managed template, or order it."""
     buffer = draft.buffer
     name = managed_template_name(buffer.name)
     if buffer.name in facts.write_faults:

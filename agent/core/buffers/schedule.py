@@ -50,11 +50,9 @@ class CronBeginnings(Protocol):
 
     def before(self, wall: datetime) -> datetime | None:
         """Return the last one before a time, that time itself excluded; None = there is none."""
-        ...
 
     def after(self, wall: datetime) -> datetime | None:
         """Return the first one after a time, that time itself excluded; None = there is none."""
-        ...
 
 
 class Calendar(Protocol):
@@ -62,7 +60,6 @@ class Calendar(Protocol):
 
     def zone(self, name: str) -> tzinfo | None:
         """Find a time zone of the IANA database by name, with PEP 495's ``fold``; None = there is none."""
-        ...
 
     def beginnings(self, expression: str) -> CronBeginnings:
         """Read five cron fields.
@@ -70,7 +67,6 @@ class Calendar(Protocol):
         Raises:
             ValueError: One is not understood; which one.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +176,6 @@ def _last_begin(window: Window, now: datetime) -> datetime | None:
 
 
 def _next_begin(window: Window, now: datetime) -> datetime | None:
-    """Return the first beginning after a moment."""
     wall = now.astimezone(window.zone).replace(tzinfo=None, fold=0)
     time = window.beginnings.after(wall)
     while time is not None and (begin := _begins(time, window.zone)) <= now:

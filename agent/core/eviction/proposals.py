@@ -151,7 +151,6 @@ def _want(eviction: Eviction) -> Want:
 
 
 def _parts(pod: PodPlan) -> tuple[ContainerPlan, ...]:
-    """Return what counts of a pod: what goes on running."""
     return tuple(container for container in pod.containers if container.kind is not ContainerKind.INIT)
 
 

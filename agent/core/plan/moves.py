@@ -94,7 +94,6 @@ def _raise_limits(entry: PodEntry, side: Side, rules: PlanRules, *, is_pressed: 
 def _wish(
     entry: PodEntry, side: Side, unit: Unit, rules: PlanRules, small: list[tuple[Side, Unit]], *, is_pressed: bool
 ) -> None:
-    """Take a wish, or note why it waits."""
     before = unit.request
     if before is None:
         unit.kept = Kept.NOT_STATED
@@ -268,7 +267,6 @@ def _withhold(side: Side, reason: Kept) -> None:
 
 
 def _settle_limit(entry: PodEntry, side: Side, unit: Unit, limit: int, rules: PlanRules, *, is_pressed: bool) -> None:
-    """Decide the limit beside a request that is decided."""
     if unit.fixed is not None or unit.is_limit_fixed:
         unit.limit_kept = unit.fixed if unit.fixed is not Kept.NOT_STATED else None
         return

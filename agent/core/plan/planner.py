@@ -29,7 +29,7 @@ from agent.core.plan.fit import Fit, evict, oom_evictions, share
 from agent.core.plan.invariants import Examined, examine
 from agent.core.plan.moves import Room, move
 from agent.core.plan.plan import ContainerPlan, Eviction, Plan, PodPlan, ResourcePlan, Share
-from agent.core.plan.pod_facts import PlanMemo, PodFacts
+from agent.core.plan.pod_facts import PodFacts, PodFactsCache
 from agent.core.plan.steps import steps_of
 from agent.core.plan.unit_levels import entry_of
 
@@ -50,7 +50,7 @@ def build(
     options: PlanOptions,
     bounds: BoundsOptions,
     taken_unix_seconds: float,
-    memo: PlanMemo | None = None,
+    memo: PodFactsCache | None = None,
 ) -> Plan:
     """Plan one node, and check the plan.
 
@@ -71,7 +71,7 @@ def build(
         allocatable_cpu_millicores=allocatable_cpu,
         allocatable_memory_bytes=allocatable_memory,
     )
-    facts = (memo or PlanMemo()).facts_of(state.pods)
+    facts = (memo or PodFactsCache()).facts_of(state.pods)
     left_out: dict[str, str] = {}
     while True:  # ends: each round leaves out at least one pod more
         plan, stuck = _planned(
@@ -233,7 +233,7 @@ def _sorted_out(
             continue
         held_cpu += pod.counted[0]
         held_memory += pod.counted[1]
-        known = by_uid.get(pod.ref.uid)
+        known, reason = by_uid.get(pod.ref.uid), None
         if known is not None:
             reason = known.reserved or _RESERVED_BY_MODE.get(known.orders.mode)
             if reason is None and pod.ref.uid in left_out:
@@ -243,30 +243,18 @@ def _sorted_out(
                 continue
         off_cpu += pod.in_force[0]
         off_memory += pod.in_force[1]
-        reserved.append(_unknown(pod) if known is None or reason is None else _reserved(known, pod, reason))
+        reserved.append(_reserved(pod, known, reason))
     entries.sort(key=lambda entry: entry.name)
     return entries, reserved, (held_cpu, held_memory), (off_cpu, off_memory)
 
 
-def _unknown(facts: PodFacts) -> PodPlan:
+def _reserved(facts: PodFacts, demand: PodDemand | None, reason: Reserved | None) -> PodPlan:
     return PodPlan(
         ref=facts.ref,
-        workload=workload_of(facts.pod),
-        mode=Mode.OFF,
-        ranking=Ranking.NO_EVICTION,
-        reserved=Reserved.NO_DATA,
-        cpu_counted_millicores=facts.counted[0],
-        memory_counted_bytes=facts.counted[1],
-    )
-
-
-def _reserved(demand: PodDemand, facts: PodFacts, reason: Reserved) -> PodPlan:
-    return PodPlan(
-        ref=facts.ref,
-        workload=demand.workload,
-        mode=demand.orders.mode,
-        ranking=demand.orders.ranking,
-        reserved=reason,
+        workload=workload_of(facts.pod) if demand is None else demand.workload,
+        mode=Mode.OFF if demand is None else demand.orders.mode,
+        ranking=Ranking.NO_EVICTION if demand is None else demand.orders.ranking,
+        reserved=reason or Reserved.NO_DATA,
         cpu_counted_millicores=facts.counted[0],
         memory_counted_bytes=facts.counted[1],
     )
@@ -313,14 +301,15 @@ def _pod_plan(entry: PodEntry) -> PodPlan:
         reserved=None,
         cpu_counted_millicores=entry.cpu.counted,
         memory_counted_bytes=entry.memory.counted,
-        containers=tuple([_container_plan(*each) for each in zip(cpu_units, memory_units, strict=True)]),
+        containers=tuple(
+            [
+                ContainerPlan(name=cpu.name, kind=cpu.kind, cpu=_share(cpu), memory=_share(memory))
+                for cpu, memory in zip(cpu_units, memory_units, strict=True)
+            ]
+        ),
         budget=budget,
         is_evicted=entry.is_evicted,
     )
-
-
-def _container_plan(cpu: Unit, memory: Unit) -> ContainerPlan:
-    return ContainerPlan(name=cpu.name, kind=cpu.kind, cpu=_share(cpu), memory=_share(memory))
 
 
 def _share(unit: Unit) -> Share | None:

@@ -67,7 +67,7 @@ class PodFacts(NamedTuple):
     memory: StatedSide
 
 
-class PlanMemo:
+class PodFactsCache:
     """The facts of the pods of the last plan. Any thread may use it: what another puts there is as true."""
 
     def __init__(self) -> None:
@@ -75,14 +75,11 @@ class PlanMemo:
 
     def facts_of(self, pods: Iterable[Pod]) -> Sequence[PodFacts]:
         """Return the facts of each pod, in order, and forget all others."""
-        known, newest, every = self._facts, dict[str, PodFacts](), list[PodFacts]()
+        known, every = self._facts, list[PodFacts]()
         for pod in pods:
             facts = known.get(pod.uid)
-            if facts is None or facts.pod is not pod:
-                facts = facts_of(pod)
-            newest[pod.uid] = facts
-            every.append(facts)
-        self._facts = newest
+            every.append(facts if facts is not None and facts.pod is pod else facts_of(pod))
+        self._facts = {facts.ref.uid: facts for facts in every}
         return every
 
 

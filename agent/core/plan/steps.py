@@ -33,8 +33,6 @@ _LIMIT_DOWN_REASON: Final = "its memory limit is far above what it needs"
 
 @dataclass(slots=True)
 class _Moves:
-    """What changes of one pod."""
-
     entry: PodEntry
     falls: list[Change] = field(default_factory=list)
     """Requests that fall, and CPU limits that do."""

@@ -38,8 +38,6 @@ def entry_of(demand: PodDemand, facts: PodFacts, constraint: Constraint, rules: 
 
 
 class _Reading(NamedTuple):
-    """What is known of one pod while its units are read."""
-
     entry: PodEntry
     rules: PlanRules
     is_guaranteed: bool
@@ -144,7 +142,6 @@ def _sum_up(side: Side) -> None:
 
 
 def _levels(demand: Demand, edges: Edges) -> _Levels:
-    """Bound a demand of which not all is sustained."""
     sustained = demand.base if demand.sustained is None else demand.sustained
     lasting = sustained + demand.peak - demand.base if demand.sustained_peak is None else demand.sustained_peak
     base, pressing = bounded(sustained, edges), bounded(demand.base, edges)
@@ -352,7 +349,6 @@ def _restarts_with_budget(reading: _Reading, name: str, *, is_cpu: bool) -> bool
 
 
 def _stand(unit: Unit, reason: Kept) -> None:
-    """Let a unit count as it stands."""
     unit.fixed = reason
     unit.base = unit.peak = unit.final = unit.request or 0
     unit.spike = unit.lasting_spike = unit.pressing = 0

@@ -20,7 +20,7 @@ PEAK_SECONDS: Final = 3600.0
 """As long as the policy ``cruise`` counts a peak of the current prediction."""
 
 
-class UrgentMemory:
+class UrgentNeeds:
     """Of one container. Times are seconds of a clock that does not go back."""
 
     def __init__(self) -> None:

@@ -191,7 +191,6 @@ class _Marks:
         return after
 
     def note(self, bound: Bound, changed: Bools, before: Floats, after: Floats, *, of: str) -> None:
-        """Note rows as changed by a rule from one value to another."""
         self.bits |= changed * _BIT[bound]
         if self._steps is not None and changed[0]:
             unit = self._resource.unit

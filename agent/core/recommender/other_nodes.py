@@ -16,7 +16,7 @@ import numpy as np
 from agent.core.history.directive import HOURS, ContainerDirective
 from agent.core.history.hour_peaks import HOUR_SECONDS, Peaks
 from agent.core.numbers.arrays import Bools, Floats
-from agent.core.recommender.policy import Elsewhere, Present, Proposals, Steps
+from agent.core.recommender.policy import Elsewhere, Narration, Present, Proposals, Steps
 
 OWN_MINUTES: Final = 9072
 """Minutes known of seven days from which on the node goes by itself: nine tenths, as a restart or a rollout leaves a
@@ -99,25 +99,22 @@ def raised_by_kills(proposals: Proposals, present: Present, steps: Steps | None)
     )
 
 
-def say_kill_elsewhere(steps: Steps, elsewhere: Elsewhere | None) -> None:
-    """Tell the memory at a kill on another node, of the one row; nothing where there is none."""
+def say_kill_elsewhere(memory: Narration, elsewhere: Elsewhere | None) -> None:
+    """Say the memory at a kill on another node; nothing where there is none."""
     if elsewhere is not None and elsewhere.has_oom[0]:
-        note = "largest of seven days on any node, told by the webhook"
-        steps.say("memory", _KILLED, float(elsewhere.oom_bytes[0]), "bytes", note)
+        memory.first(_KILLED, elsewhere.oom_bytes, "largest of seven days on any node, told by the webhook")
 
 
-def say_week_elsewhere(steps: Steps, elsewhere: Elsewhere | None) -> None:
-    """Tell the largest memory of other nodes, of the one row; nothing where it does not count."""
+def say_week_elsewhere(memory: Narration, elsewhere: Elsewhere | None) -> None:
+    """Say the largest memory of other nodes; nothing where it does not count."""
     if elsewhere is not None and elsewhere.has_memory_peak[0]:
-        steps.say(
-            "memory", "largest of seven days, other nodes", float(elsewhere.memory_peak_bytes[0]), "bytes", _COUNTS
-        )
+        memory.first("largest of seven days, other nodes", elsewhere.memory_peak_bytes, _COUNTS)
 
 
-def say_peak_elsewhere(steps: Steps, resource: str, peak: float, unit: str, neighbours: int) -> None:
-    """Tell the peak at this hour of the day on other nodes."""
+def say_peak_elsewhere(narration: Narration, peak: float, neighbours: int) -> None:
+    """Say the peak at this hour of the day on other nodes."""
     around = f" +- {neighbours} h" if neighbours else ""
-    steps.say(resource, f"largest at this hour{around}, other nodes", peak, unit, _COUNTS)
+    narration.say(f"largest at this hour{around}, other nodes", peak, _COUNTS)
 
 
 def _hours(rows: Sequence[Sequence[int | None]]) -> tuple[Floats, Bools]:

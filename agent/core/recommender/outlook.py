@@ -142,7 +142,6 @@ class Outlook:
         return replace(stated, memory_request_bytes=requested, memory_limit_bytes=limit)
 
     def _request_for(self, answer: float, resource: Resource, stated: Stated) -> int:
-        """Return the request that another answer of the policy would lead to."""
         asked = np.full(1, float(answer))
         if resource is Resource.CPU:
             proposals = replace(self.proposals, cpu_request_millicores=asked)
@@ -151,7 +150,6 @@ class Outlook:
         return _request(apply(proposals, stated, self.options), resource)
 
     def _request_without(self, bound: Bound, resource: Resource) -> int:
-        """Return the request that there would be without one bound."""
         proposals, stated, options = self.proposals, self.stated, self.options
         if bound is Bound.MIN:
             options = replace(options, min_cpu_millicores=1, min_memory_bytes=0)

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol
 
+from agent.core.cluster.resource import Resource
 from agent.core.history.minutes import Minutes, OutOfMemory
+from agent.core.numbers.amount_text import amount_text
 from agent.core.numbers.arrays import Bools, Floats, Ints, Rows
 
 
@@ -144,34 +146,83 @@ class Steps:
         self.taken.append(Step(resource=resource, what=what, value=value, unit=unit, note=note, before=before))
 
 
-class Policy(Protocol):
+class Narration:
+    """Says the steps of one resource, in its unit, of the one row asked for; nothing where nobody asked."""
+
+    def __init__(self, steps: Steps | None, resource: Resource) -> None:
+        self._steps = steps
+        self._resource = resource
+
+    @property
+    def is_wanted(self) -> bool:
+        """Return whether anybody asked."""
+        return self._steps is not None
+
+    def say(self, what: str, value: float | None, note: str = "", *, unit: str | None = None) -> None:
+        """Say one figure; a unit is named where it is no amount of the resource."""
+        if self._steps is not None:
+            self._steps.say(self._resource.value, what, value, self._resource.unit if unit is None else unit, note)
+
+    def first(self, what: str, values: Floats | Ints, note: str = "", *, unit: str | None = None) -> None:
+        """Say the figure of the row."""
+        if self._steps is not None:
+            self.say(what, float(values[0]), note, unit=unit)
+
+    def known(self, what: str, values: Floats | Ints, has: Bools, note: str = "", otherwise: str = "") -> None:
+        """Say the figure of the row where it has one; else that it is not known, and why."""
+        if self._steps is not None:
+            self.say(what, *((float(values[0]), note) if has[0] else (None, otherwise)))
+
+    def text(self, amount: float) -> str:
+        """Write an amount of the resource for a note."""
+        return amount_text(amount, self._resource.unit)
+
+
+class RowPart(Protocol):
+    """What holds something of each row of a policy."""
+
+    def grow(self, rows: int) -> None:
+        """Hold at least so many rows; the new ones know nothing."""
+
+    def forget(self, rows: Rows) -> None:
+        """Make these rows know nothing again."""
+
+
+class MinutePolicy:
+    """A policy that learns minute by minute in several parts."""
+
+    def __init__(self, rows: int, *parts: RowPart) -> None:
+        self.rows = rows
+        self._parts = parts
+
+    def grow(self, rows: int) -> None:
+        """Hold at least so many rows; the new ones know nothing."""
+        self.rows = max(rows, self.rows)
+        for part in self._parts:
+            part.grow(rows)
+
+    def forget(self, rows: Rows) -> None:
+        """Make these rows know nothing again: they will stand for other containers."""
+        for part in self._parts:
+            part.forget(rows)
+
+
+class Policy(RowPart, Protocol):
     """A way of sizing. Holds what it has learnt of ``n`` rows; the rest comes as arguments."""
 
     name: Final[str]  # type: ignore[misc]  # a Protocol's Final: implementations assign it in the class body
 
     @property
     def rows(self) -> int:
-        """How many rows it holds."""
-        ...
-
-    def grow(self, rows: int) -> None:
-        """Hold at least so many rows; the new ones know nothing."""
-        ...
-
-    def forget(self, rows: Rows) -> None:
-        """Make these rows know nothing again: they will stand for other containers."""
-        ...
+        """Return how many rows it holds."""
 
     def fold(self, minutes: Minutes) -> None:
         """Learn one minute of all rows. Minutes come in rising order; a minute that is skipped is a gap."""
-        ...
 
     def record_oom(self, row: int, kill: OutOfMemory) -> None:
         """Learn of a kill; at equal times usage comes first."""
-        ...
 
     def recommend(
         self, rows: Rows, present: Present, *, now_unix_seconds: float, steps: Steps | None = None
     ) -> Proposals:
         """Answer for some rows, ``present`` in their order; changes nothing. Steps are asked for with one row only."""
-        ...

@@ -13,7 +13,7 @@ import numpy as np
 
 from agent.core.cluster.resource import Resource
 from agent.core.numbers.amount_text import amount_text
-from agent.core.numbers.arrays import Bools, Floats, Ints
+from agent.core.numbers.arrays import Floats
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources
 from agent.core.recommender.bounds import Bounded, apply, bounds_of
 from agent.core.recommender.other_nodes import raised_by_kills
@@ -184,7 +184,6 @@ class _Side:
     extra: list[Mapping[str, float]]
 
     def advice(self, index: int, withheld: Withheld | None, stated: int | None, judge: _Judge) -> Advice:
-        """Make the advice about one container."""
         request = self.request[index] if withheld is None else None
         has = self.has_proposal[index]
         return Advice(
@@ -209,27 +208,31 @@ def _recommendations(
     conditions: Conditions,
     options: BoundsOptions,
 ) -> list[Recommendation]:
-    cpu = _side(
-        bounded.cpu_request_millicores,
-        bounded.has_cpu,
-        bounded.cpu_limit_millicores,
-        bounded.has_cpu_limit,
-        bounded.cpu_bounds,
-        proposals.has_cpu,
-        (proposals.cpu_base_millicores, proposals.cpu_peak_millicores, proposals.cpu_request_millicores),
-        proposals.cpu_upward_only,
-        _extra(proposals, Resource.CPU),
+    cpu = _Side(
+        request=_whole(bounded.cpu_request_millicores),
+        has=bounded.has_cpu.tolist(),
+        limit=_whole(bounded.cpu_limit_millicores),
+        has_limit=bounded.has_cpu_limit.tolist(),
+        bits=bounded.cpu_bounds.tolist(),
+        has_proposal=(proposals.has_cpu & np.isfinite(proposals.cpu_request_millicores)).tolist(),
+        base=proposals.cpu_base_millicores.tolist(),
+        peak=proposals.cpu_peak_millicores.tolist(),
+        proposed=proposals.cpu_request_millicores.tolist(),
+        upward_only=proposals.cpu_upward_only.tolist(),
+        extra=_extra(proposals, Resource.CPU),
     )
-    memory = _side(
-        bounded.memory_request_bytes,
-        bounded.has_memory,
-        bounded.memory_limit_bytes,
-        bounded.has_memory_limit,
-        bounded.memory_bounds,
-        proposals.has_memory,
-        (proposals.memory_base_bytes, proposals.memory_peak_bytes, proposals.memory_request_bytes),
-        proposals.memory_upward_only,
-        _extra(proposals, Resource.MEMORY),
+    memory = _Side(
+        request=_whole(bounded.memory_request_bytes),
+        has=bounded.has_memory.tolist(),
+        limit=_whole(bounded.memory_limit_bytes),
+        has_limit=bounded.has_memory_limit.tolist(),
+        bits=bounded.memory_bounds.tolist(),
+        has_proposal=(proposals.has_memory & np.isfinite(proposals.memory_request_bytes)).tolist(),
+        base=proposals.memory_base_bytes.tolist(),
+        peak=proposals.memory_peak_bytes.tolist(),
+        proposed=proposals.memory_request_bytes.tolist(),
+        upward_only=proposals.memory_upward_only.tolist(),
+        extra=_extra(proposals, Resource.MEMORY),
     )
     cpu_barred = _NOT_CONTROLLED if options.controlled_resources is ControlledResources.MEMORY else None
     memory_barred = _NOT_CONTROLLED if options.controlled_resources is ControlledResources.CPU else None
@@ -286,36 +289,14 @@ def _withheld(
     return Withheld.GAPS if missing is Missing.GAPS else Withheld.NO_DATA
 
 
-def _side(
-    request: Floats,
-    has: Bools,
-    limit: Floats,
-    has_limit: Bools,
-    bits: Ints,
-    has_proposal: Bools,
-    figures: tuple[Floats, Floats, Floats],
-    upward_only: Bools,
-    extra: Mapping[str, Floats],
-) -> _Side:
-    base, peak, proposed = (values.tolist() for values in figures)
-    named = {name: values.tolist() for name, values in extra.items()}
-    return _Side(
-        request=request.astype(np.int64).tolist(),
-        has=has.tolist(),
-        limit=limit.astype(np.int64).tolist(),
-        has_limit=has_limit.tolist(),
-        bits=bits.tolist(),
-        has_proposal=(has_proposal & np.isfinite(figures[-1])).tolist(),
-        base=base,
-        peak=peak,
-        proposed=proposed,
-        upward_only=upward_only.tolist(),
-        extra=[dict(zip(named, values, strict=True)) for values in zip(*named.values(), strict=True)]
-        if named
-        else [_NOTHING_EXTRA] * request.size,
-    )
+def _whole(amounts: Floats) -> list[int]:
+    whole: list[int] = amounts.astype(np.int64).tolist()
+    return whole
 
 
-def _extra(proposals: Proposals, resource: Resource) -> dict[str, Floats]:
-    """Return the policy's further figures of one resource; the name says of which."""
-    return {name: values for name, values in proposals.extra.items() if name.startswith(f"{resource}_")}
+def _extra(proposals: Proposals, resource: Resource) -> list[Mapping[str, float]]:
+    """Return the policy's further figures of one resource, row by row; the name says of which."""
+    named = {name: values.tolist() for name, values in proposals.extra.items() if name.startswith(f"{resource}_")}
+    if not named:
+        return [_NOTHING_EXTRA] * proposals.has_cpu.size
+    return [dict(zip(named, values, strict=True)) for values in zip(*named.values(), strict=True)]

@@ -14,22 +14,18 @@ class PolicyOptions(Protocol):
     @property
     def cruise(self) -> CruiseOptions:
         """Of ``cruise``."""
-        ...
 
     @property
     def vpa(self) -> VpaOptions:
         """Of ``vpa``."""
-        ...
 
     @property
     def crane(self) -> CraneOptions:
         """Of ``crane``."""
-        ...
 
     @property
     def forecast(self) -> ForecastOptions:
         """Of ``forecast``."""
-        ...
 
 
 class UnknownPolicyError(ValueError):

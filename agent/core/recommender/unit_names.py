@@ -67,11 +67,9 @@ class _Known:
     workload: Workload | None
 
     def pod_names(self) -> Iterator[str]:
-        """Return the names of its very own pod."""
         yield from (pod for pod in (self.identity.pod, self.identity.pod_uid) if pod is not None)
 
     def words(self) -> set[str]:
-        """Return the parts of all its names."""
         workload = () if self.workload is None else (self.workload.name,)
         return {*filter(None, called(self.identity).split("/")), *workload}
 

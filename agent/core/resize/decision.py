@@ -108,7 +108,7 @@ class DecisionLog(Protocol):
         detail: str = "",
         pod: PodRef | None = None,
     ) -> object:
-        """Put it down."""
+        """Record it."""
 
 
 _RESIZES: Final = (Action.RESIZE, Action.REVERT, Action.RESTORE)

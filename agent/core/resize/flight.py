@@ -200,7 +200,6 @@ def _is_more(now: int | None, then: int | None) -> bool:
 
 
 def _aged(record: PodRecord, look: PodLook) -> PodRecord:
-    """Forget shrinks and refusals that are past."""
     now = look.now_seconds
     refusals = tuple(
         refusal

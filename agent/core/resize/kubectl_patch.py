@@ -91,8 +91,6 @@ def left_out(item: Recommendation) -> Mapping[Resource, LeftOut]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """Where a patch names a container."""
-
     namespace: str
     pod: str
     container: str

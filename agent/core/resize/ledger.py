@@ -252,7 +252,6 @@ class Ledger:
         return step_of(record, pod) if pod is not None else None
 
     def _shrunk(self, record: PodRecord, now_seconds: float) -> list[Shrunk]:
-        """Return the shrinks of memory within ``act.revertSeconds``."""
         shrunk = [shrink for shrink in record.shrunk if now_seconds - shrink.at_seconds <= self._act.revert_seconds]
         flight = record.flight
         if flight is not None and flight.state is FlightState.SENT and flight.action is not Action.REVERT:

@@ -118,7 +118,6 @@ def _words(condition: PodCondition | None) -> str:
 
 
 def _without_conditions(pod: Pod) -> ResizeStatus:
-    """Compare what is asked for with what is reported."""
     running = [
         (container, status)
         for container in pod.sized_containers()

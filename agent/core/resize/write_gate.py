@@ -149,7 +149,6 @@ def _kept(
     gates: Gates,
     memory_in_use_bytes: Mapping[str, int],
 ) -> Kept | None:
-    """Return why one number may not be changed."""
     restarts = _restarts(change, pod)
     is_memory_limit_down = (
         change.resource is Resource.MEMORY and change.setting is Setting.LIMIT and change.after < change.before
@@ -199,7 +198,6 @@ def _restarts(change: Change, pod: Pod) -> bool:
 
 
 def _unsound(step: PlanStep, pod: Pod) -> Kept | Spared | None:
-    """Return what would be wrong with the pod after a step."""
     if not step.changes or any(change.after <= 0 for change in step.changes):
         return Spared.UNSOUND
     after = changed_pod(pod, step.changes)

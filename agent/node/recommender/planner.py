@@ -18,7 +18,7 @@ from agent.core.plan.demands import NOTHING_MEASURED, DemandSettings, Key, Measu
 from agent.core.plan.directives import Directed
 from agent.core.plan.plan import Plan
 from agent.core.plan.planner import build
-from agent.core.plan.pod_facts import PlanMemo
+from agent.core.plan.pod_facts import PodFactsCache
 from agent.core.resize.ledger import Ledger
 from agent.node.orders.holds import Holds
 from agent.node.recommender.evaluation import Evaluated
@@ -82,7 +82,7 @@ class Planner:
         self._demand_settings = DemandSettings(
             act=settings.act, plan=settings.plan, bounds=settings.bounds, policy=settings.recommend.policy
         )
-        self._memo, self._building = PlanMemo(), threading.Lock()
+        self._memo, self._building = PodFactsCache(), threading.Lock()
 
     def plan(
         self, holding: Holding, *, urgent: Mapping[Key, Urgent] = NOTHING_URGENT, as_enforced: bool = False

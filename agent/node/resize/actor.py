@@ -17,7 +17,7 @@ from typing import Final
 from agent.core.plan.demand import Kept, Urgent
 from agent.core.plan.demands import Key
 from agent.core.plan.plan import PlanStep
-from agent.core.plan.urgent_needs import UrgentMemory
+from agent.core.plan.urgent_needs import UrgentNeeds
 from agent.core.resize.decision import Action, Outcome
 from agent.core.resize.record import News
 from agent.metrics.acting_series import Trigger, kept_counts
@@ -80,7 +80,7 @@ class Actor:
         )
         self._lock = threading.Lock()
         """Guards the timing, and what was seen to be needed."""
-        self._urgent: dict[Key, UrgentMemory] = {}
+        self._urgent: dict[Key, UrgentNeeds] = {}
         """What was seen to be needed."""
         self._kills: deque[Key] = deque(maxlen=MAX_KILLS)
         self._began_seconds, self._flush_due_seconds = began_seconds, began_seconds + FLUSH_SECONDS
@@ -109,7 +109,7 @@ class Actor:
         now = self._clocks.monotonic()
         with self._lock:
             for key, urgent in needs.items():
-                self._urgent.setdefault(key, UrgentMemory()).add(urgent, now)
+                self._urgent.setdefault(key, UrgentNeeds()).add(urgent, now)
         self.ask(Trigger.PRESSURE)
 
     def killed(self, key: Key, needs: Urgent | None = None) -> None:
@@ -123,7 +123,7 @@ class Actor:
         with self._lock:
             self._kills.append(key)
             if needs is not None:
-                self._urgent.setdefault(key, UrgentMemory()).add(needs, self._clocks.monotonic())
+                self._urgent.setdefault(key, UrgentNeeds()).add(needs, self._clocks.monotonic())
         self.ask(Trigger.OUT_OF_MEMORY)
 
     def remembered(self) -> dict[Key, Urgent]:

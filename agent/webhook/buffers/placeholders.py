@@ -24,7 +24,7 @@ from agent.core.buffers.buffer import (
 from agent.core.buffers.placeholder_condition import provisioning_of
 from agent.core.buffers.placeholder_options import PlaceholderOptions
 from agent.core.buffers.placeholder_pod import placeholder_of, resources_json
-from agent.core.buffers.placeholder_state import Memory, after_creation, after_refusal, after_refused_resize
+from agent.core.buffers.placeholder_state import PlaceholderState, after_creation, after_refusal, after_refused_resize
 from agent.core.buffers.placeholders import PlaceholderPlan, PlaceholderWish, buffer_uid_of, plan_placeholders
 from agent.core.cluster.effective_resources import CountingRule, pod_requests
 from agent.core.cluster.pod import Pod, has_ended
@@ -112,7 +112,7 @@ class Placeholders:
         )
         self._listed_until_seconds: float | None = None
         """Until when the first list is waited for; None = it was not begun."""
-        self._memories: dict[str, dict[str, Memory]] = {}
+        self._states: dict[str, dict[str, PlaceholderState]] = {}
         """By namespace and buffer uid."""
 
     @property
@@ -134,7 +134,7 @@ class Placeholders:
 
     def clear(self) -> None:
         """Forget what passes left to the next: somebody else led meanwhile."""
-        self._memories.clear()
+        self._states.clear()
 
     def pods(self) -> tuple[Pod, ...] | None:
         """Return the placeholder pods of the whole cluster; None = they have not been read yet. For any thread."""
@@ -184,20 +184,20 @@ class Placeholders:
         again: list[float] = []
         provisioning: dict[str, Condition] = {}
         ready: dict[str, int] = {}
-        memories = self._memories.setdefault(namespace, {})
-        for uid in [uid for uid in memories if uid not in wishes and uid not in pods]:
-            del memories[uid]
+        states = self._states.setdefault(namespace, {})
+        for uid in [uid for uid in states if uid not in wishes and uid not in pods]:
+            del states[uid]
         for wish in (*gone, *wishes.values()):
             buffer = wish.buffer
-            plan = self._keep_one(wish, pods.get(buffer.uid, []), memories)
+            plan = self._keep_one(wish, pods.get(buffer.uid, []), states)
             if plan.again_seconds is not None:
                 again.append(plan.again_seconds)
-            memory, now = memories[buffer.uid], self._wall_clock()
-            if memory.refusal is not None and memory.hold_until_unix_seconds is not None:
-                again.append(max(memory.hold_until_unix_seconds - now, UNLISTED_SECONDS))
+            state, now = states[buffer.uid], self._wall_clock()
+            if state.refusal is not None and state.hold_until_unix_seconds is not None:
+                again.append(max(state.hold_until_unix_seconds - now, UNLISTED_SECONDS))
             if buffer.uid in wishes:
                 # What was refused just now belongs to what is told.
-                standing = replace(plan.standing, refusal=memory.refusal)
+                standing = replace(plan.standing, refusal=state.refusal)
                 provisioning[buffer.name] = provisioning_of(buffer, standing, now_unix_seconds=now, pause_reason=paused)
                 ready[buffer.name] = plan.standing.ready
         for outcome in outcomes:
@@ -219,20 +219,20 @@ class Placeholders:
         shape = placeholder_of(content, pod_of_template(content), buffer, self._options, version=version)
         return PlaceholderWish(buffer=buffer, replicas=status.replicas, shape=shape)
 
-    def _keep_one(self, wish: PlaceholderWish, pods: Sequence[Pod], memories: dict[str, Memory]) -> PlaceholderPlan:
+    def _keep_one(self, wish: PlaceholderWish, pods: Sequence[Pod], states: dict[str, PlaceholderState]) -> PlaceholderPlan:
         uid = wish.buffer.uid
         plan = plan_placeholders(
             wish,
             pods,
-            memories.get(uid, Memory()),
+            states.get(uid, PlaceholderState()),
             now_unix_seconds=self._wall_clock(),
             options=self._options,
             can_resize=self._can_resize(),
         )
-        memories[uid] = replace(plan.memory, made=_without(plan.memory.made, plan.creations))
+        states[uid] = replace(plan.state, made=_without(plan.state.made, plan.creations))
         self._remove(wish.buffer, plan)
-        self._resize(wish.buffer, plan, memories)
-        self._create(wish, plan, memories)
+        self._resize(wish.buffer, plan, states)
+        self._create(wish, plan, states)
         if plan.creations or plan.removals or plan.resizings:
             log.info(
                 "placeholder pods changed",
@@ -252,7 +252,7 @@ class Placeholders:
                 return
             remove_placeholder(self._api, namespace=buffer.namespace, name=name, uid=uid)
 
-    def _resize(self, buffer: Buffer, plan: PlaceholderPlan, memories: dict[str, Memory]) -> None:
+    def _resize(self, buffer: Buffer, plan: PlaceholderPlan, states: dict[str, PlaceholderState]) -> None:
         for resizing in plan.resizings:
             if not self._permission.is_given():
                 return
@@ -269,23 +269,23 @@ class Placeholders:
                 if not _is_judgement(error):
                     raise
                 # Whatever speaks against it, a new pod will do; one that is gone by now is nobody's loss.
-                memories[buffer.uid] = after_refused_resize(memories[buffer.uid], resizing.uid)
+                states[buffer.uid] = after_refused_resize(states[buffer.uid], resizing.uid)
 
-    def _create(self, wish: PlaceholderWish, plan: PlaceholderPlan, memories: dict[str, Memory]) -> None:
+    def _create(self, wish: PlaceholderWish, plan: PlaceholderPlan, states: dict[str, PlaceholderState]) -> None:
         buffer, shape = wish.buffer, wish.shape
         for name in plan.creations if shape is not None else ():
             if shape is None or not self._permission.is_leader():
                 return
             metadata = shape.body["metadata"]
             body = {**shape.body, "metadata": {**(metadata if isinstance(metadata, dict) else {}), "name": name}}
-            memory = memories[buffer.uid]
+            state = states[buffer.uid]
             try:
                 self._api.call(
                     "POST", namespaced_path(buffer.namespace, "pods"), query={"fieldManager": FIELD_MANAGER}, body=body
                 )
             except Unreachable as error:
                 if error.may_have_been_done:
-                    memories[buffer.uid] = _with_made(memory, name, plan)
+                    states[buffer.uid] = _with_made(state, name, plan)
                 raise
             except ApiError as error:
                 if not _is_judgement(error):
@@ -295,11 +295,11 @@ class Placeholders:
                     "a placeholder pod was refused",
                     extra={"namespace": buffer.namespace, "buffer": buffer.name, "cause": why},
                 )
-                memories[buffer.uid] = after_refusal(
-                    memory, (name,), why, now_unix_seconds=self._wall_clock(), options=self._options
+                states[buffer.uid] = after_refusal(
+                    state, (name,), why, now_unix_seconds=self._wall_clock(), options=self._options
                 )
                 return
-            memories[buffer.uid] = after_creation(_with_made(memory, name, plan))
+            states[buffer.uid] = after_creation(_with_made(state, name, plan))
 
     def _annotate(self, buffer: Buffer, ready: int | None, version: str) -> None:
         text = None if ready is None else str(ready)
@@ -344,5 +344,5 @@ def _without(made: Mapping[str, float], names: Sequence[str]) -> dict[str, float
     return {name: since for name, since in made.items() if name not in names}
 
 
-def _with_made(memory: Memory, name: str, plan: PlaceholderPlan) -> Memory:
-    return replace(memory, made={**memory.made, name: plan.memory.made[name]})
+def _with_made(state: PlaceholderState, name: str, plan: PlaceholderPlan) -> PlaceholderState:
+    return replace(state, made={**state.made, name: plan.state.made[name]})

@@ -42,8 +42,8 @@ class CraneKills:
         self._requested_bytes: Ints = np.full((rows, 1), -1, dtype=np.int64)
 
     def grow(self, rows: int) -> None:
-        """Hold so many rows, not fewer than now."""
-        self._pad(rows - len(self._requested_bytes), 0)
+        """Hold at least so many rows; the new ones know of no kill."""
+        self._pad(max(rows - len(self._requested_bytes), 0), 0)
 
     def forget(self, rows: Rows) -> None:
         """Know of no kill of these rows."""

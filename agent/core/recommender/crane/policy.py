@@ -16,6 +16,7 @@ from typing import Final
 
 import numpy as np
 
+from agent.core.cluster.resource import Resource
 from agent.core.history.minutes import Minutes, OutOfMemory
 from agent.core.numbers.arrays import Bools, Floats, Rows
 from agent.core.numbers.bucket_scheme import LinearScheme
@@ -24,14 +25,16 @@ from agent.core.recommender.crane.estimate import Estimation, to_bytes, to_milli
 from agent.core.recommender.crane.kills import CraneKills, protect
 from agent.core.recommender.crane.samples import CPU_QUANTUM, MEMORY_QUANTUM, SlidingHistograms
 from agent.core.recommender.crane.specification import DEFAULT_SPECIFICATIONS, Specifications, parse_specifications
-from agent.core.recommender.policy import LimitRule, Present, Proposals, Steps
+from agent.core.recommender.policy import LimitRule, MinutePolicy, Narration, Present, Proposals, Steps
 
 _MINUTE_SECONDS: Final = 60
 _DAY_MINUTES: Final = 1440
 _MILLICORES_PER_CORE: Final = 1000.0
+_CUT: Final = "fraction cut off"
+_NO_SAMPLES: Final = "no samples"
 
 
-class CranePolicy:
+class CranePolicy(MinutePolicy):
     """Sizes by a percentile of the usage of the last seven days, in which a sample weighs its value.
 
     Raises:
@@ -69,30 +72,13 @@ class CranePolicy:
         self._kills = CraneKills(
             history_seconds=options.oom_history_seconds, bump_ratio=options.oom_bump_ratio, rows=rows
         )
+        super().__init__(rows, self._cpu, self._memory, self._kills)
         # Read even while they are switched off, as Crane does: a wrong list should not wait for the switch.
         self._specifications = Specifications(
             DEFAULT_SPECIFICATIONS
             if options.specification_config is None
             else parse_specifications(options.specification_config)
         )
-
-    @property
-    def rows(self) -> int:
-        """How many rows it holds."""
-        return self._cpu.rows
-
-    def grow(self, rows: int) -> None:
-        """Hold at least so many rows; the new ones know nothing."""
-        if rows > self.rows:
-            self._cpu.grow(rows)
-            self._memory.grow(rows)
-            self._kills.grow(rows)
-
-    def forget(self, rows: Rows) -> None:
-        """Make these rows know nothing again."""
-        self._cpu.forget(rows)
-        self._memory.forget(rows)
-        self._kills.forget(rows)
 
     def fold(self, minutes: Minutes) -> None:
         """Learn one minute of all rows: CPU is the mean as measured, memory the peak of the working set.
@@ -127,34 +113,29 @@ class CranePolicy:
 
         The samples that count end with the newest minute learnt, the kills with the moment of the answer.
         """
-        told = _Told(steps)
+        cpu, memory = Narration(steps, Resource.CPU), Narration(steps, Resource.MEMORY)
         has_cpu, has_memory = self._cpu.counts(rows) > 0, self._memory.counts(rows) > 0
 
-        told.window("cpu", self._cpu, rows)
-        cpu_cores = self._cpu.percentiles(rows)
-        told.percentile("cpu", self._cpu_estimation, cpu_cores * _MILLICORES_PER_CORE, has_cpu)
-        cpu_cores = self._cpu_estimation.of_percentile(cpu_cores)
-        told.estimate("cpu", self._cpu_estimation, cpu_cores * _MILLICORES_PER_CORE, has_cpu)
+        cpu_cores = _estimated(cpu, self._cpu, self._cpu_estimation, rows, has_cpu, units=_MILLICORES_PER_CORE)
         cpu_millicores = to_millicores(cpu_cores)
-        told.amount("cpu", "whole millicores", cpu_millicores, has_cpu, "fraction cut off")
+        cpu.known("whole millicores", cpu_millicores, has_cpu, _CUT, _NO_SAMPLES)
 
-        told.window("memory", self._memory, rows)
-        memory_bytes = self._memory.percentiles(rows)
-        told.percentile("memory", self._memory_estimation, memory_bytes, has_memory)
-        memory_bytes = self._memory_estimation.of_percentile(memory_bytes)
-        told.estimate("memory", self._memory_estimation, memory_bytes, has_memory)
-        memory_bytes = to_bytes(memory_bytes)
-        told.amount("memory", "whole bytes", memory_bytes, has_memory, "fraction cut off")
+        memory_bytes = to_bytes(_estimated(memory, self._memory, self._memory_estimation, rows, has_memory))
+        memory.known("whole bytes", memory_bytes, has_memory, _CUT, _NO_SAMPLES)
         has_memory &= memory_bytes > 0  # Crane: "no enough metrics"
 
         if self._options.oom_protection:
             needed_bytes, has_kill = self._kills.needed(rows, now_unix_seconds)
-            told.protection(self._options.oom_bump_ratio, needed_bytes, has_kill)
+            note = f"request at the kill x {self._options.oom_bump_ratio:g} or plus 100 MiB, whichever is more"
+            no_kill = "no kill within crane.oomHistorySeconds"
+            memory.known("needed after an out-of-memory kill", needed_bytes, has_kill, note, no_kill)
             memory_bytes = protect(memory_bytes, needed_bytes, has_kill)
         if self._options.specification:
             chosen_millicores, chosen_bytes, has_fit = self._specifications.normalise(cpu_millicores, memory_bytes)
             has_fit &= has_cpu & has_memory  # a pair is chosen for both together
-            told.specification(chosen_millicores, chosen_bytes, has_fit)
+            for narration, chosen in ((cpu, chosen_millicores), (memory, chosen_bytes)):
+                note, no_fit = "the smallest that holds CPU and memory", "none holds CPU and memory"
+                narration.known("specification", chosen, has_fit, note, no_fit)
             cpu_millicores = np.where(has_fit, chosen_millicores, cpu_millicores)
             memory_bytes = np.where(has_fit, chosen_bytes, memory_bytes)
         return _proposals(cpu_millicores, has_cpu, memory_bytes, has_memory)
@@ -182,42 +163,23 @@ def _proposals(cpu_millicores: Floats, has_cpu: Bools, memory_bytes: Floats, has
     )
 
 
-class _Told:
-    """Says the steps of the one row that is asked for; nothing when nobody asks."""
-
-    _UNITS: Final = {"cpu": "millicores", "memory": "bytes"}
-
-    def __init__(self, steps: Steps | None) -> None:
-        self._steps = steps
-
-    def window(self, resource: str, samples: SlidingHistograms, rows: Rows) -> None:
-        if self._steps is not None:
-            what = f"minutes known of the last {samples.window_minutes / _DAY_MINUTES:g} days"
-            self._steps.say(resource, what, float(samples.counts(rows)[0]), "samples")
-
-    def percentile(self, resource: str, estimation: Estimation, values: Floats, has: Bools) -> None:
-        what = f"P{estimation.percentile * 100:g}, each sample weighing its value"
-        self.amount(resource, what, values, has, "upper end of its histogram bucket")
-
-    def estimate(self, resource: str, estimation: Estimation, values: Floats, has: Bools) -> None:
-        margin, utilization = 1 + estimation.margin_fraction, estimation.target_utilization
-        what = f"with margin (x {margin:g}) and target utilisation (/ {utilization:g})"
-        self.amount(resource, what, values, has)
-
-    def amount(self, resource: str, what: str, values: Floats, has: Bools, note: str = "") -> None:
-        self._say(resource, what, values, has, note, "no samples")
-
-    def protection(self, bump_ratio: float, needed_bytes: Floats, has_kill: Bools) -> None:
-        note = f"request at the kill x {bump_ratio:g} or plus 100 MiB, whichever is more"
-        what, otherwise = "needed after an out-of-memory kill", "no kill within crane.oomHistorySeconds"
-        self._say("memory", what, needed_bytes, has_kill, note, otherwise)
-
-    def specification(self, cpu_millicores: Floats, memory_bytes: Floats, has_fit: Bools) -> None:
-        note, otherwise = "the smallest that holds CPU and memory", "none holds CPU and memory"
-        self._say("cpu", "specification", cpu_millicores, has_fit, note, otherwise)
-        self._say("memory", "specification", memory_bytes, has_fit, note, otherwise)
-
-    def _say(self, resource: str, what: str, values: Floats, has: Bools, note: str, otherwise: str) -> None:
-        if self._steps is not None:
-            value = float(values[0]) if has[0] else None
-            self._steps.say(resource, what, value, self._UNITS[resource], otherwise if value is None else note)
+def _estimated(
+    narration: Narration,
+    samples: SlidingHistograms,
+    estimation: Estimation,
+    rows: Rows,
+    has: Bools,
+    *,
+    units: float = 1.0,
+) -> Floats:
+    """Return the estimates of some rows, cores or bytes; there are so many amounts in one of them."""
+    days = samples.window_minutes / _DAY_MINUTES
+    narration.first(f"minutes known of the last {days:g} days", samples.counts(rows), unit="samples")
+    values = samples.percentiles(rows)
+    percentile = f"P{estimation.percentile * 100:g}, each sample weighing its value"
+    narration.known(percentile, values * units, has, "upper end of its histogram bucket", _NO_SAMPLES)
+    values = estimation.of_percentile(values)
+    margin, utilization = 1 + estimation.margin_fraction, estimation.target_utilization
+    what = f"with margin (x {margin:g}) and target utilisation (/ {utilization:g})"
+    narration.known(what, values * units, has, otherwise=_NO_SAMPLES)
+    return values

@@ -54,8 +54,6 @@ as good as nothing beside others; exact up to 3 TiB in use for a week."""
 
 @dataclass(frozen=True, slots=True)
 class _Hour:
-    """The samples of one hour, packed."""
-
     first_minute: int
     rows: int
     packed: bytes
@@ -92,7 +90,7 @@ class SlidingHistograms:
 
     @property
     def rows(self) -> int:
-        """How many rows it holds."""
+        """Return how many rows it holds."""
         return self._counts.size
 
     def grow(self, rows: int) -> None:

@@ -25,12 +25,12 @@ from agent.core.recommender.cruise.explanation import CruiseAccount, explain
 from agent.core.recommender.cruise.oom_memory import OomMemory
 from agent.core.recommender.cruise.peak import Prediction
 from agent.core.recommender.other_nodes import same_hour_elsewhere
-from agent.core.recommender.policy import LimitRule, Present, Proposals, Steps
+from agent.core.recommender.policy import LimitRule, MinutePolicy, Present, Proposals, Steps
 
 MINUTE_SECONDS: Final = 60
 
 
-class CruisePolicy:
+class CruisePolicy(MinutePolicy):
     """What ``cruise`` has learnt of its rows: maxima by hour and by minute, and out-of-memory kills.
 
     2.5 kB per row with the default options. All of it but the kills comes back by folding the minutes of seven days and
@@ -45,21 +45,7 @@ class CruisePolicy:
         # The minute that holds the far edge counts as well, so there is one more than the length says.
         self._last = PeakRing(rows, ceil(options.last_seconds / MINUTE_SECONDS) + 1)
         self._oom = OomMemory(rows, retention_seconds=options.oom_retention_seconds)
-
-    @property
-    def rows(self) -> int:
-        """How many rows it holds."""
-        return self._last.rows
-
-    def grow(self, rows: int) -> None:
-        """Hold at least so many rows; the new ones know nothing."""
-        for part in (self._hours, self._last, self._oom):
-            part.grow(rows)
-
-    def forget(self, rows: Rows) -> None:
-        """Make these rows know nothing again."""
-        for part in (self._hours, self._last, self._oom):
-            part.forget(rows)
+        super().__init__(rows, self._last, self._hours, self._oom)
 
     def fold(self, minutes: Minutes) -> None:
         """Learn one minute of all rows; what a step of the clock does is told in ``hours``."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from agent.core.cluster.resource import Resource
 from agent.core.orders.policy_options import ForecastOptions
 from agent.core.recommender.forecast.candidates import CandidateChoice
 from agent.core.recommender.forecast.season import Season
@@ -14,7 +15,7 @@ from agent.core.recommender.other_nodes import (
     say_peak_elsewhere,
     say_week_elsewhere,
 )
-from agent.core.recommender.policy import Elsewhere, Proposals, Steps
+from agent.core.recommender.policy import Elsewhere, Narration, Proposals, Steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,25 +47,30 @@ class ForecastAccount:
 
 def explain(steps: Steps, account: ForecastAccount) -> None:
     """Say how CPU and memory came about, in the order of the rule."""
-    has_cpu = bool(account.proposals.has_cpu[0])
-    steps.say(
-        "cpu",
+    _explain_cpu(Narration(steps, Resource.CPU), account)
+    _explain_memory(Narration(steps, Resource.MEMORY), account)
+
+
+def _explain_cpu(narration: Narration, account: ForecastAccount) -> None:
+    proposals = account.proposals
+    narration.known(
         "base: percentile of the window",
-        float(account.proposals.cpu_base_millicores[0]) if has_cpu else None,
-        "millicores",
-        "PSI-adjusted where there is PSI" if has_cpu else "not known, so there is no answer",
+        proposals.cpu_base_millicores,
+        proposals.has_cpu,
+        "PSI-adjusted where there is PSI",
+        "not known, so there is no answer",
     )
     if account.measured_minutes:
-        _explain_levels(steps, account)
-        _explain_choice(steps, account)
+        _explain_levels(narration, account)
+        _explain_choice(narration, account)
     else:
-        steps.say("cpu", "minutes measured", 0.0, "samples", "nothing to forecast from: the base, which may only raise")
+        nothing = "nothing to forecast from: the base, which may only raise"
+        narration.say("minutes measured", 0.0, nothing, unit="samples")
     if account.cpu_elsewhere_millicores is not None:
-        say_peak_elsewhere(steps, "cpu", account.cpu_elsewhere_millicores, "millicores", NEIGHBOUR_HOURS)
-    if has_cpu:
-        request = float(account.proposals.cpu_request_millicores[0])
-        steps.say("cpu", "request", request, "millicores", _request_note(request, account))
-    _explain_memory(steps, account)
+        say_peak_elsewhere(narration, account.cpu_elsewhere_millicores, NEIGHBOUR_HOURS)
+    if proposals.has_cpu[0]:
+        request = float(proposals.cpu_request_millicores[0])
+        narration.say("request", request, _request_note(request, account))
 
 
 def _request_note(request: float, account: ForecastAccount) -> str:
@@ -73,43 +79,33 @@ def _request_note(request: float, account: ForecastAccount) -> str:
     return "what other nodes saw" if request == account.cpu_elsewhere_millicores else "the base, which is larger"
 
 
-def _explain_levels(steps: Steps, account: ForecastAccount) -> None:
+def _explain_levels(narration: Narration, account: ForecastAccount) -> None:
     for minutes, largest in account.looks.items():
-        steps.say("cpu", f"largest of the last {minutes} min", largest, "millicores", "PSI-adjusted peaks")
+        narration.say(f"largest of the last {minutes} min", largest, "PSI-adjusted peaks")
     for season, level in account.levels.items():
         note = "maxima of UTC hours, seven days" if level else "not measured"
-        steps.say("cpu", f"season: {season.words}", level if level else None, "millicores", note)
+        narration.say(f"season: {season.words}", level or None, note)
 
 
-def _explain_choice(steps: Steps, account: ForecastAccount) -> None:
-    choice, options = account.choice, account.options
+def _explain_choice(narration: Narration, account: ForecastAccount) -> None:
+    choice, aim = account.choice, f"{account.options.exceed_ratio:g}"
     peaks = f"the rule of peaks {choice.week_exceeded_by_peaks}"
-    steps.say(
-        "cpu",
+    narration.say(
         "share of minutes over the answer, seven days",
         choice.week_exceeded / choice.week_minutes if choice.week_minutes else None,
-        "ratio",
-        f"{choice.week_exceeded} of {choice.week_minutes} minutes, {peaks}; the aim is {options.exceed_ratio:g}",
+        f"{choice.week_exceeded} of {choice.week_minutes} minutes, {peaks}; the aim is {aim}",
+        unit="ratio",
     )
-    steps.say(
-        "cpu",
-        "share allowed to a candidate",
-        choice.allowed_ratio,
-        "ratio",
-        f"{options.exceed_ratio:g} x e^-{choice.strictness:.3g}"
-        + (", and not more than the rule of peaks, which was safer" if choice.is_compared else ""),
-    )
-    steps.say("cpu", "record", choice.minutes, "samples", "minutes that candidates are judged by, newer ones more")
-    steps.say("cpu", "candidate's share", choice.exceeded_ratio, "ratio", _standing(choice))
-    steps.say("cpu", "candidate's slack", choice.slack_millicores, "millicores", "mean of the record")
-    steps.say("cpu", "candidate's margin", choice.margin, "ratio", "x the larger of its two levels")
-    steps.say(
-        "cpu",
-        "candidate's answer",
-        account.wanted_millicores,
-        "millicores",
-        f"last {choice.look_minutes} min, {choice.season.words}",
-    )
+    compared = ", and not more than the rule of peaks, which was safer" if choice.is_compared else ""
+    allowed = f"{aim} x e^-{choice.strictness:.3g}{compared}"
+    narration.say("share allowed to a candidate", choice.allowed_ratio, allowed, unit="ratio")
+    judged = "minutes that candidates are judged by, newer ones more"
+    narration.say("record", choice.minutes, judged, unit="samples")
+    narration.say("candidate's share", choice.exceeded_ratio, _standing(choice), unit="ratio")
+    narration.say("candidate's slack", choice.slack_millicores, "mean of the record")
+    narration.say("candidate's margin", choice.margin, "x the larger of its two levels", unit="ratio")
+    answer = f"last {choice.look_minutes} min, {choice.season.words}"
+    narration.say("candidate's answer", account.wanted_millicores, answer)
 
 
 def _standing(choice: CandidateChoice) -> str:
@@ -120,40 +116,25 @@ def _standing(choice: CandidateChoice) -> str:
     return "no candidate keeps the allowed share: the one with the fewest minutes over"
 
 
-def _explain_memory(steps: Steps, account: ForecastAccount) -> None:
+def _explain_memory(narration: Narration, account: ForecastAccount) -> None:
     proposals = account.proposals
     week, oom = account.week_bytes, account.oom_bytes
-    steps.say(
-        "memory",
-        "largest of seven days",
-        week,
-        "bytes",
-        "by whole UTC hours" if week is not None else "no minute measured",
-    )
-    steps.say(
-        "memory",
-        "margin above it",
-        account.memory_margin,
-        "ratio",
-        f"1 % for each minute that needed more, less when there is none; the aim is {account.options.exceed_ratio:g}",
-    )
-    say_week_elsewhere(steps, account.elsewhere)
-    steps.say("memory", "out-of-memory memory", oom, "bytes", "" if oom is not None else "no kill with a figure")
-    say_kill_elsewhere(steps, account.elsewhere)
+    narration.say("largest of seven days", week, "by whole UTC hours" if week is not None else "no minute measured")
+    aim = f"the aim is {account.options.exceed_ratio:g}"
+    margin_note = f"1 % for each minute that needed more, less when there is none; {aim}"
+    narration.say("margin above it", account.memory_margin, margin_note, unit="ratio")
+    say_week_elsewhere(narration, account.elsewhere)
+    narration.say("out-of-memory memory", oom, "" if oom is not None else "no kill with a figure")
+    say_kill_elsewhere(narration, account.elsewhere)
     if not proposals.has_memory[0]:
-        steps.say("memory", "base", None, "bytes", "not known, so there is no answer")
+        narration.say("base", None, "not known, so there is no answer")
         return
-    steps.say("memory", "base", float(proposals.memory_base_bytes[0]), "bytes", "percentile of the window, or the kill")
-    steps.say(
-        "memory", "request", float(proposals.memory_request_bytes[0]), "bytes", "largest of these, with its margin"
-    )
-    has_limit = bool(proposals.has_memory_limit[0])
-    steps.say(
-        "memory",
+    narration.first("base", proposals.memory_base_bytes, "percentile of the window, or the kill")
+    narration.first("request", proposals.memory_request_bytes, "largest of these, with its margin")
+    narration.known(
         "limit",
-        float(proposals.memory_limit_bytes[0]) if has_limit else None,
-        "bytes",
-        "2 x the larger of seven days and out-of-memory memory"
-        if has_limit
-        else "nothing to set one by; one that is there stays, or is raised to the request",
+        proposals.memory_limit_bytes,
+        proposals.has_memory_limit,
+        "2 x the larger of seven days and out-of-memory memory",
+        "nothing to set one by; one that is there stays, or is raised to the request",
     )

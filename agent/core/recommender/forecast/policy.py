@@ -18,16 +18,24 @@ from typing import Final
 
 import numpy as np
 
-from agent.core.history.hour_peaks import MinutePeaks, hour_of
+from agent.core.history.hour_peaks import MinutePeaks, PeakRing, hour_of
 from agent.core.history.minutes import Minutes, OutOfMemory
 from agent.core.numbers.arrays import Bools, Floats, Rows
 from agent.core.orders.policy_options import DAY_SECONDS, BoundsOptions, ForecastOptions, PolicyName
 from agent.core.recommender.cruise.oom_memory import OomMemory
 from agent.core.recommender.forecast.candidates import LOOK_MINUTES, Candidates, candidate_needs
 from agent.core.recommender.forecast.explanation import ForecastAccount, explain
-from agent.core.recommender.forecast.season import MINUTES_PER_HOUR, Hours, LastMinutes, Season, Singles
+from agent.core.recommender.forecast.season import (
+    MINUTES_PER_HOUR,
+    SLOTS,
+    LastMinutes,
+    Season,
+    Singles,
+    levels_at,
+    week_at,
+)
 from agent.core.recommender.other_nodes import NEIGHBOUR_HOURS, same_hour_elsewhere
-from agent.core.recommender.policy import LimitRule, Present, Proposals, Steps
+from agent.core.recommender.policy import LimitRule, MinutePolicy, Present, Proposals, Steps
 
 STEP: Final = 0.01
 MOST: Final = 0.1
@@ -85,7 +93,7 @@ _CPU: Final = 0
 _MEMORY: Final = 1
 
 
-class ForecastPolicy:
+class ForecastPolicy(MinutePolicy):
     """What ``forecast`` has learnt of its rows: hourly maxima, an hour of minutes, and the candidates' records.
 
     3.5 kB per row. All of it but the kills comes back by folding the minutes of seven days again, in rising order;
@@ -96,11 +104,12 @@ class ForecastPolicy:
 
     def __init__(self, options: ForecastOptions, rows: int) -> None:
         self._options = options
-        self._hours = Hours(rows)
+        self._hours = PeakRing(rows, SLOTS)
         self._last = LastMinutes(rows)
         self._candidates = Candidates(options, rows)
         self._margins = MemoryMargins(options, rows)
         self._oom = OomMemory(rows, retention_seconds=OOM_RETENTION_SECONDS)
+        super().__init__(rows, self._hours, self._last, self._candidates, self._margins, self._oom)
         self._measured_minutes = np.zeros(rows, dtype=np.int64)
         # The newest minute, not judged before the next one begins: it may come in several parts, in any order.
         self._newest: int | None = None
@@ -112,16 +121,10 @@ class ForecastPolicy:
         self._week_bytes = np.zeros(rows)
         self._has_week: Bools = np.zeros(rows, dtype=np.bool_)
 
-    @property
-    def rows(self) -> int:
-        """How many rows it holds."""
-        return self._hours.rows
-
     def grow(self, rows: int) -> None:
         """Hold at least so many rows; the new ones know nothing."""
         more = max(rows - self.rows, 0)
-        for part in (self._hours, self._last, self._candidates, self._margins, self._oom):
-            part.grow(rows)
+        super().grow(rows)
         self._measured_minutes = np.pad(self._measured_minutes, (0, more))
         new = ((0, 0), (0, more))
         self._demand = MinutePeaks(values=np.pad(self._demand.values, new), known=np.pad(self._demand.known, new))
@@ -132,8 +135,7 @@ class ForecastPolicy:
 
     def forget(self, rows: Rows) -> None:
         """Make these rows know nothing again."""
-        for part in (self._hours, self._last, self._candidates, self._margins, self._oom):
-            part.forget(rows)
+        super().forget(rows)
         self._measured_minutes[rows] = 0
         self._demand.values[:, rows] = 0.0
         self._demand.known[:, rows] = False
@@ -152,14 +154,14 @@ class ForecastPolicy:
         else:
             self._settle()
         self._newest, self._demand = minutes.unix_minute, demand
-        self._hours.fold(minutes.unix_minute, demand)
+        self._hours.fold(minutes.unix_minute // MINUTES_PER_HOUR, demand)
         self._last.fold(minutes.unix_minute, demand.values[_CPU])
         self._looks = np.stack([self._last.largest(length) for length in LOOK_MINUTES])
         hour = (minutes.unix_minute + 1) // MINUTES_PER_HOUR
         if hour != self._hour:
             rows = np.arange(self.rows)
-            week = self._hours.week(rows, hour)
-            self._levels = self._hours.levels(rows, hour)
+            week = week_at(self._hours, rows, hour)
+            self._levels = levels_at(self._hours, rows, hour)
             self._week_bytes, self._has_week = week.working_set_bytes, week.has_memory
             self._hour = hour
         else:
@@ -191,8 +193,8 @@ class ForecastPolicy:
         if hour == self._hour:
             levels, week_bytes, has_week = self._levels[:, rows], self._week_bytes[rows], self._has_week[rows]
         else:
-            week = self._hours.week(rows, hour)
-            levels, week_bytes, has_week = self._hours.levels(rows, hour), week.working_set_bytes, week.has_memory
+            week, levels = week_at(self._hours, rows, hour), levels_at(self._hours, rows, hour)
+            week_bytes, has_week = week.working_set_bytes, week.has_memory
         own_week_bytes, has_own_week = week_bytes, has_week
         looks = self._looks[:, rows]
         has_cpu = present.has_cpu

@@ -12,14 +12,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.core.history.hour_peaks import WEEK_HOURS, MinutePeaks, PeakRing, Peaks
+from agent.core.history.hour_peaks import WEEK_HOURS, PeakRing, Peaks
 from agent.core.numbers.arrays import Bools, Floats, Rows
 
 DAYS: Final = 7
 DAY_HOURS: Final = 24
 MINUTES_PER_HOUR: Final = 60
-_SLOTS: Final = WEEK_HOURS + 2
-"""The running hour, those of seven days, and the neighbour before the oldest."""
+SLOTS: Final = WEEK_HOURS + 2
+"""The running hour, those of seven days, and the neighbour before the oldest: 1.7 kB per row."""
 _SPARED_HOURS: Final = 2
 """Of the last day's hours so many may have been higher than ``LAST_DAY``: a burst or two do not make a day's level."""
 _HOURS_PER_SPARED: Final = 4
@@ -80,48 +80,26 @@ def season_levels(days: Floats, has_day: Bools, last_day: Floats, has_hour: Bool
     return levels
 
 
-class Hours:
-    """Maxima of the hours of the last seven days, CPU and memory; 1.7 kB per row."""
+def levels_at(hours: PeakRing, rows: Rows, hour: int) -> Singles:
+    """Return the levels of some rows for an hour since the epoch, shape ``(5, k)``."""
 
-    def __init__(self, rows: int) -> None:
-        self._ring = PeakRing(rows, _SLOTS)
+    def largest(first: int, last: int) -> Peaks:
+        return hours.largest(rows, (hours.stretches >= first) & (hours.stretches <= last))
 
-    @property
-    def rows(self) -> int:
-        """How many rows it holds."""
-        return self._ring.rows
+    days = [largest(hour - DAY_HOURS * day - 1, hour - DAY_HOURS * day + 1) for day in range(1, DAYS + 1)]
+    last_day = [largest(hour - back, hour - back) for back in range(1, DAY_HOURS + 1)]
+    return season_levels(
+        np.stack([peaks.cpu_millicores for peaks in days]),
+        np.stack([peaks.has_cpu for peaks in days]),
+        np.stack([peaks.cpu_millicores for peaks in last_day]),
+        np.stack([peaks.has_cpu for peaks in last_day]),
+        largest(hour - 1, hour).cpu_millicores,
+    )
 
-    def grow(self, rows: int) -> None:
-        """Hold at least so many rows; the new ones know nothing."""
-        self._ring.grow(rows)
 
-    def forget(self, rows: Rows) -> None:
-        """Make these rows know nothing again."""
-        self._ring.forget(rows)
-
-    def fold(self, unix_minute: int, demand: MinutePeaks) -> None:
-        """Learn one minute: it belongs to the hour in which it begins."""
-        self._ring.fold(unix_minute // MINUTES_PER_HOUR, demand)
-
-    def levels(self, rows: Rows, hour: int) -> Singles:
-        """Return the levels for an hour since the epoch, shape ``(5, k)``."""
-        days = [self._largest(rows, hour - DAY_HOURS * day - 1, hour - DAY_HOURS * day + 1) for day in range(1, 8)]
-        last_day = [self._largest(rows, hour - back, hour - back) for back in range(1, DAY_HOURS + 1)]
-        return season_levels(
-            np.stack([day.cpu_millicores for day in days]),
-            np.stack([day.has_cpu for day in days]),
-            np.stack([hour.cpu_millicores for hour in last_day]),
-            np.stack([hour.has_cpu for hour in last_day]),
-            self._largest(rows, hour - 1, hour).cpu_millicores,
-        )
-
-    def week(self, rows: Rows, hour: int) -> Peaks:
-        """Return the maxima of seven days and the running hour."""
-        return self._ring.largest(rows, hour - self._ring.stretches <= WEEK_HOURS)
-
-    def _largest(self, rows: Rows, first: int, last: int) -> Peaks:
-        stretches = self._ring.stretches
-        return self._ring.largest(rows, (stretches >= first) & (stretches <= last))
+def week_at(hours: PeakRing, rows: Rows, hour: int) -> Peaks:
+    """Return the maxima of seven days and the running hour."""
+    return hours.largest(rows, hour - hours.stretches <= WEEK_HOURS)
 
 
 class LastMinutes:

@@ -174,8 +174,6 @@ class _InForce:
 
 
 class _Run:
-    """A replay under way."""
-
     def __init__(self, trace: TraceSet, policy: Policy, options: BoundsOptions, rules: ReplayRules) -> None:
         rows = len(trace.containers)
         self._trace = trace
@@ -205,7 +203,6 @@ class _Run:
         )
 
     def replay(self, first: int, after: int, watch: ReactionWatch) -> None:
-        """Replay the minutes from ``first`` up to ``after`` and count them."""
         shape = (after - first, self._rows.size)
         cpu_request, memory_request = np.empty(shape), np.empty(shape)
         has_cpu_request, has_memory_request = np.empty(shape, np.bool_), np.empty(shape, np.bool_)
@@ -306,7 +303,6 @@ class _Run:
         self._in_force.change(index, may_change, proposals, bounds.apply(proposals, stated, self._options))
 
     def outcome(self, watch: ReactionWatch) -> SimulatedOutcome:
-        """Return what was counted."""
         return SimulatedOutcome(
             policy=self._policy.name,
             trace=self._trace.name,
@@ -337,7 +333,6 @@ def _window(rows: int, rules: ReplayRules, seconds: float) -> SlidingPercentile:
 
 
 def _cut(minute: Minutes, working_set_bytes: Floats) -> Minutes:
-    """Return the minute with other memory."""
     return Minutes(
         unix_minute=minute.unix_minute,
         cpu_usage_millicores=minute.cpu_usage_millicores,

@@ -65,7 +65,7 @@ class TraceRows:
 
 
 class TraceBuilder:
-    """Takes rows in, some at a time; holds no more than the grid."""
+    """Builds a trace from rows, some at a time; holds no more than the grid."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -84,7 +84,7 @@ class TraceBuilder:
         self._psi_sum = np.zeros(nothing, dtype=np.float32)
 
     def add(self, rows: TraceRows) -> None:
-        """Take rows in.
+        """Add rows.
 
         Raises:
             TraceFault: One of them breaks a rule; the first that does, in the order of the trace.
@@ -249,7 +249,6 @@ def _check_size(minutes: int, containers: int) -> None:
 
 
 def _value_faults(rows: TraceRows) -> list[TraceFault]:
-    """Return the first fault of each kind."""
     faults: list[TraceFault] = []
 
     def look(column: str, wrong: Bools, values: Floats, rule: str) -> None:

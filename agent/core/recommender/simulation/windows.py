@@ -30,7 +30,7 @@ class SlidingPercentile:
         self._max_gap_ratio = max_gap_ratio
 
     def push(self, values: Floats, has: Bools) -> None:
-        """Take the newest minute in and let the oldest go; shape ``(n,)`` each."""
+        """Add the newest minute and let the oldest go; shape ``(n,)`` each."""
         slot = self._slot
         self._ring[:, slot] = np.where(has, values, np.inf)
         self._known += has

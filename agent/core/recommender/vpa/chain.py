@@ -11,10 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agent.core.numbers.amount_text import amount_text
 from agent.core.numbers.arrays import Bools, Floats, Ints
 from agent.core.numbers.integer_amounts import scale
-from agent.core.recommender.policy import Steps
+from agent.core.recommender.policy import Narration
 from agent.core.recommender.rounding import cap, round_up, whole_cores
 from agent.core.recommender.vpa.estimators import (
     LOWER_BOUND_WIDENING,
@@ -23,41 +22,6 @@ from agent.core.recommender.vpa.estimators import (
     widening_factors,
     with_margin,
 )
-
-
-class Narration:
-    """Says the steps of one resource, in its unit, if anybody asked for them."""
-
-    def __init__(self, steps: Steps | None, resource: str, unit: str) -> None:
-        self._steps = steps
-        self._resource = resource
-        self._unit = unit
-
-    @property
-    def is_wanted(self) -> bool:
-        """Whether anybody asked."""
-        return self._steps is not None
-
-    def amounts(self, what: str, amounts: Ints, note: str = "") -> Ints:
-        """Say the amount of the one row asked for; return the amounts back."""
-        if self._steps is not None:
-            self._steps.say(self._resource, what, float(amounts[0]), self._unit, note)
-        return amounts
-
-    def seen(self, what: str, amounts: Ints, otherwise: str) -> None:
-        """Say the amount of the one row asked for; 0 means that there is none, and is told so."""
-        if self._steps is not None:
-            amount = float(amounts[0]) or None
-            self._steps.say(self._resource, what, amount, self._unit, otherwise if amount is None else "")
-
-    def text(self, amount: float) -> str:
-        """Write an amount of this resource for a note."""
-        return amount_text(amount, self._unit)
-
-    def figure(self, what: str, figures: Floats | Ints, unit: str, note: str = "") -> None:
-        """Say something of the one row asked for that is no amount."""
-        if self._steps is not None:
-            self._steps.say(self._resource, what, float(figures[0]), unit, note)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,15 +75,14 @@ class Chain:
         """
 
         def published(name: str, p: float, widening: Widening | None) -> Ints:
-            amounts = narration.amounts(
-                f"{name}: P{100 * p:g}", self.to_amounts(percentile(p)), "upper end of its histogram bucket"
-            )
+            amounts = self.to_amounts(percentile(p))
+            narration.first(f"{name}: P{100 * p:g}", amounts, "upper end of its histogram bucket")
             amounts = with_margin(amounts, self.margin_fraction)
-            narration.amounts(f"{name}: with margin", amounts, f"x {1 + self.margin_fraction:.4g}")
+            narration.first(f"{name}: with margin", amounts, f"x {1 + self.margin_fraction:.4g}")
             if widening is not None and confidences is not None:
                 amounts = scale(amounts, widening_factors(confidences, widening))
                 formula = f"x (1 + {widening.multiplier:g} / confidence) ^ {widening.exponent}"
-                narration.amounts(f"{name}: widened for want of history", amounts, formula)
+                narration.first(f"{name}: widened for want of history", amounts, formula)
             return self._processed(name, np.maximum(amounts, minimums), minimums, wants_whole_cores, narration)
 
         uncapped = published("target", self.target_percentile, None)
@@ -138,25 +101,22 @@ class Chain:
     def _processed(
         self, name: str, amounts: Ints, minimums: Ints, wants_whole_cores: Bools | None, narration: Narration
     ) -> Ints:
-        """Round, and make whole cores."""
         if narration.is_wanted:
-            narration.amounts(
-                f"{name}: at least the minimum",
-                amounts,
-                f"its share of the pod's minimum: {narration.text(minimums[0])}",
-            )
+            share = f"its share of the pod's minimum: {narration.text(minimums[0])}"
+            narration.first(f"{name}: at least the minimum", amounts, share)
         if self.round_to > 1:
             amounts = round_up(amounts, self.round_to)
-            narration.amounts(f"{name}: rounded up", amounts, f"to a multiple of {narration.text(self.round_to)}")
+            narration.first(f"{name}: rounded up", amounts, f"to a multiple of {narration.text(self.round_to)}")
         if wants_whole_cores is not None:
             amounts = whole_cores(amounts, wants_whole_cores)
-            narration.amounts(f"{name}: whole cores", amounts, "where the pod asks for them by annotation")
+            narration.first(f"{name}: whole cores", amounts, "where the pod asks for them by annotation")
         return amounts
 
     def _capped(self, name: str, amounts: Ints, narration: Narration) -> Ints:
         if not self.max_allowed:
             return amounts
         capped = cap(amounts, global_max_allowed=self.max_allowed)
-        return narration.amounts(
+        narration.first(
             f"{name}: at most what is allowed", capped, f"{narration.text(self.max_allowed)} for any container"
         )
+        return capped

@@ -14,12 +14,13 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from agent.core.cluster.resource import Resource
 from agent.core.history.minutes import Minutes, OutOfMemory
 from agent.core.numbers.arrays import Bools, Floats, Ints, Rows
 from agent.core.numbers.integer_amounts import cpu_from_cores, memory_from_bytes
 from agent.core.orders.policy_options import ControlledValues, PolicyName, VpaOptions
-from agent.core.recommender.policy import LimitRule, Present, Proposals, Steps
-from agent.core.recommender.vpa.chain import Chain, Estimates, Narration
+from agent.core.recommender.policy import LimitRule, Narration, Present, Proposals, Steps
+from agent.core.recommender.vpa.chain import Chain, Estimates
 from agent.core.recommender.vpa.estimators import cpu_minimums, memory_minimums
 from agent.core.recommender.vpa.samples import whole_millicores
 from agent.core.recommender.vpa.state import Arrays, VpaState
@@ -161,35 +162,34 @@ class VpaPolicy:
             return None
         confidences = self.state.confidences(rows, interval_seconds)
         note = f"the smaller of span and number of the CPU samples, 1 = {interval_seconds:g} s of them; for the bounds"
-        narration.figure("confidence", confidences, "ratio", note)
+        narration.first("confidence", confidences, note, unit="ratio")
         return confidences
 
     def _cpu_narration(self, rows: Rows, has: Bools, steps: Steps | None) -> Narration:
         if steps is not None and not has[0]:
             steps.say("cpu", "target", None, "millicores", self._why_unknown())
             steps = None
-        narration = Narration(steps, "cpu", "millicores")
+        narration = Narration(steps, Resource.CPU)
         samples = self.state.cpu
-        narration.figure("CPU samples", samples.counts[rows], "samples", "one per minute; all weigh the same")
+        narration.first("CPU samples", samples.counts[rows], "one per minute; all weigh the same", unit="samples")
         span_seconds = samples.last_unix_seconds[rows] - samples.first_unix_seconds[rows]
-        narration.figure("first to last CPU sample", span_seconds, "seconds")
+        narration.first("first to last CPU sample", span_seconds, unit="seconds")
         return narration
 
     def _memory_narration(self, rows: Rows, has: Bools, now_unix_seconds: float, steps: Steps | None) -> Narration:
         if steps is not None and not has[0]:
             steps.say("memory", "target", None, "bytes", self._why_unknown())
             steps = None
-        narration = Narration(steps, "memory", "bytes")
+        narration = Narration(steps, Resource.MEMORY)
         peaks = self.state.memory
         rest_seconds = peaks.window_end_unix_seconds[rows] - now_unix_seconds
-        narration.figure(
-            "end of the running window",
-            rest_seconds,
-            "seconds",
-            "from now; each window gives one peak to the histogram",
-        )
-        narration.seen("peak of the running window: usage", peaks.usage_peak_bytes[rows], "no sample in it yet")
-        narration.seen("peak of the running window: after kills", peaks.oom_peak_bytes[rows], "no kill in it")
+        note = "from now; each window gives one peak to the histogram"
+        narration.first("end of the running window", rest_seconds, note, unit="seconds")
+        for what, amounts, otherwise in (
+            ("usage", peaks.usage_peak_bytes[rows], "no sample in it yet"),
+            ("after kills", peaks.oom_peak_bytes[rows], "no kill in it"),
+        ):
+            narration.known(f"peak of the running window: {what}", amounts, amounts > 0, otherwise=otherwise)
         return narration
 
     def _why_unknown(self) -> str:

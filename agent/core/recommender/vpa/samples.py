@@ -27,11 +27,9 @@ class SampleHistograms(Protocol):
 
     def add(self, rows: Rows, values: Floats, weights: Floats, unix_seconds: Floats) -> None:
         """Add one sample to each of these rows; no row twice."""
-        ...
 
     def subtract(self, rows: Rows, values: Floats, weights: Floats, unix_seconds: Floats) -> None:
         """Take away what was added before."""
-        ...
 
 
 def whole_millicores(usage_millicores: ArrayLike) -> Ints:

@@ -250,16 +250,13 @@ class _Percentiles:
         self._kept: dict[float, tuple[Floats, Bools]] = {}
 
     def drop(self) -> None:
-        """Keep nothing: there are more rows now."""
         self._kept.clear()
 
     def changed(self, rows: Rows) -> None:
-        """Note that these rows have other samples now."""
         for _, is_stale in self._kept.values():
             is_stale[rows] = True
 
     def of(self, p: float, rows: Rows) -> Floats:
-        """Return a percentile of these rows."""
         if p not in self._kept:
             self._kept[p] = np.zeros(self._histograms.rows), np.ones(self._histograms.rows, dtype=np.bool_)
         values, is_stale = self._kept[p]

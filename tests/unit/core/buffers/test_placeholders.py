@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agent.core.buffers.placeholder_options import PlaceholderOptions
 from agent.core.buffers.placeholder_pod import BUFFER_UID, PlaceholderShape
-from agent.core.buffers.placeholder_state import Memory, after_creation, after_refusal, after_refused_resize
+from agent.core.buffers.placeholder_state import PlaceholderState, after_creation, after_refusal, after_refused_resize
 from agent.core.buffers.placeholders import (
     NEXT_PASS_SECONDS,
     UNSEEN_SECONDS,
@@ -43,7 +43,7 @@ def plan(
     replicas: int | None,
     *pods: Pod,
     shape: PlaceholderShape | None = SHAPE,
-    memory: Memory | None = None,
+    state: PlaceholderState | None = None,
     now: float = NOW,
     options: PlaceholderOptions = OPTIONS,
     can_resize: bool = True,
@@ -51,7 +51,7 @@ def plan(
     return plan_placeholders(
         PlaceholderWish(buffer=BUFFER, replicas=replicas, shape=shape),
         pods,
-        memory or Memory(),
+        state or PlaceholderState(),
         now_unix_seconds=now,
         options=options,
         can_resize=can_resize,
@@ -78,9 +78,9 @@ def test_missing_pods_are_made_under_the_lowest_free_numbers() -> None:
 
 def test_a_pass_that_is_made_again_before_the_watch_shows_anything_makes_nothing_twice() -> None:
     first = plan(3)
-    again = plan(3, memory=first.memory, now=NOW + 1)
+    again = plan(3, state=first.state, now=NOW + 1)
     assert (made(first), made(again)) == ([0, 1, 2], [])
-    late = plan(3, pod(0), memory=first.memory, now=NOW + UNSEEN_SECONDS)
+    late = plan(3, pod(0), state=first.state, now=NOW + UNSEEN_SECONDS)
     assert made(late) == [1, 2]
 
 
@@ -105,17 +105,17 @@ def test_a_pod_of_a_strange_name_is_the_last_to_go() -> None:
 def test_what_was_removed_is_not_counted_while_it_is_still_seen() -> None:
     first = plan(1, pod(0), pod(1))
     assert removed(first) == [1]
-    assert removed(plan(1, pod(0), pod(1), memory=first.memory, now=NOW + 1)) == []
+    assert removed(plan(1, pod(0), pod(1), state=first.state, now=NOW + 1)) == []
     # It never went: it is removed once more.
-    assert removed(plan(1, pod(0), pod(1), memory=first.memory, now=NOW + UNSEEN_SECONDS)) == [1]
+    assert removed(plan(1, pod(0), pod(1), state=first.state, now=NOW + UNSEEN_SECONDS)) == [1]
     # Nor is it a loss when it goes.
-    gone = plan(1, pod(0), memory=first.memory, now=NOW + 1)
-    assert gone.memory.hold_until_unix_seconds is None
+    gone = plan(1, pod(0), state=first.state, now=NOW + 1)
+    assert gone.state.hold_until_unix_seconds is None
 
 
 def test_what_was_made_and_is_not_seen_yet_is_counted() -> None:
     first = plan(4, pod(0), pod(1))
-    assert removed(plan(2, pod(0), pod(1), memory=first.memory, now=NOW + 1)) == [1, 0]
+    assert removed(plan(2, pod(0), pod(1), state=first.state, now=NOW + 1)) == [1, 0]
 
 
 def test_where_the_number_is_not_known_nothing_is_made_or_removed() -> None:
@@ -137,7 +137,7 @@ def test_ended_pods_are_removed_and_their_numbers_are_free_afterwards() -> None:
     assert removed(found) == [0]
     assert made(found) == [2]
     assert removed(plan(None, failed, shape=None)) == [0]
-    assert removed(plan(1, failed, memory=found.memory, now=NOW + 1)) == []
+    assert removed(plan(1, failed, state=found.state, now=NOW + 1)) == []
 
 
 # -- bounds --------------------------------------------------------------------------------------------------------
@@ -173,59 +173,59 @@ def test_while_many_wait_for_a_node_no_more_are_made() -> None:
 
 def test_pods_that_gave_way_are_made_again_later_each_time() -> None:
     options = replace(OPTIONS, first_back_off_seconds=30.0, most_back_off_seconds=100.0)
-    memory, now = plan(1, pod(0)).memory, NOW
+    state, now = plan(1, pod(0)).state, NOW
     waits = []
     for _ in range(4):
-        lost = plan(1, memory=memory, now=now, options=options)
+        lost = plan(1, state=state, now=now, options=options)
         assert lost.creations == ()
         assert lost.standing.hold_until_unix_seconds is not None
         waits.append(lost.standing.hold_until_unix_seconds - now)
         assert lost.again_seconds == waits[-1]
         now += waits[-1]
-        back = plan(1, memory=lost.memory, now=now, options=options)
+        back = plan(1, state=lost.state, now=now, options=options)
         assert made(back) == [0]
-        memory = plan(1, pod(0), memory=back.memory, now=now + 1, options=options).memory
+        state = plan(1, pod(0), state=back.state, now=now + 1, options=options).state
         now += 2
     assert waits == [30.0, 60.0, 100.0, 100.0]
-    calm = plan(1, memory=memory, now=now + 101.0, options=options)
+    calm = plan(1, state=state, now=now + 101.0, options=options)
     assert calm.standing.hold_until_unix_seconds == now + 131.0
 
 
 def test_losses_while_it_waits_belong_to_the_first() -> None:
-    memory = plan(3, pod(0), pod(1), pod(2)).memory
-    first = plan(3, pod(0), pod(1), memory=memory)
-    second = plan(3, pod(0), memory=first.memory, now=NOW + 2)
-    assert second.memory.setbacks == 1
+    state = plan(3, pod(0), pod(1), pod(2)).state
+    first = plan(3, pod(0), pod(1), state=state)
+    second = plan(3, pod(0), state=first.state, now=NOW + 2)
+    assert second.state.setbacks == 1
     assert second.standing.hold_until_unix_seconds == NOW + 32
     assert second.standing.missing == 2
 
 
 def test_a_pod_that_failed_gave_way_too() -> None:
-    memory = plan(1, pod(0)).memory
-    found = plan(1, pod(0, phase="Failed"), memory=memory)
+    state = plan(1, pod(0)).state
+    found = plan(1, pod(0, phase="Failed"), state=state)
     assert (removed(found), found.creations) == ([0], ())
     assert found.standing.hold_until_unix_seconds == NOW + 30
 
 
 def test_while_it_waits_pods_of_an_old_shape_are_not_given_up() -> None:
-    held = replace(Memory(), setbacks=1, hold_until_unix_seconds=NOW + 10)
+    held = replace(PlaceholderState(), setbacks=1, hold_until_unix_seconds=NOW + 10)
     pods = [*(pod(number) for number in range(7)), pod(7, node=None)]
     assert removed(plan(8, *pods, shape=OTHER)) == [7, 6]  # a quarter of eight
     # Nothing is given up with the one that has no node; the others would not be made again before the hold is over.
-    assert removed(plan(8, *pods, shape=OTHER, memory=held)) == [7]
+    assert removed(plan(8, *pods, shape=OTHER, state=held)) == [7]
 
 
 def test_a_refusal_holds_back_and_is_forgotten_when_one_is_made() -> None:
     first = plan(2)
     refused = after_refusal(
-        first.memory, first.creations[1:], "exceeded quota: q", now_unix_seconds=NOW, options=OPTIONS
+        first.state, first.creations[1:], "exceeded quota: q", now_unix_seconds=NOW, options=OPTIONS
     )
     assert list(refused.made) == [first.creations[0]]
-    held = plan(2, pod(0), memory=refused, now=NOW + 1)
+    held = plan(2, pod(0), state=refused, now=NOW + 1)
     assert (held.creations, held.standing.refusal) == ((), "exceeded quota: q")
-    assert made(plan(2, pod(0), memory=refused, now=NOW + 30)) == [1]
+    assert made(plan(2, pod(0), state=refused, now=NOW + 30)) == [1]
     assert after_creation(refused).refusal is None
-    assert after_creation(first.memory) is first.memory
+    assert after_creation(first.state) is first.state
 
 
 # -- other sizes, other shapes -------------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ def test_what_a_namespace_adds_is_not_taken_for_a_difference() -> None:
 
 @pytest.mark.parametrize("case", ["server", "node", "starting", "shape", "class", "refused"])
 def test_what_cannot_be_changed_in_place_is_replaced(case: str) -> None:
-    shape, before, memory, can_resize = LARGER, pod(0), Memory(), True
+    shape, before, state, can_resize = LARGER, pod(0), PlaceholderState(), True
     if case == "server":
         can_resize = False
     elif case == "node":
@@ -261,11 +261,11 @@ def test_what_cannot_be_changed_in_place_is_replaced(case: str) -> None:
         before = pod(0, shape_of(content(container("app", both, **both))))
         shape = shape_of(content(container("app", both, cpu="500m", memory="64Mi")))
     else:
-        memory = after_refused_resize(memory, before.uid)
-    found = plan(1, before, shape=shape, memory=memory, can_resize=can_resize)
+        state = after_refused_resize(state, before.uid)
+    found = plan(1, before, shape=shape, state=state, can_resize=can_resize)
     assert (removed(found), found.resizings, found.creations) == ([0], (), ())
     assert found.again_seconds == NEXT_PASS_SECONDS
-    after = plan(1, shape=shape, memory=found.memory, now=NOW + 1)
+    after = plan(1, shape=shape, state=found.state, now=NOW + 1)
     assert made(after) == [0]
 
 
@@ -355,13 +355,13 @@ def test_whatever_happens_there_are_never_more_than_asked_for_and_in_the_end_as_
     """A cluster in small: pods are made and removed as planned, some are lost, now and then the shape changes."""
     options = replace(OPTIONS, pods_per_pass=4, first_back_off_seconds=5.0, most_back_off_seconds=20.0)
     pods: dict[str, Pod] = {}
-    memory, now, serial, wanted = Memory(), NOW, 0, 0
+    state, now, serial, wanted = PlaceholderState(), NOW, 0, 0
     shape = SHAPE
 
     def turn(replicas: int | None) -> PlaceholderPlan:
-        nonlocal memory, serial
-        found = plan(replicas, *pods.values(), memory=memory, now=now, options=options, shape=shape)
-        memory = found.memory
+        nonlocal state, serial
+        found = plan(replicas, *pods.values(), state=state, now=now, options=options, shape=shape)
+        state = found.state
         for name, uid in found.removals:
             assert pods[name].uid == uid
             del pods[name]

@@ -11,7 +11,7 @@ from agent.core.cluster.pod import Pod
 from agent.core.cluster.qos import computed_qos_class
 from agent.core.plan.node_room import counted, fits_now, holds_room
 from agent.core.plan.pod_change import changed_pod
-from agent.core.plan.pod_facts import PlanMemo
+from agent.core.plan.pod_facts import PodFactsCache
 from tests.planning import Situation, calm, situations
 
 _MANY = settings(max_examples=150, deadline=None)
@@ -120,7 +120,7 @@ def test_a_burst_makes_nobody_go_and_moves_nobody_else(situation: Situation) -> 
 @_MANY
 @given(situations())
 def test_what_is_read_of_pods_once_is_as_good_as_what_is_read_anew(situation: Situation) -> None:
-    memo = PlanMemo()
+    memo = PodFactsCache()
     plan = situation.plan_of(situation.state, memo)
     assert plan == situation.plan()
     for after in (situation.after(plan.steps), situation.after(plan.steps, is_actuated=False)):

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 from agent.core.cluster.pod import ContainerKind
 from agent.core.numbers.units import MIB
-from agent.core.plan.pod_facts import PlanMemo
+from agent.core.plan.pod_facts import PodFactsCache
 from tests.planning import amounts, container, pod_demand, requirements
 
 
 def test_a_pod_is_read_once_and_again_when_it_is_another_object() -> None:
-    memo = PlanMemo()
+    memo = PodFactsCache()
     pod = pod_demand("a").pod
     (first,) = memo.facts_of([pod])
     assert memo.facts_of([pod])[0] is first
@@ -19,7 +19,7 @@ def test_a_pod_is_read_once_and_again_when_it_is_another_object() -> None:
 
 
 def test_a_pod_that_is_gone_is_forgotten() -> None:
-    memo = PlanMemo()
+    memo = PodFactsCache()
     pod, other = pod_demand("a").pod, pod_demand("b").pod
     first = memo.facts_of([pod, other])
     memo.facts_of([other])
@@ -37,7 +37,7 @@ def test_what_runs_on_is_read_in_the_spec_s_order_and_init_containers_as_floors(
         ],
         pod={"overhead": amounts(10), "resources": requirements(cpu_limit=900)},
     ).pod
-    (facts,) = PlanMemo().facts_of([pod])
+    (facts,) = PodFactsCache().facts_of([pod])
     assert [tuple(one) for one in facts.cpu.containers] == [
         ("log", ContainerKind.SIDECAR, 40, 80, True, 40),
         ("app", ContainerKind.REGULAR, None, None, False, None),

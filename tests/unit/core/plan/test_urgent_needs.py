@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from agent.core.plan.demand import Urgent
-from agent.core.plan.urgent_needs import PEAK_SECONDS, UrgentMemory, larger
+from agent.core.plan.urgent_needs import PEAK_SECONDS, UrgentNeeds, larger
 
 FRESH = 300.0
 
 
 def test_what_is_fresh_is_demand_and_the_largest_of_it_counts() -> None:
-    memory = UrgentMemory()
+    memory = UrgentNeeds()
     assert memory.at(0.0, FRESH) is None
     memory.add(Urgent(cpu_millicores=300, cpu_waiting_ratio=0.5), 0.0)
     memory.add(Urgent(cpu_millicores=200, cpu_waiting_ratio=0.6), 100.0)
@@ -19,7 +19,7 @@ def test_what_is_fresh_is_demand_and_the_largest_of_it_counts() -> None:
 
 
 def test_what_is_not_fresh_is_a_peak_for_an_hour_each() -> None:
-    memory = UrgentMemory()
+    memory = UrgentNeeds()
     memory.add(Urgent(cpu_millicores=300), 0.0)
     memory.add(Urgent(cpu_millicores=200), 1000.0)
     memory.add(Urgent(cpu_millicores=100), 2000.0)
@@ -33,14 +33,14 @@ def test_what_is_not_fresh_is_a_peak_for_an_hour_each() -> None:
 
 
 def test_a_limit_is_raised_while_it_is_fresh_only() -> None:
-    memory = UrgentMemory()
+    memory = UrgentNeeds()
     memory.add(Urgent(memory_bytes=60, memory_limit_bytes=120), 0.0)
     assert memory.at(0.0, FRESH) == Urgent(memory_bytes=60, memory_limit_bytes=120)
     assert memory.at(FRESH, FRESH) == Urgent(memory_bytes=60, is_past=True)
 
 
 def test_a_fresh_need_does_not_hide_a_larger_peak_once_it_is_past() -> None:
-    memory = UrgentMemory()
+    memory = UrgentNeeds()
     memory.add(Urgent(cpu_millicores=500), 0.0)
     assert memory.at(FRESH, FRESH) == Urgent(cpu_millicores=500, is_past=True)
     memory.add(Urgent(cpu_millicores=100), 1000.0)
@@ -49,7 +49,7 @@ def test_a_fresh_need_does_not_hide_a_larger_peak_once_it_is_past() -> None:
 
 
 def test_waiting_for_memory_is_told_once_and_is_no_demand() -> None:
-    memory = UrgentMemory()
+    memory = UrgentNeeds()
     memory.add(Urgent(memory_waiting_ratio=0.4), 0.0)
     assert memory.at(0.0, FRESH) == Urgent(is_past=True)  # kept until it is taken
     assert memory.take_pressed()

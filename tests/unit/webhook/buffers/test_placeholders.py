@@ -254,7 +254,7 @@ def test_pods_of_a_buffer_that_is_gone_go_and_are_forgotten(bench: Bench) -> Non
     assert bench.server.take() == [("DELETE", f"{PODS}/{STEM}-0")]
     bench.see()
     bench.keep()
-    assert bench.keeper._memories == {"shop": {}}
+    assert bench.keeper._states == {"shop": {}}
 
 
 def test_a_buffer_that_is_being_deleted_keeps_no_pods_and_is_not_written_to(bench: Bench) -> None:
