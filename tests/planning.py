@@ -142,7 +142,7 @@ class Situation:
     def plan(self) -> Plan:
         return self.plan_of(self.state)
 
-    def plan_of(self, state: NodeState, memo: PodFactsCache | None = None) -> Plan:
+    def plan_of(self, state: NodeState, cache: PodFactsCache | None = None) -> Plan:
         return build(
             state,
             self.demands,
@@ -151,7 +151,7 @@ class Situation:
             options=self.options,
             bounds=self.bounds,
             taken_unix_seconds=1.0,
-            memo=memo,
+            cache=cache,
         )
 
     def after(self, steps: Iterable[PlanStep], *, is_actuated: bool = True) -> Situation:

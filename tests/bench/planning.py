@@ -55,13 +55,13 @@ def _cpu_ms(situation: Situation) -> float:
 
     What is read of pods is kept between them, as an agent does: a pod that has not changed is the same object.
     """
-    state, taken, memo = situation.state, [], PodFactsCache()
-    situation.plan_of(state, memo)
+    state, taken, cache = situation.state, [], PodFactsCache()
+    situation.plan_of(state, cache)
     for _ in range(_ROUNDS):
         gc.collect()
         gc.disable()
         begun = time.process_time_ns()
-        situation.plan_of(state, memo)
+        situation.plan_of(state, cache)
         taken.append((time.process_time_ns() - begun) / 1e6)
         gc.enable()
     return sorted(taken)[len(taken) // 2]

@@ -1,7 +1,7 @@
 """How many chunks a CapacityBuffer asks for, and what settles it. Core, pure.
 
 The larger of a fixed number and a share of the scalable object's replicas, capped by limits; limits alone ask for as
-many chunks as fit. Quotas come afterwards (``buffer_quotas``).
+many chunks as fit. Quotas come afterwards (``quotas``).
 
 Source: ``getBufferNumberOfPods`` of kubernetes-sigs/cluster-autoscaler pkg/capacitybuffer/translators/replicas.go,
 with two differences of our own: numbers do not wrap, and a negative limit is an error whatever the chunk requests.

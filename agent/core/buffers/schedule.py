@@ -62,11 +62,7 @@ class Calendar(Protocol):
         """Find a time zone of the IANA database by name, with PEP 495's ``fold``; None = there is none."""
 
     def beginnings(self, expression: str) -> CronBeginnings:
-        """Read five cron fields.
-
-        Raises:
-            ValueError: One is not understood; which one.
-        """
+        """Read five cron fields, or raise ValueError: which one is not understood."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,11 +97,7 @@ class Activity:
 
 
 def read_schedule(text: str, calendar: Calendar) -> Schedule:
-    """Read the annotation.
-
-    Raises:
-        ScheduleError: It is not understood.
-    """
+    """Read the annotation, or raise ScheduleError."""
     if len(text) > LONGEST_TEXT:
         raise ScheduleError(f"{len(text)} characters are not allowed (at most {LONGEST_TEXT})")
     parts = [" ".join(part.split()) for part in text.split(";")]

@@ -45,10 +45,7 @@ def managed_content(content: Content, read_pod: PodReader) -> Content:
     """Return what a managed template should hold of a template or a live pod; of its own result, the same again.
 
     Labels, annotations and the spec remain, without node, debug containers and volumes of access tokens; requests that
-    the API server would fill in are filled in.
-
-    Raises:
-        ValueError: It cannot be read as a pod.
+    the API server would fill in are filled in. What cannot be read as a pod raises ValueError.
     """
     return with_default_requests(_cleaned(content), read_pod)
 
@@ -141,11 +138,7 @@ def _missing_pod_requests(pod: Pod) -> dict[str, int]:
 
 
 def chunk_of(content: Content, read_pod: PodReader) -> Chunk:
-    """Return what sizing and quotas need of a template: what a pod made of it would request, its class, its affinities.
-
-    Raises:
-        ValueError: It cannot be read as a pod.
-    """
+    """Return what sizing and quotas need of a template: what a pod made of it would request, class and affinities."""
     pod = read_pod(with_default_requests(content, read_pod))
     spec = _mapping(content.get("spec"))
     return Chunk(

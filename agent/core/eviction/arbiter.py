@@ -1,7 +1,7 @@
 """Whether one pod may be evicted, by all that is known of it. Core, pure; time is an argument.
 
 Two looks: the first on what the webhook has in memory, which costs nothing; the second on the pod as the API server has
-it now. Budgets over time come after both (``arbiter_budget``), and disruption budgets are the API server's to judge.
+it now. Budgets over time come after both (``budget``), and disruption budgets are the API server's to judge.
 Whatever is not known is a reason to leave the pod where it is.
 """
 

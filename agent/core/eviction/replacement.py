@@ -1,6 +1,6 @@
 """With what the replacement of an evicted pod would be admitted. Core, pure.
 
-Admission is asked about the pod as if it were created now (``admission.admit``). What it would leave as it is, the
+Admission is asked about the pod as if it were created now (``pod_admission.admit``). What it would leave as it is, the
 template decides, and what that states is not known: the pod may have been resized since it was admitted. So there is an
 answer only where admission has a word on every request that counts.
 """

@@ -1,9 +1,9 @@
 """From what every pod of a node needs to a plan: what fits, who gets what, who should go, and the steps. Core, pure.
 
 Available is what the node can allocate without the requests of those who may not be optimised. Memory first, then CPU
-on the survivors: while it does not fit, the next pod in order is proposed for eviction (``plan_fit``). The largest
-spike is shared out (``sharing``). What stands in the way of moving keeps what it has (``plan_moves``), and the rest is
-ordered into steps (``plan_steps``). The plan then states its own invariants (``plan_check``): a pod of which one does
+on the survivors: while it does not fit, the next pod in order is proposed for eviction (``fit``). The largest
+spike is shared out (``spike_sharing``). What stands in the way of moving keeps what it has (``moves``), and the rest is
+ordered into steps (``steps``). The plan then states its own invariants (``invariants``): a pod of which one does
 not hold is left out, told, and the rest is planned anew; where one fails for the node's own sums, nothing is done.
 """
 
@@ -50,14 +50,13 @@ def build(
     options: PlanOptions,
     bounds: BoundsOptions,
     taken_unix_seconds: float,
-    memo: PodFactsCache | None = None,
+    cache: PodFactsCache | None = None,
 ) -> Plan:
     """Plan one node, and check the plan.
 
     Planning again after it was applied, or after any part of it, leads to the same end. Where the state is not complete
     both resources are only looked at. A pod without a demand is reserved as it stands; a demand of a pod that has
-    ended, or that the state does not know, is passed over. Constraints are by uid. The memo is kept by the caller from
-    plan to plan, for speed alone.
+    ended, or that the state does not know, is passed over. Constraints are by uid. The cache is for speed alone.
     """
     notes = _doubts(state)
     node = state.node
@@ -71,7 +70,7 @@ def build(
         allocatable_cpu_millicores=allocatable_cpu,
         allocatable_memory_bytes=allocatable_memory,
     )
-    facts = (memo or PodFactsCache()).facts_of(state.pods)
+    facts = (cache or PodFactsCache()).facts_of(state.pods)
     left_out: dict[str, str] = {}
     while True:  # ends: each round leaves out at least one pod more
         plan, stuck = _planned(

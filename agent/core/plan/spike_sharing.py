@@ -46,8 +46,7 @@ def finals(
 ) -> tuple[list[int], list[int]]:
     """Share the headroom out by spikes, to the nearest multiple of the unit within base and peak.
 
-    Beside the finals stands what each would be if it were rounded down: those sum up to no more than bases and
-    headroom.
+    Second comes what each would be if it were rounded down: those sum up to no more than bases and headroom.
     """
     spike_sum = sum(spikes)
     if spike_sum == 0 or headroom == 0:

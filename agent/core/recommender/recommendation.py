@@ -1,6 +1,6 @@
 """What one container should request, or why that may not be said: the words, as types.
 
-Core, pure. Values only; ``recommending`` makes them, the face prints them, the agent acts on them.
+Core, pure. Values only; ``recommender.recommender`` makes them, the face prints them, the agent acts on them.
 """
 
 from __future__ import annotations

@@ -17,11 +17,7 @@ MILLICORES_PER_CORE = 1000
 
 
 def round_up(amounts: ArrayLike, multiple: int) -> Ints:
-    """Round amounts up to whole multiples; 0 stays 0.
-
-    Raises:
-        ValueError: The multiple is not positive.
-    """
+    """Round amounts up to whole multiples of more than 0; 0 stays 0."""
     if multiple <= 0:
         msg = f"cannot round up to a multiple of {multiple}: it must be above 0"
         raise ValueError(msg)

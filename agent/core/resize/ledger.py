@@ -124,8 +124,7 @@ class Ledger:
     def sent(self, step: PlanStep, pod: Pod, now_seconds: float, action: Action = Action.RESIZE) -> None:
         """Record that a step is being sent; to be kept before it is, so that a crash in between is no riddle.
 
-        Raises:
-            InFlightError: Another resize of the pod is under way, and this does not put it back.
+        While another resize of the pod is under way, only what puts it back is no InFlightError.
         """
         record = self._records.get(pod.uid) or _new_record(pod)
         held = kept_back(step, record, pod, self._act, now_seconds, action)

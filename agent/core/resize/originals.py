@@ -62,11 +62,7 @@ def original_of(pod: Pod, *, kept_unix_seconds: float) -> Original:
 
 
 def annotated_original(pod: Pod) -> Original | None:
-    """Read the annotation; None = the pod has none.
-
-    Raises:
-        OriginalError: It is not understood.
-    """
+    """Read the annotation, or raise OriginalError; None = the pod has none."""
     text = pod.annotations.get(ORIGINAL_RESOURCES)
     if text is None:
         return None

@@ -1,6 +1,6 @@
 """What the ledger of acting holds, as values: per pod what was asked for and what came of it. Core, pure.
 
-Seconds are of the ledger's clock, which outlives a restart. All of it has a written form (``node.documents``).
+Seconds are of the ledger's clock, which outlives a restart. All of it has a written form.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class News:
     """What the resize was for."""
     outcome: Outcome
     reason: str
-    """Short, from a closed set: see ``ledger_flight``."""
+    """Short, from a closed set: see ``flight``."""
     detail: str
     """The kubelet's words, or a sentence; empty = nothing to add."""
     changes: tuple[Change, ...]

@@ -72,8 +72,7 @@ def may_write(
 ) -> Refusal | None:
     """Return why a write of this kind may not be; None = it may.
 
-    Whether a resize ``grows`` something may be unknown (None). An eviction ``has_prediction`` if each container has
-    one.
+    Whether a resize ``grows`` something may be unknown. An eviction ``has_prediction`` if each container has one.
     """
     if is_paused:
         return Kept.PAUSED

@@ -82,7 +82,7 @@ class Planner:
         self._demand_settings = DemandSettings(
             act=settings.act, plan=settings.plan, bounds=settings.bounds, policy=settings.recommend.policy
         )
-        self._memo, self._building = PodFactsCache(), threading.Lock()
+        self._pod_facts, self._building = PodFactsCache(), threading.Lock()
 
     def plan(
         self, holding: Holding, *, urgent: Mapping[Key, Urgent] = NOTHING_URGENT, as_enforced: bool = False
@@ -105,7 +105,7 @@ class Planner:
             as_enforced=as_enforced,
         )
         gates = gates_of(state.server_version, state.node)
-        with self._building:  # the memo is one; ten milliseconds
+        with self._building:  # the cache is one; ten milliseconds
             plan = build(
                 state,
                 needs,
@@ -114,7 +114,7 @@ class Planner:
                 options=self._settings.plan,
                 bounds=self._settings.bounds,
                 taken_unix_seconds=now,
-                memo=self._memo,
+                cache=self._pod_facts,
             )
         return Planned(
             plan=plan,

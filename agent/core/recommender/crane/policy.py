@@ -35,11 +35,7 @@ _NO_SAMPLES: Final = "no samples"
 
 
 class CranePolicy(MinutePolicy):
-    """Sizes by a percentile of the usage of the last seven days, in which a sample weighs its value.
-
-    Raises:
-        SpecificationError: The specification list cannot be read; one line, names the entry.
-    """
+    """Sizes by a percentile of the usage of the last seven days, in which a sample weighs its value."""
 
     name: Final[str] = "crane"
 
@@ -81,20 +77,15 @@ class CranePolicy(MinutePolicy):
         )
 
     def fold(self, minutes: Minutes) -> None:
-        """Learn one minute of all rows: CPU is the mean as measured, memory the peak of the working set.
-
-        Raises:
-            ValueError: The minute is not later than the one before.
-        """
+        """Learn one minute of all rows: CPU is the mean as measured, memory the peak of the working set."""
         cpu_usage_cores = minutes.cpu_usage_millicores / _MILLICORES_PER_CORE
         self._cpu.fold(minutes.unix_minute, cpu_usage_cores, minutes.has_cpu)
         self._memory.fold(minutes.unix_minute, minutes.working_set_bytes, minutes.has_memory)
 
     def record_oom(self, row: int, kill: OutOfMemory) -> None:
-        """Learn of a kill.
+        """Learn of a kill; what was in use, else the limit, stands for a request that is not known.
 
-        Crane bumps the memory request and keeps no record of a container without one. Here what was in use, else the
-        limit, stands for a request that is not known; with none of the three there is nothing to learn.
+        Crane bumps the memory request and keeps no record of a container without one.
         """
         known = (kill.request_bytes, kill.usage_bytes, kill.limit_bytes)
         requested_bytes = next((amount for amount in known if amount is not None), None)

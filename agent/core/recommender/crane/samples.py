@@ -60,11 +60,10 @@ class _Hour:
 
 
 class SlidingHistograms:
-    """Histograms of the newest minutes of many containers, one row each; a sample weighs its value.
+    """Histograms of the newest minutes, 60 or more, of many containers, one row each; a sample weighs its value.
 
     Which bucket answers is followed sample by sample: from one minute to the next it rarely changes, so only few rows
-    have to be walked through. No bucket is narrower than a quantum; 60 minutes or more count, the newest one is the
-    last.
+    have to be walked through. No bucket is narrower than a quantum.
     """
 
     def __init__(
@@ -113,11 +112,7 @@ class SlidingHistograms:
         self._known_since[rows] = 0 if self._newest_minute is None else self._newest_minute + 1
 
     def fold(self, unix_minute: int, values: Floats, has: Bools) -> None:
-        """Add a minute, cores or bytes of shape ``(rows,)``, and let go of those that are now too old.
-
-        Raises:
-            ValueError: The minute is not later than the one before.
-        """
+        """Add a minute, later than the one before, in cores or bytes; let go of those that are now too old."""
         newest = self._newest_minute
         if newest is not None and unix_minute <= newest:
             msg = f"minute {unix_minute} after minute {newest}: rising order is allowed"

@@ -48,7 +48,7 @@ class CruisePolicy(MinutePolicy):
         super().__init__(rows, self._last, self._hours, self._oom)
 
     def fold(self, minutes: Minutes) -> None:
-        """Learn one minute of all rows; what a step of the clock does is told in ``hours``."""
+        """Learn one minute of all rows; what a step of the clock does is told in ``history.hour_peaks``."""
         demand = MinutePeaks.of(minutes)
         self._hours.fold(minutes.unix_minute, demand)
         self._last.fold(minutes.unix_minute, demand)

@@ -1,14 +1,14 @@
 """The policy ``forecast``: what this hour of the day and week has shown, the last minutes first, as safe as asked for.
 
 Core, pure. CPU: each row has a set of candidates, simple rules of the last minutes, the season and a margin
-(``forecast_candidates``); the cheapest of those that would have kept usage within the request in all but a stated share
+(``candidates``); the cheapest of those that would have kept usage within the request in all but a stated share
 of minutes speaks. So a burst that comes each night is reserved for at night, one that came once is let go of after
 minutes, and a rise is covered at once whoever speaks. What is forecast is the minute's peak, PSI-adjusted where there
 is PSI. While the node knows less than seven days of a container, it asks for no less than what other nodes saw at this
 hour of the day (``Present.elsewhere``).
 
 Memory: never below the largest working set of the last seven days nor what an out-of-memory kill showed to be too
-little, and so far above the former that new peaks stay as rare as asked for (``forecast_memory``). The limit is twice
+little, and so far above the former that new peaks stay as rare as asked for (``MemoryMargins``). The limit is twice
 the larger of both, as in ``cruise``.
 """
 

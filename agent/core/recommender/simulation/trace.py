@@ -43,11 +43,6 @@ class TraceSet:
     """What a reader of figures from this trace should know."""
 
     def __post_init__(self) -> None:
-        """Refuse arrays that do not fit each other.
-
-        Raises:
-            ValueError: A shape differs, there is nothing, or a name stands twice; a fault of the caller.
-        """
         shape = (self.cpu_millicores.shape[0], len(self.containers))
         if min(shape) < 1:
             msg = f"trace {self.name}: it holds nothing: {shape[0]} minutes of {shape[1]} containers"

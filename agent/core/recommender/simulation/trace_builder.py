@@ -177,12 +177,7 @@ class TraceBuilder:
         self._start_minute, self._minutes = first, minutes
 
     def build(self) -> TraceSet:
-        """Return the grid; call it once, after the last row.
-
-        Raises:
-            TraceTooLargeError: As ``add``.
-            ValueError: There was no row at all.
-        """
+        """Return the grid; call it once, after the last row of at least one."""
         containers = len(self._ids)
         part = (slice(0, self._minutes), slice(0, containers))
         holds = _holds(self._has_row[part])

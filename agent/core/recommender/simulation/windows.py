@@ -13,8 +13,8 @@ from agent.core.recommender.simulation.trace import Bools, Floats
 class SlidingPercentile:
     """Percentiles over (now - window, now] of ``n`` rows, fed minute by minute; linear between ranks.
 
-    With more than ``max_gap_ratio`` of the observed part of the window in gaps there is no figure. Observed is what
-    lies after the first minute known, so that a young container has a figure at once.
+    With more than ``max_gap_ratio`` of the window in gaps, from the first minute known on, there is no figure: so a
+    young container has one at once.
     """
 
     def __init__(self, rows: int, *, minutes: int, ratio: float, max_gap_ratio: float) -> None:

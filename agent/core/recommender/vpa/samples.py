@@ -42,11 +42,7 @@ def whole_millicores(usage_millicores: ArrayLike) -> Ints:
 
 
 def put_all(target: Floats | Ints | Bools, saved: Floats | Ints) -> None:
-    """Fill an array with what was saved of one.
-
-    Raises:
-        ValueError: It has another length.
-    """
+    """Fill an array with what was saved of one as long."""
     if saved.shape != target.shape:
         msg = f"an array of shape {saved.shape} for {target.shape}"
         raise ValueError(msg)
@@ -112,12 +108,7 @@ class CpuSamples:
         }
 
     def restore(self, arrays: Mapping[str, Floats | Ints]) -> None:
-        """Take over what ``to_arrays`` gave.
-
-        Raises:
-            KeyError: An array is missing.
-            ValueError: It has another length.
-        """
+        """Take over what ``to_arrays`` gave."""
         put_all(self.counts, arrays["counts"])
         put_all(self.first_unix_seconds, arrays["first_unix_seconds"])
         put_all(self.last_unix_seconds, arrays["last_unix_seconds"])
@@ -241,12 +232,7 @@ class MemoryPeaks:
         }
 
     def restore(self, arrays: Mapping[str, Floats | Ints]) -> None:
-        """Take over what ``to_arrays`` gave.
-
-        Raises:
-            KeyError: An array is missing.
-            ValueError: It has another length.
-        """
+        """Take over what ``to_arrays`` gave."""
         put_all(self.known, arrays["known"])
         put_all(self.window_end_unix_seconds, arrays["window_end_unix_seconds"])
         put_all(self.last_unix_seconds, arrays["last_unix_seconds"])

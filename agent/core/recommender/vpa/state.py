@@ -152,7 +152,7 @@ class VpaState:
         return self._learnt[chosen] & is_expired(newest, now_unix_seconds, self.retention_seconds)
 
     def confidences(self, rows: Rows, interval_seconds: float) -> Floats:
-        """Return how much history these rows have, in intervals; see ``vpa_estimators.confidence``."""
+        """Return how much history these rows have, in intervals; see ``estimators.confidence``."""
         return confidence(
             self.cpu.first_unix_seconds[rows],
             self.cpu.last_unix_seconds[rows],
@@ -184,11 +184,7 @@ class VpaState:
 
     @classmethod
     def from_arrays(cls, options: VpaOptions, arrays: Arrays) -> Self:
-        """Make the state that ``to_arrays`` gave; under other half-lives or intervals it means something else.
-
-        Raises:
-            ValueError: An array is missing, or of another length.
-        """
+        """Make the state that ``to_arrays`` gave, or raise ValueError; under other half-lives it is another."""
         try:
             state = cls(options, arrays["learnt"].size)
             state._learnt[:] = arrays["learnt"]
@@ -227,12 +223,7 @@ def _by_row(histograms: Histograms) -> dict[str, Floats | Ints]:
 
 
 def _by_entry(arrays: dict[str, Floats | Ints]) -> dict[str, Floats | Ints]:
-    """Return what ``_by_row`` gave as ``Histograms.from_arrays`` takes it.
-
-    Raises:
-        KeyError: An array is missing.
-        ValueError: There are not as many rows of weights as totals.
-    """
+    """Return what ``_by_row`` gave as ``Histograms.from_arrays`` takes it."""
     weights = arrays.pop("weights")
     if weights.shape[:1] != arrays["total_weights"].shape:
         msg = f"weights of shape {weights.shape} for totals of {arrays['total_weights'].shape}"

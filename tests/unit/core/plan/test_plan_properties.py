@@ -120,11 +120,11 @@ def test_a_burst_makes_nobody_go_and_moves_nobody_else(situation: Situation) -> 
 @_MANY
 @given(situations())
 def test_what_is_read_of_pods_once_is_as_good_as_what_is_read_anew(situation: Situation) -> None:
-    memo = PodFactsCache()
-    plan = situation.plan_of(situation.state, memo)
+    cache = PodFactsCache()
+    plan = situation.plan_of(situation.state, cache)
     assert plan == situation.plan()
     for after in (situation.after(plan.steps), situation.after(plan.steps, is_actuated=False)):
-        assert after.plan_of(after.state, memo) == after.plan()
+        assert after.plan_of(after.state, cache) == after.plan()
 
 
 @_MANY

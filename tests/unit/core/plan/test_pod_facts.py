@@ -9,21 +9,21 @@ from tests.planning import amounts, container, pod_demand, requirements
 
 
 def test_a_pod_is_read_once_and_again_when_it_is_another_object() -> None:
-    memo = PodFactsCache()
+    cache = PodFactsCache()
     pod = pod_demand("a").pod
-    (first,) = memo.facts_of([pod])
-    assert memo.facts_of([pod])[0] is first
+    (first,) = cache.facts_of([pod])
+    assert cache.facts_of([pod])[0] is first
     grown = replace(pod, containers=(container(cpu=300, memory=MIB),))
-    (second,) = memo.facts_of([grown])
+    (second,) = cache.facts_of([grown])
     assert (first.counted, second.counted) == ((100, 64 * MIB), (300, MIB))
 
 
 def test_a_pod_that_is_gone_is_forgotten() -> None:
-    memo = PodFactsCache()
+    cache = PodFactsCache()
     pod, other = pod_demand("a").pod, pod_demand("b").pod
-    first = memo.facts_of([pod, other])
-    memo.facts_of([other])
-    again = memo.facts_of([pod, other])
+    first = cache.facts_of([pod, other])
+    cache.facts_of([other])
+    again = cache.facts_of([pod, other])
     assert again[0] is not first[0]
     assert again[1] is first[1]
 
