@@ -48,6 +48,11 @@ def _parts(amount: object) -> int | None:
     return round(amount * _PARTS)
 
 
+def nearest(amount: float, edges: Edges) -> int:
+    """Round a case's amount to the nearest multiple of the unit, at least the least; half of one rounds up."""
+    return max(int((amount + edges.unit / 2) // edges.unit) * edges.unit, edges.least)
+
+
 def _first(case: Mapping[str, Any], *names: str) -> Any:
     return next((case[name] for name in names if case.get(name) is not None), None)
 

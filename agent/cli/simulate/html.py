@@ -23,8 +23,9 @@ from agent.core.recommender.simulation.figures import (
 )
 
 if TYPE_CHECKING:
+    from agent.core.numbers.arrays import Bools
     from agent.core.recommender.simulation.replay import ReplayRules
-    from agent.core.recommender.simulation.trace import Bools, Floats32
+    from agent.core.recommender.simulation.trace import Floats32
 
 _STYLE: Final = """
 :root{--back:#fff;--text:#1c2530;--dim:#5d6b7a;--rule:#dfe4ea;--usage:#aab6c3;--missing:#c1121f;

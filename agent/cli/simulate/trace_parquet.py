@@ -13,7 +13,7 @@ from typing import Final, Protocol, Self
 import numpy as np
 
 from agent.cli.simulate.trace_values import AMOUNTS, CONTAINER, TIME, Times, ValueFault, to_rows
-from agent.core.recommender.simulation.trace import Bools, Floats
+from agent.core.numbers.arrays import Bools, Floats
 from agent.core.recommender.simulation.trace_builder import TraceRows
 from agent.named_file import open_named
 

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from agent.core.recommender.simulation.trace import Bools, Floats
+from agent.core.numbers.arrays import Bools, Floats
 from agent.core.recommender.simulation.trace_builder import TraceRows, shown_text
 
 TIME: Final = "time"

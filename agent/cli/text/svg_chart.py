@@ -9,7 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from agent.core.recommender.simulation.trace import Bools, Floats32
+from agent.core.numbers.arrays import Bools
+from agent.core.recommender.simulation.trace import Floats32
 
 WIDTH: Final = 380
 HEIGHT: Final = 150

@@ -21,7 +21,7 @@ from agent.core.cluster.qos import computed_qos_class
 from agent.core.cluster.resource import Resource
 from agent.core.plan.pod_change import Setting
 
-_POD_RESOURCES = "spec.resources"
+POD_RESOURCES: Final = "spec.resources"
 _FILLED_IN: Final = "spec.resources as the API server fills it in"
 
 
@@ -123,7 +123,7 @@ def fit_pod_budget(pod: Pod, drafts: Sequence[Draft], budget: Mapping[Resource, 
             held = budget[resource] * UNIT_NANOS[resource]
         if held is not None and container_requests(with_drafts(pod, drafts)).get(resource.value, 0) > held:
             for draft in drafts:
-                draft.sides[resource].revert_growth(Setting.REQUEST, Left.POD_BUDGET, _POD_RESOURCES)
+                draft.sides[resource].revert_growth(Setting.REQUEST, Left.POD_BUDGET, POD_RESOURCES)
 
 
 def fit_node(pod: Pod, drafts: Sequence[Draft], facts: AdmissionFacts, resources: Requirements | None = None) -> None:
@@ -169,7 +169,7 @@ def cap_limits(drafts: Sequence[Draft], budget: Mapping[Resource, int]) -> None:
         for resource, most in budget.items():
             side = draft.sides[resource]
             if side.limit is not None and side.limit > most >= (side.request or 0):
-                side.note(Setting.LIMIT, Left.POD_BUDGET, _POD_RESOURCES)
+                side.note(Setting.LIMIT, Left.POD_BUDGET, POD_RESOURCES)
                 side.limit = most
 
 
@@ -300,9 +300,9 @@ def _budget_fault(pod: Pod) -> str | None:
         request, limit = pod.resources.requests.get(resource.value), pod.resources.limits.get(resource.value)
         held = limit if request is None else request
         if held is not None and asked.get(resource.value, 0) > held:
-            return f"{_POD_RESOURCES} would hold less {resource} than its containers request"
+            return f"{POD_RESOURCES} would hold less {resource} than its containers request"
         if limit is not None and any(
             container.resources.limits.get(resource.value, 0) > limit for container in pod.containers
         ):
-            return f"{_POD_RESOURCES} would hold less {resource} than a container's limit"
+            return f"{POD_RESOURCES} would hold less {resource} than a container's limit"
     return None

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final
 
 from agent.core.admission.answer import Admission, AdmissionFacts, AdmissionOutcome, Left
 from agent.core.admission.estimate import Estimate, NoEstimate
 from agent.core.admission.fit import (
+    POD_RESOURCES,
     Draft,
     cap_limits,
     defaultings_of,
@@ -56,8 +56,6 @@ from agent.core.plan.reserved import reserved_reason
 from agent.core.recommender.policy import LimitRule
 
 Estimates = Callable[[Container, PolicyName], Estimate | NoEstimate]
-
-_SPEC_RESOURCES: Final = "spec.resources"
 
 
 def admit(
@@ -240,7 +238,7 @@ def _held(
             held[resource] = (Left.NOT_APPLIED, "")
         elif is_guaranteed and pod.has_pod_level_resources:
             # The pod's own resources make the class: its containers need not be pairs, and must not become too small.
-            held[resource] = (Left.POD_BUDGET, _SPEC_RESOURCES)
+            held[resource] = (Left.POD_BUDGET, POD_RESOURCES)
     return held
 
 

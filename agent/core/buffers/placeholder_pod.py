@@ -23,7 +23,6 @@ from agent.core.orders.annotations import PLACEHOLDER, PLACEHOLDER_SHAPE, PREFIX
 BUFFER_UID: Final = f"{PREFIX}buffer-uid"
 """Label: which buffer's."""
 
-WINDOWS: Final = "windows"
 _COPIED: Final = ("nodeSelector", "os")
 _USUAL_SCHEDULER: Final = "default-scheduler"
 _USUAL_TOLERATIONS: Final = tuple(

@@ -77,11 +77,6 @@ def bounded(amount: int, edges: Edges) -> int:
     return rounded if rounded < edges.most else edges.most
 
 
-def nearest(amount: float, edges: Edges) -> int:
-    """Round to the nearest multiple of the unit, at least the least; half of one rounds up."""
-    return max(int((amount + edges.unit / 2) // edges.unit) * edges.unit, edges.least)
-
-
 def is_little(before: int, after: int, edges: Edges) -> bool:
     """Return whether a difference is too small to be worth a change."""
     difference = after - before if after > before else before - after

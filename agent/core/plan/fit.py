@@ -193,12 +193,7 @@ def _foresee(foreseeing: Sequence[Side], sides: Sequence[Side], left: int) -> No
             amounts.append(amount)
         return amounts
 
-    before = sum(side.held([unit.final for unit in side.units]) for side in foreseeing)
-
-    def taken(level: int) -> int:
-        return sum(side.held(raised(side, level)) for side in foreseeing) - before
-
-    level = _highest(_LEVELS, taken, left)
+    level, _ = _highest(foreseeing, raised, left)
     for side in foreseeing:
         for unit, amount in zip(side.units, raised(side, level), strict=True):
             unit.foresight = amount - unit.final
@@ -214,18 +209,12 @@ def _lift(pressed: Sequence[Side], left: int) -> int:
     """
     if left <= 0 or not pressed:
         return 0
-    before = sum(side.held([unit.final for unit in side.units]) for side in pressed)
-
-    def taken(level: int) -> int:
-        return sum(side.held(_lifted(side, level)) for side in pressed) - before
-
-    level = _highest(_LEVELS, taken, left)
-    lifted = taken(level)
+    level, taken = _highest(pressed, _lifted, left)
     for side in pressed:
         for unit, amount in zip(side.units, _lifted(side, level), strict=True):
             unit.urgent = amount - unit.final
             unit.final = amount
-    return lifted
+    return taken
 
 
 def _lifted(side: Side, level: int) -> list[int]:
@@ -251,27 +240,29 @@ def _fill_up(daemons: Sequence[Side], left: int) -> int:
     growing = [side for side in daemons if any(unit.peak > unit.base and unit.fixed is None for unit in side.units)]
     if not growing or left <= 0:
         return 0
-    before = sum(side.total for side in growing)
-
-    def taken(level: int) -> int:
-        return sum(side.held(_at_level(side, level)) for side in growing) - before
-
-    level = _highest(2 * _LEVELS, taken, left)
+    level, taken = _highest(growing, _at_level, left, most=2 * _LEVELS)
     for side in growing:
         for unit, amount in zip(side.units, _at_level(side, level), strict=True):
             unit.final = amount
-    return taken(level)
+    return taken
 
 
-def _highest(most: int, taken: Callable[[int], int], left: int) -> int:
-    """Find the highest level at which no more is taken than what is left; at none of them nothing is."""
+def _highest(
+    sides: Sequence[Side], amounts_at: Callable[[Side, int], list[int]], left: int, *, most: int = _LEVELS
+) -> tuple[int, int]:
+    """Find the highest level at which no more is taken than what is left, and what it takes; at 0 nothing is."""
+    before = sum(side.held([unit.final for unit in side.units]) for side in sides)
+
+    def taken(level: int) -> int:
+        return sum(side.held(amounts_at(side, level)) for side in sides) - before
+
     if taken(most) <= left:
-        return most
+        return most, taken(most)
     low, high = 0, most
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if taken(middle) <= left else (low, middle)
-    return low
+    return low, taken(low)
 
 
 def _at_level(side: Side, level: int) -> list[int]:

@@ -1,6 +1,6 @@
 """The plan of one node, as values: what fits, who gets what, who should go, and the steps in order. Core, pure.
 
-``planner.build`` makes it, ``invariants.check`` states what must hold of it, the agent carries it out, the face prints it.
+``planner.build`` makes it, ``invariants.check`` states what must hold of it, the agent carries it out.
 Millicores for CPU, bytes for memory; whole numbers.
 """
 

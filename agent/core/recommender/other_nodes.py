@@ -42,8 +42,8 @@ def elsewhere_of(directives: Sequence[ContainerDirective | None], has_own: Seque
     memory, has_memory = _hours(
         [_UNKNOWN_HOURS if directive is None else directive.memory_hour_peaks_bytes for directive in peaks]
     )
-    week, has_week = _column([None if directive is None else directive.memory_peak_bytes for directive in peaks])
-    oom, has_oom = _column([None if directive is None else directive.oom_memory_bytes for directive in directives])
+    week, has_week = column([None if directive is None else directive.memory_peak_bytes for directive in peaks])
+    oom, has_oom = column([None if directive is None else directive.oom_memory_bytes for directive in directives])
     return Elsewhere(
         cpu_hours_millicores=cpu,
         has_cpu_hours=has_cpu,
@@ -124,6 +124,7 @@ def _hours(rows: Sequence[Sequence[int | None]]) -> tuple[Floats, Bools]:
     return values, np.array([[amount is not None for amount in row] for row in whole], dtype=np.bool_)
 
 
-def _column(values: Sequence[int | None]) -> tuple[Floats, Bools]:
+def column(values: Sequence[float | None]) -> tuple[Floats, Bools]:
+    """Return values and mask; 0 where there is none."""
     known = np.array([0.0 if value is None else value for value in values], dtype=np.float64)
     return known, np.array([value is not None for value in values], dtype=np.bool_)

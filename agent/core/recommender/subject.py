@@ -15,8 +15,8 @@ from agent.core.cluster.pod import ContainerKind, QosClass
 from agent.core.cluster.unit import UnitIdentity, UnitResources
 from agent.core.cluster.workload import DAEMON_SET_KIND, Workload
 from agent.core.history.directive import ContainerDirective
-from agent.core.numbers.arrays import Bools, Floats, Rows
-from agent.core.recommender.other_nodes import OWN_MINUTES, elsewhere_of
+from agent.core.numbers.arrays import Rows
+from agent.core.recommender.other_nodes import OWN_MINUTES, column, elsewhere_of
 from agent.core.recommender.policy import Present, Stated
 from agent.core.window.snapshot import CpuWindow, MemoryWindow, Missing
 
@@ -95,8 +95,8 @@ def rows_of(subjects: Sequence[Subject]) -> Rows:
 
 def present_of(subjects: Sequence[Subject]) -> Present:
     """Return what the windows say of the moment, shape ``(k,)`` each."""
-    cpu, has_cpu = _column([subject.cpu_base_millicores for subject in subjects])
-    memory, has_memory = _column([subject.memory.working_set_p75_bytes for subject in subjects])
+    cpu, has_cpu = column([subject.cpu_base_millicores for subject in subjects])
+    memory, has_memory = column([subject.memory.working_set_p75_bytes for subject in subjects])
     return Present(
         cpu_base_millicores=cpu,
         has_cpu=has_cpu,
@@ -112,12 +112,12 @@ def present_of(subjects: Sequence[Subject]) -> Present:
 
 def stated_of(subjects: Sequence[Subject]) -> Stated:
     """Return what is requested and used now, shape ``(k,)`` each."""
-    cpu_request, has_cpu_request = _column([subject.resources.cpu_request_millicores for subject in subjects])
-    cpu_limit, has_cpu_limit = _column([subject.resources.cpu_limit_millicores for subject in subjects])
-    memory_request, has_memory_request = _column([subject.resources.memory_request_bytes for subject in subjects])
-    memory_limit, has_memory_limit = _column([subject.resources.memory_limit_bytes for subject in subjects])
-    working_set, has_working_set = _column([subject.memory.working_set_bytes for subject in subjects])
-    memory_current, has_memory_current = _column([subject.memory.current_bytes for subject in subjects])
+    cpu_request, has_cpu_request = column([subject.resources.cpu_request_millicores for subject in subjects])
+    cpu_limit, has_cpu_limit = column([subject.resources.cpu_limit_millicores for subject in subjects])
+    memory_request, has_memory_request = column([subject.resources.memory_request_bytes for subject in subjects])
+    memory_limit, has_memory_limit = column([subject.resources.memory_limit_bytes for subject in subjects])
+    working_set, has_working_set = column([subject.memory.working_set_bytes for subject in subjects])
+    memory_current, has_memory_current = column([subject.memory.current_bytes for subject in subjects])
     return Stated(
         cpu_request_millicores=cpu_request,
         has_cpu_request=has_cpu_request,
@@ -133,9 +133,3 @@ def stated_of(subjects: Sequence[Subject]) -> Stated:
         has_memory_current=has_memory_current,
         is_guaranteed=np.array([subject.identity.qos is QosClass.GUARANTEED for subject in subjects], dtype=np.bool_),
     )
-
-
-def _column(values: Sequence[float | None]) -> tuple[Floats, Bools]:
-    """Return values and mask; 0 where there is none."""
-    known = np.array([0.0 if value is None else value for value in values], dtype=np.float64)
-    return known, np.array([value is not None for value in values], dtype=np.bool_)

@@ -96,7 +96,7 @@ class Decisions:
 
 
 class DecisionLog(Protocol):
-    """Who is told of a decision; ``node.orders.journal.Journal.add`` is one. The arguments are fields of ``Decision``."""
+    """Records a decision, as ``Journal.add`` does. The arguments are fields of ``Decision``."""
 
     def __call__(
         self,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from agent.core.cluster.node import Node, NodeState
-from agent.core.cluster.pod import Pod, PodRef
+from agent.core.cluster.pod import Pod
 from agent.core.cluster.workload import Workload, workload_of
 from agent.core.orders.plan_options import ActOptions
 from agent.core.plan.demand import Constraint, Kept
@@ -24,6 +24,7 @@ from agent.core.resize.constraint import constraint_of, kept_back
 from agent.core.resize.decision import Action
 from agent.core.resize.flight import PodLook, follow
 from agent.core.resize.oom_cool_down import OomCoolDown, raised_memory_limits
+from agent.core.resize.originals import ref_of
 from agent.core.resize.put_back import memory_falls, revert, step_of
 from agent.core.resize.record import (
     NOTHING_KEPT,
@@ -288,5 +289,4 @@ class Ledger:
 
 
 def _new_record(pod: Pod) -> PodRecord:
-    ref = PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid)
-    return PodRecord(ref=ref, workload=workload_of(pod))
+    return PodRecord(ref=ref_of(pod), workload=workload_of(pod))

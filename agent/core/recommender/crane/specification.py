@@ -15,8 +15,7 @@ from typing import Final
 import numpy as np
 
 from agent.core.numbers.arrays import Bools, Floats
-
-GIB: Final = 1 << 30
+from agent.core.numbers.units import GIB
 
 _NUMBER: Final = re.compile(r"[0-9.]+")
 

@@ -13,9 +13,10 @@ from typing import Final
 
 import numpy as np
 
+from agent.core.numbers.arrays import Bools, Floats, Ints
 from agent.core.numbers.units import GIB
 from agent.core.recommender.simulation.level_steps import StepReactions
-from agent.core.recommender.simulation.trace import Bools, Floats, Floats32, Ints, TraceSet
+from agent.core.recommender.simulation.trace import Floats32, TraceSet
 
 CORE_HOUR: Final = 1000.0 * 60
 """Millicore-minutes in it."""

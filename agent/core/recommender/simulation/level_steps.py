@@ -14,7 +14,8 @@ from typing import Final
 
 import numpy as np
 
-from agent.core.recommender.simulation.trace import Bools, Floats, Floats32, Ints, TraceSet
+from agent.core.numbers.arrays import Bools, Floats, Ints
+from agent.core.recommender.simulation.trace import Floats32, TraceSet
 
 RISE_RATIO: Final = 1.5
 RISE_MILLICORES: Final = 50.0

@@ -22,6 +22,7 @@ from typing import Final
 import numpy as np
 
 from agent.core.history.minutes import Minutes, OutOfMemory
+from agent.core.numbers.arrays import Bools, Floats
 from agent.core.orders.policy_options import BoundsOptions
 from agent.core.recommender import bounds
 from agent.core.recommender.policy import Policy, Present, Proposals, Stated
@@ -34,7 +35,7 @@ from agent.core.recommender.simulation.figures import (
     SimulatedOutcome,
 )
 from agent.core.recommender.simulation.level_steps import DemandSteps, ReactionWatch, demand_steps
-from agent.core.recommender.simulation.trace import Bools, Floats, TraceSet
+from agent.core.recommender.simulation.trace import TraceSet
 from agent.core.recommender.simulation.windows import SlidingPercentile
 
 _MINUTE_SECONDS: Final = 60.0

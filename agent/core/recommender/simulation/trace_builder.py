@@ -17,7 +17,8 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.core.recommender.simulation.trace import Bools, Floats, Floats32, Ints, TraceSet
+from agent.core.numbers.arrays import Bools, Floats, Ints
+from agent.core.recommender.simulation.trace import Floats32, TraceSet
 
 MAX_CELLS: Final = 50_000_000
 """Minutes x containers of one trace at most: about 1 GB, and 4,900 containers for a week."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from agent.core.recommender.simulation.trace import Bools, Floats
+from agent.core.numbers.arrays import Bools, Floats
 
 
 class SlidingPercentile:

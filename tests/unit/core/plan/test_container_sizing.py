@@ -15,11 +15,11 @@ from agent.core.plan.container_sizing import (
     is_small,
     limit_wish,
     memory_edges,
-    nearest,
     pair,
     why_not_lowered,
 )
 from agent.core.plan.demand import Kept
+from tests.conformance.cruisekube_plan import nearest
 
 EDGES = Edges(least=10, most=1000, unit=10, smallest=20, ratio=0.1)
 
