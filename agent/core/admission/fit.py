@@ -259,7 +259,7 @@ class ClassFault:
 
 
 def class_fault(before: Pod, after: Pod, defaultings: Sequence[Defaulting] = KNOWN_POD_LEVEL) -> ClassFault | None:
-    """Say that the QoS class would be another; None = it stays, whichever of these API servers stores the pod."""
+    """Return how the QoS class would change; None = it stays, whichever of these API servers stores the pod."""
     pairs = zip(classes_at_creation(before, defaultings), classes_at_creation(after, defaultings), strict=True)
     changed = next(((was, is_now) for was, is_now in pairs if was is not is_now), None)
     if changed is None:

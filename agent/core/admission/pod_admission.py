@@ -114,7 +114,7 @@ def _patched(pod: Pod, answer: Admission, now_unix_seconds: float) -> Admission:
 
 
 def _unchanged(answer: Admission, fault: str) -> Admission:
-    """Take everything back: what came out must not be."""
+    """Revert everything: what came out must not be."""
     return replace(
         answer,
         outcome=AdmissionOutcome.ERROR,
@@ -176,7 +176,7 @@ def _class_of(pod: Pod, facts: AdmissionFacts) -> QosClass:
 
 
 def _drafts(pod: Pod, estimates: Estimates | None, orders: Orders, settings: AdmissionSettings) -> list[Draft]:
-    """Begin with all containers as they came; without estimates nothing is asked."""
+    """Return all containers as they came; without estimates nothing is asked."""
     drafts = []
     for containers in (pod.init_containers, pod.containers):
         for index, container in enumerate(containers):
@@ -272,7 +272,7 @@ def _size(drafts: Sequence[Draft], rules: SizingRules) -> None:
 
 
 def _fit(pod: Pod, drafts: Sequence[Draft], facts: AdmissionFacts, budget: Budget) -> None:
-    """Take back what does not go together; each step leaves what the ones before it reached."""
+    """Revert what does not go together; each step leaves what the ones before it reached."""
     if budget:
         cap_limits(drafts, budget)
     if not any(draft.is_changed for draft in drafts):

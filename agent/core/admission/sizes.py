@@ -72,7 +72,7 @@ class ContainerSide:
             self.request = min(self.request, self.limit)
 
     def note(self, setting: Setting, left: Left, by: str = "") -> None:
-        """Say why something is left."""
+        """Record why something is left."""
         self.notes.append(Note(resource=self.resource, setting=setting, left=left, by=by))
 
     def _settings(self) -> tuple[tuple[Setting, int | None, int | None], ...]:
@@ -169,7 +169,7 @@ def _size(side: ContainerSide, wanted: int, estimate: Estimate, rules: SizingRul
 
 
 def _size_pair(side: ContainerSide, amount: int, estimate: Estimate, rules: SizingRules, *, is_strict: bool) -> None:
-    """Give one amount that is request and limit: it holds the peak, and what the limit should be, by itself."""
+    """Set one amount as request and limit: it holds the peak, and what the limit should be, by itself."""
     if is_strict:
         side.note(Setting.REQUEST, Left.DAEMON_SET)
         return
@@ -221,7 +221,7 @@ def _move_limit(side: ContainerSide, estimate: Estimate, rules: SizingRules) -> 
 
 
 def _stay_below_limit(side: ContainerSide, rules: SizingRules) -> None:
-    """Let the request go with a limit that stays."""
+    """Fit the request to a limit that stays."""
     limit = side.limit
     if limit is None or side.request is None:
         return
@@ -235,7 +235,7 @@ def _stay_below_limit(side: ContainerSide, rules: SizingRules) -> None:
 
 
 def _take_limit_off(side: ContainerSide, rules: SizingRules) -> None:
-    """Take a CPU limit off; where it must stay, raise it to the request."""
+    """Remove a CPU limit; where it must stay, raise it to the request."""
     if side.limit is None:
         return
     allowed = rules.allowed.get(side.resource, ANYTHING)
@@ -254,7 +254,7 @@ def _take_limit_off(side: ContainerSide, rules: SizingRules) -> None:
 def _set_memory_limit(
     side: ContainerSide, amount: int, estimate: Estimate, rules: SizingRules, *, is_strict: bool
 ) -> None:
-    """Give the limit of twice what was ever needed; a first one where the request stands and nothing else limits."""
+    """Set the limit of twice what was ever needed; a first one where the request stands and nothing else limits."""
     options, before = rules.options, side.limit_before
     if before is None and (is_strict or not options.memory_limits_added or Resource.MEMORY in rules.budget):
         return

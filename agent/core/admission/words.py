@@ -64,7 +64,7 @@ def estimate_words(estimate: Estimate | NoEstimate) -> str:
 
 
 def sized_words(answer: Admission) -> str:
-    """Say in one sentence from what a pod was sized, or why not."""
+    """Return in one sentence from what a pod was sized, or why not."""
     words = list(
         dict.fromkeys(
             estimate_words(container.estimate) for container in answer.containers if container.estimate is not None

@@ -25,7 +25,7 @@ _LONGEST_MESSAGE: Final = 32_768
 
 
 def ready(generation: int, *, schedule: str | None = None) -> Condition:
-    """Make ReadyForProvisioning True; the schedule says why the buffer is kept empty now."""
+    """Return ReadyForProvisioning True; the schedule says why the buffer is kept empty now."""
     message = READY if schedule is None else f"{READY}, and kept empty now: {schedule}"
     return Condition(
         type=READY_FOR_PROVISIONING,
@@ -37,7 +37,7 @@ def ready(generation: int, *, schedule: str | None = None) -> Condition:
 
 
 def not_ready(generation: int, fault: str) -> Condition:
-    """Make ReadyForProvisioning False."""
+    """Return ReadyForProvisioning False."""
     return Condition(
         type=READY_FOR_PROVISIONING,
         status=FALSE,
@@ -48,7 +48,7 @@ def not_ready(generation: int, fault: str) -> Condition:
 
 
 def limited(generation: int, allocation: Allocation) -> Condition:
-    """Make LimitedByQuotas of what the quotas left."""
+    """Return LimitedByQuotas by what the quotas left."""
     message = ""
     if allocation.limiting:
         names = ", ".join(allocation.limiting)

@@ -60,7 +60,7 @@ class PlaceholderShape:
 def placeholder_of(
     content: Content, template: Pod, buffer: Buffer, options: PlaceholderOptions, *, version: str = "v1beta1"
 ) -> PlaceholderShape | None:
-    """Make the placeholder of a managed template; None = a chunk requests nothing, so there is nothing to keep.
+    """Return the placeholder of a managed template; None = a chunk requests nothing, so there is nothing to keep.
 
     ``template`` is ``content`` read as a pod, ``version`` that of the API in which the server has buffers.
     """

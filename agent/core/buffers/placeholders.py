@@ -218,7 +218,7 @@ class _Turn:
             self._again.append(NEXT_PASS_SECONDS)
 
     def create(self, missing: int, taken: set[str], waiting: int) -> None:
-        """Make what is missing, under the lowest numbers that are free."""
+        """Create what is missing, under the lowest numbers that are free."""
         until = self.state.hold_until_unix_seconds
         if missing <= 0 or self._wish.shape is None:
             return

@@ -42,7 +42,7 @@ def is_known_kind(api_group: str, kind: str) -> bool:
 
 
 def unknown_kind(ref: ScalableRef) -> str:
-    """Say that the API server has no such kind, and where one of that name would be."""
+    """Return that the API server has no such kind, and where one of that name would be."""
     groups = [group for group, kind in KNOWN_KINDS if kind == ref.kind and group != ref.api_group]
     meant = f"; {ref.kind} is in {groups[0] or _CORE}" if groups else ""
     return f"the API server has no kind {ref.kind} in {ref.api_group or _CORE}{meant}"

@@ -252,7 +252,7 @@ def _demand(advice: Advice | None, request: int | None, urgent: int | None, *, i
 
 
 def _with_own(advice: Advice, demand: Demand, resource: Resource, urgent: int | None, node: Node | None) -> Demand:
-    """Let a demand be what this node saw, and what others saw of it what is foreseen, no more than the node has."""
+    """Return a demand by what this node saw; what others saw is foreseen, no more than the node has."""
     own_base = advice.extra.get(f"{resource}_{OWN_BASE}")
     if own_base is None:
         return demand

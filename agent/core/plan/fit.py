@@ -109,7 +109,7 @@ def returns_larger(side: Side) -> bool:
 
 
 def share(fit: Fit, entries: Sequence[PodEntry], options: PlanOptions) -> None:
-    """Give every survivor its final request; fill in the sums of the node."""
+    """Set every survivor's final request, and the sums of the node."""
     sides = [entry.side(fit.resource) for entry in entries if not entry.is_evicted]
     for side in sides:
         fit.total += side.total

@@ -283,7 +283,7 @@ class Stepped:
         self._is_plain = not pod.init_containers and pod.resources is None and not pod.overhead
 
     def take(self, step: PlanStep) -> Iterator[tuple[Broken, str]]:
-        """Take a step; return what it breaks, and where."""
+        """Apply a step; return what it breaks, and where."""
         self._steps.append(step)
         if not step.changes:
             yield Broken.CHANGE, "it changes nothing"

@@ -157,7 +157,7 @@ def _why_not_rise(entry: PodEntry, unit: Unit) -> Kept | None:
 
 
 def _let_fall(survivors: Sequence[tuple[PodEntry, Side]], small: list[tuple[Side, Unit]], fit: Fit) -> None:
-    """Let small changes come about after all where keeping them would take the room of others, the largest first."""
+    """Make small changes after all where keeping them would take the room of others, the largest first."""
     excess = sum(_held_calmly(side) for _, side in survivors) - fit.room
     if excess <= 0:
         return

@@ -267,7 +267,7 @@ def is_cpu_limit_raised(reading: _Reading) -> bool:
 
 
 def _read_pod_level(side: Side, resources: Requirements, reading: _Reading, fixed: Kept | None) -> None:
-    """Let the pod's own budget stand for its containers, where it carries the resource.
+    """Read the pod's own budget in place of its containers, where it carries the resource.
 
     The containers share it: their bases in all, and the largest spike among them once. What they request inside stays,
     and is the least that the budget may be.

@@ -186,7 +186,7 @@ class _Marks:
         """What memory is in use is not known in the row that is told about."""
 
     def take(self, bound: Bound, before: Floats, after: Floats, *, of: str = "request") -> Floats:
-        """Note the rows that a rule changed; return what it made of them."""
+        """Record the rows that a rule changed; return what it made of them."""
         self.note(bound, after != before, before, after, of=of)
         return after
 
@@ -256,7 +256,7 @@ def _least_and_most(value: Floats, side: _Side, edges: _Edges, marks: _Marks) ->
 
 
 def _as_pair(value: Floats, side: _Side, edges: _Edges, is_pair: Bools, marks: _Marks) -> Floats:
-    """Let the request be the limit as well: at least what the policy wants as a limit, and what is in use allows."""
+    """Return the request that is the limit too: at least what the policy wants as a limit and what is in use allows."""
     if side.own_limit is not None:
         wanted = np.where(is_pair, np.minimum(side.own_limit, edges.most), 0.0)
         value = marks.take(Bound.QOS, value, np.maximum(value, wanted))

@@ -77,7 +77,7 @@ def same_hour_elsewhere(present: Present, now_unix_seconds: float, neighbours: i
 
 
 def raised_by_kills(proposals: Proposals, present: Present, steps: Steps | None) -> Proposals:
-    """Let no memory request be below what a kill elsewhere has shown to be too little, whatever the policy.
+    """Raise memory requests to what a kill elsewhere has shown to be too little, whatever the policy.
 
     Those that know of base and peak have it in their answer already: nothing changes then, and no step is told.
     """
@@ -100,19 +100,19 @@ def raised_by_kills(proposals: Proposals, present: Present, steps: Steps | None)
 
 
 def say_kill_elsewhere(memory: Narration, elsewhere: Elsewhere | None) -> None:
-    """Say the memory at a kill on another node; nothing where there is none."""
+    """Record the memory at a kill on another node; nothing where there is none."""
     if elsewhere is not None and elsewhere.has_oom[0]:
         memory.first(_KILLED, elsewhere.oom_bytes, "largest of seven days on any node, told by the webhook")
 
 
 def say_week_elsewhere(memory: Narration, elsewhere: Elsewhere | None) -> None:
-    """Say the largest memory of other nodes; nothing where it does not count."""
+    """Record the largest memory of other nodes; nothing where it does not count."""
     if elsewhere is not None and elsewhere.has_memory_peak[0]:
         memory.first("largest of seven days, other nodes", elsewhere.memory_peak_bytes, _COUNTS)
 
 
 def say_peak_elsewhere(narration: Narration, peak: float, neighbours: int) -> None:
-    """Say the peak at this hour of the day on other nodes."""
+    """Record the peak at this hour of the day on other nodes."""
     around = f" +- {neighbours} h" if neighbours else ""
     narration.say(f"largest at this hour{around}, other nodes", peak, _COUNTS)
 

@@ -159,17 +159,17 @@ class Narration:
         return self._steps is not None
 
     def say(self, what: str, value: float | None, note: str = "", *, unit: str | None = None) -> None:
-        """Say one figure; a unit is named where it is no amount of the resource."""
+        """Record one figure; a unit is named where it is no amount of the resource."""
         if self._steps is not None:
             self._steps.say(self._resource.value, what, value, self._resource.unit if unit is None else unit, note)
 
     def first(self, what: str, values: Floats | Ints, note: str = "", *, unit: str | None = None) -> None:
-        """Say the figure of the row."""
+        """Record the figure of the row."""
         if self._steps is not None:
             self.say(what, float(values[0]), note, unit=unit)
 
     def known(self, what: str, values: Floats | Ints, has: Bools, note: str = "", otherwise: str = "") -> None:
-        """Say the figure of the row where it has one; else that it is not known, and why."""
+        """Record the figure of the row where it has one; else that it is not known, and why."""
         if self._steps is not None:
             self.say(what, *((float(values[0]), note) if has[0] else (None, otherwise)))
 
@@ -182,10 +182,10 @@ class RowPart(Protocol):
     """What holds something of each row of a policy."""
 
     def grow(self, rows: int) -> None:
-        """Hold at least so many rows; the new ones know nothing."""
+        """Grow to at least so many rows; the new ones are empty."""
 
     def forget(self, rows: Rows) -> None:
-        """Make these rows know nothing again."""
+        """Clear these rows."""
 
 
 class MinutePolicy:
@@ -196,13 +196,13 @@ class MinutePolicy:
         self._parts = parts
 
     def grow(self, rows: int) -> None:
-        """Hold at least so many rows; the new ones know nothing."""
+        """Grow to at least so many rows; the new ones are empty."""
         self.rows = max(rows, self.rows)
         for part in self._parts:
             part.grow(rows)
 
     def forget(self, rows: Rows) -> None:
-        """Make these rows know nothing again: they will stand for other containers."""
+        """Clear these rows: they will stand for other containers."""
         for part in self._parts:
             part.forget(rows)
 
@@ -217,10 +217,10 @@ class Policy(RowPart, Protocol):
         """Return how many rows it holds."""
 
     def fold(self, minutes: Minutes) -> None:
-        """Learn one minute of all rows. Minutes come in rising order; a minute that is skipped is a gap."""
+        """Add one minute of all rows. Minutes come in rising order; a minute that is skipped is a gap."""
 
     def record_oom(self, row: int, kill: OutOfMemory) -> None:
-        """Learn of a kill; at equal times usage comes first."""
+        """Record a kill; at equal times usage comes first."""
 
     def recommend(
         self, rows: Rows, present: Present, *, now_unix_seconds: float, steps: Steps | None = None

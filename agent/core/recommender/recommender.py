@@ -87,7 +87,7 @@ def _is_told(subject: Subject) -> bool:
 
 
 def _with_own(answer: Recommendation, alone: Recommendation) -> Recommendation:
-    """Tell beside an answer what it would be by this node's own figures, where that is something else."""
+    """Return an answer with what it would be by this node's own figures, where that is something else."""
     cpu = _own_figures(Resource.CPU, answer.cpu_millicores, alone.cpu_millicores)
     memory = _own_figures(Resource.MEMORY, answer.memory_bytes, alone.memory_bytes)
     if not cpu and not memory:
@@ -145,7 +145,7 @@ def explain(
 
 
 def _believed(proposals: Proposals, conditions: Conditions) -> Proposals:
-    """Let answers without the past only raise."""
+    """Return proposals that only raise where the past is not known."""
     if conditions.is_history_known:
         return proposals
     always = np.ones_like(proposals.has_cpu)
@@ -153,7 +153,7 @@ def _believed(proposals: Proposals, conditions: Conditions) -> Proposals:
 
 
 def _conclude(steps: Steps, resource: Resource, advice: Advice, request: int | None, limit: int | None) -> None:
-    """Tell what comes out for one resource, beside what is stated now."""
+    """Record what comes out for one resource, beside what is stated now."""
     unit = resource.unit
     now = "there is no request now" if request is None else f"the request is {amount_text(request, unit)} now"
     if advice.withheld is not None:

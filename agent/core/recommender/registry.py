@@ -41,7 +41,7 @@ def policy_name(text: str) -> PolicyName:
 
 
 def make(name: PolicyName, options: PolicyOptions, rows: int, *, requests_only: bool = False) -> Policy:
-    """Make a policy that knows nothing yet.
+    """Return a policy that knows nothing yet.
 
     With ``requests_only`` nobody will read ``Proposals.extra``: a policy may leave out what only stands there.
     """

@@ -144,7 +144,7 @@ _NOTHING_DONE: Final = re.compile(r"failed calling webhook |no endpoints availab
 
 
 def classify(refusal: Refusal) -> ResizeAnswer:
-    """Put an answer of 400 or above into its kind.
+    """Classify an answer of 400 or above.
 
     A code that is not known is INVALID below 500, else UNKNOWN: doubt about whether something was done is never taken
     for "not done".

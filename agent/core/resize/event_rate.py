@@ -145,7 +145,7 @@ class EventPacing:
             self._series.popitem(last=False)
 
     def forget(self, event: PodEvent) -> None:
-        """Take it for news at its next occurrence: its Event is gone (the API server keeps them for an hour)."""
+        """Treat it as news at its next occurrence: its Event is gone (the API server keeps them for an hour)."""
         self._series.pop(event, None)
 
 

@@ -42,15 +42,15 @@ class CraneKills:
         self._requested_bytes: Ints = np.full((rows, 1), -1, dtype=np.int64)
 
     def grow(self, rows: int) -> None:
-        """Hold at least so many rows; the new ones know of no kill."""
+        """Grow to at least so many rows; the new ones know of no kill."""
         self._pad(max(rows - len(self._requested_bytes), 0), 0)
 
     def forget(self, rows: Rows) -> None:
-        """Know of no kill of these rows."""
+        """Forget the kills of these rows."""
         self._requested_bytes[rows] = -1
 
     def record(self, row: int, *, unix_seconds: float, requested_bytes: int) -> None:
-        """Learn of one kill, in any order of time."""
+        """Record one kill, in any order of time."""
         at, requested = self._at_unix_seconds[row], self._requested_bytes[row]
         known = requested >= 0
         if np.any(known & (at >= unix_seconds) & (requested >= requested_bytes)):

@@ -77,13 +77,13 @@ class CranePolicy(MinutePolicy):
         )
 
     def fold(self, minutes: Minutes) -> None:
-        """Learn one minute of all rows: CPU is the mean as measured, memory the peak of the working set."""
+        """Add one minute of all rows: CPU is the mean as measured, memory the peak of the working set."""
         cpu_usage_cores = minutes.cpu_usage_millicores / _MILLICORES_PER_CORE
         self._cpu.fold(minutes.unix_minute, cpu_usage_cores, minutes.has_cpu)
         self._memory.fold(minutes.unix_minute, minutes.working_set_bytes, minutes.has_memory)
 
     def record_oom(self, row: int, kill: OutOfMemory) -> None:
-        """Learn of a kill; what was in use, else the limit, stands for a request that is not known.
+        """Record a kill; what was in use, else the limit, stands for a request that is not known.
 
         Crane bumps the memory request and keeps no record of a container without one.
         """

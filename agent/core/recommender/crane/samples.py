@@ -93,7 +93,7 @@ class SlidingHistograms:
         return self._counts.size
 
     def grow(self, rows: int) -> None:
-        """Hold at least so many rows; the new ones are empty."""
+        """Grow to at least so many rows; the new ones are empty."""
         more = rows - self.rows
         if more > 0:
             self._histograms.grow(rows)
@@ -105,7 +105,7 @@ class SlidingHistograms:
             self._open = np.pad(self._open, ((0, 0), (0, more)))
 
     def forget(self, rows: Rows) -> None:
-        """Make these rows empty."""
+        """Clear these rows."""
         self._histograms.forget(rows)
         for figures in (self._counts, self._answers, self._below, self._within):
             figures[rows] = 0
@@ -163,7 +163,7 @@ class SlidingHistograms:
         return codes
 
     def _let_go(self, last_minute: int) -> None:
-        """Take all samples up to a minute out of the histograms."""
+        """Remove all samples up to a minute from the histograms."""
         while True:
             leaving = self._leaving[: max(0, last_minute + 1 - self._next_leaving_minute)]
             for codes in leaving:

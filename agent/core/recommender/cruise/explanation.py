@@ -45,7 +45,7 @@ class CruiseAccount:
 
 
 def explain(steps: Steps, account: CruiseAccount) -> None:
-    """Say how CPU and memory came about, in the order of the rule."""
+    """Record how CPU and memory came about, in the order of the rule."""
     steps.hours = [hour.hour_unix_seconds for hour in account.same_hours]
     _explain_cpu(Narration(steps, Resource.CPU), account)
     _explain_memory(Narration(steps, Resource.MEMORY), account)

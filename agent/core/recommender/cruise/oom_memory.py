@@ -45,18 +45,18 @@ class OomMemory:
         self._has_any = False  # most nodes have seen no kill, and pay nothing for it
 
     def grow(self, rows: int) -> None:
-        """Hold at least so many rows; the new ones know of no kill."""
+        """Grow to at least so many rows; the new ones know of no kill."""
         more = ((0, max(rows - self._kept.shape[0], 0)), (0, 0))
         self._seconds = np.pad(self._seconds, more)
         self._bytes = np.pad(self._bytes, more)
         self._kept = np.pad(self._kept, more)
 
     def forget(self, rows: Rows) -> None:
-        """Make these rows know of no kill."""
+        """Forget the kills of these rows."""
         self._kept[rows] = False
 
     def record(self, row: int, kill: OutOfMemory) -> None:
-        """Learn of a kill; in any order, and twice is once. One without a figure changes nothing."""
+        """Record a kill; in any order, and twice is once. One without a figure changes nothing."""
         figure_bytes = oom_figure_bytes(kill)
         if figure_bytes is None:
             return

@@ -48,13 +48,13 @@ class CruisePolicy(MinutePolicy):
         super().__init__(rows, self._last, self._hours, self._oom)
 
     def fold(self, minutes: Minutes) -> None:
-        """Learn one minute of all rows; what a step of the clock does is told in ``history.hour_peaks``."""
+        """Add one minute of all rows; what a step of the clock does is told in ``history.hour_peaks``."""
         demand = MinutePeaks.of(minutes)
         self._hours.fold(minutes.unix_minute, demand)
         self._last.fold(minutes.unix_minute, demand)
 
     def record_oom(self, row: int, kill: OutOfMemory) -> None:
-        """Learn of a kill; in any order, and twice is once."""
+        """Record a kill; in any order, and twice is once."""
         self._oom.record(row, kill)
 
     def recommend(

@@ -101,7 +101,7 @@ class Candidates:
         self._newest: int | None = None
 
     def grow(self, rows: int) -> None:
-        """Hold at least so many rows; the new ones know nothing."""
+        """Grow to at least so many rows; the new ones are empty."""
         more = max(rows - self._minutes.size, 0)
         both = ((0, 0), (0, more))
         self._in_force = np.pad(self._in_force, both)
@@ -115,7 +115,7 @@ class Candidates:
         self._week.grow(rows)
 
     def forget(self, rows: Rows) -> None:
-        """Make these rows know nothing again."""
+        """Clear these rows."""
         self._exceeded[:, rows] = 0.0
         self._slack[:, rows] = 0.0
         self._minutes[rows] = 0.0
@@ -236,18 +236,18 @@ class WeekCounts:
         self._hour: int | None = None
 
     def grow(self, rows: int) -> None:
-        """Hold at least so many rows; the new ones have counted nothing."""
+        """Grow to at least so many rows; the new ones have counted nothing."""
         more = max(rows - self._totals.shape[1], 0)
         self._counts = np.pad(self._counts, ((0, 0), (0, 0), (0, more)))
         self._totals = np.pad(self._totals, ((0, 0), (0, more)))
 
     def forget(self, rows: Rows) -> None:
-        """Begin to count these rows anew."""
+        """Reset the counts of these rows."""
         self._counts[:, :, rows] = 0
         self._totals[:, rows] = 0
 
     def turn_to(self, hour: int) -> None:
-        """Let another hour since the epoch begin; hours older than seven days no longer count."""
+        """Begin another hour since the epoch; hours older than seven days no longer count."""
         if self._hour is not None and hour > self._hour:
             stale = np.arange(max(self._hour + 1, hour - WEEK_HOURS + 1), hour + 1) % WEEK_HOURS
             self._totals -= self._counts[:, stale].sum(axis=1, dtype=np.int64)

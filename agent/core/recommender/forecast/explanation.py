@@ -46,7 +46,7 @@ class ForecastAccount:
 
 
 def explain(steps: Steps, account: ForecastAccount) -> None:
-    """Say how CPU and memory came about, in the order of the rule."""
+    """Record how CPU and memory came about, in the order of the rule."""
     _explain_cpu(Narration(steps, Resource.CPU), account)
     _explain_memory(Narration(steps, Resource.MEMORY), account)
 

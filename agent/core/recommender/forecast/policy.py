@@ -53,14 +53,14 @@ class MemoryMargins:
         self._is_sized = np.zeros(rows, dtype=np.bool_)
 
     def grow(self, rows: int) -> None:
-        """Hold at least so many rows; the new ones know nothing."""
+        """Grow to at least so many rows; the new ones are empty."""
         more = max(rows - self._margin.size, 0)
         self._margin = np.pad(self._margin, (0, more))
         self._in_force = np.pad(self._in_force, (0, more))
         self._is_sized = np.pad(self._is_sized, (0, more))
 
     def forget(self, rows: Rows) -> None:
-        """Make these rows know nothing again."""
+        """Clear these rows."""
         self._margin[rows] = 0.0
         self._is_sized[rows] = False
 
@@ -122,7 +122,7 @@ class ForecastPolicy(MinutePolicy):
         self._has_week: Bools = np.zeros(rows, dtype=np.bool_)
 
     def grow(self, rows: int) -> None:
-        """Hold at least so many rows; the new ones know nothing."""
+        """Grow to at least so many rows; the new ones are empty."""
         more = max(rows - self.rows, 0)
         super().grow(rows)
         self._measured_minutes = np.pad(self._measured_minutes, (0, more))
@@ -134,7 +134,7 @@ class ForecastPolicy(MinutePolicy):
         self._has_week = np.pad(self._has_week, (0, more))
 
     def forget(self, rows: Rows) -> None:
-        """Make these rows know nothing again."""
+        """Clear these rows."""
         super().forget(rows)
         self._measured_minutes[rows] = 0
         self._demand.values[:, rows] = 0.0
@@ -145,7 +145,7 @@ class ForecastPolicy(MinutePolicy):
         self._has_week[rows] = False
 
     def fold(self, minutes: Minutes) -> None:
-        """Learn one minute of all rows; the same minute again adds to what it told."""
+        """Add one minute of all rows; the same minute again adds to what it told."""
         demand = MinutePeaks.of(minutes)
         if minutes.unix_minute == self._newest:
             demand = MinutePeaks(
@@ -179,7 +179,7 @@ class ForecastPolicy(MinutePolicy):
         self._measured_minutes += has_cpu
 
     def record_oom(self, row: int, kill: OutOfMemory) -> None:
-        """Learn of a kill; in any order, and twice is once."""
+        """Record a kill; in any order, and twice is once."""
         self._oom.record(row, kill)
 
     def recommend(

@@ -110,15 +110,15 @@ class LastMinutes:
         self._newest: int | None = None
 
     def grow(self, rows: int) -> None:
-        """Hold at least so many rows; the new ones know nothing."""
+        """Grow to at least so many rows; the new ones are empty."""
         self._values = np.pad(self._values, ((0, 0), (0, max(rows - self._values.shape[1], 0))))
 
     def forget(self, rows: Rows) -> None:
-        """Make these rows know nothing again."""
+        """Clear these rows."""
         self._values[:, rows] = 0.0
 
     def fold(self, unix_minute: int, values: Singles) -> None:
-        """Learn one minute; a minute that comes again keeps the larger value.
+        """Add one minute; a minute that comes again keeps the larger value.
 
         When the clock is set back, what was measured before goes on counting until its slot comes round.
         """

@@ -248,7 +248,7 @@ class _Run:
             )
 
     def _live(self, index: int, minute: Minutes) -> None:
-        """Let one minute pass: learn it, and decide when it is time."""
+        """Replay one minute: fold it, and decide when it is time."""
         limit = self._in_force.memory_limit
         is_over = minute.has_memory & (limit > 0) & (minute.working_set_bytes > limit)
         any_over = bool(is_over.any())

@@ -65,19 +65,19 @@ class VpaPolicy:
 
     @property
     def rows(self) -> int:
-        """How many rows it holds."""
+        """Return how many rows it holds."""
         return self.state.rows
 
     def grow(self, rows: int) -> None:
-        """Hold at least so many rows; the new ones know nothing."""
+        """Grow to at least so many rows; the new ones are empty."""
         self.state.grow(rows)
 
     def forget(self, rows: Rows) -> None:
-        """Make these rows know nothing again: they will stand for other containers."""
+        """Clear these rows: they will stand for other containers."""
         self.state.forget(rows)
 
     def fold(self, minutes: Minutes) -> None:
-        """Learn one minute of all rows: a CPU sample of its mean, a memory sample of its peak, both at its start.
+        """Add one minute of all rows: a CPU sample of its mean, a memory sample of its peak, both at its start.
 
         Rows that have had no CPU sample for too long know nothing any more before they learn again.
         """
@@ -91,7 +91,7 @@ class VpaPolicy:
         self.state.add_memory(rows, memory_from_bytes(minutes.working_set_bytes[rows]), unix_seconds)
 
     def record_oom(self, row: int, kill: OutOfMemory) -> None:
-        """Learn of a kill; at equal times usage comes first.
+        """Record a kill; at equal times usage comes first.
 
         It counts at the start of its minute, as the minute's samples do: told later than the kill, they would be
         dropped as older. What a container without a request used at the kill stands in for the request, as in the
@@ -201,7 +201,7 @@ class VpaPolicy:
 
     @classmethod
     def from_arrays(cls, options: VpaOptions, arrays: Arrays, *, with_bounds: bool = True) -> Self:
-        """Make the policy that knows what ``to_arrays`` gave; see ``VpaState.from_arrays``."""
+        """Return the policy that knows what ``to_arrays`` gave; see ``VpaState.from_arrays``."""
         policy = cls(options, 0, with_bounds=with_bounds)
         policy.state = VpaState.from_arrays(options, arrays)
         return policy

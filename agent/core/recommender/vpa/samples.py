@@ -29,7 +29,7 @@ class SampleHistograms(Protocol):
         """Add one sample to each of these rows; no row twice."""
 
     def subtract(self, rows: Rows, values: Floats, weights: Floats, unix_seconds: Floats) -> None:
-        """Take away what was added before."""
+        """Subtract what was added before."""
 
 
 def whole_millicores(usage_millicores: ArrayLike) -> Ints:
@@ -70,14 +70,14 @@ class CpuSamples:
         self.last_unix_seconds: Floats = np.zeros(rows)
 
     def grow(self, rows: int) -> None:
-        """Hold so many rows, not fewer than now."""
+        """Grow to so many rows, not fewer than now."""
         new = rows - self.counts.size
         self.counts = np.pad(self.counts, (0, new))
         self.first_unix_seconds = np.pad(self.first_unix_seconds, (0, new))
         self.last_unix_seconds = np.pad(self.last_unix_seconds, (0, new))
 
     def forget(self, rows: Rows) -> None:
-        """Know nothing of these rows; their histograms are the owner's to empty."""
+        """Clear these rows; their histograms are the owner's to empty."""
         for array in (self.counts, self.first_unix_seconds, self.last_unix_seconds):
             array[rows] = 0
 
@@ -108,7 +108,7 @@ class CpuSamples:
         }
 
     def restore(self, arrays: Mapping[str, Floats | Ints]) -> None:
-        """Take over what ``to_arrays`` gave."""
+        """Restore what ``to_arrays`` returned."""
         put_all(self.counts, arrays["counts"])
         put_all(self.first_unix_seconds, arrays["first_unix_seconds"])
         put_all(self.last_unix_seconds, arrays["last_unix_seconds"])
@@ -153,7 +153,7 @@ class MemoryPeaks:
         self.oom_peak_bytes: Ints = np.zeros(rows, dtype=np.int64)
 
     def grow(self, rows: int) -> None:
-        """Hold so many rows, not fewer than now."""
+        """Grow to so many rows, not fewer than now."""
         new = rows - self.known.size
         self.known = np.pad(self.known, (0, new))
         self.window_end_unix_seconds = np.pad(self.window_end_unix_seconds, (0, new))
@@ -162,7 +162,7 @@ class MemoryPeaks:
         self.oom_peak_bytes = np.pad(self.oom_peak_bytes, (0, new))
 
     def forget(self, rows: Rows) -> None:
-        """Know nothing of these rows; their histograms are the owner's to empty."""
+        """Clear these rows; their histograms are the owner's to empty."""
         self.known[rows] = False
         for array in (self.window_end_unix_seconds, self.last_unix_seconds, self.usage_peak_bytes, self.oom_peak_bytes):
             array[rows] = 0
@@ -232,7 +232,7 @@ class MemoryPeaks:
         }
 
     def restore(self, arrays: Mapping[str, Floats | Ints]) -> None:
-        """Take over what ``to_arrays`` gave."""
+        """Restore what ``to_arrays`` returned."""
         put_all(self.known, arrays["known"])
         put_all(self.window_end_unix_seconds, arrays["window_end_unix_seconds"])
         put_all(self.last_unix_seconds, arrays["last_unix_seconds"])

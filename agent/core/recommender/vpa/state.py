@@ -83,11 +83,11 @@ class VpaState:
 
     @property
     def rows(self) -> int:
-        """How many rows."""
+        """Return how many rows it holds."""
         return self._learnt.size
 
     def grow(self, rows: int) -> None:
-        """Hold at least so many rows; the new ones know nothing."""
+        """Grow to at least so many rows; the new ones are empty."""
         new = rows - self.rows
         if new <= 0:
             return
@@ -101,7 +101,7 @@ class VpaState:
         self.memory.grow(rows)
 
     def forget(self, rows: Rows) -> None:
-        """Make these rows know nothing again."""
+        """Clear these rows."""
         self._learnt[rows] = False
         self._learnt_since_unix_seconds[rows] = 0.0
         self._cpu_histograms.forget(rows)
@@ -184,7 +184,7 @@ class VpaState:
 
     @classmethod
     def from_arrays(cls, options: VpaOptions, arrays: Arrays) -> Self:
-        """Make the state that ``to_arrays`` gave, or raise ValueError; under other half-lives it is another."""
+        """Return the state that ``to_arrays`` gave, or raise ValueError; under other half-lives it is another."""
         try:
             state = cls(options, arrays["learnt"].size)
             state._learnt[:] = arrays["learnt"]
