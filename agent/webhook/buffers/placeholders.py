@@ -219,7 +219,9 @@ class Placeholders:
         shape = placeholder_of(content, pod_of_template(content), buffer, self._options, version=version)
         return PlaceholderWish(buffer=buffer, replicas=status.replicas, shape=shape)
 
-    def _keep_one(self, wish: PlaceholderWish, pods: Sequence[Pod], states: dict[str, PlaceholderState]) -> PlaceholderPlan:
+    def _keep_one(
+        self, wish: PlaceholderWish, pods: Sequence[Pod], states: dict[str, PlaceholderState]
+    ) -> PlaceholderPlan:
         uid = wish.buffer.uid
         plan = plan_placeholders(
             wish,
