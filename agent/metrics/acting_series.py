@@ -6,15 +6,12 @@ Closed label sets stand at 0 from the start; what is measured is not there until
 
 from __future__ import annotations
 
-import threading
 from collections import Counter as Tally
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client import CollectorRegistry
 
 from agent.core.cluster.resource import Resource
 from agent.core.orders.order import Mode
@@ -22,6 +19,7 @@ from agent.core.plan.demand import Kept, Reserved
 from agent.core.plan.plan import ContainerPlan, Plan, ResourcePlan
 from agent.core.plan.pod_change import Change
 from agent.core.resize.decision import Outcome
+from agent.metrics.families import MeasuredFamily, MeasuredGauges, SeriesTable, counter, gauge, histogram
 
 RESIZE_BUCKETS_SECONDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 """From the patch to the kubelet's answer: it looks at once, and again each minute."""
@@ -62,166 +60,97 @@ class Trigger(StrEnum):
     """A person: resume, unpin, restore."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Amount:
-    """One figure of a plan's sums, for CPU and for memory."""
-
-    stem: str
-    text: str
-
-
-_AMOUNTS: Final = (
-    _Amount(stem="allocatable", text="the node has for pods"),
-    _Amount(stem="reserved", text="is held by pods that may not be optimised"),
-    _Amount(stem="available", text="is left for pods that may be optimised: allocatable less reserved"),
-    _Amount(stem="planned", text="the plan gives to the pods that may be optimised, headroom included"),
-    _Amount(stem="requested_after_plan", text="pods that may be optimised request once all steps are done"),
-    _Amount(stem="spike_headroom", text="is shared out beyond sustained demand"),
+_FAMILIES: Final = (
+    counter(
+        "plimsoll_resizes_total",
+        "Resizes by resource, direction and what came of them; accepted ones are counted again when settled.",
+        resource=Resource,
+        direction=Direction,
+        result=RESIZE_RESULTS,
+    ),
+    histogram(
+        "plimsoll_resize_duration_seconds",
+        "Time from an accepted patch until the kubelet has it in force.",
+        RESIZE_BUCKETS_SECONDS,
+        unit="seconds",
+    ),
+    gauge(
+        "plimsoll_resize_blocked",
+        "Requests and limits that the newest plan would move and does not, by reason.",
+        reason=Kept,
+    ),
+    gauge("plimsoll_pods_reserved", "Pods whose requests stay as they are, by reason.", reason=Reserved),
+    gauge("plimsoll_pods", "Pods of the newest plan by mode.", mode=Mode),
+    counter(
+        "plimsoll_evictions_proposed_total",
+        "Evictions proposed, by the resource that is short; the agent itself evicts nobody.",
+        resource=Resource,
+    ),
+    gauge(
+        "plimsoll_plan_infeasible",
+        "1 = the newest plan does not fit whoever goes: nothing is written for this resource.",
+        resource=Resource,
+    ),
+    counter("plimsoll_plans_total", "Plans made, by what asked for them.", trigger=Trigger),
+    histogram(
+        "plimsoll_plan_duration_seconds", "Time that making one plan took.", PLAN_BUCKETS_SECONDS, unit="seconds"
+    ),
+    counter(
+        "plimsoll_plans_unsound_total",
+        "Plans of which an invariant did not hold: none was carried out; a fault of Plimsoll's own.",
+    ),
+    gauge("plimsoll_paused", "1 = nothing is written on this node."),
+    gauge(
+        "plimsoll_dry_run",
+        "1 = recommend only: no pod in mode enforce, no right to write, or a token that does not name this node.",
+    ),
+    gauge("plimsoll_writes_barred", "1 = nothing at all is written on this node, for this reason.", reason=BARRIERS),
+    gauge("plimsoll_pinned_pods", "Pods left alone by plimsoll pin."),
+    gauge("plimsoll_overloaded", "1 = load and pressure are too high."),
+    gauge("plimsoll_overload_tainted", "1 = the node has the overload taint."),
+    gauge("plimsoll_annotation_faults", "Pods with an annotation that is not understood; each is treated as off."),
 )
-
-
-class _PlanGauges:
-    """The sums of the newest plan; not on the page before there is one."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._sums: Mapping[Resource, ResourcePlan] = {}
-        self._pending_seconds: float | None = None
-
-    def take(self, plan: Plan | None) -> None:
-        sums = {} if plan is None else {resource: plan.resource(resource) for resource in Resource}
-        with self._lock:
-            self._sums = sums
-
-    def set_pending(self, seconds: float | None) -> None:
-        with self._lock:
-            self._pending_seconds = seconds
-
-    def collect(self) -> Iterable[Metric]:
-        with self._lock:
-            sums, pending = self._sums, self._pending_seconds
-        for resource, noun, unit, scale in (
-            (Resource.CPU, "CPU", "cores", 1000.0),
-            (Resource.MEMORY, "Memory", "bytes", 1.0),
-        ):
-            for amount in _AMOUNTS:
-                name = f"plimsoll_{amount.stem}_{resource}_{unit}"
-                family = GaugeMetricFamily(name, f"{noun} that {amount.text}.", unit=unit)
-                if resource in sums:
-                    family.add_metric((), _figure(sums[resource], amount.stem) / scale)
-                yield family
-        family = GaugeMetricFamily(
-            "plimsoll_resize_pending_oldest_seconds",
-            "Age of the oldest resize that the kubelet has put off; absent while there is none.",
-            unit="seconds",
-        )
-        if pending is not None:
-            family.add_metric((), pending)
-        yield family
-
-
-def _figure(sums: ResourcePlan, stem: str) -> int:
-    figures = {
-        "allocatable": sums.allocatable,
-        "reserved": sums.reserved,
-        "available": sums.available,
-        "planned": sums.final_total,
-        "requested_after_plan": sums.applied_total,
-        "spike_headroom": sums.headroom,
-    }
-    return figures[stem]
+_AMOUNTS: Final[Mapping[str, tuple[str, Callable[[ResourcePlan], int]]]] = {
+    "allocatable": ("the node has for pods", lambda sums: sums.allocatable),
+    "reserved": ("is held by pods that may not be optimised", lambda sums: sums.reserved),
+    "available": (
+        "is left for pods that may be optimised: allocatable less reserved",
+        lambda sums: sums.available,
+    ),
+    "planned": (
+        "the plan gives to the pods that may be optimised, headroom included",
+        lambda sums: sums.final_total,
+    ),
+    "requested_after_plan": (
+        "pods that may be optimised request once all steps are done",
+        lambda sums: sums.applied_total,
+    ),
+    "spike_headroom": ("is shared out beyond sustained demand", lambda sums: sums.headroom),
+}
+"""Figures of a plan's sums, for CPU and for memory: what they are called, and where they stand."""
+_SUMS: Final = ((Resource.CPU, "CPU", "cores", 1000.0), (Resource.MEMORY, "Memory", "bytes", 1.0))
+"""Resource, noun, unit on the page, and what of the plan's own unit makes one of it."""
+_PENDING: Final = "plimsoll_resize_pending_oldest_seconds"
+_MEASURED: Final = (
+    *(
+        MeasuredFamily(f"plimsoll_{stem}_{resource}_{unit}", f"{noun} that {text}.", unit)
+        for resource, noun, unit, _ in _SUMS
+        for stem, (text, _) in _AMOUNTS.items()
+    ),
+    MeasuredFamily(
+        _PENDING, "Age of the oldest resize that the kubelet has put off; absent while there is none.", "seconds"
+    ),
+)
 
 
 class ActingSeries:
     """All series of planning and acting. Methods may be called from any thread."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        resizes = Counter(
-            "plimsoll_resizes_total",
-            "Resizes by resource, direction and what came of them; accepted ones are counted again when settled.",
-            ("resource", "direction", "result"),
-            registry=registry,
-        )
-        self._resizes = {
-            (resource, direction, result): resizes.labels(resource, direction, result)
-            for resource in Resource
-            for direction in Direction
-            for result in RESIZE_RESULTS
-        }
-        self._duration = Histogram(
-            "plimsoll_resize_duration_seconds",
-            "Time from an accepted patch until the kubelet has it in force.",
-            unit="seconds",
-            buckets=RESIZE_BUCKETS_SECONDS,
-            registry=registry,
-        )
-        blocked = Gauge(
-            "plimsoll_resize_blocked",
-            "Requests and limits that the newest plan would move and does not, by reason.",
-            ("reason",),
-            registry=registry,
-        )
-        self._blocked = {reason: blocked.labels(reason) for reason in Kept}
-        reserved = Gauge(
-            "plimsoll_pods_reserved",
-            "Pods whose requests stay as they are, by reason.",
-            ("reason",),
-            registry=registry,
-        )
-        self._reserved = {reason: reserved.labels(reason) for reason in Reserved}
-        modes = Gauge("plimsoll_pods", "Pods of the newest plan by mode.", ("mode",), registry=registry)
-        self._modes = {mode: modes.labels(mode) for mode in Mode}
-        evictions = Counter(
-            "plimsoll_evictions_proposed_total",
-            "Evictions proposed, by the resource that is short; the agent itself evicts nobody.",
-            ("resource",),
-            registry=registry,
-        )
-        self._evictions = {resource: evictions.labels(resource) for resource in Resource}
-        infeasible = Gauge(
-            "plimsoll_plan_infeasible",
-            "1 = the newest plan does not fit whoever goes: nothing is written for this resource.",
-            ("resource",),
-            registry=registry,
-        )
-        self._infeasible = {resource: infeasible.labels(resource) for resource in Resource}
-        plans = Counter("plimsoll_plans_total", "Plans made, by what asked for them.", ("trigger",), registry=registry)
-        self._plans = {trigger: plans.labels(trigger) for trigger in Trigger}
-        self._plan_duration = Histogram(
-            "plimsoll_plan_duration_seconds",
-            "Time that making one plan took.",
-            unit="seconds",
-            buckets=PLAN_BUCKETS_SECONDS,
-            registry=registry,
-        )
-        self._unsound = Counter(
-            "plimsoll_plans_unsound_total",
-            "Plans of which an invariant did not hold: none was carried out; a fault of Plimsoll's own.",
-            registry=registry,
-        )
-        self._paused = Gauge("plimsoll_paused", "1 = nothing is written on this node.", registry=registry)
-        self._dry_run = Gauge(
-            "plimsoll_dry_run",
-            "1 = recommend only: no pod in mode enforce, no right to write, or a token that does not name this node.",
-            registry=registry,
-        )
-        barred = Gauge(
-            "plimsoll_writes_barred",
-            "1 = nothing at all is written on this node, for this reason.",
-            ("reason",),
-            registry=registry,
-        )
-        self._barred = {reason: barred.labels(reason) for reason in BARRIERS}
-        self._pinned = Gauge("plimsoll_pinned_pods", "Pods left alone by plimsoll pin.", registry=registry)
-        self._overloaded = Gauge("plimsoll_overloaded", "1 = load and pressure are too high.", registry=registry)
-        self._tainted = Gauge("plimsoll_overload_tainted", "1 = the node has the overload taint.", registry=registry)
-        self._faults = Gauge(
-            "plimsoll_annotation_faults",
-            "Pods with an annotation that is not understood; each is treated as off.",
-            registry=registry,
-        )
-        self._gauges = _PlanGauges()
-        registry.register(self._gauges)
+        self._series = SeriesTable(_FAMILIES, registry)
+        self._measured = MeasuredGauges(_MEASURED)
+        """The sums of the newest plan are not on the page before there is one."""
+        registry.register(self._measured)
 
     def count_changes(self, changes: Iterable[Change], result: Outcome) -> None:
         """Count a resize for each resource and direction that it moves, whatever it is called in its pod.
@@ -232,74 +161,77 @@ class ActingSeries:
         for resource, direction in {
             (change.resource, Direction.UP if change.after > change.before else Direction.DOWN) for change in changes
         }:
-            self._resizes[resource, direction, result].inc()
+            self._series.count("plimsoll_resizes_total", resource, direction, result)
 
     def observe_resize(self, seconds: float) -> None:
         """Count how long the kubelet took."""
-        self._duration.observe(max(0.0, seconds))
+        self._series.observe("plimsoll_resize_duration_seconds", max(0.0, seconds))
 
     def set_pending_oldest(self, seconds: float | None) -> None:
-        """Say how long the oldest deferred resize waits; None = none does."""
-        self._gauges.set_pending(seconds)
+        """Set how long the oldest deferred resize has waited; None = none does."""
+        self._measured.set(_PENDING, value=seconds)
 
     def take_plan(self, plan: Plan, *, trigger: Trigger, seconds: float) -> None:
-        """Count a plan and show its figures.
-
-        Args:
-            plan: As it was built.
-            trigger: What asked for it.
-            seconds: What building it took.
-        """
-        self._plans[trigger].inc()
-        self._plan_duration.observe(max(0.0, seconds))
+        """Count a plan that took so long to build, and show its figures."""
+        self._series.count("plimsoll_plans_total", trigger)
+        self._series.observe("plimsoll_plan_duration_seconds", max(0.0, seconds))
         if not plan.is_sound:
-            self._unsound.inc()
-        self._gauges.take(plan)
-        for resource, infeasible in self._infeasible.items():
-            infeasible.set(plan.resource(resource).is_infeasible)
+            self._series.count("plimsoll_plans_unsound_total")
+        self._set_sums({resource: plan.resource(resource) for resource in Resource})
+        for resource in Resource:
+            self._series.set("plimsoll_plan_infeasible", resource, value=plan.resource(resource).is_infeasible)
         self.set_blocked(kept_counts(plan))
         reserved = Tally(pod.reserved for pod in plan.pods if pod.reserved is not None)
-        for reason, gauge in self._reserved.items():
-            gauge.set(reserved[reason])
+        for reason in Reserved:
+            self._series.set("plimsoll_pods_reserved", reason, value=reserved[reason])
         modes = Tally(pod.mode for pod in plan.pods)
-        for mode, gauge in self._modes.items():
-            gauge.set(modes[mode])
+        for mode in Mode:
+            self._series.set("plimsoll_pods", mode, value=modes[mode])
 
     def forget_plan(self) -> None:
         """Take the figures of the newest plan off the page: it is too old to be believed."""
-        self._gauges.take(None)
+        self._set_sums({})
+
+    def _set_sums(self, sums: Mapping[Resource, ResourcePlan]) -> None:
+        self._measured.set_together(
+            {
+                f"plimsoll_{stem}_{resource}_{unit}": figure(sums[resource]) / scale if resource in sums else None
+                for resource, _, unit, scale in _SUMS
+                for stem, (_, figure) in _AMOUNTS.items()
+            }
+        )
 
     def set_blocked(self, counts: Mapping[Kept, int]) -> None:
-        """Say what stands in the way; a reason that is not there counts 0."""
-        for reason, gauge in self._blocked.items():
-            gauge.set(counts.get(reason, 0))
+        """Set what stands in the way; a reason that is not there counts 0."""
+        for reason in Kept:
+            self._series.set("plimsoll_resize_blocked", reason, value=counts.get(reason, 0))
 
     def count_eviction(self, resource: Resource) -> None:
         """Count an eviction that is proposed anew."""
-        self._evictions[resource].inc()
+        self._series.count("plimsoll_evictions_proposed_total", resource)
 
     def set_holding(self, *, is_paused: bool, pinned: int) -> None:
-        """Say what people have ordered."""
-        self._paused.set(is_paused)
-        self._pinned.set(pinned)
+        """Set what people have ordered."""
+        self._series.set("plimsoll_paused", value=is_paused)
+        self._series.set("plimsoll_pinned_pods", value=pinned)
 
     def set_dry_run(self, *, is_dry_run: bool) -> None:
-        """Say whether this agent only recommends, whatever the pods' modes are."""
-        self._dry_run.set(is_dry_run)
+        """Set whether this agent only recommends, whatever the pods' modes are."""
+        self._series.set("plimsoll_dry_run", value=is_dry_run)
 
     def set_barred(self, reason: str | None) -> None:
-        """Say why nothing at all is written, by one of ``BARRIERS``; None = nothing stands in the way."""
-        for known, gauge in self._barred.items():
-            gauge.set(known == reason)
+        """Set why nothing at all is written, by one of ``BARRIERS``; None = nothing stands in the way."""
+        for barrier in BARRIERS:
+            self._series.set("plimsoll_writes_barred", barrier, value=barrier == reason)
 
     def set_overload(self, *, is_overloaded: bool, is_tainted: bool) -> None:
-        """Say whether the node is over the red line, and whether others can see it."""
-        self._overloaded.set(is_overloaded)
-        self._tainted.set(is_tainted)
+        """Set whether the node is over the red line, and whether others can see it."""
+        self._series.set("plimsoll_overloaded", value=is_overloaded)
+        self._series.set("plimsoll_overload_tainted", value=is_tainted)
 
     def set_annotation_faults(self, pods: int) -> None:
-        """Say how many pods have an annotation that is not understood."""
-        self._faults.set(pods)
+        """Set how many pods have an annotation that is not understood."""
+        self._series.set("plimsoll_annotation_faults", value=pods)
 
 
 def kept_counts(plan: Plan) -> dict[Kept, int]:

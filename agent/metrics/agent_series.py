@@ -12,14 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    ProcessCollector,
-    disable_created_metrics,
-)
+from prometheus_client import CollectorRegistry, Gauge, ProcessCollector, disable_created_metrics
 from prometheus_client.registry import Collector
 
 from agent.core.recommender.recommendation import Withheld
@@ -29,7 +22,7 @@ from agent.core.window.sweep_pace import Skipped
 from agent.metrics.acting_series import ActingSeries
 from agent.metrics.container_series import ContainerPage, ContainerSeries, Totals
 from agent.metrics.exposition import MetricsPage, wants_openmetrics, write_page
-from agent.metrics.fed_series import About, GrowingTotals, MeasuredGauges
+from agent.metrics.families import MeasuredFamily, MeasuredGauges, SeriesTable, counter, gauge, histogram
 from agent.metrics.loop_series import LoopSeries
 
 SWEEP_BUCKETS_SECONDS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
@@ -71,22 +64,83 @@ class PressureKind(StrEnum):
     FULL = "full"
 
 
-_MEASURED: Final[Mapping[str, About]] = {
-    "plimsoll_ring_span_seconds": ("Time that the longest raw ring reaches back.", "seconds", ()),
-    "plimsoll_pod_source_age_seconds": ("Time since the list of pods was last read.", "seconds", ("source",)),
-    "plimsoll_node_pressure_ratio": ("Share of time lost to waiting (PSI).", "ratio", ("resource", "kind")),
-    "plimsoll_cpu_slack_cores": ("Sum of CPU requests less use at P75, where both are known.", "cores", ()),
-    "plimsoll_memory_slack_bytes": ("Sum of memory requests less working set, where both are known.", "bytes", ()),
-    "plimsoll_requested_cpu_cores": ("Sum of CPU requests of containers with a recommendation.", "cores", ()),
-    "plimsoll_recommended_cpu_cores": ("Sum of CPU requests recommended for those containers.", "cores", ()),
-    "plimsoll_requested_memory_bytes": ("Sum of memory requests of containers with a recommendation.", "bytes", ()),
-    "plimsoll_recommended_memory_bytes": ("Sum of memory requests recommended for those containers.", "bytes", ()),
-    "plimsoll_node_cpus": ("CPUs of the machine.", "", ()),
-    "plimsoll_node_cpu_usage_cores": ("CPU use of the machine since the page before.", "cores", ()),
-    "plimsoll_node_memory_total_bytes": ("Memory of the machine.", "bytes", ()),
-    "plimsoll_node_memory_available_bytes": ("Memory to be had without swapping.", "bytes", ()),
-}
-"""Gauges that are there once they have been measured: help, unit, labels."""
+_FAMILIES: Final = (
+    histogram(
+        "plimsoll_sweep_duration_seconds",
+        "Time that one sweep over all containers took.",
+        SWEEP_BUCKETS_SECONDS,
+        unit="seconds",
+    ),
+    histogram(
+        "plimsoll_sweep_lateness_seconds",
+        "Time between a sweep's deadline and its start.",
+        SWEEP_BUCKETS_SECONDS,
+        unit="seconds",
+    ),
+    counter("plimsoll_samples_total", "Good samples of containers."),
+    counter("plimsoll_sweeps_total", "Sweeps over all containers."),
+    counter("plimsoll_sweeps_skipped_total", "Sweeps that were due and did not take place.", reason=Skipped),
+    counter("plimsoll_samples_dropped_total", "Readings, or pairs of readings, that gave no figure.", reason=Gap),
+    counter(
+        "plimsoll_read_errors_total",
+        "Reads of cgroup files that failed; gone is normal where containers come and go.",
+        file=FILES,
+        cause=CAUSES,
+    ),
+    counter("plimsoll_counter_resets_total", "Kernel counters that fell within one cgroup's life.", file=COUNTER_FILES),
+    gauge(
+        "plimsoll_containers",
+        "Containers by what is done with them.",
+        state=("tracked", "unmatched", "excluded"),
+    ),
+    gauge("plimsoll_feature_enabled", "1 = works on this node, 0 = not there or off.", feature=Feature),
+    gauge("plimsoll_ring_bytes", "Memory pages of the rings that have been written.", unit="bytes"),
+    gauge("plimsoll_open_files", "File descriptors held by the sampler."),
+    gauge("plimsoll_open_files_limit", "RLIMIT_NOFILE in force."),
+    counter("plimsoll_inotify_overflows_total", "Event queues that ran over."),
+    counter("plimsoll_relists_total", "Full listings of the cgroup tree.", trigger=RELIST_TRIGGERS),
+    counter(
+        "plimsoll_oom_kills_total",
+        "Out-of-memory kills in containers; with resized_recently=true a resize may be to blame.",
+        resized_recently=("false", "true"),
+    ),
+    counter("plimsoll_scrapes_rejected_total", "Scrapes answered with 503 because others were under way."),
+    gauge(
+        "plimsoll_series_dropped",
+        "Container series left out of the page before: over the cap, or labels given twice.",
+    ),
+    gauge(
+        "plimsoll_withheld",
+        "Recommendations that are not made, by resource and reason.",
+        resource=("cpu", "memory"),
+        reason=Withheld,
+    ),
+)
+_MEASURED: Final = (
+    MeasuredFamily("plimsoll_ring_span_seconds", "Time that the longest raw ring reaches back.", "seconds"),
+    MeasuredFamily(
+        "plimsoll_pod_source_age_seconds", "Time since the list of pods was last read.", "seconds", ("source",)
+    ),
+    MeasuredFamily(
+        "plimsoll_node_pressure_ratio", "Share of time lost to waiting (PSI).", "ratio", ("resource", "kind")
+    ),
+    MeasuredFamily("plimsoll_cpu_slack_cores", "Sum of CPU requests less use at P75, where both are known.", "cores"),
+    MeasuredFamily(
+        "plimsoll_memory_slack_bytes", "Sum of memory requests less working set, where both are known.", "bytes"
+    ),
+    MeasuredFamily("plimsoll_requested_cpu_cores", "Sum of CPU requests of containers with a recommendation.", "cores"),
+    MeasuredFamily("plimsoll_recommended_cpu_cores", "Sum of CPU requests recommended for those containers.", "cores"),
+    MeasuredFamily(
+        "plimsoll_requested_memory_bytes", "Sum of memory requests of containers with a recommendation.", "bytes"
+    ),
+    MeasuredFamily(
+        "plimsoll_recommended_memory_bytes", "Sum of memory requests recommended for those containers.", "bytes"
+    ),
+    MeasuredFamily("plimsoll_node_cpus", "CPUs of the machine."),
+    MeasuredFamily("plimsoll_node_cpu_usage_cores", "CPU use of the machine since the page before.", "cores"),
+    MeasuredFamily("plimsoll_node_memory_total_bytes", "Memory of the machine.", "bytes"),
+    MeasuredFamily("plimsoll_node_memory_available_bytes", "Memory to be had without swapping.", "bytes"),
+)
 
 
 class Metrics:
@@ -110,120 +164,7 @@ class Metrics:
             ("version", "commit", "python", "sampler"),
             registry=registry,
         ).labels(version, commit, platform.python_version(), sampler).set(1)
-        self._sweep_duration = Histogram(
-            "plimsoll_sweep_duration_seconds",
-            "Time that one sweep over all containers took.",
-            unit="seconds",
-            buckets=SWEEP_BUCKETS_SECONDS,
-            registry=registry,
-        )
-        self._sweep_lateness = Histogram(
-            "plimsoll_sweep_lateness_seconds",
-            "Time between a sweep's deadline and its start.",
-            unit="seconds",
-            buckets=SWEEP_BUCKETS_SECONDS,
-            registry=registry,
-        )
-        self._samples = Counter("plimsoll_samples_total", "Good samples of containers.", registry=registry)
-        self._sweeps = Counter("plimsoll_sweeps_total", "Sweeps over all containers.", registry=registry)
-        skipped = Counter(
-            "plimsoll_sweeps_skipped_total",
-            "Sweeps that were due and did not take place.",
-            ("reason",),
-            registry=registry,
-        )
-        self._skipped = {reason: skipped.labels(reason.value) for reason in Skipped}
-        dropped = Counter(
-            "plimsoll_samples_dropped_total",
-            "Readings, or pairs of readings, that gave no figure.",
-            ("reason",),
-            registry=registry,
-        )
-        self._dropped = {gap: dropped.labels(gap.value) for gap in Gap}
-        self._read_errors = GrowingTotals(
-            Counter(
-                "plimsoll_read_errors_total",
-                "Reads of cgroup files that failed; gone is normal where containers come and go.",
-                ("file", "cause"),
-                registry=registry,
-            ),
-            [(file, cause) for file in FILES for cause in CAUSES],
-        )
-        resets = Counter(
-            "plimsoll_counter_resets_total",
-            "Kernel counters that fell within one cgroup's life.",
-            ("file",),
-            registry=registry,
-        )
-        self._resets = {file: resets.labels(file) for file in COUNTER_FILES}
-        containers = Gauge(
-            "plimsoll_containers",
-            "Containers by what is done with them.",
-            ("state",),
-            registry=registry,
-        )
-        self._tracked = containers.labels("tracked")
-        self._unmatched = containers.labels("unmatched")
-        self._excluded = containers.labels("excluded")
-        features = Gauge(
-            "plimsoll_feature_enabled",
-            "1 = works on this node, 0 = not there or off.",
-            ("feature",),
-            registry=registry,
-        )
-        self._features = {feature: features.labels(feature.value) for feature in Feature}
-        self._ring_bytes = Gauge(
-            "plimsoll_ring_bytes",
-            "Memory pages of the rings that have been written.",
-            unit="bytes",
-            registry=registry,
-        )
-        self._open_files = Gauge("plimsoll_open_files", "File descriptors held by the sampler.", registry=registry)
-        self._open_files_limit = Gauge(
-            "plimsoll_open_files_limit",
-            "RLIMIT_NOFILE in force.",
-            registry=registry,
-        )
-        self._overflows = GrowingTotals(
-            Counter("plimsoll_inotify_overflows_total", "Event queues that ran over.", registry=registry), [()]
-        )
-        self._relists = GrowingTotals(
-            Counter(
-                "plimsoll_relists_total",
-                "Full listings of the cgroup tree.",
-                ("trigger",),
-                registry=registry,
-            ),
-            [(trigger,) for trigger in RELIST_TRIGGERS],
-        )
-        oom_kills = Counter(
-            "plimsoll_oom_kills_total",
-            "Out-of-memory kills in containers; with resized_recently=true a resize may be to blame.",
-            ("resized_recently",),
-            registry=registry,
-        )
-        self._oom_kills = {recently: oom_kills.labels(str(recently).lower()) for recently in (False, True)}
-        self._scrapes_rejected = Counter(
-            "plimsoll_scrapes_rejected_total",
-            "Scrapes answered with 503 because others were under way.",
-            registry=registry,
-        )
-        self._series_dropped = Gauge(
-            "plimsoll_series_dropped",
-            "Container series left out of the page before: over the cap, or labels given twice.",
-            registry=registry,
-        )
-        withheld = Gauge(
-            "plimsoll_withheld",
-            "Recommendations that are not made, by resource and reason.",
-            ("resource", "reason"),
-            registry=registry,
-        )
-        self._withheld = {
-            (resource, reason): withheld.labels(resource, reason.value)
-            for resource in ("cpu", "memory")
-            for reason in Withheld
-        }
+        self._series = SeriesTable(_FAMILIES, registry)
         self._settings = Gauge(
             "plimsoll_settings_info",
             "Always 1; what holds on this node unless a pod or namespace says otherwise.",
@@ -242,7 +183,7 @@ class Metrics:
         self._registry.register(series)
 
     def set_in_force(self, *, mode: str, policy: str) -> None:
-        """Say what the settings are; once."""
+        """Set what the settings are; once."""
         self._settings.labels(mode, policy).set(1)
 
     def add_process(self) -> None:
@@ -253,20 +194,19 @@ class Metrics:
 
     def observe_sweep(self, *, duration_seconds: float, lateness_seconds: float | None, samples: int) -> None:
         """Count one sweep and the good samples in it; None = it had no deadline to be late for."""
-        self._sweep_duration.observe(duration_seconds)
+        self._series.observe("plimsoll_sweep_duration_seconds", duration_seconds)
         if lateness_seconds is not None:
-            self._sweep_lateness.observe(max(0.0, lateness_seconds))
-        self._sweeps.inc()
-        if samples:
-            self._samples.inc(samples)
+            self._series.observe("plimsoll_sweep_lateness_seconds", max(0.0, lateness_seconds))
+        self._series.count("plimsoll_sweeps_total")
+        self._series.count("plimsoll_samples_total", by=samples)
 
     def count_skipped_sweeps(self, reason: Skipped, count: int = 1) -> None:
         """Count sweeps that did not take place."""
-        self._skipped[reason].inc(count)
+        self._series.count("plimsoll_sweeps_skipped_total", reason, by=count)
 
     def count_dropped_samples(self, reason: Gap, count: int = 1) -> None:
         """Count readings that gave no figure."""
-        self._dropped[reason].inc(count)
+        self._series.count("plimsoll_samples_dropped_total", reason, by=count)
 
     def take_read_errors(self, totals: Mapping[tuple[str, str], int]) -> None:
         """Take over ``SamplerStats.errors``: totals by (file, cause) since the sampler was opened.
@@ -275,58 +215,57 @@ class Metrics:
             KeyError: A file or cause that is in neither ``FILES`` nor ``CAUSES``: a fault of the code.
         """
         for labels, total in totals.items():
-            self._read_errors.take(labels, total)
+            self._series.count_up_to("plimsoll_read_errors_total", *labels, total=total)
 
     def count_counter_reset(self, file: str, count: int = 1) -> None:
         """Count a kernel counter that fell; ``file`` is one of ``COUNTER_FILES``."""
-        self._resets[file].inc(count)
+        self._series.count("plimsoll_counter_resets_total", file, by=count)
 
     def set_containers(self, *, tracked: int, unmatched: int = 0, excluded: int = 0) -> None:
-        """Say how many are sampled, are sampled but in no pod list, are left out on purpose or over the cap."""
-        self._tracked.set(tracked)
-        self._unmatched.set(unmatched)
-        self._excluded.set(excluded)
+        """Set how many are sampled, are sampled but in no pod list, are left out on purpose or over the cap."""
+        for state, count in (("tracked", tracked), ("unmatched", unmatched), ("excluded", excluded)):
+            self._series.set("plimsoll_containers", state, value=count)
 
     def set_feature(self, feature: Feature, *, enabled: bool) -> None:
-        """Say whether something works here."""
-        self._features[feature].set(enabled)
+        """Set whether something works here."""
+        self._series.set("plimsoll_feature_enabled", feature, value=enabled)
 
     def set_rings(self, *, touched_bytes: int, span_seconds: float | None) -> None:
-        """Say what the rings take and how far they reach back; None = nothing sampled yet."""
-        self._ring_bytes.set(touched_bytes)
-        self._measured.set("plimsoll_ring_span_seconds", (), span_seconds)
+        """Set what the rings take and how far they reach back; None = nothing sampled yet."""
+        self._series.set("plimsoll_ring_bytes", value=touched_bytes)
+        self._measured.set("plimsoll_ring_span_seconds", value=span_seconds)
 
     def set_open_files(self, *, held: int, limit: int) -> None:
-        """Say how many descriptors the sampler holds, and how many the process may."""
-        self._open_files.set(held)
-        self._open_files_limit.set(limit)
+        """Set how many descriptors the sampler holds, and how many the process may."""
+        self._series.set("plimsoll_open_files", value=held)
+        self._series.set("plimsoll_open_files_limit", value=limit)
 
     def take_inotify_overflows(self, total: int) -> None:
         """Take over discovery's own total."""
-        self._overflows.take((), total)
+        self._series.count_up_to("plimsoll_inotify_overflows_total", total=total)
 
     def take_relists(self, totals: Mapping[str, int]) -> None:
         """Take over discovery's own totals by trigger, each one of ``RELIST_TRIGGERS``."""
         for trigger, total in totals.items():
-            self._relists.take((trigger,), total)
+            self._series.count_up_to("plimsoll_relists_total", trigger, total=total)
 
     def set_pod_source_age(self, source: PodSource, age_seconds: float | None) -> None:
-        """Say how old the list of pods is; None = this source is not in use."""
-        self._measured.set("plimsoll_pod_source_age_seconds", (source.value,), age_seconds)
+        """Set how old the list of pods is; None = this source is not in use."""
+        self._measured.set("plimsoll_pod_source_age_seconds", source, value=age_seconds)
 
     def count_oom_kills(self, count: int = 1, *, resized_recently: bool = False) -> None:
         """Count out-of-memory kills."""
-        self._oom_kills[resized_recently].inc(count)
+        self._series.count("plimsoll_oom_kills_total", str(resized_recently).lower(), by=count)
 
     def set_node_pressure(self, resource: PressureResource, kind: PressureKind, ratio: float | None) -> None:
-        """Say how large a share of time was lost, 0..1; None = no PSI."""
-        self._measured.set("plimsoll_node_pressure_ratio", (resource.value, kind.value), ratio)
+        """Set how large a share of time was lost, 0..1; None = no PSI."""
+        self._measured.set("plimsoll_node_pressure_ratio", resource, kind, value=ratio)
 
     def set_slack(self, *, cpu_millicores: float | None, memory_bytes: int | None) -> None:
-        """Say what is requested and not used, in sum; None = no container has both a request and a figure."""
+        """Set what is requested and not used, in sum; None = no container has both a request and a figure."""
         cores = None if cpu_millicores is None else cpu_millicores / 1000
-        self._measured.set("plimsoll_cpu_slack_cores", (), cores)
-        self._measured.set("plimsoll_memory_slack_bytes", (), memory_bytes)
+        self._measured.set("plimsoll_cpu_slack_cores", value=cores)
+        self._measured.set("plimsoll_memory_slack_bytes", value=memory_bytes)
 
     def set_advised(
         self,
@@ -336,14 +275,14 @@ class Metrics:
         memory_requested_bytes: int | None,
         memory_recommended_bytes: int | None,
     ) -> None:
-        """Say what is requested and what should be, over the same containers; None = there are none such."""
+        """Set what is requested and what should be, over the same containers; None = there are none such."""
         for name, millicores in (
             ("plimsoll_requested_cpu_cores", cpu_requested_millicores),
             ("plimsoll_recommended_cpu_cores", cpu_recommended_millicores),
         ):
-            self._measured.set(name, (), None if millicores is None else millicores / 1000)
-        self._measured.set("plimsoll_requested_memory_bytes", (), memory_requested_bytes)
-        self._measured.set("plimsoll_recommended_memory_bytes", (), memory_recommended_bytes)
+            self._measured.set(name, value=None if millicores is None else millicores / 1000)
+        self._measured.set("plimsoll_requested_memory_bytes", value=memory_requested_bytes)
+        self._measured.set("plimsoll_recommended_memory_bytes", value=memory_recommended_bytes)
 
     def set_node(
         self,
@@ -353,17 +292,18 @@ class Metrics:
         memory_total_bytes: int,
         memory_available_bytes: int,
     ) -> None:
-        """Say what the machine has and what is in use; None = not known yet."""
+        """Set what the machine has and what is in use; None = not known yet."""
         cores = None if cpu_usage_millicores is None else cpu_usage_millicores / 1000
-        self._measured.set("plimsoll_node_cpus", (), cpus)
-        self._measured.set("plimsoll_node_cpu_usage_cores", (), cores)
-        self._measured.set("plimsoll_node_memory_total_bytes", (), memory_total_bytes)
-        self._measured.set("plimsoll_node_memory_available_bytes", (), memory_available_bytes)
+        self._measured.set("plimsoll_node_cpus", value=cpus)
+        self._measured.set("plimsoll_node_cpu_usage_cores", value=cores)
+        self._measured.set("plimsoll_node_memory_total_bytes", value=memory_total_bytes)
+        self._measured.set("plimsoll_node_memory_available_bytes", value=memory_available_bytes)
 
     def set_withheld(self, counts: Mapping[tuple[str, Withheld], int]) -> None:
-        """Say how many recommendations are withheld; (``cpu`` or ``memory``, reason) that is not there counts 0."""
-        for key, gauge in self._withheld.items():
-            gauge.set(counts.get(key, 0))
+        """Set how many recommendations are withheld; (``cpu`` or ``memory``, reason) that is not there counts 0."""
+        for resource in ("cpu", "memory"):
+            for reason in Withheld:
+                self._series.set("plimsoll_withheld", resource, reason, value=counts.get((resource, reason), 0))
 
     def publish_containers(self, rows: Sequence[ContainerSeries], totals: Callable[[], Totals] | None = None) -> None:
         """Hand over the newest figures of all containers, to be written when asked for; the rows are not copied.
@@ -379,7 +319,7 @@ class Metrics:
 
     def count_rejected_scrape(self) -> None:
         """Count a scrape that got 503."""
-        self._scrapes_rejected.inc()
+        self._series.count("plimsoll_scrapes_rejected_total")
 
     def page(self, accept: str = "", accept_encoding: str = "") -> MetricsPage:
         """Build the page.
@@ -396,5 +336,5 @@ class Metrics:
                 text, dropped = self._containers.render(
                     self._rows, totals=None if totals is None else totals(), openmetrics=openmetrics
                 )
-            self._series_dropped.set(dropped)
+            self._series.set("plimsoll_series_dropped", value=dropped)
         return write_page(self._registry, openmetrics=openmetrics, accept_encoding=accept_encoding, more=text)

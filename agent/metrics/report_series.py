@@ -5,49 +5,46 @@ Metrics. Registered only where there is a webhook to report to. Closed label set
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client import CollectorRegistry
 
 from agent.core.eviction.proposal import Verdict
+from agent.metrics.families import MeasuredFamily, MeasuredGauges, SeriesTable, counter, gauge
+
+_PROPOSALS: Final = counter(
+    "plimsoll_eviction_answers_total",
+    "Proposals of evictions that the webhook answered, by verdict; a pod that is put off is proposed again.",
+    verdict=Verdict,
+)
+_TAINTS: Final = counter(
+    "plimsoll_taint_answers_total",
+    "Answers to whether this node may have the overload taint; away = there was none that says so.",
+    result=("granted", "refused", "away"),
+)
 
 
 class ProposingSeries:
     """Counts the webhook's answers; any thread."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        answers = Counter(
-            "plimsoll_eviction_answers_total",
-            "Proposals of evictions that the webhook answered, by verdict; a pod that is put off is proposed again.",
-            ("verdict",),
-            registry=registry,
-        )
-        self._answers = {verdict: answers.labels(verdict.value) for verdict in Verdict}
+        self._series = SeriesTable((_PROPOSALS,), registry)
 
     def count(self, verdict: Verdict) -> None:
         """Count an answer."""
-        self._answers[verdict].inc()
+        self._series.count(_PROPOSALS.name, verdict)
 
 
 class TaintAnswerSeries:
     """Counts the webhook's answers about the taint; any thread."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        answers = Counter(
-            "plimsoll_taint_answers_total",
-            "Answers to whether this node may have the overload taint; away = there was none that says so.",
-            ("result",),
-            registry=registry,
-        )
-        self._answers = {result: answers.labels(result) for result in ("granted", "refused", "away")}
+        self._series = SeriesTable((_TAINTS,), registry)
 
     def count(self, result: str) -> None:
         """Count an answer."""
-        self._answers[result].inc()
+        self._series.count(_TAINTS.name, result)
 
 
 class PostResult(StrEnum):
@@ -70,75 +67,50 @@ class PostResult(StrEnum):
     """The token or the certificates cannot be read: nothing was sent."""
 
 
-class _LastSuccess:
-    """When a report was last taken; not on the page before one was."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._unix_seconds: float | None = None
-
-    def set(self, unix_seconds: float) -> None:
-        with self._lock:
-            self._unix_seconds = unix_seconds
-
-    def collect(self) -> Iterable[Metric]:
-        with self._lock:
-            unix_seconds = self._unix_seconds
-        family = GaugeMetricFamily(
-            "plimsoll_report_last_success_timestamp_seconds",
-            "When the webhook last took a report; absent before the first.",
-            unit="seconds",
-        )
-        if unix_seconds is not None:
-            family.add_metric((), unix_seconds)
-        yield family
+_FAMILIES: Final = (
+    counter("plimsoll_report_posts_total", "Reports sent, by what came of it.", result=PostResult),
+    counter(
+        "plimsoll_report_rows_total",
+        "Rows of reports by what the webhook did with them.",
+        result=("taken", "refused"),
+    ),
+    gauge("plimsoll_report_queue_bytes", "Reports that wait to be sent.", unit="bytes"),
+    gauge("plimsoll_report_queue_reports", "Reports that wait."),
+    counter("plimsoll_reports_lost_total", "Reports dropped and never taken: too many, too old, damaged or refused."),
+)
+_LAST_SUCCESS: Final = MeasuredFamily(
+    "plimsoll_report_last_success_timestamp_seconds",
+    "When the webhook last took a report; absent before the first.",
+    "seconds",
+)
 
 
 class ReportSeries:
     """All series of reporting. Methods may be called from any thread."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        posts = Counter(
-            "plimsoll_report_posts_total", "Reports sent, by what came of it.", ("result",), registry=registry
-        )
-        self._posts: Final = {result: posts.labels(result.value) for result in PostResult}
-        rows = Counter(
-            "plimsoll_report_rows_total",
-            "Rows of reports by what the webhook did with them.",
-            ("result",),
-            registry=registry,
-        )
-        self._rows_taken, self._rows_refused = rows.labels("taken"), rows.labels("refused")
-        self._queue_bytes = Gauge(
-            "plimsoll_report_queue_bytes", "Reports that wait to be sent.", unit="bytes", registry=registry
-        )
-        self._queue_reports = Gauge("plimsoll_report_queue_reports", "Reports that wait.", registry=registry)
-        self._lost = Counter(
-            "plimsoll_reports_lost_total",
-            "Reports dropped and never taken: too many, too old, damaged or refused.",
-            registry=registry,
-        )
-        self._last_success = _LastSuccess()
-        registry.register(self._last_success)
+        self._series = SeriesTable(_FAMILIES, registry)
+        self._measured = MeasuredGauges((_LAST_SUCCESS,))
+        registry.register(self._measured)
 
     def count_post(self, result: PostResult) -> None:
         """Count a report that was sent."""
-        self._posts[result].inc()
+        self._series.count("plimsoll_report_posts_total", result)
 
     def count_rows(self, *, taken: int, refused: int) -> None:
         """Count what the webhook answered of the rows."""
-        self._rows_taken.inc(taken)
-        self._rows_refused.inc(refused)
+        self._series.count("plimsoll_report_rows_total", "taken", by=taken)
+        self._series.count("plimsoll_report_rows_total", "refused", by=refused)
 
     def count_lost(self, count: int) -> None:
         """Count reports that are dropped."""
-        self._lost.inc(count)
+        self._series.count("plimsoll_reports_lost_total", by=count)
 
     def set_queue(self, *, reports: int, size_bytes: int) -> None:
-        """Say what waits."""
-        self._queue_reports.set(reports)
-        self._queue_bytes.set(size_bytes)
+        """Set what waits."""
+        self._series.set("plimsoll_report_queue_reports", value=reports)
+        self._series.set("plimsoll_report_queue_bytes", value=size_bytes)
 
     def set_last_success(self, unix_seconds: float) -> None:
-        """Say when a report was taken; wall clock, as Prometheus compares it with its own."""
-        self._last_success.set(unix_seconds)
+        """Set when a report was last taken; wall clock, as Prometheus compares it with its own."""
+        self._measured.set(_LAST_SUCCESS.name, value=unix_seconds)

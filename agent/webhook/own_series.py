@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from agent.core.eviction.proposal import Reason, Verdict
 from agent.core.eviction.taint_cap import TaintReason
 from agent.kube.lease import LeaderLease
-from agent.metrics.webhook_series import FamilyReading
+from agent.metrics.families import FamilyReading, Values, counter_reading, gauge_reading
 from agent.webhook.certificates.certificates import Certificates
 from agent.webhook.cluster.facts import ClusterFacts
 from agent.webhook.eviction.arbiter import Arbiter
@@ -28,7 +28,6 @@ from agent.webhook.workloads.tailer import Tailer
 log = logging.getLogger(__name__)
 
 SIZE_SECONDS: Final = 60.0
-Values = Iterable[tuple[tuple[str, ...], float]]
 
 
 class SizedStore(Protocol):
@@ -71,30 +70,36 @@ def of_history(
         ]
 
     return (
-        _gauge("plimsoll_history_entries", "What is in memory, by kind.", kept, "kind"),
-        _gauge("plimsoll_history_workloads", "Workloads in memory.", lambda: _one(index.size().workloads)),
-        _gauge("plimsoll_history_bytes", "Memory of the rings of history.", lambda: _one(index.size().array_bytes)),
-        _gauge(
+        gauge_reading("plimsoll_history_entries", "What is in memory, by kind.", kept, "kind"),
+        gauge_reading("plimsoll_history_workloads", "Workloads in memory.", lambda: _one(index.size().workloads)),
+        gauge_reading(
+            "plimsoll_history_bytes", "Memory of the rings of history.", lambda: _one(index.size().array_bytes)
+        ),
+        gauge_reading(
             "plimsoll_history_age_seconds",
             "Time since memory was last known to hold all that the database has.",
             lambda: _known(tailer.age_seconds(time.time())),
         ),
-        _gauge("plimsoll_history_loaded", "1 = the history of the database is loaded.", lambda: _one(index.is_loaded)),
-        _counter(
+        gauge_reading(
+            "plimsoll_history_loaded", "1 = the history of the database is loaded.", lambda: _one(index.is_loaded)
+        ),
+        counter_reading(
             "plimsoll_history_rows_without_room",
             "Rows of reports that found no room in memory; the database has them.",
             lambda: _one(index.size().rows_without_room),
         ),
-        _counter(
+        counter_reading(
             "plimsoll_history_containers_left_out",
             "Rows of reports whose container is beyond the 200 that are kept of a workload.",
             lambda: _one(index.size().containers_left_out),
         ),
-        _counter(
+        counter_reading(
             "plimsoll_reports_followed", "Reports read from the log into memory.", lambda: _one(tailer.taken_reports)
         ),
-        _counter("plimsoll_reports_folded", "Reports put into hourly sketches.", lambda: _one(folder.folded_reports)),
-        _counter(
+        counter_reading(
+            "plimsoll_reports_folded", "Reports put into hourly sketches.", lambda: _one(folder.folded_reports)
+        ),
+        counter_reading(
             "plimsoll_store_unreadable",
             "What the database held and could not be read.",
             lambda: [
@@ -103,17 +108,17 @@ def of_history(
             ],
             "kind",
         ),
-        _gauge(
+        gauge_reading(
             "plimsoll_store_up", "1 = the database answered last time.", lambda: _one(is_open() and not tailer.is_away)
         ),
-        _gauge("plimsoll_store_bytes", "What the database takes on disk.", lambda: _known(sizes.size_bytes)),
+        gauge_reading("plimsoll_store_bytes", "What the database takes on disk.", lambda: _known(sizes.size_bytes)),
     )
 
 
 def of_directives(director: Director) -> tuple[FamilyReading, ...]:
     """Return the family of what nodes are not told."""
     return (
-        _counter(
+        counter_reading(
             "plimsoll_directives_containers_left_out",
             "Containers whose figures a node was not told, as its answer would have been too long.",
             lambda: _one(director.left_out),
@@ -124,14 +129,14 @@ def of_directives(director: Director) -> tuple[FamilyReading, ...]:
 def of_cluster(facts: ClusterFacts, lease: LeaderLease) -> tuple[FamilyReading, ...]:
     """Return the families of what the API server tells, and of who leads."""
     return (
-        _gauge("plimsoll_leader", "1 = this replica does what only one may do.", lambda: _one(lease.is_leader)),
-        _gauge(
+        gauge_reading("plimsoll_leader", "1 = this replica does what only one may do.", lambda: _one(lease.is_leader)),
+        gauge_reading(
             "plimsoll_cluster_objects",
             "Objects of the cluster in memory, by kind.",
             lambda: [((status.name,), status.objects) for status in facts.statuses()],
             "kind",
         ),
-        _gauge(
+        gauge_reading(
             "plimsoll_cluster_age_seconds",
             "Time since the API server was last heard, by kind.",
             lambda: [
@@ -139,21 +144,21 @@ def of_cluster(facts: ClusterFacts, lease: LeaderLease) -> tuple[FamilyReading, 
             ],
             "kind",
         ),
-        _counter(
+        counter_reading(
             "plimsoll_cluster_watch_failures",
             "Watches and lists that broke off, by kind.",
             lambda: [((status.name,), status.counts.failures) for status in facts.statuses()],
             "kind",
         ),
-        _gauge(
+        gauge_reading(
             "plimsoll_cluster_faults",
             "Objects that are not understood, the ConfigMap of the rules among them.",
             lambda: _one(len(facts.faults())),
         ),
-        _gauge(
+        gauge_reading(
             "plimsoll_cluster_tainted_nodes", "Nodes with the overload taint.", lambda: _one(len(facts.tainted_nodes()))
         ),
-        _gauge(
+        gauge_reading(
             "plimsoll_cluster_paused",
             "1 = the cluster is paused: nothing is written anywhere.",
             lambda: _one(facts.rules().pause_reason is not None),
@@ -164,22 +169,22 @@ def of_cluster(facts: ClusterFacts, lease: LeaderLease) -> tuple[FamilyReading, 
 def of_certificate(certificates: Certificates) -> tuple[FamilyReading, ...]:
     """Return the families of the serving certificate."""
     return (
-        _gauge(
+        gauge_reading(
             "plimsoll_webhook_cert_expiry_timestamp_seconds",
             "When the certificate that is served expires.",
             lambda: _known(certificates.status().expires_unix_seconds),
         ),
-        _gauge(
+        gauge_reading(
             "plimsoll_webhook_ca_expiry_timestamp_seconds",
             "When the authority that signs it expires.",
             lambda: _known(certificates.status().authority_expires_unix_seconds),
         ),
-        _gauge(
+        gauge_reading(
             "plimsoll_webhook_cert_fault",
             "1 = something is wrong with the certificate or its registration; the log says what.",
             lambda: _one(certificates.status().fault is not None),
         ),
-        _counter(
+        counter_reading(
             "plimsoll_webhook_cert_reloads", "Certificates taken up.", lambda: _one(certificates.status().reloads)
         ),
     )
@@ -194,7 +199,9 @@ def of_evictions(arbiter: Arbiter) -> tuple[FamilyReading, ...]:
         return [((verdict.value, reason.value), counts.get((verdict, reason), 0)) for verdict, reason in pairs]
 
     return (
-        _counter("plimsoll_evictions_judged", "Proposed evictions, by what came of them.", read, "verdict", "reason"),
+        counter_reading(
+            "plimsoll_evictions_judged", "Proposed evictions, by what came of them.", read, "verdict", "reason"
+        ),
     )
 
 
@@ -206,16 +213,20 @@ def of_taints(cap: TaintCap, most: Callable[[], int]) -> tuple[FamilyReading, ..
         return [((reason.value,), counts.get(reason, 0)) for reason in TaintReason]
 
     return (
-        _counter("plimsoll_taints_judged", "Nodes that asked for the overload taint, by the answer.", read, "reason"),
-        _gauge("plimsoll_cluster_tainted_nodes_limit", "Nodes that may have the overload taint.", lambda: _one(most())),
+        counter_reading(
+            "plimsoll_taints_judged", "Nodes that asked for the overload taint, by the answer.", read, "reason"
+        ),
+        gauge_reading(
+            "plimsoll_cluster_tainted_nodes_limit", "Nodes that may have the overload taint.", lambda: _one(most())
+        ),
     )
 
 
 def of_connections(connections: Connections) -> tuple[FamilyReading, ...]:
     """Return the families of who is connected."""
     return (
-        _gauge("plimsoll_webhook_connections", "Connections open now.", lambda: _one(len(connections))),
-        _counter(
+        gauge_reading("plimsoll_webhook_connections", "Connections open now.", lambda: _one(len(connections))),
+        counter_reading(
             "plimsoll_webhook_connections_closed",
             "Connections closed by the webhook: idle beyond the bound of one address (idle), for newcomers' sake "
             "(greedy), or not let in as their address used up its share (share).",
@@ -231,11 +242,3 @@ def _one(value: float) -> Values:
 
 def _known(value: float | None) -> Values:
     return [] if value is None else _one(value)
-
-
-def _gauge(name: str, text: str, read: Callable[[], Values], *labels: str) -> FamilyReading:
-    return FamilyReading(name=name, text=text, labels=labels, is_counter=False, read=read)
-
-
-def _counter(name: str, text: str, read: Callable[[], Values], *labels: str) -> FamilyReading:
-    return FamilyReading(name=name, text=text, labels=labels, is_counter=True, read=read)

@@ -16,8 +16,9 @@ from agent.metrics.agent_series import Metrics, PodSource, PressureKind, Pressur
 from agent.metrics.buffer_series import of_buffers
 from agent.metrics.container_series import FAMILIES, ContainerSeries
 from agent.metrics.directive_series import DirectiveSeries
+from agent.metrics.families import FamilyReading
 from agent.metrics.report_series import ProposingSeries, ReportSeries, TaintAnswerSeries
-from agent.metrics.webhook_series import FamilyReading, WebhookMetrics
+from agent.metrics.webhook_series import WebhookMetrics
 from agent.webhook import own_series as telling
 from tests.plans import plan
 

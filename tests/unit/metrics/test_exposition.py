@@ -5,10 +5,10 @@ from __future__ import annotations
 import gzip
 
 import pytest
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry, Gauge
 
 from agent.metrics.exposition import accepts_gzip, wants_openmetrics, write_page
-from agent.metrics.fed_series import GrowingTotals, MeasuredGauges
+from agent.metrics.families import MeasuredFamily, MeasuredGauges, SeriesTable, counter
 
 
 @pytest.mark.parametrize(
@@ -64,23 +64,23 @@ def test_a_page_is_compressed_where_that_is_worth_it_and_taken(
 
 def test_a_measured_gauge_is_on_the_page_while_it_is_known() -> None:
     made = CollectorRegistry()
-    gauges = MeasuredGauges({"age_seconds": ("An age.", "seconds", ("of",))})
+    gauges = MeasuredGauges([MeasuredFamily("age_seconds", "An age.", "seconds", ("of",))])
     made.register(gauges)
 
     def page() -> str:
         return write_page(made, openmetrics=False, accept_encoding="").body.decode()
 
     assert "age_seconds{" not in page()
-    gauges.set("age_seconds", ("pods",), 3.5)
+    gauges.set("age_seconds", "pods", value=3.5)
     assert 'age_seconds{of="pods"} 3.5\n' in page()
-    gauges.set("age_seconds", ("pods",), None)
+    gauges.set("age_seconds", "pods", value=None)
     assert "age_seconds{" not in page()
 
 
 def test_a_total_that_fell_is_a_fresh_start_and_counts_whole() -> None:
     made = CollectorRegistry()
-    totals = GrowingTotals(Counter("reads", "Reads.", ("file",), registry=made), [("a",), ("b",)])
+    series = SeriesTable([counter("reads_total", "Reads.", file=("a", "b"))], made)
     for total in (5, 7, 7, 3):  # 5, then 2 more, then none, then a fresh start with 3
-        totals.take(("a",), total)
+        series.count_up_to("reads_total", "a", total=total)
     assert made.get_sample_value("reads_total", {"file": "a"}) == 10.0
     assert made.get_sample_value("reads_total", {"file": "b"}) == 0.0
