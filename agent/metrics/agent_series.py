@@ -209,11 +209,7 @@ class Metrics:
         self._series.count("plimsoll_samples_dropped_total", reason, by=count)
 
     def take_read_errors(self, totals: Mapping[tuple[str, str], int]) -> None:
-        """Take over ``SamplerStats.errors``: totals by (file, cause) since the sampler was opened.
-
-        Raises:
-            KeyError: A file or cause that is in neither ``FILES`` nor ``CAUSES``: a fault of the code.
-        """
+        """Count up to ``SamplerStats.errors``: totals by (file, cause) since the sampler was opened."""
         for labels, total in totals.items():
             self._series.count_up_to("plimsoll_read_errors_total", *labels, total=total)
 
@@ -306,12 +302,10 @@ class Metrics:
                 self._series.set("plimsoll_withheld", resource, reason, value=counts.get((resource, reason), 0))
 
     def publish_containers(self, rows: Sequence[ContainerSeries], totals: Callable[[], Totals] | None = None) -> None:
-        """Hand over the newest figures of all containers, to be written when asked for; the rows are not copied.
+        """Put the newest figures of all containers on the page, to be written when asked for; the rows are not copied.
 
-        Args:
-            rows: One for each container.
-            totals: Reads the counters at each scrape: a rate over scrapes needs the counter of that moment, while
-                quantiles may be as old as the last evaluation.
+        ``totals`` reads the counters at each scrape: a rate over scrapes needs the counter of that moment, while quantiles
+        may be as old as the last evaluation.
         """
         self._rows, self._totals = rows, totals
 
@@ -322,12 +316,7 @@ class Metrics:
         self._series.count("plimsoll_scrapes_rejected_total")
 
     def page(self, accept: str = "", accept_encoding: str = "") -> MetricsPage:
-        """Build the page.
-
-        Args:
-            accept: The Accept header; OpenMetrics 1.0 if it is asked for, else the text format 0.0.4.
-            accept_encoding: The Accept-Encoding header; gzip at level 1 if it is taken.
-        """
+        """Return the page as the headers ask for it: OpenMetrics 1.0 or the text format 0.0.4, gzip or plain."""
         openmetrics = wants_openmetrics(accept)
         text = ""
         if self._per_container:

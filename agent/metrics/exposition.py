@@ -29,14 +29,7 @@ class MetricsPage:
 
 
 def write_page(registry: CollectorRegistry, *, openmetrics: bool, accept_encoding: str, more: str = "") -> MetricsPage:
-    """Write all series of a registry.
-
-    Args:
-        registry: Of the series.
-        openmetrics: OpenMetrics 1.0, as ``wants_openmetrics`` tells; else the text format 0.0.4.
-        accept_encoding: The Accept-Encoding header; gzip at level 1 if it is taken.
-        more: Further families, in the same format.
-    """
+    """Write all series of a registry, and ``more`` families in the same format; gzip at level 1 if it is accepted."""
     if openmetrics:
         own: bytes = generate_openmetrics(registry)  # type: ignore[no-untyped-call]
         body = own.removesuffix(_END) + more.encode() + _END

@@ -18,18 +18,17 @@ class LoopTurns:
     """Counts the turns of one loop; any thread."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """Begin: the loop starts now."""
         self._clock = clock
         self.failures = 0
         self.ended_seconds = clock()
         """When the newest turn ended; at first, when the loop began."""
 
     def done(self) -> None:
-        """Say that a turn has ended."""
+        """Record that a turn has ended."""
         self.ended_seconds = self._clock()
 
     def failed(self) -> None:
-        """Say that a turn came to nothing; it counts as one that ended, too."""
+        """Record that a turn came to nothing; it counts as one that ended, too."""
         self.failures += 1
         self.ended_seconds = self._clock()
 

@@ -142,11 +142,7 @@ def _is_https(text: str) -> bool:
 
 @functools.cache
 def keys(root: type = Settings) -> dict[str, Key]:
-    """Return every setting by its key in the file; read from the dataclasses once.
-
-    Args:
-        root: The dataclass of all sections: the agent's, or another process's.
-    """
+    """Return every setting of a dataclass of sections by its key in the file; read from the dataclasses once."""
     specs: dict[str, Key] = {}
     for section_name, kind in get_type_hints(root, include_extras=True).items():
         if is_dataclass(kind) and isinstance(kind, type):

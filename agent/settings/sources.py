@@ -86,7 +86,7 @@ def load_into(
     defaults: Mapping[str, object] | None = None,
     contradictions: Callable[[Section, Mapping[str, tuple[str, object]]], Iterable[str]],
 ) -> Section:
-    """Read all sources into the dataclass of sections of one process; see ``load_settings``.
+    """Read all sources into the dataclass of sections of one process; as ``load_settings``.
 
     Args:
         root: The dataclass; ``root()`` has all defaults.
@@ -96,9 +96,6 @@ def load_into(
         defaults: Those that depend on where this runs, by key.
         contradictions: Gives a line for each pair of settings that cannot both hold; it is handed the settings, and by
             key where each that was set comes from, with its value.
-
-    Raises:
-        SettingsError: With every fault found in any source.
     """
     errors: list[str] = []
     known = keys(root)
@@ -244,7 +241,6 @@ def _replaced(section: Section, values: Mapping[str, object]) -> Section:
 
 
 def _contradictions(settings: Settings, chosen: Mapping[str, tuple[str, object]]) -> Iterator[str]:
-    """Return one line for each pair of settings that cannot both hold."""
     sampling, windows = settings.sampling, settings.windows
     interval, slow, rate = sampling.interval_seconds, sampling.slow_interval_seconds, windows.rate_window_seconds
     rules = (
@@ -269,7 +265,6 @@ MOST_BUCKETS: Final = 100_000
 
 
 def _contradicting_options(settings: Settings) -> Iterator[str]:
-    """Return one line for each fault among the options of a policy or of the bounds."""
     bounds, crane = settings.bounds, settings.crane
     for name, least, most in (
         ("CpuMillicores", bounds.min_cpu_millicores, bounds.max_cpu_millicores),

@@ -68,12 +68,7 @@ def add_kubelet_options(parser: argparse.ArgumentParser) -> None:
 
 
 def rules_from(arguments: argparse.Namespace, *, is_systemd: bool) -> AuditRules:
-    """Return what the audit is told.
-
-    Args:
-        arguments: Parsed by a parser that ``add_kubelet_options`` extended.
-        is_systemd: Whether systemd keeps the cgroups, and so rounds quotas.
-    """
+    """Return the rules of the audit; where systemd keeps the cgroups, quotas are rounded."""
     return AuditRules(
         kubelet=KubeletRules(
             enforce_cpu_limits=not arguments.no_cpu_cfs_quota,

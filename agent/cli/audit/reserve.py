@@ -29,14 +29,7 @@ class ReserveView:
 
 
 def reserve_view(pods: Sequence[Pod], tree: LiveTree, *, percent: int, told_memory_bytes: int | None) -> ReserveView:
-    """Compute what the classes might use.
-
-    Args:
-        pods: Of the node.
-        tree: Its cgroups.
-        percent: As set: podLimits.qosReservedMemoryPercent.
-        told_memory_bytes: --node-allocatable-memory; None = not told.
-    """
+    """Compute what the classes might use; ``told_memory_bytes`` is --node-allocatable-memory, None = not given."""
     root = tree.at(CgroupLevel.KUBEPODS, Partition.DEFAULT)
     limit = None if root is None else root.reading(MEMORY_MAX).amount
     allocatable_bytes = told_memory_bytes or (limit if isinstance(limit, int) else None)

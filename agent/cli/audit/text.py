@@ -51,11 +51,7 @@ class Heading:
 def audit_lines(report: AuditReport, heading: Heading, *, width: int | None, show_all: bool) -> list[Line]:
     """Lay an audit out for a person.
 
-    Args:
-        report: What was found.
-        heading: What was audited.
-        width: Cells of the terminal: paths are cut to it; None = nothing is cut.
-        show_all: A line for each value; else those that are equal are named on one line.
+    Paths are cut to ``width`` cells, None = nothing is cut. Without ``show_all`` values that are equal share one line.
     """
     lines: list[Line] = [_heading_line(heading)]
     lines += [(Span(f"note: {note}", Tone.NOTE),) for note in heading.notes]
@@ -162,7 +158,6 @@ def _value_lines(finding: Finding) -> Iterator[Line]:
 
 
 def _equal_texts(findings: list[Finding]) -> Iterator[str]:
-    """Name what is equal; notes stay with their value."""
     names = [finding.file for finding in findings if finding.file != CGROUP]
     if names:
         yield f"{len(names)} equal: {', '.join(names)}"
@@ -173,7 +168,6 @@ def _equal_texts(findings: list[Finding]) -> Iterator[str]:
 
 
 def _beside_lines(report: AuditReport, width: int | None) -> Iterator[Line]:
-    """List what was not compared."""
     titled: list[tuple[str, list[str]]] = [
         (
             "in no status (sandboxes, or started since the pods file was written)",

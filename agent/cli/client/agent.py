@@ -38,19 +38,11 @@ def ask(
     timeout_seconds: float = 5.0,
     told_as: str | None = None,
 ) -> Kind:
-    """Ask the agent, and leave where it takes an argument to be wrong.
-
-    Args:
-        arguments: Parsed by a parser with ``SOCKET_OPTIONS``.
-        verb: What is asked.
-        asked: Its arguments.
-        document: What comes back.
-        timeout_seconds: For the whole exchange.
-        told_as: The command's verb, for messages, where it is another one.
+    """Ask the agent; ``told_as`` is the command's verb for messages, where it is another one.
 
     Raises:
         NoAnswerError: Nobody answers, or not in this release's words.
-        SystemExit: An argument is wrong; one line, code 2.
+        SystemExit: The agent takes an argument to be wrong; one line, code 2.
     """
     try:
         return ask_or_refuse(arguments, verb, asked, document, timeout_seconds=timeout_seconds)

@@ -49,11 +49,7 @@ def add_forget_options(parser: argparse.ArgumentParser) -> None:
 
 
 def check_forgetting(arguments: argparse.Namespace) -> None:
-    """Refuse what does not go together, and put the workload's name where it is looked for.
-
-    Raises:
-        SystemExit: One line, code 2.
-    """
+    """Refuse what does not go together (code 2), and put the workload's name where it is looked for."""
     if arguments.forget is None:
         for flag in ("node", "since", "yes"):
             if getattr(arguments, flag):
@@ -82,15 +78,10 @@ def check_forgetting(arguments: argparse.Namespace) -> None:
 
 
 def forget(client: WebhookReader, arguments: argparse.Namespace, parts: list[str] | None) -> int:
-    """Have it forgotten, after a question; return the exit code.
-
-    Args:
-        client: The webhook.
-        arguments: Checked.
-        parts: Namespace, kind and name of the workload; None = the node is meant.
+    """Have a workload, or the node where ``parts`` is None, forgotten after a question; return the exit code.
 
     Raises:
-        NoAnswerError: It is not known, or nobody answers.
+        NoWebhookAnswerError: It is not known, or nobody answers.
     """
     from agent.webhook.queries.workload_bodies import ForgottenBody
 

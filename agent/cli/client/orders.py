@@ -18,12 +18,7 @@ if TYPE_CHECKING:
 
 
 def add_for(parser: argparse.ArgumentParser, without: str) -> None:
-    """Declare ``--for``.
-
-    Args:
-        parser: Of the verb.
-        without: What holds without it.
-    """
+    """Declare ``--for``; ``without`` is what holds without it."""
     parser.add_argument(
         "--for", dest="for_seconds", metavar="TIME", type=span, help=f"90s, 30m, 2h, 1d (default: {without})"
     )
@@ -43,11 +38,7 @@ def span(text: str) -> float:
 
 
 def one_or_all(arguments: argparse.Namespace, verb: str) -> bool:
-    """Return whether ``--all`` was given, and no pod.
-
-    Raises:
-        SystemExit: Both, or neither; one line, code 2.
-    """
+    """Return whether ``--all`` was given, and no pod; both or neither is one line on stderr and code 2."""
     is_all: bool = arguments.all
     if is_all == (arguments.name is not None):
         fail(

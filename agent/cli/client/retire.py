@@ -76,14 +76,6 @@ class ClusterRestore:
     """One restore of a whole cluster."""
 
     def __init__(self, api: Api, credentials: Credentials, namespace: str, deadline: float) -> None:
-        """Prepare; nothing is asked yet.
-
-        Args:
-            api: Lists the agents.
-            credentials: To run commands beside them.
-            namespace: Of the agents.
-            deadline: On the monotonic clock.
-        """
         self._api, self._credentials, self._namespace, self._deadline = api, credentials, namespace, deadline
         self._came: dict[str, _Came] = {}
         """By uid, the newest."""
@@ -121,7 +113,6 @@ class ClusterRestore:
         return [one for one in agents_of(self._api, self._namespace) if not one.has_ended]
 
     def _is_open(self, agent: AgentPod) -> bool:
-        """Return whether an agent that is there is to be asked, again if need be."""
         came = self._came.get(agent.uid)
         if came is None or came.how in (_How.AGAIN, _How.UNREACHED):
             return True
@@ -137,12 +128,7 @@ class ClusterRestore:
         return any(came.how is not _How.DONE and came.agent.node not in nodes for came in self._came.values())
 
     def _restored(self, agent: AgentPod, *, is_old: bool) -> _Came:
-        """Have one agent restore.
-
-        Args:
-            agent: Which one.
-            is_old: It was there from the beginning, and not begun just now.
-        """
+        """Have one agent restore; ``is_old`` = it was there from the beginning, and not begun just now."""
         try:
             done = execute(
                 self._credentials,
@@ -167,7 +153,6 @@ class ClusterRestore:
         return _Came(agent, _How.FAILED if done.code == _SOME_FAILED and is_old else _How.AGAIN, why)
 
     def _tell(self, agents: Sequence[AgentPod]) -> None:
-        """Say what is left, and why."""
         there = {one.uid for one in agents}
         ended = [came.agent for uid, came in self._came.items() if came.how is not _How.DONE and uid not in there]
         for one in ended:

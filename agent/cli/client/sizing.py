@@ -103,15 +103,6 @@ class RecordingSizing:
     """A recording, with whichever policy the settings name, as of a moment of it."""
 
     def __init__(self, path: Path, arguments: argparse.Namespace) -> None:
-        """Read it.
-
-        Args:
-            path: Of the recording.
-            arguments: As of ``recommend`` or ``why``, with ``--at``.
-
-        Raises:
-            SystemExit: It cannot be read, or the moment is none of it; one line, code 2.
-        """
         from agent.cli.words.moments import TimeWordError, parse_age_seconds
         from agent.node.offline.recording import Recording
         from agent.node.offline.recording_format import RecordingError
@@ -200,12 +191,7 @@ class StateSizing:
 
 @contextmanager
 def sizing_source(arguments: argparse.Namespace, verb: str) -> Iterator[SizingSource]:
-    """Open what answers; says on stderr when that is not the agent.
-
-    Args:
-        arguments: Parsed by a parser with ``STATE_OPTIONS`` and the policies' options; with a ``recording`` from
-            ``replay``, which then answers.
-        verb: For messages.
+    """Open what answers, a recording where ``replay`` named one; say on stderr when that is not the agent.
 
     Raises:
         SizingError: Nothing does.
@@ -245,10 +231,6 @@ def sizing_source(arguments: argparse.Namespace, verb: str) -> Iterator[SizingSo
 def settings_of_agent(arguments: argparse.Namespace, settings: Settings) -> Settings | None:
     """Return the settings of the agent that answers, with what the command line says otherwise; None = none answers.
 
-    Args:
-        arguments: Of this command.
-        settings: Of this command, for the socket.
-
     Raises:
         SizingError: An agent is there and does not tell.
     """
@@ -271,7 +253,6 @@ def _asked(socket_path: Path) -> tuple[Mapping[str, object] | None, str]:
 
 
 def _own_settings(arguments: argparse.Namespace, told: Mapping[str, object], socket_path: Path) -> Settings:
-    """Return the settings that an agent tells, with what the command line says otherwise."""
     settings, directory = told.get("settings"), told.get("directory")
     if not isinstance(settings, dict) or not isinstance(directory, str):
         raise SizingError(f"agent at {socket_path}: of another release; allowed: the plimsoll command of that release")
@@ -300,7 +281,6 @@ def _is_its_own(arguments: argparse.Namespace, told: Mapping[str, object], socke
 
 
 def _given(arguments: argparse.Namespace) -> set[str]:
-    """Return the keys of the settings that the command line names."""
     named = {
         name.removeprefix("setting ")
         for name, value in vars(arguments).items()

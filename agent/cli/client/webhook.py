@@ -69,12 +69,6 @@ class WebhookReader:
     """Asks one webhook."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
-        """Find out where and as whom.
-
-        Raises:
-            NoAnswerError: The API server gives no token.
-            SystemExit: An argument is wrong, the kubeconfig for instance; one line, code 2.
-        """
         import urllib3
 
         self._verb: Final = str(arguments.verb)
@@ -103,17 +97,13 @@ class WebhookReader:
 
         Raises:
             NotKnownError: There is nothing of that name.
-            NoAnswerError: Nobody answers, or not in this release's words, or refuses.
+            NoWebhookAnswerError: Nobody answers, or not in this release's words, or refuses.
             SystemExit: What was asked for is wrong; one line, code 2.
         """
         return self._asked("GET", path, kind, query, TIMEOUT_SECONDS)
 
     def delete(self, path: str, kind: type[Body], query: Mapping[str, str] | None = None) -> tuple[Body, bytes]:
-        """Have something forgotten; return the answer, and its bytes.
-
-        Raises:
-            NotKnownError, NoAnswerError, SystemExit: As ``get``.
-        """
+        """Have something forgotten; return the answer and its bytes, or raise as ``get``."""
         return self._asked("DELETE", path, kind, query, FORGET_SECONDS)
 
     def _asked(
@@ -146,11 +136,7 @@ class WebhookReader:
 
 
 def _address_of(url: str, verb: str) -> tuple[str, str]:
-    """Return the URL that paths are put to, and its host.
-
-    Raises:
-        SystemExit: It is none; one line, code 2.
-    """
+    """Return the URL that paths are put to, and its host."""
     given = url.rstrip("/")
     scheme, _, place = given.partition("://")
     try:

@@ -50,11 +50,7 @@ def flag_of(key: str) -> str:
 
 
 def policy_names(text: str) -> tuple[PolicyName, ...]:
-    """Read ``cruise,vpa``; for ``type=`` of an argument.
-
-    Raises:
-        argparse.ArgumentTypeError: One is unknown or stands twice.
-    """
+    """Parse ``cruise,vpa``, for ``type=`` of an argument; one that is unknown or stands twice is an error."""
     from agent.core.recommender.registry import UnknownPolicyError, policy_name
 
     names = []

@@ -50,13 +50,7 @@ SERVING_OPTIONS: Final = (
 def add_options(
     parser: argparse.ArgumentParser, *groups: tuple[Option, ...], lister: str = "plimsoll settings"
 ) -> None:
-    """Add flags for settings, ``--settings`` and ``--set``; all are kept under their setting's key.
-
-    Args:
-        parser: Of the verb.
-        groups: The flags.
-        lister: What lists the settings that the verb takes.
-    """
+    """Add flags for settings, ``--settings`` and ``--set``; all are kept under their setting's key."""
     group = parser.add_argument_group("settings", f"{lister} lists all of them")
     group.add_argument("--settings", metavar="FILE", type=Path, dest="settings_file", help="a YAML file of settings")
     group.add_argument(
@@ -72,11 +66,7 @@ def add_options(
 
 
 def overrides_from(arguments: argparse.Namespace) -> dict[str, object]:
-    """Return the settings named on the command line: key -> text.
-
-    Raises:
-        SystemExit: ``--set`` without ``=``; said on one line, code 2.
-    """
+    """Return the settings named on the command line, key -> text; ``--set`` without ``=`` ends the command."""
     overrides: dict[str, object] = {}
     for assignment in arguments.assignments:
         key, separator, value = str(assignment).partition("=")
@@ -90,14 +80,11 @@ def overrides_from(arguments: argparse.Namespace) -> dict[str, object]:
 
 
 def settings_from(arguments: argparse.Namespace, **more: object) -> Settings:
-    """Load the settings in force for this command.
+    """Load the settings in force for this command; all faults are listed on stderr, code 2.
 
     Args:
         arguments: Parsed by a parser that ``add_options`` extended.
         more: Settings the verb insists on unless the command line says otherwise, ``section__key`` for section.key.
-
-    Raises:
-        SystemExit: With every fault on a line of its own on stderr; code 2.
     """
     from agent.settings import SettingsError, load_settings
 
@@ -120,11 +107,7 @@ def file_or_stdin(text: str) -> Path:
 
 
 def fail(message: str) -> NoReturn:
-    """Return what is wrong on one line and leave with code 2.
-
-    Args:
-        message: With ``VERB: `` in front where it is about one.
-    """
+    """Print what is wrong on one line, ``VERB: `` in front where it is about one, and leave with code 2."""
     from agent.cli.text.spans import harmless
     from agent.cli.verb_table import VERBS
 

@@ -34,11 +34,7 @@ _CANNOT_START = (
 
 @contextmanager
 def started(build: Callable[[], AbstractContextManager[Part]]) -> Iterator[Part]:
-    """Build and enter a part of the node; leave it in any case.
-
-    Raises:
-        SystemExit: It cannot start; the reason is on stderr, nothing is left running; code 2.
-    """
+    """Build and enter a part of the node; leave it in any case. What cannot start is one line on stderr and code 2."""
     try:
         context = build()
         part = context.__enter__()

@@ -25,14 +25,7 @@ _DAY_SECONDS: Final = 86_400.0
 
 
 def page_lines(found: Decisions, *, width: int, glyphs: Glyphs, nothing: str = NOTHING) -> list[Line]:
-    """Return the whole answer.
-
-    Args:
-        found: The decisions.
-        width: Cells of the terminal.
-        glyphs: Signs of this terminal.
-        nothing: What to say where there are none.
-    """
+    """Return the whole answer; ``nothing`` stands where there are no decisions."""
     told = f"{len(found.items)} of {found.matching} decisions" if found.matching else "decisions"
     source = "from the agent" if found.source == "agent" else "from its log"
     lines: list[Line] = [

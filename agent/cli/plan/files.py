@@ -44,7 +44,7 @@ class PlanFiles:
 
 
 def offline_plan(files: PlanFiles, settings: Settings, *, as_enforced: bool, now_unix_seconds: float) -> Plan:
-    """Plan.
+    """Return the plan of a node from files.
 
     Args:
         files: Where everything is.

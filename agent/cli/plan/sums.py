@@ -67,12 +67,7 @@ def _waiting(plan: Plan, resource: Resource) -> int:
 
 
 def verdict_of(sums: ResourcePlan, *, waiting: int = 0) -> tuple[str, Tone]:
-    """Return whether a node fits, and by how much it does or does not.
-
-    Args:
-        sums: Of one resource.
-        waiting: Pods of which nothing is predicted so far.
-    """
+    """Return whether a node fits, and by how much; of ``waiting`` pods nothing is predicted so far."""
     aside = "" if sums.is_applied else ", only looked at"
     if not sums.is_infeasible:
         return f"fits, {amount(sums.resource, max(0, sums.available - sums.final_total))} left{aside}", Tone.GAIN

@@ -66,15 +66,7 @@ def rows_of(plan: Plan) -> list[PlanRow]:
 
 
 def page_lines(plan: Plan, look: PlanLook, *, width: int, glyphs: Glyphs, shown: Plan | None = None) -> list[Line]:
-    """Return the whole answer.
-
-    Args:
-        plan: The plan of the node.
-        look: What is said beside it.
-        width: Cells of the terminal.
-        glyphs: Signs of this terminal.
-        shown: The plan with the pods to show alone; None = all of them.
-    """
+    """Return the whole answer; ``shown`` is the plan with the pods to show alone, None = all of them."""
     page, shown = Page(width=width, glyphs=glyphs), plan if shown is None else shown
     lines: list[Line] = [_title(plan, look), *_summary(plan, look, page)]
     for note in plan.notes:

@@ -143,7 +143,6 @@ def patch_text(node: Recommendations) -> str:
 
 
 def _changes(patch: ResizePatch, items: list[Recommendation]) -> Iterator[str]:
-    """Return what a patch does to each container that is in it."""
     patched = {one["name"] for containers in patch.body["spec"].values() for one in containers}
     for item in items:
         if item.identity.container in patched:

@@ -58,11 +58,7 @@ overflow:hidden;margin-left:.5rem}
 
 
 def page(node: Recommendations) -> str:
-    """Write the page.
-
-    Args:
-        node: The recommendations, as ``recommend_view.ordered`` has them.
-    """
+    """Return the page of recommendations that ``recommend_view.ordered`` put in order."""
     title = f"{harmless(node.node)}: what its containers should request"
     sums = totals(node.items)
     body = [
@@ -178,7 +174,6 @@ def _name(item: Recommendation) -> str:
 
 
 def _age_texts(item: Recommendation) -> Iterator[str]:
-    """Return how old what is known of a container is."""
     basis = item.basis
     yield f"history {age_text(basis.history_span_seconds)}" if basis.history_minutes else "no history yet"
     yield (

@@ -114,14 +114,9 @@ _KEYS: Final[Mapping[Order, _Key]] = {
 def page_lines(
     node: Recommendations, *, width: int, glyphs: Glyphs, has_colour: bool, empty: str = NOTHING
 ) -> list[Line]:
-    """Return the whole answer.
+    """Return the page of recommendations that ``ordered`` put in order, ``empty`` where there are none.
 
-    Args:
-        node: The recommendations to show, as ``ordered`` has them.
-        width: Cells of the terminal.
-        glyphs: Signs of this terminal.
-        has_colour: Without it, "!" stands in front of requests that are too small.
-        empty: What is said when there are none.
+    Without colour, "!" stands in front of requests that are too small.
     """
     lines = [title_line(node), *((Span("note ", Tone.NOTE), Span(harmless(note))) for note in node.notes), ()]
     if node.items:
@@ -389,7 +384,6 @@ def _legend(node: Recommendations, glyphs: Glyphs, width: int) -> list[Line]:
 
 
 def _hints(node: Recommendations) -> list[str]:
-    """Return what to ask next."""
     hints = ["plimsoll why NAME/CONTAINER explains a row; -o patch gives kubectl commands"]
     if all(worst(item) is Severity.UNKNOWN and _is_young(item) for item in node.items):
         hints.insert(0, f"recommendations begin after {age_text(node.min_span_seconds)} of readings")

@@ -37,13 +37,7 @@ _VALUE_WIDTH: Final = 12
 
 
 def page_lines(item: Why, page: Page, *, with_chart: bool) -> list[Line]:
-    """Return the page of one container.
-
-    Args:
-        item: What is told.
-        page: The terminal.
-        with_chart: Draw usage over time at its end.
-    """
+    """Return the page of one container, with a chart of its usage at the end if asked for."""
     lines = [*_head(item, page), (), *_advice_lines(item, page)]
     for section in (
         data_lines(item, page),
@@ -63,7 +57,6 @@ def page_lines(item: Why, page: Page, *, with_chart: bool) -> list[Line]:
 
 
 def _head(item: Why, page: Page) -> Iterator[Line]:
-    """Return who it is, and which policy answered when."""
     answer = item.recommendation
     identity = answer.identity
     name = called(identity)
@@ -137,7 +130,6 @@ def _verdict(advice: Advice) -> str:
 
 
 def _sentences(item: Why, side: AdviceSide) -> list[str]:
-    """Return what would change the answer of one resource."""
     start = f"{_NAMES[side]}: "
     return [sentence.removeprefix(start) for sentence in item.changes if sentence.startswith(start)]
 
@@ -203,7 +195,6 @@ def _note_lines(item: Why, page: Page) -> list[Line]:
 
 
 def _chart(item: Why, page: Page) -> list[Line]:
-    """Draw usage over time."""
     lines: list[Line] = []
     for plot in plots_of(item):
         lines += [*([()] if lines else []), *chart_lines(plot, width=page.width, glyphs=page.glyphs)]

@@ -54,13 +54,7 @@ path.line{fill:none;stroke-width:1.6;stroke-linejoin:round}path.limit{stroke-das
 
 
 def page(simulated: Sequence[Simulated], alls: Sequence[PolicyTotal], rules: ReplayRules) -> str:
-    """Write the page.
-
-    Args:
-        simulated: Every trace with its outcomes.
-        alls: Every policy in sum over the traces.
-        rules: How the agent acted.
-    """
+    """Return the page: ``simulated`` is every trace with its outcomes, ``alls`` every policy in sum over the traces."""
     body = ["<h1>Plimsoll: policies compared</h1>", f"<p>Rules: {escape(rules_text(rules))}.</p>"]
     body.append(
         "<p>Slack is what was requested and not used; missing is what was used above the request. Minutes before a "

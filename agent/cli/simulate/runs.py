@@ -45,14 +45,9 @@ def simulate_policies(
     *,
     on_progress: Callable[[float], None],
 ) -> list[SimulatedOutcome]:
-    """Replay a trace through policies.
+    """Replay a trace through policies, and return the outcomes in their order.
 
-    Args:
-        trace: The trace.
-        policies: Which, in the order of the outcomes.
-        settings: Their options and the bounds.
-        rules: How the agent acts.
-        on_progress: Told which share of all work is done, 0..1.
+    Progress is the share of all work that is done, 0..1.
 
     Raises:
         SimulationError: A process ended without an outcome (killed, for instance).

@@ -48,11 +48,7 @@ class TraceFileError(Exception):
 
 
 def load_trace(path: Path, *, on_progress: Progress | None = None) -> TraceSet:
-    """Read a trace of any kind that ``SUFFIXES`` lists.
-
-    Args:
-        path: The file; its name tells the kind.
-        on_progress: Told now and then how far it is.
+    """Read a trace of any kind that ``SUFFIXES`` lists; its name tells which.
 
     Raises:
         TraceFileError: It cannot be read, or is no trace.

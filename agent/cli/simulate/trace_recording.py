@@ -32,11 +32,7 @@ _HISTORY_NOTE: Final = (
 
 
 def load_recording(path: Path, *, on_progress: Callable[[float], None]) -> TraceSet:
-    """Read a recording as a trace.
-
-    Args:
-        path: The file.
-        on_progress: Told which share is read, 0..1.
+    """Read a recording as a trace; progress is the share that is read, 0..1.
 
     Raises:
         RecordingError: It cannot be read, or holds no minute.

@@ -267,7 +267,6 @@ class JsonLines:
 
 
 def _shown(value: object) -> str:
-    """Write a JSON value for an error."""
     if value is None:
         return "it is absent"
     return f"{shown_text(value)} is text" if isinstance(value, str) else f"{json.dumps(value)[:40]} is of another kind"

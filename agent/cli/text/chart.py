@@ -21,12 +21,7 @@ if TYPE_CHECKING:
 
 
 def sparkline(values: Sequence[float | None], levels: str) -> str:
-    """Draw one sign per value from 0 to the largest; a value that is not there is a space.
-
-    Args:
-        values: Oldest first, >= 0.
-        levels: Signs from lowest to highest.
-    """
+    """Return one sign per value (>= 0, oldest first) from 0 to the largest; a value that is not there is a space."""
     largest = max((value for value in values if value is not None), default=0.0)
     if largest <= 0:
         return "".join(" " if value is None else levels[0] for value in values)
@@ -197,13 +192,7 @@ def values_of(plot: Plot) -> Axis:
 
 
 def chart_lines(plot: Plot, *, width: int, glyphs: Glyphs) -> list[Line]:
-    """Draw one plot.
-
-    Args:
-        plot: What.
-        width: Cells of the terminal.
-        glyphs: Signs of this terminal.
-    """
+    """Return the lines of one plot, as wide as the terminal."""
     columns = max(width - _LABEL_WIDTH - 2, 1)
     height = _LOW if plot.is_low else _TALL
     values = values_of(plot)
@@ -253,13 +242,7 @@ def _cell(value: float | None, top: float | None, foot: int, scale: float, glyph
 
 
 def columned(course: Course, columns: int, *, takes_largest: bool) -> Course:
-    """Return a value per column; several minutes share one, or one minute takes several.
-
-    Args:
-        course: What is drawn, not empty.
-        columns: How many.
-        takes_largest: The largest of minutes that share a column; False = their mean.
-    """
+    """Return a value per column: a minute takes several, or minutes that share one become their largest or mean."""
     picked: list[float | None] = []
     for column in range(columns):
         first = column * len(course) // columns
@@ -277,7 +260,6 @@ def _row_of(value: float, values: Axis, height: int) -> int:
 
 
 def _joined(cells: Sequence[tuple[str, Tone]]) -> Line:
-    """Put neighbours of one tone into one span."""
     spans: list[Span] = []
     for sign, tone in cells:
         if spans and spans[-1].tone is tone:
@@ -288,7 +270,6 @@ def _joined(cells: Sequence[tuple[str, Tone]]) -> Line:
 
 
 def _foot(plot: Plot, columns: int, glyphs: Glyphs) -> list[Line]:
-    """Draw the axis of time with its marks."""
     times = times_of(plot)
     rule = [glyphs.rule] * columns
     labels = ""

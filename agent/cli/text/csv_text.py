@@ -19,10 +19,8 @@ _FORMULA_BEGINS: Final = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\
 def csv_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return a line of names and a line per row; RFC 4180 with newlines of this system's kind.
 
-    Args:
-        header: Names of the columns.
-        rows: Cells; numbers are written as numbers, None as an empty cell. What could steer a terminal is spelt out in
-            a text, and ``'`` stands before one that a spreadsheet would work out.
+    Numbers are written as numbers, None as an empty cell. What could steer a terminal is spelt out in a text, and ``'``
+    stands before one that a spreadsheet would work out.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")

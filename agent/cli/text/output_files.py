@@ -12,10 +12,9 @@ class OutputError(Exception):
 
 
 def check_output(path: Path) -> None:
-    """Find out before the work whether a file could be put there.
+    """Raise OutputError where a file could not be put; before the work.
 
-    Raises:
-        OutputError: It could not: a directory, a device or a pipe is there, or there is no directory for it.
+    A directory, a device or a pipe is there, or there is no directory for it.
     """
     try:
         if path.exists() and not stat.S_ISREG(path.stat().st_mode):

@@ -48,11 +48,7 @@ class NothingToDraw(PictureError):  # noqa: N818 - a state of the world, named a
 
 
 def check_picture(path: Path) -> None:
-    """Find out before anything is asked whether a picture could be made there.
-
-    Raises:
-        PictureError: It could not.
-    """
+    """Raise PictureError where no picture could be made; before anything is asked."""
     if importlib.util.find_spec("matplotlib") is None:
         raise PictureError(f"{path}: {NO_MATPLOTLIB}")
     if path.suffix.lower() != ".png":

@@ -20,7 +20,6 @@ class Progress:
     """One line that is drawn over and over, and wiped at the end."""
 
     def __init__(self, stream: TextIO, what: str, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Begin; ``what`` is being done, in a few words."""
         self._stream = stream
         self._what = what
         self._clock = clock

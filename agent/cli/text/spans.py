@@ -135,13 +135,9 @@ def _cell_width(char: str) -> int:
 
 
 def clip(text: str, width: int, *, ellipsis: str = "…", keep_end: bool = False) -> str:
-    """Cut a text to so many cells, with a sign where something is missing.
+    """Cut a harmless text to so many cells, with a sign one cell wide where something is missing.
 
-    Args:
-        text: Harmless text.
-        width: Cells at most; 0 or less gives "".
-        ellipsis: One cell wide.
-        keep_end: Cut at the start: the end of a path tells more.
+    ``keep_end`` cuts at the start: the end of a path tells more.
     """
     if display_width(text) <= width:
         return text

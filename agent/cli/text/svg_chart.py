@@ -70,15 +70,7 @@ def time_axis(start_unix_minute: int, minutes: int, text: Callable[[int], str]) 
 
 
 def area_path(values: Floats32, has: Bools, stretch: float, x: Axis, y: Axis) -> str:
-    """Return the path of a filled course; a gap is a gap.
-
-    Args:
-        values: One per stretch, shape ``(b,)``.
-        has: Where there is one.
-        stretch: Length of a stretch on the x axis.
-        x: The axis along.
-        y: The axis up.
-    """
+    """Return the path of a filled course, shape ``(b,)``, a value per stretch of the x axis; a gap is a gap."""
     parts: list[str] = []
     edges = np.flatnonzero(np.diff(np.concatenate(([False], has, [False])).astype(np.int8)))
     for begin, after in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
@@ -109,16 +101,7 @@ def line_path(values: Floats32, stretch: float, x: Axis, y: Axis) -> str:
 
 
 def chart(title: str, area: str, curves: Sequence[Curve], stretch: float, x: Axis, y: Axis) -> str:
-    """Draw one chart.
-
-    Args:
-        title: For those who cannot see it.
-        area: An SVG element for the course, drawn first.
-        curves: What goes over it.
-        stretch: Length of a stretch on the x axis.
-        x: The axis along.
-        y: The axis up.
-    """
+    """Return one chart: ``title`` for those who cannot see it, ``area`` drawn first, the curves over it."""
     lines = [
         f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{_y(at, y)}" y2="{_y(at, y)}"/>'
         f'<text class="mark" text-anchor="end" x="{_LEFT - 5}" y="{_y(at, y)}" dy="3.5">{escape(text)}</text>'

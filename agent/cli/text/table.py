@@ -63,15 +63,8 @@ def render_table(
     """Lay a table out within a width.
 
     Columns go by priority until the rest fits with text columns at their smallest; what is left over is then given to
-    text columns, from the left, up to what they need.
-
-    Args:
-        columns: All columns; ``rows`` have a cell for each.
-        rows: Cells in the order of the columns.
-        width: Cells of the terminal.
-        glyphs: Signs of this terminal.
-        marks: Put "!" before hot cells: for output without colour.
-        visible: The rows to draw, None = all; columns and widths suit all, so that they do not change while scrolling.
+    text columns, from the left, up to what they need. ``marks`` puts "!" before hot cells, for output without colour.
+    Only the ``visible`` rows are drawn (None = all); columns and widths suit all rows, so that scrolling keeps them.
     """
     texts = [[_cell_text(cell, marks) for cell in row] for row in rows]
     needed = [

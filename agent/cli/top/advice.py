@@ -53,10 +53,7 @@ def young_notes(snapshot: Snapshot) -> tuple[str, ...]:
 def advice_lines(unit: UnitStatus, glyphs: Glyphs, *, marks: bool) -> list[Line]:
     """Return what one unit should request, against what it does, and why; empty before the first evaluation.
 
-    Args:
-        unit: The unit.
-        glyphs: Signs of this terminal.
-        marks: Put "!" before what is much too small: for output without colour.
+    ``marks`` puts "!" before what is much too small, for output without colour.
     """
     advice, stated = unit.advice, unit.resources
     if advice is None:

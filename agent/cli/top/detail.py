@@ -77,14 +77,8 @@ def detail_lines(
 ) -> list[Line]:
     """Return the page: identity, what it should request, then CPU and memory side by side, or stacked if narrow.
 
-    Args:
-        unit: The cgroup.
-        width: Cells of the terminal.
-        glyphs: Signs of this terminal.
-        marks: Put "!" before hot figures: for output without colour.
-        trail_millicores: CPU as this viewer has seen it, oldest first; empty = no trail is drawn.
-        trail_seconds: What the trail spans.
-        thresholds: From where on figures are red.
+    ``marks`` puts "!" before hot figures, for output without colour. The trail is the CPU use that this viewer saw,
+    oldest first; where it is empty, none is drawn.
     """
     raised = alarms(unit, thresholds)
     cpu = _cpu_panel(unit, raised)

@@ -211,15 +211,7 @@ def empty_text(snapshot: Snapshot, state: ViewState) -> str:
 def page_lines(
     snapshot: Snapshot, rows: Sequence[TopRow], state: ViewState, look: TerminalLook, *, limit: int = 0
 ) -> list[Line]:
-    """Return the whole page for ``--once``.
-
-    Args:
-        snapshot: The moment.
-        rows: What ``build_rows`` gave.
-        state: Sorting and filter, as in the screen.
-        look: The terminal.
-        limit: Rows at most; 0 = all. What is left out is said.
-    """
+    """Return the whole page for ``--once``; of ``limit`` rows (0 = all) what is left out is said."""
     shown = rows[:limit] if limit else rows
     title = title_line(snapshot, state, look, age_seconds=snapshot.at_age_seconds)
     lines = [title, cpu_line(snapshot, look), memory_line(snapshot, look)]

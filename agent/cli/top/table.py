@@ -102,14 +102,7 @@ _FIGURES: tuple[_FigureColumn, ...] = (
 def table_of(
     rows: Sequence[TopRow], state: ViewState, look: TerminalLook, *, visible: range | None = None
 ) -> TextTable:
-    """Lay out the table for this width.
-
-    Args:
-        rows: All rows: columns and widths suit them all.
-        state: For the mark at the column sorted by.
-        look: The terminal.
-        visible: The rows to draw; None = all.
-    """
+    """Return the table for this width; columns and widths suit all rows, ``visible`` (None = all) are drawn."""
     arrow = look.glyphs.up if state.is_reversed else look.glyphs.down
     texts: list[tuple[Column, Callable[[TopRow], Cell]]] = [
         (

@@ -83,10 +83,8 @@ def find_terminal(stream: TextIO, environment: Mapping[str, str], *, use_colour:
 def is_terminal_gone(*descriptors: int) -> bool:
     """Return whether a terminal has hung up: nobody will read, type, or interrupt any more.
 
-    It tells so at once and for ever. A pipe or a file at its end does not count, as a service has those.
-
-    Args:
-        descriptors: Where a terminal may be; none = standard input and output.
+    It tells so at once and for ever. A pipe or a file at its end does not count, as a service has those. Looks at
+    standard input and output unless others are named.
     """
     poll = select.poll()
     for descriptor in descriptors or (0, 1):

@@ -102,12 +102,7 @@ class NodeError(ValueError):
 def pods_of_node(
     pods: Sequence[Pod], wanted: str | None, machine: str
 ) -> tuple[str | None, tuple[Pod, ...], tuple[str, ...]]:
-    """Choose the pods that belong on the node that is audited.
-
-    Args:
-        pods: All pods of the file.
-        wanted: The node that was asked for; None = this machine's, if the file has any of its pods, else all.
-        machine: This machine's name as a node.
+    """Choose the pods of the node that was asked for (None = this machine's if the file has any of its pods, else all).
 
     Returns:
         The node (None = all pods were taken), its pods in the file's order, and what should be said about the choice.

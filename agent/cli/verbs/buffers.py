@@ -50,11 +50,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _asked(client: WebhookReader, path: str, namespace: str | None) -> BuffersBody:
-    """Read all pages.
-
-    Raises:
-        NoAnswerError: There is no such buffer, or nobody answers.
-    """
     from agent.webhook.queries.buffer_bodies import BuffersBody
 
     query = {"limit": str(_PAGE), **({"namespace": namespace} if namespace else {})}

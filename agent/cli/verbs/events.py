@@ -140,7 +140,6 @@ def _found(arguments: argparse.Namespace) -> Decisions:
 
 
 def _is_told_short(arguments: argparse.Namespace) -> bool:
-    """Return whether a resize is told by its newest outcome alone."""
     return not arguments.all and arguments.output == "table"
 
 

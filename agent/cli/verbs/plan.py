@@ -135,7 +135,6 @@ def _chosen(plan: Plan, arguments: argparse.Namespace) -> Plan:
 
 
 def _none_chosen(plan: Plan, arguments: argparse.Namespace) -> str:
-    """Say that no pod is as asked for."""
     from agent.cli.text.spans import harmless
 
     called = "" if arguments.pod is None else f" is called {arguments.pod}"

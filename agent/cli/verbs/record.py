@@ -178,7 +178,6 @@ def _record(measured: MeasuredNode, arguments: argparse.Namespace, settings: Set
 
 
 def _follow(recorder: Recorder, arguments: argparse.Namespace, stop: Stop) -> None:
-    """Take over what comes until the time is up or somebody ends it."""
     from agent.cli.text.progress import progress
     from agent.cli.text.spans import harmless
 

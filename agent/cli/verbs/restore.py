@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _told(answer: Restored, number: str = "") -> int:
-    """Return what became of pods; return the exit code."""
+    """Print what became of pods; return the exit code."""
     has_failed = False
     for item in answer.items:
         is_good = item.outcome in _GOOD
@@ -120,11 +120,6 @@ class _Walk:
         return tuple(item for _, item in (*self._left, *self._again))
 
     def go(self) -> None:
-        """Restore all.
-
-        Raises:
-            NoAnswerError: The agent does not answer any more.
-        """
         for look in range(1, LOOKS + 1):
             while self._left:
                 number, item = self._left[0]
@@ -175,7 +170,6 @@ class _Walk:
         return tuple(taken for uid, taken in self._taken.items() if listed[uid].changes)
 
     def _why(self, item: RestoredPod) -> str:
-        """Return what the agent decided last of a pod that is to be restored."""
         from agent.node.files.documents import DECISIONS
 
         asked = {"pod": item.ref.name, "namespace": item.ref.namespace, "actions": [str(Action.RESTORE)], "limit": 1}
@@ -231,7 +225,6 @@ class _Walk:
 
 
 def _tell_rest(walk: _Walk) -> None:
-    """Say what was not done."""
     asked, untried = walk.rest[:1], walk.rest[1:]
     if asked:
         print(f"plimsoll restore: {_name(asked[0])}: sent, but no answer came: see plimsoll events", file=sys.stderr)

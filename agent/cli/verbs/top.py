@@ -83,11 +83,7 @@ def add_view_options(parser: argparse.ArgumentParser) -> None:
 
 
 def view_state_from(arguments: argparse.Namespace) -> ViewState:
-    """Return the view asked for.
-
-    Raises:
-        SystemExit: The filter cannot be understood; said on one line, code 2.
-    """
+    """Return the view asked for; a filter that cannot be understood is one line on stderr and code 2."""
     text = filter_text(arguments)
     try:
         parse_filter(text)
@@ -192,11 +188,7 @@ def _refuse_past(arguments: argparse.Namespace) -> None:
 
 
 def _refuse_own_sampling_options(arguments: argparse.Namespace) -> None:
-    """Say so when options are given that only sampling in this process can honour: an agent has its own.
-
-    Raises:
-        SystemExit: There is such an option; one line, code 2.
-    """
+    """Leave with code 2 where options are given that only sampling in this process can honour: an agent has its own."""
     given = [one.flag for one in CGROUP_OPTIONS if getattr(arguments, f"setting {one.key}", None) is not None]
     if given:
         fail(

@@ -67,11 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def webhook_settings_from(arguments: argparse.Namespace) -> WebhookSettings:
-    """Load the webhook's settings in force for this command.
-
-    Raises:
-        SystemExit: With every fault on a line of its own on stderr; code 2.
-    """
+    """Load the webhook's settings in force for this command; all faults are listed on stderr, code 2."""
     from agent.cli.text.spans import harmless
     from agent.settings import SettingsError
     from agent.webhook.settings import load_webhook_settings

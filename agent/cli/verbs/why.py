@@ -136,12 +136,6 @@ def _draw(found: Whys, path: Path) -> int:
 
 
 def _found(arguments: argparse.Namespace) -> Whys:
-    """Ask whoever answers.
-
-    Raises:
-        UnknownName: Nothing goes by the name.
-        SizingError: Nobody answers.
-    """
     seconds = arguments.since
     if seconds is None and (arguments.plot or arguments.png is not None):
         seconds = _since(_DEFAULT_SINCE)

@@ -75,7 +75,7 @@ def one_workload(client: WebhookReader, arguments: argparse.Namespace) -> tuple[
     """Ask for the workload that was named.
 
     Raises:
-        NoAnswerError: It is not known, or nobody answers.
+        NoWebhookAnswerError: It is not known, or nobody answers.
         SystemExit: The name is none; one line, code 2.
     """
     from agent.webhook.queries.workload_bodies import WorkloadBody
@@ -86,12 +86,7 @@ def one_workload(client: WebhookReader, arguments: argparse.Namespace) -> tuple[
 
 
 def _parts_of(client: WebhookReader, arguments: argparse.Namespace) -> list[str]:
-    """Return namespace, kind and name of the workload that was named.
-
-    Raises:
-        NoAnswerError: It is not known, or nobody answers.
-        SystemExit: The name is none; one line, code 2.
-    """
+    """Return namespace, kind and name of the workload that was named."""
     parts = str(arguments.workload).split("/")
     if len(parts) not in (2, 3) or not all(parts):
         fail(
@@ -115,7 +110,6 @@ def _found_by_name(client: WebhookReader, namespace: str, name: str) -> list[str
 
 
 def _all(client: WebhookReader, namespace: str | None) -> tuple[list[WorkloadLineBody], int]:
-    """Read all pages of the list."""
     from agent.webhook.queries.workload_bodies import WorkloadsBody
 
     lines: list[WorkloadLineBody] = []

@@ -154,12 +154,7 @@ def withheld_text(
 ) -> str:
     """Return why nothing is recommended, and what it waits for.
 
-    Args:
-        reason: Why.
-        measured_seconds: For how long it has been measured.
-        min_span_seconds: For how long it must have been.
-        age_seconds: Of the newest reading; None = there is none, or it is not told.
-        max_age_seconds: How old it may be; None = not told.
+    Ages are of the newest reading (None = there is none, or it is not told) and how old that may be.
     """
     if reason is Withheld.TOO_YOUNG:
         return f"too young: {age_text(measured_seconds)} of {age_text(min_span_seconds)}"

@@ -24,14 +24,7 @@ class TimeWordError(ValueError):
 
 
 def parse_age_seconds(text: str, *, now_unix_seconds: float) -> float:
-    """Return how long ago a moment was.
-
-    Args:
-        text: See ``ALLOWED``; an ISO time without a zone is local time.
-        now_unix_seconds: Wall clock.
-
-    Returns:
-        Seconds, >= 0; 0 = now.
+    """Return how long ago a moment was, in seconds >= 0; see ``ALLOWED``. An ISO time without a zone is local time.
 
     Raises:
         TimeWordError: Not one of the forms, or a moment that is still to come.

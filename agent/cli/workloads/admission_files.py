@@ -49,11 +49,7 @@ class AskedPod:
 
 
 def load_asked_pods(path: Path) -> tuple[AskedPod, ...]:
-    """Read the pods of a file, in its order; a workload gives one.
-
-    Raises:
-        AdmissionFilesError: It cannot be read, or something in it is neither pod nor workload.
-    """
+    """Read the pods of a file, in its order; a workload gives one."""
     from agent.kube.pod_json import pod_from_json
     from agent.kube.target_node import node_named
 
@@ -71,11 +67,7 @@ def load_asked_pods(path: Path) -> tuple[AskedPod, ...]:
 
 
 def load_namespaces(path: Path) -> dict[str, Namespace]:
-    """Read what ``kubectl get namespaces -o json`` (or ``-o yaml``) prints.
-
-    Raises:
-        AdmissionFilesError: It cannot be read, or is something else.
-    """
+    """Read what ``kubectl get namespaces -o json`` (or ``-o yaml``) prints."""
     from agent.kube.pod_json import namespaces_from_json
 
     try:
@@ -88,11 +80,7 @@ def load_namespaces(path: Path) -> dict[str, Namespace]:
 
 
 def load_nodes(path: Path) -> dict[str, NodeAmounts]:
-    """Read what nodes can allocate, by name, from what ``kubectl get nodes -o json`` (or ``-o yaml``) prints.
-
-    Raises:
-        AdmissionFilesError: It cannot be read, is something else, or no node says what it can allocate.
-    """
+    """Read what nodes can allocate, by name, from what ``kubectl get nodes -o json`` (or ``-o yaml``) prints."""
     from agent.kube.cluster_json import node_facts_from_json
 
     found: dict[str, NodeAmounts] = {}
@@ -128,14 +116,10 @@ class KnownContainer:
 
 
 def load_history(path: Path) -> tuple[KnownContainer, ...]:
-    """Read estimates.
+    """Read estimates from JSON.
 
-    Args:
-        path: JSON: a workload as ``/v1/workloads/...`` gives it, several as ``{"workloads": [...]}``, or estimates
-            alone as ``{"estimates": [{"namespace", "kind", "name", "container", "source", "policy", ...}]}``.
-
-    Raises:
-        AdmissionFilesError: It cannot be read, or is something else.
+    A workload as ``/v1/workloads/...`` gives it, several as ``{"workloads": [...]}``, or estimates alone as
+    ``{"estimates": [{"namespace", "kind", "name", "container", "source", "policy", ...}]}``.
     """
     try:
         documents = _documents(path)
@@ -214,11 +198,6 @@ class _EstimateReader(Reader):
 
 
 def _pods_of(document: object, where: str) -> Iterator[dict[str, object]]:
-    """Return the pods of one object of the API.
-
-    Raises:
-        ConvertError: It is none that has pods.
-    """
     top = Reader(document, where)
     kind, items = top.text("kind"), _member(document, "items")
     if kind in _LISTS or (kind is None and isinstance(items, list)):

@@ -40,14 +40,7 @@ class Admitted:
 
 
 def page_lines(pods: Sequence[Admitted], notes: Sequence[str], *, width: int, glyphs: Glyphs) -> list[Line]:
-    """Return a paragraph for each pod.
-
-    Args:
-        pods: In order.
-        notes: Said above all.
-        width: Cells of the terminal.
-        glyphs: Signs of this terminal.
-    """
+    """Return the notes and a paragraph for each pod."""
     page = Page(width=width, glyphs=glyphs)
     lines: list[Line] = []
     for note in notes:

@@ -52,7 +52,6 @@ def list_lines(found: BuffersBody, *, width: int, glyphs: Glyphs, has_colour: bo
 
 
 def _fault_lines(found: BuffersBody, page: Page) -> Iterator[Line]:
-    """Say of the first few that are not ready why."""
     faulty = [(one, ready) for one in found.buffers if (ready := _condition(one, _READY)) and ready.status != "True"]
     for one, ready in faulty[:_MOST_FAULTS]:
         said = ready.message.removeprefix(NOT_READY_PREFIX)
