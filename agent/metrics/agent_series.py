@@ -304,8 +304,8 @@ class Metrics:
     def publish_containers(self, rows: Sequence[ContainerSeries], totals: Callable[[], Totals] | None = None) -> None:
         """Put the newest figures of all containers on the page, to be written when asked for; the rows are not copied.
 
-        ``totals`` reads the counters at each scrape: a rate over scrapes needs the counter of that moment, while quantiles
-        may be as old as the last evaluation.
+        ``totals`` reads the counters at each scrape: a rate over scrapes needs the counter of that moment, while
+        quantiles may be as old as the last evaluation.
         """
         self._rows, self._totals = rows, totals
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from textwrap import wrap
 from typing import Final
@@ -80,17 +80,7 @@ def _group_key(finding: Finding) -> tuple[object, ...]:
 
 def _subject_key(finding: Finding) -> FindingSubject:
     """Return the subject without its path: a pod's class stands beside its cgroup's values."""
-    subject = finding.subject
-    return FindingSubject(
-        level=subject.level,
-        partition=subject.partition,
-        qos=subject.qos,
-        pod_uid=subject.pod_uid,
-        namespace=subject.namespace,
-        pod=subject.pod,
-        container=subject.container,
-        container_id=subject.container_id,
-    )
+    return replace(finding.subject, path=None)
 
 
 def _subject_lines(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from agent.cli.client.agent import NoAnswerError, ask, no_answer
 from agent.cli.options.settings_options import fail
+from agent.cli.words.moments import span_argument
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,12 +27,7 @@ def add_for(parser: argparse.ArgumentParser, without: str) -> None:
 
 def span(text: str) -> float:
     """Read the length of a hold, for ``type=`` of an argument."""
-    from agent.cli.words.moments import TimeWordError, parse_span_seconds
-
-    try:
-        seconds = parse_span_seconds(text)
-    except TimeWordError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
+    seconds = span_argument(text)
     if seconds > 366 * 86_400.0:
         raise argparse.ArgumentTypeError(f"{text!r} is too long; allowed: up to 366d, or without an end")
     return seconds

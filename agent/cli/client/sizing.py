@@ -19,6 +19,8 @@ from agent.cli.options.settings_options import Option, fail, settings_from
 if TYPE_CHECKING:
     from agent.core.recommender.recommendation import Recommendations
     from agent.core.resize.why import Whys
+    from agent.node.offline.replay import ReplayedNode
+    from agent.node.offline.state_directory import RestingNode
     from agent.settings import Settings
 
 TRIED_SECTIONS: Final = ("recommend", "bounds", "cruise", "vpa", "crane", "forecast", "windows")
@@ -49,7 +51,6 @@ class SizingSource(Protocol):
         Raises:
             SizingError: It cannot.
         """
-        ...
 
     def explanations(self, name: str, trail_seconds: float) -> Whys:
         """Tell everything behind the recommendation of what goes by a name.
@@ -58,7 +59,6 @@ class SizingSource(Protocol):
             UnknownName: Nothing goes by it, or containers of several pods.
             SizingError: It cannot be told.
         """
-        ...
 
 
 class AgentSizing:
@@ -99,8 +99,32 @@ class AgentSizing:
             raise SizingError(str(error)) from error
 
 
-class RecordingSizing:
-    """A recording, with whichever policy the settings name, as of a moment of it."""
+class _NodeSizing:
+    """A node that is read here, with whichever policy the settings name."""
+
+    _node: RestingNode | ReplayedNode
+
+    def recommendations(self) -> Recommendations:
+        """Compute them."""
+        return self._node.recommendations()
+
+    def explanations(self, name: str, trail_seconds: float) -> Whys:
+        """Compute them."""
+        from agent.core.recommender.unit_names import NoSuchUnit
+        from agent.core.resize.why import whys_of
+
+        try:
+            return whys_of(self._node.explanations(name, trail_seconds))
+        except NoSuchUnit as error:
+            raise UnknownName(str(error)) from error
+
+    def close(self) -> None:
+        """Let go of files and memory."""
+        self._node.close()
+
+
+class RecordingSizing(_NodeSizing):
+    """A recording, as of a moment of it."""
 
     def __init__(self, path: Path, arguments: argparse.Namespace) -> None:
         from agent.cli.words.moments import TimeWordError, parse_age_seconds
@@ -129,27 +153,9 @@ class RecordingSizing:
         except RecordingError as error:
             fail(f"replay: {error}")
 
-    def recommendations(self) -> Recommendations:
-        """Compute them."""
-        return self._node.recommendations()
 
-    def explanations(self, name: str, trail_seconds: float) -> Whys:
-        """Compute them."""
-        from agent.core.recommender.unit_names import NoSuchUnit
-        from agent.core.resize.why import whys_of
-
-        try:
-            return whys_of(self._node.explanations(name, trail_seconds))
-        except NoSuchUnit as error:
-            raise UnknownName(str(error)) from error
-
-    def close(self) -> None:
-        """Let go of the memory."""
-        self._node.close()
-
-
-class StateSizing:
-    """The state files, with whichever policy the settings name."""
+class StateSizing(_NodeSizing):
+    """The state files."""
 
     def __init__(self, settings: Settings, verb: str) -> None:
         from agent.kube.pods_file import PodsFileError
@@ -164,29 +170,15 @@ class StateSizing:
         self._verb = verb
 
     def recommendations(self) -> Recommendations:
-        """Compute them; says on stderr where pods have no names."""
-        found = self._node.recommendations()
-        if any(item.identity.pod_uid is not None and item.identity.pod is None for item in found.items):
+        """Compute them; where pods have no names, that is said on stderr."""
+        answer = super().recommendations()
+        if any(item.identity.pod_uid is not None and item.identity.pod is None for item in answer.items):
             print(
                 f"plimsoll {self._verb}: the state files have no names and no requests of pods, which vpa and crane "
                 "need; allowed: --pods FILE (kubectl get pods -A -o json)",
                 file=sys.stderr,
             )
-        return found
-
-    def explanations(self, name: str, trail_seconds: float) -> Whys:
-        """Compute them."""
-        from agent.core.recommender.unit_names import NoSuchUnit
-        from agent.core.resize.why import whys_of
-
-        try:
-            return whys_of(self._node.explanations(name, trail_seconds))
-        except NoSuchUnit as error:
-            raise UnknownName(str(error)) from error
-
-    def close(self) -> None:
-        """Let go of the files."""
-        self._node.close()
+        return answer
 
 
 @contextmanager

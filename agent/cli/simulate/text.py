@@ -43,15 +43,19 @@ class Simulated:
     """At least one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class TableLine:
     """One line of the table."""
 
     title: str
-    text: Callable[[PolicyTotal], str]
     value: Callable[[PolicyTotal], float | None]
     """By which policies are compared; less is better."""
+    form: Callable[[float | None], str]
     is_compared: bool = True
+
+    def text(self, total: PolicyTotal) -> str:
+        """Return the cell of a policy."""
+        return self.form(self.value(total))
 
     def best(self, totals: Sequence[PolicyTotal]) -> frozenset[int]:
         """Return the places of the best policies; none where all are equal or none is better than another."""
@@ -74,93 +78,39 @@ def amount_text(amount: float | None) -> str:
     return "<0.001" if amount < 0.0005 else f"{amount:.{digits}f}"
 
 
-def _resource_figures(unit: str, part: Callable[[PolicyTotal], SimulatedResourceTotal]) -> tuple[TableLine, ...]:
-    return (
-        TableLine(
-            title=f"slack, {unit}",
-            text=lambda total: amount_text(part(total).unused_amount_hours),
-            value=lambda total: part(total).unused_amount_hours,
-        ),
-        TableLine(
-            title="slack of requested",
-            text=lambda total: percent_text(part(total).slack_ratio),
-            value=lambda total: part(total).slack_ratio,
-        ),
-        TableLine(
-            title="under-requested, minutes",
-            text=lambda total: f"{part(total).under_minutes:,}",
-            value=lambda total: part(total).under_minutes,
-        ),
-        TableLine(
-            title="under-requested, of minutes",
-            text=lambda total: percent_text(part(total).under_ratio),
-            value=lambda total: part(total).under_ratio,
-        ),
-        TableLine(
-            title=f"missing then, {unit}",
-            text=lambda total: amount_text(part(total).missing_amount_hours),
-            value=lambda total: part(total).missing_amount_hours,
-        ),
-        TableLine(
-            title="resizes",
-            text=lambda total: f"{part(total).resizes:,}",
-            value=lambda total: part(total).resizes,
-        ),
-        TableLine(
-            title="unsized, minutes",
-            text=lambda total: f"{part(total).unsized_minutes:,}",
-            value=lambda total: part(total).unsized_minutes,
-            is_compared=False,
-        ),
-    )
+def _count_text(count: float | None) -> str:
+    return ABSENT if count is None else f"{count:,}"
 
 
 def _minutes_text(minutes: float | None) -> str:
     return ABSENT if minutes is None else f"{minutes:g} min"
 
 
+def _resource_figures(unit: str, part: Callable[[PolicyTotal], SimulatedResourceTotal]) -> tuple[TableLine, ...]:
+    return (
+        TableLine(f"slack, {unit}", lambda total: part(total).unused_amount_hours, amount_text),
+        TableLine("slack of requested", lambda total: part(total).slack_ratio, percent_text),
+        TableLine("under-requested, minutes", lambda total: part(total).under_minutes, _count_text),
+        TableLine("under-requested, of minutes", lambda total: part(total).under_ratio, percent_text),
+        TableLine(f"missing then, {unit}", lambda total: part(total).missing_amount_hours, amount_text),
+        TableLine("resizes", lambda total: part(total).resizes, _count_text),
+        TableLine("unsized, minutes", lambda total: part(total).unsized_minutes, _count_text, is_compared=False),
+    )
+
+
 FIGURES: Final[dict[str, tuple[TableLine, ...]]] = {
     "CPU": _resource_figures("core-hours", lambda total: total.cpu),
     "Memory": (
         *_resource_figures("GiB-hours", lambda total: total.memory),
-        TableLine(
-            title="over limit, would-be kills",
-            text=lambda total: f"{total.kills:,}",
-            value=lambda total: total.kills,
-        ),
-        TableLine(
-            title="over limit, excursions",
-            text=lambda total: f"{total.over_limit_excursions:,}",
-            value=lambda total: total.over_limit_excursions,
-        ),
-        TableLine(
-            title="over limit, minutes",
-            text=lambda total: f"{total.over_limit_minutes:,}",
-            value=lambda total: total.over_limit_minutes,
-        ),
+        TableLine("over limit, would-be kills", lambda total: total.kills, _count_text),
+        TableLine("over limit, excursions", lambda total: total.over_limit_excursions, _count_text),
+        TableLine("over limit, minutes", lambda total: total.over_limit_minutes, _count_text),
     ),
     "Steps of CPU use": (
-        TableLine(
-            title="met while sized",
-            text=lambda total: f"{total.steps.steps:,}",
-            value=lambda total: total.steps.steps,
-            is_compared=False,
-        ),
-        TableLine(
-            title="never covered",
-            text=lambda total: f"{total.steps.steps - total.steps.covered:,}",
-            value=lambda total: total.steps.steps - total.steps.covered,
-        ),
-        TableLine(
-            title="reaction, median",
-            text=lambda total: _minutes_text(total.steps.median_minutes),
-            value=lambda total: total.steps.median_minutes,
-        ),
-        TableLine(
-            title="reaction, longest",
-            text=lambda total: _minutes_text(total.steps.max_minutes),
-            value=lambda total: total.steps.max_minutes,
-        ),
+        TableLine("met while sized", lambda total: total.steps.steps, _count_text, is_compared=False),
+        TableLine("never covered", lambda total: total.steps.steps - total.steps.covered, _count_text),
+        TableLine("reaction, median", lambda total: total.steps.median_minutes, _minutes_text),
+        TableLine("reaction, longest", lambda total: total.steps.max_minutes, _minutes_text),
     ),
 }
 

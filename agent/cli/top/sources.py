@@ -26,15 +26,9 @@ class SnapshotSource(Protocol):
         Raises:
             SourceError: None could be had this time.
         """
-        ...
-
-    def describe(self) -> str:
-        """Return where the snapshots come from, for people."""
-        ...
 
     def close(self) -> None:
         """Let go of everything; may be called twice."""
-        ...
 
 
 class SocketSource:
@@ -44,11 +38,7 @@ class SocketSource:
         self._socket_path = socket_path
 
     def snapshot(self, at_age_seconds: float) -> Snapshot:
-        """Ask the agent.
-
-        Raises:
-            SourceError: Nobody answers, the agent refuses, or its answer is no snapshot of this release.
-        """
+        """Ask the agent; SourceError also where it refuses, or its answer is no snapshot of this release."""
         from agent.node.sockets.control import ControlError, request
 
         try:
@@ -59,10 +49,6 @@ class SocketSource:
         except DocumentFormatError as error:
             raise SourceError(f"agent at {self._socket_path} gave no snapshot: {error}") from error
 
-    def describe(self) -> str:
-        """Return the socket's path."""
-        return f"agent at {self._socket_path}"
-
     def close(self) -> None:
         """Nothing is held between requests."""
 
@@ -70,18 +56,13 @@ class SocketSource:
 class CallSource:
     """Snapshots of an observer inside this process."""
 
-    def __init__(self, take: Callable[[float], Snapshot], *, name: str, close: Callable[[], None]) -> None:
+    def __init__(self, take: Callable[[float], Snapshot], *, close: Callable[[], None] = lambda: None) -> None:
         self._take = take
-        self._name = name
         self._close = close
 
     def snapshot(self, at_age_seconds: float) -> Snapshot:
         """Ask the observer."""
         return self._take(at_age_seconds)
-
-    def describe(self) -> str:
-        """Return the name."""
-        return self._name
 
     def close(self) -> None:
         """Let go of the observer as its maker has asked for."""

@@ -5,8 +5,10 @@ Face. Loads no curses: ``top --once`` and pipes need none.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import errno
+import json
 import os
 import select
 import shutil
@@ -129,6 +131,13 @@ def print_page(snapshot: Snapshot, state: ViewState, options: LiveOptions, termi
     )
 
 
+def look_from(arguments: argparse.Namespace) -> TerminalLook:
+    """Return how stdout looks, as ``--width`` and ``--no-color`` want it where a verb has them."""
+    terminal = find_terminal(sys.stdout, os.environ, use_colour=not getattr(arguments, "no_color", False))
+    width: int = getattr(arguments, "width", None) or terminal_width()
+    return TerminalLook(width=width, glyphs=terminal.glyphs, has_colour=terminal.has_colour)
+
+
 def terminal_width() -> int:
     """Return the columns of the terminal, or those of a pipe."""
     return shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns
@@ -138,6 +147,11 @@ def write_lines(lines: Sequence[Line], *, has_colour: bool) -> None:
     """Write lines to stdout; signs that its encoding does not have are spelt out."""
     text = "".join((ansi_text(line) if has_colour else line_text(line)) + "\n" for line in lines)
     write_text(text)
+
+
+def write_json(document: object) -> None:
+    """Write a document of plain values to stdout, indented."""
+    print(json.dumps(document, indent=2, allow_nan=False))
 
 
 def write_text(text: str) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -204,12 +202,11 @@ def _estimates(
 
 
 def _print(pods: Sequence[Admitted], notes: Sequence[str], arguments: argparse.Namespace) -> None:
-    from agent.cli.top.terminal import find_terminal, terminal_width, write_lines, write_text
+    from agent.cli.top.terminal import look_from, write_lines, write_text
     from agent.cli.workloads.admission_view import json_text, page_lines
 
     if arguments.output == "json":
         write_text(json_text(pods, notes))
         return
-    terminal = find_terminal(sys.stdout, os.environ, use_colour=not arguments.no_color)
-    lines = page_lines(pods, notes, width=arguments.width or terminal_width(), glyphs=terminal.glyphs)
-    write_lines(lines, has_colour=terminal.has_colour)
+    look = look_from(arguments)
+    write_lines(page_lines(pods, notes, width=look.width, glyphs=look.glyphs), has_colour=look.has_colour)

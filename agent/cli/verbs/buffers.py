@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -67,7 +66,7 @@ def _asked(client: WebhookReader, path: str, namespace: str | None) -> BuffersBo
 
 
 def _show(found: BuffersBody, arguments: argparse.Namespace) -> None:
-    from agent.cli.top.terminal import find_terminal, terminal_width, write_lines, write_text
+    from agent.cli.top.terminal import look_from, write_lines, write_text
     from agent.cli.workloads.buffers_view import buffer_lines, list_lines
 
     if arguments.output == "json":
@@ -75,10 +74,9 @@ def _show(found: BuffersBody, arguments: argparse.Namespace) -> None:
 
         write_text(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
         return
-    terminal = find_terminal(sys.stdout, os.environ, use_colour=not arguments.no_color)
-    width = arguments.width or terminal_width()
+    look = look_from(arguments)
     if arguments.buffer is None:
-        shown = list_lines(found, width=width, glyphs=terminal.glyphs, has_colour=terminal.has_colour)
+        lines = list_lines(found, width=look.width, glyphs=look.glyphs, has_colour=look.has_colour)
     else:
-        shown = buffer_lines(found, width=width, glyphs=terminal.glyphs)
-    write_lines(list(shown), has_colour=terminal.has_colour)
+        lines = buffer_lines(found, width=look.width, glyphs=look.glyphs)
+    write_lines(list(lines), has_colour=look.has_colour)

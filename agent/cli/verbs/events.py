@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from agent.cli.client.agent import SOCKET_OPTIONS, NoAnswerError, ask, no_answer
 from agent.cli.options.row_options import add_look_options
 from agent.cli.options.settings_options import Option, add_options, overrides_from, settings_from
+from agent.cli.words.moments import age_argument
 
 if TYPE_CHECKING:
     from agent.core.resize.decision import Decisions
@@ -54,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--all", action="store_true", help="every decision about a resize, not only the newest outcome of each"
     )
     parser.add_argument(
-        "--since", metavar="TIME", type=_since, help='show nothing older: 10m, 2h, "1d ago", an ISO time'
+        "--since", metavar="TIME", type=age_argument, help='show nothing older: 10m, 2h, "1d ago", an ISO time'
     )
     parser.add_argument(
         "-o",
@@ -90,15 +89,6 @@ def _words(kind: type[StrEnum]) -> Callable[[str], tuple[str, ...]]:
     return read
 
 
-def _since(text: str) -> float:
-    from agent.cli.words.moments import TimeWordError, parse_age_seconds
-
-    try:
-        return parse_age_seconds(text, now_unix_seconds=time.time())
-    except TimeWordError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Show decisions."""
     try:
@@ -106,9 +96,10 @@ def run(arguments: argparse.Namespace) -> int:
     except NoAnswerError as error:
         return no_answer("events", error)
     if arguments.output == "json":
+        from agent.cli.top.terminal import write_json
         from agent.node.files.documents import DECISIONS
 
-        print(json.dumps(DECISIONS.to_json(found), indent=2, allow_nan=False))
+        write_json(DECISIONS.to_json(found))
     else:
         _print_table(found, arguments)
     return 0
@@ -177,12 +168,11 @@ def _from_file(arguments: argparse.Namespace, directory: Path | None) -> Decisio
 
 def _print_table(found: Decisions, arguments: argparse.Namespace) -> None:
     from agent.cli.plan.events_view import page_lines
-    from agent.cli.top.terminal import find_terminal, terminal_width, write_lines
+    from agent.cli.top.terminal import look_from, write_lines
 
-    terminal = find_terminal(sys.stdout, os.environ, use_colour=not arguments.no_color)
-    width = arguments.width or terminal_width()
-    lines = page_lines(found, width=width, glyphs=terminal.glyphs, nothing=_nothing(arguments))
-    write_lines(lines, has_colour=terminal.has_colour)
+    look = look_from(arguments)
+    lines = page_lines(found, width=look.width, glyphs=look.glyphs, nothing=_nothing(arguments))
+    write_lines(lines, has_colour=look.has_colour)
 
 
 def _nothing(arguments: argparse.Namespace) -> str:

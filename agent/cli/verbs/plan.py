@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from dataclasses import replace
@@ -149,18 +148,17 @@ def _matches(name: str, pattern: str) -> bool:
 
 def _print_page(plan: Plan, shown: Plan, arguments: argparse.Namespace, source: str) -> None:
     from agent.cli.plan.view import PlanLook, page_lines
-    from agent.cli.top.terminal import find_terminal, terminal_width, write_lines
+    from agent.cli.top.terminal import look_from, write_lines
 
-    terminal = find_terminal(sys.stdout, os.environ, use_colour=not arguments.no_color)
-    look = PlanLook(
+    asides = PlanLook(
         source=source,
         now_unix_seconds=time.time(),
         is_what_if=arguments.what_if,
         with_invariants=arguments.invariants,
     )
-    width = arguments.width or terminal_width()
-    lines = page_lines(plan, look, width=width, glyphs=terminal.glyphs, shown=shown)
-    write_lines(lines, has_colour=terminal.has_colour)
+    look = look_from(arguments)
+    lines = page_lines(plan, asides, width=look.width, glyphs=look.glyphs, shown=shown)
+    write_lines(lines, has_colour=look.has_colour)
 
 
 def _print_document(plan: Plan, output: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 
 from agent.cli.client.webhook import NoWebhookAnswerError, WebhookReader, add_webhook_options
@@ -22,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Show it."""
-    from agent.cli.top.terminal import find_terminal, terminal_width, write_lines, write_text
+    from agent.cli.top.terminal import look_from, write_lines, write_text
 
     try:
         found, _ = one_workload(WebhookReader(arguments), arguments)
@@ -36,7 +35,6 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     from agent.cli.workloads.view import policy_lines
 
-    terminal = find_terminal(sys.stdout, os.environ, use_colour=not arguments.no_color)
-    lines = policy_lines(found, width=arguments.width or terminal_width(), glyphs=terminal.glyphs)
-    write_lines(list(lines), has_colour=terminal.has_colour)
+    look = look_from(arguments)
+    write_lines(list(policy_lines(found, width=look.width, glyphs=look.glyphs)), has_colour=look.has_colour)
     return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -86,12 +85,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _print_table(chosen: Recommendations, arguments: argparse.Namespace, nothing: str) -> None:
     from agent.cli.recommender.recommend_view import page_lines
-    from agent.cli.top.terminal import find_terminal, terminal_width, write_lines
+    from agent.cli.top.terminal import look_from, write_lines
 
-    terminal = find_terminal(sys.stdout, os.environ, use_colour=not arguments.no_color)
-    width = arguments.width or terminal_width()
-    lines = page_lines(chosen, width=width, glyphs=terminal.glyphs, has_colour=terminal.has_colour, empty=nothing)
-    write_lines(lines, has_colour=terminal.has_colour)
+    look = look_from(arguments)
+    lines = page_lines(chosen, width=look.width, glyphs=look.glyphs, has_colour=look.has_colour, empty=nothing)
+    write_lines(lines, has_colour=look.has_colour)
 
 
 def _print_document(chosen: Recommendations, output: str) -> None:

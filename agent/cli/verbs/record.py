@@ -17,7 +17,7 @@ from agent.cli.options.row_options import add_filter_options, filter_text
 from agent.cli.options.settings_options import CGROUP_OPTIONS, SAMPLING_OPTIONS, add_options, fail, settings_from
 from agent.cli.options.shutdown import Ending, Stop
 from agent.cli.text.output_files import OutputError, check_output
-from agent.cli.words.moments import ALLOWED_SPANS, TimeWordError, parse_span_seconds
+from agent.cli.words.moments import ALLOWED_SPANS, span_argument
 
 if TYPE_CHECKING:
     from agent.node.offline.measured import MeasuredNode, StateDirectory
@@ -58,10 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _span(text: str) -> float:
-    try:
-        seconds = parse_span_seconds(text)
-    except TimeWordError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
+    seconds = span_argument(text)
     if seconds > _LONGEST_SECONDS:
         raise argparse.ArgumentTypeError(f"{text!r} is too long; allowed: up to 30d")
     return seconds

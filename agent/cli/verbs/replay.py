@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -14,8 +12,6 @@ from agent.cli.verbs import recommend, why
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from agent.node.offline.recording_contents import Contents
 
 _QUESTIONS: Final = {
     "recommend": (recommend.add_arguments, recommend.run, "what every container should have requested then"),
@@ -65,8 +61,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _contents(arguments: argparse.Namespace) -> int:
+    from agent.cli.simulate.recording_view import contents_lines
     from agent.cli.text.progress import progress
     from agent.cli.text.spans import harmless
+    from agent.cli.top.terminal import look_from, write_json, write_lines
     from agent.node.offline.recording import Recording
     from agent.node.offline.recording_contents import CONTENTS, contents_of
     from agent.node.offline.recording_format import RecordingError
@@ -82,18 +80,9 @@ def _contents(arguments: argparse.Namespace) -> int:
     except RecordingError as error:
         fail(f"replay: {error}")
     if arguments.contents_output == "json":
-        print(json.dumps(CONTENTS.to_json(contents), indent=2, allow_nan=False))
+        write_json(CONTENTS.to_json(contents))
     else:
-        _print_table(contents)
+        look = look_from(arguments)
+        lines = contents_lines(contents, width=look.width, glyphs=look.glyphs, has_colour=look.has_colour)
+        write_lines(lines, has_colour=look.has_colour)
     return 0
-
-
-def _print_table(contents: Contents) -> None:
-    from agent.cli.simulate.recording_view import contents_lines
-    from agent.cli.top.terminal import find_terminal, terminal_width, write_lines
-
-    terminal = find_terminal(sys.stdout, os.environ, use_colour=True)
-    write_lines(
-        contents_lines(contents, width=terminal_width(), glyphs=terminal.glyphs, has_colour=terminal.has_colour),
-        has_colour=terminal.has_colour,
-    )

@@ -21,8 +21,9 @@ from agent.cli.options.settings_options import (
     settings_from,
 )
 from agent.cli.options.shutdown import Ending
-from agent.cli.top.terminal import HUNG_UP, find_terminal, is_terminal_gone, let_go_of_terminal
-from agent.cli.verbs.top import LiveOptions, add_view_options, live_options_from, live_table, wait_for_first_figures
+from agent.cli.top.screen import live_table
+from agent.cli.top.terminal import HUNG_UP, LiveOptions, find_terminal, is_terminal_gone, let_go_of_terminal
+from agent.cli.verbs.top import add_view_options, live_options_from, wait_for_first_figures
 
 if TYPE_CHECKING:
     from agent.core.window.snapshot import Snapshot
@@ -127,7 +128,7 @@ def _show(settings: Settings, options: LiveOptions, ending: Ending, *, demo: boo
             found = agent.watch.snapshot(at_age_seconds)
             return replace(found, notes=(*more_notes, *found.notes))
 
-        source = CallSource(snapshot, name=agent.metrics_url, close=lambda: None)
+        source = CallSource(snapshot)
         if not is_screen:
             wait_for_first_figures(source, ending)  # a first table full of dashes tells nothing
         if ending.is_set():

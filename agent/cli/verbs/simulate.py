@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import shutil
 import sys
 import textwrap
 from pathlib import Path
@@ -20,13 +17,12 @@ if TYPE_CHECKING:
 
     from agent.cli.simulate.text import Simulated
     from agent.cli.text.spans import Line, Tone
+    from agent.cli.top.look import TerminalLook
     from agent.core.recommender.simulation.figures import PolicyTotal
     from agent.core.recommender.simulation.replay import ReplayRules
     from agent.settings import Settings
 
 _MINUTE_SECONDS = 60
-_PIPE_WIDTH = 160
-"""Columns where there is no terminal to ask."""
 _ALL_POLICIES = "cruise,vpa,crane,forecast"
 
 
@@ -135,6 +131,7 @@ def run(arguments: argparse.Namespace) -> int:
     from agent.cli.simulate.runs import SimulationError
     from agent.cli.simulate.text import report_json
     from agent.cli.simulate.trace_files import TraceFileError
+    from agent.cli.top.terminal import look_from, write_json
     from agent.core.recommender.simulation.figures import total
 
     settings = settings_from(arguments)
@@ -153,9 +150,9 @@ def run(arguments: argparse.Namespace) -> int:
         return 3
     alls = [total([one.outcomes[index] for one in simulated]) for index in range(len(simulated[0].outcomes))]
     if arguments.output == "json":
-        print(json.dumps(report_json(simulated, alls, rules), indent=2, allow_nan=False))
+        write_json(report_json(simulated, alls, rules))
     else:
-        _print_table(simulated, alls, rules)
+        _print_table(simulated, alls, rules, look_from(arguments))
     if arguments.html is not None:
         from agent.cli.simulate.html import page
 
@@ -209,18 +206,20 @@ def _simulate(path: Path, arguments: argparse.Namespace, settings: Settings, rul
     )
 
 
-def _print_table(simulated: Sequence[Simulated], alls: Sequence[PolicyTotal], rules: ReplayRules) -> None:
+def _print_table(
+    simulated: Sequence[Simulated], alls: Sequence[PolicyTotal], rules: ReplayRules, look: TerminalLook
+) -> None:
     from agent.cli.simulate.text import comparison_lines, rules_text, span_text
     from agent.cli.text.spans import Span, Tone, harmless
-    from agent.cli.top.terminal import find_terminal, write_lines
+    from agent.cli.top.terminal import write_lines
     from agent.core.recommender.simulation.figures import total
 
     lines: list[Line] = []
     for one in simulated:
         lines.append((Span(harmless(one.path), Tone.TITLE),))
-        lines += wrapped(span_text(one))
+        lines += wrapped(span_text(one), look.width)
         for note in one.notes:
-            lines += wrapped(f"note: {note}", Tone.NOTE)
+            lines += wrapped(f"note: {note}", look.width, Tone.NOTE)
         lines.append(())
         lines += comparison_lines([total((outcome,)) for outcome in one.outcomes])
         lines.append(())
@@ -228,14 +227,12 @@ def _print_table(simulated: Sequence[Simulated], alls: Sequence[PolicyTotal], ru
         lines.append((Span(f"all {len(simulated)} traces", Tone.TITLE),))
         lines += comparison_lines(alls)
         lines.append(())
-    lines += wrapped(f"rules: {rules_text(rules)}")
-    terminal = find_terminal(sys.stdout, os.environ, use_colour=True)
-    write_lines(lines, has_colour=terminal.has_colour)
+    lines += wrapped(f"rules: {rules_text(rules)}", look.width)
+    write_lines(lines, has_colour=look.has_colour)
 
 
-def wrapped(text: str, tone: Tone | None = None) -> list[Line]:
+def wrapped(text: str, width: int, tone: Tone | None = None) -> list[Line]:
     """Break a sentence into lines of the terminal's width."""
     from agent.cli.text.spans import Span, Tone
 
-    width = shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns
     return [(Span(line, tone or Tone.PLAIN),) for line in textwrap.wrap(text, width)]

@@ -19,18 +19,8 @@ from agent.cli.top.screen import live_table
 from agent.cli.top.sources import CallSource, SnapshotSource, SocketSource, SourceError
 from agent.cli.top.terminal import LiveOptions, find_terminal, print_page, write_text
 from agent.cli.top.view import SortKey, ViewState, select_units, sort_rows, unit_row
-from agent.cli.words.moments import ALLOWED, TimeWordError, parse_age_seconds
+from agent.cli.words.moments import ALLOWED, age_argument
 from agent.core.window.snapshot import Snapshot, UnitStatus
-
-__all__ = [
-    "LiveOptions",
-    "add_arguments",
-    "add_view_options",
-    "live_options_from",
-    "live_table",
-    "run",
-    "wait_for_first_figures",
-]
 
 _FIRST_FIGURES_SECONDS = 3.0
 """How long ``--once`` waits for the first rates when it samples by itself: three ticks."""
@@ -48,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("table", "json", "csv", "openmetrics"),
         help="print once in this format; json and csv have one record per container, with units in the names",
     )
-    parser.add_argument("--at", metavar="TIME", type=_moment, default=0.0, help=f"a moment in the past: {ALLOWED}")
+    parser.add_argument("--at", metavar="TIME", type=age_argument, default=0.0, help=f"a moment in the past: {ALLOWED}")
     parser.add_argument(
         "--self", action="store_true", dest="samples_itself", help="sample in this process even if an agent runs"
     )
@@ -206,7 +196,7 @@ def self_source(arguments: argparse.Namespace) -> Iterator[SnapshotSource]:
     settings = settings_from(arguments)
     settings = replace(settings, state=replace(settings.state, directory=None))
     with started(lambda: Watch(settings, source="self")) as watch:
-        source = CallSource(watch.snapshot, name="sampled here", close=lambda: None)
+        source = CallSource(watch.snapshot)
         wait_for_first_figures(source, threading.Event())
         yield source
 
@@ -224,13 +214,6 @@ def wait_for_first_figures(source: SnapshotSource, stop: Stop) -> None:
 
 
 # Arguments
-
-
-def _moment(text: str) -> float:
-    try:
-        return parse_age_seconds(text, now_unix_seconds=time.time())
-    except TimeWordError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _count(text: str) -> int:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from agent.cli.client.sizing import STATE_OPTIONS, SizingError, UnknownName, sizing_source
 from agent.cli.options.policy_options import add_policy_options, policy_names
 from agent.cli.options.settings_options import add_options, fail
+from agent.cli.words.moments import age_argument
 
 if TYPE_CHECKING:
     from agent.core.orders.policy_options import PolicyName
@@ -76,12 +75,7 @@ def _policy(text: str) -> PolicyName:
 
 
 def _since(text: str) -> float:
-    from agent.cli.words.moments import TimeWordError, parse_age_seconds
-
-    try:
-        seconds = parse_age_seconds(text, now_unix_seconds=time.time())
-    except TimeWordError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
+    seconds = age_argument(text)
     if not _MINUTE_SECONDS <= seconds <= _LONGEST_SECONDS:
         raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed: from 1m to 7d ago")
     return seconds
@@ -116,9 +110,10 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"plimsoll why: {error}", file=sys.stderr)
         return 1
     if is_json:
+        from agent.cli.top.terminal import write_json
         from agent.node.files.documents import WHYS
 
-        print(json.dumps(WHYS.to_json(found), indent=2, allow_nan=False))
+        write_json(WHYS.to_json(found))
     else:
         _print_pages(found, arguments)
     return 0 if arguments.png is None else _draw(found, arguments.png)

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -123,7 +122,7 @@ def _all(client: WebhookReader, namespace: str | None) -> tuple[list[WorkloadLin
 
 
 def _list(client: WebhookReader, arguments: argparse.Namespace) -> int:
-    from agent.cli.top.terminal import find_terminal, terminal_width, write_lines, write_text
+    from agent.cli.top.terminal import look_from, write_lines, write_text
     from agent.cli.workloads.view import list_lines
 
     lines, total = _all(client, arguments.namespace)
@@ -132,20 +131,14 @@ def _list(client: WebhookReader, arguments: argparse.Namespace) -> int:
 
         write_text(msgspec.json.format(msgspec.json.encode(lines)).decode() + "\n")
         return 0
-    terminal = find_terminal(sys.stdout, os.environ, use_colour=not arguments.no_color)
-    shown = list_lines(
-        lines,
-        total=total,
-        width=arguments.width or terminal_width(),
-        glyphs=terminal.glyphs,
-        has_colour=terminal.has_colour,
-    )
-    write_lines(list(shown), has_colour=terminal.has_colour)
+    look = look_from(arguments)
+    table = list_lines(lines, total=total, width=look.width, glyphs=look.glyphs, has_colour=look.has_colour)
+    write_lines(list(table), has_colour=look.has_colour)
     return 0
 
 
 def _show(found: WorkloadBody, body: bytes, arguments: argparse.Namespace) -> int:
-    from agent.cli.top.terminal import find_terminal, terminal_width, write_lines, write_text
+    from agent.cli.top.terminal import look_from, write_lines, write_text
     from agent.cli.workloads.view import workload_lines
 
     if arguments.png is not None:
@@ -157,9 +150,8 @@ def _show(found: WorkloadBody, body: bytes, arguments: argparse.Namespace) -> in
 
         write_text(msgspec.json.format(body).decode() + "\n")
         return 0
-    terminal = find_terminal(sys.stdout, os.environ, use_colour=not arguments.no_color)
-    width = arguments.width or terminal_width()
-    write_lines(list(workload_lines(found, width=width, glyphs=terminal.glyphs)), has_colour=terminal.has_colour)
+    look = look_from(arguments)
+    write_lines(list(workload_lines(found, width=look.width, glyphs=look.glyphs)), has_colour=look.has_colour)
     return 0
 
 

@@ -1,11 +1,13 @@
 """The words for a moment in the past, the same in every verb: ``--at "10m ago"``.
 
-Face. Pure: the present moment is an argument.
+Face. Pure but for arguments of the command line, which take the present moment from the clock.
 """
 
 from __future__ import annotations
 
+import argparse
 import re
+import time
 from datetime import datetime
 
 ALLOWED = 'now, "90s ago", "10m ago", "1h30m ago", "2d ago", or an ISO time such as 2026-11-21T14:05:00Z'
@@ -56,3 +58,19 @@ def parse_span_seconds(text: str) -> float:
     if not _SPAN.fullmatch(words) or seconds <= 0:
         raise TimeWordError(f"{text!r} is not a duration; allowed: {ALLOWED_SPANS}")
     return seconds
+
+
+def age_argument(text: str) -> float:
+    """Read how long ago a moment was, for ``type=`` of an argument."""
+    try:
+        return parse_age_seconds(text, now_unix_seconds=time.time())
+    except TimeWordError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def span_argument(text: str) -> float:
+    """Read a span of time in seconds, for ``type=`` of an argument."""
+    try:
+        return parse_span_seconds(text)
+    except TimeWordError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error

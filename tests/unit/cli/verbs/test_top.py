@@ -161,7 +161,7 @@ def test_without_a_terminal_a_table_comes_each_interval_and_a_lost_agent_does_no
         return busy_node()
 
     stop = Endless(3)
-    source = CallSource(take, name="fake", close=lambda: None)
+    source = CallSource(take)
     options = LiveOptions(plain_interval_seconds=7.0, banner="metrics on fake", stop=stop)  # type: ignore[arg-type]
     assert live_table(source, options) == 0
     assert stop.waits == [7.0, 7.0, 7.0]
@@ -176,7 +176,7 @@ def test_the_first_snapshot_failing_is_the_callers_to_say() -> None:
         raise SourceError("no agent")
 
     with pytest.raises(SourceError, match="no agent"):
-        live_table(CallSource(take, name="fake", close=lambda: None), LiveOptions())
+        live_table(CallSource(take), LiveOptions())
 
 
 def test_a_printed_page_has_the_asked_for_width(capsys: pytest.CaptureFixture[str]) -> None:
