@@ -1,7 +1,4 @@
-"""Files for ``plimsoll admission``: pods, or workloads by their templates; and what is known of them. Face.
-
-A pod of a template is what its controller would make: owner, labels and annotations as the API server would see them.
-"""
+"""Files for ``plimsoll admission``: pods, or workloads by their templates; and what is known of them. Face."""
 
 from __future__ import annotations
 
@@ -11,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from agent.core.numbers.document_text import DocumentTextError, decoded, json_value, yaml_values
-from agent.kube.json_reader import ConvertError, Reader, shown
+from agent.kube.json_reader import ConvertError, Reader
+from agent.kube.pod_template import PODS_ALLOWED, member, pods_of
 from agent.named_file import DOCUMENT_MOST_BYTES, called, read_named
 
 if TYPE_CHECKING:
@@ -20,14 +18,6 @@ if TYPE_CHECKING:
     from agent.core.cluster.node import Namespace
     from agent.core.cluster.pod import Pod
 
-_TEMPLATES: Final = frozenset(
-    {"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController", "Rollout", "Job"}
-)
-_HASH_LABELS: Final = {"Deployment": "pod-template-hash", "Rollout": "rollouts-pod-template-hash"}
-_HASH: Final = "5c7d9bf465"
-"""Of a template that was never applied: any that looks like one."""
-_LISTS: Final = ("List", "PodList", *(f"{kind}List" for kind in sorted(_TEMPLATES)))
-_POD_ALLOWED: Final = "Pod, Deployment, StatefulSet, DaemonSet, ReplicaSet, Job, CronJob, or a list of them"
 _NAMESPACES_ALLOWED: Final = "the output of kubectl get namespaces -o json"
 _NODES_ALLOWED: Final = "the output of kubectl get nodes -o json"
 _HISTORY_ALLOWED: Final = "the output of plimsoll workloads -o json of one workload, or a list of estimates"
@@ -56,13 +46,13 @@ def load_asked_pods(path: Path) -> tuple[AskedPod, ...]:
     asked = []
     try:
         for index, document in enumerate(_documents(path)):
-            for one in _pods_of(document, f"document {index + 1}"):
+            for one in pods_of(document, f"document {index + 1}"):
                 pod = pod_from_json(one)
                 asked.append(AskedPod(document=one, pod=pod, node=node_named(one.get("spec"))))
     except ConvertError as error:
         raise AdmissionFilesError(f"{called(path)}: {error}") from error
     if not asked:
-        raise AdmissionFilesError(f"{called(path)}: no pod in it; allowed: {_POD_ALLOWED}")
+        raise AdmissionFilesError(f"{called(path)}: no pod in it; allowed: {PODS_ALLOWED}")
     return tuple(asked)
 
 
@@ -87,9 +77,9 @@ def load_nodes(path: Path) -> dict[str, NodeAmounts]:
     try:
         for index, document in enumerate(_documents(path)):
             top = Reader(document, f"document {index + 1}")
-            items = _member(document, "items")
+            items = member(document, "items")
             for one in items if isinstance(items, list) else [document]:
-                kind = _member(one, "kind")
+                kind = member(one, "kind")
                 if kind != "Node":
                     raise top.error("kind", kind, _NODES_ALLOWED)
                 node = node_facts_from_json(one)
@@ -195,89 +185,6 @@ class _EstimateReader(Reader):
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
             raise self.error(key, value, "seconds from 0 on")
         return float(value)
-
-
-def _pods_of(document: object, where: str) -> Iterator[dict[str, object]]:
-    top = Reader(document, where)
-    kind, items = top.text("kind"), _member(document, "items")
-    if kind in _LISTS or (kind is None and isinstance(items, list)):
-        for index, item in enumerate(items if isinstance(items, list) else []):
-            yield from _pods_of(item, f"{where}.items[{index}]")
-    elif kind == "Pod":
-        yield _completed(_object(document, where), where)
-    elif kind == "CronJob":
-        template = _object(_member(_member(document, "spec"), "jobTemplate"), f"{where}.spec.jobTemplate")
-        yield _made(template, "Job", _metadata(document, where), where)
-    elif kind in _TEMPLATES:
-        yield _made(_object(document, where), kind, _metadata(document, where), where)
-    else:
-        raise top.error("kind", kind, _POD_ALLOWED)
-
-
-def _made(owner: Mapping[str, object], kind: str, of_owner: Mapping[str, object], where: str) -> dict[str, object]:
-    """Return the pod that a controller makes of its template."""
-    template = _object(_member(owner.get("spec"), "template"), f"{where}.spec.template")
-    metadata = _object(template.get("metadata") or {}, f"{where}.spec.template.metadata")
-    labels = _object(metadata.get("labels") or {}, f"{where}.spec.template.metadata.labels")
-    name = Reader(of_owner, f"{where}.metadata").required_text("name")
-    maker, maker_name = kind, name
-    label = _HASH_LABELS.get(kind)
-    if label is not None:
-        maker, maker_name, labels = "ReplicaSet", f"{name}-{_HASH}", {**labels, label: _HASH}
-    made = {
-        **metadata,
-        "name": f"{maker_name}-new",
-        "namespace": of_owner.get("namespace"),
-        "labels": labels,
-        "ownerReferences": [{"kind": maker, "name": maker_name, "uid": "unknown", "controller": True}],
-    }
-    return _completed({"metadata": made, "spec": template.get("spec")}, f"{where}.spec.template")
-
-
-def _completed(document: Mapping[str, object], where: str) -> dict[str, object]:
-    """Fill in what the API server would: names, and requests from limits; what it says of its status goes."""
-    metadata = _metadata(document, where)
-    spec = _object(document.get("spec"), f"{where}.spec")
-    named = {
-        **metadata,
-        "name": metadata.get("name") or metadata.get("generateName") or "unnamed",
-        "namespace": metadata.get("namespace") or "default",
-        "uid": metadata.get("uid") or "unknown",
-    }
-    filled = {
-        key: [_with_requests(one) for one in value]
-        for key in ("containers", "initContainers")
-        for value in (spec.get(key),)
-        if isinstance(value, list)
-    }
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": named, "spec": {**spec, **filled}}
-
-
-def _with_requests(container: object) -> object:
-    """Let requests that are not stated be the limits, as the API server does before it asks any webhook."""
-    stated = _member(container, "resources")
-    limits = _member(stated, "limits")
-    if not (isinstance(container, Mapping) and isinstance(stated, Mapping) and isinstance(limits, Mapping)):
-        return container
-    requests = stated.get("requests")
-    missing = {} if requests is None else requests
-    if not isinstance(missing, Mapping):
-        return container
-    return {**container, "resources": {**stated, "requests": {**limits, **missing}}}
-
-
-def _metadata(document: object, where: str) -> Mapping[str, object]:
-    return _object(_member(document, "metadata") or {}, f"{where}.metadata")
-
-
-def _member(value: object, key: str) -> object:
-    return value.get(key) if isinstance(value, Mapping) else None
-
-
-def _object(value: object, where: str) -> Mapping[str, object]:
-    if not isinstance(value, Mapping):
-        raise ConvertError(f"{where}: {shown(value)} is not an object")
-    return value
 
 
 def _documents(path: Path) -> list[object]:
